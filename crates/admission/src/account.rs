@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-pub use cel::Range;
+pub use cel::EstimateRange;
 use sha2::{Digest, Sha256};
 use value::{Map, Str, Value, write};
 
@@ -19,7 +19,7 @@ pub struct Account {
     /// Its uid in the API; empty for one of a manifest file.
     pub uid: Str,
     /// What its expressions may cost together, by the estimate of the compiler.
-    pub estimate: Range,
+    pub estimate: EstimateRange,
     hash: [u8; 32],
     /// As canonical JSON, which is the smallest way to keep them.
     rules: Box<[u8]>,
@@ -51,7 +51,7 @@ pub struct Figures {
 impl Account {
     /// Of a stored object or a manifest. `decides` is the part of it that decides; the fields `matching` of that part say about
     /// what.
-    pub(crate) fn new(object: &Value, decides: &Value, matching: &[&str], estimate: Range) -> Self {
+    pub(crate) fn new(object: &Value, decides: &Value, matching: &[&str], estimate: EstimateRange) -> Self {
         let mut rules = Map::new();
         for field in matching {
             if let Some(rule) = decides.get(field).filter(|rule| !rule.is_null()) {
@@ -120,11 +120,11 @@ impl Account {
 }
 
 /// What costs nothing.
-pub(crate) const FREE: Range = Range::exactly(0);
+pub(crate) const FREE: EstimateRange = EstimateRange::exactly(0);
 
 /// The estimates of several expressions together.
-pub(crate) fn together(estimates: impl IntoIterator<Item = Range>) -> Range {
-    estimates.into_iter().fold(FREE, |sum, next| Range {
+pub(crate) fn together(estimates: impl IntoIterator<Item = EstimateRange>) -> EstimateRange {
+    estimates.into_iter().fold(FREE, |sum, next| EstimateRange {
         min: sum.min.saturating_add(next.min),
         max: sum.max.saturating_add(next.max),
     })

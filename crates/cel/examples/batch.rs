@@ -4,7 +4,7 @@
 use std::io::{BufRead as _, Write as _};
 
 use cel::Version;
-use cel::batch::Batch;
+use cel::batch::ExpressionBatch;
 
 fn main() -> std::io::Result<()> {
     let chosen = std::env::args().nth(1).and_then(|version| {
@@ -13,7 +13,7 @@ fn main() -> std::io::Result<()> {
     });
     let version = chosen.unwrap_or(Version::CURRENT);
     let mutation = std::env::args().nth(2).is_some_and(|environment| environment == "mutation");
-    let batch = if mutation { Batch::mutation(version) } else { Batch::new(version) };
+    let batch = if mutation { ExpressionBatch::mutation(version) } else { ExpressionBatch::new(version) };
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         writeln!(out, "{}", batch.line(line?))?;

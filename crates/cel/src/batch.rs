@@ -17,21 +17,21 @@ pub const VARIABLES: [&str; 7] = ["object", "oldObject", "request", "params", "n
 
 /// The environment of a batch.
 #[derive(Clone, Debug)]
-pub struct Batch {
+pub struct ExpressionBatch {
     env: Env,
 }
 
-impl Batch {
+impl ExpressionBatch {
     /// A batch in the base environment of a version.
     pub fn new(version: Version) -> Self {
         let env = Env::kubernetes(version).with_variables(VARIABLES.map(|name| (name, Type::Dyn)));
-        Batch { env }
+        ExpressionBatch { env }
     }
 
-    /// As [`Batch::new`], with what mutating policies have besides.
+    /// As [`ExpressionBatch::new`], with what mutating policies have besides.
     pub fn mutation(version: Version) -> Self {
         let env = Env::kubernetes_mutation(version).with_variables(VARIABLES.map(|name| (name, Type::Dyn)));
-        Batch { env }
+        ExpressionBatch { env }
     }
 
     /// Answers one line.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use value::Str;
 
-use crate::eval::{Cx, Outcome};
+use crate::eval::{CallContext, EvalResult};
 use crate::types::{self, Type};
 use crate::val::{Tag, Val};
 
 /// What runs an overload.
-pub(crate) type Implementation = for<'a> fn(&Cx<'a>, &[Val<'a>]) -> Outcome<'a>;
+pub(crate) type Implementation = for<'a> fn(&CallContext<'a>, &[Val<'a>]) -> EvalResult<'a>;
 
 /// A function: one name, several overloads.
 #[derive(Clone, Debug)]

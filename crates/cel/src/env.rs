@@ -51,22 +51,22 @@ pub trait TypeProvider: Send + Sync + fmt::Debug {
 }
 
 /// One library and the versions that have it.
-struct Gate {
+struct LibraryGate {
     introduced: Version,
     removed: Option<Version>,
     add: fn(&mut Builder),
 }
 
-const fn gate(introduced: u32, removed: Option<u32>, add: fn(&mut Builder)) -> Gate {
+const fn gate(introduced: u32, removed: Option<u32>, add: fn(&mut Builder)) -> LibraryGate {
     let removed = match removed {
         Some(minor) => Some(Version::v1(minor)),
         None => None,
     };
-    Gate { introduced: Version::v1(introduced), removed, add }
+    LibraryGate { introduced: Version::v1(introduced), removed, add }
 }
 
 /// The base environment of Kubernetes, from top to bottom.
-const KUBERNETES: [Gate; 20] = [
+const KUBERNETES: [LibraryGate; 20] = [
     gate(0, None, |b| b.validator(Validator::Homogeneous)),
     gate(0, None, lib::url::add),
     gate(0, None, lib::regex::add),
@@ -189,7 +189,7 @@ pub(crate) enum Global {
 #[derive(Debug)]
 struct Library {
     functions: HashMap<Str, Arc<Function>>,
-    parser: parser::Options,
+    parser: parser::ParserOptions,
     validators: Vec<Validator>,
     cross_type_comparisons: bool,
     costs_of_lists: bool,
@@ -251,7 +251,7 @@ impl Env {
             types,
         } = builder;
         let functions = functions.into_iter().map(|(name, function)| (name, Arc::new(function))).collect();
-        let parser = parser::Options { macros, optional_syntax, keep_macro_calls: false };
+        let parser = parser::ParserOptions { macros, optional_syntax, keep_macro_calls: false };
         let library =
             Library { functions, parser, validators, cross_type_comparisons, costs_of_lists, types };
         Env {
@@ -330,7 +330,7 @@ impl Env {
     #[must_use]
     pub fn keeping_macro_calls(&self) -> Env {
         let library = &*self.library;
-        let parser = parser::Options { keep_macro_calls: true, ..library.parser.clone() };
+        let parser = parser::ParserOptions { keep_macro_calls: true, ..library.parser.clone() };
         let library = Library {
             functions: library.functions.clone(),
             parser,
@@ -365,7 +365,7 @@ impl Env {
         let deep = may_be_deep(source.text());
         let plan = with_room(deep, || {
             let resolved = check::resolve_only(&source, ast, self);
-            plan::plan(&resolved, self, plan::Options { fold: false, checked: false })
+            plan::plan(&resolved, self, plan::PlanOptions { fold: false, checked: false })
         })?;
         Ok(Program { plan: Arc::new(plan), output: Type::Dyn })
     }
@@ -470,8 +470,8 @@ impl Env {
 /// Whether an expression may nest deeper than usual: it has many brackets inside each other, or is long enough for a long
 /// chain of operators.
 fn may_be_deep(text: &str) -> bool {
-    const LONG: usize = 1000;
-    const DEEP: usize = 24;
+    const LONG_BYTES: usize = 1000;
+    const DEEP_BRACKETS: usize = 24;
     let mut depth = 0usize;
     let mut deepest = 0;
     for byte in text.bytes() {
@@ -484,5 +484,5 @@ fn may_be_deep(text: &str) -> bool {
             _ => {}
         }
     }
-    deepest > DEEP || text.len() > LONG
+    deepest > DEEP_BRACKETS || text.len() > LONG_BYTES
 }

@@ -36,18 +36,18 @@ mod types;
 mod val;
 
 pub use cost::PER_CALL_LIMIT;
-pub use cost::estimate::{NoHints, Range, SizeHints};
+pub use cost::estimate::{EstimateRange, NoHints, SizeHints};
 pub use env::{Checked, Env, Parsed, Program, TypeProvider, Version};
-pub use eval::{Activation, Error, ErrorKind, Evaluation, Outcome};
+pub use eval::{Activation, Error, ErrorKind, EvalResult, Evaluation};
 pub use lib::authz;
 pub use report::{nearest, report};
 
 /// Regular expressions in Go's syntax, for those who match the same patterns outside of expressions.
 pub mod pattern {
-    pub use crate::lib::pattern::allowance::{Limit, PER_OBJECT, within};
+    pub use crate::lib::pattern::allowance::{PER_OBJECT, PatternWorkLimit, within};
     pub use crate::lib::pattern::{Pattern, PatternError};
 }
 pub use syntax::source::{Issue, Issues, Location, Source};
 pub use syntax::token::is_reserved;
 pub use types::Type;
-pub use val::{Entries, LazyFields, List, Map, Object, Tag, Text, Timestamp, Val};
+pub use val::{LazyFields, ListVal, MapEntries, MapVal, ObjectVal, Tag, Text, Timestamp, Val};

@@ -1,6 +1,6 @@
 //! Problems of an expression as a compiler shows them: the line, the place underlined, and a way out.
 //!
-//! API clients see cel-go's text (the `Display` of [`Issues`]). People at a terminal see this one.
+//! API clients see cel-go's text (the `Display` of [`Issues`]). People at a terminal see this write_issue.
 
 mod hint;
 
@@ -14,33 +14,33 @@ pub use hint::nearest;
 use crate::env::Env;
 use crate::syntax::lexer::lex;
 use crate::syntax::source::{Issue, Issues, Source};
-use crate::syntax::token::{Kind, Token};
+use crate::syntax::token::{Token, TokenKind};
 
 /// How many problems are shown; the rest is only counted.
-const MOST_SHOWN: usize = 10;
+const MAX_SHOWN: usize = 10;
 /// How much of a long line is shown on either side of the place.
-const AROUND: usize = 60;
+const CONTEXT_COLUMNS: usize = 60;
 
-/// The problems of an expression of `env`, each with its line underlined and a hint where there is one. `origin` says where
+/// The problems of an expression of `env`, each with its line underlined and a hint where there is write_issue. `origin` says where
 /// the expression is from.
 pub fn report(env: &Env, issues: &Issues, origin: &str) -> String {
     let source = issues.source();
     let (tokens, _) = lex(source, &mut Issues::new(source));
     let sorted = issues.sorted();
     let mut out = String::new();
-    for (i, issue) in sorted.iter().take(MOST_SHOWN).enumerate() {
+    for (i, issue) in sorted.iter().take(MAX_SHOWN).enumerate() {
         if i > 0 {
             out.push('\n');
         }
-        one(&mut out, env, source, &tokens, issue, origin);
+        write_issue(&mut out, env, source, &tokens, issue, origin);
     }
-    if issues.total() > MOST_SHOWN {
-        let _ = write!(out, "\nand {} more problems\n", issues.total() - MOST_SHOWN);
+    if issues.total() > MAX_SHOWN {
+        let _ = write!(out, "\nand {} more problems\n", issues.total() - MAX_SHOWN);
     }
     out
 }
 
-fn one(out: &mut String, env: &Env, source: &Source, tokens: &[Token], issue: &Issue, origin: &str) {
+fn write_issue(out: &mut String, env: &Env, source: &Source, tokens: &[Token], issue: &Issue, origin: &str) {
     let message = readable(issue.message.lines().next().unwrap_or_default());
     let _ = writeln!(out, "error: {message}");
     let offset = source.offset(issue.location);
@@ -79,33 +79,38 @@ fn extent(source: &Source, tokens: &[Token], at: Option<usize>, message: &str, o
     let Some(at) = at else { return (offset, 1) };
     let token = |at: usize| tokens.get(at);
     let Some(here) = token(at) else { return (offset, 1) };
-    let name = at.checked_sub(1).and_then(token).filter(|token| token.kind == Kind::Identifier);
+    let name = at.checked_sub(1).and_then(token).filter(|token| token.kind == TokenKind::Identifier);
     match (here.kind, name) {
         // A call is where its parenthesis is; what people see as its place is its name.
-        (Kind::LeftParen, Some(name)) if message.starts_with("undeclared") => {
+        (TokenKind::LeftParen, Some(name)) if message.starts_with("undeclared") => {
             (name.offset, length(name, name))
         }
-        (Kind::LeftParen, Some(name)) => {
+        (TokenKind::LeftParen, Some(name)) => {
             (name.offset, closing(tokens, at).map_or(1, |end| length(name, end)))
         }
-        (Kind::LeftParen | Kind::LeftBracket | Kind::LeftBrace, _) if !message.starts_with("Syntax") => {
+        (TokenKind::LeftParen | TokenKind::LeftBracket | TokenKind::LeftBrace, _)
+            if !message.starts_with("Syntax") =>
+        {
             (offset, closing(tokens, at).map_or(1, |end| length(here, end)))
         }
-        (Kind::Dot, _) => {
-            let field = tokens.get(at + 1..).into_iter().flatten().find(|token| token.kind != Kind::Question);
+        (TokenKind::Dot, _) => {
+            let field =
+                tokens.get(at + 1..).into_iter().flatten().find(|token| token.kind != TokenKind::Question);
             (offset, field.map_or(1, |field| length(here, field)))
         }
         _ => (offset, length(here, here).max(1)),
     }
 }
 
-/// The bracket that closes the one at a position.
+/// The bracket that closes the write_issue at a position.
 fn closing(tokens: &[Token], open: usize) -> Option<&Token> {
     let mut depth = 0usize;
     tokens.get(open..)?.iter().find(|token| {
         match token.kind {
-            Kind::LeftParen | Kind::LeftBracket | Kind::LeftBrace => depth += 1,
-            Kind::RightParen | Kind::RightBracket | Kind::RightBrace => depth = depth.saturating_sub(1),
+            TokenKind::LeftParen | TokenKind::LeftBracket | TokenKind::LeftBrace => depth += 1,
+            TokenKind::RightParen | TokenKind::RightBracket | TokenKind::RightBrace => {
+                depth = depth.saturating_sub(1)
+            }
             _ => {}
         }
         depth == 0
@@ -115,12 +120,12 @@ fn closing(tokens: &[Token], open: usize) -> Option<&Token> {
 /// The part of a line around a column, with what is left out shown as dots, and the column in it.
 fn window(line: &str, column: usize) -> (String, usize) {
     let length = line.chars().count();
-    if length <= 2 * AROUND {
+    if length <= 2 * CONTEXT_COLUMNS {
         return (readable(line), column);
     }
-    let from = column.saturating_sub(AROUND);
-    let mut shown: String = line.chars().skip(from).take(2 * AROUND).collect();
-    if from + 2 * AROUND < length {
+    let from = column.saturating_sub(CONTEXT_COLUMNS);
+    let mut shown: String = line.chars().skip(from).take(2 * CONTEXT_COLUMNS).collect();
+    if from + 2 * CONTEXT_COLUMNS < length {
         shown.push_str("...");
     }
     if from == 0 {
@@ -129,7 +134,7 @@ fn window(line: &str, column: usize) -> (String, usize) {
     (format!("...{}", readable(&shown)), column - from + 3)
 }
 
-/// Text without what would move the cursor of a terminal, one character for one.
+/// Text without what would move the cursor of a terminal, write_issue character for write_issue.
 fn readable(text: &str) -> String {
     text.chars()
         .map(|c| match c {

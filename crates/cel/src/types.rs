@@ -50,7 +50,7 @@ pub enum Type {
 
 /// The coarse sort of a type, as assignability compares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sort {
+pub(crate) enum TypeSort {
     Dyn,
     Error,
     Null,
@@ -84,11 +84,11 @@ impl Type {
         Type::Opaque(name.into(), Arc::from([]))
     }
 
-    pub(crate) fn sort(&self) -> Sort {
+    pub(crate) fn sort(&self) -> TypeSort {
         match self {
-            Type::Dyn | Type::Any => Sort::Dyn,
-            Type::Error => Sort::Error,
-            Type::Null => Sort::Null,
+            Type::Dyn | Type::Any => TypeSort::Dyn,
+            Type::Error => TypeSort::Error,
+            Type::Null => TypeSort::Null,
             Type::Bool
             | Type::Int
             | Type::Uint
@@ -97,13 +97,13 @@ impl Type {
             | Type::Bytes
             | Type::Duration
             | Type::Timestamp
-            | Type::Wrapper(_) => Sort::Scalar,
-            Type::List(_) => Sort::List,
-            Type::Map(_) => Sort::Map,
-            Type::Type(_) => Sort::Type,
-            Type::Opaque(..) => Sort::Opaque,
-            Type::Struct(_) => Sort::Struct,
-            Type::Param(_) => Sort::Param,
+            | Type::Wrapper(_) => TypeSort::Scalar,
+            Type::List(_) => TypeSort::List,
+            Type::Map(_) => TypeSort::Map,
+            Type::Type(_) => TypeSort::Type,
+            Type::Opaque(..) => TypeSort::Opaque,
+            Type::Struct(_) => TypeSort::Struct,
+            Type::Param(_) => TypeSort::Param,
         }
     }
 

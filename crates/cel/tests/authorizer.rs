@@ -5,15 +5,17 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use cel::authz::{Authorizer, Check, Decision, ResourceTarget, Target, authorizer, authorizer_type};
+use cel::authz::{
+    Authorizer, AuthorizerCheck, AuthorizerDecision, CheckTarget, ResourceTarget, authorizer, authorizer_type,
+};
 use cel::{Activation, Env, ErrorKind, PER_CALL_LIMIT, Version};
 
 /// Answers what it was told.
 #[derive(Default)]
-struct Memo(Mutex<HashMap<Check, Decision>>);
+struct Memo(Mutex<HashMap<AuthorizerCheck, AuthorizerDecision>>);
 
 impl Authorizer for Memo {
-    fn check(&self, check: &Check) -> Option<Decision> {
+    fn check(&self, check: &AuthorizerCheck) -> Option<AuthorizerDecision> {
         self.0.lock().ok()?.get(check).cloned()
     }
 }
@@ -23,7 +25,10 @@ fn env() -> Env {
 }
 
 /// Evaluates until nothing is asked any more; gives the value or the error, the questions and the cost of the last run.
-fn evaluate(expr: &str, answer: impl Fn(&Check) -> Decision) -> (String, Vec<Check>, u64) {
+fn evaluate(
+    expr: &str,
+    answer: impl Fn(&AuthorizerCheck) -> AuthorizerDecision,
+) -> (String, Vec<AuthorizerCheck>, u64) {
     let env = env();
     let program = env.compile(expr).unwrap().program().unwrap();
     let memo = Memo::default();
@@ -45,8 +50,8 @@ fn evaluate(expr: &str, answer: impl Fn(&Check) -> Decision) -> (String, Vec<Che
     }
 }
 
-fn allow(_: &Check) -> Decision {
-    Decision { allowed: true, reason: "because".into(), error: None }
+fn allow(_: &AuthorizerCheck) -> AuthorizerDecision {
+    AuthorizerDecision { allowed: true, reason: "because".into(), error: None }
 }
 
 #[test]
@@ -67,14 +72,22 @@ fn a_check_is_asked_once_and_its_answer_used() {
     };
     assert_eq!(
         asked,
-        [Check { service_account: None, verb: "get".into(), target: Target::Resource(target) }]
+        [AuthorizerCheck {
+            service_account: None,
+            verb: "get".into(),
+            target: CheckTarget::Resource(target)
+        }]
     );
     assert_eq!(cost, 350_229);
 }
 
 #[test]
 fn errors_and_reasons_of_decisions_are_visible() {
-    let broken = |_: &Check| Decision { allowed: false, reason: "no".into(), error: Some("down".into()) };
+    let broken = |_: &AuthorizerCheck| AuthorizerDecision {
+        allowed: false,
+        reason: "no".into(),
+        error: Some("down".into()),
+    };
     let (value, ..) = evaluate("authorizer.path('/healthz').check('get').reason()", allow);
     assert_eq!(value, "string because");
     let (value, ..) = evaluate("authorizer.path('/healthz').check('get').error()", broken);

@@ -12,9 +12,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cel::authz::{self, Authorizer, Check, Decision};
-use cel::batch::{Batch, VARIABLES, show};
-use cel::device::{Device, Selector, SelectorError};
+use cel::authz::{self, Authorizer, AuthorizerCheck, AuthorizerDecision};
+use cel::batch::{ExpressionBatch, VARIABLES, show};
+use cel::device::{DeviceSelector, DeviceSelectorError, SelectableDevice};
 use cel::schema::{Schema, SchemaTypes};
 use cel::{Activation, Env, PER_CALL_LIMIT, Type, Val, Version};
 use pages::{Page, pages};
@@ -29,9 +29,9 @@ const OBJECT: &str = r#"{
 struct OnlyGet;
 
 impl Authorizer for OnlyGet {
-    fn check(&self, check: &Check) -> Option<Decision> {
+    fn check(&self, check: &AuthorizerCheck) -> Option<AuthorizerDecision> {
         let error = (check.verb == "fail").then(|| "the authorizer is down".into());
-        Some(Decision { allowed: check.verb == "get", reason: "only get".into(), error })
+        Some(AuthorizerDecision { allowed: check.verb == "get", reason: "only get".into(), error })
     }
 }
 
@@ -70,9 +70,9 @@ impl Said {
     fn selected(&self, expr: &str) -> String {
         let device = self.variables.get("device").unwrap();
         let driver = device.get("driver").and_then(Value::as_str).unwrap();
-        let device = Device::read(driver, device).unwrap();
-        match Selector::check(expr).and_then(|()| Selector::compile(expr)) {
-            Err(SelectorError::Invalid(why)) => {
+        let device = SelectableDevice::read(driver, device).unwrap();
+        match DeviceSelector::check(expr).and_then(|()| DeviceSelector::compile(expr)) {
+            Err(DeviceSelectorError::Invalid(why)) => {
                 format!("is no selector: {}", why.lines().next().unwrap_or_default())
             }
             Err(error) => format!("is no selector: {error}"),
@@ -205,7 +205,7 @@ fn every_function_has_accepting_and_failing_examples() {
 
 #[test]
 fn a_batch_answers_line_by_line() {
-    let batch = Batch::new(Version::CURRENT);
+    let batch = ExpressionBatch::new(Version::CURRENT);
     assert_eq!(
         batch.line(r#"{"id": "a", "expr": "object.n + 1", "vars": {"object": {"n": 2}}}"#),
         r#"{"cost":3,"estMax":2,"estMin":2,"id":"a","type":"int","value":"int 3"}"#

@@ -95,7 +95,7 @@ pub(crate) struct Device {
     /// The others, if this is the first.
     pub(crate) namesakes: Vec<DeviceAt>,
     /// What selectors see of it; an error if it cannot be read.
-    pub(crate) seen: Result<cel::device::Device, String>,
+    pub(crate) seen: Result<cel::device::SelectableDevice, String>,
     pub(crate) attributes: HashMap<Str, Attribute>,
     pub(crate) capacity: Result<Vec<(Str, Capacity)>, String>,
     /// Counters and how much of them the device takes.
@@ -236,7 +236,7 @@ impl Inventory {
             generation,
             namesake: self.devices.len(),
             namesakes: Vec::new(),
-            seen: cel::device::Device::read(driver, device),
+            seen: cel::device::SelectableDevice::read(driver, device),
             attributes: entries(device, "attributes")
                 .map(|(name, attribute)| (name.clone(), Attribute::read(attribute)))
                 .collect(),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cel::device::{Selector, SelectorError};
+use cel::device::{DeviceSelector, DeviceSelectorError};
 use value::Str;
 
 use crate::budget::Budget;
@@ -21,7 +21,7 @@ pub(crate) struct Selectors {
 
 #[derive(Debug)]
 struct Compiled {
-    selector: Result<Selector, SelectorError>,
+    selector: Result<DeviceSelector, DeviceSelectorError>,
     /// What is known of each device.
     answers: Vec<Option<bool>>,
 }
@@ -64,7 +64,7 @@ impl<'s> Evaluator<'s> {
         // Compiling a character costs about as much as two steps of an evaluation.
         self.budget.spend_cost((expression.len() as u64).saturating_mul(2))?;
         let at = compiled.len();
-        compiled.push(Compiled { selector: Selector::compile(expression), answers: Vec::new() });
+        compiled.push(Compiled { selector: DeviceSelector::compile(expression), answers: Vec::new() });
         known.insert(expression.clone(), at);
         Ok(at)
     }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use api::Status;
 use authn::User;
 use authz::{Attributes, Decision as Verdict, Selector};
-use cel::authz::{Authorizer, Check, Decision, Target};
+use cel::authz::{Authorizer, AuthorizerCheck, AuthorizerDecision, CheckTarget};
 use value::Str;
 
 use super::Pause;
@@ -16,11 +16,11 @@ use crate::matching::Asked;
 /// What the authorizer has said so far.
 #[derive(Debug, Default)]
 pub struct Checks {
-    answers: Mutex<HashMap<Check, Decision>>,
+    answers: Mutex<HashMap<AuthorizerCheck, AuthorizerDecision>>,
 }
 
 impl Authorizer for Checks {
-    fn check(&self, check: &Check) -> Option<Decision> {
+    fn check(&self, check: &AuthorizerCheck) -> Option<AuthorizerDecision> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).get(check).cloned()
     }
 }
@@ -39,11 +39,11 @@ impl Checks {
     }
 
     /// Gets an answer and remembers it.
-    async fn ask(&self, check: Check, user: &User, cluster: &dyn Cluster) {
+    async fn ask(&self, check: AuthorizerCheck, user: &User, cluster: &dyn Cluster) {
         let account = check.service_account.as_ref();
         let account = account.map(|(namespace, name)| authn::service_account::user(namespace, name, ""));
         let answer = cluster.authorize(account.as_ref().unwrap_or(user), &attributes(&check)).await;
-        let decision = Decision {
+        let decision = AuthorizerDecision {
             allowed: answer.decision == Verdict::Allow,
             reason: answer.reason.to_string().into(),
             error: answer.error.map(Str::from),
@@ -53,10 +53,10 @@ impl Checks {
 }
 
 /// The question as authorizers get it.
-fn attributes(check: &Check) -> Attributes {
+fn attributes(check: &AuthorizerCheck) -> Attributes {
     match &check.target {
-        Target::Path(path) => Attributes::path(check.verb.clone(), path.clone()),
-        Target::Resource(target) => Attributes {
+        CheckTarget::Path(path) => Attributes::path(check.verb.clone(), path.clone()),
+        CheckTarget::Resource(target) => Attributes {
             fields: target.field_selector.as_deref().map(Selector::of_fields).unwrap_or_default(),
             labels: target.label_selector.as_deref().map(Selector::of_labels).unwrap_or_default(),
             ..Attributes::resource(check.verb.clone(), target.group.clone(), target.resource.clone())

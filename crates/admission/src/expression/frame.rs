@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use cel::authz::Check;
+use cel::authz::AuthorizerCheck;
 use cel::{
-    Activation, Error, ErrorKind, Evaluation, LazyFields, List, Map, PER_CALL_LIMIT, Program, Range, Val,
+    Activation, Error, ErrorKind, EstimateRange, Evaluation, LazyFields, ListVal, MapVal, PER_CALL_LIMIT,
+    Program, Val,
 };
 use kinds::expressions::{Age, CompileError, Compiled, Compiler, Offered, Returns};
 use value::Str;
@@ -38,7 +39,7 @@ const MANY: usize = 16;
 pub struct Expression {
     text: Str,
     program: Result<Program, CompileError>,
-    estimate: Range,
+    estimate: EstimateRange,
 }
 
 /// A variable of a policy.
@@ -60,7 +61,7 @@ pub struct Variables {
 #[derive(Debug)]
 pub enum Stop {
     /// The authorizer must be asked first.
-    Check(Box<Check>),
+    Check(Box<AuthorizerCheck>),
     /// They cost too much.
     Budget,
     /// The time of the request is up.
@@ -71,7 +72,7 @@ pub enum Stop {
 #[derive(Debug)]
 pub enum Pause {
     /// The authorizer must be asked.
-    Check(Box<Check>),
+    Check(Box<AuthorizerCheck>),
     /// Nothing helps: the time of the request is up.
     Late,
 }
@@ -89,7 +90,7 @@ impl Expression {
     }
 
     /// What it may cost; nothing if it does not compile.
-    pub fn estimate(&self) -> Range {
+    pub fn estimate(&self) -> EstimateRange {
         self.estimate
     }
 
@@ -139,7 +140,7 @@ impl FromIterator<Variable> for Variables {
 
 impl Variables {
     /// What they may cost.
-    pub(crate) fn estimates(&self) -> impl Iterator<Item = Range> {
+    pub(crate) fn estimates(&self) -> impl Iterator<Item = EstimateRange> {
         self.list.iter().map(|variable| variable.expression.estimate())
     }
 
@@ -257,7 +258,7 @@ impl<'f> Frame<'f> {
         }
         self.activation.get_or_init(|| {
             let mut activation = self.base.clone();
-            activation.set("variables", Val::Map(Map::Lazy(self)));
+            activation.set("variables", Val::Map(MapVal::Lazy(self)));
             activation
         })
     }
@@ -418,7 +419,7 @@ impl LazyFields for Frame<'_> {
 fn holds_others(val: &Val<'_>) -> bool {
     matches!(
         val,
-        Val::List(List::Owned(_)) | Val::Map(Map::Owned(_)) | Val::Object(_) | Val::Optional(Some(_))
+        Val::List(ListVal::Owned(_)) | Val::Map(MapVal::Owned(_)) | Val::Object(_) | Val::Optional(Some(_))
     )
 }
 

@@ -1,7 +1,7 @@
 //! Match conditions: expressions that leave requests out.
 
 use api::field::aggregate;
-use cel::{Activation, Range};
+use cel::{Activation, EstimateRange};
 use kinds::expressions::{Compiler, Offered, Returns};
 use value::Value;
 
@@ -58,7 +58,7 @@ impl Conditions {
     }
 
     /// What they may cost.
-    pub(crate) fn estimates(&self) -> impl Iterator<Item = Range> {
+    pub(crate) fn estimates(&self) -> impl Iterator<Item = EstimateRange> {
         self.expressions.iter().map(Expression::estimate)
     }
 

@@ -1,7 +1,7 @@
 //! What a mutation expression gives, applied to an object in the shape that clients of its version see.
 
 use api::{GroupVersionKind, field};
-use cel::{List, Val};
+use cel::{ListVal, Val};
 use schema::apply;
 use schema::patch::json_patch;
 use schema::{Kind, Schema};
@@ -186,7 +186,7 @@ fn is_failed_test(error: &str) -> bool {
     error.starts_with("testing value ") && error.ends_with(" failed: test failed")
 }
 
-fn read_operations(operations: &List<'_>) -> Result<Vec<Value>, String> {
+fn read_operations(operations: &ListVal<'_>) -> Result<Vec<Value>, String> {
     let read = |operation: Val<'_>| {
         let Val::Object(operation) = operation else {
             let name = operation.type_name().to_owned();
@@ -306,8 +306,10 @@ fn check_names(val: &Val<'_>, way: &mut Vec<Str>, errors: &mut Vec<String>) {
                 way.pop();
             }
         }
-        Val::List(List::Owned(items)) => items.iter().for_each(|item| check_names(item, way, errors)),
-        Val::Map(map @ cel::Map::Owned(_)) => map.iter().for_each(|(_, val)| check_names(&val, way, errors)),
+        Val::List(ListVal::Owned(items)) => items.iter().for_each(|item| check_names(item, way, errors)),
+        Val::Map(map @ cel::MapVal::Owned(_)) => {
+            map.iter().for_each(|(_, val)| check_names(&val, way, errors))
+        }
         _ => {}
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use authn::User;
 use cel::{
-    Activation, Env, Error, LazyFields, Map, PER_CALL_LIMIT, Program, Type, TypeProvider, Val, Version,
+    Activation, Env, Error, LazyFields, MapVal, PER_CALL_LIMIT, Program, Type, TypeProvider, Val, Version,
 };
 use value::{Str, Value};
 
@@ -61,7 +61,7 @@ struct CelCondition {
 impl Condition for CelCondition {
     fn evaluate(&self, request: &Request<'_>) -> Result<bool, String> {
         let spec = Spec::of(request);
-        let activation = Activation::new(&self.env).with("request", Val::Map(Map::Lazy(&spec)));
+        let activation = Activation::new(&self.env).with("request", Val::Map(MapVal::Lazy(&spec)));
         let outcome = self.program.run(&activation, PER_CALL_LIMIT).outcome;
         let value = outcome.map_err(|error| error.to_string())?;
         value.as_bool().ok_or_else(|| "the value is not a bool".to_owned())
@@ -111,8 +111,8 @@ impl LazyFields for Spec<'_> {
                     self.user.extra.iter().map(|(key, values)| (key.clone(), strings(values))).collect(),
                 )
             })),
-            "resourceAttributes" if self.is_resource => Val::Map(Map::Lazy(&self.resource)),
-            "nonResourceAttributes" if !self.is_resource => Val::Map(Map::Lazy(&self.path)),
+            "resourceAttributes" if self.is_resource => Val::Map(MapVal::Lazy(&self.resource)),
+            "nonResourceAttributes" if !self.is_resource => Val::Map(MapVal::Lazy(&self.path)),
             _ => return None,
         }))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use value::Str;
 
-use crate::types::{Sort, Type};
+use crate::types::{Type, TypeSort};
 
 /// What type parameters have been found to be. Attempts that fail are undone.
 #[derive(Debug, Default)]
@@ -51,17 +51,19 @@ impl Mapping {
 
     /// Whether `from` may stand where `to` is wanted.
     pub(crate) fn assignable(&mut self, from: &Type, to: &Type) -> bool {
-        if to.sort() == Sort::Param {
+        if to.sort() == TypeSort::Param {
             match self.substitutes(from, to) {
                 (true, _) => return true,
                 (false, true) => return false,
                 (false, false) => {}
             }
         }
-        if from.sort() == Sort::Param {
+        if from.sort() == TypeSort::Param {
             return self.substitutes(to, from).0;
         }
-        if matches!(from.sort(), Sort::Dyn | Sort::Error) || matches!(to.sort(), Sort::Dyn | Sort::Error) {
+        if matches!(from.sort(), TypeSort::Dyn | TypeSort::Error)
+            || matches!(to.sort(), TypeSort::Dyn | TypeSort::Error)
+        {
             return true;
         }
         if *from == Type::Null {
@@ -71,15 +73,15 @@ impl Mapping {
             return nullable(from);
         }
         match from.sort() {
-            Sort::Scalar | Sort::Struct => to.accepts(from),
-            Sort::Type => to.sort() == Sort::Type,
-            Sort::Opaque | Sort::List | Sort::Map => {
+            TypeSort::Scalar | TypeSort::Struct => to.accepts(from),
+            TypeSort::Type => to.sort() == TypeSort::Type,
+            TypeSort::Opaque | TypeSort::List | TypeSort::Map => {
                 from.sort() == to.sort() && from.name() == to.name() && {
                     let (from, to) = (from.parameters(), to.parameters());
                     self.all_assignable(&from, &to)
                 }
             }
-            Sort::Dyn | Sort::Error | Sort::Null | Sort::Param => false,
+            TypeSort::Dyn | TypeSort::Error | TypeSort::Null | TypeSort::Param => false,
         }
     }
 
@@ -182,10 +184,10 @@ pub(crate) fn most_general<'t>(a: &'t Type, b: &'t Type) -> &'t Type {
 }
 
 fn equal_or_less_specific(a: &Type, b: &Type) -> bool {
-    if matches!(a.sort(), Sort::Dyn | Sort::Param) {
+    if matches!(a.sort(), TypeSort::Dyn | TypeSort::Param) {
         return true;
     }
-    if matches!(b.sort(), Sort::Dyn | Sort::Param) {
+    if matches!(b.sort(), TypeSort::Dyn | TypeSort::Param) {
         return false;
     }
     match (a, b) {

@@ -11,17 +11,17 @@ use value::Str;
 
 use crate::decl::Function;
 use crate::env::{Env, Global};
-use crate::syntax::ast::{Ast, Comprehension, Expr, ExprKind, Id, Literal};
+use crate::syntax::ast::{Ast, Comprehension, Expr, ExprKind, Literal, NodeId};
 use crate::syntax::operator;
 use crate::syntax::source::{Issues, Location, Source};
-use crate::types::{Sort, Type};
+use crate::types::{Type, TypeSort};
 use assign::{Mapping, most_general};
 
 pub(crate) use validate::{Validator, validate};
 
 /// What a name or a call stands for.
 #[derive(Clone, Debug)]
-pub(crate) enum Reference {
+pub(crate) enum ResolvedReference {
     /// A variable, by the name in the tree.
     Variable,
     /// A name with a value: a type or an enum value.
@@ -39,28 +39,28 @@ pub(crate) enum Constant {
 
 /// The result of checking: the tree with names resolved, types and references by node number.
 #[derive(Clone, Debug)]
-pub(crate) struct Checked {
+pub(crate) struct CheckedAst {
     pub(crate) ast: Ast,
     pub(crate) types: Vec<Option<Type>>,
-    pub(crate) references: HashMap<Id, Reference>,
+    pub(crate) references: HashMap<NodeId, ResolvedReference>,
 }
 
-impl Checked {
-    pub(crate) fn type_of(&self, id: Id) -> &Type {
+impl CheckedAst {
+    pub(crate) fn type_of(&self, id: NodeId) -> &Type {
         self.types.get(id as usize).and_then(Option::as_ref).unwrap_or(&Type::Dyn)
     }
 
     /// The overloads of a call.
-    pub(crate) fn overloads(&self, id: Id) -> &[Str] {
+    pub(crate) fn overloads(&self, id: NodeId) -> &[Str] {
         match self.references.get(&id) {
-            Some(Reference::Overloads(overloads)) => overloads,
+            Some(ResolvedReference::Overloads(overloads)) => overloads,
             _ => &[],
         }
     }
 }
 
 /// Checks a parsed expression.
-pub(crate) fn check(source: &Source, ast: Ast, env: &Env) -> Result<Checked, Issues> {
+pub(crate) fn check(source: &Source, ast: Ast, env: &Env) -> Result<CheckedAst, Issues> {
     let mut ast = ast;
     let Checker { issues, mut types, references, mapping, .. } = Checker::walk(source, &mut ast, env);
     if !issues.is_empty() {
@@ -69,18 +69,18 @@ pub(crate) fn check(source: &Source, ast: Ast, env: &Env) -> Result<Checked, Iss
     for ty in types.iter_mut().flatten() {
         *ty = mapping.substitute(ty, true);
     }
-    let checked = Checked { ast, types, references };
+    let checked = CheckedAst { ast, types, references };
     let mut issues = issues;
     validate(source, &checked, env, &mut issues);
     if issues.is_empty() { Ok(checked) } else { Err(issues) }
 }
 
 /// Resolves names as far as they can be; types and overloads are left open.
-pub(crate) fn resolve_only(source: &Source, ast: Ast, env: &Env) -> Checked {
+pub(crate) fn resolve_only(source: &Source, ast: Ast, env: &Env) -> CheckedAst {
     let mut ast = ast;
     let mut references = Checker::walk(source, &mut ast, env).references;
-    references.retain(|_, reference| !matches!(reference, Reference::Overloads(_)));
-    Checked { ast, types: Vec::new(), references }
+    references.retain(|_, reference| !matches!(reference, ResolvedReference::Overloads(_)));
+    CheckedAst { ast, types: Vec::new(), references }
 }
 
 struct Checker<'e> {
@@ -89,7 +89,7 @@ struct Checker<'e> {
     offsets: Vec<Option<u32>>,
     issues: Issues,
     types: Vec<Option<Type>>,
-    references: HashMap<Id, Reference>,
+    references: HashMap<NodeId, ResolvedReference>,
     mapping: Mapping,
     fresh: usize,
     /// The variables of comprehensions, innermost last.
@@ -115,34 +115,34 @@ impl<'e> Checker<'e> {
 }
 
 impl Checker<'_> {
-    fn location(&self, id: Id) -> Location {
+    fn location(&self, id: NodeId) -> Location {
         let offset = self.offsets.get(id as usize).copied().flatten();
         offset.map_or(Location::NONE, |offset| self.source.location(offset))
     }
 
-    fn report(&mut self, id: Id, message: String) {
+    fn report(&mut self, id: NodeId, message: String) {
         self.issues.report(self.location(id), message);
     }
 
-    fn undeclared(&mut self, id: Id, name: &str) {
+    fn undeclared(&mut self, id: NodeId, name: &str) {
         let container = self.env.container();
         self.report(id, format!("undeclared reference to '{name}' (in container '{container}')"));
     }
 
-    fn mismatch(&mut self, id: Id, expected: &Type, found: &Type) {
+    fn mismatch(&mut self, id: NodeId, expected: &Type, found: &Type) {
         self.report(
             id,
             format!("expected type '{}' but found '{}'", expected.in_messages(), found.in_messages()),
         );
     }
 
-    fn set(&mut self, id: Id, ty: Type) {
+    fn set(&mut self, id: NodeId, ty: Type) {
         if let Some(slot) = self.types.get_mut(id as usize) {
             *slot = Some(ty);
         }
     }
 
-    fn get(&self, id: Id) -> Type {
+    fn get(&self, id: NodeId) -> Type {
         self.types.get(id as usize).cloned().flatten().unwrap_or(Type::Error)
     }
 
@@ -211,7 +211,7 @@ impl Checker<'_> {
     }
 
     /// The type of a field of `operand`, which is checked first.
-    fn check_field(&mut self, id: Id, operand: &mut Expr, field: &str, optional: bool) -> Type {
+    fn check_field(&mut self, id: NodeId, operand: &mut Expr, field: &str, optional: bool) -> Type {
         self.check(operand);
         let operand = self.mapping.substitute(&self.get(operand.id), false);
         let (target, was_optional) = match operand.optional_value() {
@@ -226,7 +226,7 @@ impl Checker<'_> {
                 Type::Dyn
             }
             _ => {
-                if !matches!(target.sort(), Sort::Dyn | Sort::Error) {
+                if !matches!(target.sort(), TypeSort::Dyn | TypeSort::Error) {
                     self.report(
                         id,
                         format!("type '{}' does not support field selection", target.in_messages()),
@@ -238,7 +238,7 @@ impl Checker<'_> {
         if was_optional || optional { Type::optional(ty) } else { ty }
     }
 
-    fn field_type(&mut self, id: Id, type_name: &str, field: &str) -> Option<Type> {
+    fn field_type(&mut self, id: NodeId, type_name: &str, field: &str) -> Option<Type> {
         if !self.env.has_struct(type_name) {
             self.report(id, format!("unexpected failed resolution of '{type_name}'"));
             return None;
@@ -282,18 +282,18 @@ impl Checker<'_> {
         };
         *function = declared.name.clone();
         let is_method = target.is_some();
-        let arg_ids: Vec<Id> =
+        let arg_ids: Vec<NodeId> =
             target.iter().map(|target| target.id).chain(args.iter().map(|arg| arg.id)).collect();
         match self.resolve_overload(id, &declared, &arg_ids, is_method) {
             Some((ty, overloads)) => {
                 self.set(id, ty);
-                self.references.insert(id, Reference::Overloads(overloads));
+                self.references.insert(id, ResolvedReference::Overloads(overloads));
             }
             None => self.set(id, Type::Error),
         }
     }
 
-    fn check_optional_select(&mut self, id: Id, args: &mut [Expr]) {
+    fn check_optional_select(&mut self, id: NodeId, args: &mut [Expr]) {
         let [operand, field] = args else {
             self.report(
                 id,
@@ -312,14 +312,15 @@ impl Checker<'_> {
         let ty = self.check_field(id, operand, &name, true);
         let ty = self.mapping.substitute(&ty, false);
         self.set(id, ty);
-        self.references.insert(id, Reference::Overloads(vec![Str::new_static("select_optional_field")]));
+        self.references
+            .insert(id, ResolvedReference::Overloads(vec![Str::new_static("select_optional_field")]));
     }
 
     fn resolve_overload(
         &mut self,
-        id: Id,
+        id: NodeId,
         function: &Arc<Function>,
-        args: &[Id],
+        args: &[NodeId],
         is_method: bool,
     ) -> Option<(Type, Vec<Str>)> {
         let arg_types: Vec<Type> = args.iter().map(|arg| self.get(*arg)).collect();
@@ -368,7 +369,7 @@ impl Checker<'_> {
     }
 
     /// The value type of what was written with `?`, which must be optional.
-    fn unwrap_optional(&mut self, id: Id, ty: Type) -> Type {
+    fn unwrap_optional(&mut self, id: NodeId, ty: Type) -> Type {
         if let Some(inner) = ty.optional_value() {
             inner.clone()
         } else {
@@ -465,7 +466,7 @@ impl Checker<'_> {
         }
     }
 
-    fn check_comprehension(&mut self, id: Id, comprehension: &mut Comprehension) {
+    fn check_comprehension(&mut self, id: NodeId, comprehension: &mut Comprehension) {
         self.check(&mut comprehension.range);
         self.check(&mut comprehension.init);
         let range = self.mapping.substitute(&self.get(comprehension.range.id), false);
@@ -507,7 +508,7 @@ impl Checker<'_> {
         self.set(id, ty);
     }
 
-    fn assert(&mut self, id: Id, wanted: &Type) {
+    fn assert(&mut self, id: NodeId, wanted: &Type) {
         let ty = self.get(id);
         if !self.assignable(wanted, &ty) {
             self.mismatch(id, wanted, &ty);
@@ -540,15 +541,15 @@ fn qualified(expr: &Expr) -> Option<Vec<Str>> {
 }
 
 /// What a global name stands for, with the name under which a program finds it.
-fn global(name: &str, disambiguate: bool, found: Global) -> (Str, Type, Reference) {
+fn global(name: &str, disambiguate: bool, found: Global) -> (Str, Type, ResolvedReference) {
     let plain = Str::from(name);
     let name = if disambiguate { format!(".{name}").into() } else { plain.clone() };
     match found {
-        Global::Variable(ty) => (name, ty, Reference::Variable),
+        Global::Variable(ty) => (name, ty, ResolvedReference::Variable),
         Global::Type(ty) => {
             let value = Constant::Type(plain);
-            (name, Type::Type(Some(Arc::new(ty))), Reference::Constant(value))
+            (name, Type::Type(Some(Arc::new(ty))), ResolvedReference::Constant(value))
         }
-        Global::Int(i) => (name, Type::Int, Reference::Constant(Constant::Int(i))),
+        Global::Int(i) => (name, Type::Int, ResolvedReference::Constant(Constant::Int(i))),
     }
 }

@@ -1,6 +1,6 @@
 //! What is looked at after checking: literals that could only fail when the expression runs, and mixed literals.
 
-use super::Checked;
+use super::CheckedAst;
 use crate::env::Env;
 use crate::lib::format_string;
 use crate::lib::pattern::allowance::{self, PER_EXPRESSION};
@@ -26,19 +26,22 @@ pub(crate) enum Validator {
 }
 
 /// Applies the environment's validators.
-pub(crate) fn validate(source: &Source, checked: &Checked, env: &Env, issues: &mut Issues) {
+pub(crate) fn validate(source: &Source, checked: &CheckedAst, env: &Env, issues: &mut Issues) {
     let validators = env.validators();
     if validators.is_empty() {
         return;
     }
-    let mut walk = Walk { source, checked, issues, exempt: validators.contains(&Validator::FormatStrings) };
+    let mut validation =
+        Validation { source, checked, issues, exempt: validators.contains(&Validator::FormatStrings) };
     for validator in validators {
         match validator {
-            Validator::Durations => walk.calls("duration", |arg| literal_fails(arg, &Type::Duration)),
-            Validator::Timestamps => walk.calls("timestamp", |arg| literal_fails(arg, &Type::Timestamp)),
-            Validator::Patterns => walk.patterns(),
-            Validator::Homogeneous => walk.homogeneous(&checked.ast.expr, false),
-            Validator::FormatStrings => walk.format_strings(&checked.ast.expr),
+            Validator::Durations => validation.calls("duration", |arg| literal_fails(arg, &Type::Duration)),
+            Validator::Timestamps => {
+                validation.calls("timestamp", |arg| literal_fails(arg, &Type::Timestamp))
+            }
+            Validator::Patterns => validation.patterns(),
+            Validator::Homogeneous => validation.homogeneous(&checked.ast.expr, false),
+            Validator::FormatStrings => validation.format_strings(&checked.ast.expr),
         }
     }
 }
@@ -47,15 +50,15 @@ fn literal_fails(literal: &Literal, to: &Type) -> bool {
     convert(&crate::plan::literal(literal), to).is_err()
 }
 
-struct Walk<'w> {
+struct Validation<'w> {
     source: &'w Source,
-    checked: &'w Checked,
+    checked: &'w CheckedAst,
     issues: &'w mut Issues,
     /// Whether the arguments of `format` may be mixed.
     exempt: bool,
 }
 
-impl Walk<'_> {
+impl Validation<'_> {
     fn report(&mut self, id: u32, message: String) {
         let location =
             self.checked.ast.offset(id).map_or(Location::NONE, |offset| self.source.location(offset));

@@ -6,15 +6,15 @@ use std::collections::HashMap;
 
 use value::Str;
 
-pub use super::range::{NoHints, Range, SizeHints};
-use crate::check::Checked;
+pub use super::range::{EstimateRange, NoHints, SizeHints};
+use crate::check::CheckedAst;
 use crate::env::Env;
 use crate::plan::is_bind;
-use crate::syntax::ast::{Comprehension, Expr, ExprKind, Id, Literal};
+use crate::syntax::ast::{Comprehension, Expr, ExprKind, Literal, NodeId};
 use crate::types::Type;
 
 /// Estimates the cost of a checked expression.
-pub(crate) fn estimate(checked: &Checked, env: &Env, hints: &dyn SizeHints) -> Range {
+pub(crate) fn estimate(checked: &CheckedAst, env: &Env, hints: &dyn SizeHints) -> EstimateRange {
     let mut coster = Coster {
         checked,
         env,
@@ -31,8 +31,8 @@ pub(crate) fn estimate(checked: &Checked, env: &Env, hints: &dyn SizeHints) -> R
 #[derive(Clone, Copy, Debug)]
 struct EntrySize {
     is_list: bool,
-    key: Range,
-    value: Range,
+    key: EstimateRange,
+    value: EstimateRange,
 }
 
 impl EntrySize {
@@ -45,7 +45,7 @@ impl EntrySize {
 #[derive(Clone, Debug)]
 struct Local {
     path: Vec<Str>,
-    size: Option<Range>,
+    size: Option<EstimateRange>,
     entry: Option<EntrySize>,
 }
 
@@ -54,34 +54,34 @@ struct Arg<'c> {
     path: Vec<Str>,
     ty: &'c Type,
     expr: &'c Expr,
-    size: Option<Range>,
+    size: Option<EstimateRange>,
 }
 
 /// What a call costs and how big its result is.
 struct CallCost {
-    cost: Range,
-    result: Option<Range>,
+    cost: EstimateRange,
+    result: Option<EstimateRange>,
 }
 
 impl CallCost {
     #[expect(clippy::unnecessary_wraps, reason = "every caller wants it wrapped")]
-    fn of(cost: Range) -> Option<CallCost> {
+    fn of(cost: EstimateRange) -> Option<CallCost> {
         Some(CallCost { cost, result: None })
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "every caller wants it wrapped")]
-    fn sized(cost: Range, result: Range) -> Option<CallCost> {
+    fn sized(cost: EstimateRange, result: EstimateRange) -> Option<CallCost> {
         Some(CallCost { cost, result: Some(result) })
     }
 }
 
 struct Coster<'c> {
-    checked: &'c Checked,
+    checked: &'c CheckedAst,
     env: &'c Env,
     hints: &'c dyn SizeHints,
-    paths: HashMap<Id, Vec<Str>>,
-    sizes: HashMap<Id, Range>,
-    entries: HashMap<Id, EntrySize>,
+    paths: HashMap<NodeId, Vec<Str>>,
+    sizes: HashMap<NodeId, EstimateRange>,
+    entries: HashMap<NodeId, EntrySize>,
     locals: HashMap<Str, Vec<Local>>,
 }
 
@@ -120,12 +120,12 @@ impl<'c> Coster<'c> {
         }
     }
 
-    fn size(&mut self, expr: &Expr) -> Option<Range> {
+    fn size(&mut self, expr: &Expr) -> Option<EstimateRange> {
         if let Some(size) = self.sizes.get(&expr.id) {
             return Some(*size);
         }
         if let Some(size) = literal_size(expr) {
-            return Some(Range::exactly(size));
+            return Some(EstimateRange::exactly(size));
         }
         let ty = self.type_of(expr);
         if let Some(size) = self.hints.size(&self.path(expr), ty) {
@@ -133,16 +133,16 @@ impl<'c> Coster<'c> {
             return Some(size);
         }
         if is_scalar(ty) {
-            return Some(Range::exactly(1));
+            return Some(EstimateRange::exactly(1));
         }
         self.local(expr).and_then(|local| local.size)
     }
 
-    fn size_or_unknown(&mut self, expr: &Expr) -> Range {
-        self.size(expr).unwrap_or(Range::UNKNOWN)
+    fn size_or_unknown(&mut self, expr: &Expr) -> EstimateRange {
+        self.size(expr).unwrap_or(EstimateRange::UNKNOWN)
     }
 
-    fn set_size(&mut self, expr: &Expr, size: Option<Range>) {
+    fn set_size(&mut self, expr: &Expr, size: Option<EstimateRange>) {
         if let Some(size) = size {
             self.sizes.insert(expr.id, size);
         }
@@ -158,13 +158,13 @@ impl<'c> Coster<'c> {
         }
     }
 
-    fn cost(&mut self, expr: &'c Expr) -> Range {
+    fn cost(&mut self, expr: &'c Expr) -> EstimateRange {
         match &expr.kind {
-            ExprKind::Unspecified | ExprKind::Literal(_) => Range::exactly(0),
+            ExprKind::Unspecified | ExprKind::Literal(_) => EstimateRange::exactly(0),
             ExprKind::Ident(name) => {
                 let path = self.local(expr).map_or_else(|| vec![name.clone()], |local| local.path.clone());
                 self.paths.insert(expr.id, path);
-                Range::exactly(1)
+                EstimateRange::exactly(1)
             }
             ExprKind::Select { operand, field, test_only } => {
                 let mut cost = self.cost(operand);
@@ -172,7 +172,7 @@ impl<'c> Coster<'c> {
                     return cost;
                 }
                 if matches!(self.type_of(operand), Type::Map(_) | Type::Struct(_) | Type::Param(_)) {
-                    cost = cost.add(Range::exactly(1));
+                    cost = cost.add(EstimateRange::exactly(1));
                 }
                 let path = self.longer(operand, field);
                 self.paths.insert(expr.id, path);
@@ -180,19 +180,19 @@ impl<'c> Coster<'c> {
             }
             ExprKind::Call { function, target, args } => self.call(expr, function, target.as_deref(), args),
             ExprKind::List { elements, .. } => {
-                let mut cost = Range::exactly(10);
-                let mut item = Range { min: if elements.is_empty() { 0 } else { u64::MAX }, max: 0 };
+                let mut cost = EstimateRange::exactly(10);
+                let mut item = EstimateRange { min: if elements.is_empty() { 0 } else { u64::MAX }, max: 0 };
                 for element in elements {
                     cost = cost.add(self.cost(element));
                     item = item.union(self.size_or_unknown(element));
                 }
-                let size = EntrySize { is_list: true, key: Range::exactly(1), value: item };
+                let size = EntrySize { is_list: true, key: EstimateRange::exactly(1), value: item };
                 self.set_entry_size(expr, Some(size));
                 cost
             }
             ExprKind::Map(entries) => {
-                let mut cost = Range::exactly(30);
-                let none = Range { min: if entries.is_empty() { 0 } else { u64::MAX }, max: 0 };
+                let mut cost = EstimateRange::exactly(30);
+                let none = EstimateRange { min: if entries.is_empty() { 0 } else { u64::MAX }, max: 0 };
                 let (mut key, mut value) = (none, none);
                 for entry in entries {
                     cost = cost.add(self.cost(&entry.key)).add(self.cost(&entry.value));
@@ -202,15 +202,15 @@ impl<'c> Coster<'c> {
                 self.set_entry_size(expr, Some(EntrySize { is_list: false, key, value }));
                 cost
             }
-            ExprKind::Struct { fields, .. } => {
-                fields.iter().fold(Range::exactly(40), |cost, field| cost.add(self.cost(&field.value)))
-            }
+            ExprKind::Struct { fields, .. } => fields
+                .iter()
+                .fold(EstimateRange::exactly(40), |cost, field| cost.add(self.cost(&field.value))),
             ExprKind::Comprehension(c) if is_bind(c) => self.bind(expr, c),
             ExprKind::Comprehension(c) => self.comprehension(expr, c),
         }
     }
 
-    fn bind(&mut self, expr: &Expr, c: &'c Comprehension) -> Range {
+    fn bind(&mut self, expr: &Expr, c: &'c Comprehension) -> EstimateRange {
         let mut cost = self.cost(&c.range).add(self.cost(&c.init));
         self.push_accumulator(c);
         cost = cost.add(self.cost(&c.result));
@@ -229,13 +229,13 @@ impl<'c> Coster<'c> {
         self.push(&c.accu, Local { path, size, entry });
     }
 
-    fn comprehension(&mut self, expr: &Expr, c: &'c Comprehension) -> Range {
+    fn comprehension(&mut self, expr: &Expr, c: &'c Comprehension) -> EstimateRange {
         let mut cost = self.cost(&c.range).add(self.cost(&c.init));
         self.push_accumulator(c);
         let entry = self.entry_size(&c.range);
         let is_list =
             entry.map_or_else(|| matches!(self.type_of(&c.range), Type::List(_)), |entry| entry.is_list);
-        let mut push = |name: &Str, step: &str, size: Option<Range>| {
+        let mut push = |name: &Str, step: &str, size: Option<EstimateRange>| {
             let path = self.longer(&c.range, step);
             self.push(name, Local { path, size, entry: None });
         };
@@ -281,11 +281,17 @@ impl<'c> Coster<'c> {
         Arg { path, ty: self.type_of(expr), expr, size: self.size(expr) }
     }
 
-    fn call(&mut self, expr: &'c Expr, function: &str, target: Option<&'c Expr>, args: &'c [Expr]) -> Range {
+    fn call(
+        &mut self,
+        expr: &'c Expr,
+        function: &str,
+        target: Option<&'c Expr>,
+        args: &'c [Expr],
+    ) -> EstimateRange {
         if function == "dyn"
             && let [arg] = args
         {
-            let cost = self.cost(arg).add(Range::exactly(1));
+            let cost = self.cost(arg).add(EstimateRange::exactly(1));
             let size = self.size(arg);
             self.set_size(expr, size);
             let entry = self.entry_size(arg);
@@ -300,15 +306,15 @@ impl<'c> Coster<'c> {
         }
         let overloads = self.checked.overloads(expr.id);
         if overloads.is_empty() {
-            return Range::exactly(0);
+            return EstimateRange::exactly(0);
         }
-        let mut cost = Range::exactly(0);
+        let mut cost = EstimateRange::exactly(0);
         let target = target.map(|target| {
             cost = self.cost(target);
             self.arg(target)
         });
-        let mut call = Range { min: u64::MAX, max: 0 };
-        let mut result: Option<Range> = None;
+        let mut call = EstimateRange { min: u64::MAX, max: 0 };
+        let mut result: Option<EstimateRange> = None;
         for overload in overloads {
             let this = self.function(expr, function, overload, target.as_ref(), &nodes, &costs);
             call = call.union(this.cost);

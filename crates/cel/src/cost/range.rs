@@ -6,7 +6,7 @@ use crate::types::Type;
 
 /// The least and the most something may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct EstimateRange {
     /// The least.
     pub min: u64,
     /// The most; `u64::MAX` where there is no bound.
@@ -17,7 +17,7 @@ pub struct Range {
 pub trait SizeHints: Sync {
     /// The size of what is at `path`: a variable, then field names, `@items`, `@keys`, `@values`. An empty path means only
     /// the type is known.
-    fn size(&self, path: &[Str], ty: &Type) -> Option<Range>;
+    fn size(&self, path: &[Str], ty: &Type) -> Option<EstimateRange>;
 }
 
 /// Knows nothing.
@@ -25,33 +25,33 @@ pub trait SizeHints: Sync {
 pub struct NoHints;
 
 impl SizeHints for NoHints {
-    fn size(&self, _: &[Str], _: &Type) -> Option<Range> {
+    fn size(&self, _: &[Str], _: &Type) -> Option<EstimateRange> {
         None
     }
 }
 
-impl Range {
-    pub(super) const UNKNOWN: Range = Range { min: 0, max: u64::MAX };
+impl EstimateRange {
+    pub(super) const UNKNOWN: EstimateRange = EstimateRange { min: 0, max: u64::MAX };
 
     /// Exactly so much.
-    pub const fn exactly(size: u64) -> Range {
-        Range { min: size, max: size }
+    pub const fn exactly(size: u64) -> EstimateRange {
+        EstimateRange { min: size, max: size }
     }
 
-    pub(super) fn add(self, other: Range) -> Range {
-        Range { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
+    pub(super) fn add(self, other: EstimateRange) -> EstimateRange {
+        EstimateRange { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
     }
 
-    pub(super) fn times(self, other: Range) -> Range {
-        Range { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
+    pub(super) fn times(self, other: EstimateRange) -> EstimateRange {
+        EstimateRange { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
     }
 
-    pub(super) fn scale(self, factor: f64) -> Range {
-        Range { min: scale(self.min, factor), max: scale(self.max, factor) }
+    pub(super) fn scale(self, factor: f64) -> EstimateRange {
+        EstimateRange { min: scale(self.min, factor), max: scale(self.max, factor) }
     }
 
-    pub(super) fn union(self, other: Range) -> Range {
-        Range { min: self.min.min(other.min), max: self.max.max(other.max) }
+    pub(super) fn union(self, other: EstimateRange) -> EstimateRange {
+        EstimateRange { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::val::Val;
 
 /// How the cost of a call follows from its arguments and its result.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Rule {
+pub(crate) enum CostRule {
     /// A fixed cost.
     Units(u64),
     /// Going over an argument once.
@@ -21,7 +21,7 @@ pub(crate) enum Rule {
     InList,
     /// Going over the smaller argument.
     Smaller,
-    /// As [`Rule::Smaller`], but library values compare at once.
+    /// As [`CostRule::Smaller`], but library values compare at once.
     Equals,
     /// Going over both arguments.
     Both,
@@ -49,31 +49,31 @@ pub(crate) enum Rule {
     SelfCompare(usize),
 }
 
-impl Rule {
+impl CostRule {
     /// The rule of a call. The overload is empty where only the arguments decide it.
-    pub(crate) fn of(function: &str, overload: &str, env: &Env) -> Rule {
+    pub(crate) fn of(function: &str, overload: &str, env: &Env) -> CostRule {
         if env.costs_of_lists() {
             match overload {
-                "list_slice" | "lists_range" | "list_reverse" => return Rule::Output,
-                "list_flatten" | "list_flatten_int" => return Rule::Flatten,
-                "list_distinct" => return Rule::SelfCompare(0),
-                _ if function == "sort" && !overload.is_empty() => return Rule::SelfCompare(0),
+                "list_slice" | "lists_range" | "list_reverse" => return CostRule::Output,
+                "list_flatten" | "list_flatten_int" => return CostRule::Flatten,
+                "list_distinct" => return CostRule::SelfCompare(0),
+                _ if function == "sort" && !overload.is_empty() => return CostRule::SelfCompare(0),
                 _ if function == "@sortByAssociatedKeys" && !overload.is_empty() => {
-                    return Rule::SelfCompare(1);
+                    return CostRule::SelfCompare(1);
                 }
                 _ => {}
             }
         }
         match overload {
-            "list_sets_contains_list" | "list_sets_intersects_list" => return Rule::Sets(1),
-            "list_sets_equivalent_list" => return Rule::Sets(2),
+            "list_sets_contains_list" | "list_sets_intersects_list" => return CostRule::Sets(1),
+            "list_sets_equivalent_list" => return CostRule::Sets(2),
             _ => {}
         }
         match function {
-            "check" => Rule::Units(350_000),
-            "fieldSelector" | "labelSelector" => Rule::Selector,
-            "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes" => Rule::Deep,
-            "ip" if overload == "cidr_ip" => Rule::Units(1),
+            "check" => CostRule::Units(350_000),
+            "fieldSelector" | "labelSelector" => CostRule::Selector,
+            "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes" => CostRule::Deep,
+            "ip" if overload == "cidr_ip" => CostRule::Units(1),
             "url"
             | "lowerAscii"
             | "upperAscii"
@@ -87,20 +87,20 @@ impl Rule {
             | "quantity"
             | "isQuantity"
             | "semver"
-            | "isSemver" => Rule::Traverse(0),
-            "replace" | "split" | "ip.isCanonical" => Rule::Rebuild,
-            "join" => Rule::Result,
-            "find" | "findAll" => Rule::Pattern,
-            "containsIP" => Rule::ContainsIp { string: overload == "cidr_contains_ip_string" },
-            "containsCIDR" => Rule::ContainsCidr { string: overload == "cidr_contains_cidr_string" },
-            "validate" => Rule::Validate,
-            operator::EQUALS => Rule::Equals,
+            | "isSemver" => CostRule::Traverse(0),
+            "replace" | "split" | "ip.isCanonical" => CostRule::Rebuild,
+            "join" => CostRule::Result,
+            "find" | "findAll" => CostRule::Pattern,
+            "containsIP" => CostRule::ContainsIp { string: overload == "cidr_contains_ip_string" },
+            "containsCIDR" => CostRule::ContainsCidr { string: overload == "cidr_contains_cidr_string" },
+            "validate" => CostRule::Validate,
+            operator::EQUALS => CostRule::Equals,
             _ => match overload {
-                "starts_with_string" | "ends_with_string" => Rule::Traverse(1),
+                "starts_with_string" | "ends_with_string" => CostRule::Traverse(1),
                 "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => {
-                    Rule::Traverse(0)
+                    CostRule::Traverse(0)
                 }
-                "in_list" => Rule::InList,
+                "in_list" => CostRule::InList,
                 "less_string"
                 | "greater_string"
                 | "less_equals_string"
@@ -108,11 +108,11 @@ impl Rule {
                 | "less_bytes"
                 | "greater_bytes"
                 | "less_equals_bytes"
-                | "greater_equals_bytes" => Rule::Smaller,
-                "add_string" | "add_bytes" => Rule::Both,
-                "matches" | "matches_string" => Rule::Pattern,
-                "contains_string" => Rule::Contains,
-                _ => Rule::Units(1),
+                | "greater_equals_bytes" => CostRule::Smaller,
+                "add_string" | "add_bytes" => CostRule::Both,
+                "matches" | "matches_string" => CostRule::Pattern,
+                "contains_string" => CostRule::Contains,
+                _ => CostRule::Units(1),
             },
         }
     }
@@ -131,29 +131,29 @@ impl Rule {
         let size = |at: usize| args.get(at).map_or(1, Val::cost_size);
         let result = || result.map_or(1, Val::cost_size);
         match self {
-            Rule::Units(units) => units,
-            Rule::Traverse(at) => traverse(size(at)),
-            Rule::Rebuild => traverse(size(0).saturating_mul(2)),
-            Rule::Result => traverse(result().saturating_mul(2)),
-            Rule::InList => size(1),
-            Rule::Smaller | Rule::Equals => match args {
-                [left, right] => Rule::pair(left, right, self == Rule::Equals),
+            CostRule::Units(units) => units,
+            CostRule::Traverse(at) => traverse(size(at)),
+            CostRule::Rebuild => traverse(size(0).saturating_mul(2)),
+            CostRule::Result => traverse(result().saturating_mul(2)),
+            CostRule::InList => size(1),
+            CostRule::Smaller | CostRule::Equals => match args {
+                [left, right] => CostRule::pair(left, right, self == CostRule::Equals),
                 _ => 1,
             },
-            Rule::Both => traverse(size(0).saturating_add(size(1))),
-            Rule::Pattern => matching(size(0), size(1)),
-            Rule::Contains => traverse(size(0)).saturating_mul(traverse(size(1))),
-            Rule::Selector => selector(size(1)),
-            Rule::Deep => args.first().map_or(0, |val| deep(val, &mut { MOST_PARTS })),
-            Rule::ContainsIp { string } => {
+            CostRule::Both => traverse(size(0).saturating_add(size(1))),
+            CostRule::Pattern => matching(size(0), size(1)),
+            CostRule::Contains => traverse(size(0)).saturating_mul(traverse(size(1))),
+            CostRule::Selector => selector(size(1)),
+            CostRule::Deep => args.first().map_or(0, |val| deep(val, &mut { MAX_COUNTED_PARTS })),
+            CostRule::ContainsIp { string } => {
                 let text = if string { traverse(size(1)) } else { 0 };
                 traverse(2 * size(0)) + text
             }
-            Rule::ContainsCidr { string } => {
+            CostRule::ContainsCidr { string } => {
                 let text = if string { traverse(size(1)) } else { 0 };
                 traverse(2 * size(0)) + traverse(size(0)) + 1 + text
             }
-            Rule::Validate => match args.first() {
+            CostRule::Validate => match args.first() {
                 Some(Val::Ext(ext)) => match &**ext {
                     Ext::Format(format) => {
                         let text = traverse(size(1).saturating_add(1));
@@ -163,9 +163,9 @@ impl Rule {
                 },
                 _ => 1,
             },
-            Rule::Sets(times) => size(0).saturating_mul(size(1)).saturating_mul(times).saturating_add(1),
-            Rule::Output => result().saturating_add(11),
-            Rule::Flatten => {
+            CostRule::Sets(times) => size(0).saturating_mul(size(1)).saturating_mul(times).saturating_add(1),
+            CostRule::Output => result().saturating_add(11),
+            CostRule::Flatten => {
                 let depth = match args.get(1) {
                     Some(Val::Int(depth)) => crate::val::convert::int_to_double(*depth),
                     _ => 1.0,
@@ -173,7 +173,7 @@ impl Rule {
                 let depth = if depth < 0.0 { 1.0 } else { depth };
                 floor(float(size(0)) * depth).saturating_add(11)
             }
-            Rule::SelfCompare(at) => {
+            CostRule::SelfCompare(at) => {
                 let squared = size(at).saturating_mul(size(at));
                 let first = args.get(at).and_then(Val::as_list).and_then(|list| list.get(0));
                 let factor =
@@ -201,7 +201,7 @@ fn selector(length: u64) -> u64 {
 }
 
 /// How many parts of a value are gone over; more has no value that does not share its parts.
-const MOST_PARTS: u64 = 1 << 21;
+const MAX_COUNTED_PARTS: u64 = 1 << 21;
 
 /// What it costs to go over everything inside a value: more than anybody has where there are too many parts.
 fn deep(val: &Val<'_>, left: &mut u64) -> u64 {

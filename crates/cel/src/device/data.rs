@@ -6,20 +6,20 @@ use crate::eval::Error;
 use crate::lib::Ext;
 use crate::lib::quantity::Quantity;
 use crate::lib::semver::Semver;
-use crate::val::{Entries, LazyFields, Map, Val};
+use crate::val::{LazyFields, MapEntries, MapVal, Val};
 
 /// A device, read once and asked often.
 #[derive(Clone, Debug)]
-pub struct Device {
+pub struct SelectableDevice {
     driver: Str,
     shared: bool,
     attributes: Domains,
     capacity: Domains,
 }
 
-impl Device {
+impl SelectableDevice {
     /// Reads a device of a slice of `driver`.
-    pub fn read(driver: &str, device: &Value) -> Result<Device, String> {
+    pub fn read(driver: &str, device: &Value) -> Result<SelectableDevice, String> {
         let mut attributes = Domains::default();
         for (name, attribute) in entries(device, "attributes") {
             let val = attribute_value(attribute).map_err(|why| format!("attribute {name}: {why}"))?;
@@ -36,7 +36,7 @@ impl Device {
             capacity.insert(driver, name, Val::ext(Ext::Quantity { quantity, computed: false }));
         }
         let shared = device.get("allowMultipleAllocations").and_then(Value::as_bool).unwrap_or(false);
-        Ok(Device { driver: driver.into(), shared, attributes, capacity })
+        Ok(SelectableDevice { driver: driver.into(), shared, attributes, capacity })
     }
 }
 
@@ -72,13 +72,13 @@ fn scalar(value: &Value, is_version: bool) -> Result<Val<'static>, String> {
     }
 }
 
-impl LazyFields for Device {
+impl LazyFields for SelectableDevice {
     fn get(&self, name: &str) -> Option<Result<Val<'_>, Error>> {
         Some(Ok(match name {
             "driver" => Val::str(&self.driver),
             "allowMultipleAllocations" => Val::Bool(self.shared),
-            "attributes" => Val::Map(Map::Lazy(&self.attributes)),
-            "capacity" => Val::Map(Map::Lazy(&self.capacity)),
+            "attributes" => Val::Map(MapVal::Lazy(&self.attributes)),
+            "capacity" => Val::Map(MapVal::Lazy(&self.capacity)),
             _ => return None,
         }))
     }
@@ -99,22 +99,24 @@ impl Domains {
         let id = Val::string(id);
         for (known, names) in &mut self.0 {
             if known == domain
-                && let Val::Map(Map::Owned(entries)) = names
+                && let Val::Map(MapVal::Owned(entries)) = names
             {
                 std::sync::Arc::make_mut(entries).insert(id, val);
                 return;
             }
         }
-        let mut entries = Entries::default();
+        let mut entries = MapEntries::default();
         entries.insert(id, val);
-        self.0.push((domain.into(), Val::Map(Map::of(entries))));
+        self.0.push((domain.into(), Val::Map(MapVal::of(entries))));
     }
 }
 
 impl LazyFields for Domains {
     fn get(&self, name: &str) -> Option<Result<Val<'_>, Error>> {
         let known = self.0.iter().find(|(domain, _)| domain == name);
-        Some(Ok(known.map_or_else(|| Val::Map(Map::of(Entries::default())), |(_, names)| names.borrow())))
+        Some(Ok(
+            known.map_or_else(|| Val::Map(MapVal::of(MapEntries::default())), |(_, names)| names.borrow())
+        ))
     }
 
     fn names(&self) -> Vec<&str> {

@@ -11,14 +11,14 @@ use std::sync::{Arc, LazyLock};
 
 use value::Str;
 
-pub use data::Device;
+pub use data::SelectableDevice;
 
-use crate::cost::estimate::{Range, SizeHints};
+use crate::cost::estimate::{EstimateRange, SizeHints};
 use crate::env::{Env, Program, TypeProvider, Version};
 use crate::eval::Activation;
 use crate::syntax::macros;
 use crate::types::Type;
-use crate::val::{Map, Val};
+use crate::val::{MapVal, Val};
 
 /// What one evaluation of a selector may cost, and what a new one may be estimated to cost.
 pub const MAX_COST: u64 = 1_000_000;
@@ -34,7 +34,7 @@ const MAX_ATTRIBUTE: u64 = 64;
 
 /// Why an expression cannot be a selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SelectorError {
+pub enum DeviceSelectorError {
     /// It is wrong, in the compiler's words.
     Invalid(String),
     /// It may cost too much.
@@ -43,27 +43,27 @@ pub enum SelectorError {
     Internal(String),
 }
 
-impl std::error::Error for SelectorError {}
+impl std::error::Error for DeviceSelectorError {}
 
-impl fmt::Display for SelectorError {
+impl fmt::Display for DeviceSelectorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SelectorError::Invalid(detail) | SelectorError::Internal(detail) => detail,
-            SelectorError::TooComplex => "too complex, exceeds cost limit",
+            DeviceSelectorError::Invalid(detail) | DeviceSelectorError::Internal(detail) => detail,
+            DeviceSelectorError::TooComplex => "too complex, exceeds cost limit",
         })
     }
 }
 
 /// A compiled selector. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Selector {
+pub struct DeviceSelector {
     program: Program,
 }
 
-impl Selector {
+impl DeviceSelector {
     /// Judges an expression that somebody is about to store: it may use what the version before knew too, and its estimated cost
     /// must be within bounds.
-    pub fn check(expression: &str) -> Result<(), SelectorError> {
+    pub fn check(expression: &str) -> Result<(), DeviceSelectorError> {
         let checked = NEW.compile(expression).map_err(|issues| invalid(&issues))?;
         let output = checked.output_type();
         if !matches!(output, Type::Bool | Type::Any) {
@@ -71,30 +71,30 @@ impl Selector {
         }
         checked.program().map_err(|error| internal(&error))?;
         if checked.estimate(&Sizes).max > MAX_COST {
-            return Err(SelectorError::TooComplex);
+            return Err(DeviceSelectorError::TooComplex);
         }
         Ok(())
     }
 
     /// Compiles a stored expression.
-    pub fn compile(expression: &str) -> Result<Selector, SelectorError> {
+    pub fn compile(expression: &str) -> Result<DeviceSelector, DeviceSelectorError> {
         let checked = STORED.compile(expression).map_err(|issues| invalid(&issues))?;
         let output = checked.output_type();
         if !matches!(output, Type::Bool | Type::Dyn) {
             return Err(wrong_type(output));
         }
         let program = checked.program().map_err(|error| internal(&error))?;
-        Ok(Selector { program })
+        Ok(DeviceSelector { program })
     }
 
     /// Whether a device is selected; the error is the evaluation's.
-    pub fn matches(&self, device: &Device) -> Result<bool, String> {
+    pub fn matches(&self, device: &SelectableDevice) -> Result<bool, String> {
         self.matches_within(device, MAX_COST).0
     }
 
     /// The same for at most `max_cost`, and what it cost: the work of compiling regular expressions included.
-    pub fn matches_within(&self, device: &Device, max_cost: u64) -> (Result<bool, String>, u64) {
-        let activation = Activation::new(&STORED).with(DEVICE, Val::Map(Map::Lazy(device)));
+    pub fn matches_within(&self, device: &SelectableDevice, max_cost: u64) -> (Result<bool, String>, u64) {
+        let activation = Activation::new(&STORED).with(DEVICE, Val::Map(MapVal::Lazy(device)));
         let evaluation = self.program.run(&activation, max_cost.min(MAX_COST));
         let cost = evaluation.cost.saturating_add(evaluation.pattern_work);
         let outcome = evaluation.outcome.map_err(|error| error.to_string()).and_then(|val| {
@@ -109,16 +109,16 @@ impl Selector {
     }
 }
 
-fn invalid(issues: &crate::Issues) -> SelectorError {
-    SelectorError::Invalid(format!("compilation failed: {issues}"))
+fn invalid(issues: &crate::Issues) -> DeviceSelectorError {
+    DeviceSelectorError::Invalid(format!("compilation failed: {issues}"))
 }
 
-fn wrong_type(output: &Type) -> SelectorError {
-    SelectorError::Invalid(format!("must evaluate to bool or the unknown type, not {output}"))
+fn wrong_type(output: &Type) -> DeviceSelectorError {
+    DeviceSelectorError::Invalid(format!("must evaluate to bool or the unknown type, not {output}"))
 }
 
-fn internal(error: &crate::Error) -> SelectorError {
-    SelectorError::Internal(format!("program instantiation failed: {error}"))
+fn internal(error: &crate::Error) -> DeviceSelectorError {
+    DeviceSelectorError::Internal(format!("program instantiation failed: {error}"))
 }
 
 fn environment(version: Version, attribute: Type) -> Env {
@@ -164,10 +164,10 @@ impl TypeProvider for DeviceTypes {
 /// How large the parts of a device can be.
 struct Sizes;
 
-/// A place in the type of `device`.
+/// A part in the type of `device`.
 #[derive(Clone, Copy)]
-enum Place {
-    Device,
+enum DevicePart {
+    Root,
     Driver,
     Flag,
     Domains { attributes: bool },
@@ -178,43 +178,45 @@ enum Place {
     Name,
 }
 
-impl Place {
-    fn step(self, step: &str) -> Option<Place> {
+impl DevicePart {
+    fn step(self, step: &str) -> Option<DevicePart> {
         Some(match (self, step) {
-            (Place::Device, "driver") => Place::Driver,
-            (Place::Device, "allowMultipleAllocations") => Place::Flag,
-            (Place::Device, "attributes" | "capacity") => Place::Domains { attributes: step == "attributes" },
-            (Place::Domains { attributes }, "@items" | "@values") => Place::Names { attributes },
-            (Place::Domains { .. }, "@keys") => Place::Domain,
-            (Place::Names { .. }, "@keys") => Place::Name,
+            (DevicePart::Root, "driver") => DevicePart::Driver,
+            (DevicePart::Root, "allowMultipleAllocations") => DevicePart::Flag,
+            (DevicePart::Root, "attributes" | "capacity") => {
+                DevicePart::Domains { attributes: step == "attributes" }
+            }
+            (DevicePart::Domains { attributes }, "@items" | "@values") => DevicePart::Names { attributes },
+            (DevicePart::Domains { .. }, "@keys") => DevicePart::Domain,
+            (DevicePart::Names { .. }, "@keys") => DevicePart::Name,
             // Every attribute is as large as any other, whatever its name.
-            (Place::Names { attributes: true }, _) => Place::Attribute,
-            (Place::Names { attributes: false }, "@items" | "@values") => Place::Quantity,
+            (DevicePart::Names { attributes: true }, _) => DevicePart::Attribute,
+            (DevicePart::Names { attributes: false }, "@items" | "@values") => DevicePart::Quantity,
             _ => return None,
         })
     }
 
     fn max(self) -> u64 {
         match self {
-            Place::Device | Place::Quantity => 0,
-            Place::Driver => MAX_DRIVER,
-            Place::Flag => 1,
-            Place::Domains { .. } | Place::Names { .. } => MAX_ENTRIES,
-            Place::Attribute => MAX_ATTRIBUTE,
-            Place::Domain => MAX_DOMAIN,
-            Place::Name => MAX_NAME,
+            DevicePart::Root | DevicePart::Quantity => 0,
+            DevicePart::Driver => MAX_DRIVER,
+            DevicePart::Flag => 1,
+            DevicePart::Domains { .. } | DevicePart::Names { .. } => MAX_ENTRIES,
+            DevicePart::Attribute => MAX_ATTRIBUTE,
+            DevicePart::Domain => MAX_DOMAIN,
+            DevicePart::Name => MAX_NAME,
         }
     }
 }
 
 impl SizeHints for Sizes {
-    fn size(&self, path: &[Str], _: &Type) -> Option<Range> {
+    fn size(&self, path: &[Str], _: &Type) -> Option<EstimateRange> {
         let (variable, steps) = path.split_first()?;
         if variable != DEVICE {
             return None;
         }
-        let place = steps.iter().try_fold(Place::Device, |place, step| place.step(step))?;
-        Some(Range { min: 0, max: place.max() })
+        let part = steps.iter().try_fold(DevicePart::Root, |part, step| part.step(step))?;
+        Some(EstimateRange { min: 0, max: part.max() })
     }
 }
 

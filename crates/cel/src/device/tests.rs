@@ -1,8 +1,8 @@
 use value::json::parse;
 
-use super::{Device, Selector, SelectorError};
+use super::{DeviceSelector, DeviceSelectorError, SelectableDevice};
 
-fn device() -> Device {
+fn device() -> SelectableDevice {
     let device = parse(
         br#"{"name": "gpu-0", "allowMultipleAllocations": true,
              "attributes": {"model": {"string": "A100"}, "cores": {"int": 8}, "ready": {"bool": true},
@@ -10,16 +10,16 @@ fn device() -> Device {
              "capacity": {"memory": {"value": "80Gi"}, "other.example.com/lanes": {"value": "16"}}}"#,
     )
     .unwrap();
-    Device::read("dra.example.com", &device).unwrap()
+    SelectableDevice::read("dra.example.com", &device).unwrap()
 }
 
 fn matches(expression: &str) -> Result<bool, String> {
-    Selector::check(expression).unwrap();
-    Selector::compile(expression).unwrap().matches(&device())
+    DeviceSelector::check(expression).unwrap();
+    DeviceSelector::compile(expression).unwrap().matches(&device())
 }
 
-fn refusal(expression: &str) -> SelectorError {
-    Selector::check(expression).unwrap_err()
+fn refusal(expression: &str) -> DeviceSelectorError {
+    DeviceSelector::check(expression).unwrap_err()
 }
 
 #[test]
@@ -58,8 +58,9 @@ fn what_is_no_bool_is_an_error_at_run_time() {
 
 #[test]
 fn expressions_of_the_wrong_type_are_refused() {
-    let wrong =
-        |not: &str| SelectorError::Invalid(format!("must evaluate to bool or the unknown type, not {not}"));
+    let wrong = |not: &str| {
+        DeviceSelectorError::Invalid(format!("must evaluate to bool or the unknown type, not {not}"))
+    };
     assert_eq!(refusal("device.driver"), wrong("string"));
     assert_eq!(refusal("1 + 1"), wrong("int"));
     assert_eq!(refusal("dyn(true)"), wrong("dyn"));
@@ -76,14 +77,14 @@ fn expressions_of_the_wrong_type_are_refused() {
 #[test]
 fn expressions_that_may_cost_too_much_are_refused() {
     let loops = "device.attributes.all(a, device.attributes.all(b, device.attributes.all(c, device.attributes.all(d, a != b + c + d))))";
-    assert_eq!(refusal(loops), SelectorError::TooComplex);
+    assert_eq!(refusal(loops), DeviceSelectorError::TooComplex);
     let nested = r#"device.attributes["dra.example.com"].model.matches("a+b")"#;
-    assert_eq!(Selector::check(nested), Ok(()));
+    assert_eq!(DeviceSelector::check(nested), Ok(()));
 }
 
 #[test]
 fn a_device_that_cannot_be_read_says_which_attribute() {
     let device = parse(br#"{"attributes": {"v": {"version": "one"}}}"#).unwrap();
-    let error = Device::read("dra.example.com", &device).unwrap_err();
+    let error = SelectableDevice::read("dra.example.com", &device).unwrap_err();
     assert_eq!(error, "attribute v: parse semantic version: No Major.Minor.Patch elements found");
 }

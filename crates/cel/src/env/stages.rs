@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Env, may_be_deep};
 use crate::check;
-use crate::cost::estimate::{self, Range, SizeHints};
+use crate::cost::estimate::{self, EstimateRange, SizeHints};
 use crate::deep::with_room;
 use crate::eval::{self, Activation, Error, Evaluation};
 use crate::lib::pattern::allowance::{self, PER_EVALUATION, PER_EXPRESSION};
@@ -46,7 +46,7 @@ impl Parsed {
 pub struct Checked {
     pub(super) env: Env,
     pub(super) source: Source,
-    pub(super) tree: check::Checked,
+    pub(super) tree: check::CheckedAst,
 }
 
 impl Checked {
@@ -80,21 +80,21 @@ impl Checked {
     }
 
     /// What it may cost.
-    pub fn estimate(&self, hints: &dyn SizeHints) -> Range {
+    pub fn estimate(&self, hints: &dyn SizeHints) -> EstimateRange {
         with_room(may_be_deep(self.text()), || estimate::estimate(&self.tree, &self.env, hints))
     }
 
     /// The program. Fails where a constant part of the expression can only fail.
     pub fn program(&self) -> Result<Program, Error> {
-        self.program_with(plan::Options { fold: true, checked: true })
+        self.program_with(plan::PlanOptions { fold: true, checked: true })
     }
 
     /// The program with every call made when it runs; for tests of the folding.
     pub fn unfolded_program(&self) -> Result<Program, Error> {
-        self.program_with(plan::Options { fold: false, checked: true })
+        self.program_with(plan::PlanOptions { fold: false, checked: true })
     }
 
-    fn program_with(&self, options: plan::Options) -> Result<Program, Error> {
+    fn program_with(&self, options: plan::PlanOptions) -> Result<Program, Error> {
         let deep = may_be_deep(self.text());
         let plan = || allowance::within(PER_EXPRESSION, || plan::plan(&self.tree, &self.env, options));
         let plan = with_room(deep, plan)?;

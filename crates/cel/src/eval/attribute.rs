@@ -1,16 +1,16 @@
 //! Variables and paths into them. Every step costs one; a step that may be absent costs only if it is there.
 
-use super::{Error, Eval, Outcome, Slot};
+use super::{Error, Eval, EvalResult, VariableSlot};
 use crate::lib::messages;
-use crate::plan::node::{Attribute, Base, Key, Node, Qualifier};
-use crate::val::{List, Map, Text, Val};
+use crate::plan::node::{Attribute, Base, PlanNode, Qualifier, QualifierKey};
+use crate::val::{ListVal, MapVal, Text, Val};
 
 impl<'a> Eval<'a, '_> {
     /// The value of an attribute or of a conditional, without the cost of naming it.
-    pub(super) fn unobserved(&mut self, node: &'a Node) -> Outcome<'a> {
+    pub(super) fn unobserved(&mut self, node: &'a PlanNode) -> EvalResult<'a> {
         match node {
-            Node::Attribute(attribute) => self.attribute(attribute),
-            Node::Conditional(conditional) => {
+            PlanNode::Attribute(attribute) => self.attribute(attribute),
+            PlanNode::Conditional(conditional) => {
                 let branch = match self.node(&conditional.condition)? {
                     Val::Bool(true) => &conditional.truthy,
                     Val::Bool(false) => &conditional.falsy,
@@ -23,7 +23,7 @@ impl<'a> Eval<'a, '_> {
         }
     }
 
-    pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> Outcome<'a> {
+    pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> EvalResult<'a> {
         if let Some(map) = self.plain_data(attribute) {
             return self.walk(map, &attribute.path, attribute.test_only);
         }
@@ -59,11 +59,11 @@ impl<'a> Eval<'a, '_> {
         }
         match &attribute.base {
             Base::Variable(at) => match self.values.get(*at) {
-                Some(Some(Val::Map(Map::Data(map, None)))) => Some(*map),
+                Some(Some(Val::Map(MapVal::Data(map, None)))) => Some(*map),
                 _ => None,
             },
             Base::Slot(at) => match self.slots.get(*at) {
-                Some(Slot::Val(Val::Map(Map::Data(map, None)))) => Some(*map),
+                Some(VariableSlot::Val(Val::Map(MapVal::Data(map, None)))) => Some(*map),
                 _ => None,
             },
             Base::Operand(_) => None,
@@ -71,11 +71,11 @@ impl<'a> Eval<'a, '_> {
     }
 
     /// Follows fields into plain data, which is most of what expressions read: nothing is copied on the way.
-    fn walk(&mut self, map: &'a value::Map, path: &'a [Qualifier], test_only: bool) -> Outcome<'a> {
+    fn walk(&mut self, map: &'a value::Map, path: &'a [Qualifier], test_only: bool) -> EvalResult<'a> {
         let mut map = map;
         let mut path = path;
         loop {
-            let Some((Qualifier { key: Key::Field(name), .. }, rest)) = path.split_first() else {
+            let Some((Qualifier { key: QualifierKey::Field(name), .. }, rest)) = path.split_first() else {
                 return Err(Error::no_such_overload());
             };
             let found = map.get(name);
@@ -97,17 +97,17 @@ impl<'a> Eval<'a, '_> {
         }
     }
 
-    fn slot(&mut self, at: usize) -> Outcome<'a> {
+    fn slot(&mut self, at: usize) -> EvalResult<'a> {
         match self.slots.get(at) {
-            Some(Slot::Val(val)) => Ok(val.clone()),
-            Some(Slot::Failed(error)) => Err(error.clone()),
-            Some(Slot::Lazy(node)) => {
+            Some(VariableSlot::Val(val)) => Ok(val.clone()),
+            Some(VariableSlot::Failed(error)) => Err(error.clone()),
+            Some(VariableSlot::Lazy(node)) => {
                 let outcome = self.node(node);
                 self.set_slot(
                     at,
                     match &outcome {
-                        Ok(val) => Slot::Val(val.clone()),
-                        Err(error) => Slot::Failed(error.clone()),
+                        Ok(val) => VariableSlot::Val(val.clone()),
+                        Err(error) => VariableSlot::Failed(error.clone()),
                     },
                 );
                 outcome
@@ -117,7 +117,7 @@ impl<'a> Eval<'a, '_> {
     }
 
     /// Follows a path into a value. Once a step is optional, all that follow are.
-    fn path(&mut self, val: Val<'a>, path: &'a [Qualifier], test_only: bool) -> Outcome<'a> {
+    fn path(&mut self, val: Val<'a>, path: &'a [Qualifier], test_only: bool) -> EvalResult<'a> {
         if path.is_empty() {
             return Ok(val);
         }
@@ -130,7 +130,8 @@ impl<'a> Eval<'a, '_> {
             let last = at + 1 == path.len();
             if !optional
                 && !qualifier.optional
-                && let (Val::Map(Map::Data(map, None)), Key::Field(name)) = (&here, &qualifier.key)
+                && let (Val::Map(MapVal::Data(map, None)), QualifierKey::Field(name)) =
+                    (&here, &qualifier.key)
             {
                 // Plain data, which is most of what is read: no value is made on the way.
                 let found = map.get(name);
@@ -194,10 +195,12 @@ impl<'a> Eval<'a, '_> {
     /// The attribute by which an instruction gave what came straight from a variable: that is still the data's own in the
     /// reference, and its messages show it.
     #[cold]
-    fn raw(&mut self, node: &'a Node) -> Option<&'a Attribute> {
+    fn raw(&mut self, node: &'a PlanNode) -> Option<&'a Attribute> {
         match node {
-            Node::Attribute(attribute) => matches!(attribute.base, Base::Variable(_)).then_some(&**attribute),
-            Node::Conditional(conditional) => {
+            PlanNode::Attribute(attribute) => {
+                matches!(attribute.base, Base::Variable(_)).then_some(&**attribute)
+            }
+            PlanNode::Conditional(conditional) => {
                 // Asked for the second time, at no cost.
                 let cost = self.cost;
                 let condition = self.node(&conditional.condition);
@@ -226,16 +229,16 @@ impl<'a> Eval<'a, '_> {
         presence: bool,
     ) -> Result<Option<Val<'a>>, Error> {
         match &qualifier.key {
-            Key::Field(name) => match here {
+            QualifierKey::Field(name) => match here {
                 Val::Object(object) => {
                     messages::field(object, name, presence, qualifier.typed.then_some(&self.cx.steps))
                 }
                 here => field(here, name, presence),
             },
-            Key::Constant(key) => index(here, key, presence),
-            Key::Computed(node) => {
+            QualifierKey::Constant(key) => index(here, key, presence),
+            QualifierKey::Computed(node) => {
                 let key = self.unobserved(node)?;
-                if let Node::Attribute(attribute) = node
+                if let PlanNode::Attribute(attribute) = node
                     && attribute.test_only
                     && attribute.path.iter().any(|qualifier| qualifier.optional)
                 {
@@ -249,8 +252,8 @@ impl<'a> Eval<'a, '_> {
                         let name = match other {
                             // A variable that nobody gave a value is a null of the language.
                             Val::Null if raw.is_some_and(|raw| !self.is_absent(raw)) => "<nil>",
-                            Val::Map(Map::Data(..)) if raw.is_some() => "map[string]interface {}",
-                            Val::List(List::Data(..)) if raw.is_some() => "[]interface {}",
+                            Val::Map(MapVal::Data(..)) if raw.is_some() => "map[string]interface {}",
+                            Val::List(ListVal::Data(..)) if raw.is_some() => "[]interface {}",
                             other => go_type(other),
                         };
                         return Err(Error::new(format!("invalid qualifier type: {name}")));

@@ -1,17 +1,17 @@
 //! Calls: their arguments, what they cost, and which implementation is run.
 
-use super::{Cx, Error, ErrorKind, Eval, Outcome, go_type};
-use crate::cost::runtime::Rule;
+use super::{CallContext, Error, ErrorKind, Eval, EvalResult, go_type};
+use crate::cost::runtime::CostRule;
 use crate::decl::Function;
 use crate::lib::pattern;
-use crate::plan::node::{Call, Node, Run};
-use crate::val::{Map, Tag, Text, Val};
+use crate::plan::node::{CallImplementation, CallNode, PlanNode};
+use crate::val::{MapVal, Tag, Text, Val};
 
 /// From what size on the making of a result is counted.
-const LARGE: usize = 4096;
+const LARGE_RESULT: usize = 4096;
 
 impl<'a> Eval<'a, '_> {
-    pub(super) fn call(&mut self, call: &'a Call) -> Outcome<'a> {
+    pub(super) fn call(&mut self, call: &'a CallNode) -> EvalResult<'a> {
         match &*call.args {
             [] => {
                 let outcome = self.invoke(call, &[]);
@@ -29,13 +29,13 @@ impl<'a> Eval<'a, '_> {
                     Err(error) => self.failed(call, 0, 0, &[Val::Null], error),
                 }
             }
-            [Node::Const(Val::String(name)), operand] if call.membership => {
+            [PlanNode::Const(Val::String(name)), operand] if call.membership => {
                 let operand = self.node(operand);
                 self.member(call, name, operand)
             }
             [left, right] => {
                 let left = match left {
-                    Node::Const(val) => Ok(val.borrow()),
+                    PlanNode::Const(val) => Ok(val.borrow()),
                     left => self.node(left),
                 };
                 if let Err(error) = &left
@@ -44,7 +44,7 @@ impl<'a> Eval<'a, '_> {
                     return left;
                 }
                 let right = match right {
-                    Node::Const(val) => Ok(val.borrow()),
+                    PlanNode::Const(val) => Ok(val.borrow()),
                     right => self.node(right),
                 };
                 if let Err(error) = &right
@@ -89,9 +89,14 @@ impl<'a> Eval<'a, '_> {
     }
 
     /// `name in operand`.
-    fn member(&mut self, call: &'a Call, name: &'a Text<'static>, operand: Outcome<'a>) -> Outcome<'a> {
+    fn member(
+        &mut self,
+        call: &'a CallNode,
+        name: &'a Text<'static>,
+        operand: EvalResult<'a>,
+    ) -> EvalResult<'a> {
         match operand {
-            Ok(Val::Map(Map::Data(map, None))) => {
+            Ok(Val::Map(MapVal::Data(map, None))) => {
                 self.charge(1)?;
                 Ok(Val::Bool(map.contains_key(name)))
             }
@@ -108,18 +113,20 @@ impl<'a> Eval<'a, '_> {
     /// Charges a call that was not made because arguments failed, from the one at `first` to the one at `last`.
     fn failed(
         &mut self,
-        call: &'a Call,
+        call: &'a CallNode,
         first: usize,
         last: usize,
         args: &[Val<'a>],
         error: Error,
-    ) -> Outcome<'a> {
+    ) -> EvalResult<'a> {
         // The reference counts the cost of these with the failed argument in hand, and trips over it.
         let tripped = match call.rule {
-            Rule::SelfCompare(list) if list >= first => {
+            CostRule::SelfCompare(list) if list >= first => {
                 Some("interface conversion: *types.Err is not traits.Lister: missing method Add")
             }
-            Rule::Flatten if last == 1 => Some("interface conversion: ref.Val is *types.Err, not types.Int"),
+            CostRule::Flatten if last == 1 => {
+                Some("interface conversion: ref.Val is *types.Err, not types.Int")
+            }
             _ => None,
         };
         if let Some(message) = tripped {
@@ -129,7 +136,7 @@ impl<'a> Eval<'a, '_> {
     }
 
     /// Charges a call that was made.
-    fn finish(&mut self, call: &'a Call, args: &[Val<'a>], outcome: Outcome<'a>) -> Outcome<'a> {
+    fn finish(&mut self, call: &'a CallNode, args: &[Val<'a>], outcome: EvalResult<'a>) -> EvalResult<'a> {
         if let Err(error) = &outcome
             && error.is_fatal()
         {
@@ -143,29 +150,29 @@ impl<'a> Eval<'a, '_> {
         self.charge(call.rule.cost(args, outcome.as_ref().ok()))?;
         match &outcome {
             // Large results cost less than the time it takes to make them.
-            Ok(Val::String(text)) if text.len() > LARGE => self.cx.steps.take(text.len() / 8)?,
-            Ok(Val::List(list)) if list.len() > LARGE => self.cx.steps.take(list.len())?,
+            Ok(Val::String(text)) if text.len() > LARGE_RESULT => self.cx.steps.take(text.len() / 8)?,
+            Ok(Val::List(list)) if list.len() > LARGE_RESULT => self.cx.steps.take(list.len())?,
             _ => {}
         }
         outcome
     }
 
-    fn invoke(&mut self, call: &'a Call, args: &[Val<'a>]) -> Outcome<'a> {
+    fn invoke(&mut self, call: &'a CallNode, args: &[Val<'a>]) -> EvalResult<'a> {
         // What compares everything with everything is not begun where its cost cannot be paid.
-        if matches!(call.rule, Rule::Sets(_) | Rule::SelfCompare(_))
+        if matches!(call.rule, CostRule::Sets(_) | CostRule::SelfCompare(_))
             && self.cost.saturating_add(call.rule.cost(args, None)) > self.limit
         {
             return Err(Error::cost_limit());
         }
         match &call.run {
-            Run::Overload(overload, run, guarded) => {
+            CallImplementation::Overload(overload, run, guarded) => {
                 if *guarded && !overload.fits(args) {
                     return Err(no_such_overload(&call.function, args));
                 }
                 run(&self.cx, args)
             }
-            Run::Dispatch(function) => dispatch(&self.cx, function, args),
-            Run::Singleton(singleton) => match args.first() {
+            CallImplementation::Dispatch(function) => dispatch(&self.cx, function, args),
+            CallImplementation::Singleton(singleton) => match args.first() {
                 Some(first) if (singleton.accepts)(first.tag()) => (singleton.run)(&self.cx, args),
                 // These sorts have methods of their own in cel-go, which say it in fewer words.
                 Some(first) if matches!(first.tag(), Tag::String | Tag::Timestamp | Tag::Duration) => {
@@ -173,8 +180,8 @@ impl<'a> Eval<'a, '_> {
                 }
                 _ => Err(Error::new(format!("no such overload: {}", call.function))),
             },
-            Run::Pattern(kind, compiled) => pattern::run(*kind, compiled, args),
-            Run::Missing => match args.first().map(Val::tag) {
+            CallImplementation::Pattern(kind, compiled) => pattern::run(*kind, compiled, args),
+            CallImplementation::Missing => match args.first().map(Val::tag) {
                 Some(Tag::String | Tag::Timestamp | Tag::Duration) => Err(Error::no_such_overload()),
                 _ if args.len() > 2 => {
                     Err(Error::new(format!("no such overload: {} {}", call.function, call.id)))
@@ -186,7 +193,7 @@ impl<'a> Eval<'a, '_> {
 }
 
 /// Runs the first overload whose declaration fits the arguments.
-fn dispatch<'a>(cx: &Cx<'a>, function: &Function, args: &[Val<'a>]) -> Outcome<'a> {
+fn dispatch<'a>(cx: &CallContext<'a>, function: &Function, args: &[Val<'a>]) -> EvalResult<'a> {
     for overload in &function.overloads {
         if let Some(run) = overload.run
             && args.len() == overload.args.len()
@@ -199,9 +206,9 @@ fn dispatch<'a>(cx: &Cx<'a>, function: &Function, args: &[Val<'a>]) -> Outcome<'
 }
 
 /// What the reference says when it trips over an argument of the wrong type while it counts the cost of a call.
-fn tripped(rule: Rule, args: &[Val<'_>]) -> Option<String> {
+fn tripped(rule: CostRule, args: &[Val<'_>]) -> Option<String> {
     match rule {
-        Rule::SelfCompare(list) => {
+        CostRule::SelfCompare(list) => {
             let arg = args.get(list).filter(|arg| arg.tag() != Tag::List)?;
             let adds = matches!(
                 arg.tag(),
@@ -219,7 +226,7 @@ fn tripped(rule: Rule, args: &[Val<'_>]) -> Option<String> {
                 go_type(arg)
             ))
         }
-        Rule::Flatten => {
+        CostRule::Flatten => {
             let depth = args.get(1).filter(|depth| depth.tag() != Tag::Int)?;
             Some(format!("interface conversion: ref.Val is {}, not types.Int", go_type(depth)))
         }

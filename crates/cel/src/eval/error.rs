@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use value::Str;
 
-use crate::lib::authz::Check;
+use crate::lib::authz::AuthorizerCheck;
 
 /// Why an evaluation has no value. The text is cel-go's.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ pub enum ErrorKind {
     /// The caller wanted it to end.
     Interrupted,
     /// An authorization check has no answer yet: answer it and evaluate again.
-    NeedsCheck(Box<Check>),
+    NeedsCheck(Box<AuthorizerCheck>),
 }
 
 impl Error {

@@ -1,24 +1,26 @@
 //! Comprehensions. The loops behind the standard macros run as loops; what their expansion would have cost is charged.
 
-use super::{Error, Eval, Outcome, Slot, go_type};
-use crate::plan::node::{Fold, FoldKind, ListNode, Node};
-use crate::val::{Entries, List, Map, Val};
+use super::{Error, Eval, EvalResult, VariableSlot, go_type};
+use crate::plan::node::{Fold, FoldKind, ListNode, PlanNode};
+use crate::val::{ListVal, MapEntries, MapVal, Val};
 
 /// What a loop goes over.
-enum Range<'a> {
-    List(List<'a>),
+enum LoopRange<'a> {
+    List(ListVal<'a>),
     /// A map of the data, gone over without collecting its keys.
     Data(&'a value::Map),
     Entries(Vec<(Val<'a>, Val<'a>)>),
 }
 
-impl<'a> Range<'a> {
-    fn of(val: Val<'a>, two: bool) -> Result<Range<'a>, Error> {
+impl<'a> LoopRange<'a> {
+    fn of(val: Val<'a>, two: bool) -> Result<LoopRange<'a>, Error> {
         match val {
-            Val::List(list) => Ok(Range::List(list)),
-            Val::Map(Map::Data(map, None)) => Ok(Range::Data(map)),
-            Val::Map(map) if two => Ok(Range::Entries(map.iter().collect())),
-            Val::Map(map) => Ok(Range::Entries(map.keys().into_iter().map(|key| (key, Val::Null)).collect())),
+            Val::List(list) => Ok(LoopRange::List(list)),
+            Val::Map(MapVal::Data(map, None)) => Ok(LoopRange::Data(map)),
+            Val::Map(map) if two => Ok(LoopRange::Entries(map.iter().collect())),
+            Val::Map(map) => {
+                Ok(LoopRange::Entries(map.keys().into_iter().map(|key| (key, Val::Null)).collect()))
+            }
             other if two => {
                 Err(Error::new(format!("unsupported comprehension range type: {}", go_type(&other))))
             }
@@ -28,24 +30,24 @@ impl<'a> Range<'a> {
 
     fn len(&self) -> usize {
         match self {
-            Range::List(list) => list.len(),
-            Range::Data(map) => map.len(),
-            Range::Entries(entries) => entries.len(),
+            LoopRange::List(list) => list.len(),
+            LoopRange::Data(map) => map.len(),
+            LoopRange::Entries(entries) => entries.len(),
         }
     }
 
     /// The variables of one turn.
     fn get(&self, at: usize, two: bool) -> Option<(Val<'a>, Option<Val<'a>>)> {
         Some(match self {
-            Range::List(list) if two => {
+            LoopRange::List(list) if two => {
                 (Val::Int(i64::try_from(at).unwrap_or(i64::MAX)), Some(list.get(at)?))
             }
-            Range::List(list) => (list.get(at)?, None),
-            Range::Data(map) => {
+            LoopRange::List(list) => (list.get(at)?, None),
+            LoopRange::Data(map) => {
                 let (key, value) = map.entry_at(at)?;
                 (Val::str(key), two.then(|| Val::data(value)))
             }
-            Range::Entries(entries) => {
+            LoopRange::Entries(entries) => {
                 let (key, val) = entries.get(at)?;
                 (key.clone(), two.then(|| val.clone()))
             }
@@ -54,10 +56,10 @@ impl<'a> Range<'a> {
 }
 
 impl<'a> Eval<'a, '_> {
-    pub(super) fn fold(&mut self, fold: &'a Fold) -> Outcome<'a> {
+    pub(super) fn fold(&mut self, fold: &'a Fold) -> EvalResult<'a> {
         let range = self.node(&fold.range)?;
         let two = fold.var2.is_some();
-        let range = Range::of(range, two)?;
+        let range = LoopRange::of(range, two)?;
         match &fold.kind {
             FoldKind::All(predicate) => self.quantify(fold, &range, predicate, true),
             FoldKind::Exists(predicate) => self.quantify(fold, &range, predicate, false),
@@ -67,7 +69,7 @@ impl<'a> Eval<'a, '_> {
                 self.insert(fold, &range, filter.as_ref(), key.as_ref(), value)
             }
             FoldKind::General { accu, init, condition, step, result } => {
-                self.set_slot(*accu, Slot::Lazy(init));
+                self.set_slot(*accu, VariableSlot::Lazy(init));
                 for at in 0..range.len() {
                     self.tick()?;
                     self.turn(fold, &range, at);
@@ -77,9 +79,9 @@ impl<'a> Eval<'a, '_> {
                         _ => {}
                     }
                     let next = match self.node(step) {
-                        Ok(val) => Slot::Val(val),
+                        Ok(val) => VariableSlot::Val(val),
                         Err(error) if error.is_fatal() => return Err(error),
-                        Err(error) => Slot::Failed(error),
+                        Err(error) => VariableSlot::Failed(error),
                     };
                     self.set_slot(*accu, next);
                 }
@@ -89,30 +91,38 @@ impl<'a> Eval<'a, '_> {
     }
 
     /// Sets the variables of one turn.
-    fn turn(&mut self, fold: &Fold, range: &Range<'a>, at: usize) {
-        if let (Range::List(List::Data(items, None)), None) = (range, fold.var2) {
+    fn turn(&mut self, fold: &Fold, range: &LoopRange<'a>, at: usize) {
+        if let (LoopRange::List(ListVal::Data(items, None)), None) = (range, fold.var2) {
             if let Some(item) = items.get(at) {
-                self.set_slot(fold.var, Slot::Val(Val::data(item)));
+                self.set_slot(fold.var, VariableSlot::Val(Val::data(item)));
             }
             return;
         }
         if let Some((first, second)) = range.get(at, fold.var2.is_some()) {
-            self.set_slot(fold.var, Slot::Val(first));
+            self.set_slot(fold.var, VariableSlot::Val(first));
             if let (Some(slot), Some(second)) = (fold.var2, second) {
-                self.set_slot(slot, Slot::Val(second));
+                self.set_slot(slot, VariableSlot::Val(second));
             }
         }
     }
 
     /// `all` and `exists`: `&&` or `||` over all elements, ended by the value that decides.
-    fn quantify(&mut self, fold: &'a Fold, range: &Range<'a>, predicate: &'a Node, all: bool) -> Outcome<'a> {
+    fn quantify(
+        &mut self,
+        fold: &'a Fold,
+        range: &LoopRange<'a>,
+        predicate: &'a PlanNode,
+        all: bool,
+    ) -> EvalResult<'a> {
         // The condition reads the result, negates it for `exists`, and calls @not_strictly_false.
         let condition = if all { 2 } else { 3 };
         let mut decided = false;
         let mut failed: Option<Error> = None;
         // Plain elements are tried where they are.
         let plain = match (predicate, range, fold.var2) {
-            (Node::Condition(tried), Range::List(List::Data(items, None)), None) => Some((&**tried, *items)),
+            (PlanNode::Condition(tried), LoopRange::List(ListVal::Data(items, None)), None) => {
+                Some((&**tried, *items))
+            }
             _ => None,
         };
         for at in 0..range.len() {
@@ -132,7 +142,7 @@ impl<'a> Eval<'a, '_> {
                 (None, predicate) => {
                     self.turn(fold, range, at);
                     self.truth(match predicate {
-                        Node::Condition(tried) if plain.is_some() => &tried.node,
+                        PlanNode::Condition(tried) if plain.is_some() => &tried.node,
                         predicate => predicate,
                     })
                 }
@@ -151,7 +161,12 @@ impl<'a> Eval<'a, '_> {
         failed.map_or(Ok(Val::Bool(decided != all)), Err)
     }
 
-    fn exists_one(&mut self, fold: &'a Fold, range: &Range<'a>, predicate: &'a Node) -> Outcome<'a> {
+    fn exists_one(
+        &mut self,
+        fold: &'a Fold,
+        range: &LoopRange<'a>,
+        predicate: &'a PlanNode,
+    ) -> EvalResult<'a> {
         let mut count = 0u64;
         let mut failed: Option<Error> = None;
         for at in 0..range.len() {
@@ -169,7 +184,7 @@ impl<'a> Eval<'a, '_> {
     }
 
     /// Whether a turn passes a condition; anything but a boolean is a failure.
-    fn passes(&mut self, filter: Option<&'a Node>, failed: &mut Option<Error>) -> Result<bool, Error> {
+    fn passes(&mut self, filter: Option<&'a PlanNode>, failed: &mut Option<Error>) -> Result<bool, Error> {
         let Some(filter) = filter else { return Ok(true) };
         match self.node(filter).and_then(|value| value.as_bool().ok_or_else(Error::no_such_overload)) {
             Err(error) if !error.is_fatal() => {
@@ -185,10 +200,10 @@ impl<'a> Eval<'a, '_> {
     fn append(
         &mut self,
         fold: &'a Fold,
-        range: &Range<'a>,
-        filter: Option<&'a Node>,
-        items: &'a Node,
-    ) -> Outcome<'a> {
+        range: &LoopRange<'a>,
+        filter: Option<&'a PlanNode>,
+        items: &'a PlanNode,
+    ) -> EvalResult<'a> {
         let mut gathered = Vec::new();
         let mut failed: Option<Error> = None;
         for at in 0..range.len() {
@@ -212,8 +227,8 @@ impl<'a> Eval<'a, '_> {
     }
 
     /// Adds the elements of a list that is made for nothing else.
-    fn appended(&mut self, items: &'a Node, gathered: &mut Vec<Val<'a>>) -> Result<(), Error> {
-        if let Node::List(list) = items
+    fn appended(&mut self, items: &'a PlanNode, gathered: &mut Vec<Val<'a>>) -> Result<(), Error> {
+        if let PlanNode::List(list) = items
             && let ListNode { elements } = &**list
             && let [(element, false)] = &**elements
         {
@@ -240,12 +255,12 @@ impl<'a> Eval<'a, '_> {
     fn insert(
         &mut self,
         fold: &'a Fold,
-        range: &Range<'a>,
-        filter: Option<&'a Node>,
-        key: Option<&'a Node>,
-        value: &'a Node,
-    ) -> Outcome<'a> {
-        let mut entries = Entries::default();
+        range: &LoopRange<'a>,
+        filter: Option<&'a PlanNode>,
+        key: Option<&'a PlanNode>,
+        value: &'a PlanNode,
+    ) -> EvalResult<'a> {
+        let mut entries = MapEntries::default();
         let mut failed: Option<Error> = None;
         for at in 0..range.len() {
             self.tick()?;
@@ -269,14 +284,14 @@ impl<'a> Eval<'a, '_> {
             self.charge(1)?;
         }
         self.charge(1)?;
-        failed.map_or_else(|| Ok(Val::Map(Map::of(entries))), Err)
+        failed.map_or_else(|| Ok(Val::Map(MapVal::of(entries))), Err)
     }
 
     fn inserted(
         &mut self,
-        key: Option<&'a Node>,
-        value: &'a Node,
-        entries: &mut Entries<'a>,
+        key: Option<&'a PlanNode>,
+        value: &'a PlanNode,
+        entries: &mut MapEntries<'a>,
     ) -> Result<(), Error> {
         let mut put = |key: Val<'a>, val: Val<'a>| {
             super::hashable(&key)?;
@@ -295,7 +310,7 @@ impl<'a> Eval<'a, '_> {
             Val::Map(map) => map.iter().try_for_each(|(key, val)| put(key, val)),
             other => Err(super::no_such_overload(
                 "cel.@mapInsert",
-                &[Val::Map(Map::of(Entries::default())), other],
+                &[Val::Map(MapVal::of(MapEntries::default())), other],
             )),
         }
     }

@@ -14,18 +14,18 @@ pub(crate) use attribute::go_type;
 pub(crate) use call::no_such_overload;
 pub use error::{Error, ErrorKind};
 
-use crate::cost::runtime::Rule;
+use crate::cost::runtime::CostRule;
 use crate::lib::Ext;
 use crate::lib::authz::Authorizer;
-use crate::plan::node::{ListNode, MapNode, Members, Node, StructNode};
-use crate::val::{Brief, Entries, Map, Object, Steps, Val, equal, within};
+use crate::plan::node::{ConstantMembers, ListNode, MapNode, PlanNode, StructNode};
+use crate::val::{MapEntries, MapVal, ObjectVal, Steps, TruncatedVal, Val, equal, within};
 use value::Str;
 
 /// A value or a failure.
-pub type Outcome<'a> = Result<Val<'a>, Error>;
+pub type EvalResult<'a> = Result<Val<'a>, Error>;
 
 /// What functions may need besides their arguments.
-pub(crate) struct Cx<'a> {
+pub(crate) struct CallContext<'a> {
     pub(crate) authorizer: Option<&'a dyn Authorizer>,
     /// What walks through values counts its steps here.
     pub(crate) steps: Steps<'a>,
@@ -35,7 +35,7 @@ pub(crate) struct Cx<'a> {
 #[derive(Debug)]
 pub struct Evaluation<'a> {
     /// The value, or why there is none.
-    pub outcome: Outcome<'a>,
+    pub outcome: EvalResult<'a>,
     /// The cost, in Kubernetes' units.
     pub cost: u64,
     /// The work of compiling regular expressions from data and of matching, in units of about 100 ns: at least what it takes. The
@@ -44,13 +44,13 @@ pub struct Evaluation<'a> {
 }
 
 /// How many slots one loop needs.
-const FEW: usize = 3;
+const ONE_LOOP_SLOTS: usize = 3;
 /// How many slots are kept without an allocation.
-const MANY: usize = 8;
+const INLINE_SLOTS: usize = 8;
 
 /// Runs an instruction tree.
 pub(crate) fn run<'a>(
-    root: &'a Node,
+    root: &'a PlanNode,
     slots: usize,
     activation: &Activation<'a>,
     limit: u64,
@@ -59,20 +59,20 @@ pub(crate) fn run<'a>(
     if slots == 0 {
         return run_in(root, &mut [], activation, limit);
     }
-    let mut few: [Slot<'a>; FEW] = [const { Slot::Empty }; FEW];
+    let mut few: [VariableSlot<'a>; ONE_LOOP_SLOTS] = [const { VariableSlot::Empty }; ONE_LOOP_SLOTS];
     if let Some(slots) = few.get_mut(..slots) {
         return run_in(root, slots, activation, limit);
     }
-    let mut many: [Slot<'a>; MANY] = [const { Slot::Empty }; MANY];
+    let mut many: [VariableSlot<'a>; INLINE_SLOTS] = [const { VariableSlot::Empty }; INLINE_SLOTS];
     if let Some(slots) = many.get_mut(..slots) {
         return run_in(root, slots, activation, limit);
     }
-    run_in(root, &mut vec![Slot::Empty; slots], activation, limit)
+    run_in(root, &mut vec![VariableSlot::Empty; slots], activation, limit)
 }
 
 fn run_in<'a>(
-    root: &'a Node,
-    slots: &mut [Slot<'a>],
+    root: &'a PlanNode,
+    slots: &mut [VariableSlot<'a>],
     activation: &Activation<'a>,
     limit: u64,
 ) -> Evaluation<'a> {
@@ -80,7 +80,7 @@ fn run_in<'a>(
         values: &activation.values,
         names: &activation.names,
         absent: &activation.absent,
-        cx: Cx { authorizer: activation.authorizer, steps: Steps::new(activation.interrupted) },
+        cx: CallContext { authorizer: activation.authorizer, steps: Steps::new(activation.interrupted) },
         ticks: 0,
         slots,
         cost: 0,
@@ -91,7 +91,7 @@ fn run_in<'a>(
 }
 
 /// Runs an instruction tree that reads nothing.
-pub(crate) fn run_constant(root: &Node) -> (Result<Val<'static>, Error>, u64) {
+pub(crate) fn run_constant(root: &PlanNode) -> (Result<Val<'static>, Error>, u64) {
     let activation = Activation {
         values: Vec::new(),
         names: Arc::from([]),
@@ -105,27 +105,27 @@ pub(crate) fn run_constant(root: &Node) -> (Result<Val<'static>, Error>, u64) {
 
 /// A variable of a comprehension.
 #[derive(Clone)]
-enum Slot<'a> {
+enum VariableSlot<'a> {
     Empty,
     Val(Val<'a>),
     Failed(Error),
     /// To be computed when it is first read.
-    Lazy(&'a Node),
+    Lazy(&'a PlanNode),
 }
 
 struct Eval<'a, 'v> {
     values: &'v [Option<Val<'a>>],
     names: &'v [Str],
     absent: &'v [usize],
-    cx: Cx<'a>,
+    cx: CallContext<'a>,
     ticks: u32,
-    slots: &'v mut [Slot<'a>],
+    slots: &'v mut [VariableSlot<'a>],
     cost: u64,
     limit: u64,
 }
 
 /// How often a loop asks whether it was interrupted.
-const TICKS: u32 = 100;
+const TURNS_PER_INTERRUPT_CHECK: u32 = 100;
 
 impl<'a> Eval<'a, '_> {
     #[inline]
@@ -136,26 +136,26 @@ impl<'a> Eval<'a, '_> {
 
     fn tick(&mut self) -> Result<(), Error> {
         self.ticks = self.ticks.wrapping_add(1);
-        if self.ticks.is_multiple_of(TICKS) { self.cx.steps.go_on() } else { Ok(()) }
+        if self.ticks.is_multiple_of(TURNS_PER_INTERRUPT_CHECK) { self.cx.steps.go_on() } else { Ok(()) }
     }
 
-    fn set_slot(&mut self, slot: usize, value: Slot<'a>) {
+    fn set_slot(&mut self, slot: usize, value: VariableSlot<'a>) {
         if let Some(place) = self.slots.get_mut(slot) {
             *place = value;
         }
     }
 
-    fn node(&mut self, node: &'a Node) -> Outcome<'a> {
+    fn node(&mut self, node: &'a PlanNode) -> EvalResult<'a> {
         match node {
-            Node::Const(val) => Ok(val.borrow()),
-            Node::Folded(folded) => {
+            PlanNode::Const(val) => Ok(val.borrow()),
+            PlanNode::Folded(folded) => {
                 self.charge(folded.cost)?;
                 match &folded.outcome {
                     Ok(val) => Ok(val.borrow()),
                     Err(error) => Err(error.clone()),
                 }
             }
-            Node::Attribute(attribute) => {
+            PlanNode::Attribute(attribute) => {
                 let outcome = self.attribute(attribute);
                 if let Err(error) = &outcome
                     && error.is_fatal()
@@ -167,12 +167,12 @@ impl<'a> Eval<'a, '_> {
                 }
                 outcome
             }
-            Node::Conditional(_) => self.unobserved(node),
-            Node::And(terms) => self.logic(terms, false).map(Val::Bool),
-            Node::Or(terms) => self.logic(terms, true).map(Val::Bool),
-            Node::Equals(terms) => self.equality(terms, true),
-            Node::NotEquals(terms) => self.equality(terms, false),
-            Node::NotStrictlyFalse(arg) => {
+            PlanNode::Conditional(_) => self.unobserved(node),
+            PlanNode::And(terms) => self.logic(terms, false).map(Val::Bool),
+            PlanNode::Or(terms) => self.logic(terms, true).map(Val::Bool),
+            PlanNode::Equals(terms) => self.equality(terms, true),
+            PlanNode::NotEquals(terms) => self.equality(terms, false),
+            PlanNode::NotStrictlyFalse(arg) => {
                 let outcome = self.node(arg);
                 if let Err(error) = &outcome
                     && error.is_fatal()
@@ -182,12 +182,12 @@ impl<'a> Eval<'a, '_> {
                 self.charge(1)?;
                 Ok(Val::Bool(!matches!(outcome, Ok(Val::Bool(false)))))
             }
-            Node::Call(call) => self.call(call),
-            Node::InConstant(both) => {
+            PlanNode::Call(call) => self.call(call),
+            PlanNode::InConstant(both) => {
                 let (arg, members) = &**both;
                 let val = self.node(arg)?;
                 match members {
-                    Members::Few(members) => {
+                    ConstantMembers::Few(members) => {
                         hashable(&val)?;
                         for member in members {
                             if within(&self.cx.steps, member, &val, false)? {
@@ -196,47 +196,47 @@ impl<'a> Eval<'a, '_> {
                         }
                         Ok(Val::Bool(false))
                     }
-                    Members::Strings(members) => match val.as_str() {
+                    ConstantMembers::Strings(members) => match val.as_str() {
                         Some(text) => Ok(Val::Bool(members.contains(text))),
                         None => hashable(&val).map(|()| Val::Bool(false)),
                     },
                 }
             }
-            Node::OptionalOr(both) => match self.node(&both.0)? {
+            PlanNode::OptionalOr(both) => match self.node(&both.0)? {
                 Val::Optional(None) => self.node(&both.1),
                 some @ Val::Optional(_) => Ok(some),
                 _ => Err(Error::no_such_overload()),
             },
-            Node::OptionalOrValue(both) => match self.node(&both.0)? {
+            PlanNode::OptionalOrValue(both) => match self.node(&both.0)? {
                 Val::Optional(None) => self.node(&both.1),
                 Val::Optional(Some(val)) => Ok((*val).clone()),
                 _ => Err(Error::no_such_overload()),
             },
-            Node::List(list) => self.list(list),
-            Node::Map(map) => self.map(map),
-            Node::Struct(object) => self.object(object),
-            Node::Fold(fold) => self.fold(fold),
-            Node::Bind(bind) => {
-                self.set_slot(bind.slot, Slot::Lazy(&bind.value));
+            PlanNode::List(list) => self.list(list),
+            PlanNode::Map(map) => self.map(map),
+            PlanNode::Struct(object) => self.object(object),
+            PlanNode::Fold(fold) => self.fold(fold),
+            PlanNode::Bind(bind) => {
+                self.set_slot(bind.slot, VariableSlot::Lazy(&bind.value));
                 self.node(&bind.result)
             }
-            Node::Condition(condition) => match self.attempt(condition, None) {
+            PlanNode::Condition(condition) => match self.attempt(condition, None) {
                 Some(b) => Ok(Val::Bool(b)),
                 None => self.node(&condition.node),
             },
         }
     }
 
-    fn equality(&mut self, terms: &'a (Node, Node), wanted: bool) -> Outcome<'a> {
+    fn equality(&mut self, terms: &'a (PlanNode, PlanNode), wanted: bool) -> EvalResult<'a> {
         let left = self.node(&terms.0);
         if let Err(error) = &left
             && error.is_fatal()
         {
             return left;
         }
-        if let (Ok(left), Node::Const(right)) = (&left, &terms.1) {
+        if let (Ok(left), PlanNode::Const(right)) = (&left, &terms.1) {
             // A constant is compared where it is.
-            self.charge(Rule::pair(left, right, wanted))?;
+            self.charge(CostRule::pair(left, right, wanted))?;
             return compared(&self.cx.steps, left, right, wanted);
         }
         let right = self.node(&terms.1);
@@ -245,7 +245,7 @@ impl<'a> Eval<'a, '_> {
         {
             return right;
         }
-        let rule = if wanted { Rule::Equals } else { Rule::Smaller };
+        let rule = if wanted { CostRule::Equals } else { CostRule::Smaller };
         let (left, right) = match (left, right) {
             (Ok(left), Ok(right)) => {
                 let args = [left, right];
@@ -266,12 +266,12 @@ impl<'a> Eval<'a, '_> {
         compared(&self.cx.steps, &left, &right, wanted)
     }
 
-    fn list(&mut self, list: &'a ListNode) -> Outcome<'a> {
+    fn list(&mut self, list: &'a ListNode) -> EvalResult<'a> {
         let outcome = self.elements(list);
         self.construct(outcome, 10)
     }
 
-    fn elements(&mut self, list: &'a ListNode) -> Outcome<'a> {
+    fn elements(&mut self, list: &'a ListNode) -> EvalResult<'a> {
         let mut items = Vec::with_capacity(list.elements.len());
         for (element, optional) in &list.elements {
             let val = self.node(element)?;
@@ -285,7 +285,7 @@ impl<'a> Eval<'a, '_> {
                 val => {
                     return Err(Error::new(format!(
                         "cannot initialize optional list element from non-optional value {}",
-                        Brief(&val)
+                        TruncatedVal(&val)
                     )));
                 }
             }
@@ -293,7 +293,7 @@ impl<'a> Eval<'a, '_> {
         Ok(Val::list(items))
     }
 
-    fn construct(&mut self, outcome: Outcome<'a>, cost: u64) -> Outcome<'a> {
+    fn construct(&mut self, outcome: EvalResult<'a>, cost: u64) -> EvalResult<'a> {
         if let Err(error) = &outcome
             && error.is_fatal()
         {
@@ -303,13 +303,13 @@ impl<'a> Eval<'a, '_> {
         outcome
     }
 
-    fn map(&mut self, map: &'a MapNode) -> Outcome<'a> {
+    fn map(&mut self, map: &'a MapNode) -> EvalResult<'a> {
         let outcome = self.entries(map);
         self.construct(outcome, 30)
     }
 
-    fn entries(&mut self, map: &'a MapNode) -> Outcome<'a> {
-        let mut entries = Entries::default();
+    fn entries(&mut self, map: &'a MapNode) -> EvalResult<'a> {
+        let mut entries = MapEntries::default();
         for (key, value, optional) in &map.entries {
             let key = self.node(key)?;
             let val = self.node(value)?;
@@ -324,15 +324,15 @@ impl<'a> Eval<'a, '_> {
                 val => return Err(not_optional(&key.to_string(), &val)),
             }
         }
-        Ok(Val::Map(Map::of(entries)))
+        Ok(Val::Map(MapVal::of(entries)))
     }
 
-    fn object(&mut self, object: &'a StructNode) -> Outcome<'a> {
+    fn object(&mut self, object: &'a StructNode) -> EvalResult<'a> {
         let outcome = self.fields(object);
         self.construct(outcome, 40)
     }
 
-    fn fields(&mut self, object: &'a StructNode) -> Outcome<'a> {
+    fn fields(&mut self, object: &'a StructNode) -> EvalResult<'a> {
         let mut fields: Vec<(Str, Val<'a>)> = Vec::with_capacity(object.fields.len());
         for (name, value, optional) in &object.fields {
             let mut val = self.node(value)?;
@@ -351,12 +351,12 @@ impl<'a> Eval<'a, '_> {
                 None => fields.push((name.clone(), val)),
             }
         }
-        crate::lib::messages::make(Object { type_name: object.type_name.clone(), fields })
+        crate::lib::messages::make(ObjectVal { type_name: object.type_name.clone(), fields })
     }
 }
 
 /// `==`, or `!=`, which takes what cannot be compared for different.
-fn compared<'a>(steps: &Steps<'_>, left: &Val<'_>, right: &Val<'_>, wanted: bool) -> Outcome<'a> {
+fn compared<'a>(steps: &Steps<'_>, left: &Val<'_>, right: &Val<'_>, wanted: bool) -> EvalResult<'a> {
     match equal(steps, left, right) {
         Ok(same) => Ok(Val::Bool(same == wanted)),
         Err(error) if wanted || error.is_fatal() => Err(error),
@@ -365,7 +365,10 @@ fn compared<'a>(steps: &Steps<'_>, left: &Val<'_>, right: &Val<'_>, wanted: bool
 }
 
 fn not_optional(name: &str, val: &Val<'_>) -> Error {
-    Error::new(format!("cannot initialize optional entry '{name}' from non-optional value {}", Brief(val)))
+    Error::new(format!(
+        "cannot initialize optional entry '{name}' from non-optional value {}",
+        TruncatedVal(val)
+    ))
 }
 
 /// Refuses keys of maps that the reference cannot hash; it ends the evaluation there too.

@@ -2,32 +2,34 @@
 
 use value::{Map, Value};
 
-use super::{Error, Eval, Slot};
+use super::{Error, Eval, VariableSlot};
 use crate::cost::runtime::{matching, traverse};
-use crate::plan::condition::{Comparison, Condition, MOST_PLACES, Place, Reading, Test, Within};
-use crate::plan::node::{Members, Node};
+use crate::plan::condition::{
+    ConditionTest, DataCondition, DataField, FieldParent, FieldRead, MAX_FIELDS, NumberComparison,
+};
+use crate::plan::node::{ConstantMembers, PlanNode};
 use crate::val::{self, Val, length};
 
 /// A condition that is tried. It changes nothing until it has an answer, so it can be given up anywhere: where a value is
 /// missing or is not of the sort asked for, where data is not plain. What it gives and costs is what the instructions would.
-struct Attempt<'a, 'e> {
+struct ConditionAttempt<'a, 'e> {
     values: &'e [Option<Val<'a>>],
-    slots: &'e [Slot<'a>],
+    slots: &'e [VariableSlot<'a>],
     /// The variable of the loop around it and its element, which is in no slot yet.
     element: Option<(usize, &'a Map)>,
-    places: &'a [Place],
-    /// What was found at places.
-    found: [Option<&'a Value>; MOST_PLACES],
+    fields: &'a [DataField],
+    /// What was found at fields.
+    found: [Option<&'a Value>; MAX_FIELDS],
     cost: u64,
 }
 
 impl<'a> Eval<'a, '_> {
     /// What a condition gives. Gives, fails and costs as [`Eval::node`] does; what is no boolean is no such overload.
-    pub(super) fn truth(&mut self, node: &'a Node) -> Result<bool, Error> {
+    pub(super) fn truth(&mut self, node: &'a PlanNode) -> Result<bool, Error> {
         match node {
-            Node::And(terms) => self.logic(terms, false),
-            Node::Or(terms) => self.logic(terms, true),
-            Node::Condition(condition) => match self.attempt(condition, None) {
+            PlanNode::And(terms) => self.logic(terms, false),
+            PlanNode::Or(terms) => self.logic(terms, true),
+            PlanNode::Condition(condition) => match self.attempt(condition, None) {
                 Some(b) => Ok(b),
                 None => self.truth(&condition.node),
             },
@@ -36,7 +38,7 @@ impl<'a> Eval<'a, '_> {
     }
 
     /// `&&` and `||`: the value that decides wins over errors on the other side.
-    pub(super) fn logic(&mut self, terms: &'a (Node, Node), deciding: bool) -> Result<bool, Error> {
+    pub(super) fn logic(&mut self, terms: &'a (PlanNode, PlanNode), deciding: bool) -> Result<bool, Error> {
         let failed = match self.truth(&terms.0) {
             Ok(b) if b == deciding => return Ok(deciding),
             Ok(_) => return self.truth(&terms.1),
@@ -53,15 +55,15 @@ impl<'a> Eval<'a, '_> {
     /// Tries a condition; `None`, and no cost, where its instructions have to run.
     pub(super) fn attempt(
         &mut self,
-        condition: &'a Condition,
+        condition: &'a DataCondition,
         element: Option<(usize, &'a Map)>,
     ) -> Option<bool> {
-        let mut attempt = Attempt {
+        let mut attempt = ConditionAttempt {
             values: self.values,
             slots: self.slots,
             element,
-            places: &condition.places,
-            found: [None; MOST_PLACES],
+            fields: &condition.fields,
+            found: [None; MAX_FIELDS],
             cost: self.cost,
         };
         let holds = attempt.holds(&condition.test)?;
@@ -73,62 +75,64 @@ impl<'a> Eval<'a, '_> {
     }
 }
 
-impl<'a> Attempt<'a, '_> {
-    fn holds(&mut self, test: &'a Test) -> Option<bool> {
+impl<'a> ConditionAttempt<'a, '_> {
+    fn holds(&mut self, test: &'a ConditionTest) -> Option<bool> {
         Some(match test {
-            Test::And(terms) => self.holds(&terms.0)? && self.holds(&terms.1)?,
-            Test::Or(terms) => self.holds(&terms.0)? || self.holds(&terms.1)?,
-            Test::Not(term) => {
+            ConditionTest::And(terms) => self.holds(&terms.0)? && self.holds(&terms.1)?,
+            ConditionTest::Or(terms) => self.holds(&terms.0)? || self.holds(&terms.1)?,
+            ConditionTest::Not(term) => {
                 let holds = self.holds(term)?;
                 self.charge(1);
                 !holds
             }
-            Test::Has(reading) => {
-                self.charge(reading.cost);
-                self.has(reading.place)?
+            ConditionTest::Has(field_read) => {
+                self.charge(field_read.cost);
+                self.has(field_read.field)?
             }
-            Test::Holds(reading) => self.read(*reading)?.as_bool()?,
-            Test::IsBool(reading, constant, wanted) => {
-                (self.read(*reading)?.as_bool()? == *constant) == *wanted
+            ConditionTest::Holds(field_read) => self.read(*field_read)?.as_bool()?,
+            ConditionTest::IsBool(field_read, constant, wanted) => {
+                (self.read(*field_read)?.as_bool()? == *constant) == *wanted
             }
-            Test::IsInt(reading, constant, wanted) => match self.read(*reading)? {
+            ConditionTest::IsInt(field_read, constant, wanted) => match self.read(*field_read)? {
                 Value::Int(i) => (i == constant) == *wanted,
                 _ => return None,
             },
-            Test::IsText(reading, constant, size, wanted) => {
-                let text = self.text(*reading)?;
+            ConditionTest::IsText(field_read, constant, size, wanted) => {
+                let text = self.text(*field_read)?;
                 self.charge(traverse((length(text) as u64).min(*size)));
                 (text == &**constant) == *wanted
             }
-            Test::Compares(reading, comparison, constant) => match self.read(*reading)? {
+            ConditionTest::Compares(field_read, comparison, constant) => match self.read(*field_read)? {
                 Value::Int(i) => match comparison {
-                    Comparison::Less => i < constant,
-                    Comparison::LessOrEqual => i <= constant,
-                    Comparison::Greater => i > constant,
-                    Comparison::GreaterOrEqual => i >= constant,
+                    NumberComparison::Less => i < constant,
+                    NumberComparison::LessOrEqual => i <= constant,
+                    NumberComparison::Greater => i > constant,
+                    NumberComparison::GreaterOrEqual => i >= constant,
                 },
                 _ => return None,
             },
-            Test::Contains(reading, key) => match self.read(*reading)? {
+            ConditionTest::Contains(field_read, key) => match self.read(*field_read)? {
                 Value::Map(map) => map.contains_key(key),
                 _ => return None,
             },
-            Test::OneOf(reading, members) => {
-                let text = self.text(*reading)?;
+            ConditionTest::OneOf(field_read, members) => {
+                let text = self.text(*field_read)?;
                 match members {
-                    Members::Few(members) => members.iter().any(|member| member.as_str() == Some(text)),
-                    Members::Strings(members) => members.contains(text),
+                    ConstantMembers::Few(members) => {
+                        members.iter().any(|member| member.as_str() == Some(text))
+                    }
+                    ConstantMembers::Strings(members) => members.contains(text),
                 }
             }
-            Test::Starts(reading, start) => self.text(*reading)?.starts_with(&**start),
-            Test::Ends(reading, end) => self.text(*reading)?.ends_with(&**end),
-            Test::Includes(reading, part, size) => {
-                let text = self.text(*reading)?;
+            ConditionTest::Starts(field_read, start) => self.text(*field_read)?.starts_with(&**start),
+            ConditionTest::Ends(field_read, end) => self.text(*field_read)?.ends_with(&**end),
+            ConditionTest::Includes(field_read, part, size) => {
+                let text = self.text(*field_read)?;
                 self.charge(traverse(length(text) as u64).saturating_mul(*size));
                 text.contains(&**part)
             }
-            Test::Matches(reading, pattern, size) => {
-                let text = self.text(*reading)?;
+            ConditionTest::Matches(field_read, pattern, size) => {
+                let text = self.text(*field_read)?;
                 self.charge(matching(length(text) as u64, *size));
                 // The instructions say what is wrong if that is too much work.
                 pattern.try_match(text).ok()?
@@ -140,53 +144,53 @@ impl<'a> Attempt<'a, '_> {
         self.cost = self.cost.saturating_add(cost);
     }
 
-    /// The value at a place that has to be there.
-    fn read(&mut self, reading: Reading) -> Option<&'a Value> {
-        self.charge(reading.cost);
-        self.value(reading.place)
+    /// The value at a field that has to be there.
+    fn read(&mut self, field_read: FieldRead) -> Option<&'a Value> {
+        self.charge(field_read.cost);
+        self.value(field_read.field)
     }
 
-    fn text(&mut self, reading: Reading) -> Option<&'a str> {
-        self.read(reading)?.as_str()
+    fn text(&mut self, field_read: FieldRead) -> Option<&'a str> {
+        self.read(field_read)?.as_str()
     }
 
-    /// Whether something is at a place; `None` if the map it would be in is not there.
-    fn has(&mut self, place: usize) -> Option<bool> {
-        if let Some(Some(_)) = self.found.get(place) {
+    /// Whether something is at a field; `None` if the map it would be in is not there.
+    fn has(&mut self, field: usize) -> Option<bool> {
+        if let Some(Some(_)) = self.found.get(field) {
             return Some(true);
         }
-        let Place { within, name } = self.places.get(place)?;
-        let found = self.map(*within)?.get(name);
-        self.keep(place, found);
+        let DataField { parent, name } = self.fields.get(field)?;
+        let found = self.map(*parent)?.get(name);
+        self.keep(field, found);
         Some(found.is_some())
     }
 
-    /// What is at a place.
-    fn value(&mut self, place: usize) -> Option<&'a Value> {
-        if let Some(Some(found)) = self.found.get(place) {
+    /// What is at a field.
+    fn value(&mut self, field: usize) -> Option<&'a Value> {
+        if let Some(Some(found)) = self.found.get(field) {
             return Some(*found);
         }
-        let Place { within, name } = self.places.get(place)?;
-        let found = self.map(*within)?.get(name);
-        self.keep(place, found);
+        let DataField { parent, name } = self.fields.get(field)?;
+        let found = self.map(*parent)?.get(name);
+        self.keep(field, found);
         found
     }
 
-    fn keep(&mut self, place: usize, found: Option<&'a Value>) {
-        if let Some(known) = self.found.get_mut(place) {
+    fn keep(&mut self, field: usize, found: Option<&'a Value>) {
+        if let Some(known) = self.found.get_mut(field) {
             *known = found;
         }
     }
 
-    /// The plain map that a place is in.
-    fn map(&mut self, within: Within) -> Option<&'a Map> {
-        match within {
-            Within::Place(outer) => self.value(outer)?.as_map(),
-            Within::Variable(at) => plain(self.values.get(at)?.as_ref()?),
-            Within::Slot(at) => match self.element {
+    /// The plain map that a field is in.
+    fn map(&mut self, parent: FieldParent) -> Option<&'a Map> {
+        match parent {
+            FieldParent::Field(outer) => self.value(outer)?.as_map(),
+            FieldParent::Variable(at) => plain(self.values.get(at)?.as_ref()?),
+            FieldParent::Slot(at) => match self.element {
                 Some((slot, element)) if slot == at => Some(element),
                 _ => match self.slots.get(at)? {
-                    Slot::Val(val) => plain(val),
+                    VariableSlot::Val(val) => plain(val),
                     _ => None,
                 },
             },
@@ -196,7 +200,7 @@ impl<'a> Attempt<'a, '_> {
 
 fn plain<'a>(val: &Val<'a>) -> Option<&'a Map> {
     match val {
-        Val::Map(val::Map::Data(map, None)) => Some(map),
+        Val::Map(val::MapVal::Data(map, None)) => Some(map),
         _ => None,
     }
 }

@@ -9,29 +9,29 @@ use value::Str;
 
 use super::{Ext, ext, refuse, string};
 use crate::env::Builder;
-use crate::eval::{Cx, Error, ErrorKind, Outcome};
+use crate::eval::{CallContext, Error, ErrorKind, EvalResult};
 use crate::val::Val;
 
 /// Answers checks, as far as it knows.
 pub trait Authorizer: Sync {
     /// The answer, or `None` if there is none yet.
-    fn check(&self, check: &Check) -> Option<Decision>;
+    fn check(&self, check: &AuthorizerCheck) -> Option<AuthorizerDecision>;
 }
 
 /// A question: may the caller (or a service account) do this?
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Check {
+pub struct AuthorizerCheck {
     /// The namespace and name of the service account asked about instead of the caller.
     pub service_account: Option<(Str, Str)>,
     /// The verb.
     pub verb: Str,
     /// What it is about.
-    pub target: Target,
+    pub target: CheckTarget,
 }
 
 /// What a check is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum CheckTarget {
     /// A path outside the resource space.
     Path(Str),
     /// A resource.
@@ -59,7 +59,7 @@ pub struct ResourceTarget {
 
 /// The answer to a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decision {
+pub struct AuthorizerDecision {
     /// Whether it is allowed.
     pub allowed: bool,
     /// Why.
@@ -81,7 +81,7 @@ pub enum AuthzVal {
     /// A resource to check.
     Resource(Option<(Str, Str)>, Arc<ResourceTarget>),
     /// An answer.
-    Decision(Arc<Decision>),
+    Decision(Arc<AuthorizerDecision>),
 }
 
 impl AuthzVal {
@@ -91,7 +91,7 @@ impl AuthzVal {
             AuthzVal::Path(..) => "kubernetes.authorization.PathCheck",
             AuthzVal::Group(..) => "kubernetes.authorization.GroupCheck",
             AuthzVal::Resource(..) => "kubernetes.authorization.ResourceCheck",
-            AuthzVal::Decision(_) => "kubernetes.authorization.Decision",
+            AuthzVal::Decision(_) => "kubernetes.authorization.AuthorizerDecision",
         }
     }
 }
@@ -192,37 +192,37 @@ pub(crate) fn add(b: &mut Builder) {
         &[
             (
                 "pathcheck_check",
-                "kubernetes.authorization.PathCheck.(string) -> kubernetes.authorization.Decision",
+                "kubernetes.authorization.PathCheck.(string) -> kubernetes.authorization.AuthorizerDecision",
                 check,
             ),
             (
                 "resourcecheck_check",
-                "kubernetes.authorization.ResourceCheck.(string) -> kubernetes.authorization.Decision",
+                "kubernetes.authorization.ResourceCheck.(string) -> kubernetes.authorization.AuthorizerDecision",
                 check,
             ),
         ],
     );
     b.function(
         "errored",
-        &[("decision_errored", "kubernetes.authorization.Decision.() -> bool", |_, args| {
+        &[("decision_errored", "kubernetes.authorization.AuthorizerDecision.() -> bool", |_, args| {
             Ok(Val::Bool(decision(args)?.error.is_some()))
         })],
     );
     b.function(
         "error",
-        &[("decision_error", "kubernetes.authorization.Decision.() -> string", |_, args| {
+        &[("decision_error", "kubernetes.authorization.AuthorizerDecision.() -> string", |_, args| {
             Ok(Val::string(decision(args)?.error.as_ref().map_or("", |error| error.as_str())))
         })],
     );
     b.function(
         "allowed",
-        &[("decision_allowed", "kubernetes.authorization.Decision.() -> bool", |_, args| {
+        &[("decision_allowed", "kubernetes.authorization.AuthorizerDecision.() -> bool", |_, args| {
             Ok(Val::Bool(decision(args)?.allowed))
         })],
     );
     b.function(
         "reason",
-        &[("decision_reason", "kubernetes.authorization.Decision.() -> string", |_, args| {
+        &[("decision_reason", "kubernetes.authorization.AuthorizerDecision.() -> string", |_, args| {
             Ok(Val::string(decision(args)?.reason.as_str()))
         })],
     );
@@ -263,14 +263,14 @@ fn val<'v>(args: &'v [Val<'_>]) -> Result<&'v AuthzVal, Error> {
     }
 }
 
-fn decision<'v>(args: &'v [Val<'_>]) -> Result<&'v Decision, Error> {
+fn decision<'v>(args: &'v [Val<'_>]) -> Result<&'v AuthorizerDecision, Error> {
     match val(args)? {
         AuthzVal::Decision(decision) => Ok(decision),
         _ => Err(Error::no_such_overload()),
     }
 }
 
-fn refine<'a>(args: &[Val<'a>], set: impl FnOnce(&mut ResourceTarget, &str)) -> Outcome<'a> {
+fn refine<'a>(args: &[Val<'a>], set: impl FnOnce(&mut ResourceTarget, &str)) -> EvalResult<'a> {
     match val(args)? {
         AuthzVal::Resource(who, target) => {
             let mut target = (**target).clone();
@@ -281,7 +281,7 @@ fn refine<'a>(args: &[Val<'a>], set: impl FnOnce(&mut ResourceTarget, &str)) -> 
     }
 }
 
-fn service_account<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn service_account<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let AuthzVal::Authorizer(_) = val(args)? else { return refuse() };
     let (namespace, name) = (string(args, 1)?, string(args, 2)?);
     let label = |text: &str, most: usize, dots: bool| {
@@ -300,13 +300,13 @@ fn service_account<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     Ok(authz(AuthzVal::Authorizer(Some((namespace.into(), name.into())))))
 }
 
-fn check<'a>(cx: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn check<'a>(cx: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let (who, target) = match val(args)? {
-        AuthzVal::Path(who, path) => (who, Target::Path(path.clone())),
-        AuthzVal::Resource(who, target) => (who, Target::Resource((**target).clone())),
+        AuthzVal::Path(who, path) => (who, CheckTarget::Path(path.clone())),
+        AuthzVal::Resource(who, target) => (who, CheckTarget::Resource((**target).clone())),
         _ => return refuse(),
     };
-    let check = Check { service_account: who.clone(), verb: string(args, 1)?.into(), target };
+    let check = AuthorizerCheck { service_account: who.clone(), verb: string(args, 1)?.into(), target };
     match cx.authorizer.and_then(|authorizer| authorizer.check(&check)) {
         Some(decision) => Ok(authz(AuthzVal::Decision(Arc::new(decision)))),
         None => Err(Error::of(ErrorKind::NeedsCheck(Box::new(check)))),

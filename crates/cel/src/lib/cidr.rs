@@ -6,7 +6,7 @@ use value::go::quote;
 
 use super::{Ext, ext, ip, refuse, string};
 use crate::env::Builder;
-use crate::eval::{Error, Outcome};
+use crate::eval::{Error, EvalResult};
 use crate::types::Type;
 use crate::val::Val;
 
@@ -88,7 +88,7 @@ fn cidr_at(args: &[Val<'_>], at: usize) -> Result<Cidr, Error> {
     }
 }
 
-fn masked<'a>(_: &crate::eval::Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn masked<'a>(_: &crate::eval::CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let cidr = cidr_at(args, 0)?;
     Ok(Val::ext(Ext::Cidr(Cidr { ip: mask(cidr.ip, cidr.bits), bits: cidr.bits })))
 }

@@ -2,9 +2,9 @@
 
 use super::refuse;
 use crate::env::Builder;
-use crate::eval::{Error, Outcome, hashable};
+use crate::eval::{Error, EvalResult, hashable};
 use crate::syntax::macros;
-use crate::val::{Entries, Map, Val};
+use crate::val::{MapEntries, MapVal, Val};
 
 /// Adds the macros and the function their expansions use.
 pub(crate) fn add(b: &mut Builder) {
@@ -24,8 +24,8 @@ pub(crate) fn add(b: &mut Builder) {
     );
 }
 
-fn insert<'a>(map: &Map<'a>, more: impl IntoIterator<Item = (Val<'a>, Val<'a>)>) -> Outcome<'a> {
-    let mut entries = Entries::default();
+fn insert<'a>(map: &MapVal<'a>, more: impl IntoIterator<Item = (Val<'a>, Val<'a>)>) -> EvalResult<'a> {
+    let mut entries = MapEntries::default();
     for (key, val) in map {
         entries.insert(key, val);
     }
@@ -36,5 +36,5 @@ fn insert<'a>(map: &Map<'a>, more: impl IntoIterator<Item = (Val<'a>, Val<'a>)>)
         }
         entries.insert(key, val);
     }
-    Ok(Val::Map(Map::of(entries)))
+    Ok(Val::Map(MapVal::of(entries)))
 }

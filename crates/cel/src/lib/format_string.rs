@@ -5,16 +5,16 @@ use std::fmt::Write as _;
 use value::go::quote;
 
 use super::text_fits;
-use crate::check::Checked;
-use crate::eval::{Cx, Error, Outcome};
-use crate::syntax::ast::{Expr, ExprKind, Id};
+use crate::check::CheckedAst;
+use crate::eval::{CallContext, Error, EvalResult};
+use crate::syntax::ast::{Expr, ExprKind, NodeId};
 use crate::types::Type;
 use crate::val::convert;
-use crate::val::{List, Map, Val, fixed, scientific};
+use crate::val::{ListVal, MapVal, Val, fixed, scientific};
 
 /// A clause of a format string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Clause {
+enum FormatClause {
     String,
     Decimal,
     Fixed(usize),
@@ -27,28 +27,28 @@ enum Clause {
 /// How many digits `%f` and `%e` write unless told.
 const DEFAULT_PRECISION: usize = 6;
 /// More digits than this are not written: a double has no more, and memory is not for sale.
-const MOST_PRECISION: usize = 2000;
+const MAX_PRECISION: usize = 2000;
 
-impl Clause {
+impl FormatClause {
     fn refuses(self, type_name: &str) -> String {
         let what = match self {
-            Clause::String => {
+            FormatClause::String => {
                 "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, \
                  durations, and timestamps"
             }
-            Clause::Decimal => "decimal clause can only be used on integers",
-            Clause::Fixed(_) => "fixed-point clause can only be used on doubles",
-            Clause::Scientific(_) => "scientific clause can only be used on doubles",
-            Clause::Binary => "only integers and bools can be formatted as binary",
-            Clause::Hex { .. } => "only integers, byte buffers, and strings can be formatted as hex",
-            Clause::Octal => "octal clause can only be used on integers",
+            FormatClause::Decimal => "decimal clause can only be used on integers",
+            FormatClause::Fixed(_) => "fixed-point clause can only be used on doubles",
+            FormatClause::Scientific(_) => "scientific clause can only be used on doubles",
+            FormatClause::Binary => "only integers and bools can be formatted as binary",
+            FormatClause::Hex { .. } => "only integers, byte buffers, and strings can be formatted as hex",
+            FormatClause::Octal => "octal clause can only be used on integers",
         };
         format!("{what}, was given {type_name}")
     }
 }
 
 /// Why a format string failed: the message, and the argument it is about.
-type Failure = (Option<Id>, String);
+type FormatFailure = (Option<NodeId>, String);
 
 /// Goes through a format string, asking `fill` for the text of each clause.
 fn interpolate(
@@ -56,8 +56,8 @@ fn interpolate(
     size: usize,
     // At run time a missing argument is noticed before a missing clause.
     missing_first: bool,
-    mut fill: impl FnMut(Clause, usize) -> Result<String, Failure>,
-) -> Result<String, Failure> {
+    mut fill: impl FnMut(FormatClause, usize) -> Result<String, FormatFailure>,
+) -> Result<String, FormatFailure> {
     let mut out = String::with_capacity(format.len());
     let mut index = 0;
     let mut rest = format;
@@ -93,7 +93,7 @@ fn interpolate(
 }
 
 /// The clause at the start of `text` (after the percent sign) and its length.
-fn clause(text: &str) -> Result<(Clause, usize), String> {
+fn clause(text: &str) -> Result<(FormatClause, usize), String> {
     let (precision, start) = match text.strip_prefix('.') {
         None => (DEFAULT_PRECISION, 0),
         Some(after) => {
@@ -112,47 +112,47 @@ fn clause(text: &str) -> Result<(Clause, usize), String> {
                     quote(digits)
                 )
             })?;
-            (usize::try_from(precision).unwrap_or(MOST_PRECISION).min(MOST_PRECISION), digits.len() + 1)
+            (usize::try_from(precision).unwrap_or(MAX_PRECISION).min(MAX_PRECISION), digits.len() + 1)
         }
     };
     let byte = text.as_bytes().get(start).copied().unwrap_or(0);
     let clause = match byte {
-        b's' => Clause::String,
-        b'd' => Clause::Decimal,
-        b'f' => Clause::Fixed(precision),
-        b'e' => Clause::Scientific(precision),
-        b'b' => Clause::Binary,
-        b'x' => Clause::Hex { upper: false },
-        b'X' => Clause::Hex { upper: true },
-        b'o' => Clause::Octal,
+        b's' => FormatClause::String,
+        b'd' => FormatClause::Decimal,
+        b'f' => FormatClause::Fixed(precision),
+        b'e' => FormatClause::Scientific(precision),
+        b'b' => FormatClause::Binary,
+        b'x' => FormatClause::Hex { upper: false },
+        b'X' => FormatClause::Hex { upper: true },
+        b'o' => FormatClause::Octal,
         other => return Err(format!("unrecognized formatting clause \"{}\"", char::from(other))),
     };
     Ok((clause, start + 1))
 }
 
 /// Checks a literal format string against literal arguments; gives how many of them it uses.
-pub(crate) fn check(format: &str, args: &[Expr], checked: &Checked) -> Result<usize, Failure> {
+pub(crate) fn check(format: &str, args: &[Expr], checked: &CheckedAst) -> Result<usize, FormatFailure> {
     let mut used = 0;
     let mut requested = 0;
     let outcome = interpolate(format, args.len(), false, |clause, index| {
         used += 1;
         let Some(arg) = args.get(index) else { return Ok(String::new()) };
-        let fine = |id: Id, allowed: fn(&Type) -> bool| {
+        let fine = |id: NodeId, allowed: fn(&Type) -> bool| {
             let ty = checked.type_of(id);
             matches!(ty, Type::Dyn) || allowed(ty)
         };
         let bad = match clause {
-            Clause::String => bad_string(arg, checked),
-            Clause::Decimal | Clause::Octal => {
+            FormatClause::String => bad_string(arg, checked),
+            FormatClause::Decimal | FormatClause::Octal => {
                 (!fine(arg.id, |ty| matches!(ty, Type::Int | Type::Uint))).then_some(arg.id)
             }
-            Clause::Fixed(_) | Clause::Scientific(_) => {
+            FormatClause::Fixed(_) | FormatClause::Scientific(_) => {
                 (!fine(arg.id, |ty| matches!(ty, Type::Double | Type::String))).then_some(arg.id)
             }
-            Clause::Binary => {
+            FormatClause::Binary => {
                 (!fine(arg.id, |ty| matches!(ty, Type::Int | Type::Uint | Type::Bool))).then_some(arg.id)
             }
-            Clause::Hex { .. } => {
+            FormatClause::Hex { .. } => {
                 (!fine(arg.id, |ty| matches!(ty, Type::Int | Type::Uint | Type::String | Type::Bytes)))
                     .then_some(arg.id)
             }
@@ -167,7 +167,7 @@ pub(crate) fn check(format: &str, args: &[Expr], checked: &Checked) -> Result<us
 }
 
 /// The first part of an argument that `%s` cannot write.
-fn bad_string(arg: &Expr, checked: &Checked) -> Option<Id> {
+fn bad_string(arg: &Expr, checked: &CheckedAst) -> Option<NodeId> {
     let ty = checked.type_of(arg.id);
     let fine = matches!(
         ty,
@@ -198,7 +198,7 @@ fn bad_string(arg: &Expr, checked: &Checked) -> Option<Id> {
 }
 
 /// `'%s'.format([arg])`.
-pub(crate) fn format<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+pub(crate) fn format<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let [Val::String(format), Val::List(list)] = args else { return Err(Error::no_such_overload()) };
     let text = interpolate(format, list.len(), true, |clause, index| {
         let arg = list.get(index).unwrap_or(Val::Null);
@@ -207,33 +207,33 @@ pub(crate) fn format<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     text.map(Val::string).map_err(|(_, message)| Error::new(message))
 }
 
-fn fill(clause: Clause, arg: &Val<'_>) -> Result<String, String> {
+fn fill(clause: FormatClause, arg: &Val<'_>) -> Result<String, String> {
     let refuse = || Err(clause.refuses(arg.type_name()));
     match clause {
-        Clause::String => string(arg),
-        Clause::Decimal => match arg {
+        FormatClause::String => string(arg),
+        FormatClause::Decimal => match arg {
             Val::Int(i) => Ok(i.to_string()),
             Val::Uint(u) => Ok(u.to_string()),
             _ => refuse(),
         },
-        Clause::Fixed(precision) => match double(arg) {
+        FormatClause::Fixed(precision) => match double(arg) {
             Some(d) if d.is_finite() => Ok(grouped(&fixed(d, precision))),
             Some(d) => Ok(not_finite(d).to_owned()),
             None => refuse(),
         },
-        Clause::Scientific(precision) => match double(arg) {
+        FormatClause::Scientific(precision) => match double(arg) {
             Some(d) if d.is_finite() => Ok(localized_exponent(&scientific(d, DEFAULT_PRECISION), precision)),
             // The precision is taken for the width, as in the reference.
             Some(d) => Ok(format!("{:>precision$}", not_finite(d))),
             None => refuse(),
         },
-        Clause::Binary => match arg {
+        FormatClause::Binary => match arg {
             Val::Int(i) => Ok(signed(*i, |u| format!("{u:b}"))),
             Val::Uint(u) => Ok(format!("{u:b}")),
             Val::Bool(b) => Ok(if *b { "1" } else { "0" }.to_owned()),
             _ => refuse(),
         },
-        Clause::Hex { upper } => {
+        FormatClause::Hex { upper } => {
             let hex = match arg {
                 Val::Int(i) => signed(*i, |u| format!("{u:x}")),
                 Val::Uint(u) => format!("{u:x}"),
@@ -243,7 +243,7 @@ fn fill(clause: Clause, arg: &Val<'_>) -> Result<String, String> {
             };
             Ok(if upper { hex.to_uppercase() } else { hex })
         }
-        Clause::Octal => match arg {
+        FormatClause::Octal => match arg {
             Val::Int(i) => Ok(signed(*i, |u| format!("{u:o}"))),
             Val::Uint(u) => Ok(format!("{u:o}")),
             _ => refuse(),
@@ -332,10 +332,10 @@ fn string(arg: &Val<'_>) -> Result<String, String> {
         Val::List(items) => list(items),
         Val::Map(entries) => map(entries),
         Val::Null => Ok("null".to_owned()),
-        Val::Optional(_) | Val::Object(_) | Val::Ext(_) => Err(Clause::String.refuses(arg.type_name())),
+        Val::Optional(_) | Val::Object(_) | Val::Ext(_) => Err(FormatClause::String.refuses(arg.type_name())),
         _ => match convert::text(arg) {
             Ok(Some(text)) => Ok(text),
-            Ok(None) => Err(Clause::String.refuses(arg.type_name())),
+            Ok(None) => Err(FormatClause::String.refuses(arg.type_name())),
             Err(error) => Err(format!("could not convert argument {} to string", quote(&error.to_string()))),
         },
     }
@@ -361,7 +361,7 @@ fn nested(val: &Val<'_>) -> Result<String, String> {
     })
 }
 
-fn list(items: &List<'_>) -> Result<String, String> {
+fn list(items: &ListVal<'_>) -> Result<String, String> {
     let mut texts = Vec::new();
     let mut length = 0;
     for item in items.iter() {
@@ -373,7 +373,7 @@ fn list(items: &List<'_>) -> Result<String, String> {
     Ok(format!("[{}]", texts.join(", ")))
 }
 
-fn map(entries: &Map<'_>) -> Result<String, String> {
+fn map(entries: &MapVal<'_>) -> Result<String, String> {
     let mut pairs = Vec::new();
     let mut length = 0;
     for (key, val) in entries {

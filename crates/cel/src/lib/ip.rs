@@ -6,7 +6,7 @@ use value::go::quote;
 
 use super::{Ext, ext, refuse, string};
 use crate::env::Builder;
-use crate::eval::{Error, Outcome};
+use crate::eval::{Error, EvalResult};
 use crate::types::Type;
 use crate::val::Val;
 
@@ -68,7 +68,7 @@ pub(crate) fn add(b: &mut Builder) {
     );
 }
 
-fn test<'a>(args: &[Val<'a>], holds: fn(IpAddr) -> bool) -> Outcome<'a> {
+fn test<'a>(args: &[Val<'a>], holds: fn(IpAddr) -> bool) -> EvalResult<'a> {
     match ext(args, 0)? {
         Ext::Ip(ip) => Ok(Val::Bool(holds(*ip))),
         _ => refuse(),

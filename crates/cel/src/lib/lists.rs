@@ -2,12 +2,12 @@
 
 use super::{int, list, list_fits};
 use crate::env::Builder;
-use crate::eval::{Cx, Error, Outcome};
+use crate::eval::{CallContext, Error, EvalResult};
 use crate::syntax::macros;
-use crate::val::{List, Tag, Val, compare, within};
+use crate::val::{ListVal, Tag, Val, compare, within};
 
 /// The longest list `lists.range` makes.
-const LONGEST_RANGE: i64 = 1_000_000;
+const MAX_RANGE: i64 = 1_000_000;
 
 /// The sorts that can be sorted: their names in overloads and their types.
 const SORTABLE: [(&str, &str); 8] = [
@@ -62,7 +62,7 @@ fn borrowed(overloads: &[(String, String)]) -> Vec<(&str, &str)> {
     overloads.iter().map(|(id, signature)| (id.as_str(), signature.as_str())).collect()
 }
 
-fn slice<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn slice<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let list = list(args, 0)?;
     let (start, end) = (int(args, 1)?, int(args, 2)?);
     let fail = |why: String| Err(Error::new(format!("cannot slice({start}, {end}), {why}")));
@@ -78,8 +78,8 @@ fn slice<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     Ok(Val::list((from..to).filter_map(|at| list.get(at)).collect()))
 }
 
-fn flatten<'a>(args: &[Val<'a>], depth: i64) -> Outcome<'a> {
-    fn into<'a>(list: &List<'a>, depth: i64, items: &mut Vec<Val<'a>>) -> Result<(), Error> {
+fn flatten<'a>(args: &[Val<'a>], depth: i64) -> EvalResult<'a> {
+    fn into<'a>(list: &ListVal<'a>, depth: i64, items: &mut Vec<Val<'a>>) -> Result<(), Error> {
         list_fits(items.len().saturating_add(list.len()))?;
         for item in list.iter() {
             match item {
@@ -113,7 +113,7 @@ fn not_flattened(args: &[Val<'_>]) -> Error {
 }
 
 /// Sorts the first argument by the keys in another (or in itself).
-fn sort<'a>(args: &[Val<'a>], keys: usize) -> Outcome<'a> {
+fn sort<'a>(args: &[Val<'a>], keys: usize) -> EvalResult<'a> {
     let list = list(args, 0)?;
     let keys = super::list(args, keys)?;
     if list.len() != keys.len() {
@@ -141,20 +141,18 @@ fn sort<'a>(args: &[Val<'a>], keys: usize) -> Outcome<'a> {
     Ok(Val::list(pairs.into_iter().map(|(_, item)| item).collect()))
 }
 
-fn range<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn range<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let size = int(args, 0)?;
     if size < 0 {
         return Err(Error::new(format!("lists.range: size must be non-negative, got {size}")));
     }
-    if size > LONGEST_RANGE {
-        return Err(Error::new(format!(
-            "lists.range: size {size} exceeds maximum allowed ({LONGEST_RANGE})"
-        )));
+    if size > MAX_RANGE {
+        return Err(Error::new(format!("lists.range: size {size} exceeds maximum allowed ({MAX_RANGE})")));
     }
     Ok(Val::list((0..size).map(Val::Int).collect()))
 }
 
-fn distinct<'a>(cx: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn distinct<'a>(cx: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let mut unique: Vec<Val<'a>> = Vec::new();
     for item in list(args, 0)?.iter() {
         // Nulls compare as any value does here, so the first stays.

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use super::{count, refuse};
 use crate::decl::Implementation;
 use crate::env::Builder;
-use crate::eval::{Cx, Error, Outcome};
-use crate::val::{List, Tag, Val, compare, within};
+use crate::eval::{CallContext, Error, EvalResult};
+use crate::val::{ListVal, Tag, Val, compare, within};
 
 /// The sorts that have an order.
 const COMPARABLE: [&str; 8] = ["int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"];
@@ -82,8 +82,8 @@ pub(crate) fn add_includes(b: &mut Builder) {
 
 /// The first of some places of a list that holds an equal element.
 fn find(
-    cx: &Cx<'_>,
-    list: &List<'_>,
+    cx: &CallContext<'_>,
+    list: &ListVal<'_>,
     item: &Val<'_>,
     places: impl Iterator<Item = usize>,
 ) -> Result<Option<usize>, Error> {
@@ -98,11 +98,11 @@ fn find(
 }
 
 fn position<'a>(
-    cx: &Cx<'a>,
-    list: &List<'a>,
+    cx: &CallContext<'a>,
+    list: &ListVal<'a>,
     item: &Val<'a>,
     places: impl Iterator<Item = usize>,
-) -> Outcome<'a> {
+) -> EvalResult<'a> {
     Ok(find(cx, list, item, places)?.map_or(Val::Int(-1), count))
 }
 
@@ -120,7 +120,7 @@ fn is_comparable(val: &Val<'_>) -> bool {
     )
 }
 
-fn is_sorted<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn is_sorted<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let mut before: Option<Val<'a>> = None;
     for item in super::list(args, 0)?.iter() {
         if !is_comparable(&item) {
@@ -136,7 +136,7 @@ fn is_sorted<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     Ok(Val::Bool(true))
 }
 
-fn extreme<'a>(args: &[Val<'a>], name: &str, prefer: fn(Ordering) -> bool) -> Outcome<'a> {
+fn extreme<'a>(args: &[Val<'a>], name: &str, prefer: fn(Ordering) -> bool) -> EvalResult<'a> {
     let mut best: Option<Val<'a>> = None;
     for item in super::list(args, 0)?.iter() {
         if !is_comparable(&item) {
@@ -150,7 +150,7 @@ fn extreme<'a>(args: &[Val<'a>], name: &str, prefer: fn(Ordering) -> bool) -> Ou
     best.ok_or_else(|| Error::new(format!("{name} called on empty list")))
 }
 
-fn sum<'a>(args: &[Val<'a>], zero: Val<'a>) -> Outcome<'a> {
+fn sum<'a>(args: &[Val<'a>], zero: Val<'a>) -> EvalResult<'a> {
     let overflow = |kind: &'static str| Error::new(kind);
     super::list(args, 0)?.iter().try_fold(zero, |sum, item| match (sum, item) {
         (Val::Int(a), Val::Int(b)) => {

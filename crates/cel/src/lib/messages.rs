@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::eval::{Error, Outcome};
+use crate::eval::{Error, EvalResult};
 use crate::schema::is_object;
 use crate::types::{Type, read};
 use crate::val::time::{EARLIEST, LATEST};
-use crate::val::{Entries, List, Map, Object, Steps, Timestamp, Val, within};
+use crate::val::{ListVal, MapEntries, MapVal, ObjectVal, Steps, Timestamp, Val, within};
 
 const PREFIX: &str = "google.protobuf.";
 
@@ -70,7 +70,7 @@ pub(crate) fn enum_value(name: &str) -> Option<i64> {
 }
 
 /// An instance; those of well-known types are the values they stand for.
-pub(crate) fn make(object: Object<'_>) -> Outcome<'_> {
+pub(crate) fn make(object: ObjectVal<'_>) -> EvalResult<'_> {
     let name = object.type_name.clone();
     let int = |field: &str| object.get(field).and_then(Val::as_int).unwrap_or(0);
     if let Some(scalar) = wrapped(&name) {
@@ -102,7 +102,7 @@ pub(crate) fn make(object: Object<'_>) -> Outcome<'_> {
         }
         Some("ListValue") => object.get("values").cloned().unwrap_or_else(|| Val::list(Vec::new())),
         Some("Struct") => {
-            object.get("fields").cloned().unwrap_or_else(|| Val::Map(Map::of(Entries::default())))
+            object.get("fields").cloned().unwrap_or_else(|| Val::Map(MapVal::of(MapEntries::default())))
         }
         Some("Value") => match object.fields.last() {
             Some((field, _)) if field == "null_value" => Val::Null,
@@ -151,7 +151,7 @@ fn text_format(bytes: &[u8]) -> String {
 }
 
 /// Numbers of 32 bits have to fit.
-fn narrow<'a>(name: &str, val: Val<'a>) -> Outcome<'a> {
+fn narrow<'a>(name: &str, val: Val<'a>) -> EvalResult<'a> {
     match (name.strip_prefix(PREFIX), val) {
         (Some("Int32Value"), Val::Int(i)) if i32::try_from(i).is_err() => Err(Error::new("integer overflow")),
         (Some("UInt32Value"), Val::Uint(u)) if u32::try_from(u).is_err() => {
@@ -166,7 +166,7 @@ fn narrow<'a>(name: &str, val: Val<'a>) -> Outcome<'a> {
 /// The value of a field of an instance; `None` if it is not set and only that is asked. `typed` is there where the checker
 /// knew the type: what is behind the field is gone over then.
 pub(crate) fn field<'a>(
-    object: &Object<'a>,
+    object: &ObjectVal<'a>,
     name: &str,
     presence: bool,
     typed: Option<&Steps<'_>>,
@@ -201,34 +201,34 @@ pub(crate) fn field<'a>(
 }
 
 /// A value with the objects of a mutation in it made maps.
-fn plain<'a>(steps: &Steps<'_>, val: &Val<'a>) -> Outcome<'a> {
+fn plain<'a>(steps: &Steps<'_>, val: &Val<'a>) -> EvalResult<'a> {
     Ok(match val {
         Val::Object(object) if is_object(&object.type_name) => {
             steps.take(object.fields.len())?;
-            let mut entries = Entries::default();
+            let mut entries = MapEntries::default();
             for (name, val) in &object.fields {
                 entries.insert(Val::string(name.as_str()), plain(steps, val)?);
             }
-            Val::Map(Map::of(entries))
+            Val::Map(MapVal::of(entries))
         }
-        Val::List(list @ (List::Owned(_) | List::Borrowed(_))) => {
+        Val::List(list @ (ListVal::Owned(_) | ListVal::Borrowed(_))) => {
             steps.take(list.len())?;
             Val::list(list.iter().map(|item| plain(steps, &item)).collect::<Result<_, _>>()?)
         }
-        Val::Map(map @ (Map::Owned(_) | Map::Borrowed(_))) => {
+        Val::Map(map @ (MapVal::Owned(_) | MapVal::Borrowed(_))) => {
             steps.take(map.len())?;
-            let mut entries = Entries::default();
+            let mut entries = MapEntries::default();
             for (key, val) in map {
                 entries.insert(key, plain(steps, &val)?);
             }
-            Val::Map(Map::of(entries))
+            Val::Map(MapVal::of(entries))
         }
         other => other.clone(),
     })
 }
 
 /// Whether two objects of a mutation are the same: what is in them must be of the same types too, and lists never are.
-pub(crate) fn same_objects(steps: &Steps<'_>, a: &Object<'_>, b: &Object<'_>) -> Result<bool, Error> {
+pub(crate) fn same_objects(steps: &Steps<'_>, a: &ObjectVal<'_>, b: &ObjectVal<'_>) -> Result<bool, Error> {
     fn same(steps: &Steps<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool, Error> {
         match (a, b) {
             (Val::Object(a), Val::Object(b)) => same_objects(steps, a, b),
@@ -263,7 +263,7 @@ pub(crate) fn same_objects(steps: &Steps<'_>, a: &Object<'_>, b: &Object<'_>) ->
 }
 
 /// A JSON patch, whose `op`, `path` and `from` have to be strings.
-fn patch(object: Object<'_>) -> Outcome<'_> {
+fn patch(object: ObjectVal<'_>) -> EvalResult<'_> {
     for (name, val) in &object.fields {
         if matches!(name.as_str(), "op" | "path" | "from") && !matches!(val, Val::String(_)) {
             let ty = native_type(val);
@@ -283,9 +283,9 @@ fn native_type(val: &Val<'_>) -> &'static str {
         Val::Double(_) => "float64",
         Val::String(_) | Val::Type(_) => "string",
         Val::Bytes(_) => "[]uint8",
-        Val::List(List::Data(..)) => "[]interface {}",
+        Val::List(ListVal::Data(..)) => "[]interface {}",
         Val::List(_) => "[]ref.Val",
-        Val::Map(Map::Data(..)) | Val::Object(_) => "map[string]interface {}",
+        Val::Map(MapVal::Data(..)) | Val::Object(_) => "map[string]interface {}",
         Val::Map(_) => "map[ref.Val]ref.Val",
         Val::Duration(_) => "time.Duration",
         Val::Timestamp(_) => "time.Time",

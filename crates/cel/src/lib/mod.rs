@@ -24,7 +24,7 @@ pub(crate) mod url;
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::eval::{Error, Outcome};
+use crate::eval::{Error, EvalResult};
 use crate::val::Val;
 
 /// A value of a library.
@@ -47,7 +47,7 @@ pub enum Ext {
     /// A semantic version.
     Semver(semver::Semver),
     /// A named format.
-    Format(&'static named_format::Format),
+    Format(&'static named_format::NamedFormat),
     /// The `authorizer` variable and what its methods give.
     Authz(authz::AuthzVal),
 }
@@ -128,18 +128,18 @@ impl fmt::Display for Ext {
 }
 
 /// The longest string a function makes. Costs are counted when a result is there: this bounds the memory until then.
-const LONGEST_TEXT: usize = 64 << 20;
+const MAX_TEXT_BYTES: usize = 64 << 20;
 /// The longest list a function makes of lists that are there already.
-const LONGEST_LIST: usize = 1 << 20;
+const MAX_LIST_LENGTH: usize = 1 << 20;
 
 /// Refuses a string that would be too long.
 pub(crate) fn text_fits(length: usize) -> Result<(), Error> {
-    if length > LONGEST_TEXT { Err(Error::new("the resulting string is too long")) } else { Ok(()) }
+    if length > MAX_TEXT_BYTES { Err(Error::new("the resulting string is too long")) } else { Ok(()) }
 }
 
 /// Refuses a list that would be too long.
 pub(crate) fn list_fits(length: usize) -> Result<(), Error> {
-    if length > LONGEST_LIST { Err(Error::new("the resulting list is too long")) } else { Ok(()) }
+    if length > MAX_LIST_LENGTH { Err(Error::new("the resulting list is too long")) } else { Ok(()) }
 }
 
 /// The string at a position of the arguments.
@@ -158,7 +158,7 @@ pub(crate) fn bool(args: &[Val<'_>], at: usize) -> Result<bool, Error> {
 }
 
 /// The list at a position of the arguments.
-pub(crate) fn list<'v, 'a>(args: &'v [Val<'a>], at: usize) -> Result<&'v crate::val::List<'a>, Error> {
+pub(crate) fn list<'v, 'a>(args: &'v [Val<'a>], at: usize) -> Result<&'v crate::val::ListVal<'a>, Error> {
     args.get(at).and_then(Val::as_list).ok_or_else(Error::no_such_overload)
 }
 
@@ -176,6 +176,6 @@ pub(crate) fn count<'a>(size: usize) -> Val<'a> {
 }
 
 /// The failure of a call on values it is not for.
-pub(crate) fn refuse<'a>() -> Outcome<'a> {
+pub(crate) fn refuse<'a>() -> EvalResult<'a> {
     Err(Error::no_such_overload())
 }

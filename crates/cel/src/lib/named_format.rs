@@ -2,12 +2,12 @@
 
 use super::{Ext, ext, string, url};
 use crate::env::Builder;
-use crate::eval::{Cx, Outcome};
+use crate::eval::{CallContext, EvalResult};
 use crate::val::Val;
 use crate::val::time::days_in_month;
 
 /// A format with a name, and what is wrong with a string that is not in it.
-pub struct Format {
+pub struct NamedFormat {
     /// The name, as it shows.
     pub(crate) name: &'static str,
     /// The name in `format.named` and in `format.NAME()`.
@@ -17,7 +17,7 @@ pub struct Format {
     pub(crate) pattern_length: u64,
 }
 
-impl std::fmt::Debug for Format {
+impl std::fmt::Debug for NamedFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)
     }
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Format {
 macro_rules! formats {
     ($(($key:literal, $function:literal, $name:literal, $length:literal, $validate:expr)),* $(,)?) => {
         /// All formats.
-        static FORMATS: &[Format] = &[$(Format {
+        static FORMATS: &[NamedFormat] = &[$(NamedFormat {
             name: $name,
             key: $key,
             validate: $validate,
@@ -83,7 +83,7 @@ fn named<'a>(key: &str) -> Val<'a> {
     }
 }
 
-fn validate<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn validate<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let Ext::Format(format) = ext(args, 0)? else { return super::refuse() };
     let problems = (format.validate)(string(args, 1)?);
     Ok(if problems.is_empty() { Val::NONE } else { Val::some(Val::strings(problems)) })

@@ -2,7 +2,7 @@
 
 use super::{list, refuse};
 use crate::env::Builder;
-use crate::eval::{Cx, Error, Outcome};
+use crate::eval::{CallContext, Error, EvalResult};
 use crate::syntax::macros;
 use crate::types::Type;
 use crate::val::Val;
@@ -77,7 +77,7 @@ pub(crate) fn add(b: &mut Builder) {
     b.function("unwrapOpt", &[("optional_unwrapOpt", "list(optional(V)).() -> list(V)", unwrap)]);
 }
 
-fn unwrap<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn unwrap<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let mut items = Vec::new();
     for item in list(args, 0)?.iter() {
         match item {

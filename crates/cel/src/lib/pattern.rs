@@ -12,7 +12,7 @@ use regex_automata::util::start;
 use regex_automata::{Input, Match, PatternID, meta};
 use regex_syntax::hir::Hir;
 
-use crate::eval::{Error, ErrorKind, Outcome};
+use crate::eval::{Error, ErrorKind, EvalResult};
 use crate::plan::node::PatternCall;
 use crate::val::Val;
 
@@ -39,7 +39,7 @@ pub struct Pattern {
     /// How often it was used before it got a table.
     uses: AtomicU32,
     /// `None` if it would be large.
-    table: OnceLock<Option<Box<Table>>>,
+    table: OnceLock<Option<Box<DfaTable>>>,
 }
 
 /// Why a text is not a pattern that can be used.
@@ -50,9 +50,9 @@ pub enum PatternError {
     /// One pattern is too large.
     TooLarge,
     /// Compiling all patterns together is too much work.
-    Exhausted(allowance::Limit),
+    Exhausted(allowance::PatternWorkLimit),
     /// Matching texts with them is too much work.
-    Unmatched(allowance::Limit),
+    Unmatched(allowance::PatternWorkLimit),
 }
 
 impl fmt::Display for PatternError {
@@ -61,7 +61,7 @@ impl fmt::Display for PatternError {
             PatternError::Syntax(error) => f.write_str(error),
             PatternError::TooLarge => write!(
                 f,
-                "error parsing regexp: expression too large: compiling it takes more than {MOST_WORK} units of work"
+                "error parsing regexp: expression too large: compiling it takes more than {MAX_WORK} units of work"
             ),
             PatternError::Exhausted(limit) => write!(
                 f,
@@ -92,7 +92,7 @@ impl From<PatternError> for Error {
 }
 
 /// A pattern as a table of states. Short texts are matched in a third of the time, and no scratch space is borrowed from a pool.
-struct Table {
+struct DfaTable {
     states: dense::DFA<Vec<u32>>,
     /// What every text that matches begins with.
     prefix: Vec<u8>,
@@ -107,27 +107,27 @@ impl fmt::Debug for Pattern {
 }
 
 /// How much work it may be to parse a pattern, and how much to compile it: about 20 ms, and 4 MB of memory.
-const MOST_WORK: u64 = 200_000;
+const MAX_WORK: u64 = 200_000;
 /// How much memory the states may take that are made while a pattern is matched.
-const MOST_LAZY_STATES: usize = 1 << 20;
+const MAX_LAZY_DFA_BYTES: usize = 1 << 20;
 /// How deep a translated pattern may nest; Go's limit is applied by the translation.
-const DEEPEST: u32 = 1001;
+const MAX_NESTING: u32 = 1001;
 /// How much memory a table and the making of it may take. This bounds the time it takes to make one too.
-const MOST_TABLE: usize = 32 << 10;
+const MAX_TABLE_BYTES: usize = 32 << 10;
 /// How large a pattern may be, compiled, to get a table.
-const MOST_STATES: usize = 16 << 10;
+const MAX_TABLE_NFA_BYTES: usize = 16 << 10;
 /// How much of a text is compared at once.
-const LONGEST_PREFIX: usize = 64;
+const MAX_PREFIX_BYTES: usize = 64;
 /// How often a pattern is used before it gets a table.
-const OFTEN: u32 = 16;
+const USES_BEFORE_TABLE: u32 = 16;
 /// Longer texts are left to the engine that can skip through them.
-const SHORT: usize = 1024;
+const MAX_TABLE_TEXT_BYTES: usize = 1024;
 
 /// How many visits of states the engine may need for a text, at most some milliseconds. Where it could be more the states are visited
 /// one by one: the engine cannot be stopped.
-const MOST_VISITS: u64 = 1 << 20;
+const MAX_ENGINE_VISITS: u64 = 1 << 20;
 /// How many states a pattern may have for that. Of more only few are ever visited, and counting them is far less than the estimate.
-const MOST_QUICK_STATES: u64 = 1 << 12;
+const MAX_ENGINE_STATES: u64 = 1 << 12;
 
 /// Limits the work of matching texts with patterns.
 trait MatchBudget {
@@ -142,9 +142,9 @@ trait MatchBudget {
 }
 
 /// The allowances of this thread.
-struct Allowances;
+struct ThreadAllowances;
 
-impl MatchBudget for Allowances {
+impl MatchBudget for ThreadAllowances {
     type Error = PatternError;
 
     fn estimate(&mut self, units: u64) -> Result<bool, PatternError> {
@@ -157,29 +157,29 @@ impl MatchBudget for Allowances {
 }
 
 /// A budget outside; it gives no more after it refused once.
-struct Budgeted<F>(F);
+struct CallerBudget<F>(F);
 
 /// Why a search in a budget has no result.
-enum Stopped {
+enum SearchStopped {
     Refused,
     Pattern,
 }
 
-impl From<PatternError> for Stopped {
+impl From<PatternError> for SearchStopped {
     fn from(_: PatternError) -> Self {
-        Stopped::Pattern
+        SearchStopped::Pattern
     }
 }
 
-impl<F: FnMut(u64) -> bool> MatchBudget for Budgeted<F> {
-    type Error = Stopped;
+impl<F: FnMut(u64) -> bool> MatchBudget for CallerBudget<F> {
+    type Error = SearchStopped;
 
-    fn estimate(&mut self, units: u64) -> Result<bool, Stopped> {
+    fn estimate(&mut self, units: u64) -> Result<bool, SearchStopped> {
         self.spend(units).map(|()| true)
     }
 
-    fn spend(&mut self, units: u64) -> Result<(), Stopped> {
-        if (self.0)(units) { Ok(()) } else { Err(Stopped::Refused) }
+    fn spend(&mut self, units: u64) -> Result<(), SearchStopped> {
+        if (self.0)(units) { Ok(()) } else { Err(SearchStopped::Refused) }
     }
 }
 
@@ -217,20 +217,20 @@ pub(crate) fn compile_data(text: &str) -> Result<Arc<Pattern>, PatternError> {
 fn read(text: &str, spend: impl Fn(u64) -> Result<(), PatternError>) -> Result<Pattern, PatternError> {
     let translated = translate::translate(text).map_err(PatternError::Syntax)?;
     let parsing = weight::parsing(&translated);
-    if parsing > MOST_WORK {
+    if parsing > MAX_WORK {
         return Err(PatternError::TooLarge);
     }
-    spend(parsing + weight::BASE)?;
+    spend(parsing + weight::BASE_UNITS)?;
     let hir = parse(&translated).ok_or(PatternError::TooLarge)?;
     let compiling = weight::compiling(&hir);
-    if compiling > MOST_WORK {
+    if compiling > MAX_WORK {
         return Err(PatternError::TooLarge);
     }
     spend(compiling)?;
     Ok(Pattern {
         text: text.into(),
         translated,
-        work: parsing + weight::BASE + compiling,
+        work: parsing + weight::BASE_UNITS + compiling,
         states: compiling,
         engine: OnceLock::new(),
         automaton: OnceLock::new(),
@@ -240,14 +240,14 @@ fn read(text: &str, spend: impl Fn(u64) -> Result<(), PatternError>) -> Result<P
 }
 
 fn parse(translated: &str) -> Option<Hir> {
-    regex_syntax::ParserBuilder::new().nest_limit(DEEPEST).build().parse(translated).ok()
+    regex_syntax::ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(translated).ok()
 }
 
 fn build(translated: &str) -> Option<meta::Regex> {
     let config = meta::Config::new()
         .which_captures(WhichCaptures::Implicit)
         .nfa_size_limit(None)
-        .hybrid_cache_capacity(MOST_LAZY_STATES);
+        .hybrid_cache_capacity(MAX_LAZY_DFA_BYTES);
     meta::Regex::builder().configure(config).build_from_hir(&parse(translated)?).ok()
 }
 
@@ -290,7 +290,7 @@ impl Pattern {
 
     /// Whether the engine is quick, even if it needs so many visits.
     fn is_quick(&self, visits: u64) -> bool {
-        visits <= MOST_VISITS && self.states <= MOST_QUICK_STATES
+        visits <= MAX_ENGINE_VISITS && self.states <= MAX_ENGINE_STATES
     }
 
     /// Whether it matches somewhere in a text; for patterns that are part of the server. What cannot be compiled after all matches
@@ -302,35 +302,35 @@ impl Pattern {
     /// Whether it matches somewhere in a text. `take` is asked for the work, in units of about 100 ns; if it refuses there is no
     /// answer. What cannot be compiled after all matches nothing.
     pub fn is_match_within(&self, text: &str, take: impl FnMut(u64) -> bool) -> Option<bool> {
-        match self.matches(text, Budgeted(take)) {
+        match self.matches(text, CallerBudget(take)) {
             Ok(matches) => Some(matches),
-            Err(Stopped::Pattern) => Some(false),
-            Err(Stopped::Refused) => None,
+            Err(SearchStopped::Pattern) => Some(false),
+            Err(SearchStopped::Refused) => None,
         }
     }
 
     /// Whether it matches somewhere in a text, within the allowances that apply.
     pub(crate) fn try_match(&self, text: &str) -> Result<bool, PatternError> {
-        self.matches(text, Allowances)
+        self.matches(text, ThreadAllowances)
     }
 
     fn matches<B: MatchBudget>(&self, text: &str, mut budget: B) -> Result<bool, B::Error> {
         let visits = self.visits(text.len());
-        if self.is_quick(visits) && budget.estimate(visits / threads::VISITS)? {
+        if self.is_quick(visits) && budget.estimate(visits / threads::VISITS_PER_UNIT)? {
             return Ok(self.quick_match(text)?);
         }
-        let search = threads::Search { nfa: self.automaton()?, text, earliest: true };
+        let search = threads::NfaSearch { nfa: self.automaton()?, text, earliest: true };
         Ok(search.run(0, &mut |units| budget.spend(units))?.is_some())
     }
 
     fn quick_match(&self, text: &str) -> Result<bool, PatternError> {
-        if text.len() <= SHORT {
+        if text.len() <= MAX_TABLE_TEXT_BYTES {
             match self.table.get() {
                 Some(Some(table)) => return Ok(table.is_match(text.as_bytes())),
                 Some(None) => {}
                 // Of several threads only one makes it, and none waits.
                 None => {
-                    if self.uses.fetch_add(1, Ordering::Relaxed) == OFTEN {
+                    if self.uses.fetch_add(1, Ordering::Relaxed) == USES_BEFORE_TABLE {
                         let _ = self.table.set(tabulate(&self.translated));
                     }
                 }
@@ -348,7 +348,7 @@ impl Pattern {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         // Each search may go to the end of the text.
         let visits = self.visits(text.len()).saturating_mul(limit.min(text.len()) as u64);
-        if self.is_quick(visits) && allowance::estimate_match(visits / threads::VISITS) {
+        if self.is_quick(visits) && allowance::estimate_match(visits / threads::VISITS_PER_UNIT) {
             let found = self.engine()?.find_iter(text).take(limit);
             return Ok(found.filter_map(|found| text.get(found.range())).collect());
         }
@@ -356,7 +356,7 @@ impl Pattern {
     }
 
     fn find_all_counted<'t>(&self, text: &'t str, limit: usize) -> Result<Vec<&'t str>, PatternError> {
-        let search = threads::Search { nfa: self.automaton()?, text, earliest: false };
+        let search = threads::NfaSearch { nfa: self.automaton()?, text, earliest: false };
         let mut refused = None;
         let mut searcher = Searcher::new(Input::new(text));
         let found = std::iter::from_fn(|| {
@@ -381,15 +381,15 @@ impl Pattern {
 }
 
 /// The table of a pattern in the syntax of `regex`, if it is small.
-fn tabulate(pattern: &str) -> Option<Box<Table>> {
+fn tabulate(pattern: &str) -> Option<Box<DfaTable>> {
     let config = dense::Config::new()
         .start_kind(StartKind::Unanchored)
         .accelerate(false)
-        .dfa_size_limit(Some(MOST_TABLE))
-        .determinize_size_limit(Some(MOST_TABLE));
+        .dfa_size_limit(Some(MAX_TABLE_BYTES))
+        .determinize_size_limit(Some(MAX_TABLE_BYTES));
     let states = dense::Builder::new()
         .configure(config)
-        .thompson(thompson::Config::new().nfa_size_limit(Some(MOST_STATES)))
+        .thompson(thompson::Config::new().nfa_size_limit(Some(MAX_TABLE_NFA_BYTES)))
         .build(pattern)
         .ok()?;
     // What matches nothing at all could match inside a character: that takes more care.
@@ -398,7 +398,7 @@ fn tabulate(pattern: &str) -> Option<Box<Table>> {
     }
     let mut after = states.start_state(&start::Config::new()).ok()?;
     let mut prefix = Vec::new();
-    while prefix.len() < LONGEST_PREFIX && !states.is_special_state(after) {
+    while prefix.len() < MAX_PREFIX_BYTES && !states.is_special_state(after) {
         let mut live = (0..=u8::MAX)
             .map(|byte| (byte, states.next_state(after, byte)))
             .filter(|(_, next)| !states.is_dead_state(*next));
@@ -410,10 +410,10 @@ fn tabulate(pattern: &str) -> Option<Box<Table>> {
         prefix.push(byte);
         after = next;
     }
-    Some(Box::new(Table { states, prefix, after }))
+    Some(Box::new(DfaTable { states, prefix, after }))
 }
 
-impl Table {
+impl DfaTable {
     fn is_match(&self, text: &[u8]) -> bool {
         let Some(rest) = text.strip_prefix(self.prefix.as_slice()) else { return false };
         let mut state = self.after;
@@ -433,7 +433,7 @@ impl Table {
 }
 
 /// Runs a call whose pattern was compiled before.
-pub(crate) fn run<'a>(kind: PatternCall, pattern: &Pattern, args: &[Val<'a>]) -> Outcome<'a> {
+pub(crate) fn run<'a>(kind: PatternCall, pattern: &Pattern, args: &[Val<'a>]) -> EvalResult<'a> {
     let Some(Val::String(text)) = args.first() else { return Err(Error::no_such_overload()) };
     match kind {
         PatternCall::Matches => Ok(Val::Bool(pattern.try_match(text)?)),

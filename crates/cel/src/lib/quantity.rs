@@ -6,7 +6,7 @@ use value::Str;
 
 use super::{Ext, ext, int, refuse, string};
 use crate::env::Builder;
-use crate::eval::{Cx, Error, Outcome};
+use crate::eval::{CallContext, Error, EvalResult};
 use crate::val::Val;
 
 /// A quantity: an exact decimal number and the form it is written in.
@@ -53,7 +53,7 @@ const WRONG_FORMAT: &str =
 const WRONG_SUFFIX: &str = "unable to parse quantity's suffix";
 const NOT_NUMERIC: &str = "unable to parse numeric part of quantity";
 /// More digits than this are refused: nobody writes them, and arithmetic on them takes time.
-const MOST_DIGITS: usize = 2000;
+const MAX_DIGITS: usize = 2000;
 /// The smallest amount there is: a billionth.
 const NANO: i32 = -9;
 
@@ -154,7 +154,7 @@ fn computed<'a>(quantity: Quantity) -> Val<'a> {
     Val::ext(Ext::Quantity { quantity, computed: true })
 }
 
-fn plus_int<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn plus_int<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let other = Quantity::of(int(args, 1)?);
     match args {
         [Val::Ext(_), _] => Ok(computed(at(args, 0)?.plus(&other))),
@@ -162,7 +162,7 @@ fn plus_int<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     }
 }
 
-fn minus_int<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn minus_int<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let other = Quantity::of(int(args, 1)?);
     match args {
         [Val::Ext(_), _] => Ok(computed(at(args, 0)?.minus(&other))),
@@ -231,7 +231,7 @@ impl Quantity {
         }
         // A number that ends in its digits has no suffix, whatever it is.
         let (base, exponent, form) = suffix(rest).ok_or(WRONG_SUFFIX)?;
-        if whole.len() + fraction.len() > MOST_DIGITS {
+        if whole.len() + fraction.len() > MAX_DIGITS {
             return Err(NOT_NUMERIC);
         }
         let whole = if whole.is_empty() { "0" } else { whole };
@@ -456,7 +456,7 @@ impl Decimal {
 
     /// The digits with zeros added so that they count from `10^scale`; bounded, since scales are.
     fn aligned(&self, scale: i32) -> Vec<u8> {
-        let zeros = usize::try_from(self.scale.saturating_sub(scale)).unwrap_or(0).min(4 * MOST_DIGITS);
+        let zeros = usize::try_from(self.scale.saturating_sub(scale)).unwrap_or(0).min(4 * MAX_DIGITS);
         let mut digits = vec![0; zeros];
         digits.extend(&self.digits);
         digits

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::pattern::{self, Pattern, PatternError};
 use super::{int, string};
 use crate::env::Builder;
-use crate::eval::{Error, Outcome};
+use crate::eval::{Error, EvalResult};
 use crate::val::Val;
 
 /// Adds them.
@@ -35,7 +35,7 @@ fn compile(text: &str) -> Result<Arc<Pattern>, Error> {
     })
 }
 
-fn find_all<'a>(args: &[Val<'a>], limit: i64) -> Outcome<'a> {
+fn find_all<'a>(args: &[Val<'a>], limit: i64) -> EvalResult<'a> {
     let pattern = compile(string(args, 1)?)?;
     Ok(Val::strings(pattern.find_all(string(args, 0)?, limit)?))
 }

@@ -7,7 +7,7 @@ use value::go::quote;
 
 use super::{Ext, bool, ext, string};
 use crate::env::Builder;
-use crate::eval::{Error, Outcome};
+use crate::eval::{Error, EvalResult};
 use crate::val::Val;
 
 /// A semantic version.
@@ -70,7 +70,7 @@ pub(crate) fn add(b: &mut Builder) {
     b.function("patch", &[("semver_patch", "kubernetes.Semver.() -> int", |_, args| number(args, 2))]);
 }
 
-fn make<'a>(text: &str, normalize: bool) -> Outcome<'a> {
+fn make<'a>(text: &str, normalize: bool) -> EvalResult<'a> {
     Semver::read(text, normalize).map(|semver| Val::ext(Ext::Semver(semver))).map_err(Error::new)
 }
 
@@ -86,7 +86,7 @@ fn compared(args: &[Val<'_>]) -> Result<Ordering, Error> {
 }
 
 #[expect(clippy::cast_possible_wrap, reason = "the reference wraps numbers that do not fit")]
-fn number<'a>(args: &[Val<'a>], at: usize) -> Outcome<'a> {
+fn number<'a>(args: &[Val<'a>], at: usize) -> EvalResult<'a> {
     let number = semver_at(args, 0)?.numbers.get(at).copied().unwrap_or(0);
     Ok(Val::Int(number as i64))
 }

@@ -2,8 +2,8 @@
 
 use super::list;
 use crate::env::Builder;
-use crate::eval::{Cx, Error};
-use crate::val::{List, Val, contains};
+use crate::eval::{CallContext, Error};
+use crate::val::{ListVal, Val, contains};
 
 /// Adds `sets.contains`, `sets.equivalent` and `sets.intersects`.
 pub(crate) fn add(b: &mut Builder) {
@@ -34,7 +34,7 @@ pub(crate) fn add(b: &mut Builder) {
     );
 }
 
-fn covers(cx: &Cx<'_>, all: &List<'_>, some: &List<'_>) -> Result<bool, Error> {
+fn covers(cx: &CallContext<'_>, all: &ListVal<'_>, some: &ListVal<'_>) -> Result<bool, Error> {
     for item in some.iter() {
         if !contains(&cx.steps, all, &item)? {
             return Ok(false);

@@ -4,12 +4,12 @@ use std::cmp::Ordering;
 
 use super::timestamps;
 use crate::env::Builder;
-use crate::eval::{Cx, Error, Outcome, hashable};
+use crate::eval::{CallContext, Error, EvalResult, hashable};
 use crate::lib::{list_fits, refuse, string};
 use crate::schema::is_mutation_type;
 use crate::types::{Type, read};
 use crate::val::convert::convert;
-use crate::val::{List, Map, Tag, Val, compare, contains};
+use crate::val::{ListVal, MapVal, Tag, Val, compare, contains};
 
 /// Adds them.
 pub(crate) fn add(b: &mut Builder) {
@@ -206,13 +206,13 @@ fn comparisons(b: &mut Builder) {
     declare("_>=_", "greater_equals", |_, args| ordering(args, Ordering::is_ge));
 }
 
-fn ordering<'a>(args: &[Val<'a>], holds: fn(Ordering) -> bool) -> Outcome<'a> {
+fn ordering<'a>(args: &[Val<'a>], holds: fn(Ordering) -> bool) -> EvalResult<'a> {
     let [left, right] = args else { return refuse() };
     Ok(Val::Bool(holds(compare(left, right)?)))
 }
 
 fn conversions(b: &mut Builder) {
-    fn same<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+    fn same<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
         args.first().cloned().ok_or_else(Error::no_such_overload)
     }
     macro_rules! to {
@@ -334,30 +334,30 @@ fn strings(b: &mut Builder) {
     );
 }
 
-fn not<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn not<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     match args {
         [Val::Bool(b)] => Ok(Val::Bool(!b)),
         _ => refuse(),
     }
 }
 
-fn integer(result: Option<i64>) -> Outcome<'static> {
+fn integer(result: Option<i64>) -> EvalResult<'static> {
     result.map(Val::Int).ok_or_else(|| Error::new("integer overflow"))
 }
 
-fn unsigned(result: Option<u64>) -> Outcome<'static> {
+fn unsigned(result: Option<u64>) -> EvalResult<'static> {
     result.map(Val::Uint).ok_or_else(|| Error::new("unsigned integer overflow"))
 }
 
-fn duration(result: Option<i64>) -> Outcome<'static> {
+fn duration(result: Option<i64>) -> EvalResult<'static> {
     result.map(Val::Duration).ok_or_else(|| Error::new("integer overflow"))
 }
 
-fn timestamp(result: Option<crate::val::Timestamp>) -> Outcome<'static> {
+fn timestamp(result: Option<crate::val::Timestamp>) -> EvalResult<'static> {
     result.map(Val::Timestamp).ok_or_else(|| Error::new("timestamp overflow"))
 }
 
-fn plus<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn plus<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let [left, right] = args else { return refuse() };
     match (left, right) {
         (Val::Int(a), Val::Int(b)) => integer(a.checked_add(*b)),
@@ -382,8 +382,8 @@ fn plus<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     }
 }
 
-fn concat<'a>(a: &List<'a>, b: &List<'a>) -> Val<'a> {
-    if let List::Data(items, Some(schema)) = a
+fn concat<'a>(a: &ListVal<'a>, b: &ListVal<'a>) -> Val<'a> {
+    if let ListVal::Data(items, Some(schema)) = a
         && let Some(joined) = schema.concat(items, b)
     {
         return joined;
@@ -397,7 +397,7 @@ fn concat<'a>(a: &List<'a>, b: &List<'a>) -> Val<'a> {
     Val::list(a.iter().chain(b.iter()).collect())
 }
 
-fn minus<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn minus<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let [left, right] = args else { return refuse() };
     match (left, right) {
         (Val::Int(a), Val::Int(b)) => integer(a.checked_sub(*b)),
@@ -413,7 +413,7 @@ fn minus<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     }
 }
 
-fn times<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn times<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     match args {
         [Val::Int(a), Val::Int(b)] => integer(a.checked_mul(*b)),
         [Val::Uint(a), Val::Uint(b)] => unsigned(a.checked_mul(*b)),
@@ -422,7 +422,7 @@ fn times<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     }
 }
 
-fn divide<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn divide<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     match args {
         [Val::Int(_), Val::Int(0)] | [Val::Uint(_), Val::Uint(0)] => Err(Error::new("division by zero")),
         [Val::Int(a), Val::Int(b)] => integer(a.checked_div(*b)),
@@ -432,7 +432,7 @@ fn divide<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     }
 }
 
-fn modulo<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn modulo<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     match args {
         [Val::Int(_), Val::Int(0)] | [Val::Uint(_), Val::Uint(0)] => Err(Error::new("modulus by zero")),
         [Val::Int(a), Val::Int(b)] => integer(a.checked_rem(*b)),
@@ -441,7 +441,7 @@ fn modulo<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     }
 }
 
-fn negate<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn negate<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     match args {
         [Val::Int(a)] => integer(a.checked_neg()),
         [Val::Double(a)] => Ok(Val::Double(-a)),
@@ -450,11 +450,11 @@ fn negate<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     }
 }
 
-fn is_in<'a>(cx: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn is_in<'a>(cx: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     match args {
         [val, Val::List(list)] => Ok(Val::Bool(contains(&cx.steps, list, val)?)),
         [key, Val::Map(map)] => {
-            if matches!(map, Map::Owned(_) | Map::Borrowed(_)) {
+            if matches!(map, MapVal::Owned(_) | MapVal::Borrowed(_)) {
                 hashable(key)?;
             }
             Ok(Val::Bool(map.holds(key)))

@@ -4,7 +4,7 @@ use super::format_string;
 use super::{count, int, list, string, text_fits};
 use crate::check::Validator;
 use crate::env::Builder;
-use crate::eval::{Cx, Error, Outcome};
+use crate::eval::{CallContext, Error, EvalResult};
 use crate::val::{Val, length};
 
 /// Adds what the first version has: no `format`, no `strings.quote`.
@@ -117,7 +117,7 @@ fn byte_at(text: &str, at: usize) -> Option<usize> {
     text.char_indices().map(|(byte, _)| byte).chain([text.len()]).nth(at)
 }
 
-fn char_at<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn char_at<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let text = string(args, 0)?;
     let at = int(args, 1)?;
     let byte = usize::try_from(at).ok().and_then(|at| byte_at(text, at)).ok_or_else(|| out_of_range(at))?;
@@ -125,7 +125,7 @@ fn char_at<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     Ok(Val::string(c.map(String::from).unwrap_or_default()))
 }
 
-fn index_of<'a>(args: &[Val<'a>], offset: i64) -> Outcome<'a> {
+fn index_of<'a>(args: &[Val<'a>], offset: i64) -> EvalResult<'a> {
     let (text, part) = (string(args, 0)?, string(args, 1)?);
     let from = usize::try_from(offset).map_err(|_| out_of_range(offset))?;
     if part.is_empty() {
@@ -138,7 +138,7 @@ fn index_of<'a>(args: &[Val<'a>], offset: i64) -> Outcome<'a> {
     }
 }
 
-fn last_index_of<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
+fn last_index_of<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let (text, part) = (string(args, 0)?, string(args, 1)?);
     if part.is_empty() {
         return Ok(count(length(text)));
@@ -146,7 +146,7 @@ fn last_index_of<'a>(_: &Cx<'a>, args: &[Val<'a>]) -> Outcome<'a> {
     Ok(text.rfind(part).map_or(Val::Int(-1), |byte| count(length(text.get(..byte).unwrap_or_default()))))
 }
 
-fn last_index_from<'a>(text: &str, part: &str, offset: i64) -> Outcome<'a> {
+fn last_index_from<'a>(text: &str, part: &str, offset: i64) -> EvalResult<'a> {
     let from = usize::try_from(offset).map_err(|_| out_of_range(offset))?;
     let size = length(text);
     if part.is_empty() {
@@ -161,7 +161,7 @@ fn last_index_from<'a>(text: &str, part: &str, offset: i64) -> Outcome<'a> {
     Ok(found.map_or(Val::Int(-1), count))
 }
 
-fn replace<'a>(args: &[Val<'a>], limit: i64) -> Outcome<'a> {
+fn replace<'a>(args: &[Val<'a>], limit: i64) -> EvalResult<'a> {
     let (text, from, to) = (string(args, 0)?, string(args, 1)?, string(args, 2)?);
     if to.len() > from.len() {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -175,7 +175,7 @@ fn replace<'a>(args: &[Val<'a>], limit: i64) -> Outcome<'a> {
     }))
 }
 
-fn split<'a>(args: &[Val<'a>], limit: i64) -> Outcome<'a> {
+fn split<'a>(args: &[Val<'a>], limit: i64) -> EvalResult<'a> {
     let (text, separator) = (string(args, 0)?, string(args, 1)?);
     if limit == 0 {
         return Ok(Val::list(Vec::new()));
@@ -199,7 +199,7 @@ fn split<'a>(args: &[Val<'a>], limit: i64) -> Outcome<'a> {
     Ok(Val::strings(parts))
 }
 
-fn substring<'a>(text: &str, start: i64, end: i64) -> Outcome<'a> {
+fn substring<'a>(text: &str, start: i64, end: i64) -> EvalResult<'a> {
     if start > end {
         return Err(Error::new(format!("invalid substring range. start: {start}, end: {end}")));
     }
@@ -209,7 +209,7 @@ fn substring<'a>(text: &str, start: i64, end: i64) -> Outcome<'a> {
     Ok(Val::string(text.get(start..end).unwrap_or_default()))
 }
 
-fn join<'a>(args: &[Val<'a>], separator: &str) -> Outcome<'a> {
+fn join<'a>(args: &[Val<'a>], separator: &str) -> EvalResult<'a> {
     let mut text = String::new();
     for (i, item) in list(args, 0)?.iter().enumerate() {
         if i > 0 {

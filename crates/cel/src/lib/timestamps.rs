@@ -3,7 +3,7 @@
 use value::go::quote;
 
 use crate::env::Builder;
-use crate::eval::{Error, Outcome};
+use crate::eval::{Error, EvalResult};
 use crate::val::time::Civil;
 use crate::val::{Timestamp, Val};
 
@@ -61,14 +61,14 @@ pub(crate) fn add(b: &mut Builder) {
     );
 }
 
-fn whole<'a>(args: &[Val<'a>], unit: i64) -> Outcome<'a> {
+fn whole<'a>(args: &[Val<'a>], unit: i64) -> EvalResult<'a> {
     match args {
         [Val::Duration(nanos)] => Ok(Val::Int(nanos / unit)),
         _ => super::refuse(),
     }
 }
 
-fn part<'a>(args: &[Val<'a>], part: fn(&Civil, &Timestamp) -> i64) -> Outcome<'a> {
+fn part<'a>(args: &[Val<'a>], part: fn(&Civil, &Timestamp) -> i64) -> EvalResult<'a> {
     let (t, offset) = match args {
         [Val::Timestamp(t)] => (t, 0),
         [Val::Timestamp(t), Val::String(zone)] => (t, offset(zone, t)?),

@@ -6,8 +6,8 @@ use value::go::quote;
 
 use super::{Ext, ext, ip, string};
 use crate::env::Builder;
-use crate::eval::{Error, Outcome};
-use crate::val::{Entries, Map, Val};
+use crate::eval::{Error, EvalResult};
+use crate::val::{MapEntries, MapVal, Val};
 
 /// A URL.
 #[derive(Clone, Debug, Default)]
@@ -72,11 +72,11 @@ pub(crate) fn add(b: &mut Builder) {
     b.function(
         "getQuery",
         &[("url_get_query", "kubernetes.URL.() -> map(string, list(string))", |_, args| {
-            let mut entries = Entries::default();
+            let mut entries = MapEntries::default();
             for (key, values) in at(args)?.query() {
                 entries.insert(Val::string(key), Val::strings(values));
             }
-            Ok(Val::Map(Map::of(entries)))
+            Ok(Val::Map(MapVal::of(entries)))
         })],
     );
 }
@@ -88,7 +88,7 @@ fn at<'v>(args: &'v [Val<'_>]) -> Result<&'v Url, Error> {
     }
 }
 
-fn part<'a>(args: &[Val<'a>], part: fn(&Url) -> String) -> Outcome<'a> {
+fn part<'a>(args: &[Val<'a>], part: fn(&Url) -> String) -> EvalResult<'a> {
     Ok(Val::string(part(at(args)?)))
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn parse_request(text: &str) -> Result<Url, String> {
 
 /// The part of a URL that is escaped or resolved.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum UrlPart {
     Path,
     UserPassword,
     Host,
@@ -108,25 +108,25 @@ enum Mode {
     Fragment,
 }
 
-fn is_plain(c: u8, mode: Mode) -> bool {
+fn is_plain(c: u8, mode: UrlPart) -> bool {
     if c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.' | b'~') {
         return true;
     }
     match mode {
-        Mode::Host | Mode::Zone => b"!$&'()*+,;=:[]<>\"".contains(&c),
-        Mode::Path => b"$&+,/:;=@".contains(&c),
-        Mode::UserPassword => b"$&+,;=".contains(&c),
-        Mode::Query => false,
-        Mode::Fragment => b"$&+,/:;=?@!()*".contains(&c),
+        UrlPart::Host | UrlPart::Zone => b"!$&'()*+,;=:[]<>\"".contains(&c),
+        UrlPart::Path => b"$&+,/:;=@".contains(&c),
+        UrlPart::UserPassword => b"$&+,;=".contains(&c),
+        UrlPart::Query => false,
+        UrlPart::Fragment => b"$&+,/:;=?@!()*".contains(&c),
     }
 }
 
-fn escape(bytes: &[u8], mode: Mode) -> String {
+fn escape(bytes: &[u8], mode: UrlPart) -> String {
     let mut out = String::with_capacity(bytes.len());
     for &byte in bytes {
         if is_plain(byte, mode) {
             out.push(char::from(byte));
-        } else if byte == b' ' && mode == Mode::Query {
+        } else if byte == b' ' && mode == UrlPart::Query {
             out.push('+');
         } else {
             let _ = write!(out, "%{byte:02X}");
@@ -135,7 +135,7 @@ fn escape(bytes: &[u8], mode: Mode) -> String {
     out
 }
 
-fn unescape(text: &str, mode: Mode) -> Result<Vec<u8>, String> {
+fn unescape(text: &str, mode: UrlPart) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let bytes = text.as_bytes();
     let mut i = 0;
@@ -147,19 +147,23 @@ fn unescape(text: &str, mode: Mode) -> Result<Vec<u8>, String> {
                 let digit = |at: usize| escaped.get(at).and_then(|b| char::from(*b).to_digit(16));
                 let (Some(high), Some(low)) = (digit(1), digit(2)) else { return Err(bad()) };
                 let value = u8::try_from(high * 16 + low).unwrap_or(0);
-                if mode == Mode::Host && high < 8 && escaped != b"%25" {
+                if mode == UrlPart::Host && high < 8 && escaped != b"%25" {
                     return Err(bad());
                 }
-                if mode == Mode::Zone && escaped != b"%25" && value != b' ' && !is_plain(value, Mode::Host) {
+                if mode == UrlPart::Zone
+                    && escaped != b"%25"
+                    && value != b' '
+                    && !is_plain(value, UrlPart::Host)
+                {
                     return Err(bad());
                 }
                 out.push(value);
                 i += 3;
                 continue;
             }
-            b'+' if mode == Mode::Query => out.push(b' '),
+            b'+' if mode == UrlPart::Query => out.push(b' '),
             _ => {
-                if matches!(mode, Mode::Host | Mode::Zone) && byte < 0x80 && !is_plain(byte, mode) {
+                if matches!(mode, UrlPart::Host | UrlPart::Zone) && byte < 0x80 && !is_plain(byte, mode) {
                     return Err(format!(
                         "invalid character {} in host name",
                         quote(&char::from(byte).to_string())
@@ -173,7 +177,7 @@ fn unescape(text: &str, mode: Mode) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-fn unescape_text(text: &str, mode: Mode) -> Result<String, String> {
+fn unescape_text(text: &str, mode: UrlPart) -> Result<String, String> {
     unescape(text, mode).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -233,8 +237,8 @@ fn read(text: &str, request: bool) -> Result<Url, String> {
     } else if !url.scheme.is_empty() && rest.starts_with('/') {
         url.omit_host = true;
     }
-    url.path = unescape(rest, Mode::Path)?;
-    if escape(&url.path, Mode::Path) != rest {
+    url.path = unescape(rest, UrlPart::Path)?;
+    if escape(&url.path, UrlPart::Path) != rest {
         rest.clone_into(&mut url.raw_path);
     }
     Ok(url)
@@ -252,9 +256,9 @@ fn authority(url: &mut Url, authority: &str) -> Result<(), String> {
         return Err("net/url: invalid userinfo".to_owned());
     }
     url.user = Some(match user.split_once(':') {
-        None => (unescape(user, Mode::UserPassword)?, None),
+        None => (unescape(user, UrlPart::UserPassword)?, None),
         Some((name, password)) => {
-            (unescape(name, Mode::UserPassword)?, Some(unescape(password, Mode::UserPassword)?))
+            (unescape(name, UrlPart::UserPassword)?, Some(unescape(password, UrlPart::UserPassword)?))
         }
     });
     Ok(())
@@ -273,13 +277,13 @@ fn host(scheme: &str, text: &str) -> Result<String, String> {
                 return Err("missing ']' in host".to_owned());
             };
             port(after)?;
-            let after = unescape_text(after, Mode::Host)?;
+            let after = unescape_text(after, UrlPart::Host)?;
             let name = match inside.find("%25") {
                 Some(zone) => {
                     let (host, zone) = inside.split_at(zone);
-                    unescape_text(host, Mode::Host)? + &unescape_text(zone, Mode::Zone)?
+                    unescape_text(host, UrlPart::Host)? + &unescape_text(zone, UrlPart::Zone)?
                 }
-                None => unescape_text(inside, Mode::Host)?,
+                None => unescape_text(inside, UrlPart::Host)?,
             };
             let (ip, _) = ip::parse_go(&name).map_err(|error| format!("invalid host: {error}"))?;
             if ip.is_ipv4() {
@@ -294,11 +298,11 @@ fn host(scheme: &str, text: &str) -> Result<String, String> {
         let at = if matches!(scheme, "http" | "https") { first } else { last };
         port(text.get(at..).unwrap_or_default())?;
     }
-    unescape_text(text, Mode::Host)
+    unescape_text(text, UrlPart::Host)
 }
 
 /// Whether a text as written may stand for what it was read as.
-fn valid_encoded(text: &str, mode: Mode) -> bool {
+fn valid_encoded(text: &str, mode: UrlPart) -> bool {
     text.bytes().all(|b| b"!$&'()*+,;=:@[]%".contains(&b) || is_plain(b, mode))
 }
 
@@ -308,9 +312,9 @@ impl Url {
         let (before, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut url = read(before, false).map_err(|error| format!("parse {}: {error}", quote(before)))?;
         if !fragment.is_empty() {
-            url.fragment = unescape(fragment, Mode::Fragment)
+            url.fragment = unescape(fragment, UrlPart::Fragment)
                 .map_err(|error| format!("parse {}: {error}", quote(text)))?;
-            if escape(&url.fragment, Mode::Fragment) != fragment {
+            if escape(&url.fragment, UrlPart::Fragment) != fragment {
                 fragment.clone_into(&mut url.raw_fragment);
             }
         }
@@ -319,22 +323,22 @@ impl Url {
 
     fn escaped_path(&self) -> String {
         if !self.raw_path.is_empty()
-            && valid_encoded(&self.raw_path, Mode::Path)
-            && unescape(&self.raw_path, Mode::Path).is_ok_and(|path| path == self.path)
+            && valid_encoded(&self.raw_path, UrlPart::Path)
+            && unescape(&self.raw_path, UrlPart::Path).is_ok_and(|path| path == self.path)
         {
             return self.raw_path.clone();
         }
         if self.path == b"*" {
             return "*".to_owned();
         }
-        escape(&self.path, Mode::Path)
+        escape(&self.path, UrlPart::Path)
     }
 
     fn escaped_fragment(&self) -> String {
-        if !self.raw_fragment.is_empty() && valid_encoded(&self.raw_fragment, Mode::Fragment) {
+        if !self.raw_fragment.is_empty() && valid_encoded(&self.raw_fragment, UrlPart::Fragment) {
             return self.raw_fragment.clone();
         }
-        escape(&self.fragment, Mode::Fragment)
+        escape(&self.fragment, UrlPart::Fragment)
     }
 
     fn host_and_port(&self) -> (&str, &str) {
@@ -353,7 +357,8 @@ impl Url {
                 continue;
             }
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (Ok(key), Ok(value)) = (unescape_text(key, Mode::Query), unescape_text(value, Mode::Query))
+            let (Ok(key), Ok(value)) =
+                (unescape_text(key, UrlPart::Query), unescape_text(value, UrlPart::Query))
             else {
                 continue;
             };
@@ -379,15 +384,15 @@ impl Url {
                     out.push_str("//");
                 }
                 if let Some((name, password)) = &self.user {
-                    out.push_str(&escape(name, Mode::UserPassword));
+                    out.push_str(&escape(name, UrlPart::UserPassword));
                     if let Some(password) = password {
                         out.push(':');
-                        out.push_str(&escape(password, Mode::UserPassword));
+                        out.push_str(&escape(password, UrlPart::UserPassword));
                     }
                     out.push('@');
                 }
                 if !self.host.is_empty() {
-                    out.push_str(&escape(self.host.as_bytes(), Mode::Host));
+                    out.push_str(&escape(self.host.as_bytes(), UrlPart::Host));
                 }
             }
             let path = self.escaped_path();

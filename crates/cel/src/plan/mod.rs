@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use value::Str;
 
-use crate::check::{Checked, Constant, Reference};
-use crate::cost::runtime::Rule;
+use crate::check::{CheckedAst, Constant, ResolvedReference};
+use crate::cost::runtime::CostRule;
 use crate::env::Env;
 use crate::eval::{Error, go_type, run_constant};
 use crate::lib::{messages, pattern};
@@ -22,14 +22,14 @@ use crate::syntax::operator;
 use crate::types::Type;
 use crate::val::{Tag, Val};
 use node::{
-    Attribute, Base, Bind, Call, Conditional, Folded, Key, ListNode, MapNode, Members, Node, PatternCall,
-    Qualifier, Run, StructNode,
+    Attribute, Base, BindNode, CallImplementation, CallNode, Conditional, ConstantMembers, Folded, ListNode,
+    MapNode, PatternCall, PlanNode, Qualifier, QualifierKey, StructNode,
 };
 
 /// A program's instructions and how many slots they use.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) root: Node,
+    pub(crate) root: PlanNode,
     pub(crate) slots: usize,
     /// Whether running them needs more stack than usual.
     pub(crate) deep: bool,
@@ -40,11 +40,11 @@ pub(crate) struct Plan {
 }
 
 /// From how many levels on a program is deep.
-const DEEP: usize = 80;
+const DEEP_LEVELS: usize = 80;
 
 /// How a program is made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
+pub(crate) struct PlanOptions {
     /// Whether calls that cannot give anything else are made before the program runs, and conditions on plain data are
     /// tried without making values. What they cost is charged all the same.
     pub(crate) fold: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Options {
 }
 
 /// Makes a program. Fails where a constant part of the expression can only fail.
-pub(crate) fn plan(checked: &Checked, env: &Env, options: Options) -> Result<Plan, Error> {
+pub(crate) fn plan(checked: &CheckedAst, env: &Env, options: PlanOptions) -> Result<Plan, Error> {
     let mut planner = Planner {
         checked,
         env,
@@ -67,7 +67,7 @@ pub(crate) fn plan(checked: &Checked, env: &Env, options: Options) -> Result<Pla
     if options.fold {
         condition::put(&mut root);
     }
-    let deep = depth(&checked.ast.expr) > DEEP;
+    let deep = depth(&checked.ast.expr) > DEEP_LEVELS;
     let (compiles_data, matches) = (planner.compiles_data.get(), planner.matches.get());
     Ok(Plan { root, slots: planner.slots, deep, compiles_data, matches })
 }
@@ -93,9 +93,9 @@ pub(crate) fn literal(literal: &Literal) -> Val<'static> {
 }
 
 struct Planner<'p> {
-    checked: &'p Checked,
+    checked: &'p CheckedAst,
     env: &'p Env,
-    options: Options,
+    options: PlanOptions,
     /// The variables of comprehensions and their slots, innermost last.
     scopes: Vec<(Str, usize)>,
     slots: usize,
@@ -129,17 +129,17 @@ const PREPARED: [&str; 17] = [
 ];
 
 impl Planner<'_> {
-    fn plan(&mut self, expr: &Expr) -> Result<Node, Error> {
+    fn plan(&mut self, expr: &Expr) -> Result<PlanNode, Error> {
         match &expr.kind {
             ExprKind::Unspecified => Err(Error::new("unsupported expr")),
-            ExprKind::Literal(value) => Ok(Node::Const(literal(value))),
+            ExprKind::Literal(value) => Ok(PlanNode::Const(literal(value))),
             ExprKind::Ident(name) => self.ident(expr, name),
             ExprKind::Select { operand, field, test_only } => {
                 let mut node = self.plan(operand)?;
-                if *test_only && matches!(&node, Node::Attribute(attribute) if attribute.test_only) {
+                if *test_only && matches!(&node, PlanNode::Attribute(attribute) if attribute.test_only) {
                     node = operand_of(node);
                 }
-                let key = Key::Field(field.as_str().into());
+                let key = QualifierKey::Field(field.as_str().into());
                 let typed = matches!(self.checked.type_of(operand.id), Type::Struct(_));
                 Ok(step(node, Qualifier { key, optional: false, typed }, *test_only))
             }
@@ -150,8 +150,8 @@ impl Planner<'_> {
                     .enumerate()
                     .map(|(i, element)| Ok((self.plan(element)?, optional.contains(&i))))
                     .collect::<Result<Box<[_]>, Error>>()?;
-                let constant = elements.iter().all(|(element, _)| matches!(element, Node::Const(_)));
-                Ok(constant_if(constant, Node::List(Box::new(ListNode { elements }))))
+                let constant = elements.iter().all(|(element, _)| matches!(element, PlanNode::Const(_)));
+                Ok(constant_if(constant, PlanNode::List(Box::new(ListNode { elements }))))
             }
             ExprKind::Map(entries) => {
                 let entries = entries
@@ -160,8 +160,8 @@ impl Planner<'_> {
                     .collect::<Result<Box<[_]>, Error>>()?;
                 let constant = entries
                     .iter()
-                    .all(|(key, value, _)| matches!((key, value), (Node::Const(_), Node::Const(_))));
-                Ok(constant_if(constant, Node::Map(Box::new(MapNode { entries }))))
+                    .all(|(key, value, _)| matches!((key, value), (PlanNode::Const(_), PlanNode::Const(_))));
+                Ok(constant_if(constant, PlanNode::Map(Box::new(MapNode { entries }))))
             }
             ExprKind::Struct { type_name, fields } => {
                 if self.options.checked && !self.env.has_struct(type_name) {
@@ -171,15 +171,15 @@ impl Planner<'_> {
                     .iter()
                     .map(|field| Ok((field.name.clone(), self.plan(&field.value)?, field.optional)))
                     .collect::<Result<Box<[_]>, Error>>()?;
-                Ok(Node::Struct(Box::new(StructNode { type_name: type_name.clone(), fields })))
+                Ok(PlanNode::Struct(Box::new(StructNode { type_name: type_name.clone(), fields })))
             }
             ExprKind::Comprehension(comprehension) => self.comprehension(comprehension),
         }
     }
 
-    fn ident(&self, expr: &Expr, name: &str) -> Result<Node, Error> {
-        if let Some(Reference::Constant(constant)) = self.checked.references.get(&expr.id) {
-            return Ok(Node::Const(match constant {
+    fn ident(&self, expr: &Expr, name: &str) -> Result<PlanNode, Error> {
+        if let Some(ResolvedReference::Constant(constant)) = self.checked.references.get(&expr.id) {
+            return Ok(PlanNode::Const(match constant {
                 Constant::Type(name) if is_mutation_type(name) || messages::is_other_type(name) => {
                     return Err(Error::new(format!("reference to undefined type: {name}")));
                 }
@@ -197,7 +197,7 @@ impl Planner<'_> {
                 if self.options.checked {
                     return Err(error);
                 }
-                return Ok(Node::Folded(Box::new(Folded { outcome: Err(error), cost: 0 })));
+                return Ok(PlanNode::Folded(Box::new(Folded { outcome: Err(error), cost: 0 })));
             };
             Base::Variable(at)
         };
@@ -210,22 +210,22 @@ impl Planner<'_> {
         function: &Str,
         target: Option<&Expr>,
         args: &[Expr],
-    ) -> Result<Node, Error> {
+    ) -> Result<PlanNode, Error> {
         let mut nodes = Vec::with_capacity(args.len() + 1);
         for arg in target.into_iter().chain(args) {
             nodes.push(self.plan(arg)?);
         }
         let overloads = self.checked.overloads(expr.id);
         match (function.as_str(), nodes.as_slice()) {
-            (operator::AND, [_, _]) => return Ok(Node::And(Box::new(pair(nodes)))),
-            (operator::OR, [_, _]) => return Ok(Node::Or(Box::new(pair(nodes)))),
-            (operator::EQUALS, [_, _]) => return Ok(Node::Equals(Box::new(pair(nodes)))),
-            (operator::NOT_EQUALS, [_, _]) => return Ok(Node::NotEquals(Box::new(pair(nodes)))),
+            (operator::AND, [_, _]) => return Ok(PlanNode::And(Box::new(pair(nodes)))),
+            (operator::OR, [_, _]) => return Ok(PlanNode::Or(Box::new(pair(nodes)))),
+            (operator::EQUALS, [_, _]) => return Ok(PlanNode::Equals(Box::new(pair(nodes)))),
+            (operator::NOT_EQUALS, [_, _]) => return Ok(PlanNode::NotEquals(Box::new(pair(nodes)))),
             (operator::CONDITIONAL, [_, _, _]) => {
                 let mut nodes = nodes.into_iter();
-                let mut next = || nodes.next().unwrap_or(Node::Const(Val::Null));
+                let mut next = || nodes.next().unwrap_or(PlanNode::Const(Val::Null));
                 let (condition, truthy, falsy) = (next(), next(), next());
-                return Ok(Node::Conditional(Box::new(Conditional {
+                return Ok(PlanNode::Conditional(Box::new(Conditional {
                     condition,
                     truthy,
                     falsy,
@@ -236,33 +236,33 @@ impl Planner<'_> {
                 let optional = function != operator::INDEX;
                 let (operand, index) = pair(nodes);
                 let key = match index {
-                    Node::Const(Val::String(name)) => Key::Field(name.as_str().into()),
-                    Node::Const(val) if is_key(&val) => Key::Constant(val),
-                    Node::Const(val) => {
+                    PlanNode::Const(Val::String(name)) => QualifierKey::Field(name.as_str().into()),
+                    PlanNode::Const(val) if is_key(&val) => QualifierKey::Constant(val),
+                    PlanNode::Const(val) => {
                         return Err(Error::new(format!("invalid qualifier type: {}", go_type(&val))));
                     }
-                    index => Key::Computed(index),
+                    index => QualifierKey::Computed(index),
                 };
                 return Ok(step(operand, Qualifier { key, optional, typed: false }, false));
             }
             (operator::NOT_STRICTLY_FALSE, [_]) => {
-                let arg = nodes.pop().unwrap_or(Node::Const(Val::Null));
-                return Ok(Node::NotStrictlyFalse(Box::new(arg)));
+                let arg = nodes.pop().unwrap_or(PlanNode::Const(Val::Null));
+                return Ok(PlanNode::NotStrictlyFalse(Box::new(arg)));
             }
             ("or", [_, _]) if single(overloads, "optional_or_optional") => {
-                return Ok(Node::OptionalOr(Box::new(pair(nodes))));
+                return Ok(PlanNode::OptionalOr(Box::new(pair(nodes))));
             }
             ("orValue", [_, _]) if single(overloads, "optional_orValue_value") => {
-                return Ok(Node::OptionalOrValue(Box::new(pair(nodes))));
+                return Ok(PlanNode::OptionalOrValue(Box::new(pair(nodes))));
             }
-            (operator::IN, [_, Node::Const(Val::List(list))]) if single(overloads, "in_list") => {
+            (operator::IN, [_, PlanNode::Const(Val::List(list))]) if single(overloads, "in_list") => {
                 if list.len() == 0 {
-                    return Ok(Node::Const(Val::Bool(false)));
+                    return Ok(PlanNode::Const(Val::Bool(false)));
                 }
                 let members: Vec<Val<'static>> = list.iter().collect();
                 if let Some(members) = members_of(members) {
                     let arg = nodes.swap_remove(0);
-                    return Ok(Node::InConstant(Box::new((arg, members))));
+                    return Ok(PlanNode::InConstant(Box::new((arg, members))));
                 }
             }
             _ => {}
@@ -272,21 +272,26 @@ impl Planner<'_> {
             _ => "",
         };
         let (run, stops_early) = self.runner(function, overload, &nodes)?;
-        let rule = Rule::of(function, overload, self.env);
-        let call = Call {
+        let rule = CostRule::of(function, overload, self.env);
+        let call = CallNode {
             id: expr.id,
             function: function.clone(),
             args: nodes.into_boxed_slice(),
             run,
             rule,
             stops_early,
-            membership: function == operator::IN && rule == Rule::Units(1),
+            membership: function == operator::IN && rule == CostRule::Units(1),
         };
         self.prepared(call)
     }
 
     /// What runs a call, and whether it leaves arguments after a failing one alone.
-    fn runner(&self, function: &str, overload: &str, args: &[Node]) -> Result<(Run, bool), Error> {
+    fn runner(
+        &self,
+        function: &str,
+        overload: &str,
+        args: &[PlanNode],
+    ) -> Result<(CallImplementation, bool), Error> {
         let kind = match function {
             "matches" => Some(PatternCall::Matches),
             "find" => Some(PatternCall::Find),
@@ -295,15 +300,17 @@ impl Planner<'_> {
         };
         self.matches.set(self.matches.get() || kind.is_some());
         match (kind, args.get(1)) {
-            (Some(kind), Some(Node::Const(Val::String(text)))) => {
-                return Ok((Run::Pattern(kind, pattern::compile(text)?), true));
+            (Some(kind), Some(PlanNode::Const(Val::String(text)))) => {
+                return Ok((CallImplementation::Pattern(kind, pattern::compile(text)?), true));
             }
             (Some(_), _) => self.compiles_data.set(true),
             (None, _) => {}
         }
-        let Some(declared) = self.env.function(function) else { return Ok((Run::Missing, false)) };
+        let Some(declared) = self.env.function(function) else {
+            return Ok((CallImplementation::Missing, false));
+        };
         if let Some(singleton) = declared.singleton {
-            return Ok((Run::Singleton(singleton), args.len() > 2));
+            return Ok((CallImplementation::Singleton(singleton), args.len() > 2));
         }
         let found = declared.overloads.iter().find(|candidate| candidate.id == overload);
         let implemented = declared.overloads.iter().filter(|candidate| candidate.run.is_some()).count();
@@ -315,27 +322,30 @@ impl Planner<'_> {
         };
         Ok(match found {
             Some(found) => match found.run {
-                Some(run) => (Run::Overload(found.clone(), run, declared.guarded), found.stops_early),
-                None => (Run::Missing, false),
+                Some(run) => {
+                    (CallImplementation::Overload(found.clone(), run, declared.guarded), found.stops_early)
+                }
+                None => (CallImplementation::Missing, false),
             },
-            None if implemented == 0 => (Run::Missing, args.len() > 2),
-            None => (Run::Dispatch(declared), true),
+            None if implemented == 0 => (CallImplementation::Missing, args.len() > 2),
+            None => (CallImplementation::Dispatch(declared), true),
         })
     }
 
     /// A call, made now if it can be.
-    fn prepared(&self, call: Call) -> Result<Node, Error> {
-        let constant = call.args.iter().all(|arg| matches!(arg, Node::Const(_)));
+    fn prepared(&self, call: CallNode) -> Result<PlanNode, Error> {
+        let constant = call.args.iter().all(|arg| matches!(arg, PlanNode::Const(_)));
         let function = call.function.clone();
         let one = call.args.len() == 1;
-        let known = constant || call.args.iter().all(|arg| matches!(arg, Node::Const(_) | Node::Folded(_)));
-        let node = Node::Call(Box::new(call));
+        let known =
+            constant || call.args.iter().all(|arg| matches!(arg, PlanNode::Const(_) | PlanNode::Folded(_)));
+        let node = PlanNode::Call(Box::new(call));
         if constant && one && CONVERSIONS.contains(&function.as_str()) {
-            return run_constant(&node).0.map(Node::Const);
+            return run_constant(&node).0.map(PlanNode::Const);
         }
         if known && self.options.fold && PREPARED.contains(&function.as_str()) {
             let (outcome, cost) = run_constant(&node);
-            return Ok(Node::Folded(Box::new(Folded { outcome, cost })));
+            return Ok(PlanNode::Folded(Box::new(Folded { outcome, cost })));
         }
         Ok(node)
     }
@@ -347,7 +357,7 @@ impl Planner<'_> {
         slot
     }
 
-    fn comprehension(&mut self, c: &Comprehension) -> Result<Node, Error> {
+    fn comprehension(&mut self, c: &Comprehension) -> Result<PlanNode, Error> {
         let init = self.plan(&c.init)?;
         let range = self.plan(&c.range)?;
         let outer = self.scopes.len();
@@ -355,7 +365,7 @@ impl Planner<'_> {
         if is_bind(c) {
             let result = self.plan(&c.result)?;
             self.scopes.truncate(outer);
-            return Ok(Node::Bind(Box::new(Bind { slot: accu, value: init, result })));
+            return Ok(PlanNode::Bind(Box::new(BindNode { slot: accu, value: init, result })));
         }
         let inner = self.scopes.len();
         let var = self.slot(&c.var);
@@ -365,7 +375,11 @@ impl Planner<'_> {
         self.scopes.truncate(inner);
         let result = self.plan(&c.result)?;
         self.scopes.truncate(outer);
-        Ok(fold::recognise(range, (var, var2), fold::Parts { accu, init, condition, step, result }))
+        Ok(fold::recognise(
+            range,
+            (var, var2),
+            fold::ComprehensionParts { accu, init, condition, step, result },
+        ))
     }
 }
 
@@ -383,61 +397,61 @@ fn is_key(val: &Val<'_>) -> bool {
     matches!(val.tag(), Tag::Int | Tag::Uint | Tag::Bool | Tag::Double)
 }
 
-fn pair(nodes: Vec<Node>) -> (Node, Node) {
+fn pair(nodes: Vec<PlanNode>) -> (PlanNode, PlanNode) {
     let mut nodes = nodes.into_iter();
-    let mut next = || nodes.next().unwrap_or(Node::Const(Val::Null));
+    let mut next = || nodes.next().unwrap_or(PlanNode::Const(Val::Null));
     (next(), next())
 }
 
-fn attribute(base: Base) -> Node {
-    Node::Attribute(Box::new(Attribute { base, path: Vec::new(), test_only: false, plain: true }))
+fn attribute(base: Base) -> PlanNode {
+    PlanNode::Attribute(Box::new(Attribute { base, path: Vec::new(), test_only: false, plain: true }))
 }
 
-fn operand_of(node: Node) -> Node {
+fn operand_of(node: PlanNode) -> PlanNode {
     attribute(Base::Operand(node))
 }
 
 /// Adds a step to a path, or starts one.
-fn step(node: Node, qualifier: Qualifier, test_only: bool) -> Node {
+fn step(node: PlanNode, qualifier: Qualifier, test_only: bool) -> PlanNode {
     match node {
-        Node::Attribute(mut attribute) if !attribute.test_only => {
-            attribute.plain &= !qualifier.optional && matches!(qualifier.key, Key::Field(_));
+        PlanNode::Attribute(mut attribute) if !attribute.test_only => {
+            attribute.plain &= !qualifier.optional && matches!(qualifier.key, QualifierKey::Field(_));
             attribute.path.push(qualifier);
             attribute.test_only = test_only;
-            Node::Attribute(attribute)
+            PlanNode::Attribute(attribute)
         }
-        Node::Conditional(mut conditional) if !test_only => {
+        PlanNode::Conditional(mut conditional) if !test_only => {
             conditional.path.push(qualifier);
-            Node::Conditional(conditional)
+            PlanNode::Conditional(conditional)
         }
         other => step(operand_of(other), qualifier, test_only),
     }
 }
 
 /// A literal list or map whose parts are constant is one.
-fn constant_if(constant: bool, node: Node) -> Node {
+fn constant_if(constant: bool, node: PlanNode) -> PlanNode {
     if !constant {
         return node;
     }
     match run_constant(&node).0 {
-        Ok(val) => Node::Const(val),
-        Err(error) => Node::Folded(Box::new(Folded { outcome: Err(error), cost: 0 })),
+        Ok(val) => PlanNode::Const(val),
+        Err(error) => PlanNode::Folded(Box::new(Folded { outcome: Err(error), cost: 0 })),
     }
 }
 
 /// From how many strings on a constant list is looked up by hash.
-const MANY: usize = 8;
+const HASHED_MEMBERS: usize = 8;
 
 /// The elements of a constant list in a form that is quick to search; `None` if they are not scalars.
-fn members_of(members: Vec<Val<'static>>) -> Option<Members> {
+fn members_of(members: Vec<Val<'static>>) -> Option<ConstantMembers> {
     let scalar =
         |val: &Val<'_>| matches!(val.tag(), Tag::Bool | Tag::Int | Tag::Uint | Tag::Double | Tag::String);
     if !members.iter().all(scalar) {
         return None;
     }
-    if members.len() >= MANY && members.iter().all(|member| member.tag() == Tag::String) {
+    if members.len() >= HASHED_MEMBERS && members.iter().all(|member| member.tag() == Tag::String) {
         let strings: HashSet<Arc<str>> = members.iter().filter_map(Val::as_str).map(Arc::from).collect();
-        return Some(Members::Strings(strings));
+        return Some(ConstantMembers::Strings(strings));
     }
-    Some(Members::Few(members))
+    Some(ConstantMembers::Few(members))
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use value::Str;
 
-use super::condition::Condition;
-use crate::cost::runtime::Rule;
+use super::condition::DataCondition;
+use crate::cost::runtime::CostRule;
 use crate::decl::{Function, Implementation, Overload, Singleton};
 use crate::eval::Error;
 use crate::lib::pattern::Pattern;
@@ -13,7 +13,7 @@ use crate::val::Val;
 
 /// An instruction: evaluates to a value or fails.
 #[derive(Clone, Debug)]
-pub(crate) enum Node {
+pub(crate) enum PlanNode {
     /// A constant; costs nothing.
     Const(Val<'static>),
     /// What is known before the program runs, and what finding it out would have cost.
@@ -22,25 +22,25 @@ pub(crate) enum Node {
     Attribute(Box<Attribute>),
     /// `a ? b : c`, and a path into the result.
     Conditional(Box<Conditional>),
-    And(Box<(Node, Node)>),
-    Or(Box<(Node, Node)>),
-    Equals(Box<(Node, Node)>),
-    NotEquals(Box<(Node, Node)>),
+    And(Box<(PlanNode, PlanNode)>),
+    Or(Box<(PlanNode, PlanNode)>),
+    Equals(Box<(PlanNode, PlanNode)>),
+    NotEquals(Box<(PlanNode, PlanNode)>),
     /// Whether the argument is anything but `false`; never fails.
-    NotStrictlyFalse(Box<Node>),
-    Call(Box<Call>),
+    NotStrictlyFalse(Box<PlanNode>),
+    Call(Box<CallNode>),
     /// `x in […]` where the list is constant; costs only `x`.
-    InConstant(Box<(Node, Members)>),
-    OptionalOr(Box<(Node, Node)>),
-    OptionalOrValue(Box<(Node, Node)>),
+    InConstant(Box<(PlanNode, ConstantMembers)>),
+    OptionalOr(Box<(PlanNode, PlanNode)>),
+    OptionalOrValue(Box<(PlanNode, PlanNode)>),
     List(Box<ListNode>),
     Map(Box<MapNode>),
     Struct(Box<StructNode>),
     Fold(Box<Fold>),
     /// A variable that is computed when it is first read.
-    Bind(Box<Bind>),
+    Bind(Box<BindNode>),
     /// A condition that is tried before its instructions are run.
-    Condition(Box<Condition>),
+    Condition(Box<DataCondition>),
 }
 
 #[derive(Clone, Debug)]
@@ -65,21 +65,21 @@ pub(crate) enum Base {
     Variable(usize),
     /// A variable of a comprehension, by its slot.
     Slot(usize),
-    Operand(Node),
+    Operand(PlanNode),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Conditional {
-    pub(crate) condition: Node,
-    pub(crate) truthy: Node,
-    pub(crate) falsy: Node,
+    pub(crate) condition: PlanNode,
+    pub(crate) truthy: PlanNode,
+    pub(crate) falsy: PlanNode,
     pub(crate) path: Vec<Qualifier>,
 }
 
 /// A step into a value.
 #[derive(Clone, Debug)]
 pub(crate) struct Qualifier {
-    pub(crate) key: Key,
+    pub(crate) key: QualifierKey,
     /// Whether a step that cannot be taken gives an empty optional.
     pub(crate) optional: bool,
     /// Whether the step was checked against a type with fields.
@@ -87,19 +87,19 @@ pub(crate) struct Qualifier {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Key {
+pub(crate) enum QualifierKey {
     Field(Arc<str>),
     Constant(Val<'static>),
-    Computed(Node),
+    Computed(PlanNode),
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct CallNode {
     pub(crate) id: u32,
     pub(crate) function: Str,
-    pub(crate) args: Box<[Node]>,
-    pub(crate) run: Run,
-    pub(crate) rule: Rule,
+    pub(crate) args: Box<[PlanNode]>,
+    pub(crate) run: CallImplementation,
+    pub(crate) rule: CostRule,
     /// Whether arguments after a failing one are left alone.
     pub(crate) stops_early: bool,
     /// Whether it is `in` at unit cost: most often a constant key and a map.
@@ -108,7 +108,7 @@ pub(crate) struct Call {
 
 /// What runs a call.
 #[derive(Clone, Debug)]
-pub(crate) enum Run {
+pub(crate) enum CallImplementation {
     /// The one overload that fits the types; the arguments are compared with its declaration if it is guarded.
     Overload(Arc<Overload>, Implementation, bool),
     /// The first overload that fits the arguments.
@@ -130,30 +130,30 @@ pub(crate) enum PatternCall {
 
 /// The elements of a constant list.
 #[derive(Clone, Debug)]
-pub(crate) enum Members {
+pub(crate) enum ConstantMembers {
     Few(Vec<Val<'static>>),
     Strings(std::collections::HashSet<Arc<str>>),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct ListNode {
-    pub(crate) elements: Box<[(Node, bool)]>,
+    pub(crate) elements: Box<[(PlanNode, bool)]>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct MapNode {
-    pub(crate) entries: Box<[(Node, Node, bool)]>,
+    pub(crate) entries: Box<[(PlanNode, PlanNode, bool)]>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct StructNode {
     pub(crate) type_name: Str,
-    pub(crate) fields: Box<[(Str, Node, bool)]>,
+    pub(crate) fields: Box<[(Str, PlanNode, bool)]>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Fold {
-    pub(crate) range: Node,
+    pub(crate) range: PlanNode,
     /// The slot of the element, or of the key or index when there are two variables.
     pub(crate) var: usize,
     /// The slot of the second variable.
@@ -163,33 +163,33 @@ pub(crate) struct Fold {
 
 #[derive(Clone, Debug)]
 pub(crate) enum FoldKind {
-    All(Node),
-    Exists(Node),
-    ExistsOne(Node),
+    All(PlanNode),
+    Exists(PlanNode),
+    ExistsOne(PlanNode),
     /// A list of the elements of `items`, a list evaluated for each element that passes the filter.
     Append {
-        filter: Option<Node>,
-        items: Node,
+        filter: Option<PlanNode>,
+        items: PlanNode,
     },
     /// A map of entries: a key and a value, or a map of them, evaluated for each element that passes the filter.
     Insert {
-        filter: Option<Node>,
-        key: Option<Node>,
-        value: Node,
+        filter: Option<PlanNode>,
+        key: Option<PlanNode>,
+        value: PlanNode,
     },
     /// Anything else.
     General {
         accu: usize,
-        init: Node,
-        condition: Node,
-        step: Node,
-        result: Node,
+        init: PlanNode,
+        condition: PlanNode,
+        step: PlanNode,
+        result: PlanNode,
     },
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Bind {
+pub(crate) struct BindNode {
     pub(crate) slot: usize,
-    pub(crate) value: Node,
-    pub(crate) result: Node,
+    pub(crate) value: PlanNode,
+    pub(crate) result: PlanNode,
 }

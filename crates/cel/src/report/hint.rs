@@ -6,15 +6,15 @@ use crate::decl::Overload;
 use crate::env::Env;
 use crate::syntax::operator;
 use crate::syntax::source::Source;
-use crate::syntax::token::{Kind, Token};
+use crate::syntax::token::{Token, TokenKind};
 
 /// How many signatures of a function are shown.
-const MOST_SIGNATURES: usize = 8;
+const MAX_SIGNATURES: usize = 8;
 /// Names longer than this are not compared with known ones.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_LENGTH: usize = 64;
 
 /// What people write who know another language, and what CEL has instead.
-const ELSEWHERE: [(&str, &str); 12] = [
+const OTHER_LANGUAGES: [(&str, &str); 12] = [
     ("len", "`size(VALUE)` or `VALUE.size()` gives the length"),
     ("length", "`size(VALUE)` or `VALUE.size()` gives the length"),
     ("True", "write `true`"),
@@ -39,7 +39,7 @@ pub(super) fn hints(
 ) -> Vec<String> {
     let token = at.and_then(|at| tokens.get(at));
     if let Some(name) = quoted(message, "undeclared reference to '") {
-        let called = token.is_some_and(|token| token.kind == Kind::LeftParen);
+        let called = token.is_some_and(|token| token.kind == TokenKind::LeftParen);
         return undeclared(env, name, called);
     }
     if let Some(name) = quoted(message, "found no matching overload for '") {
@@ -84,7 +84,7 @@ fn quoted<'m>(message: &'m str, start: &str) -> Option<&'m str> {
 fn undeclared(env: &Env, name: &str, called: bool) -> Vec<String> {
     let last = name.rsplit('.').next().unwrap_or(name);
     let first = name.split('.').next().unwrap_or(name);
-    if let Some((_, hint)) = ELSEWHERE.iter().find(|(word, _)| *word == first || *word == name) {
+    if let Some((_, hint)) = OTHER_LANGUAGES.iter().find(|(word, _)| *word == first || *word == name) {
         return vec![(*hint).to_owned()];
     }
     if called {
@@ -117,8 +117,8 @@ fn overloads(env: &Env, name: &str) -> Vec<String> {
     let mut hints: Vec<String> = Vec::new();
     let signatures: Vec<String> =
         function.overloads.iter().map(|overload| format!("`{}`", signature(name, overload))).collect();
-    let shown = signatures.iter().take(MOST_SIGNATURES).cloned().collect::<Vec<_>>().join(", ");
-    let more = if signatures.len() > MOST_SIGNATURES { ", and more" } else { "" };
+    let shown = signatures.iter().take(MAX_SIGNATURES).cloned().collect::<Vec<_>>().join(", ");
+    let more = if signatures.len() > MAX_SIGNATURES { ", and more" } else { "" };
     hints.push(format!("there is {shown}{more}"));
     if operator::written(name).is_some() && !matches!(name, operator::AND | operator::OR | operator::IN) {
         hints.push("convert one side, for example with `int(…)`, `double(…)` or `string(…)`".to_owned());
@@ -161,7 +161,7 @@ fn syntax(source: &Source, tokens: &[Token], at: Option<usize>, message: &str) -
     }
     let at = at?;
     let token = tokens.get(at)?;
-    if token.kind == Kind::Eof {
+    if token.kind == TokenKind::Eof {
         let open = tokens.iter().filter(|token| is_open(token.kind)).count();
         let closed = tokens.iter().filter(|token| is_close(token.kind)).count();
         return Some(if open > closed {
@@ -188,23 +188,23 @@ fn syntax(source: &Source, tokens: &[Token], at: Option<usize>, message: &str) -
     None
 }
 
-fn is_open(kind: Kind) -> bool {
-    matches!(kind, Kind::LeftParen | Kind::LeftBracket | Kind::LeftBrace)
+fn is_open(kind: TokenKind) -> bool {
+    matches!(kind, TokenKind::LeftParen | TokenKind::LeftBracket | TokenKind::LeftBrace)
 }
 
-fn is_close(kind: Kind) -> bool {
-    matches!(kind, Kind::RightParen | Kind::RightBracket | Kind::RightBrace)
+fn is_close(kind: TokenKind) -> bool {
+    matches!(kind, TokenKind::RightParen | TokenKind::RightBracket | TokenKind::RightBrace)
 }
 
 /// The known name that is most like `name`, if one is like it at all.
 pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    if name.len() > LONGEST_NAME {
+    if name.len() > MAX_NAME_LENGTH {
         return None;
     }
     let allowed = (name.chars().count() / 3).max(1);
     known
         .into_iter()
-        .filter(|known| known.len() <= LONGEST_NAME)
+        .filter(|known| known.len() <= MAX_NAME_LENGTH)
         .map(|known| (distance(name, known), known))
         .filter(|(distance, known)| *distance <= allowed && *distance < known.chars().count())
         .min()

@@ -1,4 +1,4 @@
-//! Property names as CEL identifiers, with Kubernetes' escaping.
+//! SchemaProperty names as CEL identifiers, with Kubernetes' escaping.
 
 use value::Str;
 

@@ -14,14 +14,14 @@ pub use escape::{escape, unescape};
 pub use mutation::MutationTypes;
 pub(crate) use mutation::{is_mutation_type, is_object};
 
-use crate::cost::estimate::{Range, SizeHints};
+use crate::cost::estimate::{EstimateRange, SizeHints};
 use crate::env::TypeProvider;
 use crate::types::Type;
 
 /// The structural schema of a value, as far as expressions care.
 #[derive(Clone, Debug)]
 pub struct Schema {
-    kind: Kind,
+    kind: SchemaKind,
     /// How many elements, entries or characters there can be at most; for estimates.
     max_elements: u64,
     /// How few bytes the value takes at least; what can be in a list is bounded by it.
@@ -29,13 +29,13 @@ pub struct Schema {
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum SchemaKind {
     /// Anything that is not looked into: integers or strings, and what has no schema.
     Dyn,
     Bool,
     Int,
     Number,
-    String(Format),
+    String(StringFormat),
     List {
         items: Arc<Schema>,
         kind: ListKind,
@@ -43,13 +43,13 @@ enum Kind {
     Map(Arc<Schema>),
     Object {
         type_name: Str,
-        properties: BTreeMap<Str, Property>,
+        properties: BTreeMap<Str, SchemaProperty>,
     },
 }
 
 /// How a string is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+enum StringFormat {
     Plain,
     Byte,
     Duration,
@@ -67,7 +67,7 @@ enum ListKind {
 }
 
 #[derive(Clone, Debug)]
-struct Property {
+struct SchemaProperty {
     /// The name in the data.
     name: Str,
     schema: Arc<Schema>,
@@ -84,17 +84,17 @@ impl Schema {
     /// The type of values of this schema.
     pub fn declared_type(&self) -> Type {
         match &self.kind {
-            Kind::Dyn => Type::Dyn,
-            Kind::Bool => Type::Bool,
-            Kind::Int => Type::Int,
-            Kind::Number => Type::Double,
-            Kind::String(Format::Plain) => Type::String,
-            Kind::String(Format::Byte) => Type::Bytes,
-            Kind::String(Format::Duration) => Type::Duration,
-            Kind::String(Format::Date | Format::DateTime) => Type::Timestamp,
-            Kind::List { items, .. } => Type::list(items.declared_type()),
-            Kind::Map(values) => Type::map(Type::String, values.declared_type()),
-            Kind::Object { type_name, .. } => Type::Struct(type_name.clone()),
+            SchemaKind::Dyn => Type::Dyn,
+            SchemaKind::Bool => Type::Bool,
+            SchemaKind::Int => Type::Int,
+            SchemaKind::Number => Type::Double,
+            SchemaKind::String(StringFormat::Plain) => Type::String,
+            SchemaKind::String(StringFormat::Byte) => Type::Bytes,
+            SchemaKind::String(StringFormat::Duration) => Type::Duration,
+            SchemaKind::String(StringFormat::Date | StringFormat::DateTime) => Type::Timestamp,
+            SchemaKind::List { items, .. } => Type::list(items.declared_type()),
+            SchemaKind::Map(values) => Type::map(Type::String, values.declared_type()),
+            SchemaKind::Object { type_name, .. } => Type::Struct(type_name.clone()),
         }
     }
 
@@ -106,9 +106,9 @@ impl Schema {
     /// The schema of the object type with a name, here or below.
     fn find(&self, wanted: &str) -> Option<&Schema> {
         match &self.kind {
-            Kind::List { items, .. } => items.find(wanted),
-            Kind::Map(values) => values.find(wanted),
-            Kind::Object { type_name, properties } => {
+            SchemaKind::List { items, .. } => items.find(wanted),
+            SchemaKind::Map(values) => values.find(wanted),
+            SchemaKind::Object { type_name, properties } => {
                 if type_name == wanted {
                     return Some(self);
                 }
@@ -148,7 +148,7 @@ impl TypeProvider for SchemaTypes {
 
     fn find_field(&self, type_name: &str, field: &str) -> Option<Type> {
         match &self.find(type_name)?.kind {
-            Kind::Object { properties, .. } => {
+            SchemaKind::Object { properties, .. } => {
                 properties.get(field).map(|property| property.schema.declared_type())
             }
             _ => None,
@@ -170,7 +170,7 @@ impl SchemaHints {
 }
 
 impl SizeHints for SchemaHints {
-    fn size(&self, path: &[Str], _: &Type) -> Option<Range> {
+    fn size(&self, path: &[Str], _: &Type) -> Option<EstimateRange> {
         let (variable, path) = path.split_first()?;
         // Kubernetes never looks at what the first step is called: a type's name counts as the value itself.
         let known = self.variables.iter().find(|(name, _)| name == variable);
@@ -178,15 +178,15 @@ impl SizeHints for SchemaHints {
         let mut here: &Schema = root;
         for step in path {
             here = match (&here.kind, step.as_str()) {
-                (Kind::List { items, .. }, "@items") => items,
-                (Kind::Map(values), "@values") => values,
+                (SchemaKind::List { items, .. }, "@items") => items,
+                (SchemaKind::Map(values), "@values") => values,
                 // Keys are strings as long as a request allows.
-                (Kind::Map(_), "@keys") => return Some(Range { min: 0, max: 0 }),
-                (Kind::Object { properties, .. }, field) => &properties.get(field)?.schema,
+                (SchemaKind::Map(_), "@keys") => return Some(EstimateRange { min: 0, max: 0 }),
+                (SchemaKind::Object { properties, .. }, field) => &properties.get(field)?.schema,
                 _ => return None,
             };
         }
-        Some(Range { min: 0, max: here.max_elements })
+        Some(EstimateRange { min: 0, max: here.max_elements })
     }
 }
 

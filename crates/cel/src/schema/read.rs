@@ -5,32 +5,32 @@ use std::sync::Arc;
 
 use value::{Str, Value};
 
-use super::{Format, Kind, ListKind, Property, Schema, escape};
+use super::{ListKind, Schema, SchemaKind, SchemaProperty, StringFormat, escape};
 
 /// The largest request there is; it bounds what is not bounded otherwise.
-const MOST_BYTES: u64 = 3 * 1024 * 1024;
+const MAX_REQUEST_BYTES: u64 = 3 * 1024 * 1024;
 /// How deep schemas are read.
-const DEEPEST: usize = 200;
+const MAX_DEPTH: usize = 200;
 
 /// Reads a schema; `None` where expressions cannot see the value.
 pub(super) fn read(schema: &Value, type_name: &str, root: bool, depth: usize) -> Option<Schema> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return None;
     }
     let flag = |name: &str| schema.get(name).and_then(Value::as_bool) == Some(true);
     let count = |name: &str| schema.get(name).and_then(Value::as_int).map(|n| u64::try_from(n).unwrap_or(0));
-    let simple = |kind: Kind, max_elements: u64, min_serialized: u64| {
+    let simple = |kind: SchemaKind, max_elements: u64, min_serialized: u64| {
         Some(Schema { kind, max_elements, min_serialized })
     };
     if flag("x-kubernetes-int-or-string") {
-        let most = count("maxLength").map_or(MOST_BYTES - 2, |length| length.saturating_mul(4));
-        return simple(Kind::Dyn, most, 1);
+        let most = count("maxLength").map_or(MAX_REQUEST_BYTES - 2, |length| length.saturating_mul(4));
+        return simple(SchemaKind::Dyn, most, 1);
     }
     match schema.get("type").and_then(Value::as_str).unwrap_or_default() {
         "array" => {
             let items = schema.get("items")?;
             let items = read(items, &format!("{type_name}.@idx"), is_embedded(items), depth + 1)?;
-            let most = count("maxItems").unwrap_or((MOST_BYTES - 2) / (items.min_serialized + 1));
+            let most = count("maxItems").unwrap_or((MAX_REQUEST_BYTES - 2) / (items.min_serialized + 1));
             let keys = || {
                 let keys = schema.list_at(&["x-kubernetes-list-map-keys"]);
                 keys.iter().filter_map(Value::as_str).map(Str::from).collect()
@@ -40,23 +40,26 @@ pub(super) fn read(schema: &Value, type_name: &str, root: bool, depth: usize) ->
                 Some("map") => ListKind::Map(keys()),
                 _ => ListKind::Atomic,
             };
-            simple(Kind::List { items: Arc::new(items), kind }, most, 2)
+            simple(SchemaKind::List { items: Arc::new(items), kind }, most, 2)
         }
         "object" => {
             if let Some(values @ Value::Map(_)) = schema.get("additionalProperties") {
                 let values = read(values, &format!("{type_name}.@elem"), is_embedded(values), depth + 1)?;
-                let most = count("maxProperties").unwrap_or((MOST_BYTES - 2) / (values.min_serialized + 6));
-                return simple(Kind::Map(Arc::new(values)), most, 2);
+                let most =
+                    count("maxProperties").unwrap_or((MAX_REQUEST_BYTES - 2) / (values.min_serialized + 6));
+                return simple(SchemaKind::Map(Arc::new(values)), most, 2);
             }
             Some(object(schema, type_name, root, depth))
         }
         "string" => {
             let length = count("maxLength");
             match schema.get("format").and_then(Value::as_str) {
-                Some("byte") => simple(Kind::String(Format::Byte), length.unwrap_or(MOST_BYTES - 2), 2),
-                Some("duration") => simple(Kind::String(Format::Duration), 32, 3),
-                Some("date") => simple(Kind::String(Format::Date), 12, 12),
-                Some("date-time") => simple(Kind::String(Format::DateTime), 32, 21),
+                Some("byte") => {
+                    simple(SchemaKind::String(StringFormat::Byte), length.unwrap_or(MAX_REQUEST_BYTES - 2), 2)
+                }
+                Some("duration") => simple(SchemaKind::String(StringFormat::Duration), 32, 3),
+                Some("date") => simple(SchemaKind::String(StringFormat::Date), 12, 12),
+                Some("date-time") => simple(SchemaKind::String(StringFormat::DateTime), 32, 21),
                 _ => {
                     let values = schema.list_at(&["enum"]);
                     let longest = || {
@@ -65,16 +68,16 @@ pub(super) fn read(schema: &Value, type_name: &str, root: bool, depth: usize) ->
                     };
                     let most = match length {
                         Some(length) => length.saturating_mul(4),
-                        None if values.is_empty() => MOST_BYTES - 2,
+                        None if values.is_empty() => MAX_REQUEST_BYTES - 2,
                         None => longest(),
                     };
-                    simple(Kind::String(Format::Plain), most, 2)
+                    simple(SchemaKind::String(StringFormat::Plain), most, 2)
                 }
             }
         }
-        "boolean" => simple(Kind::Bool, 0, 4),
-        "number" => simple(Kind::Number, 0, 1),
-        "integer" => simple(Kind::Int, 0, 1),
+        "boolean" => simple(SchemaKind::Bool, 0, 4),
+        "number" => simple(SchemaKind::Number, 0, 1),
+        "integer" => simple(SchemaKind::Int, 0, 1),
         _ => None,
     }
 }
@@ -104,10 +107,10 @@ fn object(schema: &Value, type_name: &str, root: bool, depth: usize) -> Schema {
             min_serialized += name.len() as u64 + read.min_serialized + 4;
         }
         if let Some(escaped) = escaped {
-            properties.insert(escaped, Property { name: name.clone(), schema: Arc::new(read) });
+            properties.insert(escaped, SchemaProperty { name: name.clone(), schema: Arc::new(read) });
         }
     }
-    let kind = Kind::Object { type_name: type_name.into(), properties };
+    let kind = SchemaKind::Object { type_name: type_name.into(), properties };
     Schema { kind, max_elements: 0, min_serialized }
 }
 

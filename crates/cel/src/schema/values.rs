@@ -5,27 +5,27 @@ use std::collections::HashMap;
 use base64::Engine as _;
 use value::{Value, write};
 
-use super::{Format, Kind, ListKind, Schema};
+use super::{ListKind, Schema, SchemaKind, StringFormat};
 use crate::eval::Error;
 use crate::val::convert::to_json;
 use crate::val::time::{Timestamp, days_from_civil, read_duration};
-use crate::val::{Key, List, Steps, Val, within};
+use crate::val::{ListVal, MapKey, Steps, Val, within};
 
 impl Schema {
     pub(crate) fn is_number(&self) -> bool {
-        matches!(self.kind, Kind::Number)
+        matches!(self.kind, SchemaKind::Number)
     }
 
     /// A string in the form its format gives it; what is not in the format stays a string.
     pub(crate) fn string<'a>(&'a self, text: &'a str) -> Val<'a> {
         let read = match &self.kind {
-            Kind::String(Format::Byte) => base64::engine::general_purpose::STANDARD
+            SchemaKind::String(StringFormat::Byte) => base64::engine::general_purpose::STANDARD
                 .decode(text)
                 .ok()
                 .map(|bytes| Val::Bytes(bytes.into())),
-            Kind::String(Format::Duration) => read_duration(text).map(Val::Duration),
-            Kind::String(Format::Date) => date(text).map(Val::Timestamp),
-            Kind::String(Format::DateTime) => Timestamp::read(text).map(Val::Timestamp),
+            SchemaKind::String(StringFormat::Duration) => read_duration(text).map(Val::Duration),
+            SchemaKind::String(StringFormat::Date) => date(text).map(Val::Timestamp),
+            SchemaKind::String(StringFormat::DateTime) => Timestamp::read(text).map(Val::Timestamp),
             _ => None,
         };
         read.unwrap_or(Val::str(text))
@@ -33,32 +33,32 @@ impl Schema {
 
     /// This schema, if it is of a list.
     pub(crate) fn for_list(&self) -> Option<&Schema> {
-        matches!(self.kind, Kind::List { .. }).then_some(self)
+        matches!(self.kind, SchemaKind::List { .. }).then_some(self)
     }
 
     /// This schema, if it is of a map or an object.
     pub(crate) fn for_map(&self) -> Option<&Schema> {
-        matches!(self.kind, Kind::Map(_) | Kind::Object { .. }).then_some(self)
+        matches!(self.kind, SchemaKind::Map(_) | SchemaKind::Object { .. }).then_some(self)
     }
 
     /// The schema of a list's elements.
     pub(crate) fn items(&self) -> Option<&Schema> {
         match &self.kind {
-            Kind::List { items, .. } => Some(items),
+            SchemaKind::List { items, .. } => Some(items),
             _ => None,
         }
     }
 
     /// Whether nulls count as absent.
     pub(crate) fn hides_nulls(&self) -> bool {
-        matches!(self.kind, Kind::Object { .. })
+        matches!(self.kind, SchemaKind::Object { .. })
     }
 
     /// The name in the data and the schema of a property; the name is `None` where it is the same.
     pub(crate) fn property<'s>(&'s self, name: &str) -> Option<(Option<&'s str>, Option<&'s Schema>)> {
         match &self.kind {
-            Kind::Map(values) => Some((None, Some(values))),
-            Kind::Object { properties, .. } => {
+            SchemaKind::Map(values) => Some((None, Some(values))),
+            SchemaKind::Object { properties, .. } => {
                 properties.get(name).map(|property| (Some(property.name.as_str()), Some(&*property.schema)))
             }
             _ => None,
@@ -68,8 +68,8 @@ impl Schema {
     /// The key and the schema with which an entry of the data shows; `None` if it does not.
     pub(crate) fn entry<'a>(&'a self, key: &'a str) -> Option<(Val<'a>, Option<&'a Schema>)> {
         match &self.kind {
-            Kind::Map(values) => Some((Val::str(key), Some(values))),
-            Kind::Object { properties, .. } => properties
+            SchemaKind::Map(values) => Some((Val::str(key), Some(values))),
+            SchemaKind::Object { properties, .. } => properties
                 .iter()
                 .find(|(_, property)| property.name == key)
                 .map(|(escaped, property)| (Val::str(escaped), Some(&*property.schema))),
@@ -82,14 +82,14 @@ impl Schema {
         &self,
         steps: &Steps<'_>,
         items: &[Value],
-        other: &List<'_>,
+        other: &ListVal<'_>,
     ) -> Result<Option<bool>, Error> {
-        let Kind::List { items: schema, kind } = &self.kind else { return Ok(None) };
+        let SchemaKind::List { items: schema, kind } = &self.kind else { return Ok(None) };
         if *kind != ListKind::Atomic {
             steps.take(items.len())?;
         }
-        let mine = Members::of(kind, items.iter().map(|item| Val::typed(item, Some(schema))));
-        let (Some(mine), Some(theirs)) = (mine, Members::of(kind, other.iter())) else { return Ok(None) };
+        let mine = ListMembers::of(kind, items.iter().map(|item| Val::typed(item, Some(schema))));
+        let (Some(mine), Some(theirs)) = (mine, ListMembers::of(kind, other.iter())) else { return Ok(None) };
         if !matches!(kind, ListKind::Map(_)) {
             return Ok(Some(
                 theirs.vals.iter().all(|val| mine.find(kind, val).is_some())
@@ -106,9 +106,9 @@ impl Schema {
     }
 
     /// A list of this schema and another, joined as sets and keyed lists are; `None` where they are simply put together.
-    pub(crate) fn concat<'a>(&'a self, items: &'a [Value], other: &List<'a>) -> Option<Val<'a>> {
-        let Kind::List { items: schema, kind } = &self.kind else { return None };
-        let mut joined = Members::of(kind, items.iter().map(|item| Val::typed(item, Some(schema))))?;
+    pub(crate) fn concat<'a>(&'a self, items: &'a [Value], other: &ListVal<'a>) -> Option<Val<'a>> {
+        let SchemaKind::List { items: schema, kind } = &self.kind else { return None };
+        let mut joined = ListMembers::of(kind, items.iter().map(|item| Val::typed(item, Some(schema))))?;
         for val in other.iter() {
             match (kind, joined.position(kind, &val)) {
                 (ListKind::Map(_), Some(at)) => {
@@ -126,17 +126,17 @@ impl Schema {
 
 /// The elements of a set or a keyed list, found by what tells them apart. Looking one up takes the same time however many
 /// there are, so that data from outside cannot make a comparison slow.
-struct Members<'a> {
+struct ListMembers<'a> {
     vals: Vec<Val<'a>>,
-    positions: HashMap<Vec<Option<Key>>, usize>,
+    positions: HashMap<Vec<Option<MapKey>>, usize>,
 }
 
-impl<'a> Members<'a> {
+impl<'a> ListMembers<'a> {
     fn of(kind: &ListKind, vals: impl Iterator<Item = Val<'a>>) -> Option<Self> {
         if *kind == ListKind::Atomic {
             return None;
         }
-        let mut members = Members { vals: Vec::new(), positions: HashMap::new() };
+        let mut members = ListMembers { vals: Vec::new(), positions: HashMap::new() };
         vals.for_each(|val| members.push(kind, val));
         Some(members)
     }
@@ -160,10 +160,10 @@ impl<'a> Members<'a> {
 
 /// What tells an element of a set or a keyed list apart: scalars themselves, the text of everything else. `None` where an
 /// element has no such thing; then it equals no other.
-fn identity(kind: &ListKind, val: &Val<'_>) -> Option<Vec<Option<Key>>> {
-    let key_of = |val: &Val<'_>| match Key::of(val) {
+fn identity(kind: &ListKind, val: &Val<'_>) -> Option<Vec<Option<MapKey>>> {
+    let key_of = |val: &Val<'_>| match MapKey::of(val) {
         Some(key) => Some(key),
-        None => Some(Key::Text(write::to_string(&to_json(val).ok()?))),
+        None => Some(MapKey::Text(write::to_string(&to_json(val).ok()?))),
     };
     let ListKind::Map(keys) = kind else { return Some(vec![Some(key_of(val)?)]) };
     let Val::Map(map) = val else { return None };

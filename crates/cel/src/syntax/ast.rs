@@ -3,7 +3,7 @@
 use value::Str;
 
 /// The number of a node; [`Ast::offset`] gives its place.
-pub type Id = u32;
+pub type NodeId = u32;
 
 /// A parsed expression.
 #[derive(Clone, Debug)]
@@ -13,12 +13,12 @@ pub struct Ast {
     /// Code-point offset by node number; `None` where a node has no place.
     pub(crate) offsets: Vec<Option<u32>>,
     /// The macro calls as written, by the number of the node they became.
-    pub(crate) macro_calls: Vec<(Id, Expr)>,
+    pub(crate) macro_calls: Vec<(NodeId, Expr)>,
 }
 
 impl Ast {
     /// The code-point offset of a node.
-    pub fn offset(&self, id: Id) -> Option<u32> {
+    pub fn offset(&self, id: NodeId) -> Option<u32> {
         self.offsets.get(id as usize).copied().flatten()
     }
 }
@@ -27,7 +27,7 @@ impl Ast {
 #[derive(Clone, Debug)]
 pub struct Expr {
     /// Its number.
-    pub id: Id,
+    pub id: NodeId,
     /// What it is.
     pub kind: ExprKind,
 }
@@ -102,7 +102,7 @@ pub enum Literal {
 #[derive(Clone, Debug)]
 pub struct MapEntry {
     /// Its number.
-    pub id: Id,
+    pub id: NodeId,
     /// The key.
     pub key: Expr,
     /// The value.
@@ -115,7 +115,7 @@ pub struct MapEntry {
 #[derive(Clone, Debug)]
 pub struct StructField {
     /// Its number.
-    pub id: Id,
+    pub id: NodeId,
     /// The name.
     pub name: Str,
     /// The value.

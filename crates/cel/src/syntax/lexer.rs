@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::source::{Issues, Source};
-use super::token::{Kind, Token};
+use super::token::{Token, TokenKind};
 
-/// The tokens of an expression, ending with [`Kind::Eof`], and the byte ranges that are no tokens; these are reported to
+/// The tokens of an expression, ending with [`TokenKind::Eof`], and the byte ranges that are no tokens; these are reported to
 /// `issues`.
 pub(crate) fn lex(source: &Source, issues: &mut Issues) -> (Vec<Token>, Vec<Range<usize>>) {
     let mut skipped = Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn lex(source: &Source, issues: &mut Issues) -> (Vec<Token>, Vec<Rang
             }
         }
     }
-    tokens.push(Token { kind: Kind::Eof, start: lexer.at, end: lexer.at, offset: lexer.offset });
+    tokens.push(Token { kind: TokenKind::Eof, start: lexer.at, end: lexer.at, offset: lexer.offset });
     (tokens, skipped)
 }
 
@@ -46,7 +46,7 @@ enum Scan {
     /// White space or a comment of this many bytes.
     Hidden(usize),
     /// A token of this many bytes.
-    Token(Kind, usize),
+    Token(TokenKind, usize),
     /// No token: this many bytes were tried.
     Error(usize),
 }
@@ -67,42 +67,43 @@ impl<'s> Lexer<'s> {
         let bytes = rest.as_bytes();
         let second = bytes.get(1).copied().unwrap_or(0);
         let one = |kind| Scan::Token(kind, 1);
-        let pair =
-            |next: u8, two: Kind, alone: Kind| if second == next { Scan::Token(two, 2) } else { one(alone) };
+        let pair = |next: u8, two: TokenKind, alone: TokenKind| {
+            if second == next { Scan::Token(two, 2) } else { one(alone) }
+        };
         match first {
             ' ' | '\t' | '\r' | '\n' | '\u{c}' => Scan::Hidden(
                 bytes.iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n' | 0x0c)).count(),
             ),
             '/' if second == b'/' => Scan::Hidden(rest.find('\n').unwrap_or(rest.len())),
-            '=' if second == b'=' => Scan::Token(Kind::Equals, 2),
-            '!' => pair(b'=', Kind::NotEquals, Kind::Not),
-            '<' => pair(b'=', Kind::LessEquals, Kind::Less),
-            '>' => pair(b'=', Kind::GreaterEquals, Kind::Greater),
-            '&' if second == b'&' => Scan::Token(Kind::And, 2),
-            '|' if second == b'|' => Scan::Token(Kind::Or, 2),
+            '=' if second == b'=' => Scan::Token(TokenKind::Equals, 2),
+            '!' => pair(b'=', TokenKind::NotEquals, TokenKind::Not),
+            '<' => pair(b'=', TokenKind::LessEquals, TokenKind::Less),
+            '>' => pair(b'=', TokenKind::GreaterEquals, TokenKind::Greater),
+            '&' if second == b'&' => Scan::Token(TokenKind::And, 2),
+            '|' if second == b'|' => Scan::Token(TokenKind::Or, 2),
             '=' | '&' | '|' => self.stray(1),
-            '[' => one(Kind::LeftBracket),
-            ']' => one(Kind::RightBracket),
-            '{' => one(Kind::LeftBrace),
-            '}' => one(Kind::RightBrace),
-            '(' => one(Kind::LeftParen),
-            ')' => one(Kind::RightParen),
+            '[' => one(TokenKind::LeftBracket),
+            ']' => one(TokenKind::RightBracket),
+            '{' => one(TokenKind::LeftBrace),
+            '}' => one(TokenKind::RightBrace),
+            '(' => one(TokenKind::LeftParen),
+            ')' => one(TokenKind::RightParen),
             '.' if second.is_ascii_digit() => {
                 let digits = 1 + count_digits(bytes.get(1..));
-                Scan::Token(Kind::Float, digits + exponent(bytes.get(digits..)))
+                Scan::Token(TokenKind::Float, digits + exponent(bytes.get(digits..)))
             }
-            '.' => one(Kind::Dot),
-            ',' => one(Kind::Comma),
-            '-' => one(Kind::Minus),
-            '?' => one(Kind::Question),
-            ':' => one(Kind::Colon),
-            '+' => one(Kind::Plus),
-            '*' => one(Kind::Star),
-            '/' => one(Kind::Slash),
-            '%' => one(Kind::Percent),
+            '.' => one(TokenKind::Dot),
+            ',' => one(TokenKind::Comma),
+            '-' => one(TokenKind::Minus),
+            '?' => one(TokenKind::Question),
+            ':' => one(TokenKind::Colon),
+            '+' => one(TokenKind::Plus),
+            '*' => one(TokenKind::Star),
+            '/' => one(TokenKind::Slash),
+            '%' => one(TokenKind::Percent),
             '0'..='9' => number(bytes),
             '"' | '\'' => match quoted(rest, false) {
-                Ok(length) => Scan::Token(Kind::String, length),
+                Ok(length) => Scan::Token(TokenKind::String, length),
                 Err(tried) => self.stray(tried),
             },
             '`' => {
@@ -114,7 +115,7 @@ impl<'s> Lexer<'s> {
                     })
                     .count();
                 if inner > 0 && bytes.get(inner + 1) == Some(&b'`') {
-                    Scan::Token(Kind::EscapedIdentifier, inner + 2)
+                    Scan::Token(TokenKind::EscapedIdentifier, inner + 2)
                 } else {
                     self.stray(1 + inner)
                 }
@@ -141,20 +142,22 @@ impl<'s> Lexer<'s> {
                 "r" | "R" => (false, true),
                 "b" | "B" => (true, false),
                 "br" | "bR" | "Br" | "BR" => (true, true),
-                _ => return Scan::Token(Kind::Identifier, length),
+                _ => return Scan::Token(TokenKind::Identifier, length),
             };
             return match quoted(rest.get(prefix..).unwrap_or_default(), raw) {
-                Ok(string) => Scan::Token(if is_bytes { Kind::Bytes } else { Kind::String }, prefix + string),
-                Err(_) => Scan::Token(Kind::Identifier, length),
+                Ok(string) => {
+                    Scan::Token(if is_bytes { TokenKind::Bytes } else { TokenKind::String }, prefix + string)
+                }
+                Err(_) => Scan::Token(TokenKind::Identifier, length),
             };
         }
         Scan::Token(
             match rest.get(..length).unwrap_or_default() {
-                "in" => Kind::In,
-                "true" => Kind::True,
-                "false" => Kind::False,
-                "null" => Kind::Null,
-                _ => Kind::Identifier,
+                "in" => TokenKind::In,
+                "true" => TokenKind::True,
+                "false" => TokenKind::False,
+                "null" => TokenKind::Null,
+                _ => TokenKind::Identifier,
             },
             length,
         )
@@ -181,8 +184,8 @@ fn exponent(bytes: Option<&[u8]>) -> usize {
 
 fn number(bytes: &[u8]) -> Scan {
     let unsigned = |length: usize| match bytes.get(length) {
-        Some(b'u' | b'U') => Scan::Token(Kind::Uint, length + 1),
-        _ => Scan::Token(Kind::Int, length),
+        Some(b'u' | b'U') => Scan::Token(TokenKind::Uint, length + 1),
+        _ => Scan::Token(TokenKind::Int, length),
     };
     if let [b'0', b'x', ..] = bytes {
         let hex = bytes.iter().skip(2).take_while(|b| b.is_ascii_hexdigit()).count();
@@ -195,12 +198,12 @@ fn number(bytes: &[u8]) -> Scan {
         let fraction = count_digits(bytes.get(digits + 1..));
         if fraction > 0 {
             let length = digits + 1 + fraction;
-            return Scan::Token(Kind::Float, length + exponent(bytes.get(length..)));
+            return Scan::Token(TokenKind::Float, length + exponent(bytes.get(length..)));
         }
     }
     match exponent(bytes.get(digits..)) {
         0 => unsigned(digits),
-        more => Scan::Token(Kind::Float, digits + more),
+        more => Scan::Token(TokenKind::Float, digits + more),
     }
 }
 

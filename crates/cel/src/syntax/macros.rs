@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use value::Str;
 
-use super::ast::{Comprehension, Expr, ExprKind, Id, Literal, MapEntry, StructField};
-use super::nodes::Nodes;
+use super::ast::{Comprehension, Expr, ExprKind, Literal, MapEntry, NodeId, StructField};
+use super::nodes::NodeIds;
 use super::operator;
 
 /// The name of the variable in which standard macros gather their result; no expression can write it.
@@ -16,12 +16,12 @@ const OLD_ACCUMULATOR: &str = "__result__";
 /// The iteration variable of a loop that never runs.
 const UNUSED: &str = "#unused";
 /// How many nodes the macros that copy may make.
-const MOST_NODES: usize = 1 << 18;
+const MAX_NODES: usize = 1 << 18;
 /// The variable in which `sortBy` keeps its list.
 const SORT_INPUT: &str = "@__sortBy_input__";
 
 /// What a macro call becomes, or where it is wrong and why.
-type Expanded = Result<Expr, (Id, Str)>;
+type Expanded = Result<Expr, (NodeId, Str)>;
 
 /// Replaces a call.
 pub(crate) type Expander = fn(&mut Expansion<'_, '_>, Option<Expr>, Vec<Expr>) -> Expanded;
@@ -84,8 +84,8 @@ pub(crate) const BIND: [(&str, usize, bool, Expander); 1] = [("bind", 3, true, c
 
 /// Makes the nodes of an expansion, all at the place of the call.
 pub(crate) struct Expansion<'n, 's> {
-    pub(crate) nodes: &'n mut Nodes<'s>,
-    pub(crate) call: Id,
+    pub(crate) nodes: &'n mut NodeIds<'s>,
+    pub(crate) call: NodeId,
 }
 
 impl Expansion<'_, '_> {
@@ -185,16 +185,16 @@ impl Expansion<'_, '_> {
 
 /// The parts of a call, as fixed by the table: a receiver and `N` arguments.
 fn parts<const N: usize>(
-    call: Id,
+    call: NodeId,
     target: Option<Expr>,
     args: Vec<Expr>,
-) -> Result<(Expr, [Expr; N]), (Id, Str)> {
+) -> Result<(Expr, [Expr; N]), (NodeId, Str)> {
     let wrong = || (call, Str::new_static("wrong number of arguments to a macro"));
     let args = args.try_into().map_err(|_| wrong())?;
     Ok((target.ok_or_else(wrong)?, args))
 }
 
-fn variable(arg: &Expr, message: &'static str) -> Result<Str, (Id, Str)> {
+fn variable(arg: &Expr, message: &'static str) -> Result<Str, (NodeId, Str)> {
     match &arg.kind {
         ExprKind::Ident(name) if *name == ACCUMULATOR || *name == OLD_ACCUMULATOR => {
             Err((arg.id, "iteration variable overwrites accumulator variable".into()))
@@ -333,7 +333,7 @@ fn filter(x: &mut Expansion<'_, '_>, target: Option<Expr>, args: Vec<Expr>) -> E
     Ok(x.comprehension(Comprehension { range, var, var2: None, accu, init, condition, step, result }))
 }
 
-fn variables(first: &Expr, second: &Expr) -> Result<(Str, Option<Str>), (Id, Str)> {
+fn variables(first: &Expr, second: &Expr) -> Result<(Str, Option<Str>), (NodeId, Str)> {
     let name = |arg: &Expr| match &arg.kind {
         ExprKind::Ident(name) => Ok(name.clone()),
         _ => Err((arg.id, Str::new_static(NOT_A_NAME))),
@@ -439,7 +439,7 @@ fn optional(
     // The receiver stands twice in the expansion, so chains double with every link.
     let mut size = 0;
     target.walk(&mut |_| size += 1);
-    if x.nodes.count() + size > MOST_NODES {
+    if x.nodes.count() + size > MAX_NODES {
         return Err((target.id, "expression is too large once its macros are expanded".into()));
     }
     let copy = x.copy(&target);

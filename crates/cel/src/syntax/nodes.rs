@@ -1,26 +1,26 @@
 //! The numbers of nodes, and where each is in the source.
 
-use super::ast::{Expr, Id};
+use super::ast::{Expr, NodeId};
 use super::source::{Location, Source};
 
-/// The place of what is nowhere in the expression.
-pub(super) const NOWHERE: u32 = u32::MAX;
+/// The slot of what is nowhere in the expression.
+pub(super) const NO_OFFSET: u32 = u32::MAX;
 
 /// Gives out node numbers and keeps the places.
-pub(crate) struct Nodes<'s> {
+pub(crate) struct NodeIds<'s> {
     pub(super) source: &'s Source,
     pub(super) offsets: Vec<Option<u32>>,
-    pub(super) macro_calls: Vec<(Id, Expr)>,
+    pub(super) macro_calls: Vec<(NodeId, Expr)>,
 }
 
-impl Nodes<'_> {
-    pub(super) fn id(&mut self, offset: Option<u32>) -> Id {
+impl NodeIds<'_> {
+    pub(super) fn id(&mut self, offset: Option<u32>) -> NodeId {
         self.offsets.push(offset);
         u32::try_from(self.offsets.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// A new number at the place of another node.
-    pub(crate) fn id_at(&mut self, other: Id) -> Id {
+    /// A new number at the slot of another node.
+    pub(crate) fn id_at(&mut self, other: NodeId) -> NodeId {
         let offset = self.offset(other);
         self.id(offset)
     }
@@ -30,28 +30,28 @@ impl Nodes<'_> {
         self.offsets.len()
     }
 
-    pub(crate) fn offset(&self, id: Id) -> Option<u32> {
+    pub(crate) fn offset(&self, id: NodeId) -> Option<u32> {
         self.offsets.get(id as usize).copied().flatten()
     }
 
-    pub(super) fn place(&mut self, id: Id, offset: u32) {
-        if let Some(place) = self.offsets.get_mut(id as usize) {
-            *place = Some(offset);
+    pub(super) fn set_offset(&mut self, id: NodeId, offset: u32) {
+        if let Some(slot) = self.offsets.get_mut(id as usize) {
+            *slot = Some(offset);
         }
     }
 
     /// Forgets a number; the last one given out is given out again.
-    pub(super) fn delete(&mut self, id: Id) {
+    pub(super) fn delete(&mut self, id: NodeId) {
         if id as usize + 1 == self.offsets.len() {
             self.offsets.pop();
-        } else if let Some(place) = self.offsets.get_mut(id as usize) {
-            *place = None;
+        } else if let Some(slot) = self.offsets.get_mut(id as usize) {
+            *slot = None;
         }
     }
 
-    pub(super) fn location(&self, id: Id) -> Location {
+    pub(super) fn location(&self, id: NodeId) -> Location {
         match self.offset(id) {
-            Some(NOWHERE) => Location { line: 1, column: -1 },
+            Some(NO_OFFSET) => Location { line: 1, column: -1 },
             Some(offset) => self.source.location(offset),
             None => Location::NONE,
         }

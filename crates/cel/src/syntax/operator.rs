@@ -1,6 +1,6 @@
 //! The function names behind the operators.
 
-use super::token::Kind;
+use super::token::TokenKind;
 
 pub(crate) const CONDITIONAL: &str = "_?_:_";
 pub(crate) const AND: &str = "_&&_";
@@ -17,27 +17,27 @@ pub(crate) const OPT_SELECT: &str = "_?._";
 pub(crate) const NOT_STRICTLY_FALSE: &str = "@not_strictly_false";
 
 /// The function of a relation.
-pub(crate) fn relation(kind: Kind) -> Option<&'static str> {
+pub(crate) fn relation(kind: TokenKind) -> Option<&'static str> {
     Some(match kind {
-        Kind::Less => "_<_",
-        Kind::LessEquals => "_<=_",
-        Kind::GreaterEquals => "_>=_",
-        Kind::Greater => "_>_",
-        Kind::Equals => EQUALS,
-        Kind::NotEquals => NOT_EQUALS,
-        Kind::In => IN,
+        TokenKind::Less => "_<_",
+        TokenKind::LessEquals => "_<=_",
+        TokenKind::GreaterEquals => "_>=_",
+        TokenKind::Greater => "_>_",
+        TokenKind::Equals => EQUALS,
+        TokenKind::NotEquals => NOT_EQUALS,
+        TokenKind::In => IN,
         _ => return None,
     })
 }
 
 /// The function of an arithmetic operator and how strongly it binds.
-pub(crate) fn calc(kind: Kind) -> Option<(&'static str, u32)> {
+pub(crate) fn calc(kind: TokenKind) -> Option<(&'static str, u32)> {
     Some(match kind {
-        Kind::Star => ("_*_", 2),
-        Kind::Slash => ("_/_", 2),
-        Kind::Percent => ("_%_", 2),
-        Kind::Plus => (ADD, 1),
-        Kind::Minus => ("_-_", 1),
+        TokenKind::Star => ("_*_", 2),
+        TokenKind::Slash => ("_/_", 2),
+        TokenKind::Percent => ("_%_", 2),
+        TokenKind::Plus => (ADD, 1),
+        TokenKind::Minus => ("_-_", 1),
         _ => return None,
     })
 }

@@ -7,22 +7,22 @@ mod literals;
 
 use value::Str;
 
-use super::ast::{Ast, Expr, ExprKind, Id, Literal};
+use super::ast::{Ast, Expr, ExprKind, Literal, NodeId};
 use super::lexer::lex;
 use super::macros::{Expansion, Macros};
-use super::nodes::Nodes;
+use super::nodes::NodeIds;
 use super::source::{Issues, Location, Source};
-use super::token::{Kind, RESERVED, Token};
+use super::token::{RESERVED, Token, TokenKind};
 use super::{explain, operator};
 
 /// The longest expression, in code points.
-const MOST_POINTS: usize = 100_000;
+const MAX_CODE_POINTS: usize = 100_000;
 /// How deep a grammar rule may nest in itself, and how deep operators may nest.
-pub(super) const DEEPEST: u32 = 250;
+pub(super) const MAX_NESTING: u32 = 250;
 
 /// What the parser accepts beyond the grammar.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct ParserOptions {
     pub(crate) macros: Macros,
     /// Whether `.?`, `[?` and `?` in literals are part of the language.
     pub(crate) optional_syntax: bool,
@@ -31,13 +31,13 @@ pub(crate) struct Options {
 }
 
 /// Parses an expression.
-pub(crate) fn parse(source: &Source, options: &Options) -> Result<Ast, Issues> {
+pub(crate) fn parse(source: &Source, options: &ParserOptions) -> Result<Ast, Issues> {
     let mut issues = Issues::new(source);
-    if source.length() > MOST_POINTS {
+    if source.length() > MAX_CODE_POINTS {
         issues.report(
             Location::NONE,
             format!(
-                "expression code point size exceeds limit: size: {}, limit {MOST_POINTS}",
+                "expression code point size exceeds limit: size: {}, limit {MAX_CODE_POINTS}",
                 source.length()
             ),
         );
@@ -46,24 +46,24 @@ pub(crate) fn parse(source: &Source, options: &Options) -> Result<Ast, Issues> {
     let (tokens, skipped) = lex(source, &mut issues);
     let lexed = issues.is_empty();
     let mut parser = Parser::new(source, &tokens, options, Issues::new(source));
-    let parsed = if lexed { parser.start() } else { Err(Stop::Syntax) };
+    let parsed = if lexed { parser.start() } else { Err(ParseStop::Syntax) };
     match parsed {
         Ok(parsed) => {
-            if parsed.depth > DEEPEST {
+            if parsed.depth > MAX_NESTING {
                 parser.issues.report(Location::NONE, "max recursion depth exceeded");
             }
             if parser.issues.is_empty() {
-                let Nodes { offsets, macro_calls, .. } = parser.nodes;
+                let NodeIds { offsets, macro_calls, .. } = parser.nodes;
                 Ok(Ast { expr: parsed.expr, offsets, macro_calls })
             } else {
                 Err(parser.issues)
             }
         }
-        Err(Stop::TooDeep) => {
-            issues.report(Location::NONE, format!("expression recursion limit exceeded: {DEEPEST}"));
+        Err(ParseStop::TooDeep) => {
+            issues.report(Location::NONE, format!("expression recursion limit exceeded: {MAX_NESTING}"));
             Err(issues)
         }
-        Err(Stop::Syntax) => {
+        Err(ParseStop::Syntax) => {
             let mut parser = Parser::new(source, &tokens, options, issues);
             explain::explain(&mut parser, source, &skipped);
             Err(parser.issues)
@@ -72,20 +72,20 @@ pub(crate) fn parse(source: &Source, options: &Options) -> Result<Ast, Issues> {
 }
 
 /// Why parsing ended early.
-enum Stop {
+enum ParseStop {
     Syntax,
     TooDeep,
 }
 
 /// A node and how deep operators, selections and calls nest in it.
-struct Parsed {
+struct ParsedNode {
     expr: Expr,
     depth: u32,
 }
 
 /// The grammar rules whose nesting is counted.
 #[derive(Clone, Copy)]
-enum Rule {
+enum GrammarRule {
     Expr = 0,
     Relation = 1,
     Calc = 2,
@@ -95,17 +95,17 @@ pub(super) struct Parser<'s> {
     text: &'s str,
     pub(super) tokens: &'s [Token],
     at: usize,
-    pub(super) options: &'s Options,
-    pub(super) nodes: Nodes<'s>,
+    pub(super) options: &'s ParserOptions,
+    pub(super) nodes: NodeIds<'s>,
     pub(super) issues: Issues,
     rules: [u32; 3],
 }
 
-type Result<T, E = Stop> = std::result::Result<T, E>;
+type Result<T, E = ParseStop> = std::result::Result<T, E>;
 
 impl<'s> Parser<'s> {
-    fn new(source: &'s Source, tokens: &'s [Token], options: &'s Options, issues: Issues) -> Self {
-        let nodes = Nodes { source, offsets: vec![None], macro_calls: Vec::new() };
+    fn new(source: &'s Source, tokens: &'s [Token], options: &'s ParserOptions, issues: Issues) -> Self {
+        let nodes = NodeIds { source, offsets: vec![None], macro_calls: Vec::new() };
         Parser { text: source.text(), tokens, at: 0, options, nodes, issues, rules: [0; 3] }
     }
 
@@ -114,11 +114,11 @@ impl<'s> Parser<'s> {
     }
 
     fn peek(&self, ahead: usize) -> Token {
-        let last = Token { kind: Kind::Eof, start: 0, end: 0, offset: 0 };
+        let last = Token { kind: TokenKind::Eof, start: 0, end: 0, offset: 0 };
         self.tokens.get(self.at + ahead).or(self.tokens.last()).copied().unwrap_or(last)
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> TokenKind {
         self.token().kind
     }
 
@@ -128,25 +128,25 @@ impl<'s> Parser<'s> {
         token
     }
 
-    fn eat(&mut self, kind: Kind) -> Option<Token> {
+    fn eat(&mut self, kind: TokenKind) -> Option<Token> {
         (self.kind() == kind).then(|| self.next())
     }
 
-    fn expect(&mut self, kind: Kind) -> Result<Token> {
-        self.eat(kind).ok_or(Stop::Syntax)
+    fn expect(&mut self, kind: TokenKind) -> Result<Token> {
+        self.eat(kind).ok_or(ParseStop::Syntax)
     }
 
     pub(super) fn text(&self, token: Token) -> &'s str {
         token.text(self.text)
     }
 
-    fn enter(&mut self, rule: Rule) -> Result<()> {
+    fn enter(&mut self, rule: GrammarRule) -> Result<()> {
         let Some(depth) = self.rules.get_mut(rule as usize) else { return Ok(()) };
         *depth += 1;
-        if *depth > DEEPEST { Err(Stop::TooDeep) } else { Ok(()) }
+        if *depth > MAX_NESTING { Err(ParseStop::TooDeep) } else { Ok(()) }
     }
 
-    fn leave(&mut self, rule: Rule) {
+    fn leave(&mut self, rule: GrammarRule) {
         if let Some(depth) = self.rules.get_mut(rule as usize) {
             *depth -= 1;
         }
@@ -159,45 +159,45 @@ impl<'s> Parser<'s> {
         Expr { id, kind: ExprKind::Unspecified }
     }
 
-    fn start(&mut self) -> Result<Parsed> {
+    fn start(&mut self) -> Result<ParsedNode> {
         let parsed = self.expr()?;
-        self.expect(Kind::Eof)?;
+        self.expect(TokenKind::Eof)?;
         Ok(parsed)
     }
 
-    fn expr(&mut self) -> Result<Parsed> {
-        self.enter(Rule::Expr)?;
+    fn expr(&mut self) -> Result<ParsedNode> {
+        self.enter(GrammarRule::Expr)?;
         let condition = self.or()?;
-        let parsed = if let Some(question) = self.eat(Kind::Question) {
+        let parsed = if let Some(question) = self.eat(TokenKind::Question) {
             let id = self.nodes.id(Some(question.offset));
             let truthy = self.or()?;
-            self.expect(Kind::Colon)?;
+            self.expect(TokenKind::Colon)?;
             let falsy = self.expr()?;
             let depth = 1 + condition.depth.max(truthy.depth).max(falsy.depth);
             let args = vec![condition.expr, truthy.expr, falsy.expr];
-            Parsed { expr: call(id, operator::CONDITIONAL, args), depth }
+            ParsedNode { expr: call(id, operator::CONDITIONAL, args), depth }
         } else {
             condition
         };
-        self.leave(Rule::Expr);
+        self.leave(GrammarRule::Expr);
         Ok(parsed)
     }
 
-    fn or(&mut self) -> Result<Parsed> {
-        self.logic(Kind::Or, operator::OR, Self::and)
+    fn or(&mut self) -> Result<ParsedNode> {
+        self.logic(TokenKind::Or, operator::OR, Self::and)
     }
 
-    fn and(&mut self) -> Result<Parsed> {
-        self.logic(Kind::And, operator::AND, |parser| parser.relation(0))
+    fn and(&mut self) -> Result<ParsedNode> {
+        self.logic(TokenKind::And, operator::AND, |parser| parser.relation(0))
     }
 
     /// `a op b op c …` as a balanced tree, so that long chains stay shallow.
     fn logic(
         &mut self,
-        kind: Kind,
+        kind: TokenKind,
         function: &'static str,
-        operand: impl Fn(&mut Self) -> Result<Parsed>,
-    ) -> Result<Parsed> {
+        operand: impl Fn(&mut Self) -> Result<ParsedNode>,
+    ) -> Result<ParsedNode> {
         let first = operand(self)?;
         if self.kind() != kind {
             return Ok(first);
@@ -212,52 +212,56 @@ impl<'s> Parser<'s> {
             ops.push(self.nodes.id(Some(op.offset)));
         }
         let high = ops.len() - 1;
-        balance(function, &mut terms, &ops, 0, high).map(|expr| Parsed { expr, depth }).ok_or(Stop::Syntax)
+        balance(function, &mut terms, &ops, 0, high)
+            .map(|expr| ParsedNode { expr, depth })
+            .ok_or(ParseStop::Syntax)
     }
 
-    fn relation(&mut self, least: u32) -> Result<Parsed> {
-        self.enter(Rule::Relation)?;
+    fn relation(&mut self, least: u32) -> Result<ParsedNode> {
+        self.enter(GrammarRule::Relation)?;
         let mut left = self.calc(0)?;
         while least < 1
             && let Some(function) = operator::relation(self.kind())
         {
             left = self.binary(left, function, |parser| parser.relation(1))?;
         }
-        self.leave(Rule::Relation);
+        self.leave(GrammarRule::Relation);
         Ok(left)
     }
 
-    fn calc(&mut self, least: u32) -> Result<Parsed> {
-        self.enter(Rule::Calc)?;
+    fn calc(&mut self, least: u32) -> Result<ParsedNode> {
+        self.enter(GrammarRule::Calc)?;
         let mut left = self.unary()?;
         while let Some((function, strength)) = operator::calc(self.kind())
             && strength > least
         {
             left = self.binary(left, function, |parser| parser.calc(strength))?;
         }
-        self.leave(Rule::Calc);
+        self.leave(GrammarRule::Calc);
         Ok(left)
     }
 
     fn binary(
         &mut self,
-        left: Parsed,
+        left: ParsedNode,
         function: &'static str,
-        operand: impl Fn(&mut Self) -> Result<Parsed>,
-    ) -> Result<Parsed> {
+        operand: impl Fn(&mut Self) -> Result<ParsedNode>,
+    ) -> Result<ParsedNode> {
         let op = self.next();
         let id = self.nodes.id(Some(op.offset));
         let right = operand(self)?;
         let depth = 1 + left.depth.max(right.depth);
-        Ok(Parsed { expr: call(id, function, vec![left.expr, right.expr]), depth })
+        Ok(ParsedNode { expr: call(id, function, vec![left.expr, right.expr]), depth })
     }
 
-    fn unary(&mut self) -> Result<Parsed> {
+    fn unary(&mut self) -> Result<ParsedNode> {
         let first = self.token();
         let function = match first.kind {
-            Kind::Not => operator::NOT,
+            TokenKind::Not => operator::NOT,
             // A minus before a number belongs to the number.
-            Kind::Minus if !matches!(self.peek(1).kind, Kind::Int | Kind::Float) => operator::NEGATE,
+            TokenKind::Minus if !matches!(self.peek(1).kind, TokenKind::Int | TokenKind::Float) => {
+                operator::NEGATE
+            }
             _ => return self.member(),
         };
         let mut count = 0;
@@ -269,150 +273,150 @@ impl<'s> Parser<'s> {
         }
         let id = self.nodes.id(Some(first.offset));
         let operand = self.member()?;
-        Ok(Parsed { expr: call(id, function, vec![operand.expr]), depth: operand.depth })
+        Ok(ParsedNode { expr: call(id, function, vec![operand.expr]), depth: operand.depth })
     }
 
-    fn member(&mut self) -> Result<Parsed> {
+    fn member(&mut self) -> Result<ParsedNode> {
         let mut target = self.primary()?;
         loop {
             target = match self.kind() {
-                Kind::Dot => self.select(target)?,
-                Kind::LeftBracket => self.index(target)?,
+                TokenKind::Dot => self.select(target)?,
+                TokenKind::LeftBracket => self.index(target)?,
                 _ => return Ok(target),
             };
         }
     }
 
-    fn select(&mut self, target: Parsed) -> Result<Parsed> {
+    fn select(&mut self, target: ParsedNode) -> Result<ParsedNode> {
         let dot = self.next();
-        if self.kind() == Kind::Identifier && self.peek(1).kind == Kind::LeftParen {
+        if self.kind() == TokenKind::Identifier && self.peek(1).kind == TokenKind::LeftParen {
             let name = self.next();
             let open = self.next();
             let id = self.nodes.id(Some(open.offset));
             let (args, depth) = self.args()?;
             let depth = 1 + target.depth.max(depth);
             let function = Str::from(self.text(name));
-            return Ok(Parsed { expr: self.call_or_macro(id, function, Some(target.expr), args), depth });
+            return Ok(ParsedNode { expr: self.call_or_macro(id, function, Some(target.expr), args), depth });
         }
-        let optional = self.eat(Kind::Question).is_some();
+        let optional = self.eat(TokenKind::Question).is_some();
         let (token, field) = self.escaped_identifier()?;
         let depth = 1 + target.depth;
         if optional {
             if !self.options.optional_syntax {
-                return Ok(Parsed { expr: self.problem(dot, "unsupported syntax '.?'"), depth });
+                return Ok(ParsedNode { expr: self.problem(dot, "unsupported syntax '.?'"), depth });
             }
             let literal = self.nodes.id(Some(token.offset));
             let field = Expr { id: literal, kind: ExprKind::Literal(Literal::String(field)) };
             let id = self.nodes.id(Some(dot.offset));
-            return Ok(Parsed { expr: call(id, operator::OPT_SELECT, vec![target.expr, field]), depth });
+            return Ok(ParsedNode { expr: call(id, operator::OPT_SELECT, vec![target.expr, field]), depth });
         }
         let id = self.nodes.id(Some(dot.offset));
         let kind = ExprKind::Select { operand: Box::new(target.expr), field, test_only: false };
-        Ok(Parsed { expr: Expr { id, kind }, depth })
+        Ok(ParsedNode { expr: Expr { id, kind }, depth })
     }
 
     fn escaped_identifier(&mut self) -> Result<(Token, Str)> {
         let token = self.next();
         let text = self.text(token);
         match token.kind {
-            Kind::Identifier => Ok((token, text.into())),
-            Kind::EscapedIdentifier => Ok((token, text.trim_matches('`').into())),
-            _ => Err(Stop::Syntax),
+            TokenKind::Identifier => Ok((token, text.into())),
+            TokenKind::EscapedIdentifier => Ok((token, text.trim_matches('`').into())),
+            _ => Err(ParseStop::Syntax),
         }
     }
 
-    fn index(&mut self, target: Parsed) -> Result<Parsed> {
+    fn index(&mut self, target: ParsedNode) -> Result<ParsedNode> {
         let open = self.next();
-        let optional = self.eat(Kind::Question).is_some();
+        let optional = self.eat(TokenKind::Question).is_some();
         let id = self.nodes.id(Some(open.offset));
         let index = self.expr()?;
-        self.expect(Kind::RightBracket)?;
+        self.expect(TokenKind::RightBracket)?;
         let depth = 1 + target.depth.max(index.depth);
         if optional && !self.options.optional_syntax {
-            return Ok(Parsed { expr: self.problem(open, "unsupported syntax '[?'"), depth });
+            return Ok(ParsedNode { expr: self.problem(open, "unsupported syntax '[?'"), depth });
         }
         let function = if optional { operator::OPT_INDEX } else { operator::INDEX };
-        Ok(Parsed { expr: call(id, function, vec![target.expr, index.expr]), depth })
+        Ok(ParsedNode { expr: call(id, function, vec![target.expr, index.expr]), depth })
     }
 
     /// Arguments after an open parenthesis, and the parenthesis that closes them.
     fn args(&mut self) -> Result<(Vec<Expr>, u32)> {
         let mut args = Vec::new();
         let mut depth = 0;
-        if self.eat(Kind::RightParen).is_some() {
+        if self.eat(TokenKind::RightParen).is_some() {
             return Ok((args, depth));
         }
         loop {
             let arg = self.expr()?;
             depth = depth.max(arg.depth);
             args.push(arg.expr);
-            if self.eat(Kind::Comma).is_none() {
-                self.expect(Kind::RightParen)?;
+            if self.eat(TokenKind::Comma).is_none() {
+                self.expect(TokenKind::RightParen)?;
                 return Ok((args, depth));
             }
         }
     }
 
-    fn primary(&mut self) -> Result<Parsed> {
+    fn primary(&mut self) -> Result<ParsedNode> {
         match self.kind() {
-            Kind::LeftParen => {
+            TokenKind::LeftParen => {
                 self.next();
                 let inner = self.expr()?;
-                self.expect(Kind::RightParen)?;
+                self.expect(TokenKind::RightParen)?;
                 Ok(inner)
             }
-            Kind::LeftBracket => self.list(),
-            Kind::LeftBrace => self.map(),
-            Kind::Dot | Kind::Identifier => self.name(),
-            _ => self.literal().map(|expr| Parsed { expr, depth: 0 }),
+            TokenKind::LeftBracket => self.list(),
+            TokenKind::LeftBrace => self.map(),
+            TokenKind::Dot | TokenKind::Identifier => self.name(),
+            _ => self.literal().map(|expr| ParsedNode { expr, depth: 0 }),
         }
     }
 
-    fn name(&mut self) -> Result<Parsed> {
+    fn name(&mut self) -> Result<ParsedNode> {
         if let Some(open) = self.message_ahead() {
             return self.message(open);
         }
         let first = self.token();
-        let dot = self.eat(Kind::Dot);
-        let token = self.expect(Kind::Identifier)?;
+        let dot = self.eat(TokenKind::Dot);
+        let token = self.expect(TokenKind::Identifier)?;
         let word = self.text(token);
         let name: Str = if dot.is_some() { format!(".{word}").into() } else { word.into() };
         let reserved = RESERVED.contains(&word);
-        if let Some(open) = self.eat(Kind::LeftParen) {
+        if let Some(open) = self.eat(TokenKind::LeftParen) {
             if reserved {
                 self.args()?;
                 let expr = self.problem(first, format!("reserved identifier: {word}"));
-                return Ok(Parsed { expr, depth: 0 });
+                return Ok(ParsedNode { expr, depth: 0 });
             }
             let id = self.nodes.id(Some(open.offset));
             let (args, depth) = self.args()?;
-            return Ok(Parsed { expr: self.call_or_macro(id, name, None, args), depth });
+            return Ok(ParsedNode { expr: self.call_or_macro(id, name, None, args), depth });
         }
         if reserved {
             let expr = self.problem(first, format!("reserved identifier: {word}"));
-            return Ok(Parsed { expr, depth: 0 });
+            return Ok(ParsedNode { expr, depth: 0 });
         }
         let id = self.nodes.id(Some(token.offset));
-        Ok(Parsed { expr: Expr { id, kind: ExprKind::Ident(name) }, depth: 0 })
+        Ok(ParsedNode { expr: Expr { id, kind: ExprKind::Ident(name) }, depth: 0 })
     }
 
     /// Whether the tokens ahead are the name of a message and its open brace; if so, how far ahead the brace is.
     fn message_ahead(&self) -> Option<usize> {
-        let mut ahead = usize::from(self.kind() == Kind::Dot);
-        if self.peek(ahead).kind != Kind::Identifier {
+        let mut ahead = usize::from(self.kind() == TokenKind::Dot);
+        if self.peek(ahead).kind != TokenKind::Identifier {
             return None;
         }
         ahead += 1;
-        while self.peek(ahead).kind == Kind::Dot && self.peek(ahead + 1).kind == Kind::Identifier {
+        while self.peek(ahead).kind == TokenKind::Dot && self.peek(ahead + 1).kind == TokenKind::Identifier {
             ahead += 2;
         }
-        (self.peek(ahead).kind == Kind::LeftBrace).then_some(ahead)
+        (self.peek(ahead).kind == TokenKind::LeftBrace).then_some(ahead)
     }
 
     /// A call, unless a macro of that name and shape replaces it.
     pub(super) fn call_or_macro(
         &mut self,
-        id: Id,
+        id: NodeId,
         function: Str,
         target: Option<Expr>,
         args: Vec<Expr>,
@@ -445,7 +449,7 @@ impl<'s> Parser<'s> {
     }
 }
 
-pub(super) fn call(id: Id, function: &'static str, args: Vec<Expr>) -> Expr {
+pub(super) fn call(id: NodeId, function: &'static str, args: Vec<Expr>) -> Expr {
     Expr { id, kind: ExprKind::Call { function: Str::new_static(function), target: None, args } }
 }
 
@@ -453,7 +457,7 @@ pub(super) fn call(id: Id, function: &'static str, args: Vec<Expr>) -> Expr {
 pub(super) fn balance(
     function: &'static str,
     terms: &mut [Option<Expr>],
-    ops: &[Id],
+    ops: &[NodeId],
     low: usize,
     high: usize,
 ) -> Option<Expr> {

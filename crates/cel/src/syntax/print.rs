@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::ast::{Ast, Expr, ExprKind, Literal};
 use super::operator;
-use crate::check::Checked;
+use crate::check::CheckedAst;
 
 /// The expression in a canonical form that parses to the same tree. Macros are written as they were, if they were kept.
 pub(crate) fn print(ast: &Ast) -> String {
@@ -234,13 +234,13 @@ fn quoted(text: &str) -> String {
 }
 
 /// The checked tree with the types of its nodes and the overloads of its calls, in the form of cel-go's debug output.
-pub(crate) fn show(checked: &Checked) -> String {
+pub(crate) fn show(checked: &CheckedAst) -> String {
     let mut out = String::new();
     node(checked, &checked.ast.expr, 0, &mut out);
     out
 }
 
-fn node(checked: &Checked, expr: &Expr, depth: usize, out: &mut String) {
+fn node(checked: &CheckedAst, expr: &Expr, depth: usize, out: &mut String) {
     let indent = "  ".repeat(depth);
     match &expr.kind {
         ExprKind::Unspecified => out.push_str("<unspecified>"),

@@ -101,9 +101,9 @@ pub struct Issues {
 }
 
 /// How many problems are kept; the rest is only counted.
-const MOST_ISSUES: usize = 100;
+const MAX_ISSUES: usize = 100;
 /// Lines longer than this are not shown.
-const LONGEST_SNIPPET: usize = 16384;
+const MAX_SNIPPET_BYTES: usize = 16384;
 
 impl Issues {
     /// No problems yet.
@@ -114,7 +114,7 @@ impl Issues {
     /// Adds a problem.
     pub(crate) fn report(&mut self, location: Location, message: impl Into<Str>) {
         self.total += 1;
-        if self.total <= MOST_ISSUES {
+        if self.total <= MAX_ISSUES {
             self.found.push(Issue { location, message: message.into() });
         }
     }
@@ -158,7 +158,7 @@ impl fmt::Display for Issues {
             let Location { line, column } = issue.location;
             write!(f, "ERROR: <input>:{line}:{}: {}", column + 1, issue.message)?;
             let Some(snippet) = self.source.line(line) else { continue };
-            if snippet.len() > LONGEST_SNIPPET {
+            if snippet.len() > MAX_SNIPPET_BYTES {
                 continue;
             }
             write!(f, "\n | {}\n | ", snippet.replace('\t', " "))?;
@@ -168,8 +168,8 @@ impl fmt::Display for Issues {
             }
             f.write_str(if rest.next().is_some_and(|c| c.len_utf8() > 1) { "＾" } else { "^" })?;
         }
-        if self.total > MOST_ISSUES {
-            write!(f, "\n{} more errors were truncated", self.total - MOST_ISSUES)?;
+        if self.total > MAX_ISSUES {
+            write!(f, "\n{} more errors were truncated", self.total - MAX_ISSUES)?;
         }
         Ok(())
     }

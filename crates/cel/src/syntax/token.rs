@@ -29,7 +29,7 @@ pub fn is_reserved(word: &str) -> bool {
 /// The kind of a token. The order is the grammar's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     Eof,
     Equals,
     NotEquals,
@@ -68,46 +68,46 @@ pub(crate) enum Kind {
     EscapedIdentifier,
 }
 
-impl Kind {
+impl TokenKind {
     /// How ANTLR shows the kind in a list of expected tokens.
     pub(crate) fn display(self) -> &'static str {
         match self {
-            Kind::Eof => "<EOF>",
-            Kind::Equals => "'=='",
-            Kind::NotEquals => "'!='",
-            Kind::In => "'in'",
-            Kind::Less => "'<'",
-            Kind::LessEquals => "'<='",
-            Kind::GreaterEquals => "'>='",
-            Kind::Greater => "'>'",
-            Kind::And => "'&&'",
-            Kind::Or => "'||'",
-            Kind::LeftBracket => "'['",
-            Kind::RightBracket => "']'",
-            Kind::LeftBrace => "'{'",
-            Kind::RightBrace => "'}'",
-            Kind::LeftParen => "'('",
-            Kind::RightParen => "')'",
-            Kind::Dot => "'.'",
-            Kind::Comma => "','",
-            Kind::Minus => "'-'",
-            Kind::Not => "'!'",
-            Kind::Question => "'?'",
-            Kind::Colon => "':'",
-            Kind::Plus => "'+'",
-            Kind::Star => "'*'",
-            Kind::Slash => "'/'",
-            Kind::Percent => "'%'",
-            Kind::True => "'true'",
-            Kind::False => "'false'",
-            Kind::Null => "'null'",
-            Kind::Float => "NUM_FLOAT",
-            Kind::Int => "NUM_INT",
-            Kind::Uint => "NUM_UINT",
-            Kind::String => "STRING",
-            Kind::Bytes => "BYTES",
-            Kind::Identifier => "IDENTIFIER",
-            Kind::EscapedIdentifier => "ESC_IDENTIFIER",
+            TokenKind::Eof => "<EOF>",
+            TokenKind::Equals => "'=='",
+            TokenKind::NotEquals => "'!='",
+            TokenKind::In => "'in'",
+            TokenKind::Less => "'<'",
+            TokenKind::LessEquals => "'<='",
+            TokenKind::GreaterEquals => "'>='",
+            TokenKind::Greater => "'>'",
+            TokenKind::And => "'&&'",
+            TokenKind::Or => "'||'",
+            TokenKind::LeftBracket => "'['",
+            TokenKind::RightBracket => "']'",
+            TokenKind::LeftBrace => "'{'",
+            TokenKind::RightBrace => "'}'",
+            TokenKind::LeftParen => "'('",
+            TokenKind::RightParen => "')'",
+            TokenKind::Dot => "'.'",
+            TokenKind::Comma => "','",
+            TokenKind::Minus => "'-'",
+            TokenKind::Not => "'!'",
+            TokenKind::Question => "'?'",
+            TokenKind::Colon => "':'",
+            TokenKind::Plus => "'+'",
+            TokenKind::Star => "'*'",
+            TokenKind::Slash => "'/'",
+            TokenKind::Percent => "'%'",
+            TokenKind::True => "'true'",
+            TokenKind::False => "'false'",
+            TokenKind::Null => "'null'",
+            TokenKind::Float => "NUM_FLOAT",
+            TokenKind::Int => "NUM_INT",
+            TokenKind::Uint => "NUM_UINT",
+            TokenKind::String => "STRING",
+            TokenKind::Bytes => "BYTES",
+            TokenKind::Identifier => "IDENTIFIER",
+            TokenKind::EscapedIdentifier => "ESC_IDENTIFIER",
         }
     }
 }
@@ -115,7 +115,7 @@ impl Kind {
 /// A token: its kind and where it is, in bytes and in code points.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     /// Byte range in the source.
     pub(crate) start: usize,
     pub(crate) end: usize,

@@ -14,7 +14,7 @@ use crate::schema::Schema;
 
 /// A list.
 #[derive(Clone, Debug)]
-pub enum List<'a> {
+pub enum ListVal<'a> {
     /// A list of the data, with the schema of the list.
     Data(&'a Vec<Value>, Option<&'a Schema>),
     /// A list of the program.
@@ -23,25 +23,25 @@ pub enum List<'a> {
     Owned(Arc<Vec<Val<'a>>>),
 }
 
-impl<'a> List<'a> {
+impl<'a> ListVal<'a> {
     /// How many elements there are.
     #[expect(clippy::len_without_is_empty, reason = "nothing asks for it")]
     pub fn len(&self) -> usize {
         match self {
-            List::Data(items, _) => items.len(),
-            List::Borrowed(items) => items.len(),
-            List::Owned(items) => items.len(),
+            ListVal::Data(items, _) => items.len(),
+            ListVal::Borrowed(items) => items.len(),
+            ListVal::Owned(items) => items.len(),
         }
     }
 
     /// The element at a position.
     pub fn get(&self, at: usize) -> Option<Val<'a>> {
         match self {
-            List::Data(items, schema) => {
+            ListVal::Data(items, schema) => {
                 items.get(at).map(|item| Val::typed(item, schema.and_then(Schema::items)))
             }
-            List::Borrowed(items) => items.get(at).map(Val::borrow),
-            List::Owned(items) => items.get(at).cloned(),
+            ListVal::Borrowed(items) => items.get(at).map(Val::borrow),
+            ListVal::Owned(items) => items.get(at).cloned(),
         }
     }
 
@@ -53,18 +53,18 @@ impl<'a> List<'a> {
 
 /// A map.
 #[derive(Clone)]
-pub enum Map<'a> {
+pub enum MapVal<'a> {
     /// A map of the data, with the schema of the map.
     Data(&'a value::Map, Option<&'a Schema>),
     /// A map of the program.
-    Borrowed(&'a Entries<'a>),
+    Borrowed(&'a MapEntries<'a>),
     /// A map that an expression made.
-    Owned(Arc<Entries<'a>>),
+    Owned(Arc<MapEntries<'a>>),
     /// Fields that are computed when they are asked for.
     Lazy(&'a (dyn LazyFields + 'a)),
 }
 
-impl fmt::Debug for Map<'_> {
+impl fmt::Debug for MapVal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
@@ -91,15 +91,15 @@ pub trait LazyFields: Sync {
 
 /// The entries of a map that an expression made, in the order in which they were inserted.
 #[derive(Clone, Debug, Default)]
-pub struct Entries<'a> {
+pub struct MapEntries<'a> {
     entries: Vec<(Val<'a>, Val<'a>)>,
     /// Positions by key, kept once there are many entries.
-    index: HashMap<Key, usize>,
+    index: HashMap<MapKey, usize>,
 }
 
 /// A key in a form that can be hashed; numbers that are equal are the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
+pub(crate) enum MapKey {
     Null,
     Bool(bool),
     Number(i128),
@@ -117,31 +117,31 @@ pub(crate) enum Key {
 }
 
 /// From how many entries on a map is indexed.
-const INDEXED: usize = 12;
+const MIN_INDEXED_ENTRIES: usize = 12;
 
-impl Key {
-    pub(crate) fn of(val: &Val<'_>) -> Option<Key> {
+impl MapKey {
+    pub(crate) fn of(val: &Val<'_>) -> Option<MapKey> {
         Some(match val {
-            Val::Null => Key::Null,
-            Val::Bool(b) => Key::Bool(*b),
-            Val::Int(i) => Key::Number(i128::from(*i)),
-            Val::Uint(u) => Key::Number(i128::from(*u)),
+            Val::Null => MapKey::Null,
+            Val::Bool(b) => MapKey::Bool(*b),
+            Val::Int(i) => MapKey::Number(i128::from(*i)),
+            Val::Uint(u) => MapKey::Number(i128::from(*u)),
             Val::Double(d) => match double_as_int(*d) {
-                Some(i) => Key::Number(i128::from(i)),
+                Some(i) => MapKey::Number(i128::from(i)),
                 None => match double_as_uint(*d) {
-                    Some(u) => Key::Number(i128::from(u)),
+                    Some(u) => MapKey::Number(i128::from(u)),
                     None if d.is_nan() => return None,
-                    None => Key::Double(d.to_bits()),
+                    None => MapKey::Double(d.to_bits()),
                 },
             },
-            Val::String(Text::Borrowed(s)) => Key::String(Arc::from(*s)),
-            Val::String(Text::Owned(s)) => Key::String(s.clone()),
-            Val::Duration(nanos) => Key::Duration(*nanos),
-            Val::Timestamp(t) if t.offset == 0 => Key::Timestamp(t.seconds, t.nanos),
-            Val::Type(name) => Key::Type(name.clone()),
+            Val::String(Text::Borrowed(s)) => MapKey::String(Arc::from(*s)),
+            Val::String(Text::Owned(s)) => MapKey::String(s.clone()),
+            Val::Duration(nanos) => MapKey::Duration(*nanos),
+            Val::Timestamp(t) if t.offset == 0 => MapKey::Timestamp(t.seconds, t.nanos),
+            Val::Type(name) => MapKey::Type(name.clone()),
             Val::Ext(ext) => match &**ext {
-                Ext::Ip(ip) => Key::Ip(*ip),
-                Ext::Cidr(cidr) => Key::Cidr(cidr.ip, cidr.bits),
+                Ext::Ip(ip) => MapKey::Ip(*ip),
+                Ext::Cidr(cidr) => MapKey::Cidr(cidr.ip, cidr.bits),
                 _ => return None,
             },
             _ => return None,
@@ -161,13 +161,13 @@ fn matches(key: &Val<'_>, wanted: &Val<'_>) -> bool {
         (Val::Int(a), Val::Int(b)) => a == b,
         (Val::Uint(a), Val::Uint(b)) => a == b,
         _ if key.tag() == wanted.tag() || (is_number(key) && is_number(wanted)) => {
-            matches!((Key::of(key), Key::of(wanted)), (Some(a), Some(b)) if a == b)
+            matches!((MapKey::of(key), MapKey::of(wanted)), (Some(a), Some(b)) if a == b)
         }
         _ => false,
     }
 }
 
-impl<'a> Entries<'a> {
+impl<'a> MapEntries<'a> {
     /// How many entries there are.
     #[expect(clippy::len_without_is_empty, reason = "nothing asks for it")]
     pub fn len(&self) -> usize {
@@ -183,7 +183,7 @@ impl<'a> Entries<'a> {
         if self.index.is_empty() {
             return self.entries.iter().position(|(k, _)| matches(k, key));
         }
-        self.index.get(&Key::of(key)?).copied()
+        self.index.get(&MapKey::of(key)?).copied()
     }
 
     /// The value at a key.
@@ -197,15 +197,15 @@ impl<'a> Entries<'a> {
             *old = val;
             return;
         }
-        if let Some(key) = Key::of(&key)
+        if let Some(key) = MapKey::of(&key)
             && !self.index.is_empty()
         {
             self.index.insert(key, self.entries.len());
         }
         self.entries.push((key, val));
-        if self.index.is_empty() && self.entries.len() >= INDEXED {
+        if self.index.is_empty() && self.entries.len() >= MIN_INDEXED_ENTRIES {
             for (at, (key, _)) in self.entries.iter().enumerate() {
-                if let Some(key) = Key::of(key) {
+                if let Some(key) = MapKey::of(key) {
                     self.index.entry(key).or_insert(at);
                 }
             }
@@ -218,7 +218,7 @@ impl<'a> Entries<'a> {
             self.entries.remove(at);
             self.index.clear();
             for (at, (key, _)) in self.entries.iter().enumerate() {
-                if let Some(key) = Key::of(key) {
+                if let Some(key) = MapKey::of(key) {
                     self.index.entry(key).or_insert(at);
                 }
             }
@@ -226,27 +226,27 @@ impl<'a> Entries<'a> {
     }
 }
 
-impl<'a> Map<'a> {
+impl<'a> MapVal<'a> {
     /// A map from entries; the last entry of a key wins.
-    pub(crate) fn of(entries: Entries<'a>) -> Self {
-        Map::Owned(Arc::new(entries))
+    pub(crate) fn of(entries: MapEntries<'a>) -> Self {
+        MapVal::Owned(Arc::new(entries))
     }
 
     /// How many entries there are.
     #[expect(clippy::len_without_is_empty, reason = "nothing asks for it")]
     pub fn len(&self) -> usize {
         match self {
-            Map::Data(map, _) => map.len(),
-            Map::Borrowed(entries) => entries.len(),
-            Map::Owned(entries) => entries.len(),
-            Map::Lazy(fields) => fields.names().len(),
+            MapVal::Data(map, _) => map.len(),
+            MapVal::Borrowed(entries) => entries.len(),
+            MapVal::Owned(entries) => entries.len(),
+            MapVal::Lazy(fields) => fields.names().len(),
         }
     }
 
     /// The name of the type: `map`, or that of an object a schema declares.
     pub fn type_name(&self) -> &str {
         match self {
-            Map::Lazy(fields) => fields.type_name(),
+            MapVal::Lazy(fields) => fields.type_name(),
             _ => "map",
         }
     }
@@ -254,8 +254,8 @@ impl<'a> Map<'a> {
     /// The value at a string key, or `None`; a value that had to be computed may fail.
     pub fn field(&self, name: &str) -> Option<Result<Val<'a>, Error>> {
         match self {
-            Map::Data(map, None) => map.get(name).map(|value| Ok(Val::data(value))),
-            Map::Data(map, Some(schema)) => {
+            MapVal::Data(map, None) => map.get(name).map(|value| Ok(Val::data(value))),
+            MapVal::Data(map, Some(schema)) => {
                 let hides_nulls = schema.hides_nulls();
                 let (original, schema) = schema.property(name)?;
                 let value = map.get(original.unwrap_or(name))?;
@@ -264,9 +264,9 @@ impl<'a> Map<'a> {
                 }
                 Some(Ok(Val::typed(value, schema)))
             }
-            Map::Borrowed(entries) => entries.find(&Val::str(name)).map(|val| Ok(val.borrow())),
-            Map::Owned(entries) => entries.find(&Val::str(name)).map(|val| Ok(val.clone())),
-            Map::Lazy(fields) => fields.get(name),
+            MapVal::Borrowed(entries) => entries.find(&Val::str(name)).map(|val| Ok(val.borrow())),
+            MapVal::Owned(entries) => entries.find(&Val::str(name)).map(|val| Ok(val.clone())),
+            MapVal::Lazy(fields) => fields.get(name),
         }
     }
 
@@ -274,9 +274,9 @@ impl<'a> Map<'a> {
     pub fn find(&self, key: &Val<'_>) -> Option<Result<Val<'a>, Error>> {
         match (self, key) {
             (_, Val::String(name)) => self.field(name),
-            (Map::Borrowed(entries), _) => entries.find(key).map(|val| Ok(val.borrow())),
-            (Map::Owned(entries), _) => entries.find(key).map(|val| Ok(val.clone())),
-            (Map::Data(_, Some(_)), _) => Some(Err(Error::no_such_overload())),
+            (MapVal::Borrowed(entries), _) => entries.find(key).map(|val| Ok(val.borrow())),
+            (MapVal::Owned(entries), _) => entries.find(key).map(|val| Ok(val.clone())),
+            (MapVal::Data(_, Some(_)), _) => Some(Err(Error::no_such_overload())),
             _ => None,
         }
     }
@@ -284,7 +284,7 @@ impl<'a> Map<'a> {
     /// Whether `in` finds a key.
     pub(crate) fn holds(&self, key: &Val<'_>) -> bool {
         match (self, key) {
-            (Map::Lazy(fields), Val::String(name)) => fields.holds(name),
+            (MapVal::Lazy(fields), Val::String(name)) => fields.holds(name),
             _ => self.find(key).is_some(),
         }
     }
@@ -292,11 +292,11 @@ impl<'a> Map<'a> {
     /// All entries; fields that fail to compute are left out.
     pub fn iter(&self) -> Box<dyn Iterator<Item = (Val<'a>, Val<'a>)> + '_> {
         match self {
-            Map::Data(map, None) => {
+            MapVal::Data(map, None) => {
                 let map: &'a value::Map = map;
                 Box::new(map.iter().map(|(key, value)| (Val::str(key), Val::data(value))))
             }
-            Map::Data(map, Some(schema)) => {
+            MapVal::Data(map, Some(schema)) => {
                 let map: &'a value::Map = map;
                 let schema: &'a Schema = schema;
                 Box::new(map.iter().filter_map(|(key, value)| {
@@ -304,12 +304,12 @@ impl<'a> Map<'a> {
                     Some((name, Val::typed(value, schema)))
                 }))
             }
-            Map::Borrowed(entries) => {
-                let entries: &'a Entries<'a> = entries;
+            MapVal::Borrowed(entries) => {
+                let entries: &'a MapEntries<'a> = entries;
                 Box::new(entries.iter().map(|(key, val)| (key.borrow(), val.borrow())))
             }
-            Map::Owned(entries) => Box::new(entries.iter().cloned()),
-            Map::Lazy(fields) => {
+            MapVal::Owned(entries) => Box::new(entries.iter().cloned()),
+            MapVal::Lazy(fields) => {
                 let fields: &'a dyn LazyFields = *fields;
                 Box::new(
                     fields
@@ -324,22 +324,22 @@ impl<'a> Map<'a> {
     /// All keys.
     pub fn keys(&self) -> Vec<Val<'a>> {
         match self {
-            Map::Data(map, None) => {
+            MapVal::Data(map, None) => {
                 let map: &'a value::Map = map;
                 map.keys().map(|key| Val::str(key)).collect()
             }
-            Map::Borrowed(entries) => {
-                let entries: &'a Entries<'a> = entries;
+            MapVal::Borrowed(entries) => {
+                let entries: &'a MapEntries<'a> = entries;
                 entries.iter().map(|(key, _)| key.borrow()).collect()
             }
-            Map::Owned(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
-            Map::Lazy(fields) => fields.names().into_iter().map(Val::str).collect(),
-            Map::Data(_, Some(_)) => self.iter().map(|(key, _)| key).collect(),
+            MapVal::Owned(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
+            MapVal::Lazy(fields) => fields.names().into_iter().map(Val::str).collect(),
+            MapVal::Data(_, Some(_)) => self.iter().map(|(key, _)| key).collect(),
         }
     }
 }
 
-impl<'a, 'm> IntoIterator for &'m Map<'a> {
+impl<'a, 'm> IntoIterator for &'m MapVal<'a> {
     type Item = (Val<'a>, Val<'a>);
     type IntoIter = Box<dyn Iterator<Item = (Val<'a>, Val<'a>)> + 'm>;
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{List, Map, Steps, Val};
+use super::{ListVal, MapVal, Steps, Val};
 use crate::eval::Error;
 use crate::lib::messages;
 use crate::schema::is_object;
@@ -59,16 +59,16 @@ pub(crate) fn within(steps: &Steps<'_>, a: &Val<'_>, b: &Val<'_>, unknown: bool)
     }
 }
 
-fn lists(steps: &Steps<'_>, a: &List<'_>, b: &List<'_>) -> Result<bool, Error> {
+fn lists(steps: &Steps<'_>, a: &ListVal<'_>, b: &ListVal<'_>) -> Result<bool, Error> {
     if a.len() != b.len() {
         return Ok(false);
     }
-    if let List::Data(a_items, Some(schema)) = a
+    if let ListVal::Data(a_items, Some(schema)) = a
         && let Some(same) = schema.equal_lists(steps, a_items, b)?
     {
         return Ok(same);
     }
-    if let List::Data(b_items, Some(schema)) = b
+    if let ListVal::Data(b_items, Some(schema)) = b
         && let Some(same) = schema.equal_lists(steps, b_items, a)?
     {
         return Ok(same);
@@ -83,7 +83,7 @@ fn lists(steps: &Steps<'_>, a: &List<'_>, b: &List<'_>) -> Result<bool, Error> {
     Ok(true)
 }
 
-fn maps(steps: &Steps<'_>, a: &Map<'_>, b: &Map<'_>) -> Result<bool, Error> {
+fn maps(steps: &Steps<'_>, a: &MapVal<'_>, b: &MapVal<'_>) -> Result<bool, Error> {
     if a.len() != b.len() {
         return Ok(false);
     }
@@ -153,8 +153,8 @@ pub(crate) fn compare(a: &Val<'_>, b: &Val<'_>) -> Result<Ordering, Error> {
 }
 
 /// Whether a list holds a value.
-pub(crate) fn contains(steps: &Steps<'_>, list: &List<'_>, val: &Val<'_>) -> Result<bool, Error> {
-    if let (List::Data(items, None), Val::String(wanted)) = (list, val) {
+pub(crate) fn contains(steps: &Steps<'_>, list: &ListVal<'_>, val: &Val<'_>) -> Result<bool, Error> {
+    if let (ListVal::Data(items, None), Val::String(wanted)) = (list, val) {
         return Ok(items.iter().any(|item| item.as_str() == Some(wanted.as_str())));
     }
     for item in list.iter() {

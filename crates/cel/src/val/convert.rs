@@ -4,7 +4,7 @@ use base64::Engine as _;
 use value::Value;
 
 use super::{Val, number, time};
-use crate::eval::{Error, Outcome};
+use crate::eval::{Error, EvalResult};
 use crate::types::Type;
 
 /// An integer as a double.
@@ -19,7 +19,7 @@ fn uint_to_double(u: u64) -> f64 {
 }
 
 /// A value as another type, as `int()`, `string()` and the others convert it.
-pub(crate) fn convert<'a>(val: &Val<'a>, to: &Type) -> Outcome<'a> {
+pub(crate) fn convert<'a>(val: &Val<'a>, to: &Type) -> EvalResult<'a> {
     let converted = match (to, val) {
         (Type::Bool, Val::Bool(_))
         | (Type::Int, Val::Int(_))
@@ -162,16 +162,16 @@ fn hexadecimal(text: &str) -> Option<f64> {
 }
 
 /// The largest integer that JSON numbers carry safely.
-const SAFE: u64 = (1 << 53) - 1;
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 /// How large a tree a value may become, in bytes; only values that share their parts reach it.
-const LARGEST: usize = 16 << 20;
+const MAX_TREE_BYTES: usize = 16 << 20;
 /// What is said of larger ones.
 pub(crate) const TOO_LARGE: &str = "the value is too large";
 
 /// A value as a plain tree, as its conversion to JSON gives it.
 pub(crate) fn to_value(val: &Val<'_>) -> Result<Value, String> {
-    tree(val, &mut { LARGEST })
+    tree(val, &mut { MAX_TREE_BYTES })
 }
 
 fn tree(val: &Val<'_>, left: &mut usize) -> Result<Value, String> {
@@ -224,12 +224,14 @@ fn tree(val: &Val<'_>, left: &mut usize) -> Result<Value, String> {
 pub(crate) fn to_json(val: &Val<'_>) -> Result<Value, String> {
     fn safe(value: &mut Value) {
         match value {
-            Value::Int(i) if i.unsigned_abs() > SAFE => *value = Value::String(i.to_string().into()),
+            Value::Int(i) if i.unsigned_abs() > MAX_SAFE_INTEGER => {
+                *value = Value::String(i.to_string().into())
+            }
             Value::Float(f) if f.is_nan() => *value = Value::String("NaN".into()),
             Value::Float(f) if f.is_infinite() => {
                 *value = Value::String(if *f > 0.0 { "Infinity" } else { "-Infinity" }.into());
             }
-            Value::UInt(u) if *u > SAFE => *value = Value::String(u.to_string().into()),
+            Value::UInt(u) if *u > MAX_SAFE_INTEGER => *value = Value::String(u.to_string().into()),
             Value::List(items) => items.iter_mut().for_each(safe),
             Value::Map(map) => map.iter_mut().for_each(|(_, item)| safe(item)),
             _ => {}

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use value::{Str, Value};
 
-pub(crate) use collection::Key;
-pub use collection::{Entries, LazyFields, List, Map};
+pub(crate) use collection::MapKey;
+pub use collection::{LazyFields, ListVal, MapEntries, MapVal};
 pub(crate) use compare::{compare, contains, equal, within};
 pub(crate) use number::{double_as_int, double_as_uint, fixed, scientific};
-pub(crate) use show::Brief;
+pub(crate) use show::TruncatedVal;
 pub(crate) use steps::Steps;
 pub use time::Timestamp;
 
@@ -42,9 +42,9 @@ pub enum Val<'a> {
     /// Bytes.
     Bytes(Arc<[u8]>),
     /// A list.
-    List(List<'a>),
+    List(ListVal<'a>),
     /// A map.
-    Map(Map<'a>),
+    Map(MapVal<'a>),
     /// A span of time in nanoseconds.
     Duration(i64),
     /// A point in time.
@@ -54,7 +54,7 @@ pub enum Val<'a> {
     /// An optional value.
     Optional(Option<Arc<Val<'a>>>),
     /// An instance of a type with fields, made by an expression.
-    Object(Arc<Object<'a>>),
+    Object(Arc<ObjectVal<'a>>),
     /// A value of a library.
     Ext(Arc<Ext>),
 }
@@ -70,14 +70,14 @@ pub enum Text<'a> {
 
 /// An instance of a type with fields.
 #[derive(Clone, Debug)]
-pub struct Object<'a> {
+pub struct ObjectVal<'a> {
     /// The type's name.
     pub type_name: Str,
     /// The fields that are set, in the order of the literal.
     pub fields: Vec<(Str, Val<'a>)>,
 }
 
-impl<'a> Object<'a> {
+impl<'a> ObjectVal<'a> {
     /// The value of a field that is set.
     pub fn get(&self, name: &str) -> Option<&Val<'a>> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, val)| val)
@@ -156,7 +156,7 @@ impl<'a> Val<'a> {
 
     /// A list that is owned.
     pub fn list(items: Vec<Val<'a>>) -> Self {
-        Val::List(List::Owned(Arc::new(items)))
+        Val::List(ListVal::Owned(Arc::new(items)))
     }
 
     /// A list of strings.
@@ -202,8 +202,8 @@ impl<'a> Val<'a> {
                 Some(schema) => schema.string(s),
                 None => Val::str(s),
             },
-            Value::List(list) => Val::List(List::Data(list, schema.and_then(Schema::for_list))),
-            Value::Map(map) => Val::Map(Map::Data(map, schema.and_then(Schema::for_map))),
+            Value::List(list) => Val::List(ListVal::Data(list, schema.and_then(Schema::for_list))),
+            Value::Map(map) => Val::Map(MapVal::Data(map, schema.and_then(Schema::for_map))),
         }
     }
 
@@ -274,7 +274,7 @@ impl<'a> Val<'a> {
     }
 
     /// The list, if it is one.
-    pub fn as_list(&self) -> Option<&List<'a>> {
+    pub fn as_list(&self) -> Option<&ListVal<'a>> {
         match self {
             Val::List(list) => Some(list),
             _ => None,
@@ -324,8 +324,8 @@ impl<'a> Val<'a> {
     pub(crate) fn borrow(&'a self) -> Val<'a> {
         match self {
             Val::String(s) => Val::str(s),
-            Val::List(List::Owned(items)) => Val::List(List::Borrowed(items)),
-            Val::Map(Map::Owned(entries)) => Val::Map(Map::Borrowed(entries)),
+            Val::List(ListVal::Owned(items)) => Val::List(ListVal::Borrowed(items)),
+            Val::Map(MapVal::Owned(entries)) => Val::Map(MapVal::Borrowed(entries)),
             other => other.clone(),
         }
     }
@@ -343,18 +343,18 @@ impl<'a> Val<'a> {
             Val::Bytes(b) => Val::Bytes(b.clone()),
             Val::List(list) => Val::list(list.iter().map(|item| item.own()).collect()),
             Val::Map(map) => {
-                let mut entries = Entries::default();
+                let mut entries = MapEntries::default();
                 for (key, val) in map {
                     entries.insert(key.own(), val.own());
                 }
-                Val::Map(Map::of(entries))
+                Val::Map(MapVal::of(entries))
             }
             Val::Duration(nanos) => Val::Duration(*nanos),
             Val::Timestamp(t) => Val::Timestamp(*t),
             Val::Type(name) => Val::Type(name.clone()),
             Val::Optional(None) => Val::NONE,
             Val::Optional(Some(inner)) => Val::some(inner.own()),
-            Val::Object(object) => Val::Object(Arc::new(Object {
+            Val::Object(object) => Val::Object(Arc::new(ObjectVal {
                 type_name: object.type_name.clone(),
                 fields: object.fields.iter().map(|(name, val)| (name.clone(), val.own())).collect(),
             })),

@@ -5,28 +5,28 @@ use std::fmt;
 use super::{Val, number, time};
 
 /// How many bytes of a value a message shows. Only values that share their parts, and so have more text than data, reach it.
-const MOST: usize = 1 << 20;
+const MAX_SHOWN_BYTES: usize = 1 << 20;
 
 /// A value as text in a message, cut where there is too much of it.
-pub(crate) struct Brief<'v, 'a>(pub(crate) &'v Val<'a>);
+pub(crate) struct TruncatedVal<'v, 'a>(pub(crate) &'v Val<'a>);
 
-impl fmt::Display for Brief<'_, '_> {
+impl fmt::Display for TruncatedVal<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut cut = Cut { text: String::new() };
+        let mut cut = TruncatedText { text: String::new() };
         // It fails where the text was cut.
         let _ = fmt::write(&mut cut, format_args!("{}", self.0));
         f.write_str(&cut.text)
     }
 }
 
-/// Text that ends after [`MOST`] bytes.
-struct Cut {
+/// Text that ends after [`MAX_SHOWN_BYTES`] bytes.
+struct TruncatedText {
     text: String,
 }
 
-impl fmt::Write for Cut {
+impl fmt::Write for TruncatedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.text.len() + text.len() > MOST {
+        if self.text.len() + text.len() > MAX_SHOWN_BYTES {
             return Err(fmt::Error);
         }
         self.text.push_str(text);

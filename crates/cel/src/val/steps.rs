@@ -9,9 +9,9 @@ use std::cell::Cell;
 use crate::eval::Error;
 
 /// How many steps one evaluation may take: several times as many as the largest request has parts.
-const MOST: u64 = 1 << 21;
+const MAX_STEPS: u64 = 1 << 21;
 /// After how many steps the caller is asked whether to go on.
-const ASKED: u64 = 1 << 16;
+const STEPS_PER_INTERRUPT_CHECK: u64 = 1 << 16;
 
 /// The steps of an evaluation.
 #[derive(Default)]
@@ -31,10 +31,14 @@ impl<'a> Steps<'a> {
         let before = self.taken.get();
         let after = before.saturating_add(count as u64);
         self.taken.set(after);
-        if after > MOST {
+        if after > MAX_STEPS {
             return Err(Error::cost_limit());
         }
-        if before / ASKED == after / ASKED { Ok(()) } else { self.go_on() }
+        if before / STEPS_PER_INTERRUPT_CHECK == after / STEPS_PER_INTERRUPT_CHECK {
+            Ok(())
+        } else {
+            self.go_on()
+        }
     }
 
     /// Asks the caller whether to go on.

@@ -125,7 +125,7 @@ impl Timestamp {
 
     /// Reads RFC 3339 as Go's `time.Parse` does: the hour may have one digit, a fraction may follow a comma.
     pub(crate) fn read(text: &str) -> Option<Timestamp> {
-        let mut reader = Reader { bytes: text.as_bytes(), at: 0 };
+        let mut reader = TimeReader { bytes: text.as_bytes(), at: 0 };
         let year = reader.digits(4, 4)?;
         reader.byte(b'-')?;
         let month = reader.digits(2, 2)?;
@@ -183,12 +183,12 @@ pub(crate) fn go_duration(nanos: i64) -> String {
     }
 }
 
-struct Reader<'t> {
+struct TimeReader<'t> {
     bytes: &'t [u8],
     at: usize,
 }
 
-impl Reader<'_> {
+impl TimeReader<'_> {
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }

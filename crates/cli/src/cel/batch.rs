@@ -4,14 +4,14 @@ use std::io::{BufRead, Write};
 
 use anyhow::Result;
 use cel::Version;
-use cel::batch::Batch;
+use cel::batch::ExpressionBatch;
 
 /// The longest line.
 pub(super) const LONGEST: usize = 16 << 20;
 
 /// Answers every line of `input`.
 pub(super) fn run(mut input: impl BufRead, out: &mut impl Write) -> Result<()> {
-    let batch = Batch::new(Version::CURRENT);
+    let batch = ExpressionBatch::new(Version::CURRENT);
     let mut line = Vec::new();
     loop {
         match next(&mut input, &mut line)? {
@@ -19,7 +19,7 @@ pub(super) fn run(mut input: impl BufRead, out: &mut impl Write) -> Result<()> {
             Next::Line => writeln!(out, "{}", batch.line(&line))?,
             Next::TooLong => {
                 let reason = format!("the line is longer than {} MiB", LONGEST >> 20);
-                writeln!(out, "{}", Batch::refusal(&reason))?;
+                writeln!(out, "{}", ExpressionBatch::refusal(&reason))?;
             }
         }
         out.flush()?;

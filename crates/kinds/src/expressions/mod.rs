@@ -9,7 +9,7 @@ mod types;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
-use cel::{Env, NoHints, Program, Range, Type, TypeProvider, Version};
+use cel::{Env, EstimateRange, NoHints, Program, Type, TypeProvider, Version};
 use value::Str;
 
 pub use kinds::{KindTypes, TypedCompiler};
@@ -101,7 +101,7 @@ pub struct Compiled {
     /// The type of its value.
     pub output: Type,
     /// What running it may cost.
-    pub estimate: Range,
+    pub estimate: EstimateRange,
 }
 
 /// Compiles expressions. One made by [`Compiler::composed`] knows the `variables` of one policy, which are added as they come.

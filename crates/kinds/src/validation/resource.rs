@@ -7,10 +7,7 @@ use std::collections::HashSet;
 
 use api::FieldErrors;
 use api::names;
-use api::validation::fields::{At, Read, Report, same};
-use api::validation::meta;
-use api::validation::repeated::Repeated;
-use cel::device::{Selector, SelectorError};
+use cel::device::{DeviceSelector, DeviceSelectorError};
 use value::Value;
 
 use super::pod::volumes::csi_driver_name;
@@ -137,11 +134,11 @@ fn expression(expression: &str, at: &At<'_>, errors: &mut FieldErrors) {
         errors.too_long(at, MAX_EXPRESSION);
         return;
     }
-    match Selector::check(expression) {
+    match DeviceSelector::check(expression) {
         Ok(()) => {}
-        Err(SelectorError::Invalid(detail)) => errors.invalid(at, expression, detail),
-        Err(error @ SelectorError::TooComplex) => errors.forbidden(at, error.to_string()),
-        Err(SelectorError::Internal(detail)) => errors.internal(at, detail),
+        Err(DeviceSelectorError::Invalid(detail)) => errors.invalid(at, expression, detail),
+        Err(error @ DeviceSelectorError::TooComplex) => errors.forbidden(at, error.to_string()),
+        Err(DeviceSelectorError::Internal(detail)) => errors.internal(at, detail),
     }
 }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use cel::Object;
+use cel::ObjectVal;
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn text_is_counted_as_often_as_it_is_there() {
     let text = "x".repeat(1 << 20);
     let map = Value::map([(text.clone(), 1)]);
     let field =
-        Arc::new(Object { type_name: "Object".into(), fields: vec![(text.clone().into(), Val::Null)] });
+        Arc::new(ObjectVal { type_name: "Object".into(), fields: vec![(text.clone().into(), Val::Null)] });
     let bytes = Val::Bytes(text.clone().into_bytes().into());
     for item in [Val::str(&text), bytes, Val::data(&map), Val::Object(field)] {
         let many = |count: usize| Val::list(std::iter::repeat_n(item.clone(), count).collect());

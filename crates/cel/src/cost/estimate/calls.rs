@@ -2,7 +2,7 @@
 
 use value::Str;
 
-use super::{Arg, CallCost, Coster, EntrySize, Range};
+use super::{Arg, CallCost, Coster, EntrySize, EstimateRange};
 use crate::cost::{LONGEST_FORMAT, LONGEST_FORMAT_PATTERN, PATTERN, TRAVERSAL};
 use crate::syntax::ast::{Expr, ExprKind, Literal};
 use crate::syntax::operator;
@@ -16,9 +16,9 @@ impl<'c> Coster<'c> {
         overload: &str,
         target: Option<&Arg<'c>>,
         args: &[Arg<'c>],
-        costs: &[Range],
+        costs: &[EstimateRange],
     ) -> CallCost {
-        let arg_cost = costs.iter().fold(Range::exactly(0), |sum, cost| sum.add(*cost));
+        let arg_cost = costs.iter().fold(EstimateRange::exactly(0), |sum, cost| sum.add(*cost));
         let library = self
             .extension(function, overload, target, args)
             .or_else(|| self.kubernetes(function, overload, target, args))
@@ -28,16 +28,17 @@ impl<'c> Coster<'c> {
         }
         match (overload, costs, args) {
             ("logical_or" | "logical_and", [left, right], _) => {
-                let cost = Range { min: left.min, max: left.max.saturating_add(right.max) };
+                let cost = EstimateRange { min: left.min, max: left.max.saturating_add(right.max) };
                 CallCost { cost, result: None }
             }
             ("conditional", [condition, truthy, falsy], [_, a, b]) => {
-                let size = a.size.unwrap_or(Range::UNKNOWN).union(b.size.unwrap_or(Range::UNKNOWN));
+                let size =
+                    a.size.unwrap_or(EstimateRange::UNKNOWN).union(b.size.unwrap_or(EstimateRange::UNKNOWN));
                 let entry = EntrySize::union(self.entry_size(a.expr), self.entry_size(b.expr));
                 self.set_entry_size(expr, entry);
                 CallCost { cost: condition.add(truthy.union(*falsy)), result: Some(size) }
             }
-            _ => CallCost { cost: Range::exactly(1).add(arg_cost), result: None },
+            _ => CallCost { cost: EstimateRange::exactly(1).add(arg_cost), result: None },
         }
     }
 
@@ -51,11 +52,14 @@ impl<'c> Coster<'c> {
         args: &[Arg<'c>],
     ) -> Option<CallCost> {
         let size = |arg: &Arg<'c>| self.hinted(arg);
-        let listed = |factor: f64, size: Range| {
-            CallCost::sized(size.scale(factor).add(Range::exactly(1)).add(Range::exactly(10)), size)
+        let listed = |factor: f64, size: EstimateRange| {
+            CallCost::sized(
+                size.scale(factor).add(EstimateRange::exactly(1)).add(EstimateRange::exactly(10)),
+                size,
+            )
         };
         let sets = |factor: f64| match args {
-            [a, b] => CallCost::of(size(a).times(size(b)).scale(factor).add(Range::exactly(1))),
+            [a, b] => CallCost::of(size(a).times(size(b)).scale(factor).add(EstimateRange::exactly(1))),
             _ => None,
         };
         match overload {
@@ -77,9 +81,9 @@ impl<'c> Coster<'c> {
         match (overload, target, args) {
             ("list_slice", Some(list), [start, end]) => {
                 let end = number(end, size(list).max);
-                listed(1.0, Range::exactly(end.wrapping_sub(number(start, 0))))
+                listed(1.0, EstimateRange::exactly(end.wrapping_sub(number(start, 0))))
             }
-            ("lists_range", None, [count]) => listed(1.0, Range::exactly(number(count, u64::MAX))),
+            ("lists_range", None, [count]) => listed(1.0, EstimateRange::exactly(number(count, u64::MAX))),
             ("list_reverse", Some(list), []) => listed(1.0, size(list)),
             ("list_flatten", Some(list), []) => listed(1.0, size(list)),
             ("list_flatten_int", Some(list), [depth]) => {
@@ -98,18 +102,18 @@ impl<'c> Coster<'c> {
     }
 
     /// The size of an argument, asking the hints once more where nothing is computed.
-    fn hinted(&self, arg: &Arg<'c>) -> Range {
-        arg.size.or_else(|| self.hints.size(&arg.path, arg.ty)).unwrap_or(Range::UNKNOWN)
+    fn hinted(&self, arg: &Arg<'c>) -> EstimateRange {
+        arg.size.or_else(|| self.hints.size(&arg.path, arg.ty)).unwrap_or(EstimateRange::UNKNOWN)
     }
 
     /// The type of a list's elements and their size.
-    fn element(&self, list: &Arg<'c>) -> Option<(&'c Type, Range)> {
+    fn element(&self, list: &Arg<'c>) -> Option<(&'c Type, EstimateRange)> {
         let element = *list.ty.parameters().first()?;
         let mut path = list.path.clone();
         if !path.is_empty() {
             path.push(Str::new_static("@items"));
         }
-        Some((element, self.hints.size(&path, element).unwrap_or(Range::UNKNOWN)))
+        Some((element, self.hints.size(&path, element).unwrap_or(EstimateRange::UNKNOWN)))
     }
 
     /// Kubernetes' estimates for its own and the string libraries.
@@ -122,9 +126,9 @@ impl<'c> Coster<'c> {
         args: &[Arg<'c>],
     ) -> Option<CallCost> {
         let size = |arg: &Arg<'c>| self.hinted(arg);
-        let unit = Range::exactly(1);
+        let unit = EstimateRange::exactly(1);
         match (function, target, args) {
-            ("check", ..) => CallCost::of(Range::exactly(350_000)),
+            ("check", ..) => CallCost::of(EstimateRange::exactly(350_000)),
             (
                 "serviceAccount" | "path" | "group" | "resource" | "subresource" | "namespace" | "name"
                 | "allowed" | "reason" | "error" | "errored",
@@ -133,7 +137,7 @@ impl<'c> Coster<'c> {
             ("fieldSelector" | "labelSelector", _, [selector]) => {
                 let length = size(selector);
                 let requirements = length.scale(0.5).scale(50.0);
-                CallCost::of(Range::exactly(10).add(length.scale(TRAVERSAL)).add(requirements))
+                CallCost::of(EstimateRange::exactly(10).add(length.scale(TRAVERSAL)).add(requirements))
             }
             ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes", Some(list), _) => {
                 match self.element(list) {
@@ -167,17 +171,17 @@ impl<'c> Coster<'c> {
                     Some(ExprKind::Literal(Literal::Int(i))) => *i as u64,
                     _ => size(text).max,
                 };
-                CallCost::sized(size(text).scale(2.0 * TRAVERSAL), Range { min: 0, max })
+                CallCost::sized(size(text).scale(2.0 * TRAVERSAL), EstimateRange { min: 0, max })
             }
             ("join", Some(list), _) => {
                 let count = size(list);
-                let mut length = Range::exactly(0);
+                let mut length = EstimateRange::exactly(0);
                 if let Some((_, element)) = self.element(list) {
                     length = count.times(element);
                 }
                 if let Some(separator) = args.first() {
                     let separators =
-                        Range { min: count.min.saturating_sub(1), max: count.max.saturating_sub(1) };
+                        EstimateRange { min: count.min.saturating_sub(1), max: count.max.saturating_sub(1) };
                     length = length.add(size(separator).times(separators));
                 }
                 CallCost::sized(length.scale(TRAVERSAL), length)
@@ -185,7 +189,7 @@ impl<'c> Coster<'c> {
             ("find" | "findAll", Some(text), [pattern, ..]) => {
                 let text = size(text);
                 let cost = text.add(unit).scale(TRAVERSAL).times(size(pattern).scale(PATTERN));
-                CallCost::sized(cost, Range { min: 0, max: text.max })
+                CallCost::sized(cost, EstimateRange { min: 0, max: text.max })
             }
             ("ip", ..) if overload == "cidr_ip" => CallCost::of(unit),
             (
@@ -226,7 +230,7 @@ impl<'c> Coster<'c> {
             ) => CallCost::of(unit),
             ("containsIP" | "containsCIDR", _, [other, ..]) => {
                 // An address has 4 or 16 bytes.
-                let bytes = Range { min: 4, max: 16 };
+                let bytes = EstimateRange { min: 4, max: 16 };
                 let mut cost = bytes.add(bytes).scale(TRAVERSAL);
                 if function == "containsCIDR" {
                     cost = cost.add(bytes.scale(TRAVERSAL)).add(unit);
@@ -244,11 +248,11 @@ impl<'c> Coster<'c> {
                     Type::Opaque(name, _) => matches!(name.as_str(), "net.IP" | "net.CIDR").then_some(unit),
                     Type::Struct(name) => match name.as_str() {
                         "kubernetes.NamedFormat" => {
-                            Some(Range { min: 1, max: LONGEST_FORMAT }.scale(TRAVERSAL))
+                            Some(EstimateRange { min: 1, max: LONGEST_FORMAT }.scale(TRAVERSAL))
                         }
                         "kubernetes.URL" => {
                             let size = right.size.unwrap_or(unit);
-                            Some(Range { min: 1, max: size.max }.scale(TRAVERSAL))
+                            Some(EstimateRange { min: 1, max: size.max }.scale(TRAVERSAL))
                         }
                         "kubernetes.Quantity" | "kubernetes.Semver" => Some(unit),
                         name if name.starts_with("kubernetes.authorization.") => Some(unit),
@@ -271,26 +275,28 @@ impl<'c> Coster<'c> {
         target: Option<&Arg<'c>>,
         args: &[Arg<'c>],
     ) -> Option<CallCost> {
-        let size = |arg: &Arg<'c>| arg.size.unwrap_or(Range::UNKNOWN);
+        let size = |arg: &Arg<'c>| arg.size.unwrap_or(EstimateRange::UNKNOWN);
         let matched = |text: &Arg<'c>, pattern: &Arg<'c>| {
-            let text = size(text).add(Range::exactly(1)).scale(TRAVERSAL);
+            let text = size(text).add(EstimateRange::exactly(1)).scale(TRAVERSAL);
             CallCost::of(text.times(size(pattern).scale(PATTERN)))
         };
         match (overload, target, args) {
             ("string_format", Some(format), _) => CallCost::of(size(format).scale(TRAVERSAL)),
             ("string_to_bytes", _, [text]) => {
                 let size = size(text);
-                let result = Range { min: size.min, max: size.max.wrapping_mul(4) };
+                let result = EstimateRange { min: size.min, max: size.max.wrapping_mul(4) };
                 CallCost::sized(size.scale(TRAVERSAL), result)
             }
             ("bytes_to_string", _, [bytes]) => {
                 let size = size(bytes);
-                CallCost::sized(size.scale(TRAVERSAL), Range { min: size.min / 4, max: size.max })
+                CallCost::sized(size.scale(TRAVERSAL), EstimateRange { min: size.min / 4, max: size.max })
             }
             ("strings_quote", _, [text]) => {
                 let size = size(text);
-                let result =
-                    Range { min: size.min.wrapping_add(2), max: size.max.wrapping_mul(2).wrapping_add(2) };
+                let result = EstimateRange {
+                    min: size.min.wrapping_add(2),
+                    max: size.max.wrapping_mul(2).wrapping_add(2),
+                };
                 CallCost::sized(size.scale(TRAVERSAL), result)
             }
             ("starts_with_string" | "ends_with_string", _, [part]) => {
@@ -306,7 +312,8 @@ impl<'c> Coster<'c> {
                 let result = size(left).add(size(right));
                 let entry = EntrySize::union(self.entry_size(left.expr), self.entry_size(right.expr));
                 self.set_entry_size(expr, entry);
-                let cost = if overload == "add_list" { Range::exactly(1) } else { result.scale(TRAVERSAL) };
+                let cost =
+                    if overload == "add_list" { EstimateRange::exactly(1) } else { result.scale(TRAVERSAL) };
                 CallCost::sized(cost, result)
             }
             (
@@ -324,7 +331,7 @@ impl<'c> Coster<'c> {
                 [left, right],
             ) => {
                 let max = size(left).max.min(size(right).max);
-                CallCost::of(Range { min: u64::from(max > 0), max }.scale(TRAVERSAL))
+                CallCost::of(EstimateRange { min: u64::from(max > 0), max }.scale(TRAVERSAL))
             }
             _ => None,
         }
@@ -332,7 +339,7 @@ impl<'c> Coster<'c> {
 }
 
 /// How long the result of `replace` may be.
-fn replaced(text: Range, from: Range, to: Range) -> Range {
+fn replaced(text: EstimateRange, from: EstimateRange, to: EstimateRange) -> EstimateRange {
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -354,5 +361,7 @@ fn replaced(text: Range, from: Range, to: Range) -> Range {
     } else {
         (per(text.min, from.max), 0)
     };
-    Range { min: min_count, max: max_count }.times(to).add(Range { min: min_kept, max: max_kept })
+    EstimateRange { min: min_count, max: max_count }
+        .times(to)
+        .add(EstimateRange { min: min_kept, max: max_kept })
 }

@@ -17,20 +17,21 @@ use std::sync::Arc;
 use super::{Pattern, PatternError};
 
 /// The regular expressions that are written in one expression.
-pub(crate) const PER_EXPRESSION: Limit =
-    Limit { whose: "an expression", units: 1_000_000, matching: 1_000_000 };
+pub(crate) const PER_EXPRESSION: PatternWorkLimit =
+    PatternWorkLimit { whose: "an expression", units: 1_000_000, matching: 1_000_000 };
 /// The regular expressions that one evaluation takes from data.
-pub(crate) const PER_EVALUATION: Limit =
-    Limit { whose: "an evaluation", units: 500_000, matching: 1_000_000 };
+pub(crate) const PER_EVALUATION: PatternWorkLimit =
+    PatternWorkLimit { whose: "an evaluation", units: 500_000, matching: 1_000_000 };
 /// All that validating one object compiles.
-pub const PER_OBJECT: Limit = Limit { whose: "an object", units: 5_000_000, matching: 10_000_000 };
+pub const PER_OBJECT: PatternWorkLimit =
+    PatternWorkLimit { whose: "an object", units: 5_000_000, matching: 10_000_000 };
 
 /// How many different patterns are remembered, so that one that is used for every item of a list counts once.
 const REMEMBERED: usize = 8;
 
 /// A limit on the units of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct PatternWorkLimit {
     pub(super) whose: &'static str,
     /// The units of compiling patterns.
     pub(super) units: u64,
@@ -38,18 +39,18 @@ pub struct Limit {
     pub(super) matching: u64,
 }
 
-impl Limit {
+impl PatternWorkLimit {
     /// This limit, with no more than `units` for matching.
     #[must_use]
     pub fn matching_at_most(self, units: u64) -> Self {
-        Limit { matching: self.matching.min(units), ..self }
+        PatternWorkLimit { matching: self.matching.min(units), ..self }
     }
 }
 
 /// A limit that applies now, and how many of its units are left.
 #[derive(Debug)]
 pub(crate) struct Allowance {
-    limit: Limit,
+    limit: PatternWorkLimit,
     left: u64,
     left_to_match: u64,
     /// The patterns that were paid for last, the latest at the end.
@@ -62,14 +63,14 @@ thread_local! {
 }
 
 /// Runs `work` within a limit, and within those that apply already.
-pub fn within<T>(limit: Limit, work: impl FnOnce() -> T) -> T {
-    let _scope = Scope::new(limit);
+pub fn within<T>(limit: PatternWorkLimit, work: impl FnOnce() -> T) -> T {
+    let _scope = AllowanceGuard::new(limit);
     work()
 }
 
 /// As [`within`], and returns how many units `work` used, of compiling and of matching.
-pub(crate) fn within_counted<T>(limit: Limit, work: impl FnOnce() -> T) -> (T, u64) {
-    let _scope = Scope::new(limit);
+pub(crate) fn within_counted<T>(limit: PatternWorkLimit, work: impl FnOnce() -> T) -> (T, u64) {
+    let _scope = AllowanceGuard::new(limit);
     let done = work();
     let left = ALLOWANCES.with_borrow(|all| {
         all.last().map_or(0, |allowance| allowance.left.saturating_add(allowance.left_to_match))
@@ -78,18 +79,18 @@ pub(crate) fn within_counted<T>(limit: Limit, work: impl FnOnce() -> T) -> (T, u
 }
 
 /// Ends an allowance when it is dropped.
-struct Scope;
+struct AllowanceGuard;
 
-impl Scope {
-    fn new(limit: Limit) -> Self {
+impl AllowanceGuard {
+    fn new(limit: PatternWorkLimit) -> Self {
         let allowance =
             Allowance { limit, left: limit.units, left_to_match: limit.matching, paid: Vec::new() };
         ALLOWANCES.with_borrow_mut(|all| all.push(allowance));
-        Scope
+        AllowanceGuard
     }
 }
 
-impl Drop for Scope {
+impl Drop for AllowanceGuard {
     fn drop(&mut self) {
         ALLOWANCES.with_borrow_mut(Vec::pop);
     }

@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::Pattern;
 
 /// How many patterns are kept.
-const ENTRIES: usize = 32;
+const MAX_PATTERNS: usize = 32;
 /// The units of work that all kept patterns may have taken. This bounds their memory as well: a unit is about 30 bytes.
-const WORK: u64 = 400_000;
+const MAX_WORK: u64 = 400_000;
 
-static CACHE: Mutex<Cache> = Mutex::new(Cache { patterns: VecDeque::new(), work: 0 });
+static CACHE: Mutex<PatternCache> = Mutex::new(PatternCache { patterns: VecDeque::new(), work: 0 });
 
-struct Cache {
+struct PatternCache {
     /// The one used last is at the end.
     patterns: VecDeque<Arc<Pattern>>,
     work: u64,
 }
 
-fn cache() -> MutexGuard<'static, Cache> {
+fn cache() -> MutexGuard<'static, PatternCache> {
     CACHE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -39,7 +39,7 @@ pub(super) fn put(pattern: &Arc<Pattern>) {
     }
     cache.work += pattern.work();
     cache.patterns.push_back(Arc::clone(pattern));
-    while cache.patterns.len() > ENTRIES || cache.work > WORK {
+    while cache.patterns.len() > MAX_PATTERNS || cache.work > MAX_WORK {
         let Some(oldest) = cache.patterns.pop_front() else { break };
         cache.work = cache.work.saturating_sub(oldest.work());
     }

@@ -1,11 +1,11 @@
 use proptest::prelude::*;
 
-use super::allowance::{Limit, PER_EVALUATION, PER_EXPRESSION, PER_OBJECT, within};
-use super::{OFTEN, Pattern, PatternError, compile, compile_data, tabulate};
+use super::allowance::{PER_EVALUATION, PER_EXPRESSION, PER_OBJECT, PatternWorkLimit, within};
+use super::{Pattern, PatternError, USES_BEFORE_TABLE, compile, compile_data, tabulate};
 
 fn check(pattern: &str, text: &str, wanted: bool) {
     let pattern = Pattern::compile(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
-    for _ in 0..OFTEN + 3 {
+    for _ in 0..USES_BEFORE_TABLE + 3 {
         assert_eq!(pattern.is_match(text), wanted, "{pattern:?} in {text:?}");
     }
 }
@@ -81,7 +81,7 @@ fn every_pattern_within_the_bound_can_be_compiled() {
 #[test]
 fn inner_allowances_are_taken_from_outer_ones_and_a_pattern_counts_once() {
     let pattern = |i: usize| format!(r"\pL{{80}}{i}");
-    let refused = |limit: Limit| Err(PatternError::Exhausted(limit));
+    let refused = |limit: PatternWorkLimit| Err(PatternError::Exhausted(limit));
     within(PER_EXPRESSION, || {
         // The same pattern is paid once, however often it is used.
         for _ in 0..100 {
@@ -175,7 +175,7 @@ proptest! {
         if let Ok(regex) = super::compile(&pattern) {
             for text in texts {
                 let nfa = regex.automaton().unwrap();
-                let search = |earliest| super::threads::Search { nfa, text: &text, earliest }.run(0, &mut |_| Ok::<_, ()>(()));
+                let search = |earliest| super::threads::NfaSearch { nfa, text: &text, earliest }.run(0, &mut |_| Ok::<_, ()>(()));
                 let engine = regex.engine().unwrap();
                 prop_assert_eq!(search(true).unwrap().is_some(), engine.is_match(&text), "{} in {:?}", pattern, text);
                 let found = engine.find(&text).map(|found| found.range());

@@ -7,24 +7,24 @@ use regex_automata::nfa::thompson::{NFA, State};
 use regex_automata::util::primitives::StateID;
 
 /// As many visits of states are one unit of work (about 100 ns).
-pub(super) const VISITS: u64 = 16;
+pub(super) const VISITS_PER_UNIT: u64 = 16;
 /// The units after which the work is paid for. What is wasted when nothing more can be paid is less than a millisecond.
-const INSTALLMENT: u64 = 4096;
+const UNITS_PER_PAYMENT: u64 = 4096;
 /// As many states of a pattern are one visit, for the memory that a search needs.
-const STATES: usize = 16;
+const STATES_PER_VISIT: usize = 16;
 /// As many ranges of bytes of one state are one visit.
-const RANGES: usize = 8;
+const RANGES_PER_VISIT: usize = 8;
 
 /// The states that the automaton is in, those that are preferred first, each with the place where its match began.
-struct Threads {
+struct NfaThreads {
     order: Vec<(StateID, usize)>,
     /// Where in `order` a state is, if it is there at all.
     positions: Vec<u32>,
 }
 
-impl Threads {
+impl NfaThreads {
     fn new(states: usize) -> Self {
-        Threads { order: Vec::new(), positions: vec![0; states] }
+        NfaThreads { order: Vec::new(), positions: vec![0; states] }
     }
 
     /// False if it is there already.
@@ -40,14 +40,14 @@ impl Threads {
 }
 
 /// One search in a text.
-pub(super) struct Search<'s> {
+pub(super) struct NfaSearch<'s> {
     pub(super) nfa: &'s NFA,
     pub(super) text: &'s str,
     /// Ends with the first match that is known to exist, wherever it begins and ends.
     pub(super) earliest: bool,
 }
 
-impl Search<'_> {
+impl NfaSearch<'_> {
     /// The first match at or after a place. `spend` pays for units of work that were done.
     pub(super) fn run<E>(
         &self,
@@ -56,10 +56,10 @@ impl Search<'_> {
     ) -> Result<Option<Range<usize>>, E> {
         let bytes = self.text.as_bytes();
         let states = self.nfa.states().len();
-        let (mut now, mut next) = (Threads::new(states), Threads::new(states));
+        let (mut now, mut next) = (NfaThreads::new(states), NfaThreads::new(states));
         let mut stack = Vec::new();
         let mut found = None;
-        let mut visits = (states / STATES) as u64;
+        let mut visits = (states / STATES_PER_VISIT) as u64;
         for at in from..=bytes.len() {
             if now.order.is_empty() && (found.is_some() || (at > 0 && self.nfa.is_always_start_anchored())) {
                 break;
@@ -79,7 +79,7 @@ impl Search<'_> {
                         trans.matches_byte(*byte).then_some(trans.next)
                     }
                     (State::Sparse(ranges), Some(byte)) => {
-                        visits += (ranges.transitions.len() / RANGES) as u64;
+                        visits += (ranges.transitions.len() / RANGES_PER_VISIT) as u64;
                         ranges.matches_byte(*byte)
                     }
                     (State::Dense(table), Some(byte)) => table.matches_byte(*byte),
@@ -95,12 +95,12 @@ impl Search<'_> {
             }
             std::mem::swap(&mut now, &mut next);
             next.order.clear();
-            if visits >= VISITS * INSTALLMENT {
-                spend(visits / VISITS)?;
-                visits %= VISITS;
+            if visits >= VISITS_PER_UNIT * UNITS_PER_PAYMENT {
+                spend(visits / VISITS_PER_UNIT)?;
+                visits %= VISITS_PER_UNIT;
             }
         }
-        spend(visits.div_ceil(VISITS))?;
+        spend(visits.div_ceil(VISITS_PER_UNIT))?;
         Ok(found)
     }
 
@@ -110,7 +110,7 @@ impl Search<'_> {
         state: StateID,
         start: usize,
         at: usize,
-        threads: &mut Threads,
+        threads: &mut NfaThreads,
         stack: &mut Vec<StateID>,
     ) -> u64 {
         let mut visits = 0;

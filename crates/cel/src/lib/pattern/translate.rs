@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 use super::unicode;
 
 /// The most a repetition may count, and all nested ones together.
-const MOST_REPEATS: u64 = 1000;
+const MAX_REPEATS: u64 = 1000;
 /// How deep groups may nest.
-const DEEPEST: usize = 1000;
+const MAX_GROUP_NESTING: usize = 1000;
 
 fn fail<T>(code: &str, expression: &str) -> Result<T, String> {
     Err(format!("error parsing regexp: {code}: `{expression}`"))
@@ -96,7 +96,7 @@ impl<'t> Translator<'t> {
                     }
                     Some((least, most, length)) => {
                         self.skip(length);
-                        let limit = i64::try_from(MOST_REPEATS).unwrap_or(i64::MAX);
+                        let limit = i64::try_from(MAX_REPEATS).unwrap_or(i64::MAX);
                         if least < 0 || least > limit || most > limit || (most >= 0 && least > most) {
                             return fail("invalid repeat count", self.since(before));
                         }
@@ -116,7 +116,7 @@ impl<'t> Translator<'t> {
     }
 
     fn open(&mut self, text: &str) -> Result<(), String> {
-        if self.groups.len() >= DEEPEST {
+        if self.groups.len() >= MAX_GROUP_NESTING {
             return fail("expression nests too deeply", self.whole);
         }
         self.out.push_str(text);
@@ -149,7 +149,7 @@ impl<'t> Translator<'t> {
         if let Some((least, most)) = counted {
             let times = u64::try_from(least.max(most)).unwrap_or(0).max(1);
             let heavy = inner.saturating_mul(times);
-            if (least >= 2 || most >= 2) && heavy > MOST_REPEATS {
+            if (least >= 2 || most >= 2) && heavy > MAX_REPEATS {
                 return fail("invalid repeat count", written);
             }
             self.weight = self.weight.max(heavy);

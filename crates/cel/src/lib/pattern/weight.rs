@@ -3,19 +3,19 @@
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// The units that every pattern counts, however short it is.
-pub(super) const BASE: u64 = 500;
+pub(super) const BASE_UNITS: u64 = 500;
 /// The units of parsing one Unicode class, which is a table of hundreds of ranges.
-const CLASS: u64 = 200;
+const CLASS_UNITS: u64 = 200;
 /// The units of parsing any class where case is ignored: each of its ranges is looked up.
-const FOLDED_CLASS: u64 = 2000;
+const FOLDED_CLASS_UNITS: u64 = 2000;
 
 /// The units of parsing a pattern in the syntax of `regex`: an estimate that is never too low.
 pub(super) fn parsing(pattern: &str) -> u64 {
     let count = |part: &str| pattern.matches(part).count() as u64;
     let classes = if ignores_case(pattern) {
-        (count("\\p") + count("\\P") + count("[")).saturating_mul(FOLDED_CLASS)
+        (count("\\p") + count("\\P") + count("[")).saturating_mul(FOLDED_CLASS_UNITS)
     } else {
-        (count("\\p") + count("\\P")).saturating_mul(CLASS)
+        (count("\\p") + count("\\P")).saturating_mul(CLASS_UNITS)
     };
     classes.saturating_add(pattern.len() as u64)
 }

@@ -1,33 +1,33 @@
 //! CEL's grammar as the state machine ANTLR makes of it: errors depend on its states.
 
-use crate::syntax::token::Kind;
+use crate::syntax::token::TokenKind;
 
 /// A set of token kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Set(u64);
+pub(super) struct TokenSet(u64);
 
-impl Set {
-    pub(super) fn of(kinds: &[Kind]) -> Set {
-        kinds.iter().fold(Set(0), |set, kind| Set(set.0 | (1 << (*kind as u8))))
+impl TokenSet {
+    pub(super) fn of(kinds: &[TokenKind]) -> TokenSet {
+        kinds.iter().fold(TokenSet(0), |set, kind| TokenSet(set.0 | (1 << (*kind as u8))))
     }
 
-    pub(super) fn contains(self, kind: Kind) -> bool {
+    pub(super) fn contains(self, kind: TokenKind) -> bool {
         self.0 & (1 << (kind as u8)) != 0
     }
 
-    pub(super) fn union(self, other: Set) -> Set {
-        Set(self.0 | other.0)
+    pub(super) fn union(self, other: TokenSet) -> TokenSet {
+        TokenSet(self.0 | other.0)
     }
 
     /// The first of the kinds.
-    pub(super) fn first(self) -> Option<Kind> {
-        ALL.into_iter().find(|kind| self.contains(*kind))
+    pub(super) fn first(self) -> Option<TokenKind> {
+        TOKEN_KINDS.into_iter().find(|kind| self.contains(*kind))
     }
 
     /// The kinds in ANTLR's form: one by its name, several in braces.
     pub(super) fn display(self) -> String {
         let names: Vec<&str> =
-            ALL.iter().filter(|kind| self.contains(**kind)).map(|kind| kind.display()).collect();
+            TOKEN_KINDS.iter().filter(|kind| self.contains(**kind)).map(|kind| kind.display()).collect();
         match names.as_slice() {
             [] => "{}".to_owned(),
             [one] => (*one).to_owned(),
@@ -36,7 +36,7 @@ impl Set {
     }
 }
 
-use Kind::{
+use TokenKind::{
     And, Bytes, Colon, Comma, Dot, Eof, Equals, EscapedIdentifier, False, Float, Greater, GreaterEquals,
     Identifier, In, Int, LeftBrace, LeftBracket, LeftParen, Less, LessEquals, Minus, Not, NotEquals, Null,
     Or, Percent, Plus, Question, RightBrace, RightBracket, RightParen, Slash, Star, String as StringToken,
@@ -44,7 +44,7 @@ use Kind::{
 };
 
 /// All kinds in the order of the grammar; the end of the input comes first.
-const ALL: [Kind; 36] = [
+const TOKEN_KINDS: [TokenKind; 36] = [
     Eof,
     Equals,
     NotEquals,
@@ -88,18 +88,18 @@ pub(super) type RuleId = usize;
 
 /// A way from one state to another.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(super) enum Transition {
     Epsilon(StateId),
     /// Only where the rule was entered with at most this precedence.
     Precedence(u32, StateId),
-    Token(Set, StateId),
+    Token(TokenSet, StateId),
     /// Into a rule, with a precedence, and on from there.
     Rule(RuleId, u32, StateId),
 }
 
 /// What a state is, as far as recovery and prediction care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(super) enum StateKind {
     Basic,
     /// The start of alternatives; whether one token decides between them, and whether there is a way around.
     Block {
@@ -120,34 +120,34 @@ pub(super) enum Sort {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct State {
-    pub(super) sort: Sort,
+pub(super) struct GrammarState {
+    pub(super) sort: StateKind,
     pub(super) rule: RuleId,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<Transition>,
 }
 
 /// The state machine.
 #[derive(Debug)]
 pub(super) struct Grammar {
-    pub(super) states: Vec<State>,
+    pub(super) states: Vec<GrammarState>,
     /// The first state of each rule.
     pub(super) starts: Vec<StateId>,
     /// The states after each rule, wherever it is used.
     pub(super) follows: Vec<Vec<StateId>>,
     /// For each state, what [`Grammar::look`] gives.
-    looks: Vec<(Set, bool)>,
+    looks: Vec<(TokenSet, bool)>,
 }
 
 /// A piece of the grammar, as it is written.
-enum Piece {
-    Token(&'static [Kind]),
+enum GrammarPiece {
+    Token(&'static [TokenKind]),
     Rule(RuleId, u32),
     Precedence(u32),
-    Seq(Vec<Piece>),
-    Alt { alternatives: Vec<Piece>, one_token: bool },
-    Opt(Box<Piece>),
-    Star { body: Box<Piece>, one_token: bool },
-    Plus { body: Box<Piece>, one_token: bool },
+    Seq(Vec<GrammarPiece>),
+    Alt { alternatives: Vec<GrammarPiece>, one_token: bool },
+    Opt(Box<GrammarPiece>),
+    Star { body: Box<GrammarPiece>, one_token: bool },
+    Plus { body: Box<GrammarPiece>, one_token: bool },
 }
 
 pub(super) const START: RuleId = 0;
@@ -169,36 +169,36 @@ pub(super) const OPT_EXPR: RuleId = 15;
 pub(super) const LITERAL: RuleId = 16;
 pub(super) const RULES: usize = 17;
 
-fn token(kinds: &'static [Kind]) -> Piece {
-    Piece::Token(kinds)
+fn token(kinds: &'static [TokenKind]) -> GrammarPiece {
+    GrammarPiece::Token(kinds)
 }
 
-fn rule(id: RuleId) -> Piece {
-    Piece::Rule(id, 0)
+fn rule(id: RuleId) -> GrammarPiece {
+    GrammarPiece::Rule(id, 0)
 }
 
-fn opt(body: Piece) -> Piece {
-    Piece::Opt(Box::new(body))
+fn opt(body: GrammarPiece) -> GrammarPiece {
+    GrammarPiece::Opt(Box::new(body))
 }
 
-fn star(body: Piece, one_token: bool) -> Piece {
-    Piece::Star { body: Box::new(body), one_token }
+fn star(body: GrammarPiece, one_token: bool) -> GrammarPiece {
+    GrammarPiece::Star { body: Box::new(body), one_token }
 }
 
-fn plus(body: Piece, one_token: bool) -> Piece {
-    Piece::Plus { body: Box::new(body), one_token }
+fn plus(body: GrammarPiece, one_token: bool) -> GrammarPiece {
+    GrammarPiece::Plus { body: Box::new(body), one_token }
 }
 
 macro_rules! seq {
-    ($($piece:expr),* $(,)?) => { Piece::Seq(vec![$($piece),*]) };
+    ($($piece:expr),* $(,)?) => { GrammarPiece::Seq(vec![$($piece),*]) };
 }
 
 /// The rules, in the order of their numbers.
-fn rules() -> Vec<Piece> {
+fn rules() -> Vec<GrammarPiece> {
     let leading_dot = || opt(token(&[Dot]));
     let question = || opt(token(&[Question]));
     let comma = || opt(token(&[Comma]));
-    let alt = |alternatives| Piece::Alt { alternatives, one_token: false };
+    let alt = |alternatives| GrammarPiece::Alt { alternatives, one_token: false };
     vec![
         seq![rule(EXPR), token(&[Eof])],
         seq![rule(OR), opt(seq![token(&[Question]), rule(OR), token(&[Colon]), rule(EXPR)])],
@@ -208,9 +208,9 @@ fn rules() -> Vec<Piece> {
             rule(CALC),
             star(
                 seq![
-                    Piece::Precedence(1),
+                    GrammarPiece::Precedence(1),
                     token(&[Equals, NotEquals, In, Less, LessEquals, GreaterEquals, Greater]),
-                    Piece::Rule(RELATION, 2)
+                    GrammarPiece::Rule(RELATION, 2)
                 ],
                 false
             ),
@@ -219,8 +219,12 @@ fn rules() -> Vec<Piece> {
             rule(UNARY),
             star(
                 alt(vec![
-                    seq![Piece::Precedence(2), token(&[Star, Slash, Percent]), Piece::Rule(CALC, 3)],
-                    seq![Piece::Precedence(1), token(&[Plus, Minus]), Piece::Rule(CALC, 2)],
+                    seq![
+                        GrammarPiece::Precedence(2),
+                        token(&[Star, Slash, Percent]),
+                        GrammarPiece::Rule(CALC, 3)
+                    ],
+                    seq![GrammarPiece::Precedence(1), token(&[Plus, Minus]), GrammarPiece::Rule(CALC, 2)],
                 ]),
                 false
             ),
@@ -234,9 +238,9 @@ fn rules() -> Vec<Piece> {
             rule(PRIMARY),
             star(
                 alt(vec![
-                    seq![Piece::Precedence(3), token(&[Dot]), question(), rule(ESCAPE_IDENT)],
+                    seq![GrammarPiece::Precedence(3), token(&[Dot]), question(), rule(ESCAPE_IDENT)],
                     seq![
-                        Piece::Precedence(2),
+                        GrammarPiece::Precedence(2),
                         token(&[Dot]),
                         token(&[Identifier]),
                         token(&[LeftParen]),
@@ -244,7 +248,7 @@ fn rules() -> Vec<Piece> {
                         token(&[RightParen])
                     ],
                     seq![
-                        Piece::Precedence(1),
+                        GrammarPiece::Precedence(1),
                         token(&[LeftBracket]),
                         question(),
                         rule(EXPR),
@@ -292,7 +296,10 @@ fn rules() -> Vec<Piece> {
             rule(EXPR),
             star(seq![token(&[Comma]), rule(OPT_EXPR), token(&[Colon]), rule(EXPR)], false)
         ],
-        Piece::Alt { alternatives: vec![token(&[Identifier]), token(&[EscapedIdentifier])], one_token: true },
+        GrammarPiece::Alt {
+            alternatives: vec![token(&[Identifier]), token(&[EscapedIdentifier])],
+            one_token: true,
+        },
         seq![question(), rule(EXPR)],
         alt(vec![
             seq![opt(token(&[Minus])), token(&[Int])],
@@ -316,13 +323,13 @@ impl Grammar {
             looks: Vec::new(),
         };
         for (id, piece) in rules().into_iter().enumerate() {
-            let stop = grammar.state(id, Sort::Stop);
+            let stop = grammar.state(id, StateKind::Stop);
             let start = grammar.piece(id, &piece, stop);
             grammar.starts.push(start);
         }
         for state in &grammar.states {
             for step in &state.steps {
-                if let Step::Rule(rule, _, follow) = step
+                if let Transition::Rule(rule, _, follow) = step
                     && let Some(follows) = grammar.follows.get_mut(*rule)
                 {
                     follows.push(*follow);
@@ -333,107 +340,111 @@ impl Grammar {
         grammar
     }
 
-    fn state(&mut self, rule: RuleId, sort: Sort) -> StateId {
-        self.states.push(State { sort, rule, steps: Vec::new() });
+    fn state(&mut self, rule: RuleId, sort: StateKind) -> StateId {
+        self.states.push(GrammarState { sort, rule, steps: Vec::new() });
         self.states.len() - 1
     }
 
-    fn step(&mut self, from: StateId, step: Step) {
+    fn step(&mut self, from: StateId, step: Transition) {
         if let Some(state) = self.states.get_mut(from) {
             state.steps.push(step);
         }
     }
 
     /// Makes the states of a piece that ends in `next`; gives its first.
-    fn piece(&mut self, rule: RuleId, piece: &Piece, next: StateId) -> StateId {
+    fn piece(&mut self, rule: RuleId, piece: &GrammarPiece, next: StateId) -> StateId {
         match piece {
-            Piece::Token(kinds) => {
-                let state = self.state(rule, Sort::Basic);
-                self.step(state, Step::Token(Set::of(kinds), next));
+            GrammarPiece::Token(kinds) => {
+                let state = self.state(rule, StateKind::Basic);
+                self.step(state, Transition::Token(TokenSet::of(kinds), next));
                 state
             }
-            Piece::Rule(target, precedence) => {
-                let state = self.state(rule, Sort::Basic);
-                self.step(state, Step::Rule(*target, *precedence, next));
+            GrammarPiece::Rule(target, precedence) => {
+                let state = self.state(rule, StateKind::Basic);
+                self.step(state, Transition::Rule(*target, *precedence, next));
                 state
             }
-            Piece::Precedence(precedence) => {
-                let state = self.state(rule, Sort::Basic);
-                self.step(state, Step::Precedence(*precedence, next));
+            GrammarPiece::Precedence(precedence) => {
+                let state = self.state(rule, StateKind::Basic);
+                self.step(state, Transition::Precedence(*precedence, next));
                 state
             }
-            Piece::Seq(pieces) => pieces.iter().rev().fold(next, |next, piece| self.piece(rule, piece, next)),
-            Piece::Alt { alternatives, one_token } => {
-                let block = self.state(rule, Sort::Block { one_token: *one_token, optional: false });
+            GrammarPiece::Seq(pieces) => {
+                pieces.iter().rev().fold(next, |next, piece| self.piece(rule, piece, next))
+            }
+            GrammarPiece::Alt { alternatives, one_token } => {
+                let block = self.state(rule, StateKind::Block { one_token: *one_token, optional: false });
                 for alternative in alternatives {
                     let start = self.piece(rule, alternative, next);
-                    self.step(block, Step::Epsilon(start));
+                    self.step(block, Transition::Epsilon(start));
                 }
                 block
             }
-            Piece::Opt(body) => {
-                let block = self.state(rule, Sort::Block { one_token: true, optional: true });
+            GrammarPiece::Opt(body) => {
+                let block = self.state(rule, StateKind::Block { one_token: true, optional: true });
                 let start = self.piece(rule, body, next);
-                self.step(block, Step::Epsilon(start));
-                self.step(block, Step::Epsilon(next));
+                self.step(block, Transition::Epsilon(start));
+                self.step(block, Transition::Epsilon(next));
                 block
             }
-            Piece::Star { body, one_token } => {
-                let entry = self.state(rule, Sort::LoopEntry { one_token: *one_token });
-                let back = self.state(rule, Sort::LoopBack);
-                self.step(back, Step::Epsilon(entry));
+            GrammarPiece::Star { body, one_token } => {
+                let entry = self.state(rule, StateKind::LoopEntry { one_token: *one_token });
+                let back = self.state(rule, StateKind::LoopBack);
+                self.step(back, Transition::Epsilon(entry));
                 let start = self.piece(rule, body, back);
-                self.step(entry, Step::Epsilon(start));
-                self.step(entry, Step::Epsilon(next));
+                self.step(entry, Transition::Epsilon(start));
+                self.step(entry, Transition::Epsilon(next));
                 entry
             }
-            Piece::Plus { body, one_token } => {
-                let first = self.state(rule, Sort::PlusStart);
-                let back = self.state(rule, Sort::PlusBack { one_token: *one_token });
+            GrammarPiece::Plus { body, one_token } => {
+                let first = self.state(rule, StateKind::PlusStart);
+                let back = self.state(rule, StateKind::PlusBack { one_token: *one_token });
                 let start = self.piece(rule, body, back);
-                self.step(first, Step::Epsilon(start));
-                self.step(back, Step::Epsilon(first));
-                self.step(back, Step::Epsilon(next));
+                self.step(first, Transition::Epsilon(start));
+                self.step(back, Transition::Epsilon(first));
+                self.step(back, Transition::Epsilon(next));
                 first
             }
         }
     }
 
-    pub(super) fn get(&self, state: StateId) -> &[Step] {
+    pub(super) fn get(&self, state: StateId) -> &[Transition] {
         self.states.get(state).map_or(&[], |state| &state.steps)
     }
 
-    pub(super) fn sort(&self, state: StateId) -> Sort {
-        self.states.get(state).map_or(Sort::Stop, |state| state.sort)
+    pub(super) fn sort(&self, state: StateId) -> StateKind {
+        self.states.get(state).map_or(StateKind::Stop, |state| state.sort)
     }
 
     /// The tokens that may come next inside the rule, and whether the rule may end here. No rule is empty, so a rule's first
     /// tokens are all there is to it.
-    pub(super) fn look(&self, state: StateId) -> (Set, bool) {
+    pub(super) fn look(&self, state: StateId) -> (TokenSet, bool) {
         self.looks.get(state).copied().unwrap_or_default()
     }
 
-    fn find_look(&self, state: StateId) -> (Set, bool) {
+    fn find_look(&self, state: StateId) -> (TokenSet, bool) {
         let mut seen = vec![false; self.states.len()];
-        let mut found = (Set::default(), false);
+        let mut found = (TokenSet::default(), false);
         self.look_into(state, true, &mut seen, &mut found);
         found
     }
 
-    fn look_into(&self, state: StateId, inside: bool, seen: &mut [bool], found: &mut (Set, bool)) {
+    fn look_into(&self, state: StateId, inside: bool, seen: &mut [bool], found: &mut (TokenSet, bool)) {
         match seen.get_mut(state) {
             Some(seen) if !*seen => *seen = true,
             _ => return,
         }
-        if self.sort(state) == Sort::Stop {
+        if self.sort(state) == StateKind::Stop {
             found.1 |= inside;
             return;
         }
         for step in self.get(state) {
             match step {
-                Step::Epsilon(next) | Step::Precedence(_, next) => self.look_into(*next, inside, seen, found),
-                Step::Token(set, _) => found.0 = found.0.union(*set),
-                Step::Rule(rule, ..) => {
+                Transition::Epsilon(next) | Transition::Precedence(_, next) => {
+                    self.look_into(*next, inside, seen, found)
+                }
+                Transition::Token(set, _) => found.0 = found.0.union(*set),
+                Transition::Rule(rule, ..) => {
                     if let Some(start) = self.starts.get(*rule) {
                         self.look_into(*start, false, seen, found);
                     }

@@ -11,20 +11,20 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use grammar::{
-    CALC, ESCAPE_IDENT, EXPR, Grammar, LITERAL, MEMBER, PRIMARY, RELATION, RULES, RuleId, START, Set, Sort,
-    StateId, Step, UNARY,
+    CALC, ESCAPE_IDENT, EXPR, Grammar, LITERAL, MEMBER, PRIMARY, RELATION, RULES, RuleId, START, StateId,
+    StateKind, TokenSet, Transition, UNARY,
 };
 use predict::{NoViable, predict};
-use recovered::{Part, Tree};
+use recovered::{RecoveredTree, TreePart};
 
-use super::parser::{DEEPEST, Parser};
+use super::parser::{MAX_NESTING, Parser};
 use super::source::{Issues, Location, Source};
-use super::token::{Kind, Token};
+use super::token::{Token, TokenKind};
 
 /// How often recovery is attempted.
-const MOST_RECOVERIES: usize = 30;
+const MAX_RECOVERIES: usize = 30;
 /// How many tokens one recovery may skip.
-const MOST_SKIPPED: usize = 256;
+const MAX_SKIPPED: usize = 256;
 
 static GRAMMAR: LazyLock<Grammar> = LazyLock::new(Grammar::new);
 
@@ -32,7 +32,7 @@ static GRAMMAR: LazyLock<Grammar> = LazyLock::new(Grammar::new);
 /// a fresh one.
 pub(super) fn explain(parser: &mut Parser<'_>, source: &Source, skipped: &[Range<usize>]) {
     let grammar = &*GRAMMAR;
-    let mut walk = Walk {
+    let mut walk = ErrorWalk {
         grammar,
         source,
         tokens: parser.tokens,
@@ -47,7 +47,7 @@ pub(super) fn explain(parser: &mut Parser<'_>, source: &Source, skipped: &[Range
         recoveries: 0,
     };
     let ended = walk.run();
-    if ended == Err(Halt) {
+    if ended == Err(WalkHalted) {
         // ANTLR reads tokens as it needs them: it has not seen what is wrong after the one at hand.
         let offset = walk.token(0).offset;
         walk.issues.forget_after(source.location(offset));
@@ -62,16 +62,16 @@ pub(super) fn explain(parser: &mut Parser<'_>, source: &Source, skipped: &[Range
 
 /// The walk is over before its end.
 #[derive(Debug, PartialEq, Eq)]
-struct Halt;
+struct WalkHalted;
 
 /// An error of the kind that leaves the rule.
-enum Failure {
+enum RuleFailure {
     NoViable { start: usize, offending: usize },
-    Mismatch(Set),
+    Mismatch(TokenSet),
 }
 
 /// A rule that was entered.
-struct Frame {
+struct RuleFrame {
     rule: RuleId,
     precedence: u32,
     /// The state after the rule, where it was used.
@@ -81,10 +81,10 @@ struct Frame {
     /// The alternative that was chosen, where the rule has several.
     alternative: Option<usize>,
     /// What was read of the rule.
-    parts: Vec<Part>,
+    parts: Vec<TreePart>,
 }
 
-struct Walk<'w> {
+struct ErrorWalk<'w> {
     grammar: &'w Grammar,
     source: &'w Source,
     tokens: &'w [Token],
@@ -92,9 +92,9 @@ struct Walk<'w> {
     skipped: &'w [Range<usize>],
     at: usize,
     issues: &'w mut Issues,
-    frames: Vec<Frame>,
+    frames: Vec<RuleFrame>,
     /// What was read, once the first rule has been left.
-    tree: Option<Tree>,
+    tree: Option<RecoveredTree>,
     depths: [u32; RULES],
     /// Whether an error was reported and no token has matched since.
     recovering: bool,
@@ -103,44 +103,53 @@ struct Walk<'w> {
     recoveries: usize,
 }
 
-impl Walk<'_> {
+impl ErrorWalk<'_> {
     fn token(&self, ahead: usize) -> Token {
-        let end = Token { kind: Kind::Eof, start: 0, end: 0, offset: 0 };
+        let end = Token { kind: TokenKind::Eof, start: 0, end: 0, offset: 0 };
         self.tokens.get(self.at + ahead).or(self.tokens.last()).copied().unwrap_or(end)
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> TokenKind {
         self.token(0).kind
     }
 
     /// Adds to what was read of the rule.
-    fn read(&mut self, part: Part) {
+    fn read(&mut self, part: TreePart) {
         if let Some(frame) = self.frames.last_mut() {
             frame.parts.push(part);
         }
     }
 
     /// Notes which alternative of a rule was chosen. What goes on after something that was read is one more link of it.
-    fn choose(&mut self, sort: Sort, alternative: usize) {
+    fn choose(&mut self, sort: StateKind, alternative: usize) {
         let Some(frame) = self.frames.last_mut() else { return };
         match (frame.rule, sort) {
-            (UNARY | PRIMARY | ESCAPE_IDENT | LITERAL, Sort::Block { optional: false, .. }) => {
+            (UNARY | PRIMARY | ESCAPE_IDENT | LITERAL, StateKind::Block { optional: false, .. }) => {
                 frame.alternative = Some(alternative);
             }
-            (CALC | MEMBER, Sort::Block { optional: false, .. }) => frame.parts.push(Part::Link(alternative)),
-            (RELATION, Sort::LoopEntry { .. }) if alternative == 0 => frame.parts.push(Part::Link(0)),
+            (CALC | MEMBER, StateKind::Block { optional: false, .. }) => {
+                frame.parts.push(TreePart::Link(alternative))
+            }
+            (RELATION, StateKind::LoopEntry { .. }) if alternative == 0 => {
+                frame.parts.push(TreePart::Link(0))
+            }
             _ => {}
         }
     }
 
     fn consume(&mut self) {
-        if self.kind() != Kind::Eof {
+        if self.kind() != TokenKind::Eof {
             self.at += 1;
         }
     }
 
-    fn enter(&mut self, rule: RuleId, precedence: u32, follow: Option<StateId>) -> Result<StateId, Halt> {
-        self.frames.push(Frame {
+    fn enter(
+        &mut self,
+        rule: RuleId,
+        precedence: u32,
+        follow: Option<StateId>,
+    ) -> Result<StateId, WalkHalted> {
+        self.frames.push(RuleFrame {
             rule,
             precedence,
             follow,
@@ -150,13 +159,13 @@ impl Walk<'_> {
         });
         if let Some(depth) = self.depths.get_mut(rule) {
             *depth += 1;
-            if *depth > DEEPEST && matches!(rule, EXPR | RELATION | CALC) {
-                let message = format!("expression recursion limit exceeded: {DEEPEST}");
+            if *depth > MAX_NESTING && matches!(rule, EXPR | RELATION | CALC) {
+                let message = format!("expression recursion limit exceeded: {MAX_NESTING}");
                 self.issues.report(Location::NONE, message);
-                return Err(Halt);
+                return Err(WalkHalted);
             }
         }
-        self.grammar.starts.get(rule).copied().ok_or(Halt)
+        self.grammar.starts.get(rule).copied().ok_or(WalkHalted)
     }
 
     /// Leaves a rule; gives the state to go on in.
@@ -166,38 +175,38 @@ impl Walk<'_> {
             *depth -= 1;
         }
         let first = self.tokens.get(frame.first).or(self.tokens.last()).copied();
-        let first = first.unwrap_or(Token { kind: Kind::Eof, start: 0, end: 0, offset: 0 });
-        let Frame { rule, alternative, parts, .. } = frame;
-        let tree = Tree { rule, first, alternative, parts }.simplified();
+        let first = first.unwrap_or(Token { kind: TokenKind::Eof, start: 0, end: 0, offset: 0 });
+        let RuleFrame { rule, alternative, parts, .. } = frame;
+        let tree = RecoveredTree { rule, first, alternative, parts }.simplified();
         match self.frames.last_mut() {
-            Some(outer) => outer.parts.push(Part::Rule(rule, tree)),
+            Some(outer) => outer.parts.push(TreePart::Rule(rule, tree)),
             None => self.tree = Some(tree),
         }
         frame.follow
     }
 
-    fn run(&mut self) -> Result<(), Halt> {
+    fn run(&mut self) -> Result<(), WalkHalted> {
         let mut state = self.enter(START, 0, None)?;
         // Whether the state is a loop's entry that was reached from its end, where it was synchronised already.
         let mut synced = false;
         loop {
             match self.visit(state, synced)? {
-                Visit::Next(next) => {
-                    synced = self.grammar.sort(state) == Sort::LoopBack;
+                NextStep::Next(next) => {
+                    synced = self.grammar.sort(state) == StateKind::LoopBack;
                     state = next;
                 }
-                Visit::Enter(rule, precedence, follow) => {
+                NextStep::Enter(rule, precedence, follow) => {
                     synced = false;
                     state = self.enter(rule, precedence, Some(follow))?;
                 }
-                Visit::Leave => {
+                NextStep::Leave => {
                     synced = false;
                     match self.leave() {
                         Some(next) => state = next,
                         None => return Ok(()),
                     }
                 }
-                Visit::Fail(failure) => {
+                NextStep::Fail(failure) => {
                     synced = false;
                     self.report(&failure);
                     self.recover(state)?;
@@ -210,21 +219,22 @@ impl Walk<'_> {
         }
     }
 
-    fn visit(&mut self, state: StateId, synced: bool) -> Result<Visit, Halt> {
+    fn visit(&mut self, state: StateId, synced: bool) -> Result<NextStep, WalkHalted> {
         let sort = self.grammar.sort(state);
         match sort {
-            Sort::Stop => return Ok(Visit::Leave),
-            Sort::Basic => {}
-            Sort::LoopEntry { .. } if synced => {}
+            StateKind::Stop => return Ok(NextStep::Leave),
+            StateKind::Basic => {}
+            StateKind::LoopEntry { .. } if synced => {}
             _ => {
                 if let Some(failure) = self.sync(state, sort) {
-                    return Ok(Visit::Fail(failure));
+                    return Ok(NextStep::Fail(failure));
                 }
             }
         }
         let steps = self.grammar.get(state);
-        let (Sort::Block { one_token, .. } | Sort::LoopEntry { one_token } | Sort::PlusBack { one_token }) =
-            sort
+        let (StateKind::Block { one_token, .. }
+        | StateKind::LoopEntry { one_token }
+        | StateKind::PlusBack { one_token }) = sort
         else {
             return self.follow(state);
         };
@@ -235,76 +245,76 @@ impl Walk<'_> {
                 Ok(alternative) => {
                     self.choose(sort, alternative);
                     match steps.get(alternative) {
-                        Some(Step::Epsilon(next)) => Visit::Next(*next),
-                        _ => Visit::Leave,
+                        Some(Transition::Epsilon(next)) => NextStep::Next(*next),
+                        _ => NextStep::Leave,
                     }
                 }
                 Err(NoViable(ahead)) => {
-                    Visit::Fail(Failure::NoViable { start: self.at, offending: self.at + ahead })
+                    NextStep::Fail(RuleFailure::NoViable { start: self.at, offending: self.at + ahead })
                 }
             });
         }
         let kind = self.kind();
         let mut last = None;
         for (alternative, step) in steps.iter().enumerate() {
-            if let Step::Epsilon(next) = step {
+            if let Transition::Epsilon(next) = step {
                 if self.grammar.look(*next).0.contains(kind) {
                     self.choose(sort, alternative);
-                    return Ok(Visit::Next(*next));
+                    return Ok(NextStep::Next(*next));
                 }
                 last = Some(*next);
             }
         }
         // Where there is a way around, it is taken; where there is none, no alternative fits.
         Ok(match (sort, last) {
-            (Sort::Block { optional: false, .. }, _) | (_, None) => {
-                Visit::Fail(Failure::NoViable { start: self.at, offending: self.at })
+            (StateKind::Block { optional: false, .. }, _) | (_, None) => {
+                NextStep::Fail(RuleFailure::NoViable { start: self.at, offending: self.at })
             }
-            (_, Some(next)) => Visit::Next(next),
+            (_, Some(next)) => NextStep::Next(next),
         })
     }
 
     /// Takes the one step of a state that decides nothing.
-    fn follow(&mut self, state: StateId) -> Result<Visit, Halt> {
+    fn follow(&mut self, state: StateId) -> Result<NextStep, WalkHalted> {
         Ok(match self.grammar.get(state).first() {
-            None => Visit::Leave,
-            Some(Step::Epsilon(next) | Step::Precedence(_, next)) => Visit::Next(*next),
-            Some(Step::Rule(rule, precedence, follow)) => Visit::Enter(*rule, *precedence, *follow),
-            Some(Step::Token(set, next)) => {
+            None => NextStep::Leave,
+            Some(Transition::Epsilon(next) | Transition::Precedence(_, next)) => NextStep::Next(*next),
+            Some(Transition::Rule(rule, precedence, follow)) => NextStep::Enter(*rule, *precedence, *follow),
+            Some(Transition::Token(set, next)) => {
                 if set.contains(self.kind()) {
                     self.recovering = false;
-                    self.read(Part::Token(self.token(0), true));
+                    self.read(TreePart::Token(self.token(0), true));
                     self.consume();
-                    return Ok(Visit::Next(*next));
+                    return Ok(NextStep::Next(*next));
                 }
                 self.attempt()?;
                 if self.delete_token(state) {
-                    self.read(Part::Token(self.token(0), true));
+                    self.read(TreePart::Token(self.token(0), true));
                     self.consume();
-                    return Ok(Visit::Next(*next));
+                    return Ok(NextStep::Next(*next));
                 }
                 if self.insert_token(state, *next) {
                     let missing = self.missing(*set);
-                    self.read(Part::Token(missing, false));
-                    return Ok(Visit::Next(*next));
+                    self.read(TreePart::Token(missing, false));
+                    return Ok(NextStep::Next(*next));
                 }
-                Visit::Fail(Failure::Mismatch(self.expected(state)))
+                NextStep::Fail(RuleFailure::Mismatch(self.expected(state)))
             }
         })
     }
 
     /// The token that is pretended to be there: it has no text, and the place of the token at hand or, at the end, of the
     /// last.
-    fn missing(&self, set: Set) -> Token {
+    fn missing(&self, set: TokenSet) -> Token {
         let here = match self.at.checked_sub(1).and_then(|before| self.tokens.get(before)) {
-            Some(before) if self.kind() == Kind::Eof => *before,
+            Some(before) if self.kind() == TokenKind::Eof => *before,
             _ => self.token(0),
         };
-        Token { kind: set.first().unwrap_or(Kind::Eof), end: here.start, ..here }
+        Token { kind: set.first().unwrap_or(TokenKind::Eof), end: here.start, ..here }
     }
 
     /// The tokens that may come next, looking out of the rule where it may end.
-    fn expected(&self, state: StateId) -> Set {
+    fn expected(&self, state: StateId) -> TokenSet {
         let (mut set, mut ends) = self.grammar.look(state);
         for frame in self.frames.iter().rev() {
             if !ends {
@@ -315,7 +325,7 @@ impl Walk<'_> {
             set = set.union(more);
             ends = next;
         }
-        if ends { set.union(Set::of(&[Kind::Eof])) } else { set }
+        if ends { set.union(TokenSet::of(&[TokenKind::Eof])) } else { set }
     }
 
     fn syntax_error(&mut self, at: usize, message: &str) {
@@ -332,13 +342,13 @@ impl Walk<'_> {
     fn display(&self, at: usize) -> String {
         let token = self.tokens.get(at).or(self.tokens.last());
         match token {
-            Some(token) if token.kind != Kind::Eof => quoted(token.text(self.source.text())),
+            Some(token) if token.kind != TokenKind::Eof => quoted(token.text(self.source.text())),
             _ => "'<EOF>'".to_owned(),
         }
     }
 
     /// Notices, before a decision, a token that nothing there can start with.
-    fn sync(&mut self, state: StateId, sort: Sort) -> Option<Failure> {
+    fn sync(&mut self, state: StateId, sort: StateKind) -> Option<RuleFailure> {
         if self.recovering {
             return None;
         }
@@ -347,16 +357,16 @@ impl Walk<'_> {
             return None;
         }
         match sort {
-            Sort::Block { .. } | Sort::LoopEntry { .. } | Sort::PlusStart => {
+            StateKind::Block { .. } | StateKind::LoopEntry { .. } | StateKind::PlusStart => {
                 if self.delete_token(state) {
                     return None;
                 }
-                Some(Failure::Mismatch(self.expected(state)))
+                Some(RuleFailure::Mismatch(self.expected(state)))
             }
             _ => {
                 self.unwanted(state);
                 let wanted = self.expected(state).union(self.recovery_set());
-                while self.kind() != Kind::Eof && !wanted.contains(self.kind()) {
+                while self.kind() != TokenKind::Eof && !wanted.contains(self.kind()) {
                     self.consume();
                 }
                 None
@@ -401,18 +411,18 @@ impl Walk<'_> {
         true
     }
 
-    fn report(&mut self, failure: &Failure) {
+    fn report(&mut self, failure: &RuleFailure) {
         if self.recovering {
             return;
         }
         self.recovering = true;
         match failure {
-            Failure::Mismatch(expected) => {
+            RuleFailure::Mismatch(expected) => {
                 let message =
                     format!("mismatched input {} expecting {}", self.display(self.at), expected.display());
                 self.syntax_error(self.at, &message);
             }
-            Failure::NoViable { start, offending } => {
+            RuleFailure::NoViable { start, offending } => {
                 let (start, offending) = (*start, *offending);
                 let text = self.text_between(start, offending);
                 let reserved = ["true", "false", "null"]
@@ -429,7 +439,7 @@ impl Walk<'_> {
 
     /// The text from one token to another, with what is between them.
     fn text_between(&self, start: usize, end: usize) -> String {
-        let Some(first) = self.tokens.get(start).filter(|token| token.kind != Kind::Eof) else {
+        let Some(first) = self.tokens.get(start).filter(|token| token.kind != TokenKind::Eof) else {
             return "<EOF>".to_owned();
         };
         let end = self.tokens.get(end).or(self.tokens.last()).map_or(first.end, |token| token.end);
@@ -443,26 +453,26 @@ impl Walk<'_> {
         text
     }
 
-    fn attempt(&mut self) -> Result<(), Halt> {
-        if self.recoveries == MOST_RECOVERIES {
-            let message = format!("error recovery attempt limit exceeded: {MOST_RECOVERIES}");
+    fn attempt(&mut self) -> Result<(), WalkHalted> {
+        if self.recoveries == MAX_RECOVERIES {
+            let message = format!("error recovery attempt limit exceeded: {MAX_RECOVERIES}");
             self.syntax_error(self.at, &message);
-            return Err(Halt);
+            return Err(WalkHalted);
         }
         self.recoveries += 1;
         Ok(())
     }
 
     /// The tokens that may follow any of the rules that were entered.
-    fn recovery_set(&self) -> Set {
+    fn recovery_set(&self) -> TokenSet {
         self.frames
             .iter()
             .filter_map(|frame| frame.follow)
-            .fold(Set::default(), |set, follow| set.union(self.grammar.look(follow).0))
+            .fold(TokenSet::default(), |set, follow| set.union(self.grammar.look(follow).0))
     }
 
     /// Skips tokens until one may follow a rule that was entered.
-    fn recover(&mut self, state: StateId) -> Result<(), Halt> {
+    fn recover(&mut self, state: StateId) -> Result<(), WalkHalted> {
         self.attempt()?;
         let mut skipped = 0;
         if let Some((at, states)) = &self.last_error
@@ -480,11 +490,11 @@ impl Walk<'_> {
             None => self.last_error = Some((self.at, vec![state])),
         }
         let wanted = self.recovery_set();
-        while self.kind() != Kind::Eof && !wanted.contains(self.kind()) {
-            if skipped >= MOST_SKIPPED {
-                let message = format!("error recovery token lookahead limit exceeded: {MOST_SKIPPED}");
+        while self.kind() != TokenKind::Eof && !wanted.contains(self.kind()) {
+            if skipped >= MAX_SKIPPED {
+                let message = format!("error recovery token lookahead limit exceeded: {MAX_SKIPPED}");
                 self.issues.report(Location::NONE, message);
-                return Err(Halt);
+                return Err(WalkHalted);
             }
             skipped += 1;
             self.consume();
@@ -494,11 +504,11 @@ impl Walk<'_> {
 }
 
 /// Where a visit to a state leads.
-enum Visit {
+enum NextStep {
     Next(StateId),
     Enter(RuleId, u32, StateId),
     Leave,
-    Fail(Failure),
+    Fail(RuleFailure),
 }
 
 fn quoted(text: &str) -> String {

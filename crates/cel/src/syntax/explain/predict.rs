@@ -1,24 +1,24 @@
 //! Which alternative the tokens ahead decide for, as ANTLR's adaptive prediction finds it.
 
-use super::grammar::{Grammar, Sort, StateId, Step};
-use crate::syntax::token::{Kind, Token};
+use super::grammar::{Grammar, StateId, StateKind, Transition};
+use crate::syntax::token::{Token, TokenKind};
 
 /// No alternative is possible; the token (counted from here) that showed it.
 pub(super) struct NoViable(pub(super) usize);
 
-/// A place an alternative may have led to.
+/// A configuration an alternative may have led to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct Configuration {
     alternative: usize,
     state: StateId,
     /// Where rules entered on the way will return to.
     returns: Vec<StateId>,
-    /// Whether the rule of the decision has been left: from there on, any place where the rule is used will do.
+    /// Whether the rule of the decision has been left: from there on, any configuration where the rule is used will do.
     outside: bool,
 }
 
 /// How many tokens are looked at before the first possible alternative is taken.
-const FARTHEST: usize = 2000;
+const MAX_LOOKAHEAD: usize = 2000;
 
 /// Predicts the alternative (from 0) of a decision.
 pub(super) fn predict(
@@ -27,59 +27,71 @@ pub(super) fn predict(
     precedence: u32,
     tokens: &[Token],
 ) -> Result<usize, NoViable> {
-    if let Some(alternative) = obvious(grammar, decision, tokens) {
+    if let Some(alternative) = decided_by_first_token(grammar, decision, tokens) {
         return Ok(alternative);
     }
-    let mut places = Vec::new();
+    let mut configurations = Vec::new();
     for (alternative, step) in grammar.get(decision).iter().enumerate() {
-        if let Step::Epsilon(state) = step {
-            let place = Place { alternative, state: *state, returns: Vec::new(), outside: false };
-            closure(grammar, place, Some(precedence), &mut places);
+        if let Transition::Epsilon(state) = step {
+            let configuration =
+                Configuration { alternative, state: *state, returns: Vec::new(), outside: false };
+            closure(grammar, configuration, Some(precedence), &mut configurations);
         }
     }
     let mut ahead = 0;
     loop {
-        let kind = tokens.get(ahead).map_or(Kind::Eof, |token| token.kind);
+        let kind = tokens.get(ahead).map_or(TokenKind::Eof, |token| token.kind);
         let mut next = Vec::new();
-        for place in &places {
-            for step in grammar.get(place.state) {
-                if let Step::Token(set, target) = step
+        for configuration in &configurations {
+            for step in grammar.get(configuration.state) {
+                if let Transition::Token(set, target) = step
                     && set.contains(kind)
                 {
-                    closure(grammar, Place { state: *target, ..place.clone() }, None, &mut next);
+                    closure(
+                        grammar,
+                        Configuration { state: *target, ..configuration.clone() },
+                        None,
+                        &mut next,
+                    );
                 }
             }
         }
-        let possible = |places: &[Place]| {
-            let mut alternatives: Vec<usize> = places.iter().map(|place| place.alternative).collect();
+        let possible = |configurations: &[Configuration]| {
+            let mut alternatives: Vec<usize> =
+                configurations.iter().map(|configuration| configuration.alternative).collect();
             alternatives.sort_unstable();
             alternatives.dedup();
             alternatives
         };
         match possible(&next).as_slice() {
             [] => {
-                let finished =
-                    places.iter().filter(|place| place.outside).map(|place| place.alternative).min();
+                let finished = configurations
+                    .iter()
+                    .filter(|configuration| configuration.outside)
+                    .map(|configuration| configuration.alternative)
+                    .min();
                 return finished.ok_or(NoViable(ahead));
             }
             [only] => return Ok(*only),
-            [first, ..] if kind == Kind::Eof || ahead > FARTHEST || same_everywhere(&next) => {
+            [first, ..]
+                if kind == TokenKind::Eof || ahead > MAX_LOOKAHEAD || all_alternatives_agree(&next) =>
+            {
                 return Ok(*first);
             }
             _ => {}
         }
-        places = next;
+        configurations = next;
         ahead += 1;
     }
 }
 
 /// The alternative that the first token alone decides for: the only one that starts with it, or the way out of the rule.
-fn obvious(grammar: &Grammar, decision: StateId, tokens: &[Token]) -> Option<usize> {
-    let kind = tokens.first().map_or(Kind::Eof, |token| token.kind);
+fn decided_by_first_token(grammar: &Grammar, decision: StateId, tokens: &[Token]) -> Option<usize> {
+    let kind = tokens.first().map_or(TokenKind::Eof, |token| token.kind);
     let mut starting = None;
     let mut leaving = None;
     for (alternative, step) in grammar.get(decision).iter().enumerate() {
-        let Step::Epsilon(state) = step else { return None };
+        let Transition::Epsilon(state) = step else { return None };
         let (set, ends) = grammar.look(*state);
         if set.contains(kind) && starting.replace(alternative).is_some() {
             return None;
@@ -96,66 +108,74 @@ fn obvious(grammar: &Grammar, decision: StateId, tokens: &[Token]) -> Option<usi
     }
 }
 
-/// Whether all alternatives led to the same places, so that no token will ever tell them apart.
-fn same_everywhere(places: &[Place]) -> bool {
+/// Whether all alternatives led to the same configurations, so that no token will ever tell them apart.
+fn all_alternatives_agree(configurations: &[Configuration]) -> bool {
     let of = |alternative: usize| {
-        let mut reached: Vec<(StateId, &[StateId])> = places
+        let mut reached: Vec<(StateId, &[StateId])> = configurations
             .iter()
-            .filter(|place| place.alternative == alternative)
-            .map(|place| (place.state, place.returns.as_slice()))
+            .filter(|configuration| configuration.alternative == alternative)
+            .map(|configuration| (configuration.state, configuration.returns.as_slice()))
             .collect();
         reached.sort_unstable();
         reached.dedup();
         reached
     };
-    let mut alternatives: Vec<usize> = places.iter().map(|place| place.alternative).collect();
+    let mut alternatives: Vec<usize> =
+        configurations.iter().map(|configuration| configuration.alternative).collect();
     alternatives.sort_unstable();
     alternatives.dedup();
     let Some((first, rest)) = alternatives.split_first() else { return false };
     rest.iter().all(|alternative| of(*alternative) == of(*first))
 }
 
-/// Adds a place and all that can be reached from it without a token.
-fn closure(grammar: &Grammar, place: Place, precedence: Option<u32>, places: &mut Vec<Place>) {
-    let mut todo = vec![place];
-    while let Some(place) = todo.pop() {
-        if places.contains(&place) {
+/// Adds a configuration and all that can be reached from it without a token.
+fn closure(
+    grammar: &Grammar,
+    configuration: Configuration,
+    precedence: Option<u32>,
+    configurations: &mut Vec<Configuration>,
+) {
+    let mut todo = vec![configuration];
+    while let Some(configuration) = todo.pop() {
+        if configurations.contains(&configuration) {
             continue;
         }
-        places.push(place.clone());
-        if grammar.sort(place.state) == Sort::Stop {
-            let mut returns = place.returns.clone();
+        configurations.push(configuration.clone());
+        if grammar.sort(configuration.state) == StateKind::Stop {
+            let mut returns = configuration.returns.clone();
             if let Some(state) = returns.pop() {
-                todo.push(Place { state, returns, ..place });
-            } else if let Some(state) = grammar.states.get(place.state)
+                todo.push(Configuration { state, returns, ..configuration });
+            } else if let Some(state) = grammar.states.get(configuration.state)
                 && let Some(follows) = grammar.follows.get(state.rule)
             {
                 for state in follows {
-                    todo.push(Place { state: *state, outside: true, ..place.clone() });
+                    todo.push(Configuration { state: *state, outside: true, ..configuration.clone() });
                 }
-                if follows.is_empty() && !place.outside {
-                    places.push(Place { outside: true, ..place });
+                if follows.is_empty() && !configuration.outside {
+                    configurations.push(Configuration { outside: true, ..configuration });
                 }
             }
             continue;
         }
-        for step in grammar.get(place.state) {
+        for step in grammar.get(configuration.state) {
             match step {
-                Step::Epsilon(state) => todo.push(Place { state: *state, ..place.clone() }),
-                Step::Precedence(needed, state) => {
-                    let here = place.returns.is_empty() && !place.outside;
+                Transition::Epsilon(state) => {
+                    todo.push(Configuration { state: *state, ..configuration.clone() })
+                }
+                Transition::Precedence(needed, state) => {
+                    let here = configuration.returns.is_empty() && !configuration.outside;
                     if !here || precedence.is_none_or(|precedence| *needed >= precedence) {
-                        todo.push(Place { state: *state, ..place.clone() });
+                        todo.push(Configuration { state: *state, ..configuration.clone() });
                     }
                 }
-                Step::Rule(rule, _, follow) => {
+                Transition::Rule(rule, _, follow) => {
                     if let Some(start) = grammar.starts.get(*rule) {
-                        let mut returns = place.returns.clone();
+                        let mut returns = configuration.returns.clone();
                         returns.push(*follow);
-                        todo.push(Place { state: *start, returns, ..place.clone() });
+                        todo.push(Configuration { state: *start, returns, ..configuration.clone() });
                     }
                 }
-                Step::Token(..) => {}
+                Transition::Token(..) => {}
             }
         }
     }

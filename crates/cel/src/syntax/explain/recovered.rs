@@ -10,50 +10,50 @@ use super::grammar::{
     OPT_FIELD, OR, PRIMARY, RELATION, RuleId, UNARY,
 };
 use crate::syntax::ast::{Expr, ExprKind, Literal, MapEntry, StructField};
-use crate::syntax::nodes::NOWHERE;
+use crate::syntax::nodes::NO_OFFSET;
 use crate::syntax::operator;
-use crate::syntax::parser::{DEEPEST, Parser, balance, call};
+use crate::syntax::parser::{MAX_NESTING, Parser, balance, call};
 use crate::syntax::source::Location;
-use crate::syntax::token::{Kind, RESERVED, Token};
+use crate::syntax::token::{RESERVED, Token, TokenKind};
 
 /// What was read of a rule.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(super) struct RecoveredTree {
     pub(super) rule: RuleId,
     /// The first token of the rule.
     pub(super) first: Token,
     /// The alternative that was chosen, where the rule has several.
     pub(super) alternative: Option<usize>,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<TreePart>,
 }
 
 /// A part of a rule.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum TreePart {
     /// A token, and whether it was there; one that was not has the place of the token that was there instead.
     Token(Token, bool),
     /// What was read where a rule is used. It may be of another rule: what only passes on another is left out.
-    Rule(RuleId, Tree),
+    Rule(RuleId, RecoveredTree),
     /// From here on an operator follows what was read so far, by an alternative of the rule.
     Link(usize),
 }
 
-impl Tree {
+impl RecoveredTree {
     /// The tree, or the one it only passes on.
-    pub(super) fn simplified(mut self) -> Tree {
+    pub(super) fn simplified(mut self) -> RecoveredTree {
         let passes_on = match self.rule {
-            EXPR => token(&self.parts, Kind::Question).is_none(),
-            OR => token(&self.parts, Kind::Or).is_none(),
-            AND => token(&self.parts, Kind::And).is_none(),
-            RELATION | CALC | MEMBER => !self.parts.iter().any(|part| matches!(part, Part::Link(_))),
+            EXPR => token(&self.parts, TokenKind::Question).is_none(),
+            OR => token(&self.parts, TokenKind::Or).is_none(),
+            AND => token(&self.parts, TokenKind::And).is_none(),
+            RELATION | CALC | MEMBER => !self.parts.iter().any(|part| matches!(part, TreePart::Link(_))),
             UNARY => self.alternative == Some(0),
             PRIMARY => matches!(self.alternative, Some(2 | 6)),
             _ => false,
         };
-        let at = self.parts.iter().position(|part| matches!(part, Part::Rule(..)));
+        let at = self.parts.iter().position(|part| matches!(part, TreePart::Rule(..)));
         match at {
             Some(at) if passes_on => match self.parts.swap_remove(at) {
-                Part::Rule(_, tree) => tree,
+                TreePart::Rule(_, tree) => tree,
                 _ => self,
             },
             _ => self,
@@ -62,34 +62,34 @@ impl Tree {
 }
 
 /// The first token of a kind.
-fn token(parts: &[Part], kind: Kind) -> Option<Token> {
+fn token(parts: &[TreePart], kind: TokenKind) -> Option<Token> {
     tokens(parts, kind).next()
 }
 
-fn tokens(parts: &[Part], kind: Kind) -> impl Iterator<Item = Token> {
+fn tokens(parts: &[TreePart], kind: TokenKind) -> impl Iterator<Item = Token> {
     parts.iter().filter_map(move |part| match part {
-        Part::Token(token, _) if token.kind == kind => Some(*token),
+        TreePart::Token(token, _) if token.kind == kind => Some(*token),
         _ => None,
     })
 }
 
 /// What was read where a rule is used.
-fn rules(parts: &[Part], rule: RuleId) -> impl Iterator<Item = &Tree> {
+fn rules(parts: &[TreePart], rule: RuleId) -> impl Iterator<Item = &RecoveredTree> {
     parts.iter().filter_map(move |part| match part {
-        Part::Rule(slot, tree) if *slot == rule => Some(tree),
+        TreePart::Rule(slot, tree) if *slot == rule => Some(tree),
         _ => None,
     })
 }
 
-fn rule(parts: &[Part], wanted: RuleId) -> Option<&Tree> {
+fn rule(parts: &[TreePart], wanted: RuleId) -> Option<&RecoveredTree> {
     rules(parts, wanted).next()
 }
 
 /// The visit ended because the tree is too deep.
-struct TooDeep;
+struct VisitTooDeep;
 
 /// Visits a tree; the parser keeps the problems.
-pub(super) fn visit(parser: &mut Parser<'_>, tree: &Tree) {
+pub(super) fn visit(parser: &mut Parser<'_>, tree: &RecoveredTree) {
     let mut visitor = Visitor { parser, depth: 0 };
     if visitor.rule(tree, EXPR).is_err() {
         parser.issues.report(Location::NONE, "max recursion depth exceeded");
@@ -101,12 +101,12 @@ struct Visitor<'p, 's> {
     depth: u32,
 }
 
-type Visited = Result<Expr, TooDeep>;
+type Visited = Result<Expr, VisitTooDeep>;
 
 impl Visitor<'_, '_> {
-    fn enter(&mut self, levels: usize) -> Result<(), TooDeep> {
+    fn enter(&mut self, levels: usize) -> Result<(), VisitTooDeep> {
         self.depth = self.depth.saturating_add(u32::try_from(levels).unwrap_or(u32::MAX));
-        if self.depth > DEEPEST { Err(TooDeep) } else { Ok(()) }
+        if self.depth > MAX_NESTING { Err(VisitTooDeep) } else { Ok(()) }
     }
 
     fn node(&mut self, offset: u32, kind: ExprKind) -> Expr {
@@ -115,26 +115,26 @@ impl Visitor<'_, '_> {
 
     /// What stands for something that is missing.
     fn nothing(&mut self) -> Expr {
-        self.node(NOWHERE, ExprKind::Unspecified)
+        self.node(NO_OFFSET, ExprKind::Unspecified)
     }
 
     /// The expression that was read where a rule is used in `tree`.
-    fn rule(&mut self, tree: &Tree, wanted: RuleId) -> Visited {
+    fn rule(&mut self, tree: &RecoveredTree, wanted: RuleId) -> Visited {
         self.maybe(rule(&tree.parts, wanted))
     }
 
-    fn maybe(&mut self, tree: Option<&Tree>) -> Visited {
+    fn maybe(&mut self, tree: Option<&RecoveredTree>) -> Visited {
         match tree {
             Some(tree) => self.visit(tree),
             None => Ok(self.nothing()),
         }
     }
 
-    fn visit(&mut self, tree: &Tree) -> Visited {
+    fn visit(&mut self, tree: &RecoveredTree) -> Visited {
         match tree.rule {
             EXPR => self.conditional(tree),
-            OR => self.logic(tree, Kind::Or, operator::OR, AND),
-            AND => self.logic(tree, Kind::And, operator::AND, RELATION),
+            OR => self.logic(tree, TokenKind::Or, operator::OR, AND),
+            AND => self.logic(tree, TokenKind::And, operator::AND, RELATION),
             RELATION => self.operators(tree, CALC),
             CALC => self.operators(tree, UNARY),
             UNARY => self.unary(tree),
@@ -145,8 +145,8 @@ impl Visitor<'_, '_> {
         }
     }
 
-    fn conditional(&mut self, tree: &Tree) -> Visited {
-        let Some(op) = token(&tree.parts, Kind::Question) else { return self.rule(tree, OR) };
+    fn conditional(&mut self, tree: &RecoveredTree) -> Visited {
+        let Some(op) = token(&tree.parts, TokenKind::Question) else { return self.rule(tree, OR) };
         self.enter(1)?;
         let mut sides = rules(&tree.parts, OR);
         let condition = self.maybe(sides.next())?;
@@ -157,7 +157,13 @@ impl Visitor<'_, '_> {
         Ok(call(id, operator::CONDITIONAL, vec![condition, truthy, falsy]))
     }
 
-    fn logic(&mut self, tree: &Tree, kind: Kind, function: &'static str, operand: RuleId) -> Visited {
+    fn logic(
+        &mut self,
+        tree: &RecoveredTree,
+        kind: TokenKind,
+        function: &'static str,
+        operand: RuleId,
+    ) -> Visited {
         let mut operands = rules(&tree.parts, operand);
         let mut terms = vec![Some(self.maybe(operands.next())?)];
         let mut ops = Vec::new();
@@ -175,14 +181,14 @@ impl Visitor<'_, '_> {
     }
 
     /// `a op b op c`, read from the left: each link is one level of the tree.
-    fn operators(&mut self, tree: &Tree, operand: RuleId) -> Visited {
-        let links: Vec<&[Part]> = tree.parts.split(|part| matches!(part, Part::Link(_))).collect();
+    fn operators(&mut self, tree: &RecoveredTree, operand: RuleId) -> Visited {
+        let links: Vec<&[TreePart]> = tree.parts.split(|part| matches!(part, TreePart::Link(_))).collect();
         let Some((first, links)) = links.split_first() else { return Ok(self.nothing()) };
         self.enter(links.len())?;
         let mut left = self.maybe(rule(first, operand))?;
         for link in links {
             let op = link.iter().find_map(|part| match part {
-                Part::Token(token, _) => Some(*token),
+                TreePart::Token(token, _) => Some(*token),
                 _ => None,
             });
             let Some(op) = op else {
@@ -201,10 +207,10 @@ impl Visitor<'_, '_> {
         Ok(left)
     }
 
-    fn unary(&mut self, tree: &Tree) -> Visited {
+    fn unary(&mut self, tree: &RecoveredTree) -> Visited {
         let (kind, function) = match tree.alternative {
-            Some(1) => (Kind::Not, operator::NOT),
-            Some(2) => (Kind::Minus, operator::NEGATE),
+            Some(1) => (TokenKind::Not, operator::NOT),
+            Some(2) => (TokenKind::Minus, operator::NEGATE),
             Some(_) => return self.rule(tree, MEMBER),
             None => {
                 let text = ExprKind::Literal(Literal::String("<<error>>".into()));
@@ -220,10 +226,10 @@ impl Visitor<'_, '_> {
         Ok(call(id, function, vec![operand]))
     }
 
-    fn member(&mut self, tree: &Tree) -> Visited {
-        let links: Vec<&[Part]> = tree.parts.split(|part| matches!(part, Part::Link(_))).collect();
+    fn member(&mut self, tree: &RecoveredTree) -> Visited {
+        let links: Vec<&[TreePart]> = tree.parts.split(|part| matches!(part, TreePart::Link(_))).collect();
         let kinds = tree.parts.iter().filter_map(|part| match part {
-            Part::Link(alternative) => Some(*alternative),
+            TreePart::Link(alternative) => Some(*alternative),
             _ => None,
         });
         let Some((first, links)) = links.split_first() else { return Ok(self.nothing()) };
@@ -240,8 +246,8 @@ impl Visitor<'_, '_> {
         Ok(target)
     }
 
-    fn select(&mut self, tree: &Tree, link: &[Part], target: Expr) -> Expr {
-        let (Some(dot), Some(name)) = (token(link, Kind::Dot), rule(link, ESCAPE_IDENT)) else {
+    fn select(&mut self, tree: &RecoveredTree, link: &[TreePart], target: Expr) -> Expr {
+        let (Some(dot), Some(name)) = (token(link, TokenKind::Dot), rule(link, ESCAPE_IDENT)) else {
             return self.node(tree.first.offset, ExprKind::Unspecified);
         };
         let field = self.name(name);
@@ -249,7 +255,7 @@ impl Visitor<'_, '_> {
             self.parser.problem(name.first, "unsupported ident kind");
         }
         let field = field.unwrap_or_default();
-        if token(link, Kind::Question).is_none() {
+        if token(link, TokenKind::Question).is_none() {
             let kind = ExprKind::Select { operand: Box::new(target), field, test_only: false };
             return self.node(dot.offset, kind);
         }
@@ -262,36 +268,36 @@ impl Visitor<'_, '_> {
     }
 
     /// A name that may be escaped; `None` where there is none.
-    fn name(&self, tree: &Tree) -> Option<Str> {
+    fn name(&self, tree: &RecoveredTree) -> Option<Str> {
         tree.alternative?;
         tree.parts.iter().find_map(|part| match part {
-            Part::Token(token, true) => Some(self.parser.text(*token).trim_matches('`').into()),
+            TreePart::Token(token, true) => Some(self.parser.text(*token).trim_matches('`').into()),
             _ => None,
         })
     }
 
-    fn method(&mut self, tree: &Tree, link: &[Part], target: Expr) -> Visited {
-        let Some(name) = token(link, Kind::Identifier) else {
+    fn method(&mut self, tree: &RecoveredTree, link: &[TreePart], target: Expr) -> Visited {
+        let Some(name) = token(link, TokenKind::Identifier) else {
             return Ok(self.node(tree.first.offset, ExprKind::Unspecified));
         };
-        let id = self.parser.nodes.id(token(link, Kind::LeftParen).map(|open| open.offset));
+        let id = self.parser.nodes.id(token(link, TokenKind::LeftParen).map(|open| open.offset));
         let args = self.args(link)?;
         let function = Str::from(self.parser.text(name));
         Ok(self.parser.call_or_macro(id, function, Some(target), args))
     }
 
-    fn args(&mut self, parts: &[Part]) -> Result<Vec<Expr>, TooDeep> {
+    fn args(&mut self, parts: &[TreePart]) -> Result<Vec<Expr>, VisitTooDeep> {
         let Some(list) = rule(parts, EXPR_LIST) else { return Ok(Vec::new()) };
         rules(&list.parts, EXPR).map(|arg| self.visit(arg)).collect()
     }
 
-    fn index(&mut self, tree: &Tree, link: &[Part], target: Expr) -> Visited {
-        let Some(open) = token(link, Kind::LeftBracket) else {
+    fn index(&mut self, tree: &RecoveredTree, link: &[TreePart], target: Expr) -> Visited {
+        let Some(open) = token(link, TokenKind::LeftBracket) else {
             return Ok(self.node(tree.first.offset, ExprKind::Unspecified));
         };
         let id = self.parser.nodes.id(Some(open.offset));
         let index = self.maybe(rule(link, EXPR))?;
-        let function = match token(link, Kind::Question) {
+        let function = match token(link, TokenKind::Question) {
             Some(_) if !self.parser.options.optional_syntax => {
                 return Ok(self.parser.problem(open, "unsupported syntax '[?'"));
             }
@@ -301,7 +307,7 @@ impl Visitor<'_, '_> {
         Ok(call(id, function, vec![target, index]))
     }
 
-    fn primary(&mut self, tree: &Tree) -> Visited {
+    fn primary(&mut self, tree: &RecoveredTree) -> Visited {
         match tree.alternative {
             Some(0 | 1) => self.identifier(tree),
             Some(2) => self.rule(tree, EXPR),
@@ -313,33 +319,33 @@ impl Visitor<'_, '_> {
         }
     }
 
-    fn identifier(&mut self, tree: &Tree) -> Visited {
-        let Some(name) = token(&tree.parts, Kind::Identifier) else {
+    fn identifier(&mut self, tree: &RecoveredTree) -> Visited {
+        let Some(name) = token(&tree.parts, TokenKind::Identifier) else {
             return Ok(self.node(tree.first.offset, ExprKind::Unspecified));
         };
         let word = self.parser.text(name);
         if RESERVED.contains(&word) {
             return Ok(self.parser.problem(tree.first, format!("reserved identifier: {word}")));
         }
-        let dot = if token(&tree.parts, Kind::Dot).is_some() { "." } else { "" };
+        let dot = if token(&tree.parts, TokenKind::Dot).is_some() { "." } else { "" };
         let full = Str::from(format!("{dot}{word}"));
         if tree.alternative == Some(0) {
             return Ok(self.node(name.offset, ExprKind::Ident(full)));
         }
-        let id = self.parser.nodes.id(token(&tree.parts, Kind::LeftParen).map(|open| open.offset));
+        let id = self.parser.nodes.id(token(&tree.parts, TokenKind::LeftParen).map(|open| open.offset));
         let args = self.args(&tree.parts)?;
         Ok(self.parser.call_or_macro(id, full, None, args))
     }
 
-    fn list(&mut self, tree: &Tree) -> Visited {
-        let open = token(&tree.parts, Kind::LeftBracket).unwrap_or(tree.first);
+    fn list(&mut self, tree: &RecoveredTree) -> Visited {
+        let open = token(&tree.parts, TokenKind::LeftBracket).unwrap_or(tree.first);
         let id = self.parser.nodes.id(Some(open.offset));
         let mut elements = Vec::new();
         let mut optional = Vec::new();
         if let Some(list) = rule(&tree.parts, LIST_INIT) {
             for (at, element) in rules(&list.parts, OPT_EXPR).enumerate() {
                 elements.push(self.rule(element, EXPR)?);
-                match token(&element.parts, Kind::Question) {
+                match token(&element.parts, TokenKind::Question) {
                     Some(_) if self.parser.options.optional_syntax => optional.push(at),
                     Some(question) => {
                         self.parser.problem(question, "unsupported syntax '?'");
@@ -351,16 +357,16 @@ impl Visitor<'_, '_> {
         Ok(Expr { id, kind: ExprKind::List { elements, optional } })
     }
 
-    fn map(&mut self, tree: &Tree) -> Visited {
-        let open = token(&tree.parts, Kind::LeftBrace).unwrap_or(tree.first);
+    fn map(&mut self, tree: &RecoveredTree) -> Visited {
+        let open = token(&tree.parts, TokenKind::LeftBrace).unwrap_or(tree.first);
         let id = self.parser.nodes.id(Some(open.offset));
         let mut entries = Vec::new();
         if let Some(list) = rule(&tree.parts, MAP_INIT) {
             let keys = rules(&list.parts, OPT_EXPR);
             let values = rules(&list.parts, EXPR);
-            for (colon, (key, value)) in tokens(&list.parts, Kind::Colon).zip(keys.zip(values)) {
+            for (colon, (key, value)) in tokens(&list.parts, TokenKind::Colon).zip(keys.zip(values)) {
                 let id = self.parser.nodes.id(Some(colon.offset));
-                let optional = token(&key.parts, Kind::Question).is_some();
+                let optional = token(&key.parts, TokenKind::Question).is_some();
                 if optional && !self.parser.options.optional_syntax {
                     self.parser.problem(key.first, "unsupported syntax '?'");
                     continue;
@@ -373,16 +379,16 @@ impl Visitor<'_, '_> {
         Ok(Expr { id, kind: ExprKind::Map(entries) })
     }
 
-    fn message(&mut self, tree: &Tree) -> Visited {
-        let open = token(&tree.parts, Kind::LeftBrace).unwrap_or(tree.first);
+    fn message(&mut self, tree: &RecoveredTree) -> Visited {
+        let open = token(&tree.parts, TokenKind::LeftBrace).unwrap_or(tree.first);
         let id = self.parser.nodes.id(Some(open.offset));
         let mut fields = Vec::new();
         if let Some(list) = rule(&tree.parts, FIELD_INIT) {
             let values = rules(&list.parts, EXPR);
             let names = rules(&list.parts, OPT_FIELD);
-            for (name, (colon, value)) in names.zip(tokens(&list.parts, Kind::Colon).zip(values)) {
+            for (name, (colon, value)) in names.zip(tokens(&list.parts, TokenKind::Colon).zip(values)) {
                 let id = self.parser.nodes.id(Some(colon.offset));
-                let optional = token(&name.parts, Kind::Question).is_some();
+                let optional = token(&name.parts, TokenKind::Question).is_some();
                 if optional && !self.parser.options.optional_syntax {
                     self.parser.problem(name.first, "unsupported syntax '?'");
                     continue;
@@ -395,17 +401,17 @@ impl Visitor<'_, '_> {
                 fields.push(StructField { id, name, value, optional });
             }
         }
-        let type_name = tokens(&tree.parts, Kind::Identifier)
+        let type_name = tokens(&tree.parts, TokenKind::Identifier)
             .map(|name| self.parser.text(name))
             .collect::<Vec<_>>()
             .join(".");
         Ok(Expr { id, kind: ExprKind::Struct { type_name: type_name.into(), fields } })
     }
 
-    fn literal(&mut self, tree: &Tree) -> Expr {
-        let minus = token(&tree.parts, Kind::Minus).is_some();
+    fn literal(&mut self, tree: &RecoveredTree) -> Expr {
+        let minus = token(&tree.parts, TokenKind::Minus).is_some();
         let token = tree.parts.iter().find_map(|part| match part {
-            Part::Token(token, true) if token.kind != Kind::Minus => Some(*token),
+            TreePart::Token(token, true) if token.kind != TokenKind::Minus => Some(*token),
             _ => None,
         });
         let read = token.and_then(|token| self.parser.read_literal(tree.first, minus, token));
