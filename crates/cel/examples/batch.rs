@@ -16,7 +16,7 @@ fn main() -> std::io::Result<()> {
     let batch = if mutation { ExpressionBatch::mutation(version) } else { ExpressionBatch::new(version) };
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
-        writeln!(out, "{}", batch.line(line?))?;
+        writeln!(out, "{}", batch.answer_line(line?))?;
     }
     Ok(())
 }

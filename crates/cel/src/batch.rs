@@ -35,12 +35,12 @@ impl ExpressionBatch {
     }
 
     /// Answers one line.
-    pub fn line(&self, line: impl AsRef<[u8]>) -> String {
+    pub fn answer_line(&self, line: impl AsRef<[u8]>) -> String {
         write::to_string(&self.answer(line.as_ref()))
     }
 
     /// The answer to a line that cannot be read.
-    pub fn refusal(reason: &str) -> String {
+    pub fn error_line(reason: &str) -> String {
         write::to_string(&Value::map([("error", Value::from(reason)), ("id", Value::Null)]))
     }
 

@@ -12,7 +12,7 @@ pub use stages::{Checked, Parsed, Program};
 
 use crate::check::{self, Validator};
 use crate::decl::{Function, Implementation, Overload, Singleton};
-use crate::deep::with_room;
+use crate::deep_stack::with_deep_stack;
 use crate::eval::Error;
 use crate::lib::{self, messages};
 use crate::plan;
@@ -346,14 +346,14 @@ impl Env {
     pub fn parse(&self, text: &str) -> Result<Parsed, Issues> {
         let source = Source::new(text);
         let deep = may_be_deep(text);
-        let ast = with_room(deep, || parser::parse(&source, &self.library.parser))?;
+        let ast = with_deep_stack(deep, || parser::parse(&source, &self.library.parser))?;
         Ok(Parsed { source, ast })
     }
 
     /// Checks a parsed expression.
     pub fn check(&self, parsed: Parsed) -> Result<Checked, Issues> {
         let Parsed { source, ast } = parsed;
-        let checked = with_room(may_be_deep(source.text()), || check::check(&source, ast, self))?;
+        let checked = with_deep_stack(may_be_deep(source.text()), || check::check(&source, ast, self))?;
         Ok(Checked { env: self.clone(), source, tree: checked })
     }
 
@@ -363,7 +363,7 @@ impl Env {
     pub fn unchecked_program(&self, parsed: Parsed) -> Result<Program, Error> {
         let Parsed { source, ast } = parsed;
         let deep = may_be_deep(source.text());
-        let plan = with_room(deep, || {
+        let plan = with_deep_stack(deep, || {
             let resolved = check::resolve_only(&source, ast, self);
             plan::plan(&resolved, self, plan::PlanOptions { fold: false, checked: false })
         })?;

@@ -22,7 +22,7 @@ pub mod batch;
 mod check;
 mod cost;
 mod decl;
-mod deep;
+mod deep_stack;
 pub mod device;
 mod env;
 mod eval;

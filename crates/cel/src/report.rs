@@ -41,7 +41,7 @@ pub fn report(env: &Env, issues: &Issues, origin: &str) -> String {
 }
 
 fn write_issue(out: &mut String, env: &Env, source: &Source, tokens: &[Token], issue: &Issue, origin: &str) {
-    let message = readable(issue.message.lines().next().unwrap_or_default());
+    let message = without_control_characters(issue.message.lines().next().unwrap_or_default());
     let _ = writeln!(out, "error: {message}");
     let offset = source.offset(issue.location);
     let at = offset.and_then(|offset| tokens.iter().position(|token| token.offset == offset));
@@ -54,7 +54,7 @@ fn write_issue(out: &mut String, env: &Env, source: &Source, tokens: &[Token], i
         return;
     };
     let column = usize::try_from(issue.location.column).unwrap_or(0);
-    let (start, length) = extent(source, tokens, at, &issue.message, offset);
+    let (start, length) = underlined_range(source, tokens, at, &issue.message, offset);
     let start = column.saturating_sub((offset - start) as usize);
     let number = issue.location.line.to_string();
     let gutter = " ".repeat(number.len());
@@ -73,7 +73,13 @@ fn write_issue(out: &mut String, env: &Env, source: &Source, tokens: &[Token], i
 }
 
 /// The code-point offset at which what a problem is about begins, and how long it is.
-fn extent(source: &Source, tokens: &[Token], at: Option<usize>, message: &str, offset: u32) -> (u32, usize) {
+fn underlined_range(
+    source: &Source,
+    tokens: &[Token],
+    at: Option<usize>,
+    message: &str,
+    offset: u32,
+) -> (u32, usize) {
     let length =
         |from: &Token, to: &Token| source.text().get(from.start..to.end).unwrap_or_default().chars().count();
     let Some(at) = at else { return (offset, 1) };
@@ -121,7 +127,7 @@ fn closing(tokens: &[Token], open: usize) -> Option<&Token> {
 fn window(line: &str, column: usize) -> (String, usize) {
     let length = line.chars().count();
     if length <= 2 * CONTEXT_COLUMNS {
-        return (readable(line), column);
+        return (without_control_characters(line), column);
     }
     let from = column.saturating_sub(CONTEXT_COLUMNS);
     let mut shown: String = line.chars().skip(from).take(2 * CONTEXT_COLUMNS).collect();
@@ -129,13 +135,13 @@ fn window(line: &str, column: usize) -> (String, usize) {
         shown.push_str("...");
     }
     if from == 0 {
-        return (readable(&shown), column);
+        return (without_control_characters(&shown), column);
     }
-    (format!("...{}", readable(&shown)), column - from + 3)
+    (format!("...{}", without_control_characters(&shown)), column - from + 3)
 }
 
 /// Text without what would move the cursor of a terminal, write_issue character for write_issue.
-fn readable(text: &str) -> String {
+fn without_control_characters(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\t' => ' ',

@@ -207,15 +207,15 @@ fn every_function_has_accepting_and_failing_examples() {
 fn a_batch_answers_line_by_line() {
     let batch = ExpressionBatch::new(Version::CURRENT);
     assert_eq!(
-        batch.line(r#"{"id": "a", "expr": "object.n + 1", "vars": {"object": {"n": 2}}}"#),
+        batch.answer_line(r#"{"id": "a", "expr": "object.n + 1", "vars": {"object": {"n": 2}}}"#),
         r#"{"cost":3,"estMax":2,"estMin":2,"id":"a","type":"int","value":"int 3"}"#
     );
     assert_eq!(
-        batch.line(r#"{"id": 1, "expr": "foo"}"#),
+        batch.answer_line(r#"{"id": 1, "expr": "foo"}"#),
         r#"{"compileError":"ERROR: \u003cinput\u003e:1:1: undeclared reference to 'foo' (in container '')\n | foo\n | ^","id":1}"#
     );
     assert_eq!(
-        batch.line(r#"{"id": 2, "expr": "{}.a"}"#),
+        batch.answer_line(r#"{"id": 2, "expr": "{}.a"}"#),
         r#"{"cost":2,"estMax":31,"estMin":31,"evalError":"no such key: a","id":2,"type":"dyn"}"#
     );
 }

@@ -9,13 +9,13 @@ use crate::types::{Type, TypeSort};
 
 /// What type parameters have been found to be. Attempts that fail are undone.
 #[derive(Debug, Default)]
-pub(crate) struct Mapping {
+pub(crate) struct TypeSubstitution {
     known: HashMap<Str, Type>,
     /// What to put back: the parameter and what it was before.
     undo: Vec<(Str, Option<Type>)>,
 }
 
-impl Mapping {
+impl TypeSubstitution {
     fn find(&self, ty: &Type) -> Option<&Type> {
         match ty {
             Type::Param(name) => self.known.get(name),
@@ -31,7 +31,7 @@ impl Mapping {
     }
 
     /// Does all of `attempt`, or nothing if it says no.
-    pub(crate) fn attempt(&mut self, attempt: impl FnOnce(&mut Self) -> bool) -> bool {
+    pub(crate) fn try_or_undo(&mut self, attempt: impl FnOnce(&mut Self) -> bool) -> bool {
         let mark = self.undo.len();
         if attempt(self) {
             if mark == 0 {
@@ -85,7 +85,7 @@ impl Mapping {
         }
     }
 
-    /// As [`Mapping::assignable`], position by position.
+    /// As [`TypeSubstitution::assignable`], position by position.
     pub(crate) fn all_assignable(&mut self, from: &[&Type], to: &[&Type]) -> bool {
         from.len() == to.len() && from.iter().zip(to).all(|(from, to)| self.assignable(from, to))
     }
@@ -101,14 +101,14 @@ impl Mapping {
             }
             if self.assignable(ty, &known) {
                 let general = most_general(ty, &known).clone();
-                if self.free_of(parameter, &general) {
+                if self.does_not_occur(parameter, &general) {
                     self.add(parameter, general);
                 }
                 return (true, true);
             }
             return (false, true);
         }
-        if self.free_of(parameter, ty) {
+        if self.does_not_occur(parameter, ty) {
             self.add(parameter, ty.clone());
             return (true, false);
         }
@@ -116,13 +116,13 @@ impl Mapping {
     }
 
     /// Whether `parameter` does not occur in `within`.
-    fn free_of(&self, parameter: &Type, within: &Type) -> bool {
+    fn does_not_occur(&self, parameter: &Type, within: &Type) -> bool {
         if parameter.is_exactly(within) {
             return false;
         }
         match within {
-            Type::Param(_) => self.find(within).is_none_or(|known| self.free_of(parameter, known)),
-            _ => within.parameters().into_iter().all(|inner| self.free_of(parameter, inner)),
+            Type::Param(_) => self.find(within).is_none_or(|known| self.does_not_occur(parameter, known)),
+            _ => within.parameters().into_iter().all(|inner| self.does_not_occur(parameter, inner)),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::syntax::ast::{Ast, Comprehension, Expr, ExprKind, Literal, NodeId};
 use crate::syntax::operator;
 use crate::syntax::source::{Issues, Location, Source};
 use crate::types::{Type, TypeSort};
-use assign::{Mapping, most_general};
+use assign::{TypeSubstitution, most_general};
 
 pub(crate) use validate::{Validator, validate};
 
@@ -90,7 +90,7 @@ struct Checker<'e> {
     issues: Issues,
     types: Vec<Option<Type>>,
     references: HashMap<NodeId, ResolvedReference>,
-    mapping: Mapping,
+    mapping: TypeSubstitution,
     fresh: usize,
     /// The variables of comprehensions, innermost last.
     scopes: Vec<(Str, Type)>,
@@ -105,7 +105,7 @@ impl<'e> Checker<'e> {
             issues: Issues::new(source),
             types: vec![None; ast.offsets.len()],
             references: HashMap::new(),
-            mapping: Mapping::default(),
+            mapping: TypeSubstitution::default(),
             fresh: 0,
             scopes: Vec::new(),
         };
@@ -153,7 +153,7 @@ impl Checker<'_> {
     }
 
     fn assignable(&mut self, from: &Type, to: &Type) -> bool {
-        self.mapping.attempt(|mapping| mapping.assignable(from, to))
+        self.mapping.try_or_undo(|mapping| mapping.assignable(from, to))
     }
 
     fn check(&mut self, expr: &mut Expr) {
@@ -346,7 +346,7 @@ impl Checker<'_> {
             let candidates: Vec<Type> = overload.args.iter().map(|arg| assign::rename(arg, &names)).collect();
             let from: Vec<&Type> = arg_types.iter().collect();
             let to: Vec<&Type> = candidates.iter().collect();
-            if !self.mapping.attempt(|mapping| mapping.all_assignable(&from, &to)) {
+            if !self.mapping.try_or_undo(|mapping| mapping.all_assignable(&from, &to)) {
                 continue;
             }
             overloads.push(overload.id.clone());

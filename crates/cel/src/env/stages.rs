@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Env, may_be_deep};
 use crate::check;
 use crate::cost::estimate::{self, EstimateRange, SizeHints};
-use crate::deep::with_room;
+use crate::deep_stack::with_deep_stack;
 use crate::eval::{self, Activation, Error, Evaluation};
 use crate::lib::pattern::allowance::{self, PER_EVALUATION, PER_EXPRESSION};
 use crate::plan;
@@ -29,7 +29,7 @@ impl Parsed {
     /// Whether a name stands somewhere in it.
     pub fn mentions(&self, name: &str) -> bool {
         let mut found = false;
-        with_room(may_be_deep(self.source.text()), || {
+        with_deep_stack(may_be_deep(self.source.text()), || {
             self.ast.expr.walk(&mut |expr| found |= matches!(&expr.kind, ExprKind::Ident(n) if n == name));
         });
         found
@@ -81,7 +81,7 @@ impl Checked {
 
     /// What it may cost.
     pub fn estimate(&self, hints: &dyn SizeHints) -> EstimateRange {
-        with_room(may_be_deep(self.text()), || estimate::estimate(&self.tree, &self.env, hints))
+        with_deep_stack(may_be_deep(self.text()), || estimate::estimate(&self.tree, &self.env, hints))
     }
 
     /// The program. Fails where a constant part of the expression can only fail.
@@ -97,7 +97,7 @@ impl Checked {
     fn program_with(&self, options: plan::PlanOptions) -> Result<Program, Error> {
         let deep = may_be_deep(self.text());
         let plan = || allowance::within(PER_EXPRESSION, || plan::plan(&self.tree, &self.env, options));
-        let plan = with_room(deep, plan)?;
+        let plan = with_deep_stack(deep, plan)?;
         Ok(Program { plan: Arc::new(plan), output: self.output_type().clone() })
     }
 
@@ -132,7 +132,7 @@ impl Program {
 
     /// Runs it. Evaluation ends with an error once it has cost more than `limit`.
     pub fn run<'a>(&'a self, activation: &Activation<'a>, limit: u64) -> Evaluation<'a> {
-        with_room(self.plan.deep, || {
+        with_deep_stack(self.plan.deep, || {
             let run = || eval::run(&self.plan.root, self.plan.slots, activation, limit);
             if !self.plan.matches {
                 return run();

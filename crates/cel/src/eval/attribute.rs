@@ -7,7 +7,7 @@ use crate::val::{ListVal, MapVal, Text, Val};
 
 impl<'a> Eval<'a, '_> {
     /// The value of an attribute or of a conditional, without the cost of naming it.
-    pub(super) fn unobserved(&mut self, node: &'a PlanNode) -> EvalResult<'a> {
+    pub(super) fn eval_unobserved(&mut self, node: &'a PlanNode) -> EvalResult<'a> {
         match node {
             PlanNode::Attribute(attribute) => self.attribute(attribute),
             PlanNode::Conditional(conditional) => {
@@ -16,7 +16,7 @@ impl<'a> Eval<'a, '_> {
                     Val::Bool(false) => &conditional.falsy,
                     _ => return Err(Error::no_such_overload()),
                 };
-                let val = self.unobserved(branch)?;
+                let val = self.eval_unobserved(branch)?;
                 self.path(val, &conditional.path, false)
             }
             other => self.node(other),
@@ -195,7 +195,7 @@ impl<'a> Eval<'a, '_> {
     /// The attribute by which an instruction gave what came straight from a variable: that is still the data's own in the
     /// reference, and its messages show it.
     #[cold]
-    fn raw(&mut self, node: &'a PlanNode) -> Option<&'a Attribute> {
+    fn raw_attribute(&mut self, node: &'a PlanNode) -> Option<&'a Attribute> {
         match node {
             PlanNode::Attribute(attribute) => {
                 matches!(attribute.base, Base::Variable(_)).then_some(&**attribute)
@@ -206,8 +206,8 @@ impl<'a> Eval<'a, '_> {
                 let condition = self.node(&conditional.condition);
                 self.cost = cost;
                 match condition {
-                    Ok(Val::Bool(true)) => self.raw(&conditional.truthy),
-                    Ok(Val::Bool(false)) => self.raw(&conditional.falsy),
+                    Ok(Val::Bool(true)) => self.raw_attribute(&conditional.truthy),
+                    Ok(Val::Bool(false)) => self.raw_attribute(&conditional.falsy),
                     _ => None,
                 }
             }
@@ -237,7 +237,7 @@ impl<'a> Eval<'a, '_> {
             },
             QualifierKey::Constant(key) => index(here, key, presence),
             QualifierKey::Computed(node) => {
-                let key = self.unobserved(node)?;
+                let key = self.eval_unobserved(node)?;
                 if let PlanNode::Attribute(attribute) = node
                     && attribute.test_only
                     && attribute.path.iter().any(|qualifier| qualifier.optional)
@@ -248,7 +248,7 @@ impl<'a> Eval<'a, '_> {
                 match &key {
                     Val::String(_) | Val::Int(_) | Val::Uint(_) | Val::Bool(_) | Val::Double(_) => {}
                     other => {
-                        let raw = self.raw(node);
+                        let raw = self.raw_attribute(node);
                         let name = match other {
                             // A variable that nobody gave a value is a null of the language.
                             Val::Null if raw.is_some_and(|raw| !self.is_absent(raw)) => "<nil>",

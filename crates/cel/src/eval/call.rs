@@ -143,7 +143,7 @@ impl<'a> Eval<'a, '_> {
             return outcome;
         }
         if outcome.is_err()
-            && let Some(message) = tripped(call.rule, args)
+            && let Some(message) = cost_error(call.rule, args)
         {
             return Err(Error::of(ErrorKind::Internal(message.into())));
         }
@@ -206,7 +206,7 @@ fn dispatch<'a>(cx: &CallContext<'a>, function: &Function, args: &[Val<'a>]) -> 
 }
 
 /// What the reference says when it trips over an argument of the wrong type while it counts the cost of a call.
-fn tripped(rule: CostRule, args: &[Val<'_>]) -> Option<String> {
+fn cost_error(rule: CostRule, args: &[Val<'_>]) -> Option<String> {
     match rule {
         CostRule::SelfCompare(list) => {
             let arg = args.get(list).filter(|arg| arg.tag() != Tag::List)?;

@@ -72,7 +72,7 @@ impl<'a> Eval<'a, '_> {
                 self.set_slot(*accu, VariableSlot::Lazy(init));
                 for at in 0..range.len() {
                     self.tick()?;
-                    self.turn(fold, &range, at);
+                    self.set_loop_variables(fold, &range, at);
                     match self.node(condition) {
                         Ok(Val::Bool(false)) => break,
                         Err(error) if error.is_fatal() => return Err(error),
@@ -91,7 +91,7 @@ impl<'a> Eval<'a, '_> {
     }
 
     /// Sets the variables of one turn.
-    fn turn(&mut self, fold: &Fold, range: &LoopRange<'a>, at: usize) {
+    fn set_loop_variables(&mut self, fold: &Fold, range: &LoopRange<'a>, at: usize) {
         if let (LoopRange::List(ListVal::Data(items, None)), None) = (range, fold.var2) {
             if let Some(item) = items.get(at) {
                 self.set_slot(fold.var, VariableSlot::Val(Val::data(item)));
@@ -140,8 +140,8 @@ impl<'a> Eval<'a, '_> {
             let holds = match (tried, predicate) {
                 (Some(holds), _) => Ok(holds),
                 (None, predicate) => {
-                    self.turn(fold, range, at);
-                    self.truth(match predicate {
+                    self.set_loop_variables(fold, range, at);
+                    self.eval_bool(match predicate {
                         PlanNode::Condition(tried) if plain.is_some() => &tried.node,
                         predicate => predicate,
                     })
@@ -171,8 +171,8 @@ impl<'a> Eval<'a, '_> {
         let mut failed: Option<Error> = None;
         for at in 0..range.len() {
             self.tick()?;
-            self.turn(fold, range, at);
-            if self.passes(Some(predicate), &mut failed)? {
+            self.set_loop_variables(fold, range, at);
+            if self.filter_passes(Some(predicate), &mut failed)? {
                 // Reads the result and adds one.
                 self.charge(2)?;
                 count += 1;
@@ -184,7 +184,11 @@ impl<'a> Eval<'a, '_> {
     }
 
     /// Whether a turn passes a condition; anything but a boolean is a failure.
-    fn passes(&mut self, filter: Option<&'a PlanNode>, failed: &mut Option<Error>) -> Result<bool, Error> {
+    fn filter_passes(
+        &mut self,
+        filter: Option<&'a PlanNode>,
+        failed: &mut Option<Error>,
+    ) -> Result<bool, Error> {
         let Some(filter) = filter else { return Ok(true) };
         match self.node(filter).and_then(|value| value.as_bool().ok_or_else(Error::no_such_overload)) {
             Err(error) if !error.is_fatal() => {
@@ -208,12 +212,12 @@ impl<'a> Eval<'a, '_> {
         let mut failed: Option<Error> = None;
         for at in 0..range.len() {
             self.tick()?;
-            self.turn(fold, range, at);
-            if !self.passes(filter, &mut failed)? {
+            self.set_loop_variables(fold, range, at);
+            if !self.filter_passes(filter, &mut failed)? {
                 continue;
             }
             self.charge(1)?;
-            let added = self.appended(items, &mut gathered);
+            let added = self.append_items(items, &mut gathered);
             if let Err(error) = added {
                 if error.is_fatal() {
                     return Err(error);
@@ -227,7 +231,7 @@ impl<'a> Eval<'a, '_> {
     }
 
     /// Adds the elements of a list that is made for nothing else.
-    fn appended(&mut self, items: &'a PlanNode, gathered: &mut Vec<Val<'a>>) -> Result<(), Error> {
+    fn append_items(&mut self, items: &'a PlanNode, gathered: &mut Vec<Val<'a>>) -> Result<(), Error> {
         if let PlanNode::List(list) = items
             && let ListNode { elements } = &**list
             && let [(element, false)] = &**elements
@@ -264,8 +268,8 @@ impl<'a> Eval<'a, '_> {
         let mut failed: Option<Error> = None;
         for at in 0..range.len() {
             self.tick()?;
-            self.turn(fold, range, at);
-            if !self.passes(filter, &mut failed)? {
+            self.set_loop_variables(fold, range, at);
+            if !self.filter_passes(filter, &mut failed)? {
                 continue;
             }
             // Reads the result.
@@ -294,7 +298,7 @@ impl<'a> Eval<'a, '_> {
         entries: &mut MapEntries<'a>,
     ) -> Result<(), Error> {
         let mut put = |key: Val<'a>, val: Val<'a>| {
-            super::hashable(&key)?;
+            super::check_hashable(&key)?;
             if entries.find(&key).is_some() {
                 return Err(Error::new(format!("insert failed: key {key} already exists")));
             }

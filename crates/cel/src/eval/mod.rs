@@ -3,9 +3,9 @@
 mod activation;
 mod attribute;
 mod call;
+mod condition;
 mod error;
 mod fold;
-mod truth;
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::cost::runtime::CostRule;
 use crate::lib::Ext;
 use crate::lib::authz::Authorizer;
 use crate::plan::node::{ConstantMembers, ListNode, MapNode, PlanNode, StructNode};
-use crate::val::{MapEntries, MapVal, ObjectVal, Steps, TruncatedVal, Val, equal, within};
+use crate::val::{MapEntries, MapVal, ObjectVal, Steps, TruncatedVal, Val, equal, equal_nested};
 use value::Str;
 
 /// A value or a failure.
@@ -136,7 +136,11 @@ impl<'a> Eval<'a, '_> {
 
     fn tick(&mut self) -> Result<(), Error> {
         self.ticks = self.ticks.wrapping_add(1);
-        if self.ticks.is_multiple_of(TURNS_PER_INTERRUPT_CHECK) { self.cx.steps.go_on() } else { Ok(()) }
+        if self.ticks.is_multiple_of(TURNS_PER_INTERRUPT_CHECK) {
+            self.cx.steps.check_interrupt()
+        } else {
+            Ok(())
+        }
     }
 
     fn set_slot(&mut self, slot: usize, value: VariableSlot<'a>) {
@@ -167,7 +171,7 @@ impl<'a> Eval<'a, '_> {
                 }
                 outcome
             }
-            PlanNode::Conditional(_) => self.unobserved(node),
+            PlanNode::Conditional(_) => self.eval_unobserved(node),
             PlanNode::And(terms) => self.logic(terms, false).map(Val::Bool),
             PlanNode::Or(terms) => self.logic(terms, true).map(Val::Bool),
             PlanNode::Equals(terms) => self.equality(terms, true),
@@ -188,9 +192,9 @@ impl<'a> Eval<'a, '_> {
                 let val = self.node(arg)?;
                 match members {
                     ConstantMembers::Few(members) => {
-                        hashable(&val)?;
+                        check_hashable(&val)?;
                         for member in members {
-                            if within(&self.cx.steps, member, &val, false)? {
+                            if equal_nested(&self.cx.steps, member, &val, false)? {
                                 return Ok(Val::Bool(true));
                             }
                         }
@@ -198,7 +202,7 @@ impl<'a> Eval<'a, '_> {
                     }
                     ConstantMembers::Strings(members) => match val.as_str() {
                         Some(text) => Ok(Val::Bool(members.contains(text))),
-                        None => hashable(&val).map(|()| Val::Bool(false)),
+                        None => check_hashable(&val).map(|()| Val::Bool(false)),
                     },
                 }
             }
@@ -237,7 +241,7 @@ impl<'a> Eval<'a, '_> {
         if let (Ok(left), PlanNode::Const(right)) = (&left, &terms.1) {
             // A constant is compared where it is.
             self.charge(CostRule::pair(left, right, wanted))?;
-            return compared(&self.cx.steps, left, right, wanted);
+            return eval_equality(&self.cx.steps, left, right, wanted);
         }
         let right = self.node(&terms.1);
         if let Err(error) = &right
@@ -263,7 +267,7 @@ impl<'a> Eval<'a, '_> {
                 (left?, right?)
             }
         };
-        compared(&self.cx.steps, &left, &right, wanted)
+        eval_equality(&self.cx.steps, &left, &right, wanted)
     }
 
     fn list(&mut self, list: &'a ListNode) -> EvalResult<'a> {
@@ -313,7 +317,7 @@ impl<'a> Eval<'a, '_> {
         for (key, value, optional) in &map.entries {
             let key = self.node(key)?;
             let val = self.node(value)?;
-            hashable(&key)?;
+            check_hashable(&key)?;
             if !optional {
                 entries.insert(key, val);
                 continue;
@@ -356,7 +360,7 @@ impl<'a> Eval<'a, '_> {
 }
 
 /// `==`, or `!=`, which takes what cannot be compared for different.
-fn compared<'a>(steps: &Steps<'_>, left: &Val<'_>, right: &Val<'_>, wanted: bool) -> EvalResult<'a> {
+fn eval_equality<'a>(steps: &Steps<'_>, left: &Val<'_>, right: &Val<'_>, wanted: bool) -> EvalResult<'a> {
     match equal(steps, left, right) {
         Ok(same) => Ok(Val::Bool(same == wanted)),
         Err(error) if wanted || error.is_fatal() => Err(error),
@@ -372,7 +376,7 @@ fn not_optional(name: &str, val: &Val<'_>) -> Error {
 }
 
 /// Refuses keys of maps that the reference cannot hash; it ends the evaluation there too.
-pub(crate) fn hashable(key: &Val<'_>) -> Result<(), Error> {
+pub(crate) fn check_hashable(key: &Val<'_>) -> Result<(), Error> {
     let unhashable = match key {
         Val::Bytes(_) => true,
         Val::Ext(ext) => matches!(&**ext, Ext::Format(_) | Ext::Semver(_)),

@@ -97,12 +97,12 @@ fn masked<'a>(_: &crate::eval::CallContext<'a>, args: &[Val<'a>]) -> EvalResult<
 fn mask(ip: IpAddr, bits: u8) -> IpAddr {
     match ip {
         IpAddr::V4(ip) => {
-            let kept = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
-            IpAddr::V4((u32::from(ip) & kept).into())
+            let network_mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
+            IpAddr::V4((u32::from(ip) & network_mask).into())
         }
         IpAddr::V6(ip) => {
-            let kept = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
-            IpAddr::V6((u128::from(ip) & kept).into())
+            let network_mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
+            IpAddr::V6((u128::from(ip) & network_mask).into())
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::refuse;
 use crate::env::Builder;
-use crate::eval::{Error, EvalResult, hashable};
+use crate::eval::{Error, EvalResult, check_hashable};
 use crate::syntax::macros;
 use crate::val::{MapEntries, MapVal, Val};
 
@@ -30,7 +30,7 @@ fn insert<'a>(map: &MapVal<'a>, more: impl IntoIterator<Item = (Val<'a>, Val<'a>
         entries.insert(key, val);
     }
     for (key, val) in more {
-        hashable(&key)?;
+        check_hashable(&key)?;
         if entries.find(&key).is_some() {
             return Err(Error::new(format!("insert failed: key {key} already exists")));
         }

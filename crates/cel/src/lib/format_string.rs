@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use value::go::quote;
 
-use super::text_fits;
+use super::check_text_length;
 use crate::check::CheckedAst;
 use crate::eval::{CallContext, Error, EvalResult};
 use crate::syntax::ast::{Expr, ExprKind, NodeId};
@@ -83,7 +83,7 @@ fn interpolate(
             clause(rest).map_err(|error| (None, format!("could not parse formatting clause: {error}")))?;
         let text =
             fill(clause, index).map_err(|(id, error)| (id, format!("error during formatting: {error}")))?;
-        text_fits(out.len() + text.len()).map_err(|error| (None, error.to_string()))?;
+        check_text_length(out.len() + text.len()).map_err(|error| (None, error.to_string()))?;
         out.push_str(&text);
         rest = rest.get(length..).unwrap_or_default();
         index += 1;
@@ -367,7 +367,7 @@ fn list(items: &ListVal<'_>) -> Result<String, String> {
     for item in items.iter() {
         let text = nested(&item)?;
         length += text.len();
-        text_fits(length).map_err(|error| error.to_string())?;
+        check_text_length(length).map_err(|error| error.to_string())?;
         texts.push(text);
     }
     Ok(format!("[{}]", texts.join(", ")))
@@ -383,7 +383,7 @@ fn map(entries: &MapVal<'_>) -> Result<String, String> {
         };
         let val = nested(&val)?;
         length += key.len() + val.len();
-        text_fits(length).map_err(|error| error.to_string())?;
+        check_text_length(length).map_err(|error| error.to_string())?;
         pairs.push((key, val));
     }
     pairs.sort();

@@ -1,10 +1,10 @@
 //! The list extensions, in their third version.
 
-use super::{int, list, list_fits};
+use super::{check_list_length, int, list};
 use crate::env::Builder;
 use crate::eval::{CallContext, Error, EvalResult};
 use crate::syntax::macros;
-use crate::val::{ListVal, Tag, Val, compare, within};
+use crate::val::{ListVal, Tag, Val, compare, equal_nested};
 
 /// The longest list `lists.range` makes.
 const MAX_RANGE: i64 = 1_000_000;
@@ -80,7 +80,7 @@ fn slice<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
 
 fn flatten<'a>(args: &[Val<'a>], depth: i64) -> EvalResult<'a> {
     fn into<'a>(list: &ListVal<'a>, depth: i64, items: &mut Vec<Val<'a>>) -> Result<(), Error> {
-        list_fits(items.len().saturating_add(list.len()))?;
+        check_list_length(items.len().saturating_add(list.len()))?;
         for item in list.iter() {
             match item {
                 Val::List(inner) if depth > 0 => into(&inner, depth - 1, items)?,
@@ -158,7 +158,7 @@ fn distinct<'a>(cx: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
         // Nulls compare as any value does here, so the first stays.
         let mut seen = false;
         for other in &unique {
-            seen = within(&cx.steps, &item, other, false)?;
+            seen = equal_nested(&cx.steps, &item, other, false)?;
             if seen {
                 break;
             }

@@ -6,7 +6,7 @@ use super::{count, refuse};
 use crate::decl::Implementation;
 use crate::env::Builder;
 use crate::eval::{CallContext, Error, EvalResult};
-use crate::val::{ListVal, Tag, Val, compare, within};
+use crate::val::{ListVal, Tag, Val, compare, equal_nested};
 
 /// The sorts that have an order.
 const COMPARABLE: [&str; 8] = ["int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"];
@@ -74,7 +74,7 @@ pub(crate) fn add_includes(b: &mut Builder) {
             let [target, item] = args else { return refuse() };
             Ok(Val::Bool(match target {
                 Val::List(list) => find(cx, list, item, 0..list.len())?.is_some(),
-                other => within(&cx.steps, other, item, false)?,
+                other => equal_nested(&cx.steps, other, item, false)?,
             }))
         })],
     );
@@ -89,7 +89,7 @@ fn find(
 ) -> Result<Option<usize>, Error> {
     for at in places {
         if let Some(each) = list.get(at)
-            && within(&cx.steps, &each, item, false)?
+            && equal_nested(&cx.steps, &each, item, false)?
         {
             return Ok(Some(at));
         }

@@ -7,7 +7,7 @@ use crate::eval::{Error, EvalResult};
 use crate::schema::is_object;
 use crate::types::{Type, read};
 use crate::val::time::{EARLIEST, LATEST};
-use crate::val::{ListVal, MapEntries, MapVal, ObjectVal, Steps, Timestamp, Val, within};
+use crate::val::{ListVal, MapEntries, MapVal, ObjectVal, Steps, Timestamp, Val, equal_nested};
 
 const PREFIX: &str = "google.protobuf.";
 
@@ -246,7 +246,7 @@ pub(crate) fn same_objects(steps: &Steps<'_>, a: &ObjectVal<'_>, b: &ObjectVal<'
                 }
                 Ok(true)
             }
-            _ => Ok(a.tag() == b.tag() && within(steps, a, b, false)?),
+            _ => Ok(a.tag() == b.tag() && equal_nested(steps, a, b, false)?),
         }
     }
     steps.take(a.fields.len())?;

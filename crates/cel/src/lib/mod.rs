@@ -133,12 +133,12 @@ const MAX_TEXT_BYTES: usize = 64 << 20;
 const MAX_LIST_LENGTH: usize = 1 << 20;
 
 /// Refuses a string that would be too long.
-pub(crate) fn text_fits(length: usize) -> Result<(), Error> {
+pub(crate) fn check_text_length(length: usize) -> Result<(), Error> {
     if length > MAX_TEXT_BYTES { Err(Error::new("the resulting string is too long")) } else { Ok(()) }
 }
 
 /// Refuses a list that would be too long.
-pub(crate) fn list_fits(length: usize) -> Result<(), Error> {
+pub(crate) fn check_list_length(length: usize) -> Result<(), Error> {
     if length > MAX_LIST_LENGTH { Err(Error::new("the resulting list is too long")) } else { Ok(()) }
 }
 

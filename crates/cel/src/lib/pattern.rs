@@ -185,7 +185,7 @@ impl<F: FnMut(u64) -> bool> MatchBudget for CallerBudget<F> {
 
 /// A pattern that is written in an expression or a schema that somebody brings; its work is taken from the allowances.
 pub(crate) fn compile(text: &str) -> Result<Arc<Pattern>, PatternError> {
-    if let Some(pattern) = allowance::paid(text) {
+    if let Some(pattern) = allowance::already_paid(text) {
         return Ok(pattern);
     }
     let pattern = Arc::new(read(text, allowance::spend)?);
@@ -195,7 +195,7 @@ pub(crate) fn compile(text: &str) -> Result<Arc<Pattern>, PatternError> {
 
 /// A pattern that an evaluation takes from data. It may be kept from an earlier evaluation, but counts all the same.
 pub(crate) fn compile_data(text: &str) -> Result<Arc<Pattern>, PatternError> {
-    if let Some(pattern) = allowance::paid(text) {
+    if let Some(pattern) = allowance::already_paid(text) {
         return Ok(pattern);
     }
     let pattern = match cache::get(text) {
@@ -284,7 +284,7 @@ impl Pattern {
     }
 
     /// The most visits of states that a search in a text of so many bytes can be.
-    fn visits(&self, length: usize) -> u64 {
+    fn max_visits(&self, length: usize) -> u64 {
         self.states.saturating_add(1).saturating_mul(length as u64)
     }
 
@@ -315,7 +315,7 @@ impl Pattern {
     }
 
     fn matches<B: MatchBudget>(&self, text: &str, mut budget: B) -> Result<bool, B::Error> {
-        let visits = self.visits(text.len());
+        let visits = self.max_visits(text.len());
         if self.is_quick(visits) && budget.estimate(visits / threads::VISITS_PER_UNIT)? {
             return Ok(self.quick_match(text)?);
         }
@@ -331,7 +331,7 @@ impl Pattern {
                 // Of several threads only one makes it, and none waits.
                 None => {
                     if self.uses.fetch_add(1, Ordering::Relaxed) == USES_BEFORE_TABLE {
-                        let _ = self.table.set(tabulate(&self.translated));
+                        let _ = self.table.set(build_table(&self.translated));
                     }
                 }
             }
@@ -347,7 +347,7 @@ impl Pattern {
     pub(crate) fn find_all<'t>(&self, text: &'t str, limit: i64) -> Result<Vec<&'t str>, PatternError> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         // Each search may go to the end of the text.
-        let visits = self.visits(text.len()).saturating_mul(limit.min(text.len()) as u64);
+        let visits = self.max_visits(text.len()).saturating_mul(limit.min(text.len()) as u64);
         if self.is_quick(visits) && allowance::estimate_match(visits / threads::VISITS_PER_UNIT) {
             let found = self.engine()?.find_iter(text).take(limit);
             return Ok(found.filter_map(|found| text.get(found.range())).collect());
@@ -381,7 +381,7 @@ impl Pattern {
 }
 
 /// The table of a pattern in the syntax of `regex`, if it is small.
-fn tabulate(pattern: &str) -> Option<Box<DfaTable>> {
+fn build_table(pattern: &str) -> Option<Box<DfaTable>> {
     let config = dense::Config::new()
         .start_kind(StartKind::Unanchored)
         .accelerate(false)

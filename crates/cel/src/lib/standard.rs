@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use super::timestamps;
 use crate::env::Builder;
-use crate::eval::{CallContext, Error, EvalResult, hashable};
-use crate::lib::{list_fits, refuse, string};
+use crate::eval::{CallContext, Error, EvalResult, check_hashable};
+use crate::lib::{check_list_length, refuse, string};
 use crate::schema::is_mutation_type;
 use crate::types::{Type, read};
 use crate::val::convert::convert;
@@ -371,7 +371,7 @@ fn plus<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
         }
         (Val::Bytes(a), Val::Bytes(b)) => Ok(Val::Bytes([&**a, &**b].concat().into())),
         (Val::List(a), Val::List(b)) => {
-            list_fits(a.len().saturating_add(b.len()))?;
+            check_list_length(a.len().saturating_add(b.len()))?;
             Ok(concat(a, b))
         }
         (Val::Duration(a), Val::Duration(b)) => duration(a.checked_add(*b)),
@@ -455,7 +455,7 @@ fn is_in<'a>(cx: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
         [val, Val::List(list)] => Ok(Val::Bool(contains(&cx.steps, list, val)?)),
         [key, Val::Map(map)] => {
             if matches!(map, MapVal::Owned(_) | MapVal::Borrowed(_)) {
-                hashable(key)?;
+                check_hashable(key)?;
             }
             Ok(Val::Bool(map.holds(key)))
         }

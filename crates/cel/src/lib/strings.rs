@@ -1,7 +1,7 @@
 //! The string extensions, in their second version.
 
 use super::format_string;
-use super::{count, int, list, string, text_fits};
+use super::{check_text_length, count, int, list, string};
 use crate::check::Validator;
 use crate::env::Builder;
 use crate::eval::{CallContext, Error, EvalResult};
@@ -167,7 +167,7 @@ fn replace<'a>(args: &[Val<'a>], limit: i64) -> EvalResult<'a> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let count = if from.is_empty() { length(text) + 1 } else { text.matches(from).count() };
         let growth = count.min(limit).saturating_mul(to.len() - from.len());
-        text_fits(text.len().saturating_add(growth))?;
+        check_text_length(text.len().saturating_add(growth))?;
     }
     Ok(Val::string(match usize::try_from(limit) {
         Ok(limit) => text.replacen(from, to, limit),
@@ -217,7 +217,7 @@ fn join<'a>(args: &[Val<'a>], separator: &str) -> EvalResult<'a> {
         }
         match item.as_str() {
             Some(part) => {
-                text_fits(text.len() + part.len())?;
+                check_text_length(text.len() + part.len())?;
                 text.push_str(part);
             }
             None => return Err(Error::new(format!("join: invalid input: {item}"))),

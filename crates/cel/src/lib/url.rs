@@ -378,8 +378,8 @@ impl Url {
             out.push(':');
         }
         if self.opaque.is_empty() {
-            let nobody = self.host.is_empty() && self.user.is_none();
-            if !nobody || !self.scheme.is_empty() && !self.omit_host {
+            let no_authority = self.host.is_empty() && self.user.is_none();
+            if !no_authority || !self.scheme.is_empty() && !self.omit_host {
                 if !self.host.is_empty() || !self.path.is_empty() || self.user.is_some() {
                     out.push_str("//");
                 }

@@ -82,7 +82,7 @@ pub(crate) enum NumberComparison {
 }
 
 /// Puts conditions into the field of the instructions they stand for, each as large as can be.
-pub(super) fn put(node: &mut PlanNode) {
+pub(super) fn insert_conditions(node: &mut PlanNode) {
     let mut finder = ConditionFinder::default();
     if let Some(test) = finder.test(node) {
         let fields = finder.fields.into_boxed_slice();
@@ -90,7 +90,7 @@ pub(super) fn put(node: &mut PlanNode) {
         *node = PlanNode::Condition(Box::new(DataCondition { fields, test, node: inner }));
         return;
     }
-    children(node, &mut put);
+    for_each_child(node, &mut insert_conditions);
 }
 
 #[derive(Default)]
@@ -232,20 +232,20 @@ fn comparison(function: &str) -> Option<NumberComparison> {
 }
 
 /// Calls `each` for the instructions directly inside another.
-fn children(node: &mut PlanNode, each: &mut impl FnMut(&mut PlanNode)) {
+fn for_each_child(node: &mut PlanNode, each: &mut impl FnMut(&mut PlanNode)) {
     match node {
         PlanNode::Const(_) | PlanNode::Folded(_) | PlanNode::Condition(_) => {}
         PlanNode::Attribute(attribute) => {
             if let Base::Operand(operand) = &mut attribute.base {
                 each(operand);
             }
-            keys(&mut attribute.path, each);
+            for_each_computed_key(&mut attribute.path, each);
         }
         PlanNode::Conditional(conditional) => {
             each(&mut conditional.condition);
             each(&mut conditional.truthy);
             each(&mut conditional.falsy);
-            keys(&mut conditional.path, each);
+            for_each_computed_key(&mut conditional.path, each);
         }
         PlanNode::And(both)
         | PlanNode::Or(both)
@@ -267,7 +267,7 @@ fn children(node: &mut PlanNode, each: &mut impl FnMut(&mut PlanNode)) {
             }
         }
         PlanNode::Struct(object) => object.fields.iter_mut().for_each(|(_, value, _)| each(value)),
-        PlanNode::Fold(fold) => loops(fold, each),
+        PlanNode::Fold(fold) => for_each_loop_part(fold, each),
         PlanNode::Bind(bind) => {
             each(&mut bind.value);
             each(&mut bind.result);
@@ -275,7 +275,7 @@ fn children(node: &mut PlanNode, each: &mut impl FnMut(&mut PlanNode)) {
     }
 }
 
-fn keys(path: &mut [super::node::Qualifier], each: &mut impl FnMut(&mut PlanNode)) {
+fn for_each_computed_key(path: &mut [super::node::Qualifier], each: &mut impl FnMut(&mut PlanNode)) {
     for step in path {
         if let QualifierKey::Computed(node) = &mut step.key {
             each(node);
@@ -283,7 +283,7 @@ fn keys(path: &mut [super::node::Qualifier], each: &mut impl FnMut(&mut PlanNode
     }
 }
 
-fn loops(fold: &mut Fold, each: &mut impl FnMut(&mut PlanNode)) {
+fn for_each_loop_part(fold: &mut Fold, each: &mut impl FnMut(&mut PlanNode)) {
     each(&mut fold.range);
     match &mut fold.kind {
         FoldKind::All(predicate) | FoldKind::Exists(predicate) | FoldKind::ExistsOne(predicate) => {

@@ -14,7 +14,7 @@ pub(super) struct ComprehensionParts {
 }
 
 /// A comprehension as one of the loops that run without instructions for the loop itself, if it is one.
-pub(super) fn recognise(
+pub(super) fn recognise_loop(
     range: PlanNode,
     (var, var2): (usize, Option<usize>),
     parts: ComprehensionParts,

@@ -65,7 +65,7 @@ pub(crate) fn plan(checked: &CheckedAst, env: &Env, options: PlanOptions) -> Res
     };
     let mut root = planner.plan(&checked.ast.expr)?;
     if options.fold {
-        condition::put(&mut root);
+        condition::insert_conditions(&mut root);
     }
     let deep = depth(&checked.ast.expr) > DEEP_LEVELS;
     let (compiles_data, matches) = (planner.compiles_data.get(), planner.matches.get());
@@ -104,11 +104,11 @@ struct Planner<'p> {
 }
 
 /// Functions whose calls with one constant argument are made before the program runs, at no cost.
-const CONVERSIONS: [&str; 10] =
+const FOLDED_FREE: [&str; 10] =
     ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
 
 /// Functions whose calls with constant arguments are made before the program runs, at the cost they have.
-const PREPARED: [&str; 17] = [
+const FOLDED_AT_COST: [&str; 17] = [
     "quantity",
     "isQuantity",
     "ip",
@@ -141,7 +141,7 @@ impl Planner<'_> {
                 }
                 let key = QualifierKey::Field(field.as_str().into());
                 let typed = matches!(self.checked.type_of(operand.id), Type::Struct(_));
-                Ok(step(node, Qualifier { key, optional: false, typed }, *test_only))
+                Ok(push_qualifier(node, Qualifier { key, optional: false, typed }, *test_only))
             }
             ExprKind::Call { function, target, args } => self.call(expr, function, target.as_deref(), args),
             ExprKind::List { elements, optional } => {
@@ -151,7 +151,7 @@ impl Planner<'_> {
                     .map(|(i, element)| Ok((self.plan(element)?, optional.contains(&i))))
                     .collect::<Result<Box<[_]>, Error>>()?;
                 let constant = elements.iter().all(|(element, _)| matches!(element, PlanNode::Const(_)));
-                Ok(constant_if(constant, PlanNode::List(Box::new(ListNode { elements }))))
+                Ok(fold_literal_if(constant, PlanNode::List(Box::new(ListNode { elements }))))
             }
             ExprKind::Map(entries) => {
                 let entries = entries
@@ -161,7 +161,7 @@ impl Planner<'_> {
                 let constant = entries
                     .iter()
                     .all(|(key, value, _)| matches!((key, value), (PlanNode::Const(_), PlanNode::Const(_))));
-                Ok(constant_if(constant, PlanNode::Map(Box::new(MapNode { entries }))))
+                Ok(fold_literal_if(constant, PlanNode::Map(Box::new(MapNode { entries }))))
             }
             ExprKind::Struct { type_name, fields } => {
                 if self.options.checked && !self.env.has_struct(type_name) {
@@ -243,7 +243,7 @@ impl Planner<'_> {
                     }
                     index => QualifierKey::Computed(index),
                 };
-                return Ok(step(operand, Qualifier { key, optional, typed: false }, false));
+                return Ok(push_qualifier(operand, Qualifier { key, optional, typed: false }, false));
             }
             (operator::NOT_STRICTLY_FALSE, [_]) => {
                 let arg = nodes.pop().unwrap_or(PlanNode::Const(Val::Null));
@@ -260,7 +260,7 @@ impl Planner<'_> {
                     return Ok(PlanNode::Const(Val::Bool(false)));
                 }
                 let members: Vec<Val<'static>> = list.iter().collect();
-                if let Some(members) = members_of(members) {
+                if let Some(members) = constant_members(members) {
                     let arg = nodes.swap_remove(0);
                     return Ok(PlanNode::InConstant(Box::new((arg, members))));
                 }
@@ -271,7 +271,7 @@ impl Planner<'_> {
             [only] => only.as_str(),
             _ => "",
         };
-        let (run, stops_early) = self.runner(function, overload, &nodes)?;
+        let (run, stops_early) = self.call_implementation(function, overload, &nodes)?;
         let rule = CostRule::of(function, overload, self.env);
         let call = CallNode {
             id: expr.id,
@@ -282,11 +282,11 @@ impl Planner<'_> {
             stops_early,
             membership: function == operator::IN && rule == CostRule::Units(1),
         };
-        self.prepared(call)
+        self.fold_call(call)
     }
 
     /// What runs a call, and whether it leaves arguments after a failing one alone.
-    fn runner(
+    fn call_implementation(
         &self,
         function: &str,
         overload: &str,
@@ -333,17 +333,17 @@ impl Planner<'_> {
     }
 
     /// A call, made now if it can be.
-    fn prepared(&self, call: CallNode) -> Result<PlanNode, Error> {
+    fn fold_call(&self, call: CallNode) -> Result<PlanNode, Error> {
         let constant = call.args.iter().all(|arg| matches!(arg, PlanNode::Const(_)));
         let function = call.function.clone();
         let one = call.args.len() == 1;
         let known =
             constant || call.args.iter().all(|arg| matches!(arg, PlanNode::Const(_) | PlanNode::Folded(_)));
         let node = PlanNode::Call(Box::new(call));
-        if constant && one && CONVERSIONS.contains(&function.as_str()) {
+        if constant && one && FOLDED_FREE.contains(&function.as_str()) {
             return run_constant(&node).0.map(PlanNode::Const);
         }
-        if known && self.options.fold && PREPARED.contains(&function.as_str()) {
+        if known && self.options.fold && FOLDED_AT_COST.contains(&function.as_str()) {
             let (outcome, cost) = run_constant(&node);
             return Ok(PlanNode::Folded(Box::new(Folded { outcome, cost })));
         }
@@ -375,7 +375,7 @@ impl Planner<'_> {
         self.scopes.truncate(inner);
         let result = self.plan(&c.result)?;
         self.scopes.truncate(outer);
-        Ok(fold::recognise(
+        Ok(fold::recognise_loop(
             range,
             (var, var2),
             fold::ComprehensionParts { accu, init, condition, step, result },
@@ -412,7 +412,7 @@ fn operand_of(node: PlanNode) -> PlanNode {
 }
 
 /// Adds a step to a path, or starts one.
-fn step(node: PlanNode, qualifier: Qualifier, test_only: bool) -> PlanNode {
+fn push_qualifier(node: PlanNode, qualifier: Qualifier, test_only: bool) -> PlanNode {
     match node {
         PlanNode::Attribute(mut attribute) if !attribute.test_only => {
             attribute.plain &= !qualifier.optional && matches!(qualifier.key, QualifierKey::Field(_));
@@ -424,12 +424,12 @@ fn step(node: PlanNode, qualifier: Qualifier, test_only: bool) -> PlanNode {
             conditional.path.push(qualifier);
             PlanNode::Conditional(conditional)
         }
-        other => step(operand_of(other), qualifier, test_only),
+        other => push_qualifier(operand_of(other), qualifier, test_only),
     }
 }
 
 /// A literal list or map whose parts are constant is one.
-fn constant_if(constant: bool, node: PlanNode) -> PlanNode {
+fn fold_literal_if(constant: bool, node: PlanNode) -> PlanNode {
     if !constant {
         return node;
     }
@@ -443,7 +443,7 @@ fn constant_if(constant: bool, node: PlanNode) -> PlanNode {
 const HASHED_MEMBERS: usize = 8;
 
 /// The elements of a constant list in a form that is quick to search; `None` if they are not scalars.
-fn members_of(members: Vec<Val<'static>>) -> Option<ConstantMembers> {
+fn constant_members(members: Vec<Val<'static>>) -> Option<ConstantMembers> {
     let scalar =
         |val: &Val<'_>| matches!(val.tag(), Tag::Bool | Tag::Int | Tag::Uint | Tag::Double | Tag::String);
     if !members.iter().all(scalar) {

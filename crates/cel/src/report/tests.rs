@@ -200,7 +200,7 @@ fn literals_that_are_wrong_get_their_form() {
 }
 
 #[test]
-fn a_long_line_is_shown_around_the_place() {
+fn a_long_line_is_shown_around_the_problem() {
     let text = format!("{} + nope + {}", vec!["x"; 60].join(" + "), vec!["x"; 60].join(" + "));
     check(
         &text,

@@ -9,7 +9,7 @@ use super::{ListKind, Schema, SchemaKind, StringFormat};
 use crate::eval::Error;
 use crate::val::convert::to_json;
 use crate::val::time::{Timestamp, days_from_civil, read_duration};
-use crate::val::{ListVal, MapKey, Steps, Val, within};
+use crate::val::{ListVal, MapKey, Steps, Val, equal_nested};
 
 impl Schema {
     pub(crate) fn is_number(&self) -> bool {
@@ -98,7 +98,7 @@ impl Schema {
         }
         for val in &theirs.vals {
             match mine.find(kind, val) {
-                Some(each) if within(steps, each, val, false)? => {}
+                Some(each) if equal_nested(steps, each, val, false)? => {}
                 _ => return Ok(Some(false)),
             }
         }

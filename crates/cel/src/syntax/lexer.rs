@@ -81,7 +81,7 @@ impl<'s> Lexer<'s> {
             '>' => pair(b'=', TokenKind::GreaterEquals, TokenKind::Greater),
             '&' if second == b'&' => Scan::Token(TokenKind::And, 2),
             '|' if second == b'|' => Scan::Token(TokenKind::Or, 2),
-            '=' | '&' | '|' => self.stray(1),
+            '=' | '&' | '|' => self.failed_token(1),
             '[' => one(TokenKind::LeftBracket),
             ']' => one(TokenKind::RightBracket),
             '{' => one(TokenKind::LeftBrace),
@@ -102,9 +102,9 @@ impl<'s> Lexer<'s> {
             '/' => one(TokenKind::Slash),
             '%' => one(TokenKind::Percent),
             '0'..='9' => number(bytes),
-            '"' | '\'' => match quoted(rest, false) {
+            '"' | '\'' => match quoted_length(rest, false) {
                 Ok(length) => Scan::Token(TokenKind::String, length),
-                Err(tried) => self.stray(tried),
+                Err(tried) => self.failed_token(tried),
             },
             '`' => {
                 let inner = bytes
@@ -117,16 +117,16 @@ impl<'s> Lexer<'s> {
                 if inner > 0 && bytes.get(inner + 1) == Some(&b'`') {
                     Scan::Token(TokenKind::EscapedIdentifier, inner + 2)
                 } else {
-                    self.stray(1 + inner)
+                    self.failed_token(1 + inner)
                 }
             }
             'a'..='z' | 'A'..='Z' | '_' => self.word(),
-            _ => self.stray(0),
+            _ => self.failed_token(0),
         }
     }
 
     /// A failed token of `tried` bytes: the character that made it fail belongs to it too.
-    fn stray(&self, tried: usize) -> Scan {
+    fn failed_token(&self, tried: usize) -> Scan {
         let next = self.rest().get(tried..).and_then(|rest| rest.chars().next());
         Scan::Error(tried + next.map_or(0, char::len_utf8))
     }
@@ -144,7 +144,7 @@ impl<'s> Lexer<'s> {
                 "br" | "bR" | "Br" | "BR" => (true, true),
                 _ => return Scan::Token(TokenKind::Identifier, length),
             };
-            return match quoted(rest.get(prefix..).unwrap_or_default(), raw) {
+            return match quoted_length(rest.get(prefix..).unwrap_or_default(), raw) {
                 Ok(string) => {
                     Scan::Token(if is_bytes { TokenKind::Bytes } else { TokenKind::String }, prefix + string)
                 }
@@ -208,7 +208,7 @@ fn number(bytes: &[u8]) -> Scan {
 }
 
 /// The length of the quoted string at the start of `text`, or how many bytes fit one before it failed.
-fn quoted(text: &str, raw: bool) -> Result<usize, usize> {
+fn quoted_length(text: &str, raw: bool) -> Result<usize, usize> {
     let quote = if text.starts_with('"') { '"' } else { '\'' };
     let triple: String = std::iter::repeat_n(quote, 3).collect();
     let long = text.strip_prefix(triple.as_str()).and_then(|inner| {

@@ -39,7 +39,7 @@ pub(crate) fn equal(steps: &Steps<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool,
             for (name, val) in &a.fields {
                 steps.take(1)?;
                 match b.get(name) {
-                    Some(other) if within(steps, val, other, true)? => {}
+                    Some(other) if equal_nested(steps, val, other, true)? => {}
                     _ => return Ok(false),
                 }
             }
@@ -52,7 +52,12 @@ pub(crate) fn equal(steps: &Steps<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool,
 
 /// As [`equal`] for values inside others: `unknown` stands for two that cannot be compared, and only what ends the
 /// evaluation is a failure.
-pub(crate) fn within(steps: &Steps<'_>, a: &Val<'_>, b: &Val<'_>, unknown: bool) -> Result<bool, Error> {
+pub(crate) fn equal_nested(
+    steps: &Steps<'_>,
+    a: &Val<'_>,
+    b: &Val<'_>,
+    unknown: bool,
+) -> Result<bool, Error> {
     match equal(steps, a, b) {
         Err(error) if !error.is_fatal() => Ok(unknown),
         outcome => outcome,
@@ -76,7 +81,7 @@ fn lists(steps: &Steps<'_>, a: &ListVal<'_>, b: &ListVal<'_>) -> Result<bool, Er
     for (a, b) in a.iter().zip(b.iter()) {
         steps.take(1)?;
         // An element that cannot be compared does not make lists differ, as in cel-go.
-        if !within(steps, &a, &b, true)? {
+        if !equal_nested(steps, &a, &b, true)? {
             return Ok(false);
         }
     }
@@ -90,7 +95,7 @@ fn maps(steps: &Steps<'_>, a: &MapVal<'_>, b: &MapVal<'_>) -> Result<bool, Error
     for (key, val) in a {
         steps.take(1)?;
         match b.find(&key) {
-            Some(Ok(other)) if within(steps, &val, &other, true)? => {}
+            Some(Ok(other)) if equal_nested(steps, &val, &other, true)? => {}
             _ => return Ok(false),
         }
     }
@@ -158,7 +163,7 @@ pub(crate) fn contains(steps: &Steps<'_>, list: &ListVal<'_>, val: &Val<'_>) -> 
         return Ok(items.iter().any(|item| item.as_str() == Some(wanted.as_str())));
     }
     for item in list.iter() {
-        if within(steps, val, &item, false)? {
+        if equal_nested(steps, val, &item, false)? {
             return Ok(true);
         }
     }

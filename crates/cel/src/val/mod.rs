@@ -15,7 +15,7 @@ use value::{Str, Value};
 
 pub(crate) use collection::MapKey;
 pub use collection::{LazyFields, ListVal, MapEntries, MapVal};
-pub(crate) use compare::{compare, contains, equal, within};
+pub(crate) use compare::{compare, contains, equal, equal_nested};
 pub(crate) use number::{double_as_int, double_as_uint, fixed, scientific};
 pub(crate) use show::TruncatedVal;
 pub(crate) use steps::Steps;

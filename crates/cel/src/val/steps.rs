@@ -37,12 +37,12 @@ impl<'a> Steps<'a> {
         if before / STEPS_PER_INTERRUPT_CHECK == after / STEPS_PER_INTERRUPT_CHECK {
             Ok(())
         } else {
-            self.go_on()
+            self.check_interrupt()
         }
     }
 
     /// Asks the caller whether to go on.
-    pub(crate) fn go_on(&self) -> Result<(), Error> {
+    pub(crate) fn check_interrupt(&self) -> Result<(), Error> {
         match self.interrupted {
             Some(interrupted) if interrupted() => Err(Error::interrupted()),
             _ => Ok(()),

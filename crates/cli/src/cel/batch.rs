@@ -16,10 +16,10 @@ pub(super) fn run(mut input: impl BufRead, out: &mut impl Write) -> Result<()> {
     loop {
         match next(&mut input, &mut line)? {
             Next::End => break,
-            Next::Line => writeln!(out, "{}", batch.line(&line))?,
+            Next::Line => writeln!(out, "{}", batch.answer_line(&line))?,
             Next::TooLong => {
                 let reason = format!("the line is longer than {} MiB", LONGEST >> 20);
-                writeln!(out, "{}", ExpressionBatch::refusal(&reason))?;
+                writeln!(out, "{}", ExpressionBatch::error_line(&reason))?;
             }
         }
         out.flush()?;

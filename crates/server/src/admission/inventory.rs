@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ::admission::account::{Account, Figures, Range};
+use ::admission::account::{Account, EstimateRange, Figures};
 use ::admission::manifests::Problem;
 use ::admission::policy::Action;
 use ::admission::webhook::{Hook, Place};
@@ -122,7 +122,7 @@ enum Origin {
 struct Shown {
     hash: String,
     rules: Vec<u8>,
-    estimate: Range,
+    estimate: EstimateRange,
     figures: Figures,
     /// When the last error was.
     failed: Option<String>,

@@ -145,7 +145,7 @@ pub(super) fn spend_match(units: u64) -> Result<(), PatternError> {
 }
 
 /// A pattern that was paid for, by its text.
-pub(super) fn paid(text: &str) -> Option<Arc<Pattern>> {
+pub(super) fn already_paid(text: &str) -> Option<Arc<Pattern>> {
     ALLOWANCES.with_borrow(|all| {
         let paid = &all.first()?.paid;
         paid.iter().rev().find(|pattern| pattern.text() == text).cloned()
@@ -164,6 +164,6 @@ pub(super) fn remember(pattern: &Arc<Pattern>) {
 }
 
 /// Hands the allowances of this thread to another one that works for it, and back.
-pub(crate) fn exchange(theirs: Vec<Allowance>) -> Vec<Allowance> {
+pub(crate) fn swap(theirs: Vec<Allowance>) -> Vec<Allowance> {
     ALLOWANCES.with_borrow_mut(|own| std::mem::replace(own, theirs))
 }

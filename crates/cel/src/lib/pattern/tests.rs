@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::allowance::{PER_EVALUATION, PER_EXPRESSION, PER_OBJECT, PatternWorkLimit, within};
-use super::{Pattern, PatternError, USES_BEFORE_TABLE, compile, compile_data, tabulate};
+use super::{Pattern, PatternError, USES_BEFORE_TABLE, build_table, compile, compile_data};
 
 fn check(pattern: &str, text: &str, wanted: bool) {
     let pattern = Pattern::compile(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
@@ -31,16 +31,16 @@ fn a_pattern_matches_the_same_before_and_after_it_gets_a_table() {
 
 #[test]
 fn what_every_match_begins_with_is_compared_at_once() {
-    let table = tabulate("^registry[.]example[.]com/[a-z]+$").map(|table| table.prefix);
+    let table = build_table("^registry[.]example[.]com/[a-z]+$").map(|table| table.prefix);
     assert_eq!(table.as_deref(), Some(b"registry.example.com/".as_slice()));
-    assert_eq!(tabulate("a+b").map(|table| table.prefix).as_deref(), Some(b"".as_slice()));
-    assert_eq!(tabulate("^abc").map(|table| table.prefix).as_deref(), Some(b"abc".as_slice()));
+    assert_eq!(build_table("a+b").map(|table| table.prefix).as_deref(), Some(b"".as_slice()));
+    assert_eq!(build_table("^abc").map(|table| table.prefix).as_deref(), Some(b"abc".as_slice()));
 }
 
 #[test]
 fn large_patterns_get_no_table() {
-    assert!(tabulate(r"(?:[ab]*a[ab]{12}){3}").is_none());
-    assert!(tabulate(r"\p{L}{50}").is_none());
+    assert!(build_table(r"(?:[ab]*a[ab]{12}){3}").is_none());
+    assert!(build_table(r"\p{L}{50}").is_none());
 }
 
 /// The work that a text takes, or why it is no pattern.
@@ -192,7 +192,7 @@ proptest! {
         texts in prop::collection::vec("[a-cé1\n]{0,6}", 1..8),
     ) {
         if let Ok(regex) = super::compile(&pattern)
-            && let Some(table) = tabulate(&regex.translated)
+            && let Some(table) = build_table(&regex.translated)
         {
             for text in texts {
                 prop_assert_eq!(table.is_match(text.as_bytes()), regex.engine().unwrap().is_match(&text), "{} in {:?}", pattern, text);

@@ -114,19 +114,19 @@ impl Visitor<'_, '_> {
     }
 
     /// What stands for something that is missing.
-    fn nothing(&mut self) -> Expr {
+    fn missing_node(&mut self) -> Expr {
         self.node(NO_OFFSET, ExprKind::Unspecified)
     }
 
     /// The expression that was read where a rule is used in `tree`.
     fn rule(&mut self, tree: &RecoveredTree, wanted: RuleId) -> Visited {
-        self.maybe(rule(&tree.parts, wanted))
+        self.visit_or_missing(rule(&tree.parts, wanted))
     }
 
-    fn maybe(&mut self, tree: Option<&RecoveredTree>) -> Visited {
+    fn visit_or_missing(&mut self, tree: Option<&RecoveredTree>) -> Visited {
         match tree {
             Some(tree) => self.visit(tree),
-            None => Ok(self.nothing()),
+            None => Ok(self.missing_node()),
         }
     }
 
@@ -141,7 +141,7 @@ impl Visitor<'_, '_> {
             MEMBER => self.member(tree),
             PRIMARY => self.primary(tree),
             LITERAL => Ok(self.literal(tree)),
-            _ => Ok(self.nothing()),
+            _ => Ok(self.missing_node()),
         }
     }
 
@@ -149,9 +149,9 @@ impl Visitor<'_, '_> {
         let Some(op) = token(&tree.parts, TokenKind::Question) else { return self.rule(tree, OR) };
         self.enter(1)?;
         let mut sides = rules(&tree.parts, OR);
-        let condition = self.maybe(sides.next())?;
+        let condition = self.visit_or_missing(sides.next())?;
         let id = self.parser.nodes.id(Some(op.offset));
-        let truthy = self.maybe(sides.next())?;
+        let truthy = self.visit_or_missing(sides.next())?;
         let falsy = self.rule(tree, EXPR)?;
         self.depth -= 1;
         Ok(call(id, operator::CONDITIONAL, vec![condition, truthy, falsy]))
@@ -165,27 +165,27 @@ impl Visitor<'_, '_> {
         operand: RuleId,
     ) -> Visited {
         let mut operands = rules(&tree.parts, operand);
-        let mut terms = vec![Some(self.maybe(operands.next())?)];
+        let mut terms = vec![Some(self.visit_or_missing(operands.next())?)];
         let mut ops = Vec::new();
         for (op, operand) in tokens(&tree.parts, kind).zip(operands) {
             terms.push(Some(self.visit(operand)?));
             ops.push(self.parser.nodes.id(Some(op.offset)));
         }
         let Some(high) = ops.len().checked_sub(1) else {
-            return Ok(terms.pop().flatten().unwrap_or_else(|| self.nothing()));
+            return Ok(terms.pop().flatten().unwrap_or_else(|| self.missing_node()));
         };
         match balance(function, &mut terms, &ops, 0, high) {
             Some(expr) => Ok(expr),
-            None => Ok(self.nothing()),
+            None => Ok(self.missing_node()),
         }
     }
 
     /// `a op b op c`, read from the left: each link is one level of the tree.
     fn operators(&mut self, tree: &RecoveredTree, operand: RuleId) -> Visited {
         let links: Vec<&[TreePart]> = tree.parts.split(|part| matches!(part, TreePart::Link(_))).collect();
-        let Some((first, links)) = links.split_first() else { return Ok(self.nothing()) };
+        let Some((first, links)) = links.split_first() else { return Ok(self.missing_node()) };
         self.enter(links.len())?;
-        let mut left = self.maybe(rule(first, operand))?;
+        let mut left = self.visit_or_missing(rule(first, operand))?;
         for link in links {
             let op = link.iter().find_map(|part| match part {
                 TreePart::Token(token, _) => Some(*token),
@@ -197,7 +197,7 @@ impl Visitor<'_, '_> {
                 continue;
             };
             let id = self.parser.nodes.id(Some(op.offset));
-            let right = self.maybe(rule(link, tree.rule))?;
+            let right = self.visit_or_missing(rule(link, tree.rule))?;
             let function = operator::relation(op.kind)
                 .or(operator::calc(op.kind).map(|(function, _)| function))
                 .unwrap_or_default();
@@ -232,9 +232,9 @@ impl Visitor<'_, '_> {
             TreePart::Link(alternative) => Some(*alternative),
             _ => None,
         });
-        let Some((first, links)) = links.split_first() else { return Ok(self.nothing()) };
+        let Some((first, links)) = links.split_first() else { return Ok(self.missing_node()) };
         self.enter(links.len())?;
-        let mut target = self.maybe(rule(first, PRIMARY))?;
+        let mut target = self.visit_or_missing(rule(first, PRIMARY))?;
         for (link, kind) in links.iter().zip(kinds) {
             target = match kind {
                 0 => self.select(tree, link, target),
@@ -296,7 +296,7 @@ impl Visitor<'_, '_> {
             return Ok(self.node(tree.first.offset, ExprKind::Unspecified));
         };
         let id = self.parser.nodes.id(Some(open.offset));
-        let index = self.maybe(rule(link, EXPR))?;
+        let index = self.visit_or_missing(rule(link, EXPR))?;
         let function = match token(link, TokenKind::Question) {
             Some(_) if !self.parser.options.optional_syntax => {
                 return Ok(self.parser.problem(open, "unsupported syntax '[?'"));
@@ -315,7 +315,7 @@ impl Visitor<'_, '_> {
             Some(4) => self.map(tree),
             Some(5) => self.message(tree),
             Some(_) => self.rule(tree, LITERAL),
-            None => Ok(self.nothing()),
+            None => Ok(self.missing_node()),
         }
     }
 
@@ -415,6 +415,6 @@ impl Visitor<'_, '_> {
             _ => None,
         });
         let read = token.and_then(|token| self.parser.read_literal(tree.first, minus, token));
-        read.unwrap_or_else(|| self.nothing())
+        read.unwrap_or_else(|| self.missing_node())
     }
 }

@@ -30,7 +30,7 @@ impl Parser<'_> {
             depth = depth.max(value.depth);
             let optional = question.is_some();
             fields.push(StructField { id: field, name, value: value.expr, optional });
-            if !self.another(TokenKind::RightBrace)? {
+            if !self.has_another_element(TokenKind::RightBrace)? {
                 break;
             }
         }
@@ -58,7 +58,7 @@ impl Parser<'_> {
                 }
             }
             elements.push(element.expr);
-            if !self.another(TokenKind::RightBracket)? {
+            if !self.has_another_element(TokenKind::RightBracket)? {
                 break;
             }
         }
@@ -87,7 +87,7 @@ impl Parser<'_> {
             depth = depth.max(key.depth).max(value.depth);
             let optional = question.is_some();
             entries.push(MapEntry { id: entry, key: key.expr, value: value.expr, optional });
-            if !self.another(TokenKind::RightBrace)? {
+            if !self.has_another_element(TokenKind::RightBrace)? {
                 break;
             }
         }
@@ -97,7 +97,7 @@ impl Parser<'_> {
     }
 
     /// Whether something else follows in what ends with `close`; a comma may stand before that.
-    fn another(&mut self, close: TokenKind) -> Result<bool> {
+    fn has_another_element(&mut self, close: TokenKind) -> Result<bool> {
         if self.kind() != TokenKind::Comma || self.peek(1).kind == close {
             return Ok(false);
         }

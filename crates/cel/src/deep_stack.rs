@@ -9,7 +9,7 @@ use crate::lib::pattern::allowance;
 const STACK: usize = 256 << 20;
 
 /// Runs `work`, with a large stack if it may go deep.
-pub(crate) fn with_room<R: Send>(deep: bool, work: impl FnOnce() -> R + Send) -> R {
+pub(crate) fn with_deep_stack<R: Send>(deep: bool, work: impl FnOnce() -> R + Send) -> R {
     if !deep {
         return work();
     }
@@ -17,13 +17,13 @@ pub(crate) fn with_room<R: Send>(deep: bool, work: impl FnOnce() -> R + Send) ->
     let mut work = Some(work);
     let mut result = None;
     // What may be compiled belongs to the thread.
-    let mut allowances = allowance::exchange(Vec::new());
+    let mut allowances = allowance::swap(Vec::new());
     std::thread::scope(|scope| {
         let (work, result, allowances) = (&mut work, &mut result, &mut allowances);
         let started = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || {
-            allowance::exchange(std::mem::take(allowances));
+            allowance::swap(std::mem::take(allowances));
             *result = work.take().map(|work| work());
-            *allowances = allowance::exchange(Vec::new());
+            *allowances = allowance::swap(Vec::new());
         });
         if let Ok(thread) = started
             && let Err(panic) = thread.join()
@@ -31,7 +31,7 @@ pub(crate) fn with_room<R: Send>(deep: bool, work: impl FnOnce() -> R + Send) ->
             std::panic::resume_unwind(panic);
         }
     });
-    allowance::exchange(allowances);
+    allowance::swap(allowances);
     match (result, work) {
         (Some(result), _) => result,
         (None, Some(work)) => work(),

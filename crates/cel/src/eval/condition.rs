@@ -25,13 +25,13 @@ struct ConditionAttempt<'a, 'e> {
 
 impl<'a> Eval<'a, '_> {
     /// What a condition gives. Gives, fails and costs as [`Eval::node`] does; what is no boolean is no such overload.
-    pub(super) fn truth(&mut self, node: &'a PlanNode) -> Result<bool, Error> {
+    pub(super) fn eval_bool(&mut self, node: &'a PlanNode) -> Result<bool, Error> {
         match node {
             PlanNode::And(terms) => self.logic(terms, false),
             PlanNode::Or(terms) => self.logic(terms, true),
             PlanNode::Condition(condition) => match self.attempt(condition, None) {
                 Some(b) => Ok(b),
-                None => self.truth(&condition.node),
+                None => self.eval_bool(&condition.node),
             },
             node => self.node(node)?.as_bool().ok_or_else(Error::no_such_overload),
         }
@@ -39,13 +39,13 @@ impl<'a> Eval<'a, '_> {
 
     /// `&&` and `||`: the value that decides wins over errors on the other side.
     pub(super) fn logic(&mut self, terms: &'a (PlanNode, PlanNode), deciding: bool) -> Result<bool, Error> {
-        let failed = match self.truth(&terms.0) {
+        let failed = match self.eval_bool(&terms.0) {
             Ok(b) if b == deciding => return Ok(deciding),
-            Ok(_) => return self.truth(&terms.1),
+            Ok(_) => return self.eval_bool(&terms.1),
             Err(error) if error.is_fatal() => return Err(error),
             Err(error) => error,
         };
-        match self.truth(&terms.1) {
+        match self.eval_bool(&terms.1) {
             Ok(b) if b == deciding => Ok(deciding),
             Err(error) if error.is_fatal() => Err(error),
             _ => Err(failed),
