@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use api::time::Timestamp;
 use api::{Status, meta};
-use dra::{Allocation, Allocator, Budget, Claim, Gates, Node};
+use dra::{AllocationBudget, CandidateNode, ClaimAllocation, DeviceAllocator, DraGates, PendingClaim};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use value::{Str, Value};
@@ -64,7 +64,7 @@ struct Known {
     bound: HashMap<(Str, Str), Str>,
     devices: Devices,
     /// Made of these when it is needed.
-    allocator: Option<Allocator>,
+    allocator: Option<DeviceAllocator>,
     /// What the allocator has missed while a search uses it.
     lent: Option<Missed>,
     /// Namespaces whose claims have used up a budget: none of their pods that want devices is tried before a time.
@@ -132,7 +132,7 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Re
         cluster: Arc::default(),
         pending: BTreeSet::new(),
         bound: HashMap::new(),
-        devices: Devices::new(Gates { admin_access, ..Gates::default() }),
+        devices: Devices::new(DraGates { admin_access, ..DraGates::default() }),
         allocator: None,
         lent: None,
         costly: HashMap::new(),
@@ -329,7 +329,7 @@ fn is_pending(pod: &Value) -> bool {
 struct Placement {
     node: Str,
     /// Claims that have no devices yet.
-    allocated: Vec<(Value, Allocation)>,
+    allocated: Vec<(Value, ClaimAllocation)>,
     /// Claims that have, and are shared.
     shared: Vec<Value>,
 }
@@ -365,7 +365,7 @@ fn choose(
     if let Some(why) = unknown::asked(pod) {
         return Err(format!("not scheduled: {why}, which this scheduler does not know").into());
     }
-    let read: Result<Vec<Claim>, dra::Error> = wanted.open.iter().map(Claim::read).collect();
+    let read: Result<Vec<PendingClaim>, dra::Error> = wanted.open.iter().map(PendingClaim::read).collect();
     let read = read.map_err(|error| error.to_string())?;
     let cluster = Arc::clone(&known.lock().unwrap_or_else(PoisonError::into_inner).cluster);
     let terms = fit::terms_size(pod).saturating_mul(cluster.nodes.len());
@@ -378,10 +378,10 @@ fn choose(
     }
     let (fitting, mut reasons) = cluster.fitting(pod);
     let mut allocator = (!read.is_empty()).then(|| Lent::take(known));
-    let mut budget = Budget::of(attempt);
+    let mut budget = AllocationBudget::of(attempt);
     for name in fitting {
         let Some(object) = cluster.nodes.get(&name) else { continue };
-        let node = Node::of(object);
+        let node = CandidateNode::of(object);
         let reached = wanted.shared.iter().all(|claim| {
             claim.at(&["status", "allocation"]).is_some_and(|a| node.reaches(a).unwrap_or(false))
         });
@@ -585,7 +585,7 @@ impl<A: Api> Scheduler<A> {
         &self,
         at: &Place,
         mut claim: Value,
-        allocation: Option<Allocation>,
+        allocation: Option<ClaimAllocation>,
         pod: &Value,
     ) -> Result<(), Status> {
         if let Some(allocation) = allocation {

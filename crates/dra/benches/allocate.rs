@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use dra::{Allocator, Budget, Claim, Gates, Node};
+use dra::{AllocationBudget, CandidateNode, DeviceAllocator, DraGates, PendingClaim};
 use value::{Value, json};
 
 const DEVICES: usize = 8;
@@ -52,16 +52,19 @@ fn run(nodes: usize) -> Option<Run> {
     let claims: Vec<Value> = (0..nodes * PODS_PER_NODE).map(claim).collect();
     let stored: Vec<Value> =
         (0..nodes).map(|i| parse(&format!(r#"{{"metadata": {{"name": "node-{i}"}}}}"#))).collect();
-    let mut allocator = Allocator::new([&class], &slices, Gates::default());
+    let mut allocator = DeviceAllocator::new([&class], &slices, DraGates::default());
     let mut next = 0;
     let mut run = Run { served: 0, unserved: 0, serving: Duration::ZERO, refusing: Duration::ZERO };
     for (pod, claim) in claims.iter().enumerate() {
         let start = Instant::now();
-        let claims = [Claim::read(claim).ok()?];
+        let claims = [PendingClaim::read(claim).ok()?];
         let mut served = false;
         for node in stored.iter().cycle().skip(next).take(nodes) {
             next = (next + 1) % nodes;
-            if let Some(found) = allocator.allocate(&claims, &Node::of(node), &mut Budget::default()).ok()? {
+            if let Some(found) = allocator
+                .allocate(&claims, &CandidateNode::of(node), &mut AllocationBudget::default())
+                .ok()?
+            {
                 allocator.hold(&pod.to_string(), found.first()?);
                 served = true;
                 break;

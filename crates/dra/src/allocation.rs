@@ -5,17 +5,17 @@ use std::collections::HashMap;
 use value::quantity::Quantity;
 use value::{Map, Str, Value};
 
-use crate::allocator::Class;
-use crate::claim::{Choice, Claim};
+use crate::allocator::DeviceClass;
+use crate::claim::{Choice, PendingClaim};
 use crate::error::Error;
-use crate::inventory::{Device, Inventory, Reach};
-use crate::node::Node;
-use crate::search::Chosen;
-use crate::usage::Holding;
+use crate::inventory::{Inventory, NodeReach, PublishedDevice};
+use crate::node::CandidateNode;
+use crate::search::ChosenDevice;
+use crate::usage::DeviceHolding;
 
 /// The allocation of one claim.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Allocation {
+pub struct ClaimAllocation {
     /// The devices, in the order of the requests.
     pub results: Vec<DeviceResult>,
     /// `devices.config`: what drivers are told, of the classes and then of the claim.
@@ -49,7 +49,7 @@ pub struct DeviceResult {
     pub binding_failure_conditions: Option<Value>,
 }
 
-impl Allocation {
+impl ClaimAllocation {
     /// The allocation as `status.allocation`. `share_id` makes the uid of a share.
     pub fn to_value(&self, share_id: &mut dyn FnMut() -> String) -> Value {
         let results: Vec<Value> = self.results.iter().map(|result| result.to_value(share_id)).collect();
@@ -67,7 +67,7 @@ impl Allocation {
     }
 
     /// What it takes.
-    pub(crate) fn holdings(&self, inventory: &Inventory) -> Vec<Holding> {
+    pub(crate) fn holdings(&self, inventory: &Inventory) -> Vec<DeviceHolding> {
         let mut found = Vec::new();
         for result in self.results.iter().filter(|result| !result.admin_access) {
             let Some(at) = inventory.find(&result.driver, &result.pool, &result.device) else { continue };
@@ -75,18 +75,18 @@ impl Allocation {
                 result.consumed_capacity.iter().map(|(name, amount)| (name.clone(), amount.nanos())).collect()
             };
             let share = result.shared.then(consumed);
-            found.push(Holding { device: at, share });
+            found.push(DeviceHolding { device: at, share });
         }
         found
     }
 
     pub(crate) fn build(
-        claim: &Claim,
-        chosen: Vec<Chosen>,
-        classes: &HashMap<Str, Class>,
+        claim: &PendingClaim,
+        chosen: Vec<ChosenDevice>,
+        classes: &HashMap<Str, DeviceClass>,
         inventory: &Inventory,
-        node: &Node<'_>,
-    ) -> Result<Allocation, Error> {
+        node: &CandidateNode<'_>,
+    ) -> Result<ClaimAllocation, Error> {
         let mut results = Vec::with_capacity(chosen.len());
         let mut devices = Vec::with_capacity(chosen.len());
         // Which alternative was taken; a request without devices took its first.
@@ -110,12 +110,17 @@ impl Allocation {
             .collect();
         let node_selector = node_selector(&devices, inventory, node)
             .map_err(|reason| Error::Claim { claim: claim.id.clone(), reason })?;
-        Ok(Allocation { results, config: configs(claim, &choices, classes), node_selector })
+        Ok(ClaimAllocation { results, config: configs(claim, &choices, classes), node_selector })
     }
 }
 
 impl DeviceResult {
-    fn new(choice: &Choice, device: &Device, chosen: &Chosen, inventory: &Inventory) -> DeviceResult {
+    fn new(
+        choice: &Choice,
+        device: &PublishedDevice,
+        chosen: &ChosenDevice,
+        inventory: &Inventory,
+    ) -> DeviceResult {
         let pool = inventory.pools.get(device.pool);
         let shares = chosen.share.as_deref().unwrap_or_default();
         DeviceResult {
@@ -174,14 +179,18 @@ impl DeviceResult {
 
 /// The configurations of the classes, each once with the requests that use it, and then those of the claim that concern what
 /// was chosen. One that concerns every request names none.
-fn configs(claim: &Claim, choices: &[(&Str, &Choice)], classes: &HashMap<Str, Class>) -> Vec<Value> {
+fn configs(
+    claim: &PendingClaim,
+    choices: &[(&Str, &Choice)],
+    classes: &HashMap<Str, DeviceClass>,
+) -> Vec<Value> {
     let mut found: Vec<(&str, Vec<Str>, Option<&Value>)> = Vec::new();
-    let mut seen: Vec<&Str> = Vec::new();
+    let mut selectable: Vec<&Str> = Vec::new();
     for (_, choice) in choices {
-        if seen.contains(&&choice.class) {
+        if selectable.contains(&&choice.class) {
             continue;
         }
-        seen.push(&choice.class);
+        selectable.push(&choice.class);
         let Some(class) = classes.get(&choice.class) else { continue };
         let users: Vec<Str> = choices
             .iter()
@@ -219,18 +228,18 @@ fn configs(claim: &Claim, choices: &[(&Str, &Choice)], classes: &HashMap<Str, Cl
 
 /// Which nodes can use all the devices.
 fn node_selector(
-    devices: &[&Device],
+    devices: &[&PublishedDevice],
     inventory: &Inventory,
-    node: &Node<'_>,
+    node: &CandidateNode<'_>,
 ) -> Result<Option<Value>, String> {
     let (mut fields, mut expressions): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
     for device in devices {
         let slice = inventory.slices.get(device.slice).map(|slice| &slice.reach);
         let reach = match slice {
-            Some(Reach::PerDevice) | None => &device.reach,
+            Some(NodeReach::PerDevice) | None => &device.reach,
             Some(reach) => reach,
         };
-        if device.binds_to_node || matches!(reach, Reach::Node(_)) {
+        if device.binds_to_node || matches!(reach, NodeReach::Node(_)) {
             let name = Value::map([
                 ("key", Value::from("metadata.name")),
                 ("operator", Value::from("In")),
@@ -238,7 +247,7 @@ fn node_selector(
             ]);
             return Ok(Some(one_term(vec![name], Vec::new())));
         }
-        let Reach::Selector(_, selector) = reach else { continue };
+        let NodeReach::Selector(_, selector) = reach else { continue };
         match selector.list_at(&["nodeSelectorTerms"]) {
             [] => {}
             [term] => {

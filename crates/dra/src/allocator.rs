@@ -4,20 +4,20 @@ use std::collections::HashMap;
 
 use value::{Str, Value};
 
-use crate::allocation::Allocation;
-use crate::budget::Budget;
-use crate::claim::Claim;
+use crate::allocation::ClaimAllocation;
+use crate::budget::AllocationBudget;
+use crate::claim::PendingClaim;
 use crate::error::Error;
-use crate::inventory::{Inventory, Unusable};
-use crate::node::Node;
-use crate::search::Search;
-use crate::selectors::{Evaluator, Selectors};
+use crate::inventory::{Inventory, UnusablePool};
+use crate::node::CandidateNode;
+use crate::search::DeviceSearch;
+use crate::selectors::{SelectorCache, SelectorEvaluator};
 use crate::usage::{self, Usage};
 
 /// The feature gates that change what is allocated; the default is that of Kubernetes 1.37.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a gate of its own")]
-pub struct Gates {
+pub struct DraGates {
     /// `DRAAdminAccess`.
     pub admin_access: bool,
     /// `DRAConsumableCapacity`.
@@ -28,9 +28,9 @@ pub struct Gates {
     pub partitionable_devices: bool,
 }
 
-impl Default for Gates {
+impl Default for DraGates {
     fn default() -> Self {
-        Gates {
+        DraGates {
             admin_access: true,
             consumable_capacity: true,
             device_taints: true,
@@ -39,9 +39,9 @@ impl Default for Gates {
     }
 }
 
-impl Gates {
+impl DraGates {
     /// Whether everything in a slice is known.
-    pub(crate) fn understands(self, slice: &Value) -> bool {
+    pub(crate) fn supports(self, slice: &Value) -> bool {
         let spec = |field: &str| slice.at(&["spec", field]).filter(|value| !value.is_null());
         let partitioned = spec("perDeviceNodeSelection").is_some()
             || !slice.list_at(&["spec", "sharedCounters"]).is_empty();
@@ -56,7 +56,7 @@ impl Gates {
 
 /// What is known of a device class.
 #[derive(Debug)]
-pub(crate) struct Class {
+pub(crate) struct DeviceClass {
     pub(crate) name: Str,
     /// `None` for a selector of an unknown kind.
     pub(crate) selectors: Vec<Option<Str>>,
@@ -66,25 +66,26 @@ pub(crate) struct Class {
 
 /// Allocates devices. See the documentation of the crate.
 #[derive(Debug)]
-pub struct Allocator {
-    classes: HashMap<Str, Class>,
+pub struct DeviceAllocator {
+    classes: HashMap<Str, DeviceClass>,
     inventory: Inventory,
     usage: Usage,
-    selectors: Selectors,
-    gates: Gates,
+    selectors: SelectorCache,
+    gates: DraGates,
 }
 
-impl Allocator {
+impl DeviceAllocator {
     /// An allocator for device classes and resource slices, none of whose devices is taken.
     pub fn new<'a>(
         classes: impl IntoIterator<Item = &'a Value>,
         slices: impl IntoIterator<Item = &'a Value>,
-        gates: Gates,
+        gates: DraGates,
     ) -> Self {
         let inventory = Inventory::read(slices, gates);
-        let classes = classes.into_iter().map(Class::read).map(|class| (class.name.clone(), class)).collect();
+        let classes =
+            classes.into_iter().map(DeviceClass::read).map(|class| (class.name.clone(), class)).collect();
         let usage = Usage::new(&inventory);
-        Allocator { classes, inventory, usage, selectors: Selectors::default(), gates }
+        DeviceAllocator { classes, inventory, usage, selectors: SelectorCache::default(), gates }
     }
 
     /// Taints devices by the stored rules (`DeviceTaintRule`), instead of those of an earlier call.
@@ -101,7 +102,7 @@ impl Allocator {
     }
 
     /// Takes an allocation for the claim with this uid, until it is observed again or forgotten.
-    pub fn hold(&mut self, uid: &str, allocation: &Allocation) {
+    pub fn hold(&mut self, uid: &str, allocation: &ClaimAllocation) {
         self.usage.set(uid, allocation.holdings(&self.inventory), &self.inventory);
     }
 
@@ -111,23 +112,23 @@ impl Allocator {
     }
 
     /// Allocates all `claims` on `node`, or nothing: one allocation each, in their order. Nothing is taken yet: see
-    /// [`Allocator::hold`]. `budget` is what the pod of these claims may still cost.
+    /// [`DeviceAllocator::hold`]. `budget` is what the pod of these claims may still cost.
     pub fn allocate(
         &mut self,
-        claims: &[Claim],
-        node: &Node<'_>,
-        budget: &mut Budget,
-    ) -> Result<Option<Vec<Allocation>>, Error> {
-        let reachable = self.inventory.on(node)?;
+        claims: &[PendingClaim],
+        node: &CandidateNode<'_>,
+        budget: &mut AllocationBudget,
+    ) -> Result<Option<Vec<ClaimAllocation>>, Error> {
+        let reachable = self.inventory.reachable_from(node)?;
         let wanted = claims.iter().flat_map(|claim| &claim.requests).flat_map(|request| &request.choices);
         self.selectors.make_room(wanted.map(|choice| choice.selectors.len() + 32).sum());
-        let mut search = Search::new(
+        let mut search = DeviceSearch::new(
             claims,
             &reachable,
             &self.classes,
             &self.inventory,
             &mut self.usage,
-            Evaluator::new(&mut self.selectors, budget),
+            SelectorEvaluator::new(&mut self.selectors, budget),
             self.gates,
         )?;
         let found = search.run();
@@ -135,13 +136,15 @@ impl Allocator {
         if found? {
             let build = claims.iter().zip(chosen);
             return build
-                .map(|(claim, chosen)| Allocation::build(claim, chosen, &self.classes, &self.inventory, node))
+                .map(|(claim, chosen)| {
+                    ClaimAllocation::build(claim, chosen, &self.classes, &self.inventory, node)
+                })
                 .collect::<Result<Vec<_>, _>>()
                 .map(Some);
         }
         for (at, state) in &reachable.unusable {
             if let Some(pool) = self.inventory.pools.get(*at)
-                && let Unusable::Invalid(why) = state
+                && let UnusablePool::Invalid(why) = state
             {
                 return Err(Error::InvalidPools(format!("{}/{}: {why}", pool.driver, pool.name)));
             }
@@ -150,9 +153,9 @@ impl Allocator {
     }
 }
 
-impl Class {
-    fn read(class: &Value) -> Class {
-        Class {
+impl DeviceClass {
+    fn read(class: &Value) -> DeviceClass {
+        DeviceClass {
             name: class.str_at(&["metadata", "name"]).unwrap_or_default().into(),
             selectors: class
                 .list_at(&["spec", "selectors"])

@@ -7,7 +7,7 @@ pub(crate) const NODE_STEPS: u64 = 200_000;
 
 /// What may still be done for one pod. Whoever writes claims writes their selectors, and a scheduler places one pod after the other.
 #[derive(Clone, Debug)]
-pub struct Budget {
+pub struct AllocationBudget {
     /// How many more devices may be looked at.
     pub(crate) steps: u64,
     /// What selectors may still cost, in CEL's units.
@@ -16,17 +16,21 @@ pub struct Budget {
     pub(crate) attempt: value::Budget,
 }
 
-impl Default for Budget {
+impl Default for AllocationBudget {
     /// About a second. A thousand devices and five selectors of ordinary length take a hundredth of it.
     fn default() -> Self {
-        Budget { steps: 10 * NODE_STEPS, cost: 10 * cel::device::MAX_COST, attempt: value::Budget::UNLIMITED }
+        AllocationBudget {
+            steps: 10 * NODE_STEPS,
+            cost: 10 * cel::device::MAX_COST,
+            attempt: value::Budget::UNLIMITED,
+        }
     }
 }
 
-impl Budget {
+impl AllocationBudget {
     /// The default, used up at once when `attempt` is cancelled.
     pub fn of(attempt: &value::Budget) -> Self {
-        Budget { attempt: attempt.clone(), ..Budget::default() }
+        AllocationBudget { attempt: attempt.clone(), ..AllocationBudget::default() }
     }
 
     /// Whether nothing is left of it.

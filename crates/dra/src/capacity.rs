@@ -7,19 +7,19 @@ use value::quantity::Quantity;
 #[derive(Clone, Debug)]
 pub(crate) struct Capacity {
     pub(crate) value: Quantity,
-    policy: Option<Policy>,
+    policy: Option<CapacityRequestPolicy>,
 }
 
 /// How much may be asked for.
 #[derive(Clone, Debug)]
-struct Policy {
+struct CapacityRequestPolicy {
     default: Option<Quantity>,
     values: Vec<Quantity>,
-    range: Option<Range>,
+    range: Option<CapacityRequestRange>,
 }
 
 #[derive(Clone, Debug)]
-struct Range {
+struct CapacityRequestRange {
     least: Option<Quantity>,
     most: Option<Quantity>,
     step: Option<Quantity>,
@@ -27,7 +27,7 @@ struct Range {
 
 /// What a request takes of a capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Share {
+pub(crate) enum CapacityShare {
     Takes(Quantity),
     /// The policy does not allow it; another device's may.
     Refused,
@@ -55,14 +55,14 @@ impl Capacity {
         };
         let range = match policy.get("validRange").filter(|range| !range.is_null()) {
             None => None,
-            Some(range) => Some(Range {
+            Some(range) => Some(CapacityRequestRange {
                 least: optional(range.get("min"))?,
                 most: optional(range.get("max"))?,
                 step: optional(range.get("step"))?,
             }),
         };
         let values = policy.list_at(&["validValues"]).iter().map(|value| quantity(Some(value)));
-        let policy = Policy {
+        let policy = CapacityRequestPolicy {
             default: optional(policy.get("default"))?,
             values: values.collect::<Result<_, _>>()?,
             range,
@@ -73,12 +73,12 @@ impl Capacity {
     /// What a request that wants `wanted` of this capacity (or says nothing about it) takes.
     ///
     /// Fails where the amount cannot be reckoned with: then no device is looked for, because the request is at fault.
-    pub(crate) fn share(&self, wanted: Option<&Quantity>) -> Result<Share, String> {
+    pub(crate) fn share(&self, wanted: Option<&Quantity>) -> Result<CapacityShare, String> {
         let taken = self.round_up(wanted)?;
         if taken.sign() < 0 {
             return Err("capacity value is negative".to_owned());
         }
-        Ok(if self.allows(&taken) { Share::Takes(taken) } else { Share::Refused })
+        Ok(if self.allows(&taken) { CapacityShare::Takes(taken) } else { CapacityShare::Refused })
     }
 
     fn round_up(&self, wanted: Option<&Quantity>) -> Result<Quantity, String> {
@@ -111,7 +111,7 @@ fn whole(quantity: &Quantity) -> Option<i64> {
     quantity.cmp_i64(i64::MAX).is_le().then(|| quantity.value())
 }
 
-impl Range {
+impl CapacityRequestRange {
     fn round_up(&self, wanted: &Quantity, least: &Quantity) -> Result<Quantity, String> {
         if wanted < least {
             return Ok(least.clone());

@@ -8,21 +8,21 @@ use crate::error::Error;
 
 /// A claim that is to be allocated, read once and tried on many nodes.
 #[derive(Clone, Debug)]
-pub struct Claim {
+pub struct PendingClaim {
     /// Namespace and name.
     pub(crate) id: Str,
-    pub(crate) requests: Vec<Request>,
-    pub(crate) constraints: Vec<Rule>,
-    pub(crate) configs: Vec<Config>,
+    pub(crate) requests: Vec<DeviceRequest>,
+    pub(crate) constraints: Vec<DeviceConstraint>,
+    pub(crate) configs: Vec<DriverConfig>,
 }
 
 /// One request: the ways to serve it, the best first.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub(crate) struct DeviceRequest {
     pub(crate) name: Str,
     pub(crate) choices: Vec<Choice>,
     /// Whether it asks for the same as the request before it, so that their devices could be swapped.
-    pub(crate) like_the_one_before: bool,
+    pub(crate) same_as_previous: bool,
 }
 
 /// One way to serve a request: the exact one, or one of the alternatives.
@@ -32,11 +32,11 @@ pub(crate) struct Choice {
     pub(crate) name: Str,
     pub(crate) class: Str,
     pub(crate) selectors: Vec<Str>,
-    pub(crate) amount: Amount,
+    pub(crate) amount: DeviceCount,
     pub(crate) admin: bool,
     /// Whether admin access is mentioned, even to say no.
     pub(crate) mentions_admin: bool,
-    pub(crate) tolerations: Vec<Toleration>,
+    pub(crate) tolerations: Vec<DeviceToleration>,
     /// As they are copied into results.
     pub(crate) raw_tolerations: Option<Value>,
     pub(crate) capacity: Option<Vec<(Str, Quantity)>>,
@@ -44,13 +44,13 @@ pub(crate) struct Choice {
 
 /// How many devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Amount {
+pub(crate) enum DeviceCount {
     Exactly(usize),
     All,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Toleration {
+pub(crate) struct DeviceToleration {
     pub(crate) key: Str,
     pub(crate) value: Str,
     pub(crate) effect: Str,
@@ -59,7 +59,7 @@ pub(crate) struct Toleration {
 
 /// What the devices of some requests must have in common, or must not.
 #[derive(Clone, Debug)]
-pub(crate) struct Rule {
+pub(crate) struct DeviceConstraint {
     /// Empty means all.
     pub(crate) requests: Vec<Str>,
     pub(crate) attribute: Str,
@@ -68,7 +68,7 @@ pub(crate) struct Rule {
 
 /// What drivers are told about some requests.
 #[derive(Clone, Debug)]
-pub(crate) struct Config {
+pub(crate) struct DriverConfig {
     /// Empty means all.
     pub(crate) requests: Vec<Str>,
     pub(crate) opaque: Option<Value>,
@@ -85,14 +85,14 @@ fn texts(value: &Value, field: &str) -> Vec<Str> {
     value.list_at(&[field]).iter().filter_map(Value::as_str).map(Str::from).collect()
 }
 
-impl Claim {
+impl PendingClaim {
     /// Reads a claim. Fails where it says something that is not understood, which must not be passed over.
-    pub fn read(claim: &Value) -> Result<Claim, Error> {
+    pub fn read(claim: &Value) -> Result<PendingClaim, Error> {
         let meta = |field: &str| claim.str_at(&["metadata", field]).unwrap_or_default();
         let id: Str = format!("{}/{}", meta("namespace"), meta("name")).into();
         let mut requests = Vec::new();
         for request in claim.list_at(&["spec", "devices", "requests"]) {
-            requests.push(Request::read(request, &id)?);
+            requests.push(DeviceRequest::read(request, &id)?);
         }
         let mut constraints = Vec::new();
         for (i, constraint) in claim.list_at(&["spec", "devices", "constraints"]).iter().enumerate() {
@@ -106,12 +106,16 @@ impl Claim {
                         return Err(Error::Claim { claim, reason });
                     }
                 };
-            constraints.push(Rule { requests: texts(constraint, "requests"), attribute, distinct });
+            constraints.push(DeviceConstraint {
+                requests: texts(constraint, "requests"),
+                attribute,
+                distinct,
+            });
         }
         let configs = claim
             .list_at(&["spec", "devices", "config"])
             .iter()
-            .map(|config| Config {
+            .map(|config| DriverConfig {
                 requests: texts(config, "requests"),
                 opaque: config.get("opaque").cloned(),
             })
@@ -122,15 +126,15 @@ impl Claim {
                 _ => false,
             };
             if let Some(request) = requests.get_mut(i) {
-                request.like_the_one_before = alike;
+                request.same_as_previous = alike;
             }
         }
-        Ok(Claim { id, requests, constraints, configs })
+        Ok(PendingClaim { id, requests, constraints, configs })
     }
 }
 
-impl Request {
-    fn read(request: &Value, claim: &Str) -> Result<Request, Error> {
+impl DeviceRequest {
+    fn read(request: &Value, claim: &Str) -> Result<DeviceRequest, Error> {
         let name = text(request, "name");
         let mut choices = Vec::new();
         if let Some(exactly) = request.get("exactly").filter(|exactly| !exactly.is_null()) {
@@ -146,20 +150,20 @@ impl Request {
                 "neither `exactly` nor `firstAvailable` is set (unsupported request type?)".to_owned();
             return Err(Error::Request { claim: claim.clone(), request: name, reason });
         }
-        Ok(Request { name, choices, like_the_one_before: false })
+        Ok(DeviceRequest { name, choices, same_as_previous: false })
     }
 }
 
-impl Request {
-    fn asks_for_the_same(&self, other: &Request, rules: &[Rule]) -> bool {
+impl DeviceRequest {
+    fn asks_for_the_same(&self, other: &DeviceRequest, rules: &[DeviceConstraint]) -> bool {
         let ([mine], [others]) = (self.choices.as_slice(), other.choices.as_slice()) else { return false };
-        let bound = |request: &Request, rule: &Rule| {
+        let bound = |request: &DeviceRequest, rule: &DeviceConstraint| {
             rule.requests.is_empty() || rule.requests.contains(&request.name)
         };
         mine.name == self.name
             && others.name == other.name
             && mine.amount == others.amount
-            && mine.amount != Amount::All
+            && mine.amount != DeviceCount::All
             && mine.class == others.class
             && mine.selectors == others.selectors
             && mine.admin == others.admin
@@ -204,15 +208,15 @@ impl Choice {
                 let count = choice.int_at(&["count"]).unwrap_or(1);
                 let count =
                     usize::try_from(count).map_err(|_| wrong(format!("exact count {count} is negative")))?;
-                Amount::Exactly(count)
+                DeviceCount::Exactly(count)
             }
-            "All" => Amount::All,
+            "All" => DeviceCount::All,
             other => return Err(wrong(format!("unsupported count mode {other}"))),
         };
         let admin = choice.get("adminAccess").and_then(Value::as_bool);
         let raw_tolerations =
             choice.get("tolerations").filter(|list| list.as_list().is_some_and(|l| !l.is_empty()));
-        let tolerations = choice.list_at(&["tolerations"]).iter().map(Toleration::read).collect();
+        let tolerations = choice.list_at(&["tolerations"]).iter().map(DeviceToleration::read).collect();
         let capacity = match choice.at(&["capacity", "requests"]).and_then(Value::as_map) {
             None => None,
             Some(map) => {
@@ -239,9 +243,9 @@ impl Choice {
     }
 }
 
-impl Toleration {
-    fn read(toleration: &Value) -> Toleration {
-        Toleration {
+impl DeviceToleration {
+    fn read(toleration: &Value) -> DeviceToleration {
+        DeviceToleration {
             key: text(toleration, "key"),
             value: text(toleration, "value"),
             effect: text(toleration, "effect"),

@@ -2,25 +2,27 @@
 
 use value::Str;
 
-use crate::claim::{Choice, Request, Rule};
-use crate::inventory::{Attribute, Device};
+use crate::claim::{Choice, DeviceConstraint, DeviceRequest};
+use crate::inventory::{DeviceAttribute, PublishedDevice};
 
 /// The constraints of one claim, with the values of the devices that were chosen so far.
 #[derive(Debug)]
 pub(crate) struct Constraints<'c> {
-    rules: Vec<Tracked<'c>>,
+    rules: Vec<TrackedConstraint<'c>>,
 }
 
 #[derive(Debug)]
-struct Tracked<'c> {
-    rule: &'c Rule,
-    values: Vec<Attribute>,
+struct TrackedConstraint<'c> {
+    rule: &'c DeviceConstraint,
+    values: Vec<DeviceAttribute>,
 }
 
 impl<'c> Constraints<'c> {
     /// None of the devices is chosen yet.
-    pub(crate) fn new(rules: &'c [Rule]) -> Self {
-        Constraints { rules: rules.iter().map(|rule| Tracked { rule, values: Vec::new() }).collect() }
+    pub(crate) fn new(rules: &'c [DeviceConstraint]) -> Self {
+        Constraints {
+            rules: rules.iter().map(|rule| TrackedConstraint { rule, values: Vec::new() }).collect(),
+        }
     }
 
     /// Whether there are none.
@@ -31,18 +33,30 @@ impl<'c> Constraints<'c> {
     /// Whether a device may be added to those that were chosen.
     ///
     /// INVARIANT: what is refused now is refused with more devices chosen too, so that a search can stop here.
-    pub(crate) fn allow(&self, request: &Request, choice: &Choice, device: &Device, driver: &str) -> bool {
+    pub(crate) fn allow(
+        &self,
+        request: &DeviceRequest,
+        choice: &Choice,
+        device: &PublishedDevice,
+        driver: &str,
+    ) -> bool {
         self.rules.iter().filter(|tracked| applies(tracked.rule, request, choice)).all(|tracked| match device
             .attribute(&tracked.rule.attribute, driver)
         {
-            None | Some(Attribute::Other) => false,
+            None | Some(DeviceAttribute::Other) => false,
             Some(value) if tracked.rule.distinct => !tracked.values.contains(value),
             Some(value) => tracked.values.first().is_none_or(|first| first == value),
         })
     }
 
     /// Adds a device.
-    pub(crate) fn add(&mut self, request: &Request, choice: &Choice, device: &Device, driver: &str) {
+    pub(crate) fn add(
+        &mut self,
+        request: &DeviceRequest,
+        choice: &Choice,
+        device: &PublishedDevice,
+        driver: &str,
+    ) {
         for tracked in &mut self.rules {
             if applies(tracked.rule, request, choice)
                 && let Some(value) = device.attribute(&tracked.rule.attribute, driver)
@@ -53,7 +67,7 @@ impl<'c> Constraints<'c> {
     }
 
     /// Takes away the device that was added last.
-    pub(crate) fn remove(&mut self, request: &Request, choice: &Choice) {
+    pub(crate) fn remove(&mut self, request: &DeviceRequest, choice: &Choice) {
         for tracked in &mut self.rules {
             if applies(tracked.rule, request, choice) {
                 tracked.values.pop();
@@ -62,7 +76,7 @@ impl<'c> Constraints<'c> {
     }
 }
 
-fn applies(rule: &Rule, request: &Request, choice: &Choice) -> bool {
+fn applies(rule: &DeviceConstraint, request: &DeviceRequest, choice: &Choice) -> bool {
     let named = |name: &Str| *name == request.name || *name == choice.name;
     rule.requests.is_empty() || rule.requests.iter().any(named)
 }

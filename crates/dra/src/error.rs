@@ -45,7 +45,7 @@ pub enum Error {
     /// The search took too many steps.
     #[error("no allocation was found within {0} steps")]
     TooComplex(u64),
-    /// The claims of a pod used up their [`Budget`](crate::Budget), on all nodes together.
+    /// The claims of a pod used up their [`AllocationBudget`](crate::Budget), on all nodes together.
     #[error("allocating devices for the pod's claims costs too much; use fewer or simpler selectors")]
     TooCostly,
 }

@@ -4,15 +4,15 @@ use value::{Map, Value};
 
 /// What allocation must know of a node.
 #[derive(Clone, Copy, Debug)]
-pub struct Node<'a> {
+pub struct CandidateNode<'a> {
     name: &'a str,
     labels: Option<&'a Map>,
 }
 
-impl<'a> Node<'a> {
+impl<'a> CandidateNode<'a> {
     /// A node as it is stored.
     pub fn of(node: &'a Value) -> Self {
-        Node {
+        CandidateNode {
             name: node.str_at(&["metadata", "name"]).unwrap_or_default(),
             labels: node.at(&["metadata", "labels"]).and_then(Value::as_map),
         }
@@ -53,19 +53,19 @@ pub enum NodeSelectorError {
 /// A node selector: a node must meet all requirements of one of its terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSelector {
-    terms: Vec<Vec<Requirement>>,
+    terms: Vec<Vec<NodeSelectorRequirement>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Requirement {
+struct NodeSelectorRequirement {
     /// `None` for the node's name.
     label: Option<String>,
-    operator: Operator,
+    operator: NodeSelectorOperator,
     values: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
+enum NodeSelectorOperator {
     In,
     NotIn,
     Exists,
@@ -82,14 +82,14 @@ impl NodeSelector {
             let mut requirements = Vec::new();
             for expression in term.list_at(&["matchExpressions"]) {
                 let key = expression.str_at(&["key"]).unwrap_or_default();
-                requirements.push(Requirement::read(expression, Some(key.to_owned()))?);
+                requirements.push(NodeSelectorRequirement::read(expression, Some(key.to_owned()))?);
             }
             for field in term.list_at(&["matchFields"]) {
                 let key = field.str_at(&["key"]).unwrap_or_default();
                 if key != "metadata.name" {
                     return Err(NodeSelectorError::Field(key.to_owned()));
                 }
-                requirements.push(Requirement::read(field, None)?);
+                requirements.push(NodeSelectorRequirement::read(field, None)?);
             }
             if !requirements.is_empty() {
                 terms.push(requirements);
@@ -99,21 +99,21 @@ impl NodeSelector {
     }
 
     /// Whether a node is selected.
-    pub fn matches(&self, node: &Node<'_>) -> bool {
+    pub fn matches(&self, node: &CandidateNode<'_>) -> bool {
         self.terms.iter().any(|term| term.iter().all(|requirement| requirement.is_met(node)))
     }
 }
 
-impl Requirement {
+impl NodeSelectorRequirement {
     fn read(requirement: &Value, label: Option<String>) -> Result<Self, NodeSelectorError> {
         let name = requirement.str_at(&["operator"]).unwrap_or_default();
         let operator = match name {
-            "In" => Operator::In,
-            "NotIn" => Operator::NotIn,
-            "Exists" => Operator::Exists,
-            "DoesNotExist" => Operator::DoesNotExist,
-            "Gt" => Operator::Gt,
-            "Lt" => Operator::Lt,
+            "In" => NodeSelectorOperator::In,
+            "NotIn" => NodeSelectorOperator::NotIn,
+            "Exists" => NodeSelectorOperator::Exists,
+            "DoesNotExist" => NodeSelectorOperator::DoesNotExist,
+            "Gt" => NodeSelectorOperator::Gt,
+            "Lt" => NodeSelectorOperator::Lt,
             other => return Err(NodeSelectorError::Operator(other.to_owned())),
         };
         let values: Vec<String> = requirement
@@ -122,21 +122,23 @@ impl Requirement {
             .map(|value| value.as_str().unwrap_or_default().to_owned())
             .collect();
         let fits = match operator {
-            Operator::In | Operator::NotIn => !values.is_empty(),
-            Operator::Exists | Operator::DoesNotExist => values.is_empty(),
-            Operator::Gt | Operator::Lt => {
+            NodeSelectorOperator::In | NodeSelectorOperator::NotIn => !values.is_empty(),
+            NodeSelectorOperator::Exists | NodeSelectorOperator::DoesNotExist => values.is_empty(),
+            NodeSelectorOperator::Gt | NodeSelectorOperator::Lt => {
                 values.len() == 1 && values.iter().all(|value| value.parse::<i64>().is_ok())
             }
         };
         // A field has a value and only one, so only these make sense of it.
-        let fits = fits && (label.is_some() || matches!(operator, Operator::In | Operator::NotIn));
+        let fits = fits
+            && (label.is_some()
+                || matches!(operator, NodeSelectorOperator::In | NodeSelectorOperator::NotIn));
         if !fits {
             return Err(NodeSelectorError::Values(name.to_owned()));
         }
-        Ok(Requirement { label, operator, values })
+        Ok(NodeSelectorRequirement { label, operator, values })
     }
 
-    fn is_met(&self, node: &Node<'_>) -> bool {
+    fn is_met(&self, node: &CandidateNode<'_>) -> bool {
         let actual = match &self.label {
             Some(key) => node.label(key),
             None => Some(node.name),
@@ -145,12 +147,16 @@ impl Requirement {
         let number = |text: Option<&str>| text.and_then(|text| text.parse::<i64>().ok());
         let bound = number(self.values.first().map(String::as_str));
         match self.operator {
-            Operator::In => listed(),
-            Operator::NotIn => !listed(),
-            Operator::Exists => actual.is_some(),
-            Operator::DoesNotExist => actual.is_none(),
-            Operator::Gt => number(actual).zip(bound).is_some_and(|(actual, bound)| actual > bound),
-            Operator::Lt => number(actual).zip(bound).is_some_and(|(actual, bound)| actual < bound),
+            NodeSelectorOperator::In => listed(),
+            NodeSelectorOperator::NotIn => !listed(),
+            NodeSelectorOperator::Exists => actual.is_some(),
+            NodeSelectorOperator::DoesNotExist => actual.is_none(),
+            NodeSelectorOperator::Gt => {
+                number(actual).zip(bound).is_some_and(|(actual, bound)| actual > bound)
+            }
+            NodeSelectorOperator::Lt => {
+                number(actual).zip(bound).is_some_and(|(actual, bound)| actual < bound)
+            }
         }
     }
 }

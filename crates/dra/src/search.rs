@@ -10,52 +10,52 @@ use std::collections::HashMap;
 
 use value::Str;
 
-pub(crate) use self::fit::Shares;
-use self::fit::{Plan, World};
-use crate::allocator::{Class, Gates};
+pub(crate) use self::fit::TakenShares;
+use self::fit::{ChoicePlan, SearchContext};
+use crate::allocator::{DeviceClass, DraGates};
 use crate::budget::NODE_STEPS;
-use crate::claim::{Amount, Choice, Claim, MAX_RESULTS, Request};
+use crate::claim::{Choice, DeviceCount, DeviceRequest, MAX_RESULTS, PendingClaim};
 use crate::constraint::Constraints;
 use crate::error::Error;
-use crate::inventory::{Device, DeviceAt, Inventory, Reachable, Unusable};
-use crate::selectors::Evaluator;
-use crate::usage::{Holding, Usage};
+use crate::inventory::{DeviceIndex, Inventory, PublishedDevice, Reachable, UnusablePool};
+use crate::selectors::SelectorEvaluator;
+use crate::usage::{DeviceHolding, Usage};
 
 /// What a search works with.
-pub(crate) struct Search<'s> {
-    claims: &'s [Claim],
-    candidates: &'s [DeviceAt],
+pub(crate) struct DeviceSearch<'s> {
+    claims: &'s [PendingClaim],
+    candidates: &'s [DeviceIndex],
     inventory: &'s Inventory,
     usage: &'s mut Usage,
-    evaluator: Evaluator<'s>,
-    plans: Vec<Vec<Vec<Plan<'s>>>>,
+    evaluator: SelectorEvaluator<'s>,
+    plans: Vec<Vec<Vec<ChoicePlan<'s>>>>,
     constraints: Vec<Constraints<'s>>,
-    chosen: Vec<Vec<Chosen>>,
-    frames: Vec<Frame>,
+    chosen: Vec<Vec<ChosenDevice>>,
+    frames: Vec<SearchFrame>,
     steps: u64,
 }
 
 /// A device that was chosen for a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Chosen {
-    pub(crate) device: DeviceAt,
+pub(crate) struct ChosenDevice {
+    pub(crate) device: DeviceIndex,
     pub(crate) request: usize,
     pub(crate) choice: usize,
     /// What is taken of a device that others may use too.
-    pub(crate) share: Option<Shares>,
-    holding: Option<Holding>,
+    pub(crate) share: Option<TakenShares>,
+    holding: Option<DeviceHolding>,
 }
 
 /// What was decided, and can be undone.
 #[derive(Clone, Copy, Debug)]
-enum Frame {
-    Choice(Spot),
-    Device { spot: Spot, nth: usize, at: usize },
+enum SearchFrame {
+    Choice(ChoiceIndex),
+    Device { index: ChoiceIndex, nth: usize, at: usize },
 }
 
 /// A way to serve a request.
 #[derive(Clone, Copy, Debug)]
-struct Spot {
+struct ChoiceIndex {
     claim: usize,
     request: usize,
     choice: usize,
@@ -63,34 +63,34 @@ struct Spot {
 
 /// What is to be decided next.
 #[derive(Clone, Copy, Debug)]
-enum Goal {
-    Choose(Spot),
+enum SearchGoal {
+    Choose(ChoiceIndex),
     /// The `nth` device, from candidate `from` on.
     Find {
-        spot: Spot,
+        index: ChoiceIndex,
         nth: usize,
         from: usize,
     },
 }
 
-enum Outcome {
+enum SearchOutcome {
     Done,
-    Next(Goal),
+    Next(SearchGoal),
     Stuck,
 }
 
-impl<'s> Search<'s> {
+impl<'s> DeviceSearch<'s> {
     /// Looks at what the claims ask for.
     pub(crate) fn new(
-        claims: &'s [Claim],
+        claims: &'s [PendingClaim],
         reachable: &'s Reachable,
-        classes: &'s HashMap<Str, Class>,
+        classes: &'s HashMap<Str, DeviceClass>,
         inventory: &'s Inventory,
         usage: &'s mut Usage,
-        evaluator: Evaluator<'s>,
-        gates: Gates,
+        evaluator: SelectorEvaluator<'s>,
+        gates: DraGates,
     ) -> Result<Self, Error> {
-        let mut search = Search {
+        let mut search = DeviceSearch {
             claims,
             candidates: &reachable.devices,
             inventory,
@@ -125,12 +125,12 @@ impl<'s> Search<'s> {
 
     fn plan(
         &mut self,
-        claim: &Claim,
+        claim: &PendingClaim,
         choice: &Choice,
         reachable: &Reachable,
-        classes: &'s HashMap<Str, Class>,
-        gates: Gates,
-    ) -> Result<Plan<'s>, Error> {
+        classes: &'s HashMap<Str, DeviceClass>,
+        gates: DraGates,
+    ) -> Result<ChoicePlan<'s>, Error> {
         let wrong =
             |reason: String| Error::Request { claim: claim.id.clone(), request: choice.own_name(), reason };
         if choice.mentions_admin && !gates.admin_access {
@@ -157,15 +157,15 @@ impl<'s> Search<'s> {
         let selectors = choice.selectors.iter().map(|selector| self.evaluator.position(selector));
         let selectors = selectors.collect::<Result<Vec<_>, _>>()?;
         let mut plan =
-            Plan { class, class_selectors, selectors, all: None, count: 0, fits: Vec::new(), first: 0 };
+            ChoicePlan { class, class_selectors, selectors, all: None, count: 0, fits: Vec::new(), first: 0 };
         match choice.amount {
-            Amount::Exactly(count) => plan.count = count,
-            Amount::All => {
+            DeviceCount::Exactly(count) => plan.count = count,
+            DeviceCount::All => {
                 for (at, state) in &reachable.unusable {
                     let Some(pool) = self.inventory.pools.get(*at) else { continue };
                     let state = match state {
-                        Unusable::Invalid(_) => "invalid",
-                        Unusable::Incomplete => "being updated",
+                        UnusablePool::Invalid(_) => "invalid",
+                        UnusablePool::Incomplete => "being updated",
                     };
                     return Err(wrong(format!(
                         "asks for all devices, but resource pool {}/{} is currently {state}",
@@ -173,7 +173,7 @@ impl<'s> Search<'s> {
                     )));
                 }
                 let mut all = Vec::new();
-                let world = World { candidates: self.candidates, inventory: self.inventory };
+                let world = SearchContext { candidates: self.candidates, inventory: self.inventory };
                 for at in 0..self.candidates.len() {
                     self.count_step()?;
                     if plan.fit(&world, &mut self.evaluator, claim, choice, at)?.is_some() {
@@ -187,18 +187,18 @@ impl<'s> Search<'s> {
         Ok(plan)
     }
 
-    fn candidate(&self, at: usize) -> Option<(DeviceAt, &'s Device)> {
-        World { candidates: self.candidates, inventory: self.inventory }.candidate(at)
+    fn candidate(&self, at: usize) -> Option<(DeviceIndex, &'s PublishedDevice)> {
+        SearchContext { candidates: self.candidates, inventory: self.inventory }.candidate(at)
     }
 
-    /// Searches. What was chosen stays taken until [`Search::finish`].
+    /// Searches. What was chosen stays taken until [`DeviceSearch::finish`].
     pub(crate) fn run(&mut self) -> Result<bool, Error> {
-        let mut goal = Goal::Choose(Spot { claim: 0, request: 0, choice: 0 });
+        let mut goal = SearchGoal::Choose(ChoiceIndex { claim: 0, request: 0, choice: 0 });
         loop {
             goal = match self.advance(goal)? {
-                Outcome::Done => return Ok(true),
-                Outcome::Next(goal) => goal,
-                Outcome::Stuck => match self.step_back() {
+                SearchOutcome::Done => return Ok(true),
+                SearchOutcome::Next(goal) => goal,
+                SearchOutcome::Stuck => match self.step_back() {
                     Some(goal) => goal,
                     None => return Ok(false),
                 },
@@ -207,86 +207,97 @@ impl<'s> Search<'s> {
     }
 
     /// What was chosen for each claim. Nothing of it is taken any more.
-    pub(crate) fn finish(mut self) -> Vec<Vec<Chosen>> {
+    pub(crate) fn finish(mut self) -> Vec<Vec<ChosenDevice>> {
         let chosen = self.chosen.clone();
         while self.step_back_once().is_some() {}
         chosen
     }
 
-    fn advance(&mut self, goal: Goal) -> Result<Outcome, Error> {
+    fn advance(&mut self, goal: SearchGoal) -> Result<SearchOutcome, Error> {
         match goal {
-            Goal::Choose(spot) => Ok(self.choose(spot)),
-            Goal::Find { spot, nth, from } => self.find(spot, nth, from),
+            SearchGoal::Choose(index) => Ok(self.choose(index)),
+            SearchGoal::Find { index, nth, from } => self.find(index, nth, from),
         }
     }
 
-    fn choose(&mut self, spot: Spot) -> Outcome {
-        let Some(claim) = self.claims.get(spot.claim) else { return Outcome::Done };
-        if spot.request >= claim.requests.len() {
-            return Outcome::Next(Goal::Choose(Spot { claim: spot.claim + 1, request: 0, choice: 0 }));
+    fn choose(&mut self, index: ChoiceIndex) -> SearchOutcome {
+        let Some(claim) = self.claims.get(index.claim) else { return SearchOutcome::Done };
+        if index.request >= claim.requests.len() {
+            return SearchOutcome::Next(SearchGoal::Choose(ChoiceIndex {
+                claim: index.claim + 1,
+                request: 0,
+                choice: 0,
+            }));
         }
-        let Some(plan) = self.plan_at(spot) else { return Outcome::Stuck };
+        let Some(plan) = self.plan_at(index) else { return SearchOutcome::Stuck };
         let (count, is_all) = (plan.count, plan.all.is_some());
-        let so_far = self.chosen.get(spot.claim).map_or(0, Vec::len);
+        let so_far = self.chosen.get(index.claim).map_or(0, Vec::len);
         if (is_all && count == 0) || so_far + count > MAX_RESULTS {
-            return Outcome::Next(Goal::Choose(Spot { choice: spot.choice + 1, ..spot }));
+            return SearchOutcome::Next(SearchGoal::Choose(ChoiceIndex {
+                choice: index.choice + 1,
+                ..index
+            }));
         }
-        let from = self.start(claim, spot);
-        self.frames.push(Frame::Choice(spot));
-        Outcome::Next(Goal::Find { spot, nth: 0, from })
+        let from = self.start(claim, index);
+        self.frames.push(SearchFrame::Choice(index));
+        SearchOutcome::Next(SearchGoal::Find { index, nth: 0, from })
     }
 
     /// Where to begin: requests that ask for the same as the one before need not look at what that passed over.
-    fn start(&self, claim: &Claim, spot: Spot) -> usize {
-        let same = claim.requests.get(spot.request).is_some_and(|request| request.like_the_one_before);
-        let before = spot.request.checked_sub(1).filter(|_| same);
+    fn start(&self, claim: &PendingClaim, index: ChoiceIndex) -> usize {
+        let same = claim.requests.get(index.request).is_some_and(|request| request.same_as_previous);
+        let before = index.request.checked_sub(1).filter(|_| same);
         before
-            .and_then(|request| self.plan_at(Spot { request, choice: 0, ..spot }))
+            .and_then(|request| self.plan_at(ChoiceIndex { request, choice: 0, ..index }))
             .map_or(0, |plan| plan.first)
     }
 
-    fn plan_at(&self, spot: Spot) -> Option<&Plan<'s>> {
-        self.plans.get(spot.claim)?.get(spot.request)?.get(spot.choice)
+    fn plan_at(&self, index: ChoiceIndex) -> Option<&ChoicePlan<'s>> {
+        self.plans.get(index.claim)?.get(index.request)?.get(index.choice)
     }
 
-    fn parts(&self, spot: Spot) -> Option<(&'s Claim, &'s Request, &'s Choice)> {
-        let claim = self.claims.get(spot.claim)?;
-        let request = claim.requests.get(spot.request)?;
-        Some((claim, request, request.choices.get(spot.choice)?))
+    fn parts(&self, index: ChoiceIndex) -> Option<(&'s PendingClaim, &'s DeviceRequest, &'s Choice)> {
+        let claim = self.claims.get(index.claim)?;
+        let request = claim.requests.get(index.request)?;
+        Some((claim, request, request.choices.get(index.choice)?))
     }
 
-    fn find(&mut self, spot: Spot, nth: usize, from: usize) -> Result<Outcome, Error> {
-        let Some(plan) = self.plan_at(spot) else { return Ok(Outcome::Stuck) };
+    fn find(&mut self, index: ChoiceIndex, nth: usize, from: usize) -> Result<SearchOutcome, Error> {
+        let Some(plan) = self.plan_at(index) else { return Ok(SearchOutcome::Stuck) };
         let count = plan.count;
         if nth >= count {
-            return Ok(Outcome::Next(Goal::Choose(Spot { request: spot.request + 1, choice: 0, ..spot })));
+            return Ok(SearchOutcome::Next(SearchGoal::Choose(ChoiceIndex {
+                request: index.request + 1,
+                choice: 0,
+                ..index
+            })));
         }
         if let Some(all) = &plan.all {
-            let Some(at) = all.get(nth).copied() else { return Ok(Outcome::Stuck) };
-            return self.find_one_of_all(spot, nth, at);
+            let Some(at) = all.get(nth).copied() else { return Ok(SearchOutcome::Stuck) };
+            return self.find_one_of_all(index, nth, at);
         }
         let missing = count - nth;
-        if missing > 1 && !self.has_enough(spot, from, missing)? {
-            return Ok(Outcome::Stuck);
+        if missing > 1 && !self.has_enough(index, from, missing)? {
+            return Ok(SearchOutcome::Stuck);
         }
         for at in from..self.candidates.len() {
             self.count_step()?;
-            if let Some(chosen) = self.usable(spot, at)? {
-                self.take(spot, nth, at, chosen);
-                return Ok(Outcome::Next(Goal::Find { spot, nth: nth + 1, from: at + 1 }));
+            if let Some(chosen) = self.usable(index, at)? {
+                self.take(index, nth, at, chosen);
+                return Ok(SearchOutcome::Next(SearchGoal::Find { index, nth: nth + 1, from: at + 1 }));
             }
         }
-        Ok(Outcome::Stuck)
+        Ok(SearchOutcome::Stuck)
     }
 
-    fn find_one_of_all(&mut self, spot: Spot, nth: usize, at: usize) -> Result<Outcome, Error> {
+    fn find_one_of_all(&mut self, index: ChoiceIndex, nth: usize, at: usize) -> Result<SearchOutcome, Error> {
         self.count_step()?;
-        match self.usable(spot, at)? {
+        match self.usable(index, at)? {
             Some(chosen) => {
-                self.take(spot, nth, at, chosen);
-                Ok(Outcome::Next(Goal::Find { spot, nth: nth + 1, from: 0 }))
+                self.take(index, nth, at, chosen);
+                Ok(SearchOutcome::Next(SearchGoal::Find { index, nth: nth + 1, from: 0 }))
             }
-            None => Ok(Outcome::Stuck),
+            None => Ok(SearchOutcome::Stuck),
         }
     }
 
@@ -300,11 +311,11 @@ impl<'s> Search<'s> {
 
     /// Whether enough candidates are left for a request. What is wrong with one that may never be needed is not said yet, unless
     /// there are too few anyway: then it would be needed.
-    fn has_enough(&mut self, spot: Spot, from: usize, missing: usize) -> Result<bool, Error> {
+    fn has_enough(&mut self, index: ChoiceIndex, from: usize, missing: usize) -> Result<bool, Error> {
         let (mut found, mut failure) = (0, None);
         for at in from..self.candidates.len() {
             self.count_step()?;
-            match self.usable(spot, at) {
+            match self.usable(index, at) {
                 Ok(None) => continue,
                 Ok(Some(_)) => {}
                 Err(Error::TooCostly) => return Err(Error::TooCostly),
@@ -321,41 +332,46 @@ impl<'s> Search<'s> {
     }
 
     /// Whether a candidate can be used for a choice now.
-    fn usable(&mut self, spot: Spot, at: usize) -> Result<Option<Chosen>, Error> {
-        let Some((claim, request, choice)) = self.parts(spot) else { return Ok(None) };
+    fn usable(&mut self, index: ChoiceIndex, at: usize) -> Result<Option<ChosenDevice>, Error> {
+        let Some((claim, request, choice)) = self.parts(index) else { return Ok(None) };
         let Some((position, device)) = self.candidate(at) else { return Ok(None) };
         let in_claim = || {
-            let chosen = self.chosen.get(spot.claim).map(Vec::as_slice).unwrap_or_default();
-            let name = |at: DeviceAt| self.inventory.devices.get(at).map(|device| device.namesake);
+            let chosen = self.chosen.get(index.claim).map(Vec::as_slice).unwrap_or_default();
+            let name = |at: DeviceIndex| self.inventory.devices.get(at).map(|device| device.namesake);
             chosen.iter().any(|chosen| name(chosen.device) == Some(device.namesake))
         };
-        if (!choice.admin && self.usage.is_owned(device)) || (!device.multiple && in_claim()) {
+        if (!choice.admin && self.usage.is_owned(device)) || (!device.allows_multiple && in_claim()) {
             return Ok(None);
         }
-        let Some(shares) = self.fit_at(spot, claim, choice, at)? else { return Ok(None) };
+        let Some(shares) = self.fit_at(index, claim, choice, at)? else { return Ok(None) };
         if !choice.admin {
             let has_room = shares.iter().all(|share| {
-                self.usage.taken(device, &share.capacity).saturating_add(share.amount.nanos()) <= share.of
+                self.usage.taken(device, &share.capacity).saturating_add(share.amount.nanos()) <= share.total
             });
-            if device.multiple && !has_room {
+            if device.allows_multiple && !has_room {
                 return Ok(None);
             }
-            if !device.multiple && self.usage.is_shared(device) {
+            if !device.allows_multiple && self.usage.is_shared(device) {
                 return Ok(None);
             }
             if !self.usage.has_counters(device, self.inventory) {
                 return Ok(None);
             }
         }
-        if device.taints.iter().chain(&device.ruled).any(|taint| !taint.is_tolerated(&choice.tolerations)) {
+        if device
+            .taints
+            .iter()
+            .chain(&device.rule_taints)
+            .any(|taint| !taint.is_tolerated(&choice.tolerations))
+        {
             return Ok(None);
         }
         let driver = self.inventory.driver(device);
-        let allowed = self.constraints.get(spot.claim).is_none_or(|constraints| {
+        let allowed = self.constraints.get(index.claim).is_none_or(|constraints| {
             constraints.is_empty() || constraints.allow(request, choice, device, driver)
         });
         if !allowed {
-            if self.plan_at(spot).is_some_and(|plan| plan.all.is_some()) {
+            if self.plan_at(index).is_some_and(|plan| plan.all.is_some()) {
                 let reason = format!(
                     "cannot add device {} because a claim constraint would not be satisfied",
                     self.inventory.full_name(device)
@@ -364,75 +380,81 @@ impl<'s> Search<'s> {
             }
             return Ok(None);
         }
-        let share = device.multiple.then_some(shares);
-        let holding = (!choice.admin).then(|| Holding {
+        let share = device.allows_multiple.then_some(shares);
+        let holding = (!choice.admin).then(|| DeviceHolding {
             device: device.namesake,
             share: share.as_ref().map(|shares| {
                 shares.iter().map(|share| (share.capacity.clone(), share.amount.nanos())).collect()
             }),
         });
-        Ok(Some(Chosen { device: position, request: spot.request, choice: spot.choice, share, holding }))
+        Ok(Some(ChosenDevice {
+            device: position,
+            request: index.request,
+            choice: index.choice,
+            share,
+            holding,
+        }))
     }
 
     fn fit_at(
         &mut self,
-        spot: Spot,
-        claim: &Claim,
+        index: ChoiceIndex,
+        claim: &PendingClaim,
         choice: &Choice,
         at: usize,
-    ) -> Result<Option<Shares>, Error> {
-        let Some(plan) = plan_mut(&mut self.plans, spot) else { return Ok(None) };
-        let world = World { candidates: self.candidates, inventory: self.inventory };
+    ) -> Result<Option<TakenShares>, Error> {
+        let Some(plan) = plan_mut(&mut self.plans, index) else { return Ok(None) };
+        let world = SearchContext { candidates: self.candidates, inventory: self.inventory };
         plan.fit(&world, &mut self.evaluator, claim, choice, at)
     }
 
-    fn take(&mut self, spot: Spot, nth: usize, at: usize, chosen: Chosen) {
-        if let (Some((_, request, choice)), Some((_, device))) = (self.parts(spot), self.candidate(at)) {
+    fn take(&mut self, index: ChoiceIndex, nth: usize, at: usize, chosen: ChosenDevice) {
+        if let (Some((_, request, choice)), Some((_, device))) = (self.parts(index), self.candidate(at)) {
             let driver = self.inventory.driver(device);
-            if let Some(constraints) = self.constraints.get_mut(spot.claim) {
+            if let Some(constraints) = self.constraints.get_mut(index.claim) {
                 constraints.add(request, choice, device, driver);
             }
         }
         if let Some(holding) = &chosen.holding {
             self.usage.take(holding, self.inventory);
         }
-        if let Some(list) = self.chosen.get_mut(spot.claim) {
+        if let Some(list) = self.chosen.get_mut(index.claim) {
             list.push(chosen);
         }
         if nth == 0
-            && let Some(plan) = plan_mut(&mut self.plans, spot)
+            && let Some(plan) = plan_mut(&mut self.plans, index)
         {
             plan.first = at;
         }
-        self.frames.push(Frame::Device { spot, nth, at });
+        self.frames.push(SearchFrame::Device { index, nth, at });
     }
 
     /// Undoes decisions until there is another way.
-    fn step_back(&mut self) -> Option<Goal> {
+    fn step_back(&mut self) -> Option<SearchGoal> {
         loop {
             match self.step_back_once()? {
-                Frame::Choice(spot) => {
-                    return Some(Goal::Choose(Spot { choice: spot.choice + 1, ..spot }));
+                SearchFrame::Choice(index) => {
+                    return Some(SearchGoal::Choose(ChoiceIndex { choice: index.choice + 1, ..index }));
                 }
-                Frame::Device { spot, nth, at } => {
+                SearchFrame::Device { index, nth, at } => {
                     // All devices are wanted, in whatever order: there is no other way.
-                    if self.plan_at(spot).is_some_and(|plan| plan.all.is_none()) {
-                        return Some(Goal::Find { spot, nth, from: at + 1 });
+                    if self.plan_at(index).is_some_and(|plan| plan.all.is_none()) {
+                        return Some(SearchGoal::Find { index, nth, from: at + 1 });
                     }
                 }
             }
         }
     }
 
-    fn step_back_once(&mut self) -> Option<Frame> {
+    fn step_back_once(&mut self) -> Option<SearchFrame> {
         let frame = self.frames.pop()?;
-        if let Frame::Device { spot, .. } = frame {
-            let chosen = self.chosen.get_mut(spot.claim).and_then(Vec::pop);
+        if let SearchFrame::Device { index, .. } = frame {
+            let chosen = self.chosen.get_mut(index.claim).and_then(Vec::pop);
             if let Some(holding) = chosen.and_then(|chosen| chosen.holding) {
                 self.usage.give_back(&holding, self.inventory);
             }
-            if let Some((_, request, choice)) = self.parts(spot)
-                && let Some(constraints) = self.constraints.get_mut(spot.claim)
+            if let Some((_, request, choice)) = self.parts(index)
+                && let Some(constraints) = self.constraints.get_mut(index.claim)
             {
                 constraints.remove(request, choice);
             }
@@ -441,6 +463,9 @@ impl<'s> Search<'s> {
     }
 }
 
-fn plan_mut<'p, 's>(plans: &'p mut [Vec<Vec<Plan<'s>>>], spot: Spot) -> Option<&'p mut Plan<'s>> {
-    plans.get_mut(spot.claim)?.get_mut(spot.request)?.get_mut(spot.choice)
+fn plan_mut<'p, 's>(
+    plans: &'p mut [Vec<Vec<ChoicePlan<'s>>>],
+    index: ChoiceIndex,
+) -> Option<&'p mut ChoicePlan<'s>> {
+    plans.get_mut(index.claim)?.get_mut(index.request)?.get_mut(index.choice)
 }

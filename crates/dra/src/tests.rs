@@ -2,7 +2,7 @@
 
 use value::{Value, json};
 
-use crate::{Allocator, Budget, Claim, Error, Gates, Node};
+use crate::{AllocationBudget, CandidateNode, DeviceAllocator, DraGates, Error, PendingClaim};
 
 const UID: &str = "11111111-2222-3333-4444-555555555555";
 
@@ -44,19 +44,24 @@ fn node(name: &str) -> Value {
     parse(&format!(r#"{{"metadata": {{"name": "{name}", "labels": {{"zone": "a", "size": "5"}}}}}}"#))
 }
 
-fn allocator(slices: &[Value]) -> Allocator {
-    Allocator::new(&[class("gpu", "{}")], slices, Gates::default())
+fn allocator(slices: &[Value]) -> DeviceAllocator {
+    DeviceAllocator::new(&[class("gpu", "{}")], slices, DraGates::default())
 }
 
 /// The status of each claim on a node.
-fn statuses(allocator: &mut Allocator, claims: &[Value], on: &str) -> Result<Option<Vec<Value>>, Error> {
-    let claims: Vec<Claim> = claims.iter().map(|claim| Claim::read(claim).unwrap()).collect();
-    let found = allocator.allocate(&claims, &Node::of(&node(on)), &mut Budget::default())?;
+fn statuses(
+    allocator: &mut DeviceAllocator,
+    claims: &[Value],
+    on: &str,
+) -> Result<Option<Vec<Value>>, Error> {
+    let claims: Vec<PendingClaim> = claims.iter().map(|claim| PendingClaim::read(claim).unwrap()).collect();
+    let found =
+        allocator.allocate(&claims, &CandidateNode::of(&node(on)), &mut AllocationBudget::default())?;
     Ok(found.map(|found| found.iter().map(|one| one.to_value(&mut || UID.to_owned())).collect()))
 }
 
 /// The devices of each claim on the node `n`, as `request=device`.
-fn devices(allocator: &mut Allocator, claims: &[Value]) -> Result<Option<Vec<String>>, Error> {
+fn devices(allocator: &mut DeviceAllocator, claims: &[Value]) -> Result<Option<Vec<String>>, Error> {
     let found = statuses(allocator, claims, "n")?;
     Ok(found.map(|found| {
         let each = found.iter().map(|status| {
@@ -76,11 +81,11 @@ fn devices(allocator: &mut Allocator, claims: &[Value]) -> Result<Option<Vec<Str
     }))
 }
 
-fn one(allocator: &mut Allocator, claim: &Value) -> Option<String> {
+fn one(allocator: &mut DeviceAllocator, claim: &Value) -> Option<String> {
     devices(allocator, std::slice::from_ref(claim)).unwrap().map(|found| found.join("; "))
 }
 
-fn reason(allocator: &mut Allocator, claim: &Value) -> String {
+fn reason(allocator: &mut DeviceAllocator, claim: &Value) -> String {
     devices(allocator, std::slice::from_ref(claim)).unwrap_err().to_string()
 }
 
@@ -116,15 +121,16 @@ fn the_first_free_device_is_taken_and_given_back() {
 #[test]
 fn a_held_allocation_is_taken_and_an_attempt_leaves_nothing_behind() {
     let mut all = allocator(&[slice("n", TWO)]);
-    let claims = [Claim::read(&claim(r#""count": 2"#)).unwrap()];
+    let claims = [PendingClaim::read(&claim(r#""count": 2"#)).unwrap()];
     let here = node("n");
-    let found = all.allocate(&claims, &Node::of(&here), &mut Budget::default()).unwrap().unwrap();
+    let found =
+        all.allocate(&claims, &CandidateNode::of(&here), &mut AllocationBudget::default()).unwrap().unwrap();
     assert_eq!(
-        all.allocate(&claims, &Node::of(&here), &mut Budget::default()).unwrap().as_ref(),
+        all.allocate(&claims, &CandidateNode::of(&here), &mut AllocationBudget::default()).unwrap().as_ref(),
         Some(&found)
     );
     all.hold("1", &found[0]);
-    assert_eq!(all.allocate(&claims, &Node::of(&here), &mut Budget::default()), Ok(None));
+    assert_eq!(all.allocate(&claims, &CandidateNode::of(&here), &mut AllocationBudget::default()), Ok(None));
 }
 
 #[test]
@@ -146,7 +152,7 @@ fn selectors_of_class_and_request_must_both_hold() {
     )];
     let spec =
         r#"{"selectors": [{"cel": {"expression": "device.attributes['gpu.example.com'].model == 'y'"}}]}"#;
-    let mut all = Allocator::new(&[class("gpu", spec)], &slices, Gates::default());
+    let mut all = DeviceAllocator::new(&[class("gpu", spec)], &slices, DraGates::default());
     let wanted =
         claim(r#""selectors": [{"cel": {"expression": "device.attributes['gpu.example.com'].size == 1"}}]"#);
     assert_eq!(one(&mut all, &wanted), Some("r=c".into()));
@@ -194,8 +200,8 @@ fn nodes_reach_slices_by_name_selector_everywhere_or_per_device() {
         statuses(&mut per_device, &[claim(r#""allocationMode": "All""#)], "n").unwrap().unwrap().remove(0);
     let name = r#"{"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]}"#;
     assert_eq!(status.get("nodeSelector"), Some(&parse(name)));
-    assert_eq!(Node::of(&node("n")).reaches(&status), Ok(true));
-    assert_eq!(Node::of(&node("other")).reaches(&status), Ok(false));
+    assert_eq!(CandidateNode::of(&node("n")).reaches(&status), Ok(true));
+    assert_eq!(CandidateNode::of(&node("other")).reaches(&status), Ok(false));
     assert_eq!(one(&mut allocator(&[slice("other", TWO)]), &claim("")), None);
 }
 
@@ -320,8 +326,8 @@ fn taints_keep_those_out_who_do_not_tolerate_them() {
     ] {
         assert_eq!(one(&mut all, &claim(&format!(r#""tolerations": [{not}]"#))), None);
     }
-    let ignored = Gates { device_taints: false, ..Gates::default() };
-    let mut all = Allocator::new(&[class("gpu", "{}")], &slices, ignored);
+    let ignored = DraGates { device_taints: false, ..DraGates::default() };
+    let mut all = DeviceAllocator::new(&[class("gpu", "{}")], &slices, ignored);
     assert_eq!(one(&mut all, &claim("")), Some("r=a".into()));
 }
 
@@ -366,8 +372,8 @@ fn partitions_take_from_shared_counters() {
     all.forget("1");
     all.observe(&allocated("1", &result("half-1", "")));
     assert_eq!(one(&mut all, &claim("")), Some("r=half-2".into()));
-    let without = Gates { partitionable_devices: false, ..Gates::default() };
-    let mut all = Allocator::new(&[class("gpu", "{}")], &partitioned(), without);
+    let without = DraGates { partitionable_devices: false, ..DraGates::default() };
+    let mut all = DeviceAllocator::new(&[class("gpu", "{}")], &partitioned(), without);
     assert_eq!(one(&mut all, &claim("")), None);
     let unknown = slice(
         "n",
@@ -409,8 +415,8 @@ fn shared_capacity_is_taken_in_steps_until_it_is_gone() {
     let two = [wanted("4"), wanted("4")];
     let mut all = allocator(&[slice("n", SHARED)]);
     assert_eq!(devices(&mut all, &two).unwrap().unwrap(), ["r=nic", "r=nic"]);
-    let off = Gates { consumable_capacity: false, ..Gates::default() };
-    let mut all = Allocator::new(&[class("gpu", "{}")], &[slice("n", SHARED)], off);
+    let off = DraGates { consumable_capacity: false, ..DraGates::default() };
+    let mut all = DeviceAllocator::new(&[class("gpu", "{}")], &[slice("n", SHARED)], off);
     assert!(reason(&mut all, &wanted("2")).contains("DRAConsumableCapacity feature is disabled"));
 }
 
@@ -425,7 +431,11 @@ fn admin_access_looks_past_allocations_and_takes_nothing() {
     assert!(results.iter().all(|result| result.bool_at(&["adminAccess"]) == Some(true)));
     // Neither held nor observed does it take anything.
     let found = all
-        .allocate(&[Claim::read(&admin).unwrap()], &Node::of(&node("n")), &mut Budget::default())
+        .allocate(
+            &[PendingClaim::read(&admin).unwrap()],
+            &CandidateNode::of(&node("n")),
+            &mut AllocationBudget::default(),
+        )
         .unwrap()
         .unwrap();
     all.hold("2", &found[0]);
@@ -460,7 +470,11 @@ fn admin_access_takes_no_counters_and_no_capacity() {
     all.forget("1");
     let before = one(&mut all, &claim(""));
     let found = all
-        .allocate(&[Claim::read(&admin).unwrap()], &Node::of(&node("n")), &mut Budget::default())
+        .allocate(
+            &[PendingClaim::read(&admin).unwrap()],
+            &CandidateNode::of(&node("n")),
+            &mut AllocationBudget::default(),
+        )
         .unwrap()
         .unwrap();
     for uid in ["2", "3", "4", "5", "6", "7"] {
@@ -471,8 +485,8 @@ fn admin_access_takes_no_counters_and_no_capacity() {
 
 #[test]
 fn admin_access_needs_its_gate() {
-    let off = Gates { admin_access: false, ..Gates::default() };
-    let mut all = Allocator::new(&[class("gpu", "{}")], &[slice("n", TWO)], off);
+    let off = DraGates { admin_access: false, ..DraGates::default() };
+    let mut all = DeviceAllocator::new(&[class("gpu", "{}")], &[slice("n", TWO)], off);
     for asked in ["true", "false"] {
         let wanted = claim(&format!(r#""adminAccess": {asked}"#));
         let why = "claim ns/c, request r: admin access is requested, but the feature is disabled";
@@ -486,10 +500,10 @@ fn configurations_come_from_the_class_and_the_claim() {
     let config = |n: u32| format!(r#""opaque": {{"driver": "gpu.example.com", "parameters": {{"n": {n}}}}}"#);
     let gpu = class("gpu", &format!(r#"{{"config": [{{{}}}]}}"#, config(1)));
     let other = class("other", &format!(r#"{{"config": [{{{}}}]}}"#, config(2)));
-    let mut all = Allocator::new(
+    let mut all = DeviceAllocator::new(
         &[gpu, other],
         &[slice("n", r#"[{"name": "a"}, {"name": "b"}, {"name": "c"}]"#)],
-        Gates::default(),
+        DraGates::default(),
     );
     let wanted = claim_of(&format!(
         r#"{{"requests": [{{"name": "x", "exactly": {{"deviceClassName": "gpu"}}}},
@@ -534,7 +548,7 @@ fn devices_that_must_be_made_ready_are_tried_last_and_say_so() {
 
 #[test]
 fn what_is_not_understood_is_refused() {
-    let read = |devices: &str| Claim::read(&claim_of(devices)).unwrap_err().to_string();
+    let read = |devices: &str| PendingClaim::read(&claim_of(devices)).unwrap_err().to_string();
     assert_eq!(
         read(r#"{"requests": [{"name": "r"}]}"#),
         "claim ns/c, request r: neither `exactly` nor `firstAvailable` is set (unsupported request type?)"
@@ -545,7 +559,7 @@ fn what_is_not_understood_is_refused() {
             .contains("unsupported selector type")
     );
     assert!(read(r#"{"requests": [], "constraints": [{}]}"#).contains("unsupported constraint type"));
-    let mut none = Allocator::new(&[], &[slice("n", TWO)], Gates::default());
+    let mut none = DeviceAllocator::new(&[], &[slice("n", TWO)], DraGates::default());
     assert_eq!(
         reason(&mut none, &claim("")),
         "claim ns/c, request r: could not retrieve device class gpu: deviceclass.resource.k8s.io \"gpu\" not found"
@@ -588,7 +602,7 @@ fn looking_for_all_devices_counts_too() {
     assert!(matches!(devices(&mut all, &[ways(32)]), Err(Error::TooComplex(_))));
 }
 
-fn devices_or_limit(allocator: &mut Allocator, claim: &Value) -> bool {
+fn devices_or_limit(allocator: &mut DeviceAllocator, claim: &Value) -> bool {
     matches!(devices(allocator, std::slice::from_ref(claim)), Ok(None) | Err(Error::TooComplex(_)))
 }
 
@@ -596,7 +610,8 @@ fn devices_or_limit(allocator: &mut Allocator, claim: &Value) -> bool {
 fn node_selectors_know_every_operator() {
     let matches = |requirement: &str| {
         let selector = format!(r#"{{"nodeSelectorTerms": [{{"matchExpressions": [{requirement}]}}]}}"#);
-        crate::NodeSelector::read(&parse(&selector)).map(|selector| selector.matches(&Node::of(&node("n"))))
+        crate::NodeSelector::read(&parse(&selector))
+            .map(|selector| selector.matches(&CandidateNode::of(&node("n"))))
     };
     for (requirement, expected) in [
         (r#"{"key": "zone", "operator": "NotIn", "values": ["b"]}"#, true),
@@ -611,7 +626,7 @@ fn node_selectors_know_every_operator() {
     assert!(matches(r#"{"key": "zone", "operator": "Like"}"#).is_err());
     assert!(matches(r#"{"key": "zone", "operator": "In"}"#).is_err());
     let empty = crate::NodeSelector::read(&parse(r#"{"nodeSelectorTerms": [{}]}"#)).unwrap();
-    assert!(!empty.matches(&Node::of(&node("n"))));
+    assert!(!empty.matches(&CandidateNode::of(&node("n"))));
 }
 
 #[test]
@@ -623,30 +638,35 @@ fn the_selectors_of_a_pod_share_a_budget_on_all_nodes() {
     // Selects nothing, after ten thousand additions for each device.
     let costly = format!("[{items}].all(x, [{items}].all(y, x + y > 0)) && device.driver == 'none'");
     let claims =
-        [Claim::read(&claim(&format!(r#""selectors": [{{"cel": {{"expression": "{costly}"}}}}]"#))).unwrap()];
-    let mut plenty = Budget::default();
-    assert_eq!(all.allocate(&claims, &Node::of(&node("n")), &mut plenty), Ok(None));
+        [PendingClaim::read(&claim(&format!(r#""selectors": [{{"cel": {{"expression": "{costly}"}}}}]"#)))
+            .unwrap()];
+    let mut plenty = AllocationBudget::default();
+    assert_eq!(all.allocate(&claims, &CandidateNode::of(&node("n")), &mut plenty), Ok(None));
     assert!(!plenty.is_used_up());
-    let spent = Budget::default().cost - plenty.cost;
+    let spent = AllocationBudget::default().cost - plenty.cost;
     assert!(spent > 20 * 10_000, "{spent}");
     // What is known of a device costs nothing again.
     let before = plenty.clone();
-    assert_eq!(all.allocate(&claims, &Node::of(&node("m")), &mut plenty), Ok(None));
+    assert_eq!(all.allocate(&claims, &CandidateNode::of(&node("m")), &mut plenty), Ok(None));
     assert_eq!(plenty.cost, before.cost);
     let mut all =
         allocator(&[pool("p", 1, 1, &format!(r#""allNodes": true, "devices": [{}]"#, each.join(", ")))]);
-    let mut little = Budget { cost: spent / 2, ..Budget::default() };
-    assert_eq!(all.allocate(&claims, &Node::of(&node("n")), &mut little), Err(Error::TooCostly));
+    let mut little = AllocationBudget { cost: spent / 2, ..AllocationBudget::default() };
+    assert_eq!(all.allocate(&claims, &CandidateNode::of(&node("n")), &mut little), Err(Error::TooCostly));
     assert!(little.is_used_up());
     // Others have a budget of their own, and nothing of the search is left.
-    let plain = [Claim::read(&claim("")).unwrap()];
-    assert!(all.allocate(&plain, &Node::of(&node("n")), &mut Budget::default()).unwrap().is_some());
-    let mut few_steps = Budget { steps: 5, ..Budget::default() };
-    assert_eq!(all.allocate(&claims, &Node::of(&node("n")), &mut few_steps), Err(Error::TooCostly));
+    let plain = [PendingClaim::read(&claim("")).unwrap()];
+    assert!(
+        all.allocate(&plain, &CandidateNode::of(&node("n")), &mut AllocationBudget::default())
+            .unwrap()
+            .is_some()
+    );
+    let mut few_steps = AllocationBudget { steps: 5, ..AllocationBudget::default() };
+    assert_eq!(all.allocate(&claims, &CandidateNode::of(&node("n")), &mut few_steps), Err(Error::TooCostly));
     let attempt = value::Budget::new(1);
     attempt.cancel();
     assert_eq!(
-        all.allocate(&claims, &Node::of(&node("n")), &mut Budget::of(&attempt)),
+        all.allocate(&claims, &CandidateNode::of(&node("n")), &mut AllocationBudget::of(&attempt)),
         Err(Error::TooCostly)
     );
 }

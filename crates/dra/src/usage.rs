@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use value::{Str, Value};
 
 use crate::capacity;
-use crate::inventory::{Device, DeviceAt, Inventory};
+use crate::inventory::{DeviceIndex, Inventory, PublishedDevice};
 
 /// What is taken.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(crate) struct Usage {
     /// How many counters of each generation of a pool more is taken of than there is: somebody else allocated, or slices changed.
     overdrawn: HashMap<usize, usize>,
     /// What each claim holds, by its uid.
-    claims: HashMap<Str, Vec<Holding>>,
+    claims: HashMap<Str, Vec<DeviceHolding>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -31,9 +31,9 @@ struct DeviceUsage {
 
 /// What one result takes of a device. Admin access takes nothing and has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Holding {
+pub(crate) struct DeviceHolding {
     /// The first of its name.
-    pub(crate) device: DeviceAt,
+    pub(crate) device: DeviceIndex,
     /// `None` takes all of it; else how much of each capacity.
     pub(crate) share: Option<Vec<(Str, i128)>>,
 }
@@ -50,28 +50,28 @@ impl Usage {
     }
 
     /// The same for all devices of one name.
-    fn of(&self, device: &Device) -> Option<&DeviceUsage> {
+    fn of(&self, device: &PublishedDevice) -> Option<&DeviceUsage> {
         self.devices.get(device.namesake)
     }
 
     /// Whether somebody has the device for himself.
-    pub(crate) fn is_owned(&self, device: &Device) -> bool {
+    pub(crate) fn is_owned(&self, device: &PublishedDevice) -> bool {
         self.of(device).is_some_and(|usage| usage.owners > 0)
     }
 
     /// Whether somebody has a share of the device.
-    pub(crate) fn is_shared(&self, device: &Device) -> bool {
+    pub(crate) fn is_shared(&self, device: &PublishedDevice) -> bool {
         self.of(device).is_some_and(|usage| usage.shares > 0)
     }
 
     /// How much is taken of a capacity.
-    pub(crate) fn taken(&self, device: &Device, capacity: &str) -> i128 {
+    pub(crate) fn taken(&self, device: &PublishedDevice, capacity: &str) -> i128 {
         self.of(device).and_then(|usage| usage.taken.get(capacity)).copied().unwrap_or(0)
     }
 
     /// Whether there is enough of the counters a device takes. One that is in use has taken them; where more is taken of any of a
     /// pool's counters than there is, none of them is given.
-    pub(crate) fn has_counters(&self, device: &Device, inventory: &Inventory) -> bool {
+    pub(crate) fn has_counters(&self, device: &PublishedDevice, inventory: &Inventory) -> bool {
         let is_in_use = self.of(device).is_some_and(|usage| usage.owners + usage.shares > 0);
         if is_in_use || device.consumes.is_empty() {
             return true;
@@ -85,16 +85,16 @@ impl Usage {
     }
 
     /// Takes what a result takes.
-    pub(crate) fn take(&mut self, holding: &Holding, inventory: &Inventory) {
+    pub(crate) fn take(&mut self, holding: &DeviceHolding, inventory: &Inventory) {
         self.change(holding, inventory, 1);
     }
 
     /// Gives it back.
-    pub(crate) fn give_back(&mut self, holding: &Holding, inventory: &Inventory) {
+    pub(crate) fn give_back(&mut self, holding: &DeviceHolding, inventory: &Inventory) {
         self.change(holding, inventory, -1);
     }
 
-    fn change(&mut self, holding: &Holding, inventory: &Inventory, sign: i32) {
+    fn change(&mut self, holding: &DeviceHolding, inventory: &Inventory, sign: i32) {
         let Some(first) = inventory.devices.get(holding.device) else { return };
         let Some(usage) = self.devices.get_mut(holding.device) else { return };
         let was_in_use = usage.owners + usage.shares > 0;
@@ -136,7 +136,7 @@ impl Usage {
     }
 
     /// Replaces what a claim holds.
-    pub(crate) fn set(&mut self, uid: &str, holdings: Vec<Holding>, inventory: &Inventory) {
+    pub(crate) fn set(&mut self, uid: &str, holdings: Vec<DeviceHolding>, inventory: &Inventory) {
         if self.claims.get(uid).is_some_and(|before| *before == holdings) {
             return;
         }
@@ -153,7 +153,7 @@ impl Usage {
 }
 
 /// What the results of a stored claim take. Devices that are no longer published are left out.
-pub(crate) fn holdings(claim: &Value, inventory: &Inventory) -> Vec<Holding> {
+pub(crate) fn holdings(claim: &Value, inventory: &Inventory) -> Vec<DeviceHolding> {
     let mut found = Vec::new();
     for result in claim.list_at(&["status", "allocation", "devices", "results"]) {
         let text = |field: &str| result.str_at(&[field]).unwrap_or_default();
@@ -171,7 +171,7 @@ pub(crate) fn holdings(claim: &Value, inventory: &Inventory) -> Vec<Holding> {
                 })
                 .collect()
         });
-        found.push(Holding { device: at, share });
+        found.push(DeviceHolding { device: at, share });
     }
     found
 }

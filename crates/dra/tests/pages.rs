@@ -10,7 +10,7 @@
 
 use std::fmt::Write as _;
 
-use dra::{Allocation, Allocator, Budget, Claim, Error, Gates, Node};
+use dra::{AllocationBudget, CandidateNode, ClaimAllocation, DeviceAllocator, DraGates, Error, PendingClaim};
 use pages::{Page, pages};
 use value::{Value, yaml};
 
@@ -55,8 +55,8 @@ impl Cluster {
         self.objects.iter().filter(move |object| text(object, &["kind"]) == kind)
     }
 
-    fn allocator(&self, gates: Gates) -> Allocator {
-        let mut allocator = Allocator::new(self.of("DeviceClass"), self.of("ResourceSlice"), gates);
+    fn allocator(&self, gates: DraGates) -> DeviceAllocator {
+        let mut allocator = DeviceAllocator::new(self.of("DeviceClass"), self.of("ResourceSlice"), gates);
         allocator.taint(self.of("DeviceTaintRule"));
         for claim in self.of("ResourceClaim") {
             allocator.observe(claim);
@@ -68,7 +68,7 @@ impl Cluster {
         let name = words.first().copied().unwrap_or_default();
         let node = self.of("Node").find(|node| text(node, &["metadata", "name"]) == name).cloned();
         let node = node.unwrap_or_else(|| panic!("no such node: {name}"));
-        let mut gates = Gates::default();
+        let mut gates = DraGates::default();
         for word in words.iter().filter_map(|word| word.strip_prefix("gates=-")) {
             match word {
                 "DRAAdminAccess" => gates.admin_access = false,
@@ -83,9 +83,10 @@ impl Cluster {
             claim.set_at(&["metadata", "uid"], uid);
             claim.set_at(&["metadata", "namespace"], "default");
         }
-        let outcome = claims.iter().map(Claim::read).collect::<Result<Vec<Claim>, Error>>();
-        let outcome = outcome
-            .and_then(|read| self.allocator(gates).allocate(&read, &Node::of(&node), &mut Budget::default()));
+        let outcome = claims.iter().map(PendingClaim::read).collect::<Result<Vec<PendingClaim>, Error>>();
+        let outcome = outcome.and_then(|read| {
+            self.allocator(gates).allocate(&read, &CandidateNode::of(&node), &mut AllocationBudget::default())
+        });
         let found = match outcome {
             Err(error) => return format!("{error}\n"),
             Ok(None) => return "nothing\n".to_owned(),
@@ -104,7 +105,7 @@ impl Cluster {
 }
 
 /// Writes what a claim gets, and returns what its status would say.
-fn shown(claim: &Value, allocation: &Allocation, said: &mut String) -> Value {
+fn shown(claim: &Value, allocation: &ClaimAllocation, said: &mut String) -> Value {
     let mut shares = 0;
     let status = allocation.to_value(&mut || {
         shares += 1;

@@ -5,7 +5,9 @@
 mod properties {
     use std::collections::BTreeMap;
 
-    use dra::{Allocation, Allocator, Budget, Claim, Error, Gates, Node};
+    use dra::{
+        AllocationBudget, CandidateNode, ClaimAllocation, DeviceAllocator, DraGates, Error, PendingClaim,
+    };
     use proptest::prelude::*;
     use value::{Value, json};
 
@@ -129,7 +131,7 @@ mod properties {
         device.node.map_or_else(|| "all".to_owned(), |node| format!("n{node}"))
     }
 
-    fn claim(wanted: &Wanted) -> Claim {
+    fn claim(wanted: &Wanted) -> PendingClaim {
         let requests: Vec<String> = wanted
         .requests
         .iter()
@@ -155,16 +157,16 @@ mod properties {
         } else {
             ""
         };
-        Claim::read(&parse(&format!(
+        PendingClaim::read(&parse(&format!(
         r#"{{"metadata": {{"name": "c", "namespace": "ns"}}, "spec": {{"devices": {{"requests": [{}]{constraints}}}}}}}"#,
         requests.join(",")
     )))
     .unwrap()
     }
 
-    fn allocator(devices: &[Device]) -> Allocator {
+    fn allocator(devices: &[Device]) -> DeviceAllocator {
         let class = parse(r#"{"metadata": {"name": "any"}, "spec": {}}"#);
-        Allocator::new(&[class], &slices(devices), Gates::default())
+        DeviceAllocator::new(&[class], &slices(devices), DraGates::default())
     }
 
     fn node(at: usize) -> Value {
@@ -172,7 +174,7 @@ mod properties {
     }
 
     /// The devices of an allocation by position, each with its request and whether it is admin access.
-    fn results(allocation: &Allocation) -> Vec<(String, usize, bool)> {
+    fn results(allocation: &ClaimAllocation) -> Vec<(String, usize, bool)> {
         allocation
             .results
             .iter()
@@ -287,7 +289,9 @@ mod properties {
     struct Refused;
 
     /// An answer that is not an error of the claim itself: all devices wanted, but a constraint forbids it.
-    fn answer(found: Result<Option<Vec<Allocation>>, Error>) -> Result<Option<Vec<Allocation>>, Refused> {
+    fn answer(
+        found: Result<Option<Vec<ClaimAllocation>>, Error>,
+    ) -> Result<Option<Vec<ClaimAllocation>>, Refused> {
         match found {
             Ok(found) => Ok(found),
             Err(Error::Request { reason, .. }) if reason.contains("constraint") => Err(Refused),
@@ -306,9 +310,9 @@ mod properties {
             let mut all = allocator(&devices);
             let mut owner: BTreeMap<usize, usize> = BTreeMap::new();
             for (pod, (claims, on)) in pods.iter().enumerate() {
-                let claims: Vec<Claim> = claims.iter().map(claim).collect();
+                let claims: Vec<PendingClaim> = claims.iter().map(claim).collect();
                 let on = node(*on);
-                let Ok(Some(found)) = answer(all.allocate(&claims, &Node::of(&on), &mut Budget::default())) else { continue };
+                let Ok(Some(found)) = answer(all.allocate(&claims, &CandidateNode::of(&on), &mut AllocationBudget::default())) else { continue };
                 for (i, allocation) in found.iter().enumerate() {
                     all.hold(&format!("{pod}-{i}"), allocation);
                     for (_, device, admin) in results(allocation) {
@@ -341,24 +345,24 @@ mod properties {
                 Wanted { requests: requests.collect(), ..wanted.clone() }
             };
             let on = node(0);
-            let claims: Vec<Claim> = claims.iter().map(|wanted| claim(&normal(wanted))).collect();
-            let admins: Vec<Claim> = admins.iter().map(|wanted| claim(&admin(wanted))).collect();
-            let alone = allocator(&devices).allocate(&claims, &Node::of(&on), &mut Budget::default());
+            let claims: Vec<PendingClaim> = claims.iter().map(|wanted| claim(&normal(wanted))).collect();
+            let admins: Vec<PendingClaim> = admins.iter().map(|wanted| claim(&admin(wanted))).collect();
+            let alone = allocator(&devices).allocate(&claims, &CandidateNode::of(&on), &mut AllocationBudget::default());
             let mut all = allocator(&devices);
-            let Ok(Some(looked_after)) = answer(all.allocate(&admins, &Node::of(&on), &mut Budget::default())) else { return Ok(()) };
+            let Ok(Some(looked_after)) = answer(all.allocate(&admins, &CandidateNode::of(&on), &mut AllocationBudget::default())) else { return Ok(()) };
             // In a pod of its own.
             for (i, allocation) in looked_after.iter().enumerate() {
                 prop_assert!(allocation.results.iter().all(|result| result.admin_access));
                 all.hold(&i.to_string(), allocation);
             }
-            prop_assert_eq!(&all.allocate(&claims, &Node::of(&on), &mut Budget::default()), &alone);
+            prop_assert_eq!(&all.allocate(&claims, &CandidateNode::of(&on), &mut AllocationBudget::default()), &alone);
             // And in the same pod, before and after.
-            let before: Vec<Claim> = admins.iter().chain(&claims).cloned().collect();
-            let after: Vec<Claim> = claims.iter().chain(&admins).cloned().collect();
+            let before: Vec<PendingClaim> = admins.iter().chain(&claims).cloned().collect();
+            let after: Vec<PendingClaim> = claims.iter().chain(&admins).cloned().collect();
             if let Ok(Some(alone)) = &alone {
-                let found = all.allocate(&before, &Node::of(&on), &mut Budget::default()).unwrap().unwrap();
+                let found = all.allocate(&before, &CandidateNode::of(&on), &mut AllocationBudget::default()).unwrap().unwrap();
                 prop_assert_eq!(&found[admins.len()..], &alone[..]);
-                let found = all.allocate(&after, &Node::of(&on), &mut Budget::default()).unwrap().unwrap();
+                let found = all.allocate(&after, &CandidateNode::of(&on), &mut AllocationBudget::default()).unwrap().unwrap();
                 prop_assert_eq!(&found[..claims.len()], &alone[..]);
             }
         }
@@ -372,7 +376,7 @@ mod properties {
             let mut all = allocator(&devices);
             let on = node(0);
             for (i, wanted) in used.iter().enumerate() {
-                let Ok(Some(found)) = answer(all.allocate(&[claim(wanted)], &Node::of(&on), &mut Budget::default())) else { continue };
+                let Ok(Some(found)) = answer(all.allocate(&[claim(wanted)], &CandidateNode::of(&on), &mut AllocationBudget::default())) else { continue };
                 all.hold(&i.to_string(), &found[0]);
             }
             let request = Request { count: None, only_fast, admin: true, tolerates: true, or_any: false };
@@ -380,7 +384,7 @@ mod properties {
             let mut expected: Vec<usize> = (0..devices.len())
                 .filter(|at| devices[*at].node.is_none_or(|node| node == 0) && (!only_fast || devices[*at].fast))
                 .collect();
-            let found = all.allocate(&[claim(&wanted)], &Node::of(&on), &mut Budget::default()).unwrap();
+            let found = all.allocate(&[claim(&wanted)], &CandidateNode::of(&on), &mut AllocationBudget::default()).unwrap();
             let mut found: Vec<usize> =
                 found.iter().flatten().flat_map(results).map(|(_, device, _)| device).collect();
             found.sort_unstable();
@@ -399,18 +403,18 @@ mod properties {
             let mut world = World { devices: &devices, node: on, owned: vec![false; devices.len()] };
             for (i, wanted) in used.iter().enumerate() {
                 let other = node(1 - on);
-                let Ok(Some(found)) = answer(all.allocate(&[claim(wanted)], &Node::of(&other), &mut Budget::default())) else { continue };
+                let Ok(Some(found)) = answer(all.allocate(&[claim(wanted)], &CandidateNode::of(&other), &mut AllocationBudget::default())) else { continue };
                 all.hold(&i.to_string(), &found[0]);
                 for (_, device, admin) in results(&found[0]) {
                     world.owned[device] |= !admin;
                 }
             }
             let here = node(on);
-            let wanted: Vec<Claim> = claims.iter().map(claim).collect();
-            let Ok(found) = answer(all.allocate(&wanted, &Node::of(&here), &mut Budget::default())) else { return Ok(()) };
+            let wanted: Vec<PendingClaim> = claims.iter().map(claim).collect();
+            let Ok(found) = answer(all.allocate(&wanted, &CandidateNode::of(&here), &mut AllocationBudget::default())) else { return Ok(()) };
             prop_assert_eq!(found.is_some(), world.can_serve(&claims));
             // The same question has the same answer.
-            prop_assert_eq!(answer(all.allocate(&wanted, &Node::of(&here), &mut Budget::default())), Ok(found));
+            prop_assert_eq!(answer(all.allocate(&wanted, &CandidateNode::of(&here), &mut AllocationBudget::default())), Ok(found));
         }
     }
 }

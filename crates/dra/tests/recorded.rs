@@ -3,13 +3,13 @@
 //! A line of `recorded.jsonl` has a cluster, the claims of a pod, and the answer for each node: the allocations, what is wrong, or
 //! neither. Uids of shares are left out. What says that pools are invalid says more here than there.
 
-use dra::{Allocator, Budget, Claim, Gates, Node};
+use dra::{AllocationBudget, CandidateNode, DeviceAllocator, DraGates, PendingClaim};
 use value::{Value, json};
 
 const INVALID: &str = "invalid resource pools were encountered";
 
-fn answer(allocator: &mut Allocator, claims: &[Claim], node: &Value) -> Value {
-    match allocator.allocate(claims, &Node::of(node), &mut Budget::default()) {
+fn answer(allocator: &mut DeviceAllocator, claims: &[PendingClaim], node: &Value) -> Value {
+    match allocator.allocate(claims, &CandidateNode::of(node), &mut AllocationBudget::default()) {
         Ok(None) => Value::Null,
         Ok(Some(all)) => {
             Value::List(all.iter().map(|one| one.to_value(&mut || "share".to_owned())).collect())
@@ -29,13 +29,13 @@ fn what_kubernetes_answered_is_answered() {
     for (line, text) in recorded.lines().enumerate() {
         let case = json::parse(text.as_bytes()).unwrap();
         let mut allocator =
-            Allocator::new(case.list_at(&["classes"]), case.list_at(&["slices"]), Gates::default());
+            DeviceAllocator::new(case.list_at(&["classes"]), case.list_at(&["slices"]), DraGates::default());
         case.list_at(&["allocated"]).iter().for_each(|claim| allocator.observe(claim));
-        let claims: Vec<Claim> =
-            case.list_at(&["claims"]).iter().map(|claim| Claim::read(claim).unwrap()).collect();
+        let claims: Vec<PendingClaim> =
+            case.list_at(&["claims"]).iter().map(|claim| PendingClaim::read(claim).unwrap()).collect();
         for (node, expected) in case.list_at(&["nodes"]).iter().zip(case.list_at(&["answers"])) {
             let found = answer(&mut allocator, &claims, node);
-            assert_eq!(found, *expected, "line {}, {}", line + 1, Node::of(node).name());
+            assert_eq!(found, *expected, "line {}, {}", line + 1, CandidateNode::of(node).name());
             let kind = match expected {
                 Value::List(_) => 0,
                 Value::Null => 1,

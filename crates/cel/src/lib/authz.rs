@@ -91,7 +91,7 @@ impl AuthzVal {
             AuthzVal::Path(..) => "kubernetes.authorization.PathCheck",
             AuthzVal::Group(..) => "kubernetes.authorization.GroupCheck",
             AuthzVal::Resource(..) => "kubernetes.authorization.ResourceCheck",
-            AuthzVal::Decision(_) => "kubernetes.authorization.AuthorizerDecision",
+            AuthzVal::Decision(_) => "kubernetes.authorization.Decision",
         }
     }
 }
@@ -192,37 +192,37 @@ pub(crate) fn add(b: &mut Builder) {
         &[
             (
                 "pathcheck_check",
-                "kubernetes.authorization.PathCheck.(string) -> kubernetes.authorization.AuthorizerDecision",
+                "kubernetes.authorization.PathCheck.(string) -> kubernetes.authorization.Decision",
                 check,
             ),
             (
                 "resourcecheck_check",
-                "kubernetes.authorization.ResourceCheck.(string) -> kubernetes.authorization.AuthorizerDecision",
+                "kubernetes.authorization.ResourceCheck.(string) -> kubernetes.authorization.Decision",
                 check,
             ),
         ],
     );
     b.function(
         "errored",
-        &[("decision_errored", "kubernetes.authorization.AuthorizerDecision.() -> bool", |_, args| {
+        &[("decision_errored", "kubernetes.authorization.Decision.() -> bool", |_, args| {
             Ok(Val::Bool(decision(args)?.error.is_some()))
         })],
     );
     b.function(
         "error",
-        &[("decision_error", "kubernetes.authorization.AuthorizerDecision.() -> string", |_, args| {
+        &[("decision_error", "kubernetes.authorization.Decision.() -> string", |_, args| {
             Ok(Val::string(decision(args)?.error.as_ref().map_or("", |error| error.as_str())))
         })],
     );
     b.function(
         "allowed",
-        &[("decision_allowed", "kubernetes.authorization.AuthorizerDecision.() -> bool", |_, args| {
+        &[("decision_allowed", "kubernetes.authorization.Decision.() -> bool", |_, args| {
             Ok(Val::Bool(decision(args)?.allowed))
         })],
     );
     b.function(
         "reason",
-        &[("decision_reason", "kubernetes.authorization.AuthorizerDecision.() -> string", |_, args| {
+        &[("decision_reason", "kubernetes.authorization.Decision.() -> string", |_, args| {
             Ok(Val::string(decision(args)?.reason.as_str()))
         })],
     );

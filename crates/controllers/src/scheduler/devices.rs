@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use api::meta;
-use dra::{Allocator, Gates};
+use dra::{DeviceAllocator, DraGates};
 use value::{Str, Value};
 
 use super::Known;
@@ -17,16 +17,16 @@ pub(super) struct Devices {
     /// Rules that taint devices.
     pub(super) taint_rules: HashMap<Str, Arc<Value>>,
     pub(super) claims: HashMap<(Str, Str), Arc<Value>>,
-    gates: Gates,
+    gates: DraGates,
 }
 
 impl Devices {
-    pub(super) fn new(gates: Gates) -> Self {
+    pub(super) fn new(gates: DraGates) -> Self {
         let (classes, slices, taint_rules) = (HashMap::new(), HashMap::new(), HashMap::new());
         Devices { classes, slices, taint_rules, claims: HashMap::new(), gates }
     }
 
-    fn allocator(&self) -> Allocator {
+    fn allocator(&self) -> DeviceAllocator {
         // In an order of their own, so that equal clusters are served alike.
         let sorted = |map: &HashMap<Str, Arc<Value>>| {
             let mut all: Vec<(Str, Arc<Value>)> =
@@ -36,7 +36,7 @@ impl Devices {
         };
         let (classes, slices, rules) =
             (sorted(&self.classes), sorted(&self.slices), sorted(&self.taint_rules));
-        let mut made = Allocator::new(
+        let mut made = DeviceAllocator::new(
             classes.iter().map(|(_, class)| &**class),
             slices.iter().map(|(_, slice)| &**slice),
             self.gates,
@@ -51,7 +51,7 @@ impl Devices {
 }
 
 /// Tells an allocator of a claim.
-pub(super) fn tell(allocator: &mut Allocator, claim: &Value, deleted: bool) {
+pub(super) fn tell(allocator: &mut DeviceAllocator, claim: &Value, deleted: bool) {
     if deleted { allocator.forget(meta::uid(claim)) } else { allocator.observe(claim) }
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Missed {
 /// The allocator, for a search without the lock. It is given back when this is dropped, and told what it has missed.
 pub(super) struct Lent<'k> {
     known: &'k Mutex<Known>,
-    allocator: Allocator,
+    allocator: DeviceAllocator,
 }
 
 impl<'k> Lent<'k> {
@@ -81,11 +81,11 @@ impl<'k> Lent<'k> {
             (made, devices)
         };
         let allocator = made.or_else(|| devices.map(|devices| devices.allocator()));
-        let allocator = allocator.unwrap_or_else(|| Devices::new(Gates::default()).allocator());
+        let allocator = allocator.unwrap_or_else(|| Devices::new(DraGates::default()).allocator());
         Lent { known, allocator }
     }
 
-    pub(super) fn get(&mut self) -> &mut Allocator {
+    pub(super) fn get(&mut self) -> &mut DeviceAllocator {
         &mut self.allocator
     }
 }
@@ -98,7 +98,7 @@ impl Drop for Lent<'_> {
         if missed.is_outdated || std::thread::panicking() {
             return;
         }
-        let none = Allocator::new([], [], Gates::default());
+        let none = DeviceAllocator::new([], [], DraGates::default());
         let mut allocator = std::mem::replace(&mut self.allocator, none);
         for (claim, deleted) in &missed.claims {
             tell(&mut allocator, claim, *deleted);

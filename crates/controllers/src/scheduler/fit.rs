@@ -8,7 +8,7 @@ use api::meta;
 use api::pod_resources::{self, Amounts};
 use api::quantity::Quantity;
 use api::selector::Selector as LabelSelector;
-use dra::{Node, NodeSelector};
+use dra::{CandidateNode, NodeSelector};
 use value::{Str, Value};
 
 use super::Reasons;
@@ -310,7 +310,7 @@ impl<'a> Selector<'a> {
         labelled
             && match &self.affinity {
                 None => true,
-                Some(Ok(selector)) => selector.matches(&Node::of(node)),
+                Some(Ok(selector)) => selector.matches(&CandidateNode::of(node)),
                 Some(Err(_)) => false,
             }
     }

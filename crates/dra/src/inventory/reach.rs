@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use value::{Str, Value};
 
-use super::{DeviceAt, Inventory, Slice, text};
-use crate::node::{Node, NodeSelector};
+use super::{DeviceIndex, Inventory, PublishedSlice, text};
+use crate::node::{CandidateNode, NodeSelector};
 
 /// Which nodes can use devices.
 #[derive(Clone, Debug)]
-pub(crate) enum Reach {
+pub(crate) enum NodeReach {
     Node(Str),
     /// The selector, as it was read and as it was written.
     Selector(Result<NodeSelector, String>, Value),
@@ -21,7 +21,7 @@ pub(crate) enum Reach {
 
 /// Why the devices of a pool cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unusable {
+pub(crate) enum UnusablePool {
     /// Slices are missing.
     Incomplete,
     /// What the slices say does not fit together.
@@ -31,43 +31,43 @@ pub(crate) enum Unusable {
 /// What a node can reach.
 #[derive(Debug, Default)]
 pub(crate) struct Reachable {
-    pub(crate) devices: Vec<DeviceAt>,
+    pub(crate) devices: Vec<DeviceIndex>,
     /// Pools that cannot be used, and why.
-    pub(crate) unusable: Vec<(usize, Unusable)>,
+    pub(crate) unusable: Vec<(usize, UnusablePool)>,
 }
 
-impl Reach {
-    pub(super) fn of(holder: &Value) -> Reach {
+impl NodeReach {
+    pub(super) fn of(holder: &Value) -> NodeReach {
         let name = text(holder, &["nodeName"]);
         let is_set = |field: &str| holder.bool_at(&[field]) == Some(true);
         if !name.is_empty() {
-            Reach::Node(name)
+            NodeReach::Node(name)
         } else if is_set("allNodes") {
-            Reach::Everywhere
+            NodeReach::Everywhere
         } else if let Some(selector) = holder.get("nodeSelector").filter(|selector| !selector.is_null()) {
-            Reach::Selector(NodeSelector::read(selector).map_err(|why| why.to_string()), selector.clone())
+            NodeReach::Selector(NodeSelector::read(selector).map_err(|why| why.to_string()), selector.clone())
         } else if is_set("perDeviceNodeSelection") {
-            Reach::PerDevice
+            NodeReach::PerDevice
         } else {
-            Reach::Unknown
+            NodeReach::Unknown
         }
     }
 
-    fn includes(&self, node: &Node<'_>) -> Result<bool, String> {
+    fn includes(&self, node: &CandidateNode<'_>) -> Result<bool, String> {
         match self {
-            Reach::Node(name) => Ok(name == node.name()),
-            Reach::Selector(selector, _) => {
+            NodeReach::Node(name) => Ok(name == node.name()),
+            NodeReach::Selector(selector, _) => {
                 selector.as_ref().map(|selector| selector.matches(node)).map_err(Clone::clone)
             }
-            Reach::Everywhere => Ok(true),
-            Reach::PerDevice | Reach::Unknown => Ok(false),
+            NodeReach::Everywhere => Ok(true),
+            NodeReach::PerDevice | NodeReach::Unknown => Ok(false),
         }
     }
 }
 
 impl Inventory {
     /// What a node can reach: its devices in the order in which they are tried, and the pools that cannot be used.
-    pub(crate) fn on(&self, node: &Node<'_>) -> Result<Reachable, crate::Error> {
+    pub(crate) fn reachable_from(&self, node: &CandidateNode<'_>) -> Result<Reachable, crate::Error> {
         let own = self.by_node.get(node.name()).map(Vec::as_slice).unwrap_or_default();
         // Both lists are in the order of pools, of generations in a pool, and of names.
         let mut slices = Vec::with_capacity(own.len());
@@ -79,11 +79,11 @@ impl Inventory {
             slices.push(*shared);
         }
         slices.extend(own);
-        let mut found: Vec<Found> = Vec::new();
+        let mut found: Vec<ReachedPool> = Vec::new();
         for at in slices {
             let Some(slice) = self.slices.get(at) else { continue };
             let wrong = |reason: String| crate::Error::Slice { slice: slice.name.clone(), reason };
-            let devices = if matches!(slice.reach, Reach::PerDevice) {
+            let devices = if matches!(slice.reach, NodeReach::PerDevice) {
                 let mut reached = Vec::new();
                 let all = self.devices.get(slice.devices.clone()).unwrap_or_default();
                 for (position, device) in slice.devices.clone().zip(all) {
@@ -104,22 +104,22 @@ impl Inventory {
                 Some(last) if last.pool == slice.pool => {
                     // Generations come in their order: a newer one takes the place of an older one.
                     if last.generation != slice.generation {
-                        *last = Found::new(slice);
+                        *last = ReachedPool::new(slice);
                     }
                     last.slices.push((slice, devices));
                 }
                 _ => {
-                    let mut one = Found::new(slice);
+                    let mut one = ReachedPool::new(slice);
                     one.slices.push((slice, devices));
                     found.push(one);
                 }
             }
         }
-        Ok(self.sort_out(found))
+        Ok(self.usable_devices(found))
     }
 
     /// What can be used of the slices that a node reaches. Devices that must be made ready first are tried last.
-    fn sort_out(&self, found: Vec<Found<'_>>) -> Reachable {
+    fn usable_devices(&self, found: Vec<ReachedPool<'_>>) -> Reachable {
         let mut reachable = Reachable::default();
         let mut waiting = Vec::new();
         for found in found {
@@ -128,24 +128,24 @@ impl Inventory {
             else {
                 continue;
             };
-            let is = |count: usize| i64::try_from(count).is_ok_and(|count| count == found.wanted);
+            let is = |count: usize| i64::try_from(count).is_ok_and(|count| count == found.slice_count);
             if !is(found.slices.len()) {
-                if pool.newest > generation.number {
+                if pool.newest_generation > generation.number {
                     // What the node sees is being replaced by something that it does not see.
                     continue;
                 }
                 if !is(generation.slices) {
-                    reachable.unusable.push((found.pool, Unusable::Incomplete));
+                    reachable.unusable.push((found.pool, UnusablePool::Incomplete));
                     continue;
                 }
             }
             let repeated = if generation.repeats_names { self.repeated(&found) } else { None };
             let wrong = repeated.map(|name| format!("duplicate device name {name}"));
-            if let Some(why) = wrong.or_else(|| generation.wrong.clone()) {
-                reachable.unusable.push((found.pool, Unusable::Invalid(why)));
+            if let Some(why) = wrong.or_else(|| generation.invalid.clone()) {
+                reachable.unusable.push((found.pool, UnusablePool::Invalid(why)));
                 continue;
             }
-            let waits = found.slices.iter().any(|(slice, _)| slice.waits);
+            let waits = found.slices.iter().any(|(slice, _)| slice.has_binding_conditions);
             let into = if waits { &mut waiting } else { &mut reachable.devices };
             for (slice, devices) in found.slices {
                 match devices {
@@ -159,7 +159,7 @@ impl Inventory {
     }
 
     /// A name that two devices in the slices of a node have.
-    fn repeated(&self, found: &Found<'_>) -> Option<&Str> {
+    fn repeated(&self, found: &ReachedPool<'_>) -> Option<&Str> {
         let mut names = HashSet::new();
         let devices = found.slices.iter().flat_map(|(slice, _)| slice.devices.clone());
         devices
@@ -170,16 +170,21 @@ impl Inventory {
 }
 
 /// The slices of a pool that a node reaches, all of one generation.
-struct Found<'a> {
+struct ReachedPool<'a> {
     pool: usize,
     generation: usize,
-    wanted: i64,
+    slice_count: i64,
     /// With those of their devices that it reaches, where that is not all.
-    slices: Vec<(&'a Slice, Option<Vec<DeviceAt>>)>,
+    slices: Vec<(&'a PublishedSlice, Option<Vec<DeviceIndex>>)>,
 }
 
-impl Found<'_> {
-    fn new(first: &Slice) -> Self {
-        Found { pool: first.pool, generation: first.generation, wanted: first.wanted, slices: Vec::new() }
+impl ReachedPool<'_> {
+    fn new(first: &PublishedSlice) -> Self {
+        ReachedPool {
+            pool: first.pool,
+            generation: first.generation,
+            slice_count: first.slice_count,
+            slices: Vec::new(),
+        }
     }
 }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use value::Str;
 use value::quantity::Quantity;
 
-use crate::allocator::Class;
+use crate::allocator::DeviceClass;
 use crate::capacity;
-use crate::claim::{Choice, Claim};
+use crate::claim::{Choice, PendingClaim};
 use crate::error::Error;
-use crate::inventory::{Device, DeviceAt, Inventory};
-use crate::selectors::{Evaluator, Failure};
+use crate::inventory::{DeviceIndex, Inventory, PublishedDevice};
+use crate::selectors::{SelectorEvaluator, SelectorFailure};
 
 /// How a choice is served: what was found out about it on this node.
-pub(super) struct Plan<'s> {
-    pub(super) class: &'s Class,
+pub(super) struct ChoicePlan<'s> {
+    pub(super) class: &'s DeviceClass,
     pub(super) class_selectors: Vec<usize>,
     pub(super) selectors: Vec<usize>,
     /// The candidates of a request for all devices, by position.
@@ -27,15 +27,15 @@ pub(super) struct Plan<'s> {
 }
 
 /// What is taken of the capacities of a device: something of each.
-pub(crate) type Shares = Arc<[Share]>;
+pub(crate) type TakenShares = Arc<[TakenShare]>;
 
 /// What is taken of one capacity.
 #[derive(Clone, Debug)]
-pub(crate) struct Share {
+pub(crate) struct TakenShare {
     pub(crate) capacity: Str,
     pub(crate) amount: Quantity,
     /// How much there is, whoever takes it.
-    pub(super) of: i128,
+    pub(super) total: i128,
 }
 
 #[derive(Clone, Debug)]
@@ -43,34 +43,34 @@ pub(super) enum Fit {
     Unknown,
     No,
     /// With what is taken of each capacity.
-    Yes(Shares),
+    Yes(TakenShares),
     Failed(Box<Error>),
 }
 
 /// What does not change while a search runs.
 #[derive(Clone, Copy)]
-pub(super) struct World<'s> {
-    pub(super) candidates: &'s [DeviceAt],
+pub(super) struct SearchContext<'s> {
+    pub(super) candidates: &'s [DeviceIndex],
     pub(super) inventory: &'s Inventory,
 }
 
-impl<'s> World<'s> {
-    pub(super) fn candidate(&self, at: usize) -> Option<(DeviceAt, &'s Device)> {
+impl<'s> SearchContext<'s> {
+    pub(super) fn candidate(&self, at: usize) -> Option<(DeviceIndex, &'s PublishedDevice)> {
         let position = *self.candidates.get(at)?;
         Some((position, self.inventory.devices.get(position)?))
     }
 }
 
-impl Plan<'_> {
+impl ChoicePlan<'_> {
     /// Whether a candidate has what a choice asks for, whoever uses it; with what would be taken of its capacities.
     pub(super) fn fit(
         &mut self,
-        world: &World<'_>,
-        evaluator: &mut Evaluator<'_>,
-        claim: &Claim,
+        world: &SearchContext<'_>,
+        evaluator: &mut SelectorEvaluator<'_>,
+        claim: &PendingClaim,
         choice: &Choice,
         at: usize,
-    ) -> Result<Option<Shares>, Error> {
+    ) -> Result<Option<TakenShares>, Error> {
         if matches!(self.fits.get(at), None | Some(Fit::Unknown)) {
             let fit = self.judge(world, evaluator, claim, choice, at);
             if self.fits.len() <= at {
@@ -89,9 +89,9 @@ impl Plan<'_> {
 
     fn judge(
         &self,
-        world: &World<'_>,
-        evaluator: &mut Evaluator<'_>,
-        claim: &Claim,
+        world: &SearchContext<'_>,
+        evaluator: &mut SelectorEvaluator<'_>,
+        claim: &PendingClaim,
         choice: &Choice,
         at: usize,
     ) -> Fit {
@@ -99,12 +99,12 @@ impl Plan<'_> {
         let name = || world.inventory.full_name(device);
         let failed = |error: Error| Fit::Failed(Box::new(error));
         // `None` if it is not the selector that is wrong.
-        let said = |i: usize, failure: Failure| match failure {
-            Failure::Compile(why) => Some(format!("selector #{i}: CEL compile error: {why}")),
-            Failure::Run(why) => {
+        let said = |i: usize, failure: SelectorFailure| match failure {
+            SelectorFailure::Compile(why) => Some(format!("selector #{i}: CEL compile error: {why}")),
+            SelectorFailure::Run(why) => {
                 Some(format!("selector #{i} on device {}: CEL runtime error: {why}", name()))
             }
-            Failure::TooCostly => None,
+            SelectorFailure::TooCostly => None,
         };
         for (i, selector) in self.class_selectors.iter().enumerate() {
             match evaluator.selects(*selector, device, position) {
@@ -138,7 +138,7 @@ impl Plan<'_> {
 }
 
 /// What a choice takes of each capacity of a device; `None` if the device cannot give it.
-fn shares(choice: &Choice, device: &Device) -> Result<Option<Vec<Share>>, String> {
+fn shares(choice: &Choice, device: &PublishedDevice) -> Result<Option<Vec<TakenShare>>, String> {
     let capacities = device.capacity.as_ref().map_err(Clone::clone)?;
     let wanted = choice.capacity.as_deref().unwrap_or_default();
     if !wanted.iter().all(|(name, _)| capacities.iter().any(|(known, _)| known == name)) {
@@ -149,11 +149,11 @@ fn shares(choice: &Choice, device: &Device) -> Result<Option<Vec<Share>>, String
     for (name, capacity) in capacities {
         let amount = wanted.iter().find(|(wanted, _)| wanted == name).map(|(_, amount)| amount);
         match capacity.share(amount).map_err(|why| format!("capacity \"{name}\": {why}"))? {
-            capacity::Share::Takes(amount) => {
+            capacity::CapacityShare::Takes(amount) => {
                 fits &= amount <= capacity.value;
-                shares.push(Share { capacity: name.clone(), amount, of: capacity.value.nanos() });
+                shares.push(TakenShare { capacity: name.clone(), amount, total: capacity.value.nanos() });
             }
-            capacity::Share::Refused => fits = false,
+            capacity::CapacityShare::Refused => fits = false,
         }
     }
     Ok(fits.then_some(shares))

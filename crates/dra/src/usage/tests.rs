@@ -1,5 +1,5 @@
 use super::*;
-use crate::Gates;
+use crate::DraGates;
 
 #[test]
 fn what_was_given_back_leaves_nothing_behind() {
@@ -9,7 +9,7 @@ fn what_was_given_back_leaves_nothing_behind() {
             "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
             "devices": [{"name": "x", "allowMultipleAllocations": true, "capacity": {"memory": {"value": "10"}}}]}}"#,
     );
-    let inventory = Inventory::read([&slice], Gates::default());
+    let inventory = Inventory::read([&slice], DraGates::default());
     let mut usage = Usage::new(&inventory);
     let claim = |capacity: &str, amount: &str| {
         parse(&format!(
