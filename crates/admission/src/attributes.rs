@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use api::attestation;
-use api::{Cause, Details, GroupResource, GroupVersionKind, Status};
+use api::{GroupResource, GroupVersionKind, Status, StatusCause, StatusDetails};
 use authn::User;
 use value::{Str, Value};
 
@@ -89,13 +89,13 @@ impl Attributes<'_> {
     }
 
     /// 403 with a cause.
-    pub fn forbidden_because(&self, why: impl std::fmt::Display, cause: Cause) -> Status {
-        let details = Details {
+    pub fn forbidden_because(&self, why: impl std::fmt::Display, cause: StatusCause) -> Status {
+        let details = StatusDetails {
             name: self.name.to_string(),
             group: self.resource.group.clone(),
             kind: self.resource.resource.clone(),
             causes: vec![cause],
-            ..Details::default()
+            ..StatusDetails::default()
         };
         self.forbidden(why).with_details(details)
     }

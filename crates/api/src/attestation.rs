@@ -27,51 +27,52 @@ const DEFAULT_PORT: i64 = 443;
 
 /// A set of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
+pub enum AttestationDialect {
     /// Kubernetes 1.37: `attestations`.
     Kubernetes,
     /// The KEP: `attestationClaims`.
     Kep,
 }
 
-impl Dialect {
+impl AttestationDialect {
     /// Both.
-    pub const ALL: [Dialect; 2] = [Dialect::Kubernetes, Dialect::Kep];
+    pub const ALL: [AttestationDialect; 2] = [AttestationDialect::Kubernetes, AttestationDialect::Kep];
 
     /// The one that a request with this `spec` speaks, by the field that is filled in or, if none is, by the field that is there;
     /// with neither field it is Kubernetes'.
     pub fn of(spec: Option<&Value>) -> Self {
-        let given = |dialect: Dialect| spec.and_then(|spec| spec.get(dialect.field()));
+        let given = |dialect: AttestationDialect| spec.and_then(|spec| spec.get(dialect.field()));
         let filled = |dialect| given(dialect).and_then(Value::as_map).is_some_and(|map| !map.is_empty());
-        let only_kep = given(Dialect::Kep).is_some() && given(Dialect::Kubernetes).is_none();
-        if !filled(Dialect::Kubernetes) && (filled(Dialect::Kep) || only_kep) {
-            Dialect::Kep
+        let only_kep =
+            given(AttestationDialect::Kep).is_some() && given(AttestationDialect::Kubernetes).is_none();
+        if !filled(AttestationDialect::Kubernetes) && (filled(AttestationDialect::Kep) || only_kep) {
+            AttestationDialect::Kep
         } else {
-            Dialect::Kubernetes
+            AttestationDialect::Kubernetes
         }
     }
 
     /// The field of a request's `spec`, and the claim of a token.
     pub fn field(self) -> &'static str {
         match self {
-            Dialect::Kubernetes => "attestations",
-            Dialect::Kep => "attestationClaims",
+            AttestationDialect::Kubernetes => "attestations",
+            AttestationDialect::Kep => "attestationClaims",
         }
     }
 
     /// The one key in it.
     pub fn key(self) -> &'static str {
         match self {
-            Dialect::Kubernetes => "admissionReviewAPIGroups",
-            Dialect::Kep => "webhook-authentication.k8s.io/allowedAPIGroup",
+            AttestationDialect::Kubernetes => "admissionReviewAPIGroups",
+            AttestationDialect::Kep => "webhook-authentication.k8s.io/allowedAPIGroup",
         }
     }
 
     /// Group and resource that permission to attest is asked for on.
     pub fn resource(self) -> (&'static str, &'static str) {
         match self {
-            Dialect::Kubernetes => ("authentication.k8s.io", "admissionReviewAPIGroups"),
-            Dialect::Kep => ("webhook-authentication.k8s.io", "apigroups"),
+            AttestationDialect::Kubernetes => ("authentication.k8s.io", "admissionReviewAPIGroups"),
+            AttestationDialect::Kep => ("webhook-authentication.k8s.io", "apigroups"),
         }
     }
 
@@ -82,22 +83,23 @@ impl Dialect {
 
     /// Whether a group cannot be asked for, because its name already stands for another one's permission.
     pub fn is_reserved(self, group: &str) -> bool {
-        self == Dialect::Kep && group == CORE_NAME
+        self == AttestationDialect::Kep && group == CORE_NAME
     }
 }
 
 /// What a token for webhooks is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Configuration {
+pub enum WebhookConfigurationKind {
     /// A `ValidatingWebhookConfiguration`.
     Validating,
     /// A `MutatingWebhookConfiguration`.
     Mutating,
 }
 
-impl Configuration {
+impl WebhookConfigurationKind {
     /// Both.
-    pub const ALL: [Configuration; 2] = [Configuration::Validating, Configuration::Mutating];
+    pub const ALL: [WebhookConfigurationKind; 2] =
+        [WebhookConfigurationKind::Validating, WebhookConfigurationKind::Mutating];
 
     /// The kind of this name.
     pub fn of_kind(kind: &str) -> Option<Self> {
@@ -113,8 +115,8 @@ impl Configuration {
     /// The kind.
     pub fn kind(self) -> &'static str {
         match self {
-            Configuration::Validating => "ValidatingWebhookConfiguration",
-            Configuration::Mutating => "MutatingWebhookConfiguration",
+            WebhookConfigurationKind::Validating => "ValidatingWebhookConfiguration",
+            WebhookConfigurationKind::Mutating => "MutatingWebhookConfiguration",
         }
     }
 
@@ -124,12 +126,18 @@ impl Configuration {
     }
 
     /// The claim of a token.
-    pub fn claim(self, dialect: Dialect) -> &'static str {
+    pub fn claim(self, dialect: AttestationDialect) -> &'static str {
         match (self, dialect) {
-            (Configuration::Validating, Dialect::Kubernetes) => "validatingwebhookconfiguration",
-            (Configuration::Validating, Dialect::Kep) => "validatingWebhookConfiguration",
-            (Configuration::Mutating, Dialect::Kubernetes) => "mutatingwebhookconfiguration",
-            (Configuration::Mutating, Dialect::Kep) => "mutatingWebhookConfiguration",
+            (WebhookConfigurationKind::Validating, AttestationDialect::Kubernetes) => {
+                "validatingwebhookconfiguration"
+            }
+            (WebhookConfigurationKind::Validating, AttestationDialect::Kep) => {
+                "validatingWebhookConfiguration"
+            }
+            (WebhookConfigurationKind::Mutating, AttestationDialect::Kubernetes) => {
+                "mutatingwebhookconfiguration"
+            }
+            (WebhookConfigurationKind::Mutating, AttestationDialect::Kep) => "mutatingWebhookConfiguration",
         }
     }
 }

@@ -17,4 +17,4 @@ pub mod validation;
 
 pub use field::{FieldError, FieldErrors};
 pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
-pub use status::{Cause, Details, Reason, Status};
+pub use status::{Status, StatusCause, StatusDetails, StatusReason};

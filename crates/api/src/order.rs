@@ -2,10 +2,10 @@
 //! stored are written from their bytes, which have `kind` and `apiVersion` first and all else sorted.
 
 use value::Value;
-use value::order::{Order, SORTED};
+use value::order::{KeyOrder, SORTED};
 
 /// The order of what is of a built-in kind, or of no kind at all.
-pub fn of(value: &Value) -> &'static Order {
+pub fn of(value: &Value) -> &'static KeyOrder {
     match value.str_at(&["kind"]) {
         Some("Status") => &STATUS,
         Some("Table") => &TABLE,
@@ -23,7 +23,7 @@ pub fn of(value: &Value) -> &'static Order {
 }
 
 /// The order of what is of a custom resource's kind: sorted, if it is not one of the forms that any kind has.
-pub fn of_custom(value: &Value) -> &'static Order {
+pub fn of_custom(value: &Value) -> &'static KeyOrder {
     match value.str_at(&["kind"]) {
         Some("Status" | "Table" | "PartialObjectMetadata" | "PartialObjectMetadataList") => of(value),
         Some("Scale") if value.str_at(&["apiVersion"]) == Some("autoscaling/v1") => &OBJECT,
@@ -31,16 +31,16 @@ pub fn of_custom(value: &Value) -> &'static Order {
     }
 }
 
-static OBJECT: Order = Order(&[("kind", &SORTED), ("apiVersion", &SORTED)]);
+static OBJECT: KeyOrder = KeyOrder(&[("kind", &SORTED), ("apiVersion", &SORTED)]);
 
 /// The metadata of a list.
-pub static LIST_META: Order =
-    Order(&[("resourceVersion", &SORTED), ("continue", &SORTED), ("remainingItemCount", &SORTED)]);
+pub static LIST_META: KeyOrder =
+    KeyOrder(&[("resourceVersion", &SORTED), ("continue", &SORTED), ("remainingItemCount", &SORTED)]);
 
-static LIST: Order =
-    Order(&[("kind", &SORTED), ("apiVersion", &SORTED), ("metadata", &LIST_META), ("items", &OBJECT)]);
+static LIST: KeyOrder =
+    KeyOrder(&[("kind", &SORTED), ("apiVersion", &SORTED), ("metadata", &LIST_META), ("items", &OBJECT)]);
 
-static STATUS: Order = Order(&[
+static STATUS: KeyOrder = KeyOrder(&[
     ("kind", &SORTED),
     ("apiVersion", &SORTED),
     ("metadata", &LIST_META),
@@ -51,7 +51,7 @@ static STATUS: Order = Order(&[
     ("code", &SORTED),
 ]);
 
-static DETAILS: Order = Order(&[
+static DETAILS: KeyOrder = KeyOrder(&[
     ("name", &SORTED),
     ("group", &SORTED),
     ("kind", &SORTED),
@@ -60,9 +60,9 @@ static DETAILS: Order = Order(&[
     ("retryAfterSeconds", &SORTED),
 ]);
 
-static CAUSE: Order = Order(&[("reason", &SORTED), ("message", &SORTED), ("field", &SORTED)]);
+static CAUSE: KeyOrder = KeyOrder(&[("reason", &SORTED), ("message", &SORTED), ("field", &SORTED)]);
 
-static TABLE: Order = Order(&[
+static TABLE: KeyOrder = KeyOrder(&[
     ("kind", &SORTED),
     ("apiVersion", &SORTED),
     ("metadata", &LIST_META),
@@ -70,7 +70,7 @@ static TABLE: Order = Order(&[
     ("rows", &ROW),
 ]);
 
-static COLUMN: Order = Order(&[
+static COLUMN: KeyOrder = KeyOrder(&[
     ("name", &SORTED),
     ("type", &SORTED),
     ("format", &SORTED),
@@ -78,9 +78,9 @@ static COLUMN: Order = Order(&[
     ("priority", &SORTED),
 ]);
 
-static ROW: Order = Order(&[("cells", &SORTED), ("conditions", &SORTED), ("object", &OBJECT)]);
+static ROW: KeyOrder = KeyOrder(&[("cells", &SORTED), ("conditions", &SORTED), ("object", &OBJECT)]);
 
-static PAGE: Order = Order(&[
+static PAGE: KeyOrder = KeyOrder(&[
     ("kind", &SORTED),
     ("apiVersion", &SORTED),
     ("metadata", &SORTED),
@@ -92,10 +92,10 @@ static PAGE: Order = Order(&[
     ("flags", &SORTED),
 ]);
 
-static VERSIONS: Order =
-    Order(&[("kind", &SORTED), ("versions", &SORTED), ("serverAddressByClientCIDRs", &SORTED)]);
+static VERSIONS: KeyOrder =
+    KeyOrder(&[("kind", &SORTED), ("versions", &SORTED), ("serverAddressByClientCIDRs", &SORTED)]);
 
-static GROUP: Order = Order(&[
+static GROUP: KeyOrder = KeyOrder(&[
     ("kind", &SORTED),
     ("apiVersion", &SORTED),
     ("name", &SORTED),
@@ -103,12 +103,16 @@ static GROUP: Order = Order(&[
     ("preferredVersion", &SORTED),
 ]);
 
-static GROUPS: Order = Order(&[("kind", &SORTED), ("apiVersion", &SORTED), ("groups", &GROUP)]);
+static GROUPS: KeyOrder = KeyOrder(&[("kind", &SORTED), ("apiVersion", &SORTED), ("groups", &GROUP)]);
 
-static RESOURCES: Order =
-    Order(&[("kind", &SORTED), ("apiVersion", &SORTED), ("groupVersion", &SORTED), ("resources", &RESOURCE)]);
+static RESOURCES: KeyOrder = KeyOrder(&[
+    ("kind", &SORTED),
+    ("apiVersion", &SORTED),
+    ("groupVersion", &SORTED),
+    ("resources", &RESOURCE),
+]);
 
-static RESOURCE: Order = Order(&[
+static RESOURCE: KeyOrder = KeyOrder(&[
     ("name", &SORTED),
     ("singularName", &SORTED),
     ("namespaced", &SORTED),
@@ -121,15 +125,19 @@ static RESOURCE: Order = Order(&[
     ("storageVersionHash", &SORTED),
 ]);
 
-static DISCOVERY: Order =
-    Order(&[("kind", &SORTED), ("apiVersion", &SORTED), ("metadata", &SORTED), ("items", &DISCOVERED_GROUP)]);
+static DISCOVERY: KeyOrder = KeyOrder(&[
+    ("kind", &SORTED),
+    ("apiVersion", &SORTED),
+    ("metadata", &SORTED),
+    ("items", &DISCOVERED_GROUP),
+]);
 
-static DISCOVERED_GROUP: Order = Order(&[("metadata", &SORTED), ("versions", &DISCOVERED_VERSION)]);
+static DISCOVERED_GROUP: KeyOrder = KeyOrder(&[("metadata", &SORTED), ("versions", &DISCOVERED_VERSION)]);
 
-static DISCOVERED_VERSION: Order =
-    Order(&[("version", &SORTED), ("resources", &DISCOVERED), ("freshness", &SORTED)]);
+static DISCOVERED_VERSION: KeyOrder =
+    KeyOrder(&[("version", &SORTED), ("resources", &DISCOVERED), ("freshness", &SORTED)]);
 
-static DISCOVERED: Order = Order(&[
+static DISCOVERED: KeyOrder = KeyOrder(&[
     ("resource", &SORTED),
     ("responseKind", &GVK),
     ("scope", &SORTED),
@@ -140,12 +148,16 @@ static DISCOVERED: Order = Order(&[
     ("subresources", &SUBRESOURCE),
 ]);
 
-static SUBRESOURCE: Order =
-    Order(&[("subresource", &SORTED), ("responseKind", &GVK), ("acceptedTypes", &GVK), ("verbs", &SORTED)]);
+static SUBRESOURCE: KeyOrder = KeyOrder(&[
+    ("subresource", &SORTED),
+    ("responseKind", &GVK),
+    ("acceptedTypes", &GVK),
+    ("verbs", &SORTED),
+]);
 
-static GVK: Order = Order(&[("group", &SORTED), ("version", &SORTED), ("kind", &SORTED)]);
+static GVK: KeyOrder = KeyOrder(&[("group", &SORTED), ("version", &SORTED), ("kind", &SORTED)]);
 
-static VERSION: Order = Order(&[
+static VERSION: KeyOrder = KeyOrder(&[
     ("major", &SORTED),
     ("minor", &SORTED),
     ("emulationMajor", &SORTED),
@@ -193,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_have_their_items_last_and_fields_that_nobody_named_are_sorted() {
+    fn lists_have_their_items_last_and_unnamed_fields_are_sorted() {
         assert_eq!(
             written(
                 r#"{"apiVersion":"v1","items":[{"z":1,"a":2,"kind":"P"}],"kind":"PodList","metadata":{"continue":"c","resourceVersion":"1"}}"#

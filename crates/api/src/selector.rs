@@ -7,7 +7,9 @@ mod parse;
 
 pub use facts::{Facts, FactsRef};
 pub use fields::{FieldRequirement, FieldSelector, escape_value};
-pub use labels::{Labels, Operator, Requirement, Selector, format_label_selector, validate_label_selector};
+pub use labels::{
+    LabelOperator, LabelRequirement, LabelSelector, Labels, format_label_selector, validate_label_selector,
+};
 
 /// The most requirements of a selector that is sent with a request. Each is checked for every object.
 const MAX_REQUIREMENTS: usize = 1000;
@@ -25,7 +27,7 @@ fn check_number(requirements: usize) -> Result<(), String> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
     /// By label.
-    pub labels: Selector,
+    pub labels: LabelSelector,
     /// By field.
     pub fields: FieldSelector,
 }

@@ -46,12 +46,12 @@ impl Timestamp {
 
     /// Reads a `Time`: RFC 3339 with any offset and any number of digits after the second.
     pub fn parse(text: &str) -> Result<Self, String> {
-        Reader { layout: TIME_LAYOUT, text, rest: text }.read()
+        Rfc3339Reader { layout: TIME_LAYOUT, text, rest: text }.read()
     }
 
     /// Reads a `MicroTime`: RFC 3339 with exactly six digits after the second.
     pub fn parse_micro(text: &str) -> Result<Self, String> {
-        Reader { layout: MICRO_LAYOUT, text, rest: text }.read()
+        Rfc3339Reader { layout: MICRO_LAYOUT, text, rest: text }.read()
     }
 
     /// The text of a `Time`: `2006-01-02T15:04:05Z`.
@@ -106,13 +106,13 @@ fn days_in(year: i64, month: i64) -> i64 {
 }
 
 /// Reads along a layout, in the order and with the leniency of Go's `time.Parse`.
-struct Reader<'a> {
+struct Rfc3339Reader<'a> {
     layout: &'static str,
     text: &'a str,
     rest: &'a str,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Rfc3339Reader<'a> {
     fn read(mut self) -> Result<Timestamp, String> {
         let year = self.number("2006", 4, 4)?;
         self.literal("-")?;

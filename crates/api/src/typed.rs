@@ -10,7 +10,7 @@ const META: &str =
 
 /// Why a document does not say what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Untyped {
+pub struct TypeMetaError {
     /// Kubernetes' words.
     pub message: String,
     /// The field that is wrong or missing; empty for the document itself.
@@ -18,8 +18,8 @@ pub struct Untyped {
 }
 
 /// The version and kind that a document says. `text` is the document, which some messages show whole.
-pub fn version_kind(root: &Value, text: &[u8]) -> Result<GroupVersionKind, Untyped> {
-    let untyped = |message: String, field: &'static str| Untyped { message, field };
+pub fn version_kind(root: &Value, text: &[u8]) -> Result<GroupVersionKind, TypeMetaError> {
+    let untyped = |message: String, field: &'static str| TypeMetaError { message, field };
     let (api_version, kind) = said(root)?;
     let version = crate::GroupVersion::parse(api_version).map_err(|m| untyped(m, "apiVersion"))?;
     let text = String::from_utf8_lossy(text);
@@ -36,7 +36,7 @@ pub fn version_kind(root: &Value, text: &[u8]) -> Result<GroupVersionKind, Untyp
 ///
 /// As Go does before it knows what it reads, names of fields count whatever their case. Whoever reads the rest strictly refuses
 /// them then.
-pub fn said(root: &Value) -> Result<(&str, &str), Untyped> {
+pub fn said(root: &Value) -> Result<(&str, &str), TypeMetaError> {
     let map = match root {
         Value::Map(map) => map,
         Value::Null => return Ok(("", "")),
@@ -45,7 +45,7 @@ pub fn said(root: &Value) -> Result<(&str, &str), Untyped> {
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type {META}",
                 other.json_type()
             );
-            return Err(Untyped { message, field: "" });
+            return Err(TypeMetaError { message, field: "" });
         }
     };
     let (mut api_version, mut kind) = ("", "");
@@ -65,7 +65,7 @@ pub fn said(root: &Value) -> Result<(&str, &str), Untyped> {
                     "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
                     other.json_type()
                 );
-                return Err(Untyped { message, field });
+                return Err(TypeMetaError { message, field });
             }
         }
     }

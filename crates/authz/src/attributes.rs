@@ -65,8 +65,8 @@ pub enum Operator {
 impl Selector {
     /// Reads the text of a `labelSelector` parameter.
     pub fn of_labels(text: &str) -> Self {
-        use api::selector::Operator as Api;
-        match api::selector::Selector::parse(text) {
+        use api::selector::LabelOperator as Api;
+        match api::selector::LabelSelector::parse(text) {
             Err(error) => Selector { requirements: Vec::new(), error: Some(error.into()) },
             Ok(selector) => {
                 let requirements = selector.requirements().iter().filter_map(|requirement| {

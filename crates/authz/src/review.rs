@@ -150,14 +150,18 @@ fn labels(selector: &Value) -> Selector {
         Some(raw) if !raw.is_empty() => Selector::of_labels(raw),
         _ => requirements(selector, |requirement| {
             let operator = match requirement.operator {
-                Operator::In => api::selector::Operator::In,
-                Operator::NotIn => api::selector::Operator::NotIn,
-                Operator::Exists => api::selector::Operator::Exists,
-                Operator::DoesNotExist => api::selector::Operator::DoesNotExist,
+                Operator::In => api::selector::LabelOperator::In,
+                Operator::NotIn => api::selector::LabelOperator::NotIn,
+                Operator::Exists => api::selector::LabelOperator::Exists,
+                Operator::DoesNotExist => api::selector::LabelOperator::DoesNotExist,
             };
-            api::selector::Requirement::new(requirement.key.clone(), operator, requirement.values.clone())
-                .map(|_| requirement)
-                .map_err(|errors| api::field::aggregate(&errors).into())
+            api::selector::LabelRequirement::new(
+                requirement.key.clone(),
+                operator,
+                requirement.values.clone(),
+            )
+            .map(|_| requirement)
+            .map_err(|errors| api::field::aggregate(&errors).into())
         }),
     }
 }

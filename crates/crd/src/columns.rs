@@ -6,8 +6,7 @@
 use std::cell::Cell;
 
 use api::time::Timestamp;
-use api::validation::fields::Read;
-use value::{Budget, Ended, Map, Str, Value, write};
+use value::{Budget, BudgetEnded, Map, Str, Value, write};
 
 use super::json_path::JsonPath;
 
@@ -75,7 +74,7 @@ impl TableAllowance {
     fn has_room(&self) -> bool {
         let has_room = self.visits.get() > 0 && self.bytes.get() > 0 && self.row_bytes.get() > 0;
         self.is_used_up.set(self.is_used_up.get() || !has_room);
-        has_room && self.request.check() != Err(Ended::Cancelled)
+        has_room && self.request.check() != Err(BudgetEnded::Cancelled)
     }
 
     /// Whether cells stay empty because the allowance was used up.

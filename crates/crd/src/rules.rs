@@ -6,7 +6,7 @@ use api::field::{FieldError, FieldErrorKind, FieldErrors, quote};
 use api::validation::fields::{At, Report};
 use cel::schema::{Schema, SchemaHints, SchemaTypes};
 use cel::{Activation, Env, ErrorKind, Program, Type, Val, Version};
-use value::{Ended, Str, Value};
+use value::{BudgetEnded, Str, Value};
 
 use super::compiled::Found;
 use super::correlate::{Counterparts, Pair};
@@ -284,8 +284,8 @@ impl Run<'_> {
     fn spend(&mut self, steps: u64, at: &At<'_>) -> Result<(), Exhausted> {
         let detail = match self.bounds.budget.spend(steps) {
             Ok(()) => return Ok(()),
-            Err(Ended::Exhausted) => TOO_MANY_STEPS,
-            Err(Ended::Cancelled) => "validation rules were cancelled because the request ended",
+            Err(BudgetEnded::Exhausted) => TOO_MANY_STEPS,
+            Err(BudgetEnded::Cancelled) => "validation rules were cancelled because the request ended",
         };
         self.found.errors.forbidden(at, detail);
         Err(self.exhausted())

@@ -8,7 +8,7 @@ use std::fmt;
 
 use api::FieldErrors;
 use api::field::{FieldError, FieldErrorKind, float as go_text, quote};
-use value::{Budget, Ended, Meter, Str, Value, write};
+use value::{Budget, BudgetEnded, Meter, Str, Value, write};
 
 use super::correlate::Pair;
 use super::formats;
@@ -38,10 +38,10 @@ pub(super) fn update(pair: &Pair<'_>, node: &Node, base: &str, budget: &Budget, 
 fn finish(verdict: Verdict<'_>, meter: &Meter<'_>, base: &str, errors: &mut FieldErrors) {
     let detail = match meter.finish() {
         Ok(()) => return report(verdict, base, errors),
-        Err(Ended::Exhausted) => {
+        Err(BudgetEnded::Exhausted) => {
             "validation against the schema takes too many steps; use shorter lists and texts, or fewer alternatives and smaller patterns in the schema"
         }
-        Err(Ended::Cancelled) => "validation was cancelled because the request ended",
+        Err(BudgetEnded::Cancelled) => "validation was cancelled because the request ended",
     };
     let (kind, field) = (FieldErrorKind::Forbidden, base.to_owned());
     errors.push(FieldError { kind, field, bad_value: None, detail: detail.to_owned() });

@@ -1,6 +1,6 @@
 //! `autoscaling/v1` Scale: the view of a workload that the `scale` subresource shows and takes.
 
-use api::selector::Selector;
+use api::selector::LabelSelector;
 use api::{FieldErrors, GroupKind, GroupResource, Status};
 use value::{Map, Value};
 
@@ -59,8 +59,8 @@ pub fn from_object(scaled: Scaled, object: &Value) -> Value {
     let mut status = Map::new();
     status.insert("replicas", object.part("status").number("replicas"));
     let selector = match scaled {
-        Scaled::ReplicationController => spec.map_of("selector").map(Selector::from_set),
-        _ => Selector::from_label_selector(spec.part("selector")).ok(),
+        Scaled::ReplicationController => spec.map_of("selector").map(LabelSelector::from_set),
+        _ => LabelSelector::from_label_selector(spec.part("selector")).ok(),
     };
     let selector = selector.map(|selector| selector.to_string()).unwrap_or_default();
     if !selector.is_empty() {

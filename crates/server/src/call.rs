@@ -330,7 +330,7 @@ fn too_large() -> Status {
 
 /// 408: the client does not send its body fast enough.
 pub fn too_slow() -> Status {
-    Status::failure(408, api::Reason::Timeout, format!("Timeout: {}", ReadError::TooSlow))
+    Status::failure(408, api::StatusReason::Timeout, format!("Timeout: {}", ReadError::TooSlow))
 }
 
 /// What a handler answers, before it is encoded.

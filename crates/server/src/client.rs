@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{Details, Reason, Status};
+use api::{Status, StatusDetails, StatusReason};
 use authn::{Caller, InternalIdentity};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
@@ -143,11 +143,11 @@ fn read(code: u16, body: &[u8]) -> Result<Value, Status> {
 fn refusal(code: u16, body: &Value) -> Status {
     let message = truncate_remote(body.str_at(&["message"]).unwrap_or("the request was refused"));
     let reason = truncate_remote(body.str_at(&["reason"]).unwrap_or_default());
-    let details = Details {
+    let details = StatusDetails {
         name: truncate_remote(body.str_at(&["details", "name"]).unwrap_or_default()).into_owned(),
-        ..Details::default()
+        ..StatusDetails::default()
     };
-    Status::failure(code, Reason::Unknown, message).with_reason(reason).with_details(details)
+    Status::failure(code, StatusReason::Unknown, message).with_reason(reason).with_details(details)
 }
 
 #[cfg(test)]

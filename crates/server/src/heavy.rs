@@ -21,7 +21,7 @@ use prometheus::{IntCounter, IntGauge, Registry};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
-use value::{Budget, Ended, Str};
+use value::{Budget, BudgetEnded, Str};
 
 /// Bodies and stored objects of more bytes are large. One of this size takes about 5 ms (in a release build), the limit of
 /// what others may have to wait for.
@@ -172,7 +172,7 @@ impl HeavyLane {
                 (&mut running.0).await
             }
         };
-        if effort.budget.check() == Err(Ended::Cancelled) {
+        if effort.budget.check() == Err(BudgetEnded::Cancelled) {
             self.cancelled.inc();
         }
         ended.ok()
@@ -275,7 +275,7 @@ impl Effort {
         if !self.is_large() {
             let few = self.budget.attempt(QUICK_STEPS);
             let done = work(&few);
-            if few.check() != Err(Ended::Exhausted) {
+            if few.check() != Err(BudgetEnded::Exhausted) {
                 return done;
             }
             drop(done);
@@ -337,9 +337,9 @@ impl Effort {
     /// goes on.
     pub fn check(&self) -> Result<(), Status> {
         match self.budget.check() {
-            Err(Ended::Cancelled) if !self.known.has_written.load(Ordering::Relaxed) => Err(too_late()),
+            Err(BudgetEnded::Cancelled) if !self.known.has_written.load(Ordering::Relaxed) => Err(too_late()),
             // Whoever counts the steps says what was too much.
-            Err(Ended::Cancelled | Ended::Exhausted) | Ok(()) => Ok(()),
+            Err(BudgetEnded::Cancelled | BudgetEnded::Exhausted) | Ok(()) => Ok(()),
         }
     }
 }

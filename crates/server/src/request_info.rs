@@ -158,7 +158,7 @@ fn split_path(path: &str) -> Vec<&str> {
 fn single_name(query: &Query) -> Option<Str> {
     let text = |name: &str| query.get(name).unwrap_or_default();
     let fields = text("fieldSelector");
-    if fields.is_empty() || api::selector::Selector::parse(text("labelSelector")).is_err() {
+    if fields.is_empty() || api::selector::LabelSelector::parse(text("labelSelector")).is_err() {
         return None;
     }
     if ["limit", "timeoutSeconds"]

@@ -2,16 +2,14 @@
 
 use std::io::Write as _;
 
-use api::{Reason, Status, order};
-use crd::columns::TableAllowance;
+use api::{Status, StatusReason, order};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY, WARNING,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use kinds::table::Verb;
-use value::order::Order;
+use value::order::KeyOrder;
 use value::{Value, write, yaml};
 
 use crate::audit::Record;
@@ -220,7 +218,7 @@ fn is_no_list(kind: &ServedResource) -> Status {
         "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
         go_type(kind, &kind.stored.kind, "")
     );
-    Status::failure(406, Reason::NotAcceptable, message)
+    Status::failure(406, StatusReason::NotAcceptable, message)
 }
 
 /// What is told to whoever asks for the metadata of one object where there is a list.
@@ -229,7 +227,7 @@ pub fn is_a_list(kind: &ServedResource) -> Status {
         "you requested PartialObjectMetadata, but the requested object is a list (*{})",
         go_type(kind, &kind.list_kind(), "List")
     );
-    Status::failure(406, Reason::NotAcceptable, message)
+    Status::failure(406, StatusReason::NotAcceptable, message)
 }
 
 fn encode(call: &mut Call, kind: Option<&ServedResource>, answer: Answer) -> Result<Response<Body>, Status> {
@@ -348,7 +346,7 @@ fn object(
 }
 
 /// The order of the fields of what is answered about a kind.
-pub fn order_of(kind: Option<&ServedResource>, value: &Value) -> &'static Order {
+pub fn order_of(kind: Option<&ServedResource>, value: &Value) -> &'static KeyOrder {
     match kind {
         Some(kind) if kind.row().is_none() => order::of_custom(value),
         _ => order::of(value),
@@ -356,7 +354,7 @@ pub fn order_of(kind: Option<&ServedResource>, value: &Value) -> &'static Order 
 }
 
 /// The bytes of an answer.
-pub fn render(value: &Value, order: &'static Order, media: Media, pretty: bool) -> Vec<u8> {
+pub fn render(value: &Value, order: &'static KeyOrder, media: Media, pretty: bool) -> Vec<u8> {
     match media {
         Media::Yaml => yaml::write(value).into_bytes(),
         Media::Json => {

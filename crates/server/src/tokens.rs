@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::attestation::Configuration;
+use api::attestation::WebhookConfigurationKind;
 use api::meta;
 use authn::tokens::{BoundKind, BoundObjects, Issuer, Lookup, PublicKey, RequestRules, Verifier, discovery};
 use storage::Store;
@@ -107,8 +107,12 @@ impl BoundObjects for StoredObjects {
             BoundKind::Pod => keys::namespaced(keys::PODS, namespace, name),
             BoundKind::Secret => keys::namespaced(keys::SECRETS, namespace, name),
             BoundKind::Node => format!("{}{name}", keys::NODES),
-            BoundKind::Webhooks(Configuration::Validating) => format!("{}{name}", keys::VALIDATING_WEBHOOKS),
-            BoundKind::Webhooks(Configuration::Mutating) => format!("{}{name}", keys::MUTATING_WEBHOOKS),
+            BoundKind::Webhooks(WebhookConfigurationKind::Validating) => {
+                format!("{}{name}", keys::VALIDATING_WEBHOOKS)
+            }
+            BoundKind::Webhooks(WebhookConfigurationKind::Mutating) => {
+                format!("{}{name}", keys::MUTATING_WEBHOOKS)
+            }
         };
         let found = match self.0.get(&key) {
             None => Ok(None),

@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[derive(Clone, Debug, Default)]
 pub struct Budget {
     /// None where nothing is counted.
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<BudgetState>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct BudgetState {
     total: u64,
     spent: AtomicU64,
-    /// Shared with the budgets that this is a part of, or that are parts of it.
+    /// BudgetState with the budgets that this is a part of, or that are parts of it.
     cancelled: Arc<AtomicBool>,
 }
 
 /// Why work stops before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum BudgetEnded {
     /// All steps are spent.
     Exhausted,
     /// Nobody waits for the result any more.
@@ -41,7 +41,7 @@ impl Budget {
     }
 
     fn with(steps: u64, cancelled: Arc<AtomicBool>) -> Self {
-        Budget { shared: Some(Arc::new(Shared { total: steps, spent: AtomicU64::new(0), cancelled })) }
+        Budget { shared: Some(Arc::new(BudgetState { total: steps, spent: AtomicU64::new(0), cancelled })) }
     }
 
     /// So many steps for a first attempt at work that is done again, from its beginning, if they do not suffice. They are not taken
@@ -60,19 +60,19 @@ impl Budget {
     }
 
     /// Takes steps, before the work is done.
-    pub fn spend(&self, steps: u64) -> Result<(), Ended> {
+    pub fn spend(&self, steps: u64) -> Result<(), BudgetEnded> {
         let Some(shared) = &self.shared else { return Ok(()) };
         shared.spent.fetch_add(steps, Ordering::Relaxed);
         self.check()
     }
 
     /// Whether work may go on.
-    pub fn check(&self) -> Result<(), Ended> {
+    pub fn check(&self) -> Result<(), BudgetEnded> {
         let Some(shared) = &self.shared else { return Ok(()) };
         if shared.cancelled.load(Ordering::Relaxed) {
-            Err(Ended::Cancelled)
+            Err(BudgetEnded::Cancelled)
         } else if shared.spent.load(Ordering::Relaxed) > shared.total {
-            Err(Ended::Exhausted)
+            Err(BudgetEnded::Exhausted)
         } else {
             Ok(())
         }
@@ -80,7 +80,7 @@ impl Budget {
 
     /// The steps that are left; as many as there can be where nothing is counted.
     pub fn left(&self) -> u64 {
-        let left = |shared: &Shared| shared.total.saturating_sub(shared.spent.load(Ordering::Relaxed));
+        let left = |shared: &BudgetState| shared.total.saturating_sub(shared.spent.load(Ordering::Relaxed));
         self.shared.as_deref().map_or(u64::MAX, left)
     }
 
@@ -95,11 +95,11 @@ impl Budget {
 pub struct Meter<'b> {
     budget: &'b Budget,
     unsettled: Cell<u64>,
-    ended: Cell<Option<Ended>>,
+    ended: Cell<Option<BudgetEnded>>,
 }
 
 /// As many steps as are counted before they are settled.
-const BATCH: u64 = 1024;
+const SETTLED_STEPS: u64 = 1024;
 
 impl<'b> Meter<'b> {
     /// A meter whose steps are taken from `budget`.
@@ -113,7 +113,7 @@ impl<'b> Meter<'b> {
             return false;
         }
         let unsettled = self.unsettled.get().saturating_add(steps as u64);
-        if unsettled < BATCH {
+        if unsettled < SETTLED_STEPS {
             self.unsettled.set(unsettled);
             return true;
         }
@@ -123,7 +123,7 @@ impl<'b> Meter<'b> {
     }
 
     /// Settles the last steps; an error means that the work ended early.
-    pub fn finish(&self) -> Result<(), Ended> {
+    pub fn finish(&self) -> Result<(), BudgetEnded> {
         if let Some(ended) = self.ended.get() {
             return Err(ended);
         }
@@ -139,8 +139,8 @@ mod tests {
     fn a_budget_is_exhausted_after_its_last_step() {
         let budget = Budget::new(3);
         assert_eq!(budget.spend(3), Ok(()));
-        assert_eq!(budget.clone().spend(1), Err(Ended::Exhausted));
-        assert_eq!(budget.check(), Err(Ended::Exhausted));
+        assert_eq!(budget.clone().spend(1), Err(BudgetEnded::Exhausted));
+        assert_eq!(budget.check(), Err(BudgetEnded::Exhausted));
         assert_eq!(Budget::UNLIMITED.spend(u64::MAX), Ok(()));
     }
 
@@ -150,19 +150,19 @@ mod tests {
         let meter = Meter::new(&budget);
         assert!(meter.step(1));
         budget.clone().cancel();
-        assert!(!(0..BATCH).all(|_| meter.step(1)));
-        assert_eq!(meter.finish(), Err(Ended::Cancelled));
+        assert!(!(0..SETTLED_STEPS).all(|_| meter.step(1)));
+        assert_eq!(meter.finish(), Err(BudgetEnded::Cancelled));
     }
 
     #[test]
     fn an_attempt_has_steps_of_its_own_and_is_cancelled_with_its_budget() {
         let budget = Budget::new(1000);
         let attempt = budget.attempt(10);
-        assert_eq!(attempt.spend(11), Err(Ended::Exhausted));
+        assert_eq!(attempt.spend(11), Err(BudgetEnded::Exhausted));
         assert_eq!((budget.check(), budget.left(), attempt.left()), (Ok(()), 1000, 0));
         budget.cancel();
-        assert_eq!(budget.attempt(10).check(), Err(Ended::Cancelled));
-        assert_eq!(Budget::UNLIMITED.attempt(10).spend(11), Err(Ended::Exhausted));
+        assert_eq!(budget.attempt(10).check(), Err(BudgetEnded::Cancelled));
+        assert_eq!(Budget::UNLIMITED.attempt(10).spend(11), Err(BudgetEnded::Exhausted));
     }
 
     #[test]
@@ -174,6 +174,6 @@ mod tests {
         assert_eq!(budget.spent(), 5000);
         let meter = Meter::new(&budget);
         assert!(!(0..7000).all(|_| meter.step(1)));
-        assert_eq!(meter.finish(), Err(Ended::Exhausted));
+        assert_eq!(meter.finish(), Err(BudgetEnded::Exhausted));
     }
 }

@@ -1,13 +1,13 @@
 //! The strict JSON reader. Errors are in the words of Go's decoder, because API clients see them.
 
-mod order;
+mod offsets;
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::{Map, Str, Value};
 
-pub use order::offsets;
+pub use offsets::offsets;
 
 /// How deeply maps and lists may nest in input from outside.
 pub const MAX_DEPTH: usize = 128;
@@ -20,7 +20,7 @@ const MAX_DUPLICATES: usize = 100;
 
 /// What a reader found: the tree, and the paths of keys that occurred more than once (the last one won).
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Read {
+pub struct DecodedJson {
     /// The tree.
     pub value: Value,
     /// Dotted paths (`spec.containers[0].name`) of repeated keys.
@@ -51,29 +51,29 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
 
 /// Reads one JSON value that has been put around something as deep as [`MAX_DEPTH`].
 pub fn parse_wrapped(bytes: &[u8]) -> Result<Value, Error> {
-    read_within(bytes, MAX_DEPTH_WRAPPED).map(|read| read.value)
+    read_to_depth(bytes, MAX_DEPTH_WRAPPED).map(|read| read.value)
 }
 
 /// Reads one JSON value and notes repeated keys.
-pub fn read(bytes: &[u8]) -> Result<Read, Error> {
-    read_within(bytes, MAX_DEPTH)
+pub fn read(bytes: &[u8]) -> Result<DecodedJson, Error> {
+    read_to_depth(bytes, MAX_DEPTH)
 }
 
-fn read_within(bytes: &[u8], deepest: usize) -> Result<Read, Error> {
-    let mut reader = Reader {
+fn read_to_depth(bytes: &[u8], max_depth: usize) -> Result<DecodedJson, Error> {
+    let mut reader = JsonReader {
         bytes,
         text: std::str::from_utf8(bytes).ok(),
         at: 0,
         depth: 0,
-        deepest,
+        max_depth,
         entries: Vec::with_capacity(32),
         items: Vec::with_capacity(16),
         duplicates: Vec::new(),
         error: None,
     };
     match reader.whole() {
-        Ok(value) => Ok(Read { value, duplicates: reader.duplicates }),
-        Err(Failed) => Err(reader.error.unwrap_or_else(|| Error {
+        Ok(value) => Ok(DecodedJson { value, duplicates: reader.duplicates }),
+        Err(ReadFailed) => Err(reader.error.unwrap_or_else(|| Error {
             message: "unexpected end of JSON input".to_owned(),
             offset: reader.at,
         })),
@@ -82,25 +82,25 @@ fn read_within(bytes: &[u8], deepest: usize) -> Result<Read, Error> {
 
 /// Reading failed; the reader knows why.
 #[derive(Clone, Copy, Debug)]
-struct Failed;
+struct ReadFailed;
 
 /// Where a value goes. Values are not returned but put where they belong: copying them is what reading spends most of its
 /// time on.
 #[derive(Clone, Copy)]
-enum Slot {
+enum ValueDestination {
     /// To the key read last.
     Entry,
     /// To the items of the innermost list.
     Item,
 }
 
-struct Reader<'a> {
+struct JsonReader<'a> {
     bytes: &'a [u8],
     /// All the bytes as text, if they are UTF-8: checked once, strings are cut out of it.
     text: Option<&'a str>,
     at: usize,
     depth: usize,
-    deepest: usize,
+    max_depth: usize,
     /// The entries of the maps that are not complete yet, the innermost last; the last of all waits for its value. A complete
     /// map takes its own, so that its vector is allocated once and has the right size. The same for lists.
     entries: Vec<(Str, Value)>,
@@ -109,9 +109,9 @@ struct Reader<'a> {
     error: Option<Error>,
 }
 
-impl<'a> Reader<'a> {
-    fn whole(&mut self) -> Result<Value, Failed> {
-        self.value(Slot::Item)?;
+impl<'a> JsonReader<'a> {
+    fn whole(&mut self) -> Result<Value, ReadFailed> {
+        self.value(ValueDestination::Item)?;
         self.space();
         match self.peek() {
             None => Ok(self.items.pop().unwrap_or_default()),
@@ -132,14 +132,14 @@ impl<'a> Reader<'a> {
     }
 
     #[cold]
-    fn fail(&mut self, message: String, offset: usize) -> Failed {
+    fn fail(&mut self, message: String, offset: usize) -> ReadFailed {
         self.error = Some(Error { message, offset });
-        Failed
+        ReadFailed
     }
 
     /// Fails because of the byte (or the end) at the current place.
     #[cold]
-    fn invalid(&mut self, context: &str) -> Failed {
+    fn invalid(&mut self, context: &str) -> ReadFailed {
         let message = match self.peek() {
             None => "unexpected end of JSON input".to_owned(),
             Some(b'\'') => format!(r"invalid character '\'' {context}"),
@@ -150,10 +150,10 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    fn put(&mut self, value: Value, slot: Slot) {
-        match slot {
-            Slot::Item => self.items.push(value),
-            Slot::Entry => {
+    fn put(&mut self, value: Value, destination: ValueDestination) {
+        match destination {
+            ValueDestination::Item => self.items.push(value),
+            ValueDestination::Entry => {
                 if let Some(entry) = self.entries.last_mut() {
                     entry.1 = value;
                 }
@@ -161,31 +161,31 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn value(&mut self, slot: Slot) -> Result<(), Failed> {
+    fn value(&mut self, destination: ValueDestination) -> Result<(), ReadFailed> {
         self.space();
         let value = match self.peek() {
             Some(b'"') => {
                 if let Some(text) = self.plain_string() {
-                    self.put(Value::String(Str::new(text)), slot);
+                    self.put(Value::String(Str::new(text)), destination);
                     return Ok(());
                 }
                 Value::String(self.string()?)
             }
-            Some(b'{') => return self.object(slot),
-            Some(b'[') => return self.array(slot),
+            Some(b'{') => return self.object(destination),
+            Some(b'[') => return self.array(destination),
             Some(b'-' | b'0'..=b'9') => self.number()?,
             Some(b't') => self.literal("true", Value::Bool(true))?,
             Some(b'f') => self.literal("false", Value::Bool(false))?,
             Some(b'n') => self.literal("null", Value::Null)?,
             _ => return Err(self.invalid("looking for beginning of value")),
         };
-        self.put(value, slot);
+        self.put(value, destination);
         Ok(())
     }
 
     /// Steps over the sign that opens a map or a list.
-    fn enter(&mut self) -> Result<(), Failed> {
-        if self.depth == self.deepest {
+    fn enter(&mut self) -> Result<(), ReadFailed> {
+        if self.depth == self.max_depth {
             return Err(self.fail("exceeded max depth".to_owned(), self.at));
         }
         self.depth += 1;
@@ -200,11 +200,11 @@ impl<'a> Reader<'a> {
         self.at += 1;
     }
 
-    fn object(&mut self, slot: Slot) -> Result<(), Failed> {
+    fn object(&mut self, destination: ValueDestination) -> Result<(), ReadFailed> {
         self.enter()?;
         if self.peek() == Some(b'}') {
             self.leave();
-            self.put(Value::Map(Map::new()), slot);
+            self.put(Value::Map(Map::new()), destination);
             return Ok(());
         }
         let first = self.entries.len();
@@ -225,7 +225,7 @@ impl<'a> Reader<'a> {
             }
             self.at += 1;
             let known = self.duplicates.len();
-            self.value(Slot::Entry)?;
+            self.value(ValueDestination::Entry)?;
             if self.duplicates.len() > known
                 && let Some((key, _)) = self.entries.last()
             {
@@ -245,21 +245,21 @@ impl<'a> Reader<'a> {
             let room = MAX_DUPLICATES.saturating_sub(self.duplicates.len());
             self.duplicates.extend(repeated.into_iter().take(room).map(|key| key.to_string()));
         }
-        self.put(Value::Map(map), slot);
+        self.put(Value::Map(map), destination);
         Ok(())
     }
 
-    fn array(&mut self, slot: Slot) -> Result<(), Failed> {
+    fn array(&mut self, destination: ValueDestination) -> Result<(), ReadFailed> {
         self.enter()?;
         if self.peek() == Some(b']') {
             self.leave();
-            self.put(Value::List(Vec::new()), slot);
+            self.put(Value::List(Vec::new()), destination);
             return Ok(());
         }
         let first = self.items.len();
         loop {
             let known = self.duplicates.len();
-            self.value(Slot::Item)?;
+            self.value(ValueDestination::Item)?;
             if self.duplicates.len() > known {
                 let index = self.items.len() - first - 1;
                 prefix(&mut self.duplicates, known, &format!("[{index}]"));
@@ -274,11 +274,11 @@ impl<'a> Reader<'a> {
         self.leave();
         let mut items = self.items.split_off(first);
         items.shrink_to_fit();
-        self.put(Value::List(items), slot);
+        self.put(Value::List(items), destination);
         Ok(())
     }
 
-    fn literal(&mut self, word: &'static str, value: Value) -> Result<Value, Failed> {
+    fn literal(&mut self, word: &'static str, value: Value) -> Result<Value, ReadFailed> {
         for expected in word.bytes() {
             if self.peek() != Some(expected) {
                 return Err(self.invalid(&format!("in literal {word} (expecting {})", quoted(expected))));
@@ -288,7 +288,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    fn digits(&mut self, context: &str) -> Result<(), Failed> {
+    fn digits(&mut self, context: &str) -> Result<(), ReadFailed> {
         if !matches!(self.peek(), Some(b'0'..=b'9')) {
             return Err(self.invalid(context));
         }
@@ -298,7 +298,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn number(&mut self) -> Result<Value, Failed> {
+    fn number(&mut self) -> Result<Value, ReadFailed> {
         let start = self.at;
         let negative = self.peek() == Some(b'-');
         if negative {
@@ -327,7 +327,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The number that began at `start`, of which everything up to the point or the exponent was read.
-    fn float(&mut self, start: usize) -> Result<Value, Failed> {
+    fn float(&mut self, start: usize) -> Result<Value, ReadFailed> {
         if self.peek() == Some(b'.') {
             self.at += 1;
             self.digits("after decimal point in numeric literal")?;
@@ -364,7 +364,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Any string.
-    fn string(&mut self) -> Result<Str, Failed> {
+    fn string(&mut self) -> Result<Str, ReadFailed> {
         self.at += 1;
         let mut text = String::new();
         loop {
@@ -410,7 +410,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn escape(&mut self) -> Result<char, Failed> {
+    fn escape(&mut self) -> Result<char, ReadFailed> {
         let c = match self.peek() {
             Some(b @ (b'"' | b'\\' | b'/')) => char::from(b),
             Some(b'b') => '\u{8}',
@@ -429,7 +429,7 @@ impl<'a> Reader<'a> {
         Ok(c)
     }
 
-    fn hex4(&mut self) -> Result<u32, Failed> {
+    fn hex4(&mut self) -> Result<u32, ReadFailed> {
         let mut code = 0;
         for _ in 0..4 {
             match self.peek().and_then(|b| char::from(b).to_digit(16)) {

@@ -17,7 +17,7 @@ mod tree;
 pub mod write;
 pub mod yaml;
 
-pub use budget::{Budget, Ended, Meter};
+pub use budget::{Budget, BudgetEnded, Meter};
 pub use map::Map;
 pub use path::{Path, Segment};
 pub use smol_str::{SmolStr as Str, format_smolstr};

@@ -6,7 +6,7 @@
 use crate::{Str, Value, steps};
 
 /// The most keys that are scanned for one.
-const SCANNED: usize = 16;
+const MAX_SCANNED_KEYS: usize = 16;
 
 /// A map from strings to values, sorted by key (bytewise, as Go's encoder sorts).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,7 +45,7 @@ impl Map {
     /// need not be compared.
     fn position(&self, key: &str) -> Option<usize> {
         steps::count(1);
-        if self.entries.len() <= SCANNED {
+        if self.entries.len() <= MAX_SCANNED_KEYS {
             return self.entries.iter().position(|(k, _)| same(k.as_bytes(), key.as_bytes()));
         }
         self.find(key).ok()

@@ -6,17 +6,17 @@ use crate::{Map, Value, write};
 /// The order of the keys of a map: those that are named, as they are named, then all others, sorted. What is below a named key is
 /// in the order named with it; a list's items are in the order of the list.
 #[derive(Debug)]
-pub struct Order(pub &'static [(&'static str, &'static Order)]);
+pub struct KeyOrder(pub &'static [(&'static str, &'static KeyOrder)]);
 
 /// By name.
-pub static SORTED: Order = Order(&[]);
+pub static SORTED: KeyOrder = KeyOrder(&[]);
 
-impl Order {
+impl KeyOrder {
     /// The entries of a map in this order, each with the order below it.
     fn entries<'m>(
         &'static self,
         map: &'m Map,
-    ) -> impl Iterator<Item = (&'m str, &'m Value, &'static Order)> {
+    ) -> impl Iterator<Item = (&'m str, &'m Value, &'static KeyOrder)> {
         let named = self.0.iter().filter_map(|(key, below)| map.get(key).map(|item| (*key, item, *below)));
         let named = named.map(|(key, item, below)| (key as &'m str, item, below));
         let others = map.iter().filter(|(key, _)| !self.0.iter().any(|(named, _)| named == &key.as_str()));

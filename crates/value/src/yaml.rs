@@ -17,7 +17,7 @@ mod write;
 
 use std::fmt;
 
-pub use spans::{Place, Spans};
+pub use spans::{FieldPosition, Spans};
 pub use write::write;
 
 use crate::{Value, json};
@@ -82,7 +82,7 @@ impl std::error::Error for Error {}
 
 /// A request body.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Body {
+pub struct YamlBody {
     /// The tree.
     pub value: Value,
     /// Dotted paths of repeated keys (the last one won).
@@ -107,8 +107,8 @@ pub struct Document {
 }
 
 /// Reads the first document of `bytes`, as a request body of `application/yaml` is read.
-pub fn read(bytes: &[u8]) -> Result<json::Read, Error> {
-    body(bytes).map(|body| json::Read { value: body.value, duplicates: body.duplicates })
+pub fn read(bytes: &[u8]) -> Result<json::DecodedJson, Error> {
+    body(bytes).map(|body| json::DecodedJson { value: body.value, duplicates: body.duplicates })
 }
 
 /// Reads the first document of `bytes`, which has been put around something as deep as [`json::MAX_DEPTH`].
@@ -117,17 +117,17 @@ pub fn parse_wrapped(bytes: &[u8]) -> Result<Value, Error> {
 }
 
 /// As [`read`], with the words of the strict reader.
-pub fn body(bytes: &[u8]) -> Result<Body, Error> {
+pub fn body(bytes: &[u8]) -> Result<YamlBody, Error> {
     body_within(bytes, json::MAX_DEPTH)
 }
 
-fn body_within(bytes: &[u8], deepest: usize) -> Result<Body, Error> {
+fn body_within(bytes: &[u8], deepest: usize) -> Result<YamlBody, Error> {
     let text = text::of(bytes)?;
     let Some(nodes) = nodes::first(&text, deepest)? else {
-        return Ok(Body::default());
+        return Ok(YamlBody::default());
     };
     let decoded = decode::document(&nodes, deepest)?;
-    Ok(Body { value: decoded.value, duplicates: decoded.duplicates, strict: decoded.strict })
+    Ok(YamlBody { value: decoded.value, duplicates: decoded.duplicates, strict: decoded.strict })
 }
 
 /// Reads the first document of a file. A file that begins with a brace is JSON.
@@ -158,18 +158,18 @@ pub fn document(bytes: &[u8]) -> Result<Document, Error> {
 /// Reads all documents of a file, which lines that begin with `---` separate. Blank ones are left out; one that holds only
 /// comments is null.
 pub fn documents(bytes: &[u8]) -> Result<Vec<Document>, Error> {
-    split(bytes)?.into_iter().map(Part::read).collect()
+    split(bytes)?.into_iter().map(RawDocument::read).collect()
 }
 
 /// The text of one document of a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub struct RawDocument<'a> {
     bytes: &'a [u8],
     /// The line of the file on which it begins, from 1.
     line: usize,
 }
 
-impl<'a> Part<'a> {
+impl<'a> RawDocument<'a> {
     /// The text, without the space around it.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes.trim_ascii()
@@ -188,16 +188,16 @@ impl<'a> Part<'a> {
 }
 
 /// The documents of a file, unread, so that one that cannot be read does not hide the others. Blank ones are left out.
-pub fn split(bytes: &[u8]) -> Result<Vec<Part<'_>>, Error> {
-    let mut parts = parts(bytes)?;
-    parts.retain(|part| !part.bytes.trim_ascii().is_empty());
-    Ok(parts)
+pub fn split(bytes: &[u8]) -> Result<Vec<RawDocument<'_>>, Error> {
+    let mut split_parts = split_parts(bytes)?;
+    split_parts.retain(|part| !part.bytes.trim_ascii().is_empty());
+    Ok(split_parts)
 }
 
 /// Splits a file at the lines that begin with `---`. Only a comment may follow on such a line. A part keeps the line that
 /// opens it, unless that line ended the part before.
-fn parts(bytes: &[u8]) -> Result<Vec<Part<'_>>, Error> {
-    let mut parts = Vec::new();
+fn split_parts(bytes: &[u8]) -> Result<Vec<RawDocument<'_>>, Error> {
+    let mut split_parts = Vec::new();
     let (mut start, mut start_line, mut at) = (0, 1, 0);
     for (index, line) in bytes.split_inclusive(|b| *b == b'\n').enumerate() {
         let end = at + line.len();
@@ -208,16 +208,17 @@ fn parts(bytes: &[u8]) -> Result<Vec<Part<'_>>, Error> {
                 return Err(Error::new(message, Position { line: index + 1, column: 1 }));
             }
             if at > start {
-                parts.push(Part { bytes: bytes.get(start..at).unwrap_or_default(), line: start_line });
+                split_parts
+                    .push(RawDocument { bytes: bytes.get(start..at).unwrap_or_default(), line: start_line });
                 (start, start_line) = (end, index + 2);
             }
         }
         at = end;
     }
     if at > start {
-        parts.push(Part { bytes: bytes.get(start..at).unwrap_or_default(), line: start_line });
+        split_parts.push(RawDocument { bytes: bytes.get(start..at).unwrap_or_default(), line: start_line });
     }
-    Ok(parts)
+    Ok(split_parts)
 }
 
 fn is_json(bytes: &[u8]) -> bool {

@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn every_field_of_a_document_has_a_place(value in tree()) {
+    fn every_field_of_a_document_has_a_position(value in tree()) {
         let documents = yaml::documents(yaml::write(&value).as_bytes());
         if let Ok([document]) = documents.as_deref() && let Value::Map(map) = &document.value {
             for key in map.keys() {

@@ -16,7 +16,7 @@ pub(crate) const fn context(number: u8) -> u8 {
 
 /// One element.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Element<'a> {
+pub(crate) struct DerElement<'a> {
     /// Class, form and number in one byte.
     pub(crate) tag: u8,
     pub(crate) content: &'a [u8],
@@ -24,10 +24,10 @@ pub(crate) struct Element<'a> {
     pub(crate) raw: &'a [u8],
 }
 
-impl<'a> Element<'a> {
+impl<'a> DerElement<'a> {
     /// The elements inside.
-    pub(crate) fn inside(self) -> Reader<'a> {
-        Reader(self.content)
+    pub(crate) fn inside(self) -> DerReader<'a> {
+        DerReader(self.content)
     }
 
     /// The bytes of a BIT STRING; one whose length is not in whole bytes is refused.
@@ -50,15 +50,15 @@ impl<'a> Element<'a> {
 
 /// Elements one after another.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+pub(crate) struct DerReader<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> DerReader<'a> {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The next element.
-    pub(crate) fn any(&mut self) -> Result<Element<'a>, Error> {
+    pub(crate) fn any(&mut self) -> Result<DerElement<'a>, Error> {
         let (&[tag, first], mut rest) = self.0.split_first_chunk::<2>().ok_or(Error::MalformedRequest)?;
         if tag & 0x1f == 0x1f {
             return Err(Error::MalformedRequest);
@@ -79,11 +79,11 @@ impl<'a> Reader<'a> {
         let (content, after) = rest.split_at_checked(length).ok_or(Error::MalformedRequest)?;
         let raw = self.0.get(..self.0.len() - after.len()).ok_or(Error::MalformedRequest)?;
         self.0 = after;
-        Ok(Element { tag, content, raw })
+        Ok(DerElement { tag, content, raw })
     }
 
     /// The next element, which must have this tag.
-    pub(crate) fn expect(&mut self, tag: u8) -> Result<Element<'a>, Error> {
+    pub(crate) fn expect(&mut self, tag: u8) -> Result<DerElement<'a>, Error> {
         self.any().and_then(|found| if found.tag == tag { Ok(found) } else { Err(Error::MalformedRequest) })
     }
 }

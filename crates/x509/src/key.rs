@@ -1,7 +1,7 @@
 //! Public keys, as Go's `crypto/x509` reads them.
 
 use crate::Error;
-use crate::der::{Element, OBJECT_IDENTIFIER, Reader, SEQUENCE};
+use crate::der::{DerElement, DerReader, OBJECT_IDENTIFIER, SEQUENCE};
 
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 const ECDSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
@@ -81,7 +81,7 @@ pub enum PublicKey {
 impl PublicKey {
     /// Reads a SubjectPublicKeyInfo (PKIX).
     pub fn from_spki(der: &[u8]) -> Result<Self, Error> {
-        let mut reader = Reader(der);
+        let mut reader = DerReader(der);
         let info = reader.expect(SEQUENCE)?;
         if !reader.is_empty() {
             return Err(Error::Key("trailing data after ASN.1 of public-key"));
@@ -90,7 +90,7 @@ impl PublicKey {
     }
 
     /// Reads the inside of a SubjectPublicKeyInfo; nothing if the algorithm is unknown.
-    pub(crate) fn read(mut info: Reader<'_>) -> Result<Option<Self>, Error> {
+    pub(crate) fn read(mut info: DerReader<'_>) -> Result<Option<Self>, Error> {
         let mut algorithm = info.expect(SEQUENCE)?.inside();
         let oid = algorithm.expect(OBJECT_IDENTIFIER)?.content;
         let parameters = if algorithm.is_empty() { None } else { Some(algorithm.any()?) };
@@ -100,9 +100,12 @@ impl PublicKey {
                 if parameters.is_none_or(|parameters| parameters.raw != NULL) {
                     return Err(Error::Key("RSA key missing NULL parameters"));
                 }
-                let mut numbers =
-                    Reader(key).expect(SEQUENCE).map_err(|_| Error::Key("invalid RSA public key"))?.inside();
-                let mut number = |why| numbers.any().ok().and_then(Element::positive).ok_or(Error::Key(why));
+                let mut numbers = DerReader(key)
+                    .expect(SEQUENCE)
+                    .map_err(|_| Error::Key("invalid RSA public key"))?
+                    .inside();
+                let mut number =
+                    |why| numbers.any().ok().and_then(DerElement::positive).ok_or(Error::Key(why));
                 let modulus = number("invalid RSA modulus")?.to_vec();
                 let exponent = number("invalid RSA public exponent")?.to_vec();
                 PublicKey::Rsa { modulus, exponent }

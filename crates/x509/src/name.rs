@@ -1,7 +1,7 @@
 //! Names: what a subject says, in every string type that Go reads.
 
 use crate::Error;
-use crate::der::{OBJECT_IDENTIFIER, Reader, SEQUENCE, SET};
+use crate::der::{DerReader, OBJECT_IDENTIFIER, SEQUENCE, SET};
 
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
@@ -17,7 +17,7 @@ pub struct Subject {
 
 impl Subject {
     /// Reads the elements of an RDNSequence.
-    pub(crate) fn read(mut sequence: Reader<'_>) -> Result<Self, Error> {
+    pub(crate) fn read(mut sequence: DerReader<'_>) -> Result<Self, Error> {
         let mut subject = Subject::default();
         while !sequence.is_empty() {
             let mut set = sequence.expect(SET)?.inside();

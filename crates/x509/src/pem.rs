@@ -17,7 +17,7 @@ const BASE64: GeneralPurpose =
 
 /// One block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct PemBlock {
     /// What follows BEGIN. Bytes that are not UTF-8 are replaced.
     pub label: String,
     /// Whether there are `Key: Value` lines before the contents.
@@ -27,24 +27,24 @@ pub struct Block {
 }
 
 /// The first block and what follows it.
-pub fn decode(data: &[u8]) -> Option<(Block, &[u8])> {
+pub fn decode(data: &[u8]) -> Option<(PemBlock, &[u8])> {
     let mut from = 0;
     loop {
         let end = from + find(data.get(from..)?, END)?;
         let trailer = end + END.len();
         match block_before(data, from, end) {
-            Attempt::Block(block) => {
+            BlockSearch::Block(block) => {
                 let (_, length) = line(data.get(trailer - 1..)?);
                 return Some((block, data.get(trailer - 1 + length..)?));
             }
-            Attempt::Malformed => from = trailer,
-            Attempt::Nothing => return None,
+            BlockSearch::Malformed => from = trailer,
+            BlockSearch::Nothing => return None,
         }
     }
 }
 
 /// All blocks; what is none is skipped.
-pub fn blocks(data: &[u8]) -> impl Iterator<Item = Block> {
+pub fn blocks(data: &[u8]) -> impl Iterator<Item = PemBlock> {
     let mut rest = data;
     std::iter::from_fn(move || {
         let (block, after) = decode(rest)?;
@@ -53,8 +53,8 @@ pub fn blocks(data: &[u8]) -> impl Iterator<Item = Block> {
     })
 }
 
-enum Attempt {
-    Block(Block),
+enum BlockSearch {
+    Block(PemBlock),
     /// Not here: the search goes on behind the END.
     Malformed,
     /// The search ends.
@@ -62,25 +62,25 @@ enum Attempt {
 }
 
 /// The block between the last BEGIN of `data[from..end]` and the END at `end`.
-fn block_before(data: &[u8], from: usize, end: usize) -> Attempt {
+fn block_before(data: &[u8], from: usize, end: usize) -> BlockSearch {
     let trailer = end + END.len();
     let Some(begin) = data.get(from..end).and_then(|text| find_last(text, BEGIN)).map(|at| from + at) else {
-        return Attempt::Malformed;
+        return BlockSearch::Malformed;
     };
     // The place where the search began counts as the beginning of a line, whatever is before it.
     if begin > from && data.get(begin - 1) != Some(&b'\n') {
-        return Attempt::Malformed;
+        return BlockSearch::Malformed;
     }
     let mut at = begin + BEGIN.len();
     let (label, length) = line(data.get(at..).unwrap_or_default());
     at += length;
-    let Some(label) = label.strip_suffix(DASHES) else { return Attempt::Malformed };
+    let Some(label) = label.strip_suffix(DASHES) else { return BlockSearch::Malformed };
 
     let mut has_headers = false;
     loop {
         let rest = data.get(at..).unwrap_or_default();
         if rest.is_empty() {
-            return Attempt::Nothing;
+            return BlockSearch::Nothing;
         }
         let (header, length) = line(rest);
         if !header.contains(&b':') {
@@ -90,7 +90,7 @@ fn block_before(data: &[u8], from: usize, end: usize) -> Attempt {
         at += length;
     }
     if has_headers && end < at {
-        return if trailer < at { Attempt::Nothing } else { Attempt::Malformed };
+        return if trailer < at { BlockSearch::Nothing } else { BlockSearch::Malformed };
     }
 
     let closed = data
@@ -99,16 +99,18 @@ fn block_before(data: &[u8], from: usize, end: usize) -> Attempt {
         .and_then(|tail| tail.strip_prefix(DASHES))
         .is_some_and(|tail| line(tail).0.is_empty());
     if !closed {
-        return Attempt::Malformed;
+        return BlockSearch::Malformed;
     }
     let text = data.get(at..end).unwrap_or_default();
     let text: Vec<u8> =
         text.iter().copied().filter(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n')).collect();
     match BASE64.decode(text) {
-        Ok(bytes) => {
-            Attempt::Block(Block { label: String::from_utf8_lossy(label).into_owned(), has_headers, bytes })
-        }
-        Err(_) => Attempt::Malformed,
+        Ok(bytes) => BlockSearch::Block(PemBlock {
+            label: String::from_utf8_lossy(label).into_owned(),
+            has_headers,
+            bytes,
+        }),
+        Err(_) => BlockSearch::Malformed,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Certificate requests (PKCS#10), read by the rules of Go's `crypto/x509`.
 
-use crate::der::{INTEGER, Reader, SEQUENCE, context};
+use crate::der::{DerReader, INTEGER, SEQUENCE, context};
 use crate::name::Subject;
 use crate::signature::{self, SignatureAlgorithm};
 use crate::{Error, PublicKey, pem};
@@ -28,7 +28,7 @@ impl CertificateRequest {
 
     /// Reads DER. As in Go, elements behind the known ones of a structure do not count.
     pub fn from_der(der: &[u8]) -> Result<Self, Error> {
-        let mut outside = Reader(der);
+        let mut outside = DerReader(der);
         let mut request = outside.expect(SEQUENCE)?.inside();
         let signed = request.expect(SEQUENCE)?;
         let algorithm = SignatureAlgorithm::read(request.expect(SEQUENCE)?.inside())?;

@@ -5,7 +5,7 @@ use aws_lc_rs::signature::{
     VerificationAlgorithm,
 };
 
-use crate::der::{INTEGER, OBJECT_IDENTIFIER, Reader, SEQUENCE, context};
+use crate::der::{DerReader, INTEGER, OBJECT_IDENTIFIER, SEQUENCE, context};
 use crate::{Curve, Error, PublicKey};
 
 const MGF1: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x08];
@@ -33,7 +33,7 @@ pub(crate) enum SignatureAlgorithm {
 
 impl SignatureAlgorithm {
     /// Reads the inside of an AlgorithmIdentifier.
-    pub(crate) fn read(mut identifier: Reader<'_>) -> Result<Self, Error> {
+    pub(crate) fn read(mut identifier: DerReader<'_>) -> Result<Self, Error> {
         let oid = identifier.expect(OBJECT_IDENTIFIER)?.content;
         let parameters = if identifier.is_empty() { None } else { Some(identifier.any()?) };
         Ok(match oid {
@@ -75,9 +75,9 @@ impl SignatureAlgorithm {
 }
 
 /// The hash of RSA-PSS parameters, if both hashes are the same one and the salt is as long as it.
-fn pss_hash(mut parameters: Reader<'_>) -> Result<Option<Hash>, Error> {
+fn pss_hash(mut parameters: DerReader<'_>) -> Result<Option<Hash>, Error> {
     /// The identifier and whether there is nothing but NULL after it.
-    fn hash_of(mut identifier: Reader<'_>) -> Result<(&[u8], bool), Error> {
+    fn hash_of(mut identifier: DerReader<'_>) -> Result<(&[u8], bool), Error> {
         let oid = identifier.expect(OBJECT_IDENTIFIER)?.content;
         Ok((oid, identifier.is_empty() || identifier.any()?.raw == NULL))
     }

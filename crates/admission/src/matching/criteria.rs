@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use api::selector::Selector;
+use api::selector::LabelSelector;
 use api::{GroupResource, GroupVersionKind, Status};
 use value::{Str, Value};
 
@@ -12,8 +12,8 @@ use crate::Attributes;
 /// Rules, selectors and the match policy.
 #[derive(Clone, Debug)]
 pub struct Criteria {
-    namespaces: Result<Selector, String>,
-    objects: Result<Selector, String>,
+    namespaces: Result<LabelSelector, String>,
+    objects: Result<LabelSelector, String>,
     rules: Vec<Rule>,
     excluded: Vec<Rule>,
     equivalent: bool,
@@ -54,8 +54,8 @@ impl Criteria {
     fn read(holder: &Value, rules: &str, everything: bool) -> Self {
         let read = |field: &str| holder.list_at(&[field]).iter().map(Rule::read).collect();
         Criteria {
-            namespaces: Selector::from_label_selector(holder.get("namespaceSelector")),
-            objects: Selector::from_label_selector(holder.get("objectSelector")),
+            namespaces: LabelSelector::from_label_selector(holder.get("namespaceSelector")),
+            objects: LabelSelector::from_label_selector(holder.get("objectSelector")),
             rules: read(rules),
             excluded: read("excludeResourceRules"),
             equivalent: holder.str_at(&["matchPolicy"]) == Some("Equivalent"),

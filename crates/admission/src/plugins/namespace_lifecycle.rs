@@ -1,6 +1,6 @@
 //! NamespaceLifecycle: nothing is created in a namespace that is missing or going away, and the system's own stay.
 
-use api::{Cause, GroupResource, Status};
+use api::{GroupResource, Status, StatusCause};
 use value::Value;
 
 use crate::{Attributes, Cluster, Notes, Operation, Plugin};
@@ -36,7 +36,7 @@ impl NamespaceLifecycle {
             let name = &attributes.namespace;
             return Err(attributes.forbidden_because(
                 format!("unable to create new content in namespace {name} because it is being terminated"),
-                Cause {
+                StatusCause {
                     reason: "NamespaceTerminating".into(),
                     message: format!("namespace {name} is being terminated"),
                     field: "metadata.namespace".to_owned(),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use api::quantity::Quantity;
-use api::{Cause, Status, field};
+use api::{Status, StatusCause, field};
 use value::Value;
 
 use crate::{Attributes, Cluster, Notes, Operation, Plugin};
@@ -98,7 +98,8 @@ impl Plugin for PodResizeValidator {
         let Some((pod, _, name)) = changed_pod(attributes, object, &["resize"]) else { return Ok(()) };
         let node = node(attributes, pod, name, cluster)?;
         let refuse = |why: String, reason: &'static str| {
-            Err(attributes.forbidden_because(why, Cause { reason: reason.into(), ..Cause::default() }))
+            Err(attributes
+                .forbidden_because(why, StatusCause { reason: reason.into(), ..StatusCause::default() }))
         };
         if let Some(os) = node.str_at(&["metadata", "labels", "kubernetes.io/os"])
             && os != "linux"

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::selector::Selector;
+use api::selector::LabelSelector;
 use value::{Str, Value};
 
 use crate::account::{Account, FREE};
@@ -48,7 +48,7 @@ impl Action {
 pub(super) struct ParamRef {
     pub(super) name: Str,
     pub(super) namespace: Str,
-    pub(super) selector: Option<Result<Selector, String>>,
+    pub(super) selector: Option<Result<LabelSelector, String>>,
     pub(super) must_exist: bool,
 }
 
@@ -79,7 +79,7 @@ impl Binding {
             selector: reference
                 .get("selector")
                 .filter(|selector| !selector.is_null())
-                .map(|selector| Selector::from_label_selector(Some(selector))),
+                .map(|selector| LabelSelector::from_label_selector(Some(selector))),
             must_exist: reference.str_at(&["parameterNotFoundAction"]) == Some("Deny"),
         });
         Binding {

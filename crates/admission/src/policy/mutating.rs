@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{Cause, Status};
+use api::{Status, StatusCause};
 use value::{Str, Value};
 
 use super::definition::Mutation;
@@ -448,7 +448,7 @@ fn invalid(invocation: &Invocation<'_>, why: &str) -> Failure {
 /// 403 with the first failure's message, and all of them as causes.
 fn refuse(asked: &Asked<'_>, failures: &[Failure]) -> Result<(), Status> {
     let Some(first) = failures.first() else { return Ok(()) };
-    let causes = failures.iter().map(|failure| Cause {
+    let causes = failures.iter().map(|failure| StatusCause {
         reason: Str::default(),
         message: failure.message.clone(),
         field: String::new(),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Cause, Details, GroupResource, Status};
+use api::{GroupResource, Status, StatusCause, StatusDetails};
 use value::{Str, Value, write};
 
 use super::judge::{Decision, Judgement, Noted, judge};
@@ -370,13 +370,13 @@ impl Verdict<'_> {
             "RequestEntityTooLarge" => 413,
             _ => 422,
         };
-        let cause = Cause { reason: Str::default(), message: message.clone(), field: String::new() };
+        let cause = StatusCause { reason: Str::default(), message: message.clone(), field: String::new() };
         Err(forbidden(asked, &message, vec![cause]).with_code(code).with_reason(reason))
     }
 }
 
 /// 403, with the name that Kubernetes finds for an object that may not have one yet.
-pub(super) fn forbidden(asked: &Asked<'_>, why: &str, causes: Vec<Cause>) -> Status {
+pub(super) fn forbidden(asked: &Asked<'_>, why: &str, causes: Vec<StatusCause>) -> Status {
     let attributes = asked.attributes;
     let name = match (attributes.name.as_str(), asked.object) {
         ("", Some(object)) => match (api::meta::name(object), api::meta::text(object, "generateName")) {
@@ -387,12 +387,12 @@ pub(super) fn forbidden(asked: &Asked<'_>, why: &str, causes: Vec<Cause>) -> Sta
         ("", None) => "Unknown",
         (name, _) => name,
     };
-    let details = Details {
+    let details = StatusDetails {
         name: name.to_owned(),
         group: attributes.resource.group.clone(),
         kind: attributes.resource.resource.clone(),
         causes,
-        ..Details::default()
+        ..StatusDetails::default()
     };
     Status::forbidden(&attributes.resource, name, why).with_details(details)
 }

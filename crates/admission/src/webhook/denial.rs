@@ -1,7 +1,7 @@
 //! What a webhook that says no tells the client.
 
 use api::field::quote;
-use api::{Cause, Details, Reason, Status};
+use api::{Status, StatusCause, StatusDetails, StatusReason};
 use value::Value;
 
 /// The refusal of a webhook: its own status, with the webhook's name before the message. A code below 400 becomes 400, whatever the
@@ -14,7 +14,7 @@ pub(super) fn denial(webhook: &str, result: Option<&Value>) -> Status {
         ("", reason) => format!("{denied}: {reason}"),
         (message, _) => format!("{denied}: {message}"),
     };
-    let status = Status::failure(code(result), Reason::Unknown, message).with_reason(text("reason"));
+    let status = Status::failure(code(result), StatusReason::Unknown, message).with_reason(text("reason"));
     match result.and_then(|result| result.get("details")) {
         Some(details @ Value::Map(_)) => status.with_details(read_details(details)),
         _ => status,
@@ -29,9 +29,9 @@ fn code(result: Option<&Value>) -> u16 {
     }
 }
 
-fn read_details(details: &Value) -> Details {
+fn read_details(details: &Value) -> StatusDetails {
     let text = |field: &str| details.str_at(&[field]).unwrap_or_default();
-    Details {
+    StatusDetails {
         name: text("name").to_owned(),
         group: text("group").into(),
         kind: text("kind").into(),
@@ -41,7 +41,7 @@ fn read_details(details: &Value) -> Details {
             .iter()
             .map(|cause| {
                 let text = |field: &str| cause.str_at(&[field]).unwrap_or_default();
-                Cause {
+                StatusCause {
                     reason: text("reason").into(),
                     message: text("message").to_owned(),
                     field: text("field").to_owned(),

@@ -4,7 +4,7 @@
 //! YAML are both read, whatever the `Content-Type` says.
 
 use api::field::quote;
-use api::{Details, GroupVersion, Reason, Status};
+use api::{GroupVersion, Status, StatusDetails, StatusReason};
 use value::{Map, Value, json, yaml};
 
 use crate::webhook::{Reply, ReviewVersion};
@@ -51,52 +51,52 @@ pub fn unexpected(reply: &Reply) -> Status {
         "unknown".to_owned()
     };
     let (reason, message) = match reply.status {
-        409 => (Reason::AlreadyExists, "the server reported a conflict".to_owned()),
-        404 => (Reason::NotFound, "the server could not find the requested resource".to_owned()),
-        400 => (Reason::BadRequest, "the server rejected our request for an unknown reason".to_owned()),
+        409 => (StatusReason::AlreadyExists, "the server reported a conflict".to_owned()),
+        404 => (StatusReason::NotFound, "the server could not find the requested resource".to_owned()),
+        400 => (StatusReason::BadRequest, "the server rejected our request for an unknown reason".to_owned()),
         401 => {
-            (Reason::Unauthorized, "the server has asked for the client to provide credentials".to_owned())
+            (StatusReason::Unauthorized, "the server has asked for the client to provide credentials".to_owned())
         }
-        403 => (Reason::Forbidden, server_said),
+        403 => (StatusReason::Forbidden, server_said),
         406 if server_said.is_empty() || server_said == "unknown" => (
-            Reason::NotAcceptable,
+            StatusReason::NotAcceptable,
             "the server was unable to respond with a content type that the client supports".to_owned(),
         ),
-        406 => (Reason::NotAcceptable, server_said),
-        415 => (Reason::UnsupportedMediaType, server_said),
+        406 => (StatusReason::NotAcceptable, server_said),
+        415 => (StatusReason::UnsupportedMediaType, server_said),
         405 => (
-            Reason::MethodNotAllowed,
+            StatusReason::MethodNotAllowed,
             "the server does not allow this method on the requested resource".to_owned(),
         ),
         422 => {
-            (Reason::Invalid, "the server rejected our request due to an error in our request".to_owned())
+            (StatusReason::Invalid, "the server rejected our request due to an error in our request".to_owned())
         }
         503 => (
-            Reason::ServiceUnavailable,
+            StatusReason::ServiceUnavailable,
             "the server is currently unable to handle the request".to_owned(),
         ),
         504 => (
-            Reason::Timeout,
+            StatusReason::Timeout,
             "the server was unable to return a response in the time allotted, but may still be processing the request"
                 .to_owned(),
         ),
         429 => (
-            Reason::TooManyRequests,
+            StatusReason::TooManyRequests,
             "the server has received too many requests and has asked us to try again later".to_owned(),
         ),
         500.. => {
             let said = quote(&server_said);
             (
-                Reason::InternalError,
+                StatusReason::InternalError,
                 format!("an error on the server ({said}) has prevented the request from succeeding"),
             )
         }
         code => (
-            Reason::Unknown,
+            StatusReason::Unknown,
             format!("the server responded with the status code {code} but did not return more information"),
         ),
     };
-    Status::failure(reply.status, reason, message).with_details(Details::default())
+    Status::failure(reply.status, reason, message).with_details(StatusDetails::default())
 }
 
 /// A `Status` that says `Failure`, if that is what the body is.
@@ -112,7 +112,7 @@ fn status_body(body: &[u8]) -> Option<Status> {
         return None;
     }
     let code = map.get("code").and_then(Value::as_int).and_then(|code| u16::try_from(code).ok()).unwrap_or(0);
-    Some(Status::failure(code, Reason::Unknown, text("message").unwrap_or_default()))
+    Some(Status::failure(code, StatusReason::Unknown, text("message").unwrap_or_default()))
 }
 
 fn is_text(content_type: &str) -> bool {

@@ -1,6 +1,6 @@
 //! `clientConfig` → where a webhook is and whom to trust there.
 
-use api::attestation::{self, Configuration};
+use api::attestation::{self, WebhookConfigurationKind};
 use api::meta;
 use base64::Engine as _;
 use value::{Str, Value};
@@ -21,7 +21,7 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Recipient {
     /// The kind of its configuration.
-    pub kind: Configuration,
+    pub kind: WebhookConfigurationKind,
     /// The uid of its configuration.
     pub uid: Str,
     /// The name of its configuration.
@@ -34,7 +34,7 @@ impl Recipient {
     /// A webhook of a configuration of the API.
     pub(super) fn read(configuration: &Value, hook: &Value) -> Option<Self> {
         Some(Recipient {
-            kind: Configuration::of_kind(configuration.str_at(&["kind"])?)?,
+            kind: WebhookConfigurationKind::of_kind(configuration.str_at(&["kind"])?)?,
             uid: Some(meta::uid(configuration)).filter(|uid| !uid.is_empty())?.into(),
             configuration: meta::name(configuration).into(),
             audience: attestation::audience(hook.get("clientConfig")?)?,

@@ -1,6 +1,6 @@
 use value::json;
 
-use super::{Configuration, Dialect, audience};
+use super::{AttestationDialect, WebhookConfigurationKind, audience};
 
 fn of(text: &str) -> Option<String> {
     audience(&json::parse(text.as_bytes()).unwrap()).map(|audience| audience.to_string())
@@ -26,25 +26,25 @@ fn the_audience_of_a_service_has_its_port_and_its_path() {
 
 #[test]
 fn the_core_group_has_a_name_that_no_other_group_can_use() {
-    assert_eq!(Dialect::Kep.name_of(""), "core");
-    assert_eq!(Dialect::Kep.name_of("apps"), "apps");
+    assert_eq!(AttestationDialect::Kep.name_of(""), "core");
+    assert_eq!(AttestationDialect::Kep.name_of("apps"), "apps");
     assert!(
-        Dialect::Kep.is_reserved("core")
-            && !Dialect::Kep.is_reserved("")
-            && !Dialect::Kep.is_reserved("apps")
+        AttestationDialect::Kep.is_reserved("core")
+            && !AttestationDialect::Kep.is_reserved("")
+            && !AttestationDialect::Kep.is_reserved("apps")
     );
     // Where the core group cannot be asked for, its name stands for nothing else.
-    assert!(!Dialect::Kubernetes.is_reserved("core"));
+    assert!(!AttestationDialect::Kubernetes.is_reserved("core"));
 }
 
 #[test]
 fn only_webhook_configurations_of_v1_are_meant() {
     let of = |kind: &str, version: &str| {
-        Configuration::of_reference(&value::Value::map([("kind", kind), ("apiVersion", version)]))
+        WebhookConfigurationKind::of_reference(&value::Value::map([("kind", kind), ("apiVersion", version)]))
     };
     let version = "admissionregistration.k8s.io/v1";
-    assert_eq!(of("ValidatingWebhookConfiguration", version), Some(Configuration::Validating));
-    assert_eq!(of("MutatingWebhookConfiguration", version), Some(Configuration::Mutating));
+    assert_eq!(of("ValidatingWebhookConfiguration", version), Some(WebhookConfigurationKind::Validating));
+    assert_eq!(of("MutatingWebhookConfiguration", version), Some(WebhookConfigurationKind::Mutating));
     assert_eq!(of("ValidatingAdmissionPolicy", version), None);
     assert_eq!(of("MutatingWebhookConfiguration", "admissionregistration.k8s.io/v1beta1"), None);
 }

@@ -78,22 +78,22 @@ impl<'a> FactsRef<'a> {
 
     /// The value of a label.
     pub fn label(self, key: &str) -> Option<&'a str> {
-        Entries(self.labels).value(key)
+        FactEntries(self.labels).value(key)
     }
 
     /// The value of a field; empty if it has none.
     pub fn field(self, key: &str) -> &'a str {
-        Entries(self.fields).value(key).unwrap_or_default()
+        FactEntries(self.fields).value(key).unwrap_or_default()
     }
 
     /// All labels.
     pub fn labels(self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        Entries(self.labels).texts()
+        FactEntries(self.labels).texts()
     }
 
     /// All fields that were given a value.
     pub fn fields(self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        Entries(self.fields).texts()
+        FactEntries(self.fields).texts()
     }
 }
 
@@ -104,9 +104,9 @@ impl Labels for FactsRef<'_> {
 }
 
 #[derive(Clone, Debug)]
-struct Entries<'a>(&'a [u8]);
+struct FactEntries<'a>(&'a [u8]);
 
-impl<'a> Entries<'a> {
+impl<'a> FactEntries<'a> {
     fn value(mut self, key: &str) -> Option<&'a str> {
         let (_, value) = self.find(|(k, _)| *k == key.as_bytes())?;
         std::str::from_utf8(value).ok()
@@ -131,7 +131,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-impl<'a> Iterator for Entries<'a> {
+impl<'a> Iterator for FactEntries<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {

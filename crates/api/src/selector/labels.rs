@@ -1,4 +1,4 @@
-//! [`Selector`]: requirements on labels, from a query (`a in (b,c),!d`) or from a `LabelSelector` object.
+//! [`LabelSelector`]: requirements on labels, from a query (`a in (b,c),!d`) or from a `LabelSelector` object.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl<L: Labels + ?Sized> Labels for Option<&L> {
 
 /// How a label's value relates to the values of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operator {
+pub enum LabelOperator {
     /// `in`: is one of them.
     In,
     /// `notin`: is none of them, or there is no such label.
@@ -56,37 +56,39 @@ pub enum Operator {
 
 /// One requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Requirement {
+pub struct LabelRequirement {
     key: Str,
-    operator: Operator,
+    operator: LabelOperator,
     values: Vec<Str>,
 }
 
-impl Requirement {
+impl LabelRequirement {
     /// A requirement whose key and values have been checked. The errors name fields below the root.
-    pub fn new(key: impl Into<Str>, operator: Operator, values: Vec<Str>) -> Result<Self, FieldErrors> {
+    pub fn new(key: impl Into<Str>, operator: LabelOperator, values: Vec<Str>) -> Result<Self, FieldErrors> {
         let key = key.into();
         let mut errors = FieldErrors::new();
         errors.extend(key_error(&key, &Path::root().field("key")));
         let path = Path::root().field("values");
         let listed = || if values.is_empty() { Value::Null } else { Value::list(values.iter().cloned()) };
         let wrong = match operator {
-            Operator::In | Operator::NotIn if values.is_empty() => {
+            LabelOperator::In | LabelOperator::NotIn if values.is_empty() => {
                 Some("for 'in', 'notin' operators, values set can't be empty")
             }
-            Operator::Equals | Operator::DoubleEquals | Operator::NotEquals if values.len() != 1 => {
+            LabelOperator::Equals | LabelOperator::DoubleEquals | LabelOperator::NotEquals
+                if values.len() != 1 =>
+            {
                 Some("exact-match compatibility requires one single value")
             }
-            Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
+            LabelOperator::Exists | LabelOperator::DoesNotExist if !values.is_empty() => {
                 Some("values set must be empty for exists and does not exist")
             }
-            Operator::GreaterThan | Operator::LessThan if values.len() != 1 => {
+            LabelOperator::GreaterThan | LabelOperator::LessThan if values.len() != 1 => {
                 Some("for 'Gt', 'Lt' operators, exactly one value is required")
             }
             _ => None,
         };
         errors.extend(wrong.map(|words| FieldError::invalid(&path, listed(), words)));
-        if matches!(operator, Operator::GreaterThan | Operator::LessThan) {
+        if matches!(operator, LabelOperator::GreaterThan | LabelOperator::LessThan) {
             for (i, value) in values.iter().enumerate().filter(|(_, v)| v.parse::<i64>().is_err()) {
                 let words = "for 'Gt', 'Lt' operators, the value must be an integer";
                 errors.push(FieldError::invalid(&path.index(i), value.clone(), words));
@@ -99,7 +101,7 @@ impl Requirement {
                 errors.push(FieldError::invalid(&path, value.clone(), wrong.join("; ")));
             }
         }
-        if errors.is_empty() { Ok(Requirement { key, operator, values }) } else { Err(errors) }
+        if errors.is_empty() { Ok(LabelRequirement { key, operator, values }) } else { Err(errors) }
     }
 
     /// The label's key.
@@ -108,7 +110,7 @@ impl Requirement {
     }
 
     /// The operator.
-    pub fn operator(&self) -> Operator {
+    pub fn operator(&self) -> LabelOperator {
         self.operator
     }
 
@@ -122,14 +124,18 @@ impl Requirement {
         let value = labels.label(&self.key);
         let listed = |value: &str| self.values.iter().any(|v| v == value);
         match self.operator {
-            Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(listed),
-            Operator::NotIn | Operator::NotEquals => !value.is_some_and(listed),
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            Operator::GreaterThan | Operator::LessThan => {
+            LabelOperator::In | LabelOperator::Equals | LabelOperator::DoubleEquals => {
+                value.is_some_and(listed)
+            }
+            LabelOperator::NotIn | LabelOperator::NotEquals => !value.is_some_and(listed),
+            LabelOperator::Exists => value.is_some(),
+            LabelOperator::DoesNotExist => value.is_none(),
+            LabelOperator::GreaterThan | LabelOperator::LessThan => {
                 let bound = self.values.first().and_then(|v| v.parse::<i64>().ok());
                 match (value.and_then(|v| v.parse::<i64>().ok()), bound) {
-                    (Some(value), Some(bound)) if self.operator == Operator::GreaterThan => value > bound,
+                    (Some(value), Some(bound)) if self.operator == LabelOperator::GreaterThan => {
+                        value > bound
+                    }
                     (Some(value), Some(bound)) => value < bound,
                     _ => false,
                 }
@@ -143,90 +149,91 @@ pub(super) fn key_error(key: &str, path: &Path) -> Option<FieldError> {
     (!wrong.is_empty()).then(|| FieldError::invalid(path, key, wrong.join("; ")))
 }
 
-impl fmt::Display for Requirement {
+impl fmt::Display for LabelRequirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = &self.key;
         let mut values = self.values.clone();
         values.sort_unstable();
         let values = values.join(",");
         match self.operator {
-            Operator::In => write!(f, "{key} in ({values})"),
-            Operator::NotIn => write!(f, "{key} notin ({values})"),
-            Operator::Equals => write!(f, "{key}={values}"),
-            Operator::DoubleEquals => write!(f, "{key}=={values}"),
-            Operator::NotEquals => write!(f, "{key}!={values}"),
-            Operator::GreaterThan => write!(f, "{key}>{values}"),
-            Operator::LessThan => write!(f, "{key}<{values}"),
-            Operator::Exists => write!(f, "{key}"),
-            Operator::DoesNotExist => write!(f, "!{key}"),
+            LabelOperator::In => write!(f, "{key} in ({values})"),
+            LabelOperator::NotIn => write!(f, "{key} notin ({values})"),
+            LabelOperator::Equals => write!(f, "{key}={values}"),
+            LabelOperator::DoubleEquals => write!(f, "{key}=={values}"),
+            LabelOperator::NotEquals => write!(f, "{key}!={values}"),
+            LabelOperator::GreaterThan => write!(f, "{key}>{values}"),
+            LabelOperator::LessThan => write!(f, "{key}<{values}"),
+            LabelOperator::Exists => write!(f, "{key}"),
+            LabelOperator::DoesNotExist => write!(f, "!{key}"),
         }
     }
 }
 
 /// A conjunction of requirements on labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selector {
-    requirements: Vec<Requirement>,
+pub struct LabelSelector {
+    requirements: Vec<LabelRequirement>,
     nothing: bool,
 }
 
-impl Selector {
+impl LabelSelector {
     /// Selects everything.
     pub const fn everything() -> Self {
-        Selector { requirements: Vec::new(), nothing: false }
+        LabelSelector { requirements: Vec::new(), nothing: false }
     }
 
     /// Selects nothing.
     pub const fn nothing() -> Self {
-        Selector { requirements: Vec::new(), nothing: true }
+        LabelSelector { requirements: Vec::new(), nothing: true }
     }
 
     /// Selects what meets all of these.
-    pub fn new(mut requirements: Vec<Requirement>) -> Self {
+    pub fn new(mut requirements: Vec<LabelRequirement>) -> Self {
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
-        Selector { requirements, nothing: false }
+        LabelSelector { requirements, nothing: false }
     }
 
     /// Reads the text of the query parameter.
     pub fn parse(text: &str) -> Result<Self, String> {
         let requirements = super::parse::requirements(text)?;
         super::check_number(requirements.len())?;
-        Ok(Selector::new(requirements))
+        Ok(LabelSelector::new(requirements))
     }
 
     /// Selects what has exactly these labels. Keys and values are not checked.
     pub fn from_set(labels: &Map) -> Self {
         let equals = |(key, value): (&Str, &Value)| {
             let values = vec![Str::from(value.as_str().unwrap_or_default())];
-            Requirement { key: key.clone(), operator: Operator::Equals, values }
+            LabelRequirement { key: key.clone(), operator: LabelOperator::Equals, values }
         };
-        Selector::new(labels.iter().map(equals).collect())
+        LabelSelector::new(labels.iter().map(equals).collect())
     }
 
     /// The selector of a `LabelSelector` object. Absent selects nothing, empty selects everything.
     pub fn from_label_selector(selector: Option<&Value>) -> Result<Self, String> {
         let Some(selector) = selector.filter(|s| !s.is_null()) else {
-            return Ok(Selector::nothing());
+            return Ok(LabelSelector::nothing());
         };
         let mut requirements = Vec::new();
         for (key, value) in match_labels(selector) {
             let values = vec![Str::from(value)];
-            requirements.push(Requirement::new(key.clone(), Operator::Equals, values).map_err(aggregate)?);
+            requirements
+                .push(LabelRequirement::new(key.clone(), LabelOperator::Equals, values).map_err(aggregate)?);
         }
         for expression in selector.list_at(&["matchExpressions"]) {
             let operator = expression.str_at(&["operator"]).unwrap_or_default();
             let operator = match operator {
-                "In" => Operator::In,
-                "NotIn" => Operator::NotIn,
-                "Exists" => Operator::Exists,
-                "DoesNotExist" => Operator::DoesNotExist,
+                "In" => LabelOperator::In,
+                "NotIn" => LabelOperator::NotIn,
+                "Exists" => LabelOperator::Exists,
+                "DoesNotExist" => LabelOperator::DoesNotExist,
                 _ => return Err(format!("{} is not a valid label selector operator", quote(operator))),
             };
             let key = expression.str_at(&["key"]).unwrap_or_default();
             let values = expression.list_at(&["values"]).iter().filter_map(Value::as_str).map(Str::from);
-            requirements.push(Requirement::new(key, operator, values.collect()).map_err(aggregate)?);
+            requirements.push(LabelRequirement::new(key, operator, values.collect()).map_err(aggregate)?);
         }
-        Ok(Selector::new(requirements))
+        Ok(LabelSelector::new(requirements))
     }
 
     /// Whether everything is selected.
@@ -240,7 +247,7 @@ impl Selector {
     }
 
     /// All requirements, sorted by key.
-    pub fn requirements(&self) -> &[Requirement] {
+    pub fn requirements(&self) -> &[LabelRequirement] {
         &self.requirements
     }
 
@@ -258,14 +265,14 @@ impl Selector {
     pub fn requires_exact_match(&self, key: &str) -> Option<&str> {
         let requirement = self.requirements.iter().find(|r| r.key == key)?;
         match (requirement.operator, requirement.values.as_slice()) {
-            (Operator::Equals | Operator::DoubleEquals | Operator::In, [value]) => Some(value),
+            (LabelOperator::Equals | LabelOperator::DoubleEquals | LabelOperator::In, [value]) => Some(value),
             _ => None,
         }
     }
 }
 
 /// As Kubernetes prints it: requirements sorted by key, the values of each sorted.
-impl fmt::Display for Selector {
+impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, requirement) in self.requirements.iter().enumerate() {
             if i > 0 {
@@ -284,7 +291,7 @@ fn match_labels(selector: &Value) -> impl Iterator<Item = (&Str, &str)> {
 
 /// A `LabelSelector` object as tables print it: `<none>` if it is empty, `<error>` if it is wrong.
 pub fn format_label_selector(selector: Option<&Value>) -> String {
-    match Selector::from_label_selector(selector) {
+    match LabelSelector::from_label_selector(selector) {
         Err(_) => "<error>".to_owned(),
         Ok(selector) => match selector.to_string() {
             text if text.is_empty() => "<none>".to_owned(),

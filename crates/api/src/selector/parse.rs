@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use value::{Path, Str};
 
-use super::labels::{Operator, Requirement, key_error};
+use super::labels::{LabelOperator, LabelRequirement, key_error};
 use crate::field::aggregate;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token {
+enum SelectorToken {
     Unknown,
     End,
     Close,
@@ -25,19 +25,19 @@ enum Token {
     Open,
 }
 
-fn token(text: &str) -> Option<Token> {
+fn token(text: &str) -> Option<SelectorToken> {
     Some(match text {
-        ")" => Token::Close,
-        "," => Token::Comma,
-        "!" => Token::Not,
-        "==" => Token::DoubleEquals,
-        "=" => Token::Equals,
-        ">" => Token::Greater,
-        "in" => Token::In,
-        "<" => Token::Less,
-        "!=" => Token::NotEquals,
-        "notin" => Token::NotIn,
-        "(" => Token::Open,
+        ")" => SelectorToken::Close,
+        "," => SelectorToken::Comma,
+        "!" => SelectorToken::Not,
+        "==" => SelectorToken::DoubleEquals,
+        "=" => SelectorToken::Equals,
+        ">" => SelectorToken::Greater,
+        "in" => SelectorToken::In,
+        "<" => SelectorToken::Less,
+        "!=" => SelectorToken::NotEquals,
+        "notin" => SelectorToken::NotIn,
+        "(" => SelectorToken::Open,
         _ => return None,
     })
 }
@@ -51,7 +51,7 @@ fn is_blank(c: char) -> bool {
 }
 
 /// Cuts the text into tokens; `in` and `notin` are told from identifiers later, by where they stand.
-fn scan(text: &str) -> Vec<(Token, Str)> {
+fn scan(text: &str) -> Vec<(SelectorToken, Str)> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start_matches(is_blank);
     while let Some(first) = rest.chars().next() {
@@ -63,39 +63,39 @@ fn scan(text: &str) -> Vec<(Token, Str)> {
             rest.find(|c| is_special(c) || is_blank(c)).unwrap_or(rest.len())
         };
         let (text, after) = rest.split_at(end);
-        let unknown = if is_special(first) { Token::Unknown } else { Token::Identifier };
+        let unknown = if is_special(first) { SelectorToken::Unknown } else { SelectorToken::Identifier };
         tokens.push((token(text).unwrap_or(unknown), text.into()));
         rest = after.trim_start_matches(is_blank);
     }
     tokens
 }
 
-struct Parser {
-    tokens: std::iter::Peekable<std::vec::IntoIter<(Token, Str)>>,
+struct SelectorParser {
+    tokens: std::iter::Peekable<std::vec::IntoIter<(SelectorToken, Str)>>,
 }
 
 /// All requirements of a selector's text.
-pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, String> {
-    let mut parser = Parser { tokens: scan(text).into_iter().peekable() };
+pub(super) fn requirements(text: &str) -> Result<Vec<LabelRequirement>, String> {
+    let mut parser = SelectorParser { tokens: scan(text).into_iter().peekable() };
     let mut requirements = Vec::new();
     loop {
         match parser.peek() {
-            (Token::Identifier | Token::Not, _) => {
+            (SelectorToken::Identifier | SelectorToken::Not, _) => {
                 let requirement =
                     parser.requirement().map_err(|e| format!("unable to parse requirement: {e}"))?;
                 requirements.push(requirement);
                 match parser.next() {
-                    (Token::End, _) => return Ok(requirements),
-                    (Token::Comma, _) => {
+                    (SelectorToken::End, _) => return Ok(requirements),
+                    (SelectorToken::Comma, _) => {
                         let (next, text) = parser.peek();
-                        if !matches!(next, Token::Identifier | Token::Not) {
+                        if !matches!(next, SelectorToken::Identifier | SelectorToken::Not) {
                             return Err(format!("found '{text}', expected: identifier after ','"));
                         }
                     }
                     (_, text) => return Err(format!("found '{text}', expected: ',' or 'end of string'")),
                 }
             }
-            (Token::End, _) => return Ok(requirements),
+            (SelectorToken::End, _) => return Ok(requirements),
             (_, text) => {
                 return Err(format!("found '{text}', expected: !, identifier, or 'end of string'"));
             }
@@ -103,57 +103,64 @@ pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, String> {
     }
 }
 
-impl Parser {
+impl SelectorParser {
     /// The next token where a key or value may stand: `in` and `notin` are identifiers there.
-    fn peek(&mut self) -> (Token, Str) {
-        let (token, text) = self.tokens.peek().cloned().unwrap_or((Token::End, Str::default()));
-        (if matches!(token, Token::In | Token::NotIn) { Token::Identifier } else { token }, text)
+    fn peek(&mut self) -> (SelectorToken, Str) {
+        let (token, text) = self.tokens.peek().cloned().unwrap_or((SelectorToken::End, Str::default()));
+        (
+            if matches!(token, SelectorToken::In | SelectorToken::NotIn) {
+                SelectorToken::Identifier
+            } else {
+                token
+            },
+            text,
+        )
     }
 
-    fn next(&mut self) -> (Token, Str) {
+    fn next(&mut self) -> (SelectorToken, Str) {
         let next = self.peek();
         self.tokens.next();
         next
     }
 
-    fn requirement(&mut self) -> Result<Requirement, String> {
+    fn requirement(&mut self) -> Result<LabelRequirement, String> {
         let (mut token, mut key) = self.next();
-        let negated = token == Token::Not;
+        let negated = token == SelectorToken::Not;
         if negated {
             (token, key) = self.next();
         }
-        if token != Token::Identifier {
+        if token != SelectorToken::Identifier {
             return Err(format!("found '{key}', expected: identifier"));
         }
         if let Some(error) = key_error(&key, &Path::root()) {
             return Err(error.to_string());
         }
-        let ends = matches!(self.peek().0, Token::End | Token::Comma);
+        let ends = matches!(self.peek().0, SelectorToken::End | SelectorToken::Comma);
         let (operator, values) = if negated {
-            (Operator::DoesNotExist, BTreeSet::new())
+            (LabelOperator::DoesNotExist, BTreeSet::new())
         } else if ends {
-            (Operator::Exists, BTreeSet::new())
+            (LabelOperator::Exists, BTreeSet::new())
         } else {
             let operator = self.operator()?;
             let values = match operator {
-                Operator::In | Operator::NotIn => self.values()?,
+                LabelOperator::In | LabelOperator::NotIn => self.values()?,
                 _ => self.exact_value()?,
             };
             (operator, values)
         };
-        Requirement::new(key, operator, values.into_iter().collect()).map_err(aggregate)
+        LabelRequirement::new(key, operator, values.into_iter().collect()).map_err(aggregate)
     }
 
-    fn operator(&mut self) -> Result<Operator, String> {
-        let (token, text) = self.tokens.next().unwrap_or((Token::End, Str::default()));
+    fn operator(&mut self) -> Result<LabelOperator, String> {
+        let (token, text) = self.tokens.next().unwrap_or((SelectorToken::End, Str::default()));
         Ok(match token {
-            Token::In => Operator::In,
-            Token::Equals => Operator::Equals,
-            Token::DoubleEquals => Operator::DoubleEquals,
-            Token::Greater => Operator::GreaterThan,
-            Token::Less => Operator::LessThan,
-            Token::NotIn => Operator::NotIn,
-            Token::NotEquals => Operator::NotEquals,
+            SelectorToken::In => LabelOperator::In,
+            SelectorToken::Equals => LabelOperator::Equals,
+            SelectorToken::DoubleEquals => LabelOperator::DoubleEquals,
+            SelectorToken::Greater => LabelOperator::GreaterThan,
+            SelectorToken::Less => LabelOperator::LessThan,
+            SelectorToken::NotIn => LabelOperator::NotIn,
+            SelectorToken::NotEquals => LabelOperator::NotEquals,
             _ => return Err(format!("found '{text}', expected: in, notin, =, ==, !=, gt, lt")),
         })
     }
@@ -161,13 +168,13 @@ impl Parser {
     /// `(a,b)`; an empty place between commas is the empty value.
     fn values(&mut self) -> Result<BTreeSet<Str>, String> {
         let (open, text) = self.next();
-        if open != Token::Open {
+        if open != SelectorToken::Open {
             return Err(format!("found '{text}' expected: '('"));
         }
         let mut values = BTreeSet::new();
         match self.peek() {
-            (Token::Identifier | Token::Comma, _) => {}
-            (Token::Close, _) => {
+            (SelectorToken::Identifier | SelectorToken::Comma, _) => {}
+            (SelectorToken::Close, _) => {
                 self.next();
                 values.insert(Str::default());
                 return Ok(values);
@@ -176,20 +183,20 @@ impl Parser {
         }
         loop {
             match self.next() {
-                (Token::Identifier, text) => {
+                (SelectorToken::Identifier, text) => {
                     values.insert(text);
                     match self.peek() {
-                        (Token::Comma, _) => {}
-                        (Token::Close, _) => break,
+                        (SelectorToken::Comma, _) => {}
+                        (SelectorToken::Close, _) => break,
                         (_, text) => return Err(format!("found '{text}', expected: ',' or ')'")),
                     }
                 }
-                (Token::Comma, _) => {
+                (SelectorToken::Comma, _) => {
                     let next = self.peek().0;
-                    if values.is_empty() || matches!(next, Token::Close | Token::Comma) {
+                    if values.is_empty() || matches!(next, SelectorToken::Close | SelectorToken::Comma) {
                         values.insert(Str::default());
                     }
-                    if next == Token::Close {
+                    if next == SelectorToken::Close {
                         break;
                     }
                 }
@@ -201,11 +208,11 @@ impl Parser {
     }
 
     fn exact_value(&mut self) -> Result<BTreeSet<Str>, String> {
-        if matches!(self.peek().0, Token::End | Token::Comma) {
+        if matches!(self.peek().0, SelectorToken::End | SelectorToken::Comma) {
             return Ok([Str::default()].into());
         }
         match self.next() {
-            (Token::Identifier, text) => Ok([text].into()),
+            (SelectorToken::Identifier, text) => Ok([text].into()),
             (_, text) => Err(format!("found '{text}', expected: identifier")),
         }
     }

@@ -98,7 +98,7 @@ const FIELDS: &[Case] = &[
 #[test]
 fn label_selectors_read_and_print_as_kubernetes_does() {
     for (text, expected) in LABELS {
-        let actual = Selector::parse(text).map(|s| s.to_string());
+        let actual = LabelSelector::parse(text).map(|s| s.to_string());
         assert_eq!(actual.as_deref().map_err(String::as_str), *expected, "{text:?}");
     }
 }
@@ -113,7 +113,7 @@ fn field_selectors_read_and_print_as_kubernetes_does() {
 
 #[track_caller]
 fn selects(selector: &str, labels: &[(&str, &str)], expected: bool) {
-    let selector = Selector::parse(selector).unwrap();
+    let selector = LabelSelector::parse(selector).unwrap();
     assert_eq!(selector.matches(labels), expected);
     let facts = Facts::encode(labels.iter().copied(), []);
     assert_eq!(selector.matches(&FactsRef::new(&facts)), expected);
@@ -156,7 +156,7 @@ fn object(text: &str) -> Value {
 
 #[test]
 fn label_selector_objects_become_selectors() {
-    let of = |text: &str| Selector::from_label_selector(Some(&object(text))).map(|s| s.to_string());
+    let of = |text: &str| LabelSelector::from_label_selector(Some(&object(text))).map(|s| s.to_string());
     assert_eq!(of(r#"{"matchLabels":{"b":"1","a":"2"}}"#).unwrap(), "a=2,b=1");
     assert_eq!(
         of(r#"{"matchExpressions":[{"key":"z","operator":"NotIn","values":["c","b"]},{"key":"a","operator":"Exists"}]}"#).unwrap(),
@@ -174,8 +174,8 @@ fn label_selector_objects_become_selectors() {
         of(r#"{"matchExpressions":[{"key":"z","operator":"In"}]}"#).unwrap_err(),
         "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"
     );
-    assert!(Selector::from_label_selector(None).unwrap().is_nothing());
-    assert!(Selector::from_label_selector(Some(&object("{}"))).unwrap().is_everything());
+    assert!(LabelSelector::from_label_selector(None).unwrap().is_nothing());
+    assert!(LabelSelector::from_label_selector(Some(&object("{}"))).unwrap().is_everything());
     assert_eq!(format_label_selector(Some(&object("{}"))), "<none>");
     assert_eq!(format_label_selector(None), "<none>");
     assert_eq!(format_label_selector(Some(&object(r#"{"matchLabels":{"-":"1"}}"#))), "<error>");
@@ -205,13 +205,13 @@ fn label_selector_objects_are_validated_field_by_field() {
 
 #[test]
 fn nothing_matches_the_selector_of_nothing() {
-    assert!(!Selector::nothing().matches(&[("a", "b")][..]));
-    assert!(Selector::everything().matches(&[("a", "b")][..]));
+    assert!(!LabelSelector::nothing().matches(&[("a", "b")][..]));
+    assert!(LabelSelector::everything().matches(&[("a", "b")][..]));
 }
 
 #[test]
 fn exact_matches_are_known() {
-    let selector = Selector::parse("a=1,b in (2),c in (3,4),d!=5").unwrap();
+    let selector = LabelSelector::parse("a=1,b in (2),c in (3,4),d!=5").unwrap();
     assert_eq!(selector.requires_exact_match("a"), Some("1"));
     assert_eq!(selector.requires_exact_match("b"), Some("2"));
     assert_eq!(selector.requires_exact_match("c"), None);
@@ -235,7 +235,7 @@ fn facts_hold_labels_and_fields() {
     assert_eq!(facts.field("a"), "");
     assert_eq!(facts.labels().count(), 2);
     let selects = |labels: &str, fields: &str| {
-        let labels = Selector::parse(labels).unwrap();
+        let labels = LabelSelector::parse(labels).unwrap();
         let fields = FieldSelector::parse(fields).unwrap();
         Selection { labels, fields }.matches(facts)
     };
@@ -260,10 +260,10 @@ fn damaged_facts_read_as_fewer() {
 #[test]
 fn a_long_run_of_operators_is_scanned_in_one_pass() {
     for text in ["(", "!", "=", ",(", "=!"] {
-        assert!(Selector::parse(&text.repeat(200_000)).is_err(), "{text}");
+        assert!(LabelSelector::parse(&text.repeat(200_000)).is_err(), "{text}");
     }
     assert_eq!(
-        Selector::parse("a!=b,c==d,!e").map(|selector| selector.to_string()),
+        LabelSelector::parse("a!=b,c==d,!e").map(|selector| selector.to_string()),
         Ok("a!=b,c==d,!e".to_owned())
     );
 }
@@ -272,8 +272,8 @@ fn a_long_run_of_operators_is_scanned_in_one_pass() {
 fn selectors_have_a_bounded_number_of_requirements() {
     let many =
         |term: &str, number: usize| (0..number).map(|n| format!("{term}{n}")).collect::<Vec<_>>().join(",");
-    assert!(Selector::parse(&many("!k", 1000)).is_ok());
-    assert!(Selector::parse(&many("!k", 1001)).unwrap_err().contains("at most 1000 requirements"));
+    assert!(LabelSelector::parse(&many("!k", 1000)).is_ok());
+    assert!(LabelSelector::parse(&many("!k", 1001)).unwrap_err().contains("at most 1000 requirements"));
     assert!(FieldSelector::parse(&many("metadata.name!=n", 1000)).is_ok());
     assert!(
         FieldSelector::parse(&many("metadata.name!=n", 1001))

@@ -1,6 +1,6 @@
 //! [`Claims`]: what a token says, and its JSON.
 
-use api::attestation::{Configuration, Dialect};
+use api::attestation::{AttestationDialect, WebhookConfigurationKind};
 use value::{Map, Str, Value};
 
 use crate::user::service_account;
@@ -26,7 +26,7 @@ pub enum BoundKind {
     /// The node that uses it.
     Node,
     /// The configuration of the webhooks that it is shown to.
-    Webhooks(Configuration),
+    Webhooks(WebhookConfigurationKind),
 }
 
 /// The object a token lives and dies with, besides its service account.
@@ -46,7 +46,7 @@ pub enum Bound {
     /// A configuration of webhooks: the token tells them on whose behalf they are asked.
     Webhooks {
         /// Of which kind.
-        kind: Configuration,
+        kind: WebhookConfigurationKind,
         /// The configuration.
         configuration: Reference,
         /// The API group whose objects they may be asked about, `*` for all. Tokens are not issued without, and not believed.
@@ -98,7 +98,7 @@ impl Claims {
                 kubernetes.insert("node", node.to_value());
             }
             Some(Bound::Webhooks { kind, configuration, group }) => {
-                for dialect in Dialect::ALL {
+                for dialect in AttestationDialect::ALL {
                     kubernetes.insert(kind.claim(dialect), configuration.to_value());
                     if let Some(group) = group {
                         let groups = Value::List(vec![Value::String(group.clone())]);
@@ -180,10 +180,10 @@ fn reference(kubernetes: &Value, field: &str) -> Result<Option<Reference>, &'sta
 /// The configuration of webhooks that a token is bound to. What it says twice, in two sets of names, it must say the same way: else
 /// two readers would believe two things.
 fn webhooks(kubernetes: &Value) -> Result<Option<Bound>, &'static str> {
-    let mut found: Option<(Configuration, Reference)> = None;
+    let mut found: Option<(WebhookConfigurationKind, Reference)> = None;
     let mut group: Option<Str> = None;
-    for dialect in Dialect::ALL {
-        for kind in Configuration::ALL {
+    for dialect in AttestationDialect::ALL {
+        for kind in WebhookConfigurationKind::ALL {
             let Some(reference) = reference(kubernetes, kind.claim(dialect))? else { continue };
             let this = (kind, reference);
             if found.as_ref().is_some_and(|other| *other != this) {

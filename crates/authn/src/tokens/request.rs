@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use api::attestation::{self, Configuration, Dialect};
+use api::attestation::{self, AttestationDialect, WebhookConfigurationKind};
 use api::field::quote;
 use api::time::Timestamp;
 use api::{FieldError, GroupKind, GroupResource, Status, meta};
@@ -40,7 +40,7 @@ pub struct RequestRules {
 /// Says whether a service account may have something attested; the refusal is what the client is told.
 pub trait Attester: Send + Sync {
     /// About one API group, in the words of a dialect.
-    fn attest<'a>(&'a self, account: &'a User, dialect: Dialect, group: &'a str) -> Attesting<'a>;
+    fn attest<'a>(&'a self, account: &'a User, dialect: AttestationDialect, group: &'a str) -> Attesting<'a>;
 }
 
 /// What [`Attester::attest`] gives, in time.
@@ -136,12 +136,12 @@ impl TokenRequest {
         let mut annotations =
             vec![("authentication.kubernetes.io/issued-credential-id", format!("JTI={id}"))];
         let reference = object.at(&["spec", "boundObjectRef"]).filter(|r| !r.is_null());
-        let bound = match (reference, reference.and_then(Configuration::of_reference)) {
+        let bound = match (reference, reference.and_then(WebhookConfigurationKind::of_reference)) {
             (None, _) => None,
             (Some(reference), Some(kind)) => {
                 let wanted = WebhookToken { request: &object, reference, kind, now };
                 let (bound, dialect) = wanted.grant(rules, objects, attester).await?;
-                if dialect == Dialect::Kep {
+                if dialect == AttestationDialect::Kep {
                     warnings.push(Str::new_static(
                         "spec.attestationClaims is a name of KEP-6060; Kubernetes calls it spec.attestations",
                     ));

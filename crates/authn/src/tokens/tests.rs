@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use api::attestation::Dialect;
+use api::attestation::AttestationDialect;
 use api::time::Timestamp;
 use api::{GroupResource, Status};
 use base64::Engine as _;
@@ -62,7 +62,7 @@ impl BoundObjects for Store {
 struct Attests(&'static [(&'static str, &'static str, &'static str)]);
 
 impl Attester for Attests {
-    fn attest<'a>(&'a self, account: &'a User, dialect: Dialect, group: &'a str) -> Attesting<'a> {
+    fn attest<'a>(&'a self, account: &'a User, dialect: AttestationDialect, group: &'a str) -> Attesting<'a> {
         let (_, resource) = dialect.resource();
         let asked = (account.name.as_str(), resource, dialect.name_of(group));
         let answer = if self.0.contains(&asked) {

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use api::attestation::{self, Configuration, Dialect};
+use api::attestation::{self, AttestationDialect, WebhookConfigurationKind};
 use api::field::quote;
 use api::meta;
 use api::time::Timestamp;
@@ -219,8 +219,8 @@ impl Verifier {
             Some(Bound::Webhooks { kind, configuration, group }) => {
                 let group = self.check_webhooks(*kind, configuration, group.as_ref(), now).await?;
                 let (name, uid) = match kind {
-                    Configuration::Validating => (names::VALIDATING_NAME, names::VALIDATING_UID),
-                    Configuration::Mutating => (names::MUTATING_NAME, names::MUTATING_UID),
+                    WebhookConfigurationKind::Validating => (names::VALIDATING_NAME, names::VALIDATING_UID),
+                    WebhookConfigurationKind::Mutating => (names::MUTATING_NAME, names::MUTATING_UID),
                 };
                 add_extra(name, &configuration.name);
                 add_extra(uid, &configuration.uid);
@@ -254,7 +254,7 @@ impl Verifier {
     /// A token for webhooks lives as long as their configuration, and as the API group it is about. Hands the group back.
     async fn check_webhooks<'c>(
         &self,
-        kind: Configuration,
+        kind: WebhookConfigurationKind,
         configuration: &Reference,
         group: Option<&'c Str>,
         now: i64,
@@ -264,7 +264,7 @@ impl Verifier {
             return Err(format!("feature gate {gate} is disabled, but token is webhook bound"));
         }
         let group = group.ok_or_else(|| {
-            let key = quote(Dialect::Kubernetes.key());
+            let key = quote(AttestationDialect::Kubernetes.key());
             format!("bound object was a webhook config, but {key} attestation is missing")
         })?;
         let words = [kind.kind(), "validating"];

@@ -1,6 +1,6 @@
 //! Requests for tokens that are bound to a webhook configuration (KEP-6060): who gets one, and why others do not.
 
-use api::attestation::{self, Configuration, Dialect};
+use api::attestation::{self, AttestationDialect, WebhookConfigurationKind};
 use api::field::quote;
 use api::time::Timestamp;
 use api::{GroupResource, Status, meta};
@@ -20,7 +20,7 @@ const QUOTED_AUDIENCES: usize = 8;
 pub(super) struct WebhookToken<'a> {
     pub(super) request: &'a Value,
     pub(super) reference: &'a Value,
-    pub(super) kind: Configuration,
+    pub(super) kind: WebhookConfigurationKind,
     pub(super) now: Timestamp,
 }
 
@@ -34,7 +34,7 @@ impl WebhookToken<'_> {
         rules: &RequestRules,
         objects: &dyn BoundObjects,
         attester: &dyn Attester,
-    ) -> Result<(Bound, Dialect), Refusal> {
+    ) -> Result<(Bound, AttestationDialect), Refusal> {
         let WebhookToken { request, reference, kind, now } = self;
         if !rules.webhooks {
             let gate = format!(" (feature gate {} is disabled)", attestation::GATE);
@@ -48,7 +48,7 @@ impl WebhookToken<'_> {
             let status = Status::bad_request("api server audiences are invalid for webhook token requests");
             return Err(told(status, RefusalReason::ApiServerAudience));
         }
-        let dialect = Dialect::of(spec);
+        let dialect = AttestationDialect::of(spec);
         // Validation has made sure that there is one of each; should it not have, nothing fits.
         let [Value::String(audience)] = audiences else { return Err(denied(request).into()) };
         let groups = request.list_at(&["spec", dialect.field(), dialect.key()]);
@@ -72,7 +72,10 @@ impl WebhookToken<'_> {
             let detail = format!("{object} has uid {}, not {}", quote(uid), excerpt(wanted));
             return Err(refused(RefusalReason::UidMismatch, detail));
         }
-        if dialect == Dialect::Kep && group != attestation::EVERY_GROUP && !objects.has_api_service(group) {
+        if dialect == AttestationDialect::Kep
+            && group != attestation::EVERY_GROUP
+            && !objects.has_api_service(group)
+        {
             let detail = format!("no APIService has API group {}", excerpt(group));
             return Err(refused(RefusalReason::ApiServiceNotFound, detail));
         }
@@ -88,12 +91,12 @@ impl WebhookToken<'_> {
 /// Whether a configuration has a webhook that a token with this group and audience is good for, or why not.
 fn fits(
     configuration: &Value,
-    dialect: Dialect,
+    dialect: AttestationDialect,
     group: &str,
     audience: &str,
 ) -> Result<(), (RefusalReason, String)> {
     let every = group == attestation::EVERY_GROUP;
-    if every && dialect == Dialect::Kubernetes {
+    if every && dialect == AttestationDialect::Kubernetes {
         // Kubernetes does not look at the audience then; the permission to ask for every group is for API servers alone.
         return Ok(());
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use api::meta;
 use api::pod_resources::{self, Amounts};
 use api::quantity::Quantity;
-use api::selector::Selector as LabelSelector;
+use api::selector::LabelSelector;
 use dra::{CandidateNode, NodeSelector};
 use value::{Str, Value};
 

@@ -1,6 +1,6 @@
 //! Label and field selectors.
 
-use api::selector::{FieldSelector, Selector};
+use api::selector::{FieldSelector, LabelSelector};
 use fuzz::Corpus;
 use value::{json, write};
 
@@ -23,9 +23,9 @@ fn selectors_are_written_as_the_same_selector() {
     ];
     fuzz::run(&Corpus::new(seeds, &tokens).inputs(), |input| {
         let text = input.text();
-        if let Ok(selector) = Selector::parse(&text) {
+        if let Ok(selector) = LabelSelector::parse(&text) {
             let written = selector.to_string();
-            let again = Selector::parse(&written).map_err(|error| format!("{written}: {error}"))?;
+            let again = LabelSelector::parse(&written).map_err(|error| format!("{written}: {error}"))?;
             if again.to_string() != written {
                 return Err(format!("{written} is written as {again}"));
             }
@@ -65,10 +65,10 @@ fn label_selectors_of_objects_do_no_harm() {
         let Ok(value) = json::parse(input) else { return Ok(()) };
         let _ = api::selector::format_label_selector(Some(&value));
         let _ = api::selector::validate_label_selector(&value, true, &value::Path::root());
-        if let Ok(selector) = Selector::from_label_selector(Some(&value)) {
+        if let Ok(selector) = LabelSelector::from_label_selector(Some(&value)) {
             let _ = selector.matches_object(&value);
             let written = selector.to_string();
-            if !selector.is_nothing() && Selector::parse(&written).is_err() {
+            if !selector.is_nothing() && LabelSelector::parse(&written).is_err() {
                 return Err(format!("{} is written as {written}", write::to_string(&value)));
             }
         }

@@ -1,6 +1,6 @@
 //! `apps`.
 
-use api::selector::Selector;
+use api::selector::LabelSelector;
 use value::Value;
 
 use super::view::{View, cells};
@@ -23,7 +23,7 @@ pub(super) const TABLES: &[TableDef] = &[
         ],
         |v| {
             let (names, images) = v.containers(CONTAINERS);
-            let selector = Selector::from_label_selector(v.object.at(&["spec", "selector"]));
+            let selector = LabelSelector::from_label_selector(v.object.at(&["spec", "selector"]));
             let selector = selector.map_or_else(|_| "<invalid>".to_owned(), |s| s.to_string());
             cells![
                 v.name(),

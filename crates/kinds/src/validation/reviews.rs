@@ -1,7 +1,7 @@
 //! Access reviews and token requests: kinds that are answered, not stored.
 
 use api::FieldErrors;
-use api::attestation::{Configuration, Dialect, EVERY_GROUP};
+use api::attestation::{AttestationDialect, EVERY_GROUP, WebhookConfigurationKind};
 use api::field::FieldErrorKind;
 use api::names;
 use api::validation::fields::{At, Read, Report};
@@ -145,10 +145,11 @@ fn token_request(request: &Value) -> FieldErrors {
     if seconds > 1 << 32 {
         errors.invalid(&at, seconds, "may not specify a duration larger than 2^32 seconds");
     }
-    let is_webhook = spec.part("boundObjectRef").and_then(Configuration::of_reference).is_some();
-    let given = |dialect: Dialect| spec.map_of(dialect.field()).filter(|map| !map.is_empty());
+    let is_webhook = spec.part("boundObjectRef").and_then(WebhookConfigurationKind::of_reference).is_some();
+    let given = |dialect: AttestationDialect| spec.map_of(dialect.field()).filter(|map| !map.is_empty());
     if !is_webhook {
-        let Some(dialect) = Dialect::ALL.into_iter().find(|dialect| given(*dialect).is_some()) else {
+        let Some(dialect) = AttestationDialect::ALL.into_iter().find(|dialect| given(*dialect).is_some())
+        else {
             return errors;
         };
         let field = dialect.field();
@@ -164,9 +165,11 @@ fn token_request(request: &Value) -> FieldErrors {
         let shown = spec.part("audiences").cloned().unwrap_or_default();
         errors.invalid(&SPEC.field("audiences"), shown, "must be length 1 when bound to a webhook config");
     }
-    if Dialect::ALL.into_iter().all(|dialect| given(dialect).is_some()) {
-        errors
-            .forbidden(&SPEC.field(Dialect::Kep.field()), "may not be specified together with attestations");
+    if AttestationDialect::ALL.into_iter().all(|dialect| given(dialect).is_some()) {
+        errors.forbidden(
+            &SPEC.field(AttestationDialect::Kep.field()),
+            "may not be specified together with attestations",
+        );
         return errors;
     }
     attestations(spec, &mut errors);
@@ -175,13 +178,13 @@ fn token_request(request: &Value) -> FieldErrors {
 
 /// What a token for webhooks is to attest: one API group, or all.
 fn attestations(spec: Option<&Value>, errors: &mut FieldErrors) {
-    let dialect = Dialect::of(spec);
+    let dialect = AttestationDialect::of(spec);
     let (field, only_key) = (dialect.field(), dialect.key());
     let at = SPEC.field(field);
     let entries = spec.map_of(field).filter(|map| map.len() == 1);
     let Some((key, values)) = entries.and_then(|map| map.entry_at(0)) else {
         let shown = spec.part(field).cloned().unwrap_or_default();
-        let word = if dialect == Dialect::Kep { "claim" } else { "attestation" };
+        let word = if dialect == AttestationDialect::Kep { "claim" } else { "attestation" };
         errors.invalid(&at, shown, format!("webhook bound requests require exactly one {only_key} {word}"));
         return;
     };
@@ -198,8 +201,8 @@ fn attestations(spec: Option<&Value>, errors: &mut FieldErrors) {
     let here = here.index(0);
     match (group, dialect) {
         // The core group: the KEP's dialect has a name for the permission, Kubernetes' has none.
-        ("", Dialect::Kep) | (EVERY_GROUP, _) => {}
-        ("", Dialect::Kubernetes) => errors.invalid(&here, group, "may not be an empty string"),
+        ("", AttestationDialect::Kep) | (EVERY_GROUP, _) => {}
+        ("", AttestationDialect::Kubernetes) => errors.invalid(&here, group, "may not be an empty string"),
         _ if dialect.is_reserved(group) => {
             errors.invalid(&here, group, "must specify a valid API Group: the core group is \"\"");
         }

@@ -1,6 +1,6 @@
 //! Why a configuration is not applied, in Kubernetes' words.
 
-use api::{Cause, Details, Reason, Status};
+use api::{Status, StatusCause, StatusDetails, StatusReason};
 
 use super::element::FieldPath;
 use super::managed::{Manager, Operation};
@@ -66,14 +66,16 @@ impl Refusal {
 }
 
 fn conflict_status(conflicts: &[Conflict]) -> Status {
-    let cause = |conflict: &Conflict| Cause {
+    let cause = |conflict: &Conflict| StatusCause {
         reason: "FieldManagerConflict".into(),
         message: format!("conflict with {}", conflict.manager_text()),
         field: conflict.path.to_string(),
     };
-    let details =
-        Details { causes: conflicts.iter().take(MAX_CAUSES).map(cause).collect(), ..Details::default() };
-    Status::failure(409, Reason::Conflict, message(conflicts)).with_details(details)
+    let details = StatusDetails {
+        causes: conflicts.iter().take(MAX_CAUSES).map(cause).collect(),
+        ..StatusDetails::default()
+    };
+    Status::failure(409, StatusReason::Conflict, message(conflicts)).with_details(details)
 }
 
 fn message(conflicts: &[Conflict]) -> String {

@@ -10,7 +10,7 @@ pub mod strategic;
 #[cfg(test)]
 mod tests;
 
-use api::{Details, FieldError, GroupKind, Reason, Status};
+use api::{FieldError, GroupKind, Status, StatusDetails, StatusReason};
 use value::{Path, Value, go, json};
 
 use strategic::MergeSchema;
@@ -105,6 +105,10 @@ pub fn undecodable(quoted: &str, why: &str) -> Status {
 
 /// 422 without a reason given: kube-apiserver drops what the patch library says.
 fn unprocessable() -> Status {
-    Status::failure(422, Reason::Invalid, "the server rejected our request due to an error in our request")
-        .with_details(Details::default())
+    Status::failure(
+        422,
+        StatusReason::Invalid,
+        "the server rejected our request due to an error in our request",
+    )
+    .with_details(StatusDetails::default())
 }

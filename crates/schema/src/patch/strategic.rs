@@ -7,7 +7,7 @@ mod lists;
 
 use std::collections::HashSet;
 
-use api::{Details, Reason, Status};
+use api::{Status, StatusDetails, StatusReason};
 use value::{Map, Str, Value, go};
 
 use self::lists::{Merged, merge_lists, merge_ordered};
@@ -143,11 +143,11 @@ impl Error {
             Error::Malformed(message) => Status::bad_request(message),
             Error::Inapplicable(_) => Status::failure(
                 422,
-                Reason::Invalid,
+                StatusReason::Invalid,
                 "the server rejected our request due to an error in our request",
             )
-            .with_details(Details::default()),
-            Error::Other(message) => Status::failure(500, Reason::Unknown, message),
+            .with_details(StatusDetails::default()),
+            Error::Other(message) => Status::failure(500, StatusReason::Unknown, message),
         }
     }
 }

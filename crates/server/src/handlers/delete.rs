@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::time::Timestamp;
-use api::{Details, GroupResource, GroupVersionKind, Status, meta};
+use api::{GroupResource, GroupVersionKind, Status, StatusDetails, meta};
 use authn::Via;
 use crd::names;
 use kinds::strategy::{self, Propagation};
@@ -314,12 +314,12 @@ fn gone(kind: &ServedResource, name: &str, old: &Value, last: Arc<Entry>) -> Ans
     if kind.returns_deleted() {
         return Answer::Entry(200, last);
     }
-    let status = Status::success(Details {
+    let status = Status::success(StatusDetails {
         name: name.to_owned(),
         group: kind.resource.group.clone(),
         kind: kind.resource.resource.clone(),
         uid: meta::uid(old).to_owned(),
-        ..Details::default()
+        ..StatusDetails::default()
     });
     Answer::Object(200, status.to_value())
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use admission::Operation;
-use api::selector::Selector;
+use api::selector::LabelSelector;
 use api::time::Timestamp;
-use api::{Cause, Details, FieldError, GroupResource, GroupVersionKind, Status, meta};
+use api::{FieldError, GroupResource, GroupVersionKind, Status, StatusCause, StatusDetails, meta};
 use storage::Entry;
 use value::{Path, Value};
 
@@ -236,9 +236,9 @@ async fn spend_budget(
     let mut name = String::new();
     for _ in 0..ATTEMPTS {
         let mut covering = Vec::new();
-        for entry in &state.storage.store.snapshot(&budgets.scope(&call.info.namespace)).entries {
-            let budget = budgets.load_built_in(entry)?;
-            let selector = Selector::from_label_selector(budget.at(&["spec", "selector"]));
+        for entry in &state.store.snapshot(&budgets.scope(&call.info.namespace)).entries {
+            let budget = encode::tree(entry)?;
+            let selector = LabelSelector::from_label_selector(budget.at(&["spec", "selector"]));
             if selector.is_ok_and(|selector| selector.matches_object(pod)) {
                 covering.push((Arc::clone(entry), budget));
             }
@@ -282,17 +282,17 @@ fn check_budget(budget: &Value) -> Result<i64, Status> {
     }
     let forbid = |why: &str, told: &str| {
         let resource = GroupResource::new("policy", "poddisruptionbudget");
-        let cause = Cause {
+        let cause = StatusCause {
             reason: "DisruptionBudget".into(),
             message: format!("The disruption budget {name} does not allow evicting pods currently: {told}"),
-            ..Cause::default()
+            ..StatusCause::default()
         };
-        let details = Details {
+        let details = StatusDetails {
             name: name.to_owned(),
             group: resource.group.clone(),
             kind: resource.resource.clone(),
             causes: vec![cause],
-            ..Details::default()
+            ..StatusDetails::default()
         };
         Err(Status::forbidden(&resource, name, why).with_details(details))
     };
@@ -380,9 +380,13 @@ fn in_progress(budget: &str) -> Status {
 
 fn over_budget(why: String, retry_after_seconds: u32) -> Status {
     Status::too_many_requests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
-        .with_details(Details {
-            causes: vec![Cause { reason: "DisruptionBudget".into(), message: why, ..Cause::default() }],
+        .with_details(StatusDetails {
+            causes: vec![StatusCause {
+                reason: "DisruptionBudget".into(),
+                message: why,
+                ..StatusCause::default()
+            }],
             retry_after_seconds,
-            ..Details::default()
+            ..StatusDetails::default()
         })
 }

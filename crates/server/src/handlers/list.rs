@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::selector::{FieldSelector, Selection, Selector};
-use api::{Cause, Details, Status, order};
+use api::selector::{FieldSelector, LabelSelector, Selection};
+use api::{Status, StatusCause, StatusDetails, order};
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use crd::columns::TableAllowance;
@@ -39,7 +39,7 @@ const WAIT_FOR_REVISION: Duration = Duration::from_secs(3);
 
 /// The selectors of a request, with fields that the kind does not have refused.
 pub fn selection(call: &Call, kind: &ServedResource) -> Result<Selection, Status> {
-    let labels = Selector::parse(&call.info.label_selector).map_err(Status::bad_request)?;
+    let labels = LabelSelector::parse(&call.info.label_selector).map_err(Status::bad_request)?;
     let fields = FieldSelector::parse(&call.info.field_selector).map_err(Status::bad_request)?;
     fields.requirements().iter().try_for_each(|requirement| kind.check_field(&requirement.field))?;
     Ok(Selection { labels, fields })
@@ -161,14 +161,14 @@ async fn start(state: &State, options: &ListOptions, scope: &str) -> Result<Star
 /// 504 for a revision that does not exist yet.
 pub fn too_large(wanted: u64, current: u64) -> Status {
     Status::timeout(format!("Too large resource version: {wanted}, current: {current}"), 1).with_details(
-        Details {
-            causes: vec![Cause {
+        StatusDetails {
+            causes: vec![StatusCause {
                 reason: "ResourceVersionTooLarge".into(),
                 message: "Too large resource version".to_owned(),
-                ..Cause::default()
+                ..StatusCause::default()
             }],
             retry_after_seconds: 1,
-            ..Details::default()
+            ..StatusDetails::default()
         },
     )
 }

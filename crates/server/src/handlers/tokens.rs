@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use admission::Operation;
-use api::attestation::{self, Configuration, Dialect};
+use api::attestation::{self, AttestationDialect, WebhookConfigurationKind};
 use api::time::Timestamp;
 use api::{GroupVersionKind, Status, meta};
 use authn::User;
@@ -53,13 +53,14 @@ pub async fn request(state: &Arc<State>, call: &mut Call, kind: &ServedResource)
 
 /// Takes out attestations that were sent empty. Validation tells them from absent ones; nothing else does, and they are not
 /// answered.
-fn take_empty_attestations(object: &mut Value) -> Vec<Dialect> {
+fn take_empty_attestations(object: &mut Value) -> Vec<AttestationDialect> {
     let spec = object.as_map_mut().and_then(|object| object.get_mut("spec")).and_then(Value::as_map_mut);
     let Some(spec) = spec else { return Vec::new() };
-    let is_empty = |spec: &Map, dialect: &Dialect| {
+    let is_empty = |spec: &Map, dialect: &AttestationDialect| {
         spec.get(dialect.field()).and_then(Value::as_map).is_some_and(Map::is_empty)
     };
-    let empty: Vec<Dialect> = Dialect::ALL.into_iter().filter(|dialect| is_empty(spec, dialect)).collect();
+    let empty: Vec<AttestationDialect> =
+        AttestationDialect::ALL.into_iter().filter(|dialect| is_empty(spec, dialect)).collect();
     for dialect in &empty {
         spec.remove(dialect.field());
     }
@@ -77,8 +78,8 @@ impl WebhookTokenAsked {
     /// `None` if the token is not to be bound to a webhook configuration.
     fn read(object: &Value) -> Option<Self> {
         let reference = object.at(&["spec", "boundObjectRef"])?;
-        let kind = Configuration::of_reference(reference)?;
-        let dialect = Dialect::of(object.get("spec"));
+        let kind = WebhookConfigurationKind::of_reference(reference)?;
+        let dialect = AttestationDialect::of(object.get("spec"));
         let first = |path: &[&str]| {
             let first = object.list_at(path).first().and_then(Value::as_str);
             first.unwrap_or_default().chars().take(LOGGED_CHARACTERS).collect::<String>()
@@ -125,7 +126,10 @@ async fn answer(
     state: &Arc<State>,
     call: &mut Call,
     kind: &ServedResource,
-    request: PostedTokenRequest,
+    object: Value,
+    options: &WriteOptions,
+    expected: GroupVersionKind,
+    empty: &[AttestationDialect],
 ) -> Result<Answer, Refusal> {
     let PostedTokenRequest { object, options, expected, empty } = request;
     let Some(tokens) = &state.authentication.tokens else { return Err(Status::no_such_resource().into()) };
@@ -183,7 +187,7 @@ async fn answer(
 struct Authorized(Arc<Chain>);
 
 impl Attester for Authorized {
-    fn attest<'a>(&'a self, account: &'a User, dialect: Dialect, group: &'a str) -> Attesting<'a> {
+    fn attest<'a>(&'a self, account: &'a User, dialect: AttestationDialect, group: &'a str) -> Attesting<'a> {
         let (api_group, resource) = dialect.resource();
         let attributes =
             Attributes::resource(attestation::VERB, api_group, resource).named(dialect.name_of(group));

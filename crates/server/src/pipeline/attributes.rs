@@ -25,19 +25,21 @@ pub(super) fn attributes(info: &RequestInfo) -> Attributes {
 
 /// A label selector as authorizers see it. One that cannot be parsed is refused later; until then it narrows nothing.
 fn label_requirements(text: &str) -> authz::Selector {
-    use api::selector::Operator;
+    use api::selector::LabelOperator;
     if text.is_empty() {
         return authz::Selector::default();
     }
-    match api::selector::Selector::parse(text) {
+    match api::selector::LabelSelector::parse(text) {
         Err(error) => authz::Selector { requirements: Vec::new(), error: Some(error.into()) },
         Ok(selector) => {
             let requirements = selector.requirements().iter().filter_map(|r| {
                 let operator = match r.operator() {
-                    Operator::In | Operator::Equals | Operator::DoubleEquals => authz::Operator::In,
-                    Operator::NotIn | Operator::NotEquals => authz::Operator::NotIn,
-                    Operator::Exists => authz::Operator::Exists,
-                    Operator::DoesNotExist => authz::Operator::DoesNotExist,
+                    LabelOperator::In | LabelOperator::Equals | LabelOperator::DoubleEquals => {
+                        authz::Operator::In
+                    }
+                    LabelOperator::NotIn | LabelOperator::NotEquals => authz::Operator::NotIn,
+                    LabelOperator::Exists => authz::Operator::Exists,
+                    LabelOperator::DoesNotExist => authz::Operator::DoesNotExist,
                     _ => return None,
                 };
                 Some(authz::Requirement { key: r.key().into(), operator, values: r.values().to_vec() })

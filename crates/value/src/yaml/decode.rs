@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::nodes::{Id, Kind, Nodes, Unresolved, too_deep};
+use super::nodes::{UnresolvedScalar, YamlNodeId, YamlNodeKind, YamlNodes, too_deep};
 use super::resolve::{self, Scalar};
 use super::{Error, Position, problem};
 use crate::{Map, Str, Value, json, write};
@@ -22,7 +22,7 @@ pub(super) struct Decoded {
     pub(super) strict: Option<String>,
 }
 
-pub(super) fn document(nodes: &Nodes<'_>, deepest: usize) -> Result<Decoded, Error> {
+pub(super) fn document(nodes: &YamlNodes<'_>, deepest: usize) -> Result<Decoded, Error> {
     let mut decoder = Decoder {
         nodes,
         steps: 1, // the document counts as one
@@ -45,16 +45,16 @@ pub(super) fn document(nodes: &Nodes<'_>, deepest: usize) -> Result<Decoded, Err
 
 /// A mapping's entries as they are collected; the last one of a key wins.
 #[derive(Default)]
-struct Entries {
+struct MappingEntries {
     entries: Vec<(Str, Value)>,
     /// The keys, once there are too many to look through.
     keys: HashSet<Str>,
 }
 
 /// From here on a set finds repeated keys faster than a scan.
-const MANY: usize = 16;
+const MAX_SCANNED_KEYS: usize = 16;
 
-impl Entries {
+impl MappingEntries {
     fn contains(&self, key: &Str) -> bool {
         if self.keys.is_empty() {
             self.entries.iter().any(|(known, _)| known == key)
@@ -68,20 +68,20 @@ impl Entries {
             self.keys.insert(key.clone());
         }
         self.entries.push((key, value));
-        if self.keys.is_empty() && self.entries.len() == MANY {
+        if self.keys.is_empty() && self.entries.len() == MAX_SCANNED_KEYS {
             self.keys = self.entries.iter().map(|(key, _)| key.clone()).collect();
         }
     }
 }
 
 struct Decoder<'n, 'a> {
-    nodes: &'n Nodes<'a>,
+    nodes: &'n YamlNodes<'a>,
     /// How many nodes were decoded, and how many of them by following an alias.
     steps: usize,
     aliased_steps: usize,
     aliased_bytes: usize,
     /// The aliases being followed.
-    aliases: Vec<Id>,
+    aliases: Vec<YamlNodeId>,
     depth: usize,
     deepest: usize,
     duplicates: Vec<String>,
@@ -93,7 +93,7 @@ impl<'n, 'a> Decoder<'n, 'a> {
         Error::new(format!("yaml: {}", message.as_ref()), position)
     }
 
-    fn node(&self, id: Id) -> Result<(&'n Kind<'a>, Position), Error> {
+    fn node(&self, id: YamlNodeId) -> Result<(&'n YamlNodeKind<'a>, Position), Error> {
         match self.nodes.get(id) {
             Some(node) => Ok((&node.kind, node.position)),
             None => Err(Self::error(Position::START, "unknown node")),
@@ -116,16 +116,18 @@ impl<'n, 'a> Decoder<'n, 'a> {
         Ok(())
     }
 
-    fn value(&mut self, id: Id) -> Result<Value, Error> {
+    fn value(&mut self, id: YamlNodeId) -> Result<Value, Error> {
         let (kind, position) = self.node(id)?;
         self.step(position)?;
         match kind {
-            Kind::Scalar(text) => {
+            YamlNodeKind::Scalar(text) => {
                 let scalar = self.scalar(text, position)?;
                 scalar_value(scalar).map_err(|message| Error::new(message, position))
             }
-            Kind::Alias(name, target) => self.follow(id, name, position, |decoder| decoder.value(*target)),
-            Kind::List(items) => {
+            YamlNodeKind::Alias(name, target) => {
+                self.follow(id, name, position, |decoder| decoder.value(*target))
+            }
+            YamlNodeKind::List(items) => {
                 self.enter(position)?;
                 let mut list = Vec::with_capacity(items.len());
                 for (index, item) in items.iter().enumerate() {
@@ -136,8 +138,8 @@ impl<'n, 'a> Decoder<'n, 'a> {
                 self.depth -= 1;
                 Ok(Value::List(list))
             }
-            Kind::Map(_) => {
-                let mut entries = Entries::default();
+            YamlNodeKind::Map(_) => {
+                let mut entries = MappingEntries::default();
                 self.mapping(id, &mut entries)?;
                 Ok(Value::Map(Map::from_entries(entries.entries).0))
             }
@@ -154,7 +156,7 @@ impl<'n, 'a> Decoder<'n, 'a> {
 
     fn follow<T>(
         &mut self,
-        alias: Id,
+        alias: YamlNodeId,
         name: &str,
         position: Position,
         inner: impl FnOnce(&mut Self) -> Result<T, Error>,
@@ -172,9 +174,9 @@ impl<'n, 'a> Decoder<'n, 'a> {
     }
 
     /// Adds a mapping's entries to `entries`.
-    fn mapping(&mut self, id: Id, entries: &mut Entries) -> Result<(), Error> {
+    fn mapping(&mut self, id: YamlNodeId, entries: &mut MappingEntries) -> Result<(), Error> {
         let (kind, position) = self.node(id)?;
-        let Kind::Map(pairs) = kind else {
+        let YamlNodeKind::Map(pairs) = kind else {
             return Err(wants_map(position));
         };
         self.enter(position)?;
@@ -209,20 +211,22 @@ impl<'n, 'a> Decoder<'n, 'a> {
     }
 
     /// A merge key's value: a map, or a list of maps of which the first has precedence.
-    fn merge(&mut self, id: Id, entries: &mut Entries) -> Result<(), Error> {
+    fn merge(&mut self, id: YamlNodeId, entries: &mut MappingEntries) -> Result<(), Error> {
         let (kind, position) = self.node(id)?;
         match kind {
-            Kind::List(items) => items.iter().rev().try_for_each(|item| self.merge_map(*item, entries)),
-            Kind::Scalar(_) => Err(wants_map(position)),
-            Kind::Map(_) | Kind::Alias(..) => self.merge_map(id, entries),
+            YamlNodeKind::List(items) => {
+                items.iter().rev().try_for_each(|item| self.merge_map(*item, entries))
+            }
+            YamlNodeKind::Scalar(_) => Err(wants_map(position)),
+            YamlNodeKind::Map(_) | YamlNodeKind::Alias(..) => self.merge_map(id, entries),
         }
     }
 
-    fn merge_map(&mut self, id: Id, entries: &mut Entries) -> Result<(), Error> {
+    fn merge_map(&mut self, id: YamlNodeId, entries: &mut MappingEntries) -> Result<(), Error> {
         let (kind, position) = self.node(id)?;
         self.step(position)?;
         match kind {
-            Kind::Alias(name, target) => self.follow(id, name, position, |decoder| {
+            YamlNodeKind::Alias(name, target) => self.follow(id, name, position, |decoder| {
                 decoder.step(position)?;
                 decoder.mapping(*target, entries)
             }),
@@ -230,25 +234,25 @@ impl<'n, 'a> Decoder<'n, 'a> {
         }
     }
 
-    fn key(&mut self, id: Id) -> Result<Scalar<'n>, Error> {
+    fn key(&mut self, id: YamlNodeId) -> Result<Scalar<'n>, Error> {
         let (kind, position) = self.node(id)?;
         match kind {
-            Kind::Scalar(text) => {
+            YamlNodeKind::Scalar(text) => {
                 self.step(position)?;
                 self.scalar(text, position)
             }
-            Kind::Alias(name, target) => {
+            YamlNodeKind::Alias(name, target) => {
                 self.step(position)?;
                 self.follow(id, name, position, |decoder| decoder.key(*target))
             }
-            Kind::List(_) | Kind::Map(_) => {
+            YamlNodeKind::List(_) | YamlNodeKind::Map(_) => {
                 let value = self.value(id)?;
                 Err(Self::error(position, format!("invalid map key: {}", problem::go_syntax(&value))))
             }
         }
     }
 
-    fn scalar(&mut self, text: &'n Unresolved<'a>, position: Position) -> Result<Scalar<'n>, Error> {
+    fn scalar(&mut self, text: &'n UnresolvedScalar<'a>, position: Position) -> Result<Scalar<'n>, Error> {
         if !self.aliases.is_empty() {
             self.aliased_bytes += text.text.len();
             if self.aliased_bytes > MAX_ALIASED_BYTES {
@@ -263,7 +267,7 @@ impl<'n, 'a> Decoder<'n, 'a> {
         }
     }
 
-    fn repeated(&mut self, key: &Scalar<'_>, name: &Str, value: Id) {
+    fn repeated(&mut self, key: &Scalar<'_>, name: &Str, value: YamlNodeId) {
         if self.duplicates.len() < MAX_DUPLICATES {
             self.duplicates.push(name.to_string());
         }
@@ -287,9 +291,9 @@ impl<'n, 'a> Decoder<'n, 'a> {
 }
 
 /// Whether this key is `<<`, written plain or tagged as a merge key.
-pub(super) fn is_merge(kind: &Kind<'_>) -> bool {
+pub(super) fn is_merge(kind: &YamlNodeKind<'_>) -> bool {
     match kind {
-        Kind::Scalar(text) if text.text == "<<" => {
+        YamlNodeKind::Scalar(text) if text.text == "<<" => {
             text.plain || text.tag.as_deref() == Some("tag:yaml.org,2002:merge")
         }
         _ => false,

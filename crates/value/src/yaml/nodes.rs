@@ -3,37 +3,37 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::scan::{Scanner, Sign};
+use super::scan::{Scanner, YamlTokenKind};
 use super::{Error, Position, problem};
 
 /// The most nodes a document may have.
 const MAX_NODES: usize = 1 << 20;
 
 /// The number of a node in its document.
-pub(super) type Id = usize;
+pub(super) type YamlNodeId = usize;
 
 /// One document's nodes.
-pub(super) struct Nodes<'a> {
-    nodes: Vec<Node<'a>>,
+pub(super) struct YamlNodes<'a> {
+    nodes: Vec<YamlNode<'a>>,
     /// The outermost node.
-    pub(super) root: Id,
+    pub(super) root: YamlNodeId,
 }
 
-pub(super) struct Node<'a> {
+pub(super) struct YamlNode<'a> {
     pub(super) position: Position,
-    pub(super) kind: Kind<'a>,
+    pub(super) kind: YamlNodeKind<'a>,
 }
 
-pub(super) enum Kind<'a> {
-    Scalar(Unresolved<'a>),
-    List(Vec<Id>),
-    Map(Vec<(Id, Id)>),
+pub(super) enum YamlNodeKind<'a> {
+    Scalar(UnresolvedScalar<'a>),
+    List(Vec<YamlNodeId>),
+    Map(Vec<(YamlNodeId, YamlNodeId)>),
     /// Stands for another node, which may be one it is inside of.
-    Alias(&'a str, Id),
+    Alias(&'a str, YamlNodeId),
 }
 
 /// A scalar before resolution.
-pub(super) struct Unresolved<'a> {
+pub(super) struct UnresolvedScalar<'a> {
     pub(super) text: Cow<'a, str>,
     /// The tag in its long form.
     pub(super) tag: Option<Box<str>>,
@@ -41,15 +41,15 @@ pub(super) struct Unresolved<'a> {
     pub(super) plain: bool,
 }
 
-impl<'a> Nodes<'a> {
-    pub(super) fn get(&self, id: Id) -> Option<&Node<'a>> {
+impl<'a> YamlNodes<'a> {
+    pub(super) fn get(&self, id: YamlNodeId) -> Option<&YamlNode<'a>> {
         self.nodes.get(id)
     }
 }
 
 /// Reads the first document of `text`, not deeper than `deepest`; nothing if there is none.
-pub(super) fn first(text: &str, deepest: usize) -> Result<Option<Nodes<'_>>, Error> {
-    let mut parser = Parser {
+pub(super) fn first(text: &str, deepest: usize) -> Result<Option<YamlNodes<'_>>, Error> {
+    let mut parser = YamlParser {
         scanner: Scanner::new(text),
         nodes: Vec::new(),
         anchors: HashMap::new(),
@@ -58,12 +58,12 @@ pub(super) fn first(text: &str, deepest: usize) -> Result<Option<Nodes<'_>>, Err
         deepest,
     };
     let root = parser.document()?;
-    Ok(root.map(|root| Nodes { nodes: parser.nodes, root }))
+    Ok(root.map(|root| YamlNodes { nodes: parser.nodes, root }))
 }
 
 /// Where a node is, which decides what it may be.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum NodeContext {
     /// In a flow collection: no blocks.
     Flow,
     Block,
@@ -71,20 +71,20 @@ enum Place {
     BlockEntry,
 }
 
-struct Parser<'a> {
+struct YamlParser<'a> {
     scanner: Scanner<'a>,
-    nodes: Vec<Node<'a>>,
+    nodes: Vec<YamlNode<'a>>,
     /// The latest node of each anchor.
-    anchors: HashMap<&'a str, Id>,
+    anchors: HashMap<&'a str, YamlNodeId>,
     /// Handles of tags and what they stand for.
     tags: Vec<(String, String)>,
     depth: usize,
     deepest: usize,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> YamlParser<'a> {
     /// The next token's sign.
-    fn sign(&mut self) -> Result<&Sign<'a>, Error> {
+    fn sign(&mut self) -> Result<&YamlTokenKind<'a>, Error> {
         self.scanner.peek().map(|token| &token.sign)
     }
 
@@ -98,7 +98,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Steps over the next token if it is this one.
-    fn skip_if(&mut self, sign: &Sign<'a>) -> Result<Option<Position>, Error> {
+    fn skip_if(&mut self, sign: &YamlTokenKind<'a>) -> Result<Option<Position>, Error> {
         if self.sign()? == sign { self.skip().map(Some) } else { Ok(None) }
     }
 
@@ -108,28 +108,30 @@ impl<'a> Parser<'a> {
         Err(problem::parser(position, words))
     }
 
-    fn document(&mut self) -> Result<Option<Id>, Error> {
+    fn document(&mut self) -> Result<Option<YamlNodeId>, Error> {
         let explicit = match self.sign()? {
-            Sign::StreamEnd => return Ok(None),
-            Sign::Version(..) | Sign::TagDirective { .. } | Sign::DocumentStart => true,
+            YamlTokenKind::StreamEnd => return Ok(None),
+            YamlTokenKind::Version(..)
+            | YamlTokenKind::TagDirective { .. }
+            | YamlTokenKind::DocumentStart => true,
             _ => false,
         };
         self.directives()?;
-        if explicit && self.skip_if(&Sign::DocumentStart)?.is_none() {
+        if explicit && self.skip_if(&YamlTokenKind::DocumentStart)?.is_none() {
             return self.unexpected("did not find expected <document start>");
         }
         let position = self.position()?;
         let root = match self.sign()? {
-            Sign::Version(..)
-            | Sign::TagDirective { .. }
-            | Sign::DocumentStart
-            | Sign::DocumentEnd
-            | Sign::StreamEnd
+            YamlTokenKind::Version(..)
+            | YamlTokenKind::TagDirective { .. }
+            | YamlTokenKind::DocumentStart
+            | YamlTokenKind::DocumentEnd
+            | YamlTokenKind::StreamEnd
                 if explicit =>
             {
                 self.empty(position)?
             }
-            _ => self.node(Place::Block)?,
+            _ => self.node(NodeContext::Block)?,
         };
         self.sign()?; // what follows has to be a token, whatever it is
         Ok(Some(root))
@@ -140,14 +142,14 @@ impl<'a> Parser<'a> {
         loop {
             let position = self.position()?;
             match self.sign()? {
-                Sign::Version(..) if version => {
+                YamlTokenKind::Version(..) if version => {
                     return Err(problem::parser(position, "found duplicate %YAML directive"));
                 }
-                Sign::Version(1, 1) => version = true,
-                Sign::Version(..) => {
+                YamlTokenKind::Version(1, 1) => version = true,
+                YamlTokenKind::Version(..) => {
                     return Err(problem::parser(position, "found incompatible YAML document"));
                 }
-                Sign::TagDirective { handle, prefix } => {
+                YamlTokenKind::TagDirective { handle, prefix } => {
                     let tag = (handle.clone(), prefix.clone());
                     if self.tags.iter().any(|(known, _)| *known == tag.0) {
                         return Err(problem::parser(position, "found duplicate %TAG directive"));
@@ -166,51 +168,54 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn add(&mut self, kind: Kind<'a>, position: Position) -> Result<Id, Error> {
+    fn add(&mut self, kind: YamlNodeKind<'a>, position: Position) -> Result<YamlNodeId, Error> {
         let id = self.nodes.len();
         if id == MAX_NODES {
             return Err(Error::new(format!("yaml: exceeded max number of nodes of {MAX_NODES}"), position));
         }
-        self.nodes.push(Node { position, kind });
+        self.nodes.push(YamlNode { position, kind });
         Ok(id)
     }
 
     /// A node of which nothing is written.
-    fn empty(&mut self, position: Position) -> Result<Id, Error> {
-        self.add(Kind::Scalar(Unresolved { text: Cow::Borrowed(""), tag: None, plain: true }), position)
+    fn empty(&mut self, position: Position) -> Result<YamlNodeId, Error> {
+        self.add(
+            YamlNodeKind::Scalar(UnresolvedScalar { text: Cow::Borrowed(""), tag: None, plain: true }),
+            position,
+        )
     }
 
-    fn node(&mut self, place: Place) -> Result<Id, Error> {
+    fn node(&mut self, context: NodeContext) -> Result<YamlNodeId, Error> {
         let position = self.position()?;
-        if let Sign::Alias(name) = *self.sign()? {
+        if let YamlTokenKind::Alias(name) = *self.sign()? {
             let Some(target) = self.anchors.get(name).copied() else {
                 return Err(Error::new(format!("yaml: unknown anchor '{name}' referenced"), position));
             };
             self.skip()?;
-            return self.add(Kind::Alias(name, target), position);
+            return self.add(YamlNodeKind::Alias(name, target), position);
         }
         let (anchor, tag) = self.properties()?;
         let nothing = anchor.is_some() || tag.is_some();
         let kind = match self.sign()? {
-            Sign::Scalar { .. } => {
-                let Sign::Scalar { text, plain } = self.scanner.next()?.sign else {
+            YamlTokenKind::Scalar { .. } => {
+                let YamlTokenKind::Scalar { text, plain } = self.scanner.next()?.sign else {
                     return self.unexpected("did not find expected node content");
                 };
                 let plain = plain && tag.is_none() || tag.as_deref() == Some("!");
-                Kind::Scalar(Unresolved { text, tag, plain })
+                YamlNodeKind::Scalar(UnresolvedScalar { text, tag, plain })
             }
-            Sign::FlowList => Kind::List(Vec::new()),
-            Sign::FlowMap => Kind::Map(Vec::new()),
-            Sign::BlockList if place != Place::Flow => Kind::List(Vec::new()),
-            Sign::BlockMap if place != Place::Flow => Kind::Map(Vec::new()),
-            Sign::BlockEntry if place == Place::BlockEntry => Kind::List(Vec::new()),
+            YamlTokenKind::FlowList => YamlNodeKind::List(Vec::new()),
+            YamlTokenKind::FlowMap => YamlNodeKind::Map(Vec::new()),
+            YamlTokenKind::BlockList if context != NodeContext::Flow => YamlNodeKind::List(Vec::new()),
+            YamlTokenKind::BlockMap if context != NodeContext::Flow => YamlNodeKind::Map(Vec::new()),
+            YamlTokenKind::BlockEntry if context == NodeContext::BlockEntry => YamlNodeKind::List(Vec::new()),
             _ if nothing => {
                 let plain = tag.is_none();
-                Kind::Scalar(Unresolved { text: Cow::Borrowed(""), tag, plain })
+                YamlNodeKind::Scalar(UnresolvedScalar { text: Cow::Borrowed(""), tag, plain })
             }
             _ => return self.unexpected("did not find expected node content"),
         };
-        let scalar = matches!(kind, Kind::Scalar(_));
+        let scalar = matches!(kind, YamlNodeKind::Scalar(_));
         let id = self.add(kind, position)?;
         if let Some(anchor) = anchor {
             self.anchors.insert(anchor, id);
@@ -226,12 +231,12 @@ impl<'a> Parser<'a> {
         let (mut anchor, mut tag) = (None, None);
         loop {
             match self.sign()? {
-                Sign::Anchor(name) if anchor.is_none() => anchor = Some(*name),
-                Sign::Tag { .. } if tag.is_none() => {}
+                YamlTokenKind::Anchor(name) if anchor.is_none() => anchor = Some(*name),
+                YamlTokenKind::Tag { .. } if tag.is_none() => {}
                 _ => break,
             }
             let token = self.scanner.next()?;
-            if let Sign::Tag { handle, suffix } = token.sign {
+            if let YamlTokenKind::Tag { handle, suffix } = token.sign {
                 tag = Some((handle, suffix, token.position));
             }
         }
@@ -252,17 +257,17 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn collection(&mut self, id: Id, position: Position) -> Result<(), Error> {
+    fn collection(&mut self, id: YamlNodeId, position: Position) -> Result<(), Error> {
         if self.depth == self.deepest {
             return Err(too_deep(position, self.deepest));
         }
         self.depth += 1;
         let kind = match self.sign()? {
-            Sign::BlockEntry => Kind::List(self.unindented_list()?),
-            Sign::BlockList => Kind::List(self.block_list()?),
-            Sign::BlockMap => Kind::Map(self.block_map()?),
-            Sign::FlowList => Kind::List(self.flow_list()?),
-            _ => Kind::Map(self.flow_map()?),
+            YamlTokenKind::BlockEntry => YamlNodeKind::List(self.unindented_list()?),
+            YamlTokenKind::BlockList => YamlNodeKind::List(self.block_list()?),
+            YamlTokenKind::BlockMap => YamlNodeKind::Map(self.block_map()?),
+            YamlTokenKind::FlowList => YamlNodeKind::List(self.flow_list()?),
+            _ => YamlNodeKind::Map(self.flow_map()?),
         };
         self.depth -= 1;
         if let Some(node) = self.nodes.get_mut(id) {
@@ -272,73 +277,84 @@ impl<'a> Parser<'a> {
     }
 
     /// The node after a sign at `position`, unless one of `ends` follows.
-    fn node_unless(&mut self, ends: &[Sign<'static>], place: Place, position: Position) -> Result<Id, Error> {
+    fn node_unless(
+        &mut self,
+        ends: &[YamlTokenKind<'static>],
+        context: NodeContext,
+        position: Position,
+    ) -> Result<YamlNodeId, Error> {
         if ends.contains(self.sign()?) {
             let position = Position { column: position.column + 1, ..position };
             return self.empty(position);
         }
-        self.node(place)
+        self.node(context)
     }
 
     /// What follows a key: a colon and a node, a colon alone, or nothing.
-    fn value(&mut self, ends: &[Sign<'static>], place: Place) -> Result<Id, Error> {
-        if let Some(position) = self.skip_if(&Sign::Value)? {
-            return self.node_unless(ends, place, position);
+    fn value(&mut self, ends: &[YamlTokenKind<'static>], context: NodeContext) -> Result<YamlNodeId, Error> {
+        if let Some(position) = self.skip_if(&YamlTokenKind::Value)? {
+            return self.node_unless(ends, context, position);
         }
         let position = self.position()?;
         self.empty(position)
     }
 
-    fn block_list(&mut self) -> Result<Vec<Id>, Error> {
+    fn block_list(&mut self) -> Result<Vec<YamlNodeId>, Error> {
         let mut items = Vec::new();
         self.skip()?;
-        while let Some(position) = self.skip_if(&Sign::BlockEntry)? {
-            items.push(self.node_unless(&[Sign::BlockEntry, Sign::BlockEnd], Place::Block, position)?);
+        while let Some(position) = self.skip_if(&YamlTokenKind::BlockEntry)? {
+            items.push(self.node_unless(
+                &[YamlTokenKind::BlockEntry, YamlTokenKind::BlockEnd],
+                NodeContext::Block,
+                position,
+            )?);
         }
-        if self.skip_if(&Sign::BlockEnd)?.is_none() {
+        if self.skip_if(&YamlTokenKind::BlockEnd)?.is_none() {
             return self.unexpected("did not find expected '-' indicator");
         }
         Ok(items)
     }
 
-    fn unindented_list(&mut self) -> Result<Vec<Id>, Error> {
-        const ENDS: &[Sign<'static>] = &[Sign::BlockEntry, Sign::Key, Sign::Value, Sign::BlockEnd];
+    fn unindented_list(&mut self) -> Result<Vec<YamlNodeId>, Error> {
+        const ENDS: &[YamlTokenKind<'static>] =
+            &[YamlTokenKind::BlockEntry, YamlTokenKind::Key, YamlTokenKind::Value, YamlTokenKind::BlockEnd];
         let mut items = Vec::new();
-        while let Some(position) = self.skip_if(&Sign::BlockEntry)? {
-            items.push(self.node_unless(ENDS, Place::Block, position)?);
+        while let Some(position) = self.skip_if(&YamlTokenKind::BlockEntry)? {
+            items.push(self.node_unless(ENDS, NodeContext::Block, position)?);
         }
         Ok(items)
     }
 
-    fn block_map(&mut self) -> Result<Vec<(Id, Id)>, Error> {
-        const ENDS: &[Sign<'static>] = &[Sign::Key, Sign::Value, Sign::BlockEnd];
+    fn block_map(&mut self) -> Result<Vec<(YamlNodeId, YamlNodeId)>, Error> {
+        const ENDS: &[YamlTokenKind<'static>] =
+            &[YamlTokenKind::Key, YamlTokenKind::Value, YamlTokenKind::BlockEnd];
         let mut entries = Vec::new();
         self.skip()?;
-        while let Some(position) = self.skip_if(&Sign::Key)? {
-            let key = self.node_unless(ENDS, Place::BlockEntry, position)?;
-            entries.push((key, self.value(ENDS, Place::BlockEntry)?));
+        while let Some(position) = self.skip_if(&YamlTokenKind::Key)? {
+            let key = self.node_unless(ENDS, NodeContext::BlockEntry, position)?;
+            entries.push((key, self.value(ENDS, NodeContext::BlockEntry)?));
         }
-        if self.skip_if(&Sign::BlockEnd)?.is_none() {
+        if self.skip_if(&YamlTokenKind::BlockEnd)?.is_none() {
             return self.unexpected("did not find expected key");
         }
         Ok(entries)
     }
 
-    fn flow_list(&mut self) -> Result<Vec<Id>, Error> {
+    fn flow_list(&mut self) -> Result<Vec<YamlNodeId>, Error> {
         let mut items = Vec::new();
         self.skip()?;
-        while self.skip_if(&Sign::FlowListEnd)?.is_none() {
+        while self.skip_if(&YamlTokenKind::FlowListEnd)?.is_none() {
             if !items.is_empty() {
-                if self.skip_if(&Sign::FlowEntry)?.is_none() {
+                if self.skip_if(&YamlTokenKind::FlowEntry)?.is_none() {
                     return self.unexpected("did not find expected ',' or ']'");
                 }
-                if *self.sign()? == Sign::FlowListEnd {
+                if *self.sign()? == YamlTokenKind::FlowListEnd {
                     continue;
                 }
             }
-            let item = match self.skip_if(&Sign::Key)? {
+            let item = match self.skip_if(&YamlTokenKind::Key)? {
                 Some(position) => self.flow_pair(position)?,
-                None => self.node(Place::Flow)?,
+                None => self.node(NodeContext::Flow)?,
             };
             items.push(item);
         }
@@ -346,41 +362,45 @@ impl<'a> Parser<'a> {
     }
 
     /// A map of one entry in a list, `[key: value]`.
-    fn flow_pair(&mut self, position: Position) -> Result<Id, Error> {
-        let id = self.add(Kind::Map(Vec::new()), position)?;
+    fn flow_pair(&mut self, position: Position) -> Result<YamlNodeId, Error> {
+        let id = self.add(YamlNodeKind::Map(Vec::new()), position)?;
         let key = match self.sign()? {
             // libyaml swallows this token.
-            Sign::Value | Sign::FlowEntry | Sign::FlowListEnd => {
+            YamlTokenKind::Value | YamlTokenKind::FlowEntry | YamlTokenKind::FlowListEnd => {
                 let position = self.skip()?;
                 self.empty(position)?
             }
-            _ => self.node(Place::Flow)?,
+            _ => self.node(NodeContext::Flow)?,
         };
-        let value = self.value(&[Sign::FlowEntry, Sign::FlowListEnd], Place::Flow)?;
+        let value = self.value(&[YamlTokenKind::FlowEntry, YamlTokenKind::FlowListEnd], NodeContext::Flow)?;
         if let Some(node) = self.nodes.get_mut(id) {
-            node.kind = Kind::Map(vec![(key, value)]);
+            node.kind = YamlNodeKind::Map(vec![(key, value)]);
         }
         Ok(id)
     }
 
-    fn flow_map(&mut self) -> Result<Vec<(Id, Id)>, Error> {
-        const ENDS: &[Sign<'static>] = &[Sign::Value, Sign::FlowEntry, Sign::FlowMapEnd];
+    fn flow_map(&mut self) -> Result<Vec<(YamlNodeId, YamlNodeId)>, Error> {
+        const ENDS: &[YamlTokenKind<'static>] =
+            &[YamlTokenKind::Value, YamlTokenKind::FlowEntry, YamlTokenKind::FlowMapEnd];
         let mut entries = Vec::new();
         self.skip()?;
-        while self.skip_if(&Sign::FlowMapEnd)?.is_none() {
+        while self.skip_if(&YamlTokenKind::FlowMapEnd)?.is_none() {
             if !entries.is_empty() {
-                if self.skip_if(&Sign::FlowEntry)?.is_none() {
+                if self.skip_if(&YamlTokenKind::FlowEntry)?.is_none() {
                     return self.unexpected("did not find expected ',' or '}'");
                 }
-                if *self.sign()? == Sign::FlowMapEnd {
+                if *self.sign()? == YamlTokenKind::FlowMapEnd {
                     continue;
                 }
             }
-            if let Some(position) = self.skip_if(&Sign::Key)? {
-                let key = self.node_unless(ENDS, Place::Flow, position)?;
-                entries.push((key, self.value(&[Sign::FlowEntry, Sign::FlowMapEnd], Place::Flow)?));
+            if let Some(position) = self.skip_if(&YamlTokenKind::Key)? {
+                let key = self.node_unless(ENDS, NodeContext::Flow, position)?;
+                entries.push((
+                    key,
+                    self.value(&[YamlTokenKind::FlowEntry, YamlTokenKind::FlowMapEnd], NodeContext::Flow)?,
+                ));
             } else {
-                let key = self.node(Place::Flow)?;
+                let key = self.node(NodeContext::Flow)?;
                 let position = self.position()?;
                 entries.push((key, self.empty(position)?));
             }

@@ -1,7 +1,7 @@
 //! From text to tokens: YAML 1.1 as libyaml, and so Kubernetes, scans it.
 //!
 //! Indentation becomes tokens that open and close blocks. A key is only known to be one when its colon comes, so tokens wait
-//! in a queue until it is certain that no [`Sign::Key`] has to go before them; a key without a question mark has to be on one
+//! in a queue until it is certain that no [`YamlTokenKind::Key`] has to go before them; a key without a question mark has to be on one
 //! line and within 1024 characters.
 
 mod scalar;
@@ -14,13 +14,13 @@ use super::{Error, Position, problem};
 
 /// A token and where it begins.
 #[derive(Debug)]
-pub(super) struct Token<'a> {
-    pub(super) sign: Sign<'a>,
+pub(super) struct YamlToken<'a> {
+    pub(super) sign: YamlTokenKind<'a>,
     pub(super) position: Position,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Sign<'a> {
+pub(super) enum YamlTokenKind<'a> {
     StreamEnd,
     Version(u32, u32),
     TagDirective { handle: String, prefix: String },
@@ -64,7 +64,7 @@ pub(super) struct Scanner<'a> {
     index: usize,
     line: usize,
     column: usize,
-    queue: VecDeque<Token<'a>>,
+    queue: VecDeque<YamlToken<'a>>,
     /// How many tokens were taken from the queue.
     taken: usize,
     /// The column of the innermost block, and those of the blocks around it.
@@ -93,7 +93,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next token, which stays.
-    pub(super) fn peek(&mut self) -> Result<&Token<'a>, Error> {
+    pub(super) fn peek(&mut self) -> Result<&YamlToken<'a>, Error> {
         while self.needs_more()? {
             self.fetch()?;
         }
@@ -101,7 +101,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next token. After the end of the stream there is none.
-    pub(super) fn next(&mut self) -> Result<Token<'a>, Error> {
+    pub(super) fn next(&mut self) -> Result<YamlToken<'a>, Error> {
         self.peek()?;
         self.taken += 1;
         self.queue.pop_front().ok_or_else(|| problem::parser(Position::START, "unexpected end of stream"))
@@ -184,7 +184,7 @@ impl<'a> Scanner<'a> {
     /// Steps over a line break and returns what it is in a scalar.
     fn skip_break(&mut self) -> &'static str {
         let len = self.break_len(0);
-        let kept = match (len, self.ahead(2)) {
+        let line_break = match (len, self.ahead(2)) {
             (3, 0xa8) => "\u{2028}",
             (3, _) => "\u{2029}",
             (0, _) => return "",
@@ -194,7 +194,7 @@ impl<'a> Scanner<'a> {
         self.at += len;
         self.line += 1;
         self.column = 0;
-        kept
+        line_break
     }
 
     fn skip_blanks(&mut self) {
@@ -222,12 +222,12 @@ impl<'a> Scanner<'a> {
         self.column == 0 && (rest.starts_with(b"---") || rest.starts_with(b"...")) && self.is_blank_or_end(3)
     }
 
-    fn push(&mut self, sign: Sign<'a>, position: Position) {
-        self.queue.push_back(Token { sign, position });
+    fn push(&mut self, sign: YamlTokenKind<'a>, position: Position) {
+        self.queue.push_back(YamlToken { sign, position });
     }
 
     /// Steps over `width` characters that are a token of their own.
-    fn push_indicator(&mut self, sign: Sign<'a>, width: usize) {
+    fn push_indicator(&mut self, sign: YamlTokenKind<'a>, width: usize) {
         let position = self.position();
         for _ in 0..width {
             self.skip();
@@ -252,18 +252,21 @@ impl<'a> Scanner<'a> {
         if self.is_document_indicator() {
             self.end_block_context()?;
             let start = self.peek_byte() == b'-';
-            self.push_indicator(if start { Sign::DocumentStart } else { Sign::DocumentEnd }, 3);
+            self.push_indicator(
+                if start { YamlTokenKind::DocumentStart } else { YamlTokenKind::DocumentEnd },
+                3,
+            );
             return Ok(());
         }
         match self.peek_byte() {
-            b'[' => self.flow_start(Sign::FlowList),
-            b'{' => self.flow_start(Sign::FlowMap),
-            b']' => self.flow_end(Sign::FlowListEnd),
-            b'}' => self.flow_end(Sign::FlowMapEnd),
+            b'[' => self.flow_start(YamlTokenKind::FlowList),
+            b'{' => self.flow_start(YamlTokenKind::FlowMap),
+            b']' => self.flow_end(YamlTokenKind::FlowListEnd),
+            b'}' => self.flow_end(YamlTokenKind::FlowMapEnd),
             b',' => {
                 self.forget_key()?;
                 self.key_allowed = true;
-                self.push_indicator(Sign::FlowEntry, 1);
+                self.push_indicator(YamlTokenKind::FlowEntry, 1);
                 Ok(())
             }
             b'-' if self.is_blank_or_end(1) => self.block_entry(),
@@ -288,7 +291,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// A token that may begin a key.
-    fn scalar_token(&mut self, scan: fn(&mut Self) -> Result<Sign<'a>, Error>) -> Result<(), Error> {
+    fn scalar_token(&mut self, scan: fn(&mut Self) -> Result<YamlTokenKind<'a>, Error>) -> Result<(), Error> {
         self.save_key()?;
         self.key_allowed = false;
         let position = self.position();
@@ -322,7 +325,7 @@ impl<'a> Scanner<'a> {
             self.line += 1;
         }
         self.end_block_context()?;
-        self.push(Sign::StreamEnd, self.position());
+        self.push(YamlTokenKind::StreamEnd, self.position());
         Ok(())
     }
 
@@ -334,19 +337,25 @@ impl<'a> Scanner<'a> {
     }
 
     /// Opens a block at `column` if it is deeper than the innermost; its token goes before that with the given number.
-    fn open_block(&mut self, column: usize, sign: Sign<'a>, position: Position, before: Option<usize>) {
+    fn open_block(
+        &mut self,
+        column: usize,
+        sign: YamlTokenKind<'a>,
+        position: Position,
+        before: Option<usize>,
+    ) {
         if self.in_flow() || self.indent.is_some_and(|indent| indent >= column) {
             return;
         }
         self.indents.push(self.indent.replace(column));
         let at = before.map_or(self.queue.len(), |number| number.saturating_sub(self.taken));
-        self.queue.insert(at.min(self.queue.len()), Token { sign, position });
+        self.queue.insert(at.min(self.queue.len()), YamlToken { sign, position });
     }
 
     /// Closes the blocks that are deeper than `column`; all of them if there is none.
     fn close_blocks(&mut self, column: Option<usize>) {
         while !self.in_flow() && self.indent > column {
-            self.push(Sign::BlockEnd, self.position());
+            self.push(YamlTokenKind::BlockEnd, self.position());
             self.indent = self.indents.pop().unwrap_or_default();
         }
     }
@@ -387,7 +396,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn flow_start(&mut self, sign: Sign<'a>) -> Result<(), Error> {
+    fn flow_start(&mut self, sign: YamlTokenKind<'a>) -> Result<(), Error> {
         self.save_key()?;
         self.keys.push(None);
         self.key_allowed = true;
@@ -395,7 +404,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn flow_end(&mut self, sign: Sign<'a>) -> Result<(), Error> {
+    fn flow_end(&mut self, sign: YamlTokenKind<'a>) -> Result<(), Error> {
         self.forget_key()?;
         if self.in_flow() {
             self.keys.pop();
@@ -410,11 +419,11 @@ impl<'a> Scanner<'a> {
             if !self.key_allowed {
                 return Err(self.problem("block sequence entries are not allowed in this context"));
             }
-            self.open_block(self.column, Sign::BlockList, self.position(), None);
+            self.open_block(self.column, YamlTokenKind::BlockList, self.position(), None);
         }
         self.forget_key()?;
         self.key_allowed = true;
-        self.push_indicator(Sign::BlockEntry, 1);
+        self.push_indicator(YamlTokenKind::BlockEntry, 1);
         Ok(())
     }
 
@@ -424,11 +433,11 @@ impl<'a> Scanner<'a> {
             if !self.key_allowed {
                 return Err(self.problem("mapping keys are not allowed in this context"));
             }
-            self.open_block(self.column, Sign::BlockMap, self.position(), None);
+            self.open_block(self.column, YamlTokenKind::BlockMap, self.position(), None);
         }
         self.forget_key()?;
         self.key_allowed = !self.in_flow();
-        self.push_indicator(Sign::Key, 1);
+        self.push_indicator(YamlTokenKind::Key, 1);
         Ok(())
     }
 
@@ -439,8 +448,13 @@ impl<'a> Scanner<'a> {
         match self.keys.last_mut().and_then(Option::take) {
             Some(key) if valid => {
                 let at = key.token.saturating_sub(self.taken).min(self.queue.len());
-                self.queue.insert(at, Token { sign: Sign::Key, position: key.position });
-                self.open_block(key.position.column - 1, Sign::BlockMap, key.position, Some(key.token));
+                self.queue.insert(at, YamlToken { sign: YamlTokenKind::Key, position: key.position });
+                self.open_block(
+                    key.position.column - 1,
+                    YamlTokenKind::BlockMap,
+                    key.position,
+                    Some(key.token),
+                );
                 self.key_allowed = false;
             }
             _ => {
@@ -448,12 +462,12 @@ impl<'a> Scanner<'a> {
                     if !self.key_allowed {
                         return Err(self.problem("mapping values are not allowed in this context"));
                     }
-                    self.open_block(self.column, Sign::BlockMap, self.position(), None);
+                    self.open_block(self.column, YamlTokenKind::BlockMap, self.position(), None);
                 }
                 self.key_allowed = !self.in_flow();
             }
         }
-        self.push_indicator(Sign::Value, 1);
+        self.push_indicator(YamlTokenKind::Value, 1);
         Ok(())
     }
 }

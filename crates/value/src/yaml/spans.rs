@@ -2,13 +2,13 @@
 
 use super::Position;
 use super::decode::{is_merge, key_name};
-use super::nodes::{Id, Kind, Nodes, Unresolved};
+use super::nodes::{UnresolvedScalar, YamlNodeId, YamlNodeKind, YamlNodes};
 use super::resolve::{self, Scalar};
 use crate::{Path, Segment, Str};
 
 /// Where a field is. The root and the items of lists have no key: for them both are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FieldPosition {
     /// Where its key begins.
     pub key: Position,
     /// Where its value begins.
@@ -18,65 +18,68 @@ pub struct Place {
 /// Where the fields of a document are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spans {
-    root: Spot,
+    root: SpannedNode,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Spot {
-    place: Place,
-    inside: Inside,
+struct SpannedNode {
+    position: FieldPosition,
+    children: SpannedChildren,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Inside {
+enum SpannedChildren {
     Nothing,
-    List(Vec<Spot>),
+    List(Vec<SpannedNode>),
     /// Sorted by key.
-    Map(Vec<(Str, Spot)>),
+    Map(Vec<(Str, SpannedNode)>),
 }
 
-impl Spot {
+impl SpannedNode {
     fn new(position: Position) -> Self {
-        Spot { place: Place { key: position, value: position }, inside: Inside::Nothing }
+        SpannedNode {
+            position: FieldPosition { key: position, value: position },
+            children: SpannedChildren::Nothing,
+        }
     }
 
-    fn field(&self, name: &str) -> Option<&Spot> {
-        let Inside::Map(fields) = &self.inside else { return None };
+    fn field(&self, name: &str) -> Option<&SpannedNode> {
+        let SpannedChildren::Map(fields) = &self.children else { return None };
         let at = fields.binary_search_by(|(key, _)| key.as_str().cmp(name)).ok()?;
-        fields.get(at).map(|(_, spot)| spot)
+        fields.get(at).map(|(_, node)| node)
     }
 
-    fn step(&self, segment: &Segment) -> Option<&Spot> {
-        match (segment, &self.inside) {
+    fn step(&self, segment: &Segment) -> Option<&SpannedNode> {
+        match (segment, &self.children) {
             (Segment::Field(name) | Segment::Key(name), _) => self.field(name),
-            (Segment::Index(index), Inside::List(items)) => items.get(*index),
+            (Segment::Index(index), SpannedChildren::List(items)) => items.get(*index),
             _ => None,
         }
     }
 
-    /// The deepest spot along a path in text, and what of the path is left.
-    fn along<'t>(&self, path: &'t str) -> (&Spot, &'t str) {
+    /// The deepest node deepest_along a path in text, and what of the path is left.
+    fn deepest_along<'t>(&self, path: &'t str) -> (&SpannedNode, &'t str) {
         let mut best = (self, path);
-        let mut consider = |(spot, rest): (_, &'t str)| {
+        let mut consider = |(node, rest): (_, &'t str)| {
             if rest.len() < best.1.len() {
-                best = (spot, rest);
+                best = (node, rest);
             }
         };
-        match &self.inside {
-            Inside::Nothing => {}
-            Inside::List(items) => {
+        match &self.children {
+            SpannedChildren::Nothing => {}
+            SpannedChildren::List(items) => {
                 let index = path.strip_prefix('[').and_then(|rest| rest.split_once(']'));
                 if let Some((index, rest)) = index
-                    && let Some(spot) = index.parse().ok().and_then(|index: usize| items.get(index))
+                    && let Some(node) = index.parse().ok().and_then(|index: usize| items.get(index))
                 {
-                    consider(spot.along(rest));
+                    consider(node.deepest_along(rest));
                 }
             }
             // A key may hold dots and brackets itself, so every key the path begins with is tried.
-            Inside::Map(fields) => {
-                for (key, spot) in fields {
+            SpannedChildren::Map(fields) => {
+                for (key, node) in fields {
                     if let Some(rest) = after_key(path, key) {
-                        consider(spot.along(rest));
+                        consider(node.deepest_along(rest));
                     }
                 }
             }
@@ -100,24 +103,24 @@ fn after_key<'t>(path: &'t str, key: &str) -> Option<&'t str> {
 
 impl Spans {
     /// Where the field at `path` is, if the document has it.
-    pub fn locate(&self, path: &Path) -> Option<Place> {
-        path.segments().iter().try_fold(&self.root, Spot::step).map(|spot| spot.place)
+    pub fn locate(&self, path: &Path) -> Option<FieldPosition> {
+        path.segments().iter().try_fold(&self.root, SpannedNode::step).map(|node| node.position)
     }
 
     /// Where the field at a path in text (`spec.containers[0].name`, `data[my.key]`) is, if the document has it.
-    pub fn locate_text(&self, path: &str) -> Option<Place> {
-        let (spot, rest) = self.root.along(path);
-        rest.is_empty().then_some(spot.place)
+    pub fn locate_text(&self, path: &str) -> Option<FieldPosition> {
+        let (node, rest) = self.root.deepest_along(path);
+        rest.is_empty().then_some(node.position)
     }
 
     /// Where the field at a path in text is, or the innermost thing around it that the document has.
-    pub fn nearest(&self, path: &str) -> Place {
-        self.root.along(path).0.place
+    pub fn nearest(&self, path: &str) -> FieldPosition {
+        self.root.deepest_along(path).0.position
     }
 
     /// A document of which only the beginning is known.
     pub(super) fn at(position: Position) -> Self {
-        Spans { root: Spot::new(position) }
+        Spans { root: SpannedNode::new(position) }
     }
 
     /// Moves everything down by as many lines.
@@ -126,50 +129,54 @@ impl Spans {
     }
 }
 
-fn shift(spot: &mut Spot, lines: usize) {
-    spot.place.key.line += lines;
-    spot.place.value.line += lines;
-    match &mut spot.inside {
-        Inside::Nothing => {}
-        Inside::List(items) => items.iter_mut().for_each(|item| shift(item, lines)),
-        Inside::Map(fields) => fields.iter_mut().for_each(|(_, field)| shift(field, lines)),
+fn shift(node: &mut SpannedNode, lines: usize) {
+    node.position.key.line += lines;
+    node.position.value.line += lines;
+    match &mut node.children {
+        SpannedChildren::Nothing => {}
+        SpannedChildren::List(items) => items.iter_mut().for_each(|item| shift(item, lines)),
+        SpannedChildren::Map(fields) => fields.iter_mut().for_each(|(_, field)| shift(field, lines)),
     }
 }
 
 /// The spans of a document that was decoded, so that its aliases are known to be harmless.
-pub(super) fn of(nodes: &Nodes<'_>) -> Spans {
-    Spans { root: spot(nodes, nodes.root) }
+pub(super) fn of(nodes: &YamlNodes<'_>) -> Spans {
+    Spans { root: spanned(nodes, nodes.root) }
 }
 
-fn spot(nodes: &Nodes<'_>, id: Id) -> Spot {
-    let Some(node) = nodes.get(id) else { return Spot::new(Position::START) };
-    let mut spot_here = Spot::new(node.position);
-    spot_here.inside = match &node.kind {
-        Kind::Scalar(_) => Inside::Nothing,
-        Kind::Alias(_, target) => spot(nodes, *target).inside,
-        Kind::List(items) => Inside::List(items.iter().map(|item| spot(nodes, *item)).collect()),
-        Kind::Map(_) => {
+fn spanned(nodes: &YamlNodes<'_>, id: YamlNodeId) -> SpannedNode {
+    let Some(node) = nodes.get(id) else { return SpannedNode::new(Position::START) };
+    let mut spanned_node = SpannedNode::new(node.position);
+    spanned_node.children = match &node.kind {
+        YamlNodeKind::Scalar(_) => SpannedChildren::Nothing,
+        YamlNodeKind::Alias(_, target) => spanned(nodes, *target).children,
+        YamlNodeKind::List(items) => {
+            SpannedChildren::List(items.iter().map(|item| spanned(nodes, *item)).collect())
+        }
+        YamlNodeKind::Map(_) => {
             let mut fields = Vec::new();
             collect(nodes, id, &mut fields);
             fields.sort_by(|(a, _), (b, _)| a.cmp(b)); // stable: of equal keys the last stays last
-            fields.dedup_by(|later, kept| {
-                let same = later.0 == kept.0;
+            fields.dedup_by(|later, last| {
+                let same = later.0 == last.0;
                 if same {
-                    std::mem::swap(later, kept);
+                    std::mem::swap(later, last);
                 }
                 same
             });
-            Inside::Map(fields)
+            SpannedChildren::Map(fields)
         }
     };
-    spot_here
+    spanned_node
 }
 
-fn collect(nodes: &Nodes<'_>, id: Id, fields: &mut Vec<(Str, Spot)>) {
+fn collect(nodes: &YamlNodes<'_>, id: YamlNodeId, fields: &mut Vec<(Str, SpannedNode)>) {
     let pairs = match nodes.get(id).map(|node| &node.kind) {
-        Some(Kind::Map(pairs)) => pairs,
-        Some(Kind::Alias(_, target)) => return collect(nodes, *target, fields),
-        Some(Kind::List(items)) => return items.iter().rev().for_each(|item| collect(nodes, *item, fields)),
+        Some(YamlNodeKind::Map(pairs)) => pairs,
+        Some(YamlNodeKind::Alias(_, target)) => return collect(nodes, *target, fields),
+        Some(YamlNodeKind::List(items)) => {
+            return items.iter().rev().for_each(|item| collect(nodes, *item, fields));
+        }
         _ => return,
     };
     for (key, value) in pairs {
@@ -177,21 +184,23 @@ fn collect(nodes: &Nodes<'_>, id: Id, fields: &mut Vec<(Str, Spot)>) {
         if is_merge(&key_node.kind) {
             collect(nodes, *value, fields);
         } else if let Some(name) = name(nodes, *key) {
-            let mut field = spot(nodes, *value);
-            field.place.key = key_node.position;
+            let mut field = spanned(nodes, *value);
+            field.position.key = key_node.position;
             fields.push((name, field));
         }
     }
 }
 
-fn name(nodes: &Nodes<'_>, key: Id) -> Option<Str> {
+fn name(nodes: &YamlNodes<'_>, key: YamlNodeId) -> Option<Str> {
     let scalar = match &nodes.get(key)?.kind {
-        Kind::Scalar(Unresolved { text, tag: None, plain: true }) => resolve::plain(text.as_ref().into()),
-        Kind::Scalar(Unresolved { text, tag: None, .. }) => Scalar::Text(text.as_ref().into()),
-        Kind::Scalar(Unresolved { text, tag: Some(tag), .. }) => {
+        YamlNodeKind::Scalar(UnresolvedScalar { text, tag: None, plain: true }) => {
+            resolve::plain(text.as_ref().into())
+        }
+        YamlNodeKind::Scalar(UnresolvedScalar { text, tag: None, .. }) => Scalar::Text(text.as_ref().into()),
+        YamlNodeKind::Scalar(UnresolvedScalar { text, tag: Some(tag), .. }) => {
             resolve::tagged(tag, text.as_ref().into()).ok()?
         }
-        Kind::Alias(_, target) => return name(nodes, *target),
+        YamlNodeKind::Alias(_, target) => return name(nodes, *target),
         _ => return None,
     };
     key_name(&scalar).ok()

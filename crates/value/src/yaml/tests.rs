@@ -157,8 +157,8 @@ fn fields_are_located() {
     let [comment, first, second] = documents.as_slice() else { panic!("{documents:?}") };
     assert!(comment.value.is_null());
     assert_eq!((first.line, second.line), (3, 9));
-    let place = first.spans.locate(&Path::root().field("spec").field("l").index(0).field("y.z")).unwrap();
-    assert_eq!((place.key.to_string(), place.value.to_string()), ("7:5".to_owned(), "7:10".to_owned()));
+    let position = first.spans.locate(&Path::root().field("spec").field("l").index(0).field("y.z")).unwrap();
+    assert_eq!((position.key.to_string(), position.value.to_string()), ("7:5".to_owned(), "7:10".to_owned()));
     assert_eq!(first.spans.locate_text("spec.l[0].y.z.p").unwrap().value.to_string(), "6:15");
     assert_eq!(first.spans.locate_text("spec.l[0][y.z].p").unwrap().value.to_string(), "6:15");
     assert_eq!(first.spans.locate_text("spec.l[1]"), None);

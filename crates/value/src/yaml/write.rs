@@ -13,7 +13,7 @@ use crate::{Map, Str, Value};
 pub fn write(value: &Value) -> String {
     let mut emitter =
         Emitter { out: String::with_capacity(256), column: 0, indent: None, blank: true, indenting: true };
-    emitter.node(value, Within::Root);
+    emitter.node(value, ScalarContext::Root);
     emitter.start_line();
     emitter.out
 }
@@ -26,7 +26,7 @@ const MAX_SIMPLE_KEY: usize = 128;
 
 /// What a node is part of.
 #[derive(Clone, Copy, PartialEq)]
-enum Within {
+enum ScalarContext {
     Root,
     List,
     Map,
@@ -105,18 +105,18 @@ impl Emitter {
         self.indent = outer;
     }
 
-    fn node(&mut self, value: &Value, within: Within) {
+    fn node(&mut self, value: &Value, context: ScalarContext) {
         match value {
-            Value::Null => self.scalar("null", Style::Plain, within),
-            Value::Bool(true) => self.scalar("true", Style::Plain, within),
-            Value::Bool(false) => self.scalar("false", Style::Plain, within),
-            Value::Int(i) => self.scalar(&i.to_string(), Style::Plain, within),
-            Value::UInt(u) => self.scalar(&u.to_string(), Style::Plain, within),
-            Value::Float(f) => self.scalar(&float(*f), Style::Plain, within),
-            Value::String(text) => self.text(text, within),
+            Value::Null => self.scalar("null", Style::Plain, context),
+            Value::Bool(true) => self.scalar("true", Style::Plain, context),
+            Value::Bool(false) => self.scalar("false", Style::Plain, context),
+            Value::Int(i) => self.scalar(&i.to_string(), Style::Plain, context),
+            Value::UInt(u) => self.scalar(&u.to_string(), Style::Plain, context),
+            Value::Float(f) => self.scalar(&float(*f), Style::Plain, context),
+            Value::String(text) => self.text(text, context),
             Value::List(list) if list.is_empty() => self.empty("[]"),
             Value::Map(map) if map.is_empty() => self.empty("{}"),
-            Value::List(list) => self.list(list, within),
+            Value::List(list) => self.list(list, context),
             Value::Map(map) => self.map(map),
         }
     }
@@ -128,14 +128,14 @@ impl Emitter {
         }
     }
 
-    fn list(&mut self, list: &[Value], within: Within) {
-        let below_key = within == Within::Map && !self.indenting;
+    fn list(&mut self, list: &[Value], context: ScalarContext) {
+        let below_key = context == ScalarContext::Map && !self.indenting;
         let indent = self.indent.map_or(0, |outer| if below_key { outer } else { outer + INDENT });
         self.deeper(indent, |emitter| {
             for item in list {
                 emitter.start_line();
                 emitter.opening('-');
-                emitter.node(item, Within::List);
+                emitter.node(item, ScalarContext::List);
             }
         });
     }
@@ -146,20 +146,20 @@ impl Emitter {
             for (key, value) in in_order(map) {
                 emitter.start_line();
                 if key.len() <= MAX_SIMPLE_KEY && !key.contains(is_break) {
-                    emitter.text(key, Within::SimpleKey);
+                    emitter.text(key, ScalarContext::SimpleKey);
                     emitter.sign(':');
                 } else {
                     emitter.opening('?');
-                    emitter.text(key, Within::Map);
+                    emitter.text(key, ScalarContext::Map);
                     emitter.start_line();
                     emitter.opening(':');
                 }
-                emitter.node(value, Within::Map);
+                emitter.node(value, ScalarContext::Map);
             }
         });
     }
 
-    fn text(&mut self, text: &str, within: Within) {
+    fn text(&mut self, text: &str, context: ScalarContext) {
         let style = if text.contains('\n') {
             Style::Literal
         } else if resolve::needs_quotes(text) {
@@ -167,22 +167,22 @@ impl Emitter {
         } else {
             Style::Plain
         };
-        self.scalar(text, style, within);
+        self.scalar(text, style, context);
     }
 
     /// Writes a scalar in the wanted style, or the nearest one that can express it.
-    fn scalar(&mut self, text: &str, wanted: Style, within: Within) {
-        let allowed = Allowed::for_text(text);
+    fn scalar(&mut self, text: &str, wanted: Style, context: ScalarContext) {
+        let allowed = AllowedStyles::for_text(text);
         let mut style = wanted;
         if style == Style::Plain && !allowed.plain {
             style = Style::SingleQuoted;
         }
         if (style == Style::SingleQuoted && !allowed.single_quoted)
-            || (style == Style::Literal && (!allowed.literal || within == Within::SimpleKey))
+            || (style == Style::Literal && (!allowed.literal || context == ScalarContext::SimpleKey))
         {
             style = Style::DoubleQuoted;
         }
-        let fold = within != Within::SimpleKey;
+        let fold = context != ScalarContext::SimpleKey;
         let indent = self.indent.map_or(INDENT, |outer| outer + INDENT);
         self.deeper(indent, |emitter| match style {
             Style::Plain => emitter.plain(text, fold),
@@ -323,13 +323,13 @@ impl Emitter {
 }
 
 /// How a text may be written.
-struct Allowed {
+struct AllowedStyles {
     plain: bool,
     single_quoted: bool,
     literal: bool,
 }
 
-impl Allowed {
+impl AllowedStyles {
     fn for_text(text: &str) -> Self {
         let (mut indicator, mut special, mut breaks) = (false, false, false);
         let (mut break_space, mut space_break) = (false, false);
@@ -355,7 +355,7 @@ impl Allowed {
             previous = Some(c);
         }
         let edge = |c: char| c == ' ' || is_break(c);
-        Allowed {
+        AllowedStyles {
             plain: !(text.starts_with(edge) || text.ends_with(edge))
                 && !(break_space || space_break || special || breaks || indicator),
             single_quoted: !(break_space || space_break || special),

@@ -1,6 +1,6 @@
 //! Tokens for webhooks: what may be asked for, in which order it is refused, and how long such a token is believed.
 
-use api::attestation::Configuration;
+use api::attestation::WebhookConfigurationKind;
 
 use super::*;
 
@@ -23,12 +23,12 @@ const HOOKS: &str = r#"{"metadata":{"name":"hooks","uid":"hooks-uid"},"webhooks"
 
 fn with_hooks() -> Arc<Store> {
     let store = store();
-    for kind in Configuration::ALL {
+    for kind in WebhookConfigurationKind::ALL {
         store.put(BoundKind::Webhooks(kind), "", "hooks", HOOKS);
     }
     let going =
         r#"{"metadata":{"name":"going","uid":"u","deletionTimestamp":"2027-01-15T08:00:00Z"},"webhooks":[]}"#;
-    store.put(BoundKind::Webhooks(Configuration::Validating), "", "going", going);
+    store.put(BoundKind::Webhooks(WebhookConfigurationKind::Validating), "", "going", going);
     for group in ["apps", ""] {
         store.objects.lock().unwrap().insert(format!("APIService/{group}"), Arc::default());
     }
@@ -44,7 +44,7 @@ struct Ask<'a> {
     name: &'a str,
     uid: &'a str,
     audience: &'a str,
-    field: Dialect,
+    field: AttestationDialect,
     group: &'a str,
     seconds: i64,
 }
@@ -56,7 +56,7 @@ impl Default for Ask<'_> {
             name: "hooks",
             uid: "",
             audience: "https://apps.example/a",
-            field: Dialect::Kubernetes,
+            field: AttestationDialect::Kubernetes,
             group: "apps",
             seconds: 600,
         }
@@ -96,7 +96,7 @@ const DENIED: &str = r#"403 serviceaccounts/token "robot" is forbidden: token re
 
 #[test]
 fn a_grant_says_the_same_in_both_sets_of_names() {
-    for field in Dialect::ALL {
+    for field in AttestationDialect::ALL {
         let grant = ask(&with_hooks(), &on(), &MAY, &Ask { field, seconds: 6000, ..Ask::default() }).unwrap();
         let issuer = issuer();
         let token = issuer.issue(&grant.claims).unwrap();
@@ -105,7 +105,7 @@ fn a_grant_says_the_same_in_both_sets_of_names() {
         expect![[r#"{"attestationClaims":{"webhook-authentication.k8s.io/allowedAPIGroup":["apps"]},"attestations":{"admissionReviewAPIGroups":["apps"]},"namespace":"ns","serviceaccount":{"name":"robot","uid":"sa-uid"},"validatingWebhookConfiguration":{"name":"hooks","uid":"hooks-uid"},"validatingwebhookconfiguration":{"name":"hooks","uid":"hooks-uid"}}"#]]
             .assert_eq(&value::write::to_string(payload.at(&["kubernetes.io"]).unwrap()));
         assert_eq!(grant.claims.expires_at, Some(NOW + 600));
-        let is_kep = field == Dialect::Kep;
+        let is_kep = field == AttestationDialect::Kep;
         assert_eq!(grant.warnings.len(), usize::from(is_kep));
         assert_eq!(grant.annotations.len(), 1 + usize::from(is_kep));
         let answer = grant.answer("TOKEN");
@@ -169,7 +169,7 @@ fn operators_learn_why_a_request_was_refused() {
         &Ask { uid: "other", ..ask() },
         expect![[r#"UIDMismatch: ValidatingWebhookConfiguration "hooks" has uid "hooks-uid", not "other""#]],
     );
-    let gone = Ask { group: "gone.example.com", field: Dialect::Kep, ..ask() };
+    let gone = Ask { group: "gone.example.com", field: AttestationDialect::Kep, ..ask() };
     check(&MAY, &gone, expect![[r#"APIServiceNotFound: no APIService has API group "gone.example.com""#]]);
     check(
         &MAY,
@@ -213,8 +213,8 @@ fn group_and_audience_must_fit_one_webhook() {
 fn every_group_needs_its_own_permission_and_in_the_words_of_the_kep_an_audience() {
     let anywhere = Ask { group: "*", audience: "https://elsewhere.example/", ..Ask::default() };
     assert!(ask(&with_hooks(), &on(), &MAY, &anywhere).is_ok());
-    assert_eq!(refusal(&MAY, &Ask { field: Dialect::Kep, ..anywhere }), DENIED);
-    let here = Ask { group: "*", field: Dialect::Kep, ..Ask::default() };
+    assert_eq!(refusal(&MAY, &Ask { field: AttestationDialect::Kep, ..anywhere }), DENIED);
+    let here = Ask { group: "*", field: AttestationDialect::Kep, ..Ask::default() };
     assert!(ask(&with_hooks(), &on(), &MAY, &here).is_ok());
     let only_one = Attests(&[(ROBOT, "apigroups", "apps"), (ROBOT, "apigroups", "")]);
     assert_eq!(refusal(&only_one, &here), r#"403 apigroups "*" is forbidden: may not attest"#);
@@ -222,12 +222,13 @@ fn every_group_needs_its_own_permission_and_in_the_words_of_the_kep_an_audience(
 
 #[test]
 fn the_words_of_the_kep_need_an_api_service_and_know_the_core_group() {
-    let gone = Ask { group: "gone.example.com", field: Dialect::Kep, ..Ask::default() };
+    let gone = Ask { group: "gone.example.com", field: AttestationDialect::Kep, ..Ask::default() };
     assert_eq!(refusal(&MAY, &gone), DENIED);
     let store = with_hooks();
     store.objects.lock().unwrap().insert("APIService/gone.example.com".to_owned(), Arc::default());
     assert!(ask(&store, &on(), &MAY, &gone).is_ok());
-    let core = Ask { group: "", audience: "https://all.example/", field: Dialect::Kep, ..Ask::default() };
+    let core =
+        Ask { group: "", audience: "https://all.example/", field: AttestationDialect::Kep, ..Ask::default() };
     let grant = ask(&store, &on(), &MAY, &core).unwrap();
     let Some(Bound::Webhooks { group, .. }) = grant.claims.bound else { panic!() };
     assert_eq!(group.as_deref(), Some(""));
@@ -239,7 +240,7 @@ fn bound(group: Option<&str>) -> Claims {
     Claims {
         audiences: vec!["https://hook".into()],
         bound: Some(Bound::Webhooks {
-            kind: Configuration::Mutating,
+            kind: WebhookConfigurationKind::Mutating,
             configuration: Reference { name: "hooks".into(), uid: "hooks-uid".into() },
             group: group.map(Into::into),
         }),
@@ -270,7 +271,7 @@ fn a_review_shows_what_a_token_is_bound_to() {
 
 #[test]
 fn a_token_dies_with_its_configuration_its_account_its_group_and_the_gate() {
-    let kind = BoundKind::Webhooks(Configuration::Mutating);
+    let kind = BoundKind::Webhooks(WebhookConfigurationKind::Mutating);
     let check = |gate, change: fn(&Store), expected: expect_test::Expect| {
         expected.assert_eq(&reviewed(&bound(Some("apps")), gate, change));
     };
@@ -283,14 +284,14 @@ fn a_token_dies_with_its_configuration_its_account_its_group_and_the_gate() {
     );
     check(
         true,
-        |store| store.remove(BoundKind::Webhooks(Configuration::Mutating), "", "hooks"),
+        |store| store.remove(BoundKind::Webhooks(WebhookConfigurationKind::Mutating), "", "hooks"),
         expect!["service account token has been invalidated"],
     );
     check(
         true,
         |store| {
             let again = r#"{"metadata":{"name":"hooks","uid":"new"}}"#;
-            store.put(BoundKind::Webhooks(Configuration::Mutating), "", "hooks", again);
+            store.put(BoundKind::Webhooks(WebhookConfigurationKind::Mutating), "", "hooks", again);
         },
         expect![
             "MutatingWebhookConfiguration UID (new) does not match service account validating ref claim (hooks-uid)"
@@ -300,7 +301,7 @@ fn a_token_dies_with_its_configuration_its_account_its_group_and_the_gate() {
         true,
         |store| {
             let going = r#"{"metadata":{"name":"hooks","uid":"hooks-uid","deletionTimestamp":"2027-01-15T07:58:00Z"}}"#;
-            store.put(BoundKind::Webhooks(Configuration::Mutating), "", "hooks", going);
+            store.put(BoundKind::Webhooks(WebhookConfigurationKind::Mutating), "", "hooks", going);
         },
         expect!["service account token has been invalidated"],
     );

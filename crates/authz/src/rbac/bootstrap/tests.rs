@@ -58,7 +58,7 @@ fn the_account_for_webhook_tokens_may_have_every_group_attested_and_nothing_else
         let attributes = crate::Attributes::resource(verb, group, resource).named(name);
         index.decide(&account, &attributes).decision == crate::Decision::Allow
     };
-    for dialect in api::attestation::Dialect::ALL {
+    for dialect in api::attestation::AttestationDialect::ALL {
         assert!(may("attest", dialect.resource(), "*"));
         // The permission for all is not one for each: whoever asks for less asks for something else.
         assert!(!may("attest", dialect.resource(), "apps"));
@@ -66,7 +66,7 @@ fn the_account_for_webhook_tokens_may_have_every_group_attested_and_nothing_else
         assert!(!may("get", dialect.resource(), "*"));
     }
     let other = authn::service_account::user("default", api::attestation::ACCOUNT_NAME, "");
-    let (group, resource) = api::attestation::Dialect::Kep.resource();
+    let (group, resource) = api::attestation::AttestationDialect::Kep.resource();
     let attributes = crate::Attributes::resource("attest", group, resource).named("*");
     assert_ne!(index.decide(&other, &attributes).decision, crate::Decision::Allow);
 }

@@ -79,7 +79,7 @@ pub(super) fn update_node_ports(
         };
         if !seen.insert((port.text("protocol").to_owned(), node_port)) {
             let message = format!("duplicate nodePort: {{{} {node_port}}}", port.text("protocol"));
-            return Err(Status::failure(500, api::Reason::Unknown, message));
+            return Err(Status::failure(500, api::StatusReason::Unknown, message));
         }
     }
     set_node_ports(new, &given);

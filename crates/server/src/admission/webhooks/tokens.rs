@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use ::admission::webhook::Recipient;
-use api::attestation::{self, Dialect};
+use api::attestation::{self, AttestationDialect};
 use api::time::Timestamp;
 use api::{Status, meta};
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry};
@@ -241,8 +241,10 @@ impl WebhookTokens {
 
     /// One request through the pipeline.
     async fn request(&self, recipient: &Recipient) -> Result<Kept, Status> {
-        let client = self.loopback.client("the server is not ready to issue tokens")?;
-        let dialect = Dialect::Kubernetes;
+        let state = self.server.get().and_then(Weak::upgrade);
+        let state = state.ok_or_else(|| Status::unavailable("the server is not ready to issue tokens"))?;
+        let client = Client::new(state, InternalIdentity::ApiServer);
+        let dialect = AttestationDialect::Kubernetes;
         let mut request = Value::map([
             ("apiVersion", Value::from("authentication.k8s.io/v1")),
             ("kind", Value::from("TokenRequest")),

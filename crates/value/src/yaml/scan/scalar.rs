@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Scanner, Sign};
+use super::{Scanner, YamlTokenKind};
 use crate::yaml::Error;
 
 /// The line breaks between two lines of a scalar that is folded.
@@ -41,7 +41,7 @@ enum Chomping {
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn plain(&mut self) -> Result<Sign<'a>, Error> {
+    pub(super) fn plain(&mut self) -> Result<YamlTokenKind<'a>, Error> {
         let indent = self.indent.map_or(0, |indent| indent + 1);
         let start = self.at;
         let mut end = start;
@@ -89,7 +89,7 @@ impl<'a> Scanner<'a> {
             Some(text) => Cow::Owned(text),
             None => Cow::Borrowed(self.text.get(start..end).unwrap_or_default()),
         };
-        Ok(Sign::Scalar { text, plain: true })
+        Ok(YamlTokenKind::Scalar { text, plain: true })
     }
 
     fn skip_plain_word(&mut self) {
@@ -102,11 +102,11 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    pub(super) fn quoted(&mut self) -> Result<Sign<'a>, Error> {
+    pub(super) fn quoted(&mut self) -> Result<YamlTokenKind<'a>, Error> {
         let quote = self.peek_byte();
         self.skip();
         if let Some(text) = self.simple_quoted(quote) {
-            return Ok(Sign::Scalar { text: Cow::Borrowed(text), plain: false });
+            return Ok(YamlTokenKind::Scalar { text: Cow::Borrowed(text), plain: false });
         }
         let mut text = Cow::Borrowed("");
         let mut breaks = Breaks::default();
@@ -144,7 +144,7 @@ impl<'a> Scanner<'a> {
             }
         }
         self.skip();
-        Ok(Sign::Scalar { text, plain: false })
+        Ok(YamlTokenKind::Scalar { text, plain: false })
     }
 
     /// The text up to the closing quote, if it is on this line and nothing before it means something else.
@@ -237,7 +237,7 @@ impl<'a> Scanner<'a> {
         Ok(c)
     }
 
-    pub(super) fn block_scalar(&mut self) -> Result<Sign<'a>, Error> {
+    pub(super) fn block_scalar(&mut self) -> Result<YamlTokenKind<'a>, Error> {
         let literal = self.peek_byte() == b'|';
         self.skip();
         let (chomping, increment) = self.block_header()?;
@@ -274,7 +274,7 @@ impl<'a> Scanner<'a> {
         if chomping == Chomping::Keep {
             text.push_str(&blank_lines);
         }
-        Ok(Sign::Scalar { text: Cow::Owned(text), plain: false })
+        Ok(YamlTokenKind::Scalar { text: Cow::Owned(text), plain: false })
     }
 
     /// What follows `|` or `>` on its line: how to chomp and how far to indent, in either order.

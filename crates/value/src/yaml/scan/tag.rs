@@ -1,6 +1,6 @@
 //! Anchors, aliases, tags and directives.
 
-use super::{Scanner, Sign};
+use super::{Scanner, YamlTokenKind};
 use crate::json;
 use crate::yaml::Error;
 
@@ -14,7 +14,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// `&name` or `*name`.
-    pub(super) fn anchor(&mut self) -> Result<Sign<'a>, Error> {
+    pub(super) fn anchor(&mut self) -> Result<YamlTokenKind<'a>, Error> {
         let alias = self.peek_byte() == b'*';
         self.skip();
         let name = self.skip_name();
@@ -23,11 +23,11 @@ impl<'a> Scanner<'a> {
         if name.is_empty() || !ended {
             return Err(self.problem("did not find expected alphabetic or numeric character"));
         }
-        Ok(if alias { Sign::Alias(name) } else { Sign::Anchor(name) })
+        Ok(if alias { YamlTokenKind::Alias(name) } else { YamlTokenKind::Anchor(name) })
     }
 
     /// `!<uri>`, `!handle!suffix`, `!suffix` or `!`.
-    pub(super) fn tag(&mut self) -> Result<Sign<'a>, Error> {
+    pub(super) fn tag(&mut self) -> Result<YamlTokenKind<'a>, Error> {
         let sign = if self.ahead(1) == b'<' {
             self.skip();
             self.skip();
@@ -36,17 +36,17 @@ impl<'a> Scanner<'a> {
                 return Err(self.problem("did not find the expected '>'"));
             }
             self.skip();
-            Sign::Tag { handle: String::new(), suffix }
+            YamlTokenKind::Tag { handle: String::new(), suffix }
         } else {
             let handle = self.tag_handle(false)?;
             if handle.len() > 1 && handle.ends_with('!') {
-                Sign::Tag { handle: handle.to_owned(), suffix: self.uri("", false)? }
+                YamlTokenKind::Tag { handle: handle.to_owned(), suffix: self.uri("", false)? }
             } else {
                 let suffix = self.uri(handle.strip_prefix('!').unwrap_or_default(), true)?;
                 if suffix.is_empty() {
-                    Sign::Tag { handle: String::new(), suffix: "!".to_owned() }
+                    YamlTokenKind::Tag { handle: String::new(), suffix: "!".to_owned() }
                 } else {
-                    Sign::Tag { handle: "!".to_owned(), suffix }
+                    YamlTokenKind::Tag { handle: "!".to_owned(), suffix }
                 }
             }
         };
@@ -120,7 +120,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// `%YAML 1.1` or `%TAG !handle! prefix`, up to the end of its line.
-    pub(super) fn directive(&mut self) -> Result<Sign<'a>, Error> {
+    pub(super) fn directive(&mut self) -> Result<YamlTokenKind<'a>, Error> {
         self.skip();
         let name = self.skip_name();
         if name.is_empty() {
@@ -137,7 +137,7 @@ impl<'a> Scanner<'a> {
                     return Err(self.problem("did not find expected digit or '.' character"));
                 }
                 self.skip();
-                Sign::Version(major, self.version_number()?)
+                YamlTokenKind::Version(major, self.version_number()?)
             }
             "TAG" => {
                 self.skip_blanks();
@@ -150,7 +150,7 @@ impl<'a> Scanner<'a> {
                 if !self.is_blank_or_end(0) {
                     return Err(self.problem("did not find expected whitespace or line break"));
                 }
-                Sign::TagDirective { handle, prefix }
+                YamlTokenKind::TagDirective { handle, prefix }
             }
             _ => return Err(self.problem("found unknown directive name")),
         };

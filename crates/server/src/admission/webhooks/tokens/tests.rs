@@ -1,4 +1,4 @@
-use api::attestation::Configuration;
+use api::attestation::WebhookConfigurationKind;
 use value::json;
 
 use super::*;
@@ -9,7 +9,7 @@ fn tokens() -> Arc<WebhookTokens> {
 
 fn recipient(uid: &str, audience: &str) -> Recipient {
     Recipient {
-        kind: Configuration::Validating,
+        kind: WebhookConfigurationKind::Validating,
         uid: uid.into(),
         configuration: "hooks".into(),
         audience: audience.into(),

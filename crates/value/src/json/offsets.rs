@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 const MAX_PATH: usize = 512;
 
 /// A map or a list that has been opened.
-struct Open {
+struct OpenContainer {
     /// How long the path is without what is inside.
     base: usize,
-    /// The place in a list.
+    /// The index in a list.
     index: Option<usize>,
 }
 
@@ -19,34 +19,34 @@ struct Open {
 pub fn offsets(bytes: &[u8], paths: &[&str]) -> Vec<usize> {
     let mut found = vec![usize::MAX; paths.len()];
     let mut wanted: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (place, path) in paths.iter().enumerate().filter(|(_, path)| path.len() <= MAX_PATH) {
-        wanted.entry(path).or_default().push(place);
+    for (index, path) in paths.iter().enumerate().filter(|(_, path)| path.len() <= MAX_PATH) {
+        wanted.entry(path).or_default().push(index);
     }
-    let (mut path, mut open) = (String::new(), Vec::<Open>::new());
+    let (mut path, mut open) = (String::new(), Vec::<OpenContainer>::new());
     let (mut at, mut is_key) = (0, false);
     while let Some(byte) = bytes.get(at) {
         match byte {
             b'{' => {
-                open.push(Open { base: path.len(), index: None });
+                open.push(OpenContainer { base: path.len(), index: None });
                 is_key = true;
             }
             b'[' => {
-                open.push(Open { base: path.len(), index: Some(0) });
+                open.push(OpenContainer { base: path.len(), index: Some(0) });
                 path.push_str("[0]");
             }
             b'}' | b']' => {
-                if let Some(Open { base, .. }) = open.pop() {
+                if let Some(OpenContainer { base, .. }) = open.pop() {
                     path.truncate(base);
                 }
                 is_key = false;
             }
             b',' => match open.last_mut() {
-                Some(Open { base, index: Some(index) }) => {
+                Some(OpenContainer { base, index: Some(index) }) => {
                     *index += 1;
                     path.truncate(*base);
                     let _ = write!(path, "[{index}]");
                 }
-                Some(Open { base, index: None }) => {
+                Some(OpenContainer { base, index: None }) => {
                     path.truncate(*base);
                     is_key = true;
                 }
@@ -61,9 +61,9 @@ pub fn offsets(bytes: &[u8], paths: &[&str]) -> Vec<usize> {
                     }
                     let key = bytes.get(at..end).and_then(|text| super::parse(text).ok());
                     path.push_str(key.as_ref().and_then(|key| key.as_str()).unwrap_or_default());
-                    let places = if path.len() <= MAX_PATH { wanted.get(path.as_str()) } else { None };
-                    for place in places.into_iter().flatten() {
-                        if let Some(offset) = found.get_mut(*place) {
+                    let indices = if path.len() <= MAX_PATH { wanted.get(path.as_str()) } else { None };
+                    for index in indices.into_iter().flatten() {
+                        if let Some(offset) = found.get_mut(*index) {
                             *offset = at;
                         }
                     }
