@@ -1,5 +1,6 @@
-//! Answers expressions from standard input, one JSON line each. An argument such as `1.30` chooses the version, a second one,
-//! `mutation`, the environment of mutating policies.
+//! Evaluates expressions from standard input, one JSON request per line (see `cel::batch`).
+//!
+//! Arguments: a Kubernetes version such as `1.30`, then `mutation` for the environment of mutating policies.
 
 use std::io::{BufRead as _, Write as _};
 

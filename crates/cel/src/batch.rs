@@ -1,8 +1,9 @@
-//! Expressions line by line: the door for differential tests.
+//! Evaluates expressions line by line, for differential tests against cel-go.
 //!
-//! A line is `{"id": …, "expr": …, "vars": {…}}`. The answer is one line too, with the type, the value or the error, the cost
-//! and its estimate, in the base environment with a few variables of type dyn. A line that asks nothing is answered with an
-//! `error`, so that there are always as many answers as lines.
+//! Each input line is `{"id": …, "expr": …, "vars": {…}}`. Each output line is a JSON object with the type, the value
+//! or error, the cost and the cost estimate. Expressions run in the base environment with the variables
+//! [`VARIABLES`]. A line that is not a valid request is answered with `error`, so that there are always as many
+//! output lines as input lines.
 
 use value::{Value, json, write};
 
@@ -12,34 +13,34 @@ use crate::eval::Activation;
 use crate::types::Type;
 use crate::val::{Val, convert};
 
-/// The variables that are declared, all dyn and null where not given.
+/// The declared variables, all of type dyn; null if the request does not set them.
 pub const VARIABLES: [&str; 7] = ["object", "oldObject", "request", "params", "namespaceObject", "self", "x"];
 
-/// The environment of a batch.
+/// An environment for batch evaluation.
 #[derive(Clone, Debug)]
 pub struct ExpressionBatch {
     env: Env,
 }
 
 impl ExpressionBatch {
-    /// A batch in the base environment of a version.
+    /// A batch in Kubernetes' base environment of `version`.
     pub fn new(version: Version) -> Self {
         let env = Env::kubernetes(version).with_variables(VARIABLES.map(|name| (name, Type::Dyn)));
         ExpressionBatch { env }
     }
 
-    /// As [`ExpressionBatch::new`], with what mutating policies have besides.
+    /// Like [`ExpressionBatch::new`], with the types of mutating policies.
     pub fn mutation(version: Version) -> Self {
         let env = Env::kubernetes_mutation(version).with_variables(VARIABLES.map(|name| (name, Type::Dyn)));
         ExpressionBatch { env }
     }
 
-    /// Answers one line.
+    /// Evaluates one request line and returns the response line.
     pub fn answer_line(&self, line: impl AsRef<[u8]>) -> String {
         write::to_string(&self.answer(line.as_ref()))
     }
 
-    /// The answer to a line that cannot be read.
+    /// The response to a line that could not be read.
     pub fn error_line(reason: &str) -> String {
         write::to_string(&Value::map([("error", Value::from(reason)), ("id", Value::Null)]))
     }
@@ -95,7 +96,7 @@ fn number(n: u64) -> Value {
     i64::try_from(n).map_or(Value::UInt(n), Value::Int)
 }
 
-/// A value as `TYPE TEXT`: JSON for lists, maps and objects, CEL's own text for the rest.
+/// Formats a value as `TYPE TEXT`: JSON for lists, maps and objects, CEL's string conversion for everything else.
 pub fn show(val: &Val<'_>) -> String {
     let name = val.type_name();
     match val {
@@ -116,7 +117,7 @@ pub fn show(val: &Val<'_>) -> String {
     }
 }
 
-/// A value as Go prints what is behind it.
+/// Formats the Go value behind an optional as `%v` prints it.
 fn native(val: &Val<'_>) -> String {
     match val {
         Val::Null => "NULL_VALUE".to_owned(),

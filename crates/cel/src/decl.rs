@@ -1,4 +1,4 @@
-//! Declarations: the functions of an environment, their overloads and what runs them.
+//! Function declarations: names, overloads and implementations.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use crate::eval::{CallContext, EvalResult};
 use crate::types::{self, Type};
 use crate::val::{Tag, Val};
 
-/// What runs an overload.
+/// Implementation of an overload.
 pub(crate) type Implementation = for<'a> fn(&CallContext<'a>, &[Val<'a>]) -> EvalResult<'a>;
 
-/// A function: one name, several overloads.
+/// A function with its overloads.
 #[derive(Clone, Debug)]
 pub(crate) struct Function {
     pub(crate) name: Str,
     pub(crate) overloads: Vec<Arc<Overload>>,
-    /// One implementation for all overloads, chosen by nothing but the name.
+    /// One implementation for all overloads, selected by name alone.
     pub(crate) singleton: Option<Singleton>,
-    /// Whether argument types are compared with the declaration before an overload runs.
+    /// Compare argument types with the declaration before calling an overload.
     pub(crate) guarded: bool,
 }
 
-/// The one implementation of all overloads of a function.
+/// An implementation shared by all overloads of a function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Singleton {
     pub(crate) run: Implementation,
-    /// Which values may stand first; any other is "no such overload".
+    /// Accepted kinds of the first argument; others fail with "no such overload".
     pub(crate) accepts: fn(Tag) -> bool,
 }
 
@@ -39,13 +39,14 @@ pub(crate) struct Overload {
     pub(crate) result: Type,
     pub(crate) parameters: Vec<Str>,
     pub(crate) run: Option<Implementation>,
-    /// Whether arguments after a failing one are left alone. cel-go does so where it binds a function of any number of
-    /// arguments, and the cost shows it.
+    /// If true, arguments after a failing one are not evaluated. cel-go does this for functions of variable arity,
+    /// and the cost depends on it.
     pub(crate) stops_early: bool,
 }
 
 impl Overload {
-    /// Reads an overload from a library table: `string.(int, int) -> string` is a method, `(int) -> list(int)` a function.
+    /// Parses an overload from a library's table: `string.(int, int) -> string` declares a method, `(int) ->
+    /// list(int)` a function.
     pub(crate) fn read(id: &str, signature: &str, run: Option<Implementation>) -> Overload {
         let (before, result) = signature.split_once("->").unwrap_or((signature, "dyn"));
         let (receiver, args) = match before.trim().split_once(".(") {
@@ -57,7 +58,7 @@ impl Overload {
         Overload { run, ..Overload::declared(id, receiver.is_some(), args, types::read(result)) }
     }
 
-    /// An overload that nothing runs.
+    /// A declaration without an implementation.
     pub(crate) fn declared(id: &str, member: bool, args: Vec<Type>, result: Type) -> Overload {
         let mut parameters = Vec::new();
         for ty in args.iter().chain([&result]) {
@@ -67,7 +68,7 @@ impl Overload {
         Overload { id: id.into(), member, args, result, parameters, run: None, stops_early }
     }
 
-    /// Whether values have the types this overload declares, as far as cel-go looks.
+    /// True if the arguments match the declared types, as far as cel-go checks at run time.
     pub(crate) fn fits(&self, args: &[Val<'_>]) -> bool {
         args.len() == self.args.len() && self.args.iter().zip(args).all(|(ty, arg)| fits(ty, arg))
     }
@@ -84,7 +85,7 @@ fn collect(ty: &Type, parameters: &mut Vec<Str>) {
     }
 }
 
-/// Whether a value has a type. Of lists and maps only the first entry is looked at, as in cel-go.
+/// True if a value has the type. Of lists and maps only the first entry is checked, as in cel-go.
 pub(crate) fn fits(ty: &Type, val: &Val<'_>) -> bool {
     match ty {
         Type::Dyn | Type::Any | Type::Param(_) => true,

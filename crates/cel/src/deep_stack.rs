@@ -1,22 +1,22 @@
-//! Room for deep recursion.
+//! Runs deeply recursive work on a thread with a large stack.
 //!
-//! Expressions nest up to 250 levels, and everything that walks one recurses. What is deeper than usual runs on a thread of
-//! its own with a stack that is large enough, so that callers need none.
+//! Expressions nest up to 250 levels and every tree walk is recursive. Work that may recurse deeply runs on a thread
+//! of its own, so that callers need no large stack.
 
 use crate::lib::pattern::allowance;
 
-/// The stack for deep work; only what is used of it takes memory.
+/// Stack size in bytes; the system commits only the pages that are used.
 const STACK: usize = 256 << 20;
 
-/// Runs `work`, with a large stack if it may go deep.
+/// Runs `work`; on a thread with a large stack if `deep`.
 pub(crate) fn with_deep_stack<R: Send>(deep: bool, work: impl FnOnce() -> R + Send) -> R {
     if !deep {
         return work();
     }
-    // The work is handed over through a cell, so that it is still here if no thread could be started.
+    // The closure stays in an `Option`, so that it can still run here if no thread can be started.
     let mut work = Some(work);
     let mut result = None;
-    // What may be compiled belongs to the thread.
+    // Pattern allowances are thread-local: hand them to the thread and take them back.
     let mut allowances = allowance::swap(Vec::new());
     std::thread::scope(|scope| {
         let (work, result, allowances) = (&mut work, &mut result, &mut allowances);

@@ -1,4 +1,4 @@
-//! Environments: which variables, functions, macros and types an expression may use.
+//! Environments: the variables, functions, macros and types that expressions may use.
 
 mod stages;
 
@@ -23,17 +23,17 @@ use crate::syntax::source::{Issues, Source};
 use crate::types::Type;
 use crate::val::Tag;
 
-/// A version of Kubernetes, as libraries are gated by it.
+/// A Kubernetes version, which selects the available libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// The part before the point.
+    /// Major version; 1 for all of Kubernetes.
     pub major: u32,
-    /// The part after it.
+    /// Minor version, such as 37.
     pub minor: u32,
 }
 
 impl Version {
-    /// The version this engine presents.
+    /// The Kubernetes version whose libraries are complete here.
     pub const CURRENT: Version = Version { major: 1, minor: 37 };
 
     const fn v1(minor: u32) -> Version {
@@ -41,16 +41,16 @@ impl Version {
     }
 }
 
-/// Declares types with fields, such as those of a schema.
+/// Declares struct types, such as those of a schema.
 pub trait TypeProvider: Send + Sync + fmt::Debug {
-    /// The type called `name`.
+    /// Looks up a type by name.
     fn find_type(&self, name: &str) -> Option<Type>;
 
-    /// The type of a field of the type called `type_name`.
+    /// Looks up the type of a struct's field.
     fn find_field(&self, type_name: &str, field: &str) -> Option<Type>;
 }
 
-/// One library and the versions that have it.
+/// A library, with the versions that have it.
 struct LibraryGate {
     introduced: Version,
     removed: Option<Version>,
@@ -65,7 +65,7 @@ const fn gate(introduced: u32, removed: Option<u32>, add: fn(&mut Builder)) -> L
     LibraryGate { introduced: Version::v1(introduced), removed, add }
 }
 
-/// The base environment of Kubernetes, from top to bottom.
+/// The libraries of Kubernetes' base environment, in the order in which they are added.
 const KUBERNETES: [LibraryGate; 20] = [
     gate(0, None, |b| b.validator(Validator::Homogeneous)),
     gate(0, None, lib::url::add),
@@ -96,7 +96,7 @@ const KUBERNETES: [LibraryGate; 20] = [
     }),
 ];
 
-/// Gathers an environment.
+/// Collects the declarations of an environment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Builder {
     functions: HashMap<Str, Function>,
@@ -109,20 +109,20 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Declares overloads of a function, each with what runs it.
+    /// Declares overloads: id, signature, implementation.
     pub(crate) fn function(&mut self, name: &'static str, overloads: &[(&str, &str, Implementation)]) {
         let overloads =
             overloads.iter().map(|(id, signature, run)| Overload::read(id, signature, Some(*run)));
         self.entry(name).overloads.extend(overloads.map(Arc::new));
     }
 
-    /// Declares overloads that nothing runs.
+    /// Declares overloads without implementations.
     pub(crate) fn declare(&mut self, name: &'static str, overloads: &[(&str, &str)]) {
         let overloads = overloads.iter().map(|(id, signature)| Overload::read(id, signature, None));
         self.entry(name).overloads.extend(overloads.map(Arc::new));
     }
 
-    /// Declares a function whose overloads all run the same way.
+    /// Declares a function whose overloads share one implementation.
     pub(crate) fn singleton(
         &mut self,
         name: &'static str,
@@ -143,12 +143,12 @@ impl Builder {
         })
     }
 
-    /// Runs the overloads of a function whatever the types of their arguments: they look themselves.
+    /// Skips the run-time check of argument types, because the implementation makes it.
     pub(crate) fn unguarded(&mut self, name: &'static str) {
         self.entry(name).guarded = false;
     }
 
-    /// Makes the last overload of a function leave arguments after a failing one alone.
+    /// Makes the last overload stop evaluating arguments at the first error.
     pub(crate) fn stops_early(&mut self, name: &'static str) {
         if let Some(overload) = self.entry(name).overloads.last_mut() {
             Arc::make_mut(overload).stops_early = true;
@@ -173,13 +173,13 @@ impl Builder {
         self.costs_of_lists = true;
     }
 
-    /// Gives a type a name that expressions can use.
+    /// Declares a type name that expressions can use as a value.
     pub(crate) fn type_name(&mut self, ty: Type) {
         self.types.insert(ty.name().into(), ty);
     }
 }
 
-/// What a name outside all comprehensions stands for.
+/// The meaning of a name outside all comprehensions.
 pub(crate) enum Global {
     Variable(Type),
     Type(Type),
@@ -196,7 +196,7 @@ struct Library {
     types: HashMap<Str, Type>,
 }
 
-/// An environment: what expressions may use. Cheap to clone.
+/// The declarations that an expression is compiled against. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Env {
     library: Arc<Library>,
@@ -207,7 +207,7 @@ pub struct Env {
 }
 
 impl Env {
-    /// The language and the libraries that Kubernetes of this version lets new expressions use.
+    /// Kubernetes' base environment: the language and libraries available to new expressions in `version`.
     pub fn kubernetes(version: Version) -> Env {
         let mut builder = Builder::default();
         builder.macros(&STANDARD);
@@ -220,13 +220,14 @@ impl Env {
         Env::build(builder)
     }
 
-    /// The base environment with what mutating policies have besides.
+    /// The base environment with the types and functions of mutating admission policies.
     pub fn kubernetes_mutation(version: Version) -> Env {
         let env = Env::kubernetes(version);
         env.extended(lib::jsonpatch::add).with_types(Arc::new(MutationTypes))
     }
 
-    /// The language with all that cel-go's standard environment and its optional types have, and nothing of Kubernetes.
+    /// cel-go's standard environment with optional types and the string, list and two-variable extensions, without
+    /// Kubernetes' libraries.
     pub fn standard() -> Env {
         let mut builder = Builder::default();
         builder.macros(&STANDARD);
@@ -283,7 +284,7 @@ impl Env {
         Env { variables, names, providers, container, ..Env::build(builder) }
     }
 
-    /// This environment with variables added; one of the same name is replaced.
+    /// Adds variables; a variable of the same name is replaced.
     #[must_use]
     pub fn with_variables<N: Into<Str>>(&self, variables: impl IntoIterator<Item = (N, Type)>) -> Env {
         let mut all: Vec<(Str, Type)> = self.variables.to_vec();
@@ -298,8 +299,8 @@ impl Env {
         Env { variables: all.into(), names, ..self.clone() }
     }
 
-    /// This environment with an overload of a function declared that nothing runs: expressions that use it can be checked.
-    /// The first argument of a member is the value it is called on.
+    /// Declares an overload without an implementation: expressions that call it can be checked but not run. For a
+    /// method (`member`), the first argument is the receiver.
     #[must_use]
     pub fn with_declaration(
         &self,
@@ -313,20 +314,20 @@ impl Env {
         self.extended(|builder| builder.entry(name).overloads.push(Arc::new(overload)))
     }
 
-    /// This environment with types added.
+    /// Adds the struct types of a provider.
     #[must_use]
     pub fn with_types(&self, provider: Arc<dyn TypeProvider>) -> Env {
         let providers = self.providers.iter().cloned().chain([provider]).collect();
         Env { providers, ..self.clone() }
     }
 
-    /// This environment with names looked up in `container` first.
+    /// Sets the container in which names are looked up first.
     #[must_use]
     pub fn with_container(&self, container: &str) -> Env {
         Env { container: container.into(), ..self.clone() }
     }
 
-    /// This environment with written macro calls kept, so that expressions can be printed.
+    /// Keeps macro calls as written, so that [`Parsed::print`] can print them.
     #[must_use]
     pub fn keeping_macro_calls(&self) -> Env {
         let library = &*self.library;
@@ -342,7 +343,7 @@ impl Env {
         Env { library: Arc::new(library), ..self.clone() }
     }
 
-    /// Parses an expression.
+    /// Parses an expression and expands its macros.
     pub fn parse(&self, text: &str) -> Result<Parsed, Issues> {
         let source = Source::new(text);
         let deep = may_be_deep(text);
@@ -350,16 +351,15 @@ impl Env {
         Ok(Parsed { source, ast })
     }
 
-    /// Checks a parsed expression.
+    /// Type-checks a parsed expression.
     pub fn check(&self, parsed: Parsed) -> Result<Checked, Issues> {
         let Parsed { source, ast } = parsed;
         let checked = with_deep_stack(may_be_deep(source.text()), || check::check(&source, ast, self))?;
         Ok(Checked { env: self.clone(), source, tree: checked })
     }
 
-    /// The program of an expression that was not checked, for tests of the language: names are resolved as far as they can be,
-    /// overloads are chosen by the arguments, and what is not declared fails when it is reached. Kubernetes checks every
-    /// expression.
+    /// Plans an expression without type-checking it, for language conformance tests. Overloads are chosen at run
+    /// time, and undeclared names fail when they are evaluated.
     pub fn unchecked_program(&self, parsed: Parsed) -> Result<Program, Error> {
         let Parsed { source, ast } = parsed;
         let deep = may_be_deep(source.text());
@@ -370,23 +370,23 @@ impl Env {
         Ok(Program { plan: Arc::new(plan), output: Type::Dyn })
     }
 
-    /// Parses and checks an expression.
+    /// Parses and type-checks an expression.
     pub fn compile(&self, text: &str) -> Result<Checked, Issues> {
         self.check(self.parse(text)?)
     }
 
-    /// The names of the variables, in the order in which they were declared.
+    /// Names of the variables, in declaration order.
     pub fn variable_names(&self) -> Arc<[Str]> {
         self.names.clone()
     }
 
-    /// The names of the functions that are not operators, in no order.
+    /// Names of the functions except operators, unordered.
     pub fn function_names(&self) -> impl Iterator<Item = &str> {
         let names = self.library.functions.keys().map(Str::as_str);
         names.filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()))
     }
 
-    /// The names of the macros.
+    /// Names of the macros, each possibly several times.
     pub(crate) fn macro_names(&self) -> impl Iterator<Item = &str> {
         self.library.parser.macros.names()
     }
@@ -399,7 +399,7 @@ impl Env {
         &self.container
     }
 
-    /// The names a name may mean, from the innermost container out.
+    /// The qualified names that `name` may refer to, innermost container first.
     pub(crate) fn candidates(&self, name: &str) -> Vec<Str> {
         if let Some(absolute) = name.strip_prefix('.') {
             return vec![absolute.into()];
@@ -467,8 +467,8 @@ impl Env {
     }
 }
 
-/// Whether an expression may nest deeper than usual: it has many brackets inside each other, or is long enough for a long
-/// chain of operators.
+/// True if the expression may nest deeply: it has many nested brackets, or is long enough for a long chain of
+/// operators.
 fn may_be_deep(text: &str) -> bool {
     const LONG_BYTES: usize = 1000;
     const DEEP_BRACKETS: usize = 24;

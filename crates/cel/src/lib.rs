@@ -42,7 +42,7 @@ pub use eval::{Activation, Error, ErrorKind, EvalResult, Evaluation};
 pub use lib::authz;
 pub use report::{nearest, report};
 
-/// Regular expressions in Go's syntax, for those who match the same patterns outside of expressions.
+/// Regular expressions in Go's syntax, for callers that match the same patterns outside of expressions.
 pub mod pattern {
     pub use crate::lib::pattern::allowance::{PER_OBJECT, PatternWorkLimit, within};
     pub use crate::lib::pattern::{Pattern, PatternError};

@@ -1,6 +1,6 @@
-//! Problems of an expression as a compiler shows them: the line, the place underlined, and a way out.
+//! Compiler-style reports of an expression's issues: the source line, the position underlined, and a hint.
 //!
-//! API clients see cel-go's text (the `Display` of [`Issues`]). People at a terminal see this write_issue.
+//! Used on terminals. API clients get cel-go's text, the `Display` of [`Issues`].
 
 mod hint;
 
@@ -16,13 +16,13 @@ use crate::syntax::lexer::lex;
 use crate::syntax::source::{Issue, Issues, Source};
 use crate::syntax::token::{Token, TokenKind};
 
-/// How many problems are shown; the rest is only counted.
+/// Upper bound of issues shown; the rest is counted.
 const MAX_SHOWN: usize = 10;
-/// How much of a long line is shown on either side of the place.
+/// Columns shown on either side of the position in a long line.
 const CONTEXT_COLUMNS: usize = 60;
 
-/// The problems of an expression of `env`, each with its line underlined and a hint where there is write_issue. `origin` says where
-/// the expression is from.
+/// Formats the issues of an expression, each with its line underlined and hints. `origin` names the file or argument
+/// that the expression comes from.
 pub fn report(env: &Env, issues: &Issues, origin: &str) -> String {
     let source = issues.source();
     let (tokens, _) = lex(source, &mut Issues::new(source));
@@ -72,7 +72,7 @@ fn write_issue(out: &mut String, env: &Env, source: &Source, tokens: &[Token], i
     }
 }
 
-/// The code-point offset at which what a problem is about begins, and how long it is.
+/// Offset and length in code points of the text to underline.
 fn underlined_range(
     source: &Source,
     tokens: &[Token],
@@ -87,7 +87,7 @@ fn underlined_range(
     let Some(here) = token(at) else { return (offset, 1) };
     let name = at.checked_sub(1).and_then(token).filter(|token| token.kind == TokenKind::Identifier);
     match (here.kind, name) {
-        // A call is where its parenthesis is; what people see as its place is its name.
+        // The position of a call is its parenthesis; underline its name instead.
         (TokenKind::LeftParen, Some(name)) if message.starts_with("undeclared") => {
             (name.offset, length(name, name))
         }
@@ -108,7 +108,7 @@ fn underlined_range(
     }
 }
 
-/// The bracket that closes the write_issue at a position.
+/// The bracket that closes the one at `open`.
 fn closing(tokens: &[Token], open: usize) -> Option<&Token> {
     let mut depth = 0usize;
     tokens.get(open..)?.iter().find(|token| {
@@ -123,7 +123,7 @@ fn closing(tokens: &[Token], open: usize) -> Option<&Token> {
     })
 }
 
-/// The part of a line around a column, with what is left out shown as dots, and the column in it.
+/// Cuts a long line around a column; returns the text and the column in it.
 fn window(line: &str, column: usize) -> (String, usize) {
     let length = line.chars().count();
     if length <= 2 * CONTEXT_COLUMNS {
@@ -140,7 +140,7 @@ fn window(line: &str, column: usize) -> (String, usize) {
     (format!("...{}", without_control_characters(&shown)), column - from + 3)
 }
 
-/// Text without what would move the cursor of a terminal, write_issue character for write_issue.
+/// Replaces control characters, one for one, so that output cannot move a terminal's cursor.
 fn without_control_characters(text: &str) -> String {
     text.chars()
         .map(|c| match c {

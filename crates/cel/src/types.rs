@@ -1,54 +1,54 @@
-//! CEL's types.
+//! Static types of expressions.
 
 use std::fmt;
 use std::sync::Arc;
 
 use value::Str;
 
-/// A type of a value or of an expression.
+/// The type of an expression or a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// Anything; checked when the expression runs.
+    /// Any type; checked at run time.
     Dyn,
-    /// `google.protobuf.Any`, which behaves as [`Type::Dyn`].
+    /// `google.protobuf.Any`, treated like [`Type::Dyn`].
     Any,
-    /// The type of a part that did not check.
+    /// Type of a subexpression that failed to check.
     Error,
-    /// The type of `null`.
+    /// Type of the literal `null`.
     Null,
-    /// `bool`.
+    /// The truth values (`bool`).
     Bool,
-    /// `int`.
+    /// Signed 64-bit integers (`int`).
     Int,
-    /// `uint`.
+    /// Unsigned 64-bit integers (`uint`).
     Uint,
-    /// `double`.
+    /// 64-bit floating-point numbers (`double`).
     Double,
-    /// `string`.
+    /// Sequences of Unicode code points (`string`).
     String,
-    /// `bytes`.
+    /// Sequences of bytes (`bytes`).
     Bytes,
-    /// A span of time.
+    /// Durations with nanosecond precision.
     Duration,
-    /// A point in time.
+    /// Instants with nanosecond precision.
     Timestamp,
-    /// A scalar or null.
+    /// A scalar type that also allows null.
     Wrapper(Arc<Type>),
-    /// A list and the type of its elements.
+    /// A list with this element type.
     List(Arc<Type>),
-    /// A map and the types of its keys and values.
+    /// A map with these key and value types.
     Map(Arc<(Type, Type)>),
-    /// The type of a type.
+    /// The type of a type value.
     Type(Option<Arc<Type>>),
-    /// A type of a library, with its parameters.
+    /// A library type by name, with its type parameters.
     Opaque(Str, Arc<[Type]>),
-    /// A type with fields.
+    /// A struct type by name; its fields come from a [`TypeProvider`](crate::TypeProvider).
     Struct(Str),
-    /// A type to be found.
+    /// A type parameter, resolved when checking.
     Param(Str),
 }
 
-/// The coarse sort of a type, as assignability compares them.
+/// Coarse classification of types, as cel-go's assignability rules use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TypeSort {
     Dyn,
@@ -64,22 +64,22 @@ pub(crate) enum TypeSort {
 }
 
 impl Type {
-    /// A list of `element`.
+    /// The type of lists with this element type.
     pub fn list(element: Type) -> Type {
         Type::List(Arc::new(element))
     }
 
-    /// A map from `key` to `value`.
+    /// The type of maps from `key` to `value`.
     pub fn map(key: Type, value: Type) -> Type {
         Type::Map(Arc::new((key, value)))
     }
 
-    /// An optional `value`.
+    /// The type of optionals of `value`.
     pub fn optional(value: Type) -> Type {
         Type::Opaque(Str::new_static("optional_type"), Arc::from([value]))
     }
 
-    /// A library's type without parameters.
+    /// A library type without type parameters.
     pub fn opaque(name: &str) -> Type {
         Type::Opaque(name.into(), Arc::from([]))
     }
@@ -111,7 +111,7 @@ impl Type {
         matches!(self, Type::Dyn | Type::Any)
     }
 
-    /// The name a value of the type shows at run time.
+    /// Run-time name of the type, as `type(x)` shows it.
     pub fn name(&self) -> &str {
         match self {
             Type::Dyn => "dyn",
@@ -134,7 +134,7 @@ impl Type {
         }
     }
 
-    /// The types inside this one.
+    /// Element, key and value types, or type parameters.
     pub(crate) fn parameters(&self) -> Vec<&Type> {
         match self {
             Type::List(element) => vec![element],
@@ -145,7 +145,7 @@ impl Type {
         }
     }
 
-    /// The value type of an optional.
+    /// The type inside an optional; `None` for other types.
     pub(crate) fn optional_value(&self) -> Option<&Type> {
         match self {
             Type::Opaque(name, parameters) if name == "optional_type" => parameters.first(),
@@ -153,12 +153,12 @@ impl Type {
         }
     }
 
-    /// Whether two types are the same, a wrapper counting as what it wraps.
+    /// Type equality, except that a wrapper equals the type it wraps.
     pub(crate) fn is_exactly(&self, other: &Type) -> bool {
         self.same(other, true)
     }
 
-    /// As [`Type::is_exactly`], whatever type parameters are called.
+    /// Like [`Type::is_exactly`], ignoring the names of type parameters.
     pub(crate) fn is_equivalent(&self, other: &Type) -> bool {
         self.same(other, false)
     }
@@ -182,7 +182,7 @@ impl Type {
         }
     }
 
-    /// Whether a value of `from` may stand where this type is wanted, without type parameters being solved.
+    /// True if a value of type `from` is assignable to this type, without solving type parameters.
     pub(crate) fn accepts(&self, from: &Type) -> bool {
         match self {
             Type::Dyn | Type::Any | Type::Param(_) => true,
@@ -201,7 +201,7 @@ impl Type {
         }
     }
 
-    /// How the checker writes the type in its messages.
+    /// Formats the type as the checker's messages do.
     pub fn in_messages(&self) -> String {
         match self {
             Type::Any => "any".to_owned(),
@@ -238,10 +238,11 @@ impl fmt::Display for Type {
     }
 }
 
-/// Reads a type from a library table: `list(A)`, `map(string, dyn)`, `optional(V)`, `kubernetes.Quantity`.
+/// Parses a type from a library's signature table: `list(A)`, `map(string, dyn)`, `optional(V)`,
+/// `kubernetes.Quantity`.
 ///
-/// A single capital letter is a type parameter, a name that starts with `net.` a library type, and any other name with a
-/// dot a type with fields.
+/// A single capital letter is a type parameter, a name that starts with `net.` a library type, and any other name
+/// with a dot a struct type.
 pub(crate) fn read(text: &str) -> Type {
     let text = text.trim();
     if let Some((name, rest)) = text.split_once('(') {
@@ -272,7 +273,7 @@ pub(crate) fn read(text: &str) -> Type {
     }
 }
 
-/// Splits at the commas that are not inside parentheses.
+/// Splits at commas outside parentheses.
 pub(crate) fn split(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut depth = 0;

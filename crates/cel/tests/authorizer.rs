@@ -1,4 +1,4 @@
-//! The `authorizer` variable: evaluation ends where an answer is missing, and goes on when it is there.
+//! The `authorizer` variable: evaluation stops at a check without a decision, and succeeds once it is recorded.
 
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
@@ -10,7 +10,7 @@ use cel::authz::{
 };
 use cel::{Activation, Env, ErrorKind, PER_CALL_LIMIT, Version};
 
-/// Answers what it was told.
+/// An authorizer with recorded decisions.
 #[derive(Default)]
 struct Memo(Mutex<HashMap<AuthorizerCheck, AuthorizerDecision>>);
 
@@ -24,7 +24,7 @@ fn env() -> Env {
     Env::kubernetes(Version::CURRENT).with_variables([("authorizer", authorizer_type())])
 }
 
-/// Evaluates until nothing is asked any more; gives the value or the error, the questions and the cost of the last run.
+/// Evaluates until all checks are decided; returns the result, the checks and the cost of the last run.
 fn evaluate(
     expr: &str,
     answer: impl Fn(&AuthorizerCheck) -> AuthorizerDecision,
@@ -55,7 +55,7 @@ fn allow(_: &AuthorizerCheck) -> AuthorizerDecision {
 }
 
 #[test]
-fn a_check_is_asked_once_and_its_answer_used() {
+fn a_check_is_requested_once_and_its_decision_is_used() {
     let expr =
         "authorizer.group('apps').resource('deployments').subresource('status').namespace('ns').name('n')
         .fieldSelector('a=b').labelSelector('c=d').check('get').allowed()";
@@ -97,7 +97,7 @@ fn errors_and_reasons_of_decisions_are_visible() {
 }
 
 #[test]
-fn service_accounts_are_asked_about_by_name() {
+fn service_accounts_are_checked_by_name() {
     let (value, asked, _) =
         evaluate("authorizer.serviceAccount('ns', 'sa').path('/x').check('get').allowed()", allow);
     assert_eq!(value, "bool true");
@@ -114,7 +114,7 @@ fn service_accounts_are_asked_about_by_name() {
 }
 
 #[test]
-fn a_missing_answer_is_not_absorbed() {
+fn a_missing_decision_is_not_absorbed_by_logical_operators() {
     let env = env();
     let program =
         env.compile("authorizer.path('/x').check('get').allowed() || true").unwrap().program().unwrap();
@@ -133,7 +133,7 @@ fn two_checks_fit_the_limit_and_three_do_not() {
 }
 
 #[test]
-fn what_names_nothing_is_refused() {
+fn a_check_without_a_path_or_resource_is_refused() {
     assert_eq!(evaluate("authorizer.path(' ').check('get').allowed()", allow).0, "path must not be empty");
     assert_eq!(
         evaluate("authorizer.group('').resource('').check('get').allowed()", allow).0,

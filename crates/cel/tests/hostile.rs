@@ -1,4 +1,4 @@
-//! Input made to hurt: it ends within bounds and without a panic. Without the bounds most of it would go on for years.
+//! Hostile input: evaluation ends within its limits and without a panic.
 
 use cel::{Activation, Env, ErrorKind, PER_CALL_LIMIT, Type, Val, Version};
 use value::Value;
@@ -7,7 +7,7 @@ fn env() -> Env {
     Env::kubernetes(Version::CURRENT).with_variables([("object", Type::Dyn), ("x", Type::Dyn)])
 }
 
-/// Compiles and runs an expression to its end; gives the error, if there is one.
+/// Compiles and runs an expression; returns the error, if any.
 #[track_caller]
 fn bounded(expr: &str, data: &Value) -> Option<String> {
     let env = env();
@@ -25,7 +25,7 @@ fn bounded(expr: &str, data: &Value) -> Option<String> {
 }
 
 #[test]
-fn deep_nesting_is_refused_with_the_reference_s_limit() {
+fn nesting_is_limited_as_in_cel_go() {
     for (open, close) in [("(", ")"), ("[", "]"), ("{1: ", "}"), ("x.map(y, ", ")"), ("!(", ")"), ("-(", ")")]
     {
         let nested = |depth: usize| format!("{}1{}", open.repeat(depth), close.repeat(depth));
@@ -54,7 +54,7 @@ fn huge_expressions_are_refused() {
 }
 
 #[test]
-fn broken_expressions_are_explained_in_bounded_time() {
+fn syntax_errors_are_explained_within_limits() {
     for piece in ["(", "a.", "a ", "{a:", "[1,", "a?", "-", "\"", "a.b(", "`", "'''", "&", "1 +", "a{", "?"] {
         for times in [10, 1000, 20_000] {
             assert!(bounded(&piece.repeat(times), &Value::Null).is_some(), "{piece} x{times}");
@@ -106,7 +106,7 @@ fn patterns_that_make_backtracking_explode_are_matched_in_linear_time() {
 }
 
 #[test]
-fn exponents_and_numbers_without_end_are_bounded() {
+fn huge_numbers_and_exponents_are_bounded() {
     for text in ["1e999999999", "1e-999999999", "99999999999999999999999999e99999"] {
         let data = Value::from(text);
         bounded("quantity(x).add(quantity('1')).compareTo(quantity('1')) > 0", &data);
@@ -119,7 +119,7 @@ fn exponents_and_numbers_without_end_are_bounded() {
 }
 
 #[test]
-fn results_that_would_not_fit_are_refused_before_they_are_made() {
+fn too_large_results_are_refused_before_they_are_created() {
     let long = Value::from("a".repeat(1_000_000));
     assert_eq!(bounded("x.replace('', x).size() > 0", &long).unwrap(), "the resulting string is too long");
     assert_eq!(
@@ -139,13 +139,13 @@ fn results_that_would_not_fit_are_refused_before_they_are_made() {
     );
 }
 
-/// A list of two of a list of two of …: small to build, with more leaves than anybody can visit.
+/// A list of two of a list of two of …: cheap to build, with an exponential number of leaves.
 fn doubled(then: &str) -> String {
     format!("[[0]]{}.map(a, {then})", ".map(a, [a, a])".repeat(60))
 }
 
 #[test]
-fn values_that_share_their_parts_are_walked_within_bounds() {
+fn walking_values_that_share_parts_is_bounded() {
     let limit = "operation cancelled: actual cost limit exceeded";
     for then in [
         "a != a",
@@ -169,7 +169,7 @@ fn values_that_share_their_parts_are_walked_within_bounds() {
 }
 
 #[test]
-fn values_that_share_their_parts_become_no_tree_without_end() {
+fn converting_values_that_share_parts_is_bounded() {
     let env = Env::kubernetes_mutation(Version::CURRENT);
     let evaluate = |then: &str| {
         let program = env.compile(&doubled(then)).unwrap().program().unwrap();

@@ -1,4 +1,4 @@
-//! Properties that hold for every expression.
+//! Properties that hold for all expressions.
 
 use cel::{Activation, Env, Evaluation, NoHints, Type, Val, Version};
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ fn activation<'a>(env: &Env, data: &'a Value) -> Activation<'a> {
     activation
 }
 
-/// Expressions that are mostly well typed.
+/// Generates expressions that are mostly well typed.
 fn expression() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("i".to_owned()),
@@ -91,7 +91,7 @@ fn expression() -> impl Strategy<Value = String> {
     })
 }
 
-/// Conditions as policies have them, on data that has some of what they ask for, and some of it of another sort.
+/// Generates policy-like conditions on data in which some fields are missing or have another type.
 fn condition() -> impl Strategy<Value = String> {
     let field = || {
         prop_oneof![
@@ -188,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn no_expression_that_lost_a_piece_panics(text in expression(), cut in 0usize..200, length in 1usize..4) {
+    fn no_truncated_expression_panics(text in expression(), cut in 0usize..200, length in 1usize..4) {
         let broken: String =
             text.chars().enumerate().filter(|(i, _)| !(cut..cut + length).contains(i)).map(|(_, c)| c).collect();
         let _ = env().compile(&broken).map_err(|issues| issues.to_string());
@@ -200,7 +200,7 @@ proptest! {
     }
 
     #[test]
-    fn what_checks_as_a_type_evaluates_to_it_or_fails(text in expression()) {
+    fn an_expression_evaluates_to_its_checked_type_or_fails(text in expression()) {
         let env = env();
         if let Ok(checked) = env.compile(&text)
             && let Ok(program) = checked.program()
@@ -227,7 +227,7 @@ proptest! {
     }
 
     #[test]
-    fn conditions_that_are_tried_give_fail_and_cost_as_their_instructions_do(
+    fn data_conditions_have_the_result_and_cost_of_their_nodes(
         text in condition(),
         limit in prop_oneof![Just(1_000_000u64), 0u64..40],
     ) {
@@ -240,7 +240,7 @@ proptest! {
         {
             let activation = Activation::new(&env).with("d", Val::data(&object)).with("c", Val::data(&list));
             let plain = unfolded.run(&activation, limit);
-            // Often enough for patterns to get their tables.
+            // Enough uses for patterns to get their DFA tables.
             for _ in 0..20 {
                 let tried = folded.run(&activation, limit);
                 let both_ended = matches!((&tried.outcome, &plain.outcome), (Err(a), Err(b)) if a.is_fatal() && b.is_fatal());
@@ -250,7 +250,7 @@ proptest! {
     }
 
     #[test]
-    fn printing_is_stable(text in expression()) {
+    fn printed_expressions_print_the_same_again(text in expression()) {
         let env = env();
         if let Ok(parsed) = env.parse(&text) {
             let printed = parsed.print();
@@ -263,7 +263,7 @@ proptest! {
 
     #[test]
     fn cost_stays_below_the_estimate_where_types_are_known(text in expression()) {
-        // The reference does not count steps into dyn values or into results of calls, nor does this.
+        // cel-go's estimates ignore steps into dyn values and call results.
         if text.contains("dyn") || text.contains('[') {
             return Ok(());
         }

@@ -1,11 +1,11 @@
-//! The pages under `spec/`: each line of their CEL blocks is an expression and what it gives.
+//! Tests the pages under `spec/`: each line of their CEL blocks is an expression with its result.
 //!
-//! `EXPR  // TYPE VALUE` evaluates to the value, `EXPR  // fails: MESSAGE` fails when it runs, and
-//! `EXPR  // does not compile: MESSAGE` is refused before.
+//! `EXPR  // TYPE VALUE` evaluates to the value, `EXPR  // fails: MESSAGE` fails at run time, and `EXPR  // does not
+//! compile: MESSAGE` is a compile error.
 //!
-//! A YAML block with a name sets the variable of that name for the rest of the page; one called `schema` is the schema of
-//! `self` and `oldSelf`. What stands after `cel` says which environment an expression is in: `mutation` has the types of
-//! mutating policies, `authorizer` a caller who may `get` and nothing else, `rule` the schema.
+//! A YAML block with a name sets the variable of that name for the rest of the page; a block named `schema` is the
+//! schema of `self` and `oldSelf`. The words after `cel` select the environment: `mutation` has the types of mutating
+//! policies, `authorizer` a caller who may only `get`, `rule` the schema.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "these are tests")]
 
@@ -35,7 +35,7 @@ impl Authorizer for OnlyGet {
     }
 }
 
-/// What a page has said so far.
+/// Variables and schema that the page has declared so far.
 struct Said {
     variables: BTreeMap<String, Value>,
     schema: Option<Arc<Schema>>,
@@ -66,7 +66,7 @@ impl Said {
         env
     }
 
-    /// What a selector says of the device of the page.
+    /// Evaluates a device selector for the page's device.
     fn selected(&self, expr: &str) -> String {
         let device = self.variables.get("device").unwrap();
         let driver = device.get("driver").and_then(Value::as_str).unwrap();
@@ -83,7 +83,7 @@ impl Said {
         }
     }
 
-    /// A line of a block as it should read.
+    /// The expected text of a line.
     fn example(&self, environment: &str, line: &str) -> String {
         if line.trim().is_empty() {
             return format!("{line}\n");
@@ -92,7 +92,7 @@ impl Said {
         format!("{expr}  // {}\n", self.answer(environment, expr))
     }
 
-    /// What an expression gives, in the words of the pages.
+    /// The result of an expression in the notation of the pages.
     fn answer(&self, environment: &str, expr: &str) -> String {
         if environment == "device" {
             return self.selected(expr);

@@ -103,7 +103,7 @@ fn result(device: &str, more: &str) -> String {
 const TWO: &str = r#"[{"name": "a"}, {"name": "b"}]"#;
 
 #[test]
-fn the_first_free_device_is_taken_and_given_back() {
+fn the_first_free_device_is_allocated_and_released() {
     let mut all = allocator(&[slice("n", TWO)]);
     assert_eq!(one(&mut all, &claim("")), Some("r=a".into()));
     all.observe(&allocated("1", &result("a", "")));
@@ -134,7 +134,7 @@ fn a_held_allocation_is_taken_and_an_attempt_leaves_nothing_behind() {
 }
 
 #[test]
-fn several_claims_are_served_together_or_not_at_all() {
+fn several_claims_are_allocated_together_or_not_at_all() {
     let mut all = allocator(&[slice("n", TWO)]);
     let claims = [claim(""), claim("")];
     assert_eq!(devices(&mut all, &claims).unwrap().unwrap(), ["r=a", "r=b"]);
@@ -160,7 +160,7 @@ fn selectors_of_class_and_request_must_both_hold() {
 }
 
 #[test]
-fn a_selector_that_fails_on_a_device_that_is_needed_ends_the_search() {
+fn a_selector_error_on_a_needed_device_ends_the_search() {
     let mut all =
         allocator(&[slice("n", r#"[{"name": "a", "attributes": {"fast": {"bool": true}}}, {"name": "b"}]"#)]);
     let wanted = |count: u32| {
@@ -263,7 +263,7 @@ fn alternatives_are_tried_in_their_order() {
 }
 
 #[test]
-fn an_earlier_request_gives_way_where_a_later_one_needs_its_device() {
+fn the_search_backtracks_when_a_later_request_needs_a_device() {
     let slices = [slice(
         "n",
         r#"[{"name": "a", "attributes": {"x": {"int": 1}}}, {"name": "b", "attributes": {"x": {"int": 2}}}]"#,
@@ -303,7 +303,7 @@ fn constraints_make_devices_alike_or_distinct() {
 }
 
 #[test]
-fn taints_keep_those_out_who_do_not_tolerate_them() {
+fn taints_exclude_requests_without_a_toleration() {
     let slices = [slice(
         "n",
         r#"[{"name": "a", "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}, {"key": "x", "effect": "None"}]}]"#,
@@ -421,7 +421,7 @@ fn shared_capacity_is_taken_in_steps_until_it_is_gone() {
 }
 
 #[test]
-fn admin_access_looks_past_allocations_and_takes_nothing() {
+fn admin_access_ignores_allocations_and_takes_nothing() {
     let admin = claim(r#""allocationMode": "All", "adminAccess": true"#);
     let mut all = allocator(&[slice("n", TWO)]);
     all.observe(&allocated("1", &result("a", "")));
@@ -533,7 +533,7 @@ fn configurations_come_from_the_class_and_the_claim() {
 }
 
 #[test]
-fn devices_that_must_be_made_ready_are_tried_last_and_say_so() {
+fn devices_with_binding_conditions_are_tried_last() {
     let waiting = r#"[{"name": "a", "bindsToNode": true, "bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}]"#;
     let first = pool("a", 1, 1, &format!(r#""allNodes": true, "devices": {waiting}"#));
     let second = pool("b", 1, 1, r#""allNodes": true, "devices": [{"name": "b"}]"#);
@@ -547,7 +547,7 @@ fn devices_that_must_be_made_ready_are_tried_last_and_say_so() {
 }
 
 #[test]
-fn what_is_not_understood_is_refused() {
+fn unsupported_requests_and_missing_classes_are_refused() {
     let read = |devices: &str| PendingClaim::read(&claim_of(devices)).unwrap_err().to_string();
     assert_eq!(
         read(r#"{"requests": [{"name": "r"}]}"#),
@@ -567,7 +567,7 @@ fn what_is_not_understood_is_refused() {
 }
 
 #[test]
-fn a_search_that_cannot_succeed_ends_soon() {
+fn a_hopeless_search_ends_at_the_step_limit() {
     let devices: Vec<String> = (0..31).map(|i| format!(r#"{{"name": "d{i}"}}"#)).collect();
     let slices = [slice("n", &format!("[{}]", devices.join(",")))];
     assert_eq!(one(&mut allocator(&slices), &claim(r#""count": 32"#)), None);
@@ -579,7 +579,7 @@ fn a_search_that_cannot_succeed_ends_soon() {
 }
 
 #[test]
-fn looking_for_all_devices_counts_too() {
+fn requests_for_all_devices_count_steps() {
     let each: Vec<String> = (0..128).map(|i| format!(r#"{{"name": "d{i}"}}"#)).collect();
     let each = each.join(", ");
     let slices: Vec<Value> = (0..8)
@@ -607,7 +607,7 @@ fn devices_or_limit(allocator: &mut DeviceAllocator, claim: &Value) -> bool {
 }
 
 #[test]
-fn node_selectors_know_every_operator() {
+fn node_selectors_support_every_operator() {
     let matches = |requirement: &str| {
         let selector = format!(r#"{{"nodeSelectorTerms": [{{"matchExpressions": [{requirement}]}}]}}"#);
         crate::NodeSelector::read(&parse(&selector))

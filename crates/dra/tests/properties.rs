@@ -303,7 +303,7 @@ mod properties {
         #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
         #[test]
-        fn no_device_is_given_twice_without_admin_access(
+        fn no_device_is_allocated_twice_without_admin_access(
             devices in prop::collection::vec(device(), 1..7),
             pods in prop::collection::vec((prop::collection::vec(wanted(), 1..3), 0..NODES), 1..6),
         ) {
@@ -331,7 +331,7 @@ mod properties {
         }
 
         #[test]
-        fn admin_access_never_changes_what_others_get(
+        fn admin_access_never_changes_other_allocations(
             devices in prop::collection::vec(device(), 1..7),
             claims in prop::collection::vec(wanted(), 1..3),
             admins in prop::collection::vec(wanted(), 1..3),
@@ -393,7 +393,7 @@ mod properties {
         }
 
         #[test]
-        fn what_can_be_served_is_served_and_nothing_else(
+        fn claims_are_allocated_if_and_only_if_a_solution_exists(
             devices in prop::collection::vec(device(), 1..6),
             used in prop::collection::vec(wanted(), 0..2),
             claims in prop::collection::vec(wanted(), 1..3),

@@ -22,7 +22,7 @@ fn answer(allocator: &mut DeviceAllocator, claims: &[PendingClaim], node: &Value
 }
 
 #[test]
-fn what_kubernetes_answered_is_answered() {
+fn allocations_equal_those_recorded_from_kubernetes() {
     let recorded =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded.jsonl")).unwrap();
     let mut kinds = [0; 3];

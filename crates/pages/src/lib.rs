@@ -28,7 +28,7 @@ macro_rules! pages {
         )*
 
         #[test]
-        fn every_page_is_listed() {
+        fn every_page_has_a_test() {
             assert_eq!($crate::named(env!("CARGO_MANIFEST_DIR"), $prefix), [$(stringify!($name)),*]);
         }
     };

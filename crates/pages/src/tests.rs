@@ -20,25 +20,25 @@ fn check(text: &str) {
 }
 
 #[test]
-fn what_a_page_says_is_what_comes() {
+fn a_correct_page_passes() {
     check("# Sums\n\n```sum\n1\n2\n```\n\nThat is\n\n```is\n3\n```\n");
 }
 
 #[test]
 #[should_panic(expected = "spec/sums.md:6: it says\n4\nwhere this comes:\n3\n")]
-fn what_a_page_says_wrongly_is_found_with_its_place() {
+fn a_wrong_block_fails_with_its_line() {
     check("```sum\n1\n2\n```\n```is\n4\n```\n");
 }
 
 #[test]
 #[should_panic(expected = "nothing on it can be wrong")]
-fn a_page_without_answers_is_no_test() {
+fn a_page_without_expected_results_fails() {
     check("```sum\n1\n```\n");
 }
 
 #[test]
 #[should_panic(expected = "the last block has no end")]
-fn a_block_that_is_left_open_is_found() {
+fn an_unclosed_block_fails() {
     check("```sum\n1\n```\n```is\n1\n");
 }
 

@@ -17,7 +17,7 @@ fn keys_are_sorted_and_white_space_is_dropped() {
 }
 
 #[test]
-fn fields_are_found_where_they_stand_in_a_text() {
+fn json_field_offsets_are_found() {
     let text = br#"{"z": [1, {"b,}": {"x": "\"]"}, "a": 1}], "m": {"k": 1, "k": 2}, "a": {}}"#;
     let places = json::offsets(text, &["a", "m.k", "z[1].a", "z[1].b,}.x", "nowhere"]);
     let text = std::str::from_utf8(text).unwrap();
@@ -29,7 +29,7 @@ fn fields_are_found_where_they_stand_in_a_text() {
 }
 
 #[test]
-fn a_text_that_ends_early_has_what_is_there() {
+fn offsets_in_truncated_json_are_found() {
     assert_eq!(json::offsets(br#"{"a": {"b"#, &["a", "a.b"])[0], 1);
     assert_eq!(json::offsets(br#"]},"\"#, &["a"]), [usize::MAX]);
 }
@@ -48,7 +48,7 @@ fn strings_round_trip_with_gos_escapes() {
 }
 
 #[test]
-fn errors_are_in_gos_words() {
+fn errors_have_gos_messages() {
     refuse("", "unexpected end of JSON input");
     refuse("{", "unexpected end of JSON input");
     refuse("{a", "invalid character 'a' looking for beginning of object key string");

@@ -100,7 +100,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn canonical_json_is_read_as_it_was(value in tree()) {
+    fn canonical_json_round_trips(value in tree()) {
         let bytes = write::to_vec(&value);
         let read = json::read(&bytes);
         prop_assert!(read.is_ok(), "{:?}", read);
@@ -111,14 +111,14 @@ proptest! {
     }
 
     #[test]
-    fn pretty_json_is_read_as_it_was(value in tree()) {
+    fn pretty_json_round_trips(value in tree()) {
         let mut bytes = Vec::new();
         write::pretty(&mut bytes, &value);
         prop_assert_eq!(json::parse(&bytes), Ok(value));
     }
 
     #[test]
-    fn written_yaml_is_read_as_it_was(value in tree()) {
+    fn written_yaml_round_trips(value in tree()) {
         let text = yaml::write(&value);
         prop_assert_eq!(yaml::read(text.as_bytes()).map(|read| read.value), Ok(value), "{}", text);
     }
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn a_document_is_read_as_a_body_is(text in markup()) {
+    fn documents_and_bodies_are_read_alike(text in markup()) {
         let body = yaml::body(text.as_bytes()).map(|body| body.value);
         if !text.trim_ascii_start().starts_with('{') {
             prop_assert_eq!(yaml::document(text.as_bytes()).map(|document| document.value), body);

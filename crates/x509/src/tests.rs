@@ -32,7 +32,7 @@ fn the_first_block_is_found_between_other_text() {
 }
 
 #[test]
-fn a_malformed_block_is_passed_over_for_the_next() {
+fn a_malformed_pem_block_is_skipped() {
     for malformed in [
         "-----BEGIN A-----\nQQ==\n -----END A-----\n",
         "-----BEGIN A-----\nQQ==\n-----END A----- x\n",
@@ -123,7 +123,7 @@ fn a_subject_is_read_in_every_string_type() {
 }
 
 #[test]
-fn a_subject_that_is_not_text_and_bytes_that_follow_are_refused() {
+fn non_text_subjects_and_trailing_bytes_are_refused() {
     let der = request(&[(DnType::OrganizationName, utf8("abcd"))], &rcgen::PKCS_ECDSA_P256_SHA256);
     let at = der.windows(4).position(|window| window == b"abcd").unwrap();
     let with_tag = |tag: u8| {
@@ -163,7 +163,7 @@ fn a_request_is_signed_by_its_own_key() {
 }
 
 #[test]
-fn possession_is_proven_in_the_way_of_the_kind_of_key() {
+fn proof_of_possession_uses_the_algorithm_of_the_key_type() {
     use aws_lc_rs::rand::SystemRandom;
     use aws_lc_rs::rsa::KeySize;
     use aws_lc_rs::signature::{

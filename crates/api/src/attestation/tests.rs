@@ -7,7 +7,7 @@ fn of(text: &str) -> Option<String> {
 }
 
 #[test]
-fn the_audience_is_the_url_as_it_stands() {
+fn the_audience_of_a_url_is_the_url_unchanged() {
     for url in ["https://hooks.example/admit", "https://hooks.example:8443/a/?q", "https://hooks.example"] {
         assert_eq!(of(&format!(r#"{{"url":"{url}"}}"#)).as_deref(), Some(url));
     }
@@ -38,7 +38,7 @@ fn the_core_group_has_a_name_that_no_other_group_can_use() {
 }
 
 #[test]
-fn only_webhook_configurations_of_v1_are_meant() {
+fn only_webhook_configurations_of_v1_are_recognized() {
     let of = |kind: &str, version: &str| {
         WebhookConfigurationKind::of_reference(&value::Value::map([("kind", kind), ("apiVersion", version)]))
     };

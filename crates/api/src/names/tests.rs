@@ -15,7 +15,7 @@ const A63: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 const A64: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 #[test]
-fn dns_labels() {
+fn dns_labels_are_validated() {
     let good = ["a", "ab", "a1", "a-1", "a--1--2--b", "0", "01", "1-a", A63];
     let bad = ["", "A", "aBc", "-", "a-", "-a", "_", "a_b", ".", "a.", "a.b", " ", "a b", "é", A64];
     judge(is_dns1123_label, &good, &bad);
@@ -33,7 +33,7 @@ fn dns_labels() {
 }
 
 #[test]
-fn dns_subdomains() {
+fn dns_subdomains_are_validated() {
     let long = "a".repeat(253);
     let too_long = "a".repeat(254);
     let good = ["a", "a.a", "ab.1", "1-a.a", "a.b.c.d.e", "11.22.33", &long];
@@ -55,7 +55,7 @@ fn dns_subdomains() {
 }
 
 #[test]
-fn label_keys_and_values() {
+fn label_keys_and_values_are_validated() {
     let good =
         ["simple", "now-with-dashes", "1-starts-with-num", "1234", "simple/simple", "a.b/c_D.e-f", A63];
     let bad = [
@@ -90,7 +90,7 @@ fn label_keys_and_values() {
 }
 
 #[test]
-fn ports_and_numbers() {
+fn ports_and_numbers_are_validated() {
     judge(
         is_valid_port_name,
         &["http", "a-1", "1a", "metrics-2"],
@@ -108,7 +108,7 @@ fn ports_and_numbers() {
 }
 
 #[test]
-fn identifiers_keys_and_headers() {
+fn identifiers_keys_and_headers_are_validated() {
     judge(is_c_identifier, &["a", "_a1", "A__b"], &["", "1a", "a-b", "a.b", "é"]);
     judge(
         is_config_map_key,
@@ -130,7 +130,7 @@ fn a_generated_names_prefix_may_end_with_a_dash() {
 }
 
 #[test]
-fn qualified_domains() {
+fn qualified_domains_are_validated() {
     let path = Path::root().field("x");
     let check = |errors: FieldErrors, expected: &str| assert_eq!(crate::field::aggregate(errors), expected);
     assert!(is_fully_qualified_name(&path, "a.b.c").is_empty());
@@ -150,7 +150,7 @@ fn qualified_domains() {
 }
 
 #[test]
-fn addresses() {
+fn addresses_are_validated() {
     for text in [
         "1.2.3.4",
         "1.2.3.04",
@@ -202,7 +202,7 @@ fn addresses() {
 }
 
 #[test]
-fn networks() {
+fn networks_are_validated() {
     judge(
         is_valid_cidr,
         &["1.0.0.0/8", "0.0.0.0/0", "::/0", "a::/64", "1.2.3.4/32"],

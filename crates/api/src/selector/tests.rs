@@ -210,7 +210,7 @@ fn nothing_matches_the_selector_of_nothing() {
 }
 
 #[test]
-fn exact_matches_are_known() {
+fn selectors_report_values_they_require_exactly() {
     let selector = LabelSelector::parse("a=1,b in (2),c in (3,4),d!=5").unwrap();
     assert_eq!(selector.requires_exact_match("a"), Some("1"));
     assert_eq!(selector.requires_exact_match("b"), Some("2"));
@@ -246,7 +246,7 @@ fn facts_hold_labels_and_fields() {
 }
 
 #[test]
-fn damaged_facts_read_as_fewer() {
+fn damaged_facts_are_read_without_failing() {
     let bytes = Facts::encode([("a", "1")], [("f", "2")]);
     for end in 0..bytes.len() {
         let facts = FactsRef::new(&bytes[..end]);

@@ -9,7 +9,7 @@ fn said(text: &str) -> Result<String, String> {
 }
 
 #[test]
-fn version_and_kind_are_found_whatever_the_case_of_their_names() {
+fn type_meta_field_names_ignore_case() {
     assert_eq!(said(r#"{"apiVersion": "a/v1", "kind": "K"}"#).unwrap(), "a/v1 K");
     assert_eq!(said(r#"{"APIVERSION": "a/v1", "Kind": "K"}"#).unwrap(), "a/v1 K");
     // The one that is spelled right comes last.
@@ -18,7 +18,7 @@ fn version_and_kind_are_found_whatever_the_case_of_their_names() {
 }
 
 #[test]
-fn what_is_missing_or_no_text_is_said_in_the_words_of_kubernetes() {
+fn missing_or_invalid_type_meta_has_kubernetes_messages() {
     assert_eq!(
         said(r#"{"apiVersion":"v1"}"#).unwrap_err(),
         r#"Object 'Kind' is missing in '{"apiVersion":"v1"}'"#

@@ -1,4 +1,4 @@
-//! Which types may stand for which, and what type parameters stand for.
+//! Assignability of types and substitution of type parameters.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use value::Str;
 
 use crate::types::{Type, TypeSort};
 
-/// What type parameters have been found to be. Attempts that fail are undone.
+/// Type parameters with the types found for them. Failed attempts are undone.
 #[derive(Debug, Default)]
 pub(crate) struct TypeSubstitution {
     known: HashMap<Str, Type>,
-    /// What to put back: the parameter and what it was before.
+    /// Undo log: the parameter and its previous type.
     undo: Vec<(Str, Option<Type>)>,
 }
 
@@ -30,7 +30,7 @@ impl TypeSubstitution {
         }
     }
 
-    /// Does all of `attempt`, or nothing if it says no.
+    /// Runs `attempt`; undoes its substitutions if it returns false.
     pub(crate) fn try_or_undo(&mut self, attempt: impl FnOnce(&mut Self) -> bool) -> bool {
         let mark = self.undo.len();
         if attempt(self) {
@@ -49,7 +49,7 @@ impl TypeSubstitution {
         false
     }
 
-    /// Whether `from` may stand where `to` is wanted.
+    /// True if a value of type `from` is assignable to `to`.
     pub(crate) fn assignable(&mut self, from: &Type, to: &Type) -> bool {
         if to.sort() == TypeSort::Param {
             match self.substitutes(from, to) {
@@ -85,12 +85,13 @@ impl TypeSubstitution {
         }
     }
 
-    /// As [`TypeSubstitution::assignable`], position by position.
+    /// Like [`TypeSubstitution::assignable`], for each pair of types.
     pub(crate) fn all_assignable(&mut self, from: &[&Type], to: &[&Type]) -> bool {
         from.len() == to.len() && from.iter().zip(to).all(|(from, to)| self.assignable(from, to))
     }
 
-    /// Whether `ty` may stand for a parameter, and whether something was known to stand for it already.
+    /// Tries to substitute `ty` for a parameter. Returns whether that is possible, and whether the parameter had a
+    /// type already.
     fn substitutes(&mut self, ty: &Type, parameter: &Type) -> (bool, bool) {
         if ty.is_exactly(parameter) {
             return (true, true);
@@ -115,7 +116,7 @@ impl TypeSubstitution {
         (false, false)
     }
 
-    /// Whether `parameter` does not occur in `within`.
+    /// Occurs check: true if `parameter` does not occur in `within`.
     fn does_not_occur(&self, parameter: &Type, within: &Type) -> bool {
         if parameter.is_exactly(within) {
             return false;
@@ -126,7 +127,7 @@ impl TypeSubstitution {
         }
     }
 
-    /// `ty` with what is known put in for its parameters; what is not known becomes dyn if `to_dyn`.
+    /// Replaces type parameters by their types; unknown ones become dyn if `to_dyn`.
     pub(crate) fn substitute(&self, ty: &Type, to_dyn: bool) -> Type {
         if let Some(known) = self.find(ty) {
             return self.substitute(known, to_dyn);
@@ -162,7 +163,7 @@ fn nullable(ty: &Type) -> bool {
     )
 }
 
-/// Puts fresh parameters in for the named ones.
+/// Replaces named type parameters.
 pub(crate) fn rename(ty: &Type, names: &[(Str, Type)]) -> Type {
     match ty {
         Type::Param(name) => {
@@ -178,7 +179,7 @@ pub(crate) fn rename(ty: &Type, names: &[(Str, Type)]) -> Type {
     }
 }
 
-/// The less specific of two types that are assignable.
+/// The more general of two assignable types.
 pub(crate) fn most_general<'t>(a: &'t Type, b: &'t Type) -> &'t Type {
     if equal_or_less_specific(a, b) { a } else { b }
 }

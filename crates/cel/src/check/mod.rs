@@ -1,4 +1,4 @@
-//! A syntax tree to a checked one: every node gets its type, every name and call what it stands for.
+//! The type checker: finds the type of every node and resolves names and calls.
 
 pub(crate) mod assign;
 mod resolve;
@@ -19,25 +19,25 @@ use assign::{TypeSubstitution, most_general};
 
 pub(crate) use validate::{Validator, validate};
 
-/// What a name or a call stands for.
+/// The meaning of a name or a call.
 #[derive(Clone, Debug)]
 pub(crate) enum ResolvedReference {
-    /// A variable, by the name in the tree.
+    /// A variable, by its name in the tree.
     Variable,
-    /// A name with a value: a type or an enum value.
+    /// A type name or an enum constant.
     Constant(Constant),
-    /// The overloads a call may mean, at least one.
+    /// Ids of the possible overloads, at least one.
     Overloads(Vec<Str>),
 }
 
-/// The value of a name that has one.
+/// The value of a name that is not a variable.
 #[derive(Clone, Debug)]
 pub(crate) enum Constant {
     Type(Str),
     Int(i64),
 }
 
-/// The result of checking: the tree with names resolved, types and references by node number.
+/// A type-checked syntax tree: resolved names, with types and references by node id.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedAst {
     pub(crate) ast: Ast,
@@ -50,7 +50,7 @@ impl CheckedAst {
         self.types.get(id as usize).and_then(Option::as_ref).unwrap_or(&Type::Dyn)
     }
 
-    /// The overloads of a call.
+    /// Ids of the overloads that a call may resolve to.
     pub(crate) fn overloads(&self, id: NodeId) -> &[Str] {
         match self.references.get(&id) {
             Some(ResolvedReference::Overloads(overloads)) => overloads,
@@ -59,7 +59,7 @@ impl CheckedAst {
     }
 }
 
-/// Checks a parsed expression.
+/// Type-checks a parsed expression and runs the validators.
 pub(crate) fn check(source: &Source, ast: Ast, env: &Env) -> Result<CheckedAst, Issues> {
     let mut ast = ast;
     let Checker { issues, mut types, references, mapping, .. } = Checker::walk(source, &mut ast, env);
@@ -75,7 +75,7 @@ pub(crate) fn check(source: &Source, ast: Ast, env: &Env) -> Result<CheckedAst, 
     if issues.is_empty() { Ok(checked) } else { Err(issues) }
 }
 
-/// Resolves names as far as they can be; types and overloads are left open.
+/// Resolves names without checking types; overloads stay unresolved.
 pub(crate) fn resolve_only(source: &Source, ast: Ast, env: &Env) -> CheckedAst {
     let mut ast = ast;
     let mut references = Checker::walk(source, &mut ast, env).references;
@@ -92,7 +92,7 @@ struct Checker<'e> {
     references: HashMap<NodeId, ResolvedReference>,
     mapping: TypeSubstitution,
     fresh: usize,
-    /// The variables of comprehensions, innermost last.
+    /// Comprehension variables in scope, innermost last.
     scopes: Vec<(Str, Type)>,
 }
 
@@ -210,7 +210,7 @@ impl Checker<'_> {
         self.set(id, ty);
     }
 
-    /// The type of a field of `operand`, which is checked first.
+    /// Checks `operand` and returns the type of its field.
     fn check_field(&mut self, id: NodeId, operand: &mut Expr, field: &str, optional: bool) -> Type {
         self.check(operand);
         let operand = self.mapping.substitute(&self.get(operand.id), false);
@@ -368,7 +368,7 @@ impl Checker<'_> {
         result.map(|ty| (ty, overloads))
     }
 
-    /// The value type of what was written with `?`, which must be optional.
+    /// The type inside the optional that `?` requires.
     fn unwrap_optional(&mut self, id: NodeId, ty: Type) -> Type {
         if let Some(inner) = ty.optional_value() {
             inner.clone()
@@ -385,7 +385,7 @@ impl Checker<'_> {
         if self.assignable(&before, &this) {
             return most_general(&before, &this).clone();
         }
-        // Mixed literals are dyn here; where they are not allowed, validation says so.
+        // Heterogeneous literals are dyn here; the validator reports them where they are not allowed.
         Type::Dyn
     }
 
@@ -434,7 +434,7 @@ impl Checker<'_> {
             return;
         };
         *type_name = resolved;
-        // The fields are those of the message, whatever the type is called inside CEL.
+        // The fields are those of the protobuf message, even if CEL has another name for the type.
         let message = match &ty {
             Type::List(element) if **element == Type::Dyn => Str::new_static("google.protobuf.ListValue"),
             Type::Null => Str::new_static("google.protobuf.NullValue"),
@@ -520,7 +520,7 @@ impl Checker<'_> {
     }
 }
 
-/// The names of `a.b.c`, from the left.
+/// The identifiers of `a.b.c`, from the left.
 fn qualified(expr: &Expr) -> Option<Vec<Str>> {
     let mut names = Vec::new();
     let mut here = expr;
@@ -540,7 +540,7 @@ fn qualified(expr: &Expr) -> Option<Vec<Str>> {
     }
 }
 
-/// What a global name stands for, with the name under which a program finds it.
+/// Type and reference of a global name, with the name under which the plan finds it.
 fn global(name: &str, disambiguate: bool, found: Global) -> (Str, Type, ResolvedReference) {
     let plain = Str::from(name);
     let name = if disambiguate { format!(".{name}").into() } else { plain.clone() };

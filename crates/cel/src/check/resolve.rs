@@ -1,4 +1,4 @@
-//! Names to what they stand for: variables of comprehensions first, then those of the environment, then types.
+//! Resolves names: comprehension variables first, then the environment's variables, then types.
 
 use value::Str;
 
@@ -6,7 +6,7 @@ use super::{Checker, ResolvedReference, global};
 use crate::types::Type;
 
 impl Checker<'_> {
-    /// What a simple name stands for.
+    /// Resolves a simple name.
     pub(super) fn resolve_name(&self, name: &str) -> Option<(Str, Type, ResolvedReference)> {
         let bare = name.strip_prefix('.').unwrap_or(name);
         let local = self.local(bare);
@@ -18,7 +18,7 @@ impl Checker<'_> {
         self.resolve_global(name, local.is_some())
     }
 
-    /// What `a.b.c` stands for as one name. A variable of a comprehension is never part of a longer name.
+    /// Resolves `a.b.c` as one qualified name. A comprehension variable is never part of a qualified name.
     pub(super) fn resolve_qualified(&self, names: &[Str]) -> Option<(Str, Type, ResolvedReference)> {
         let [first, _, ..] = names else { return None };
         let bare = first.strip_prefix('.').unwrap_or(first);

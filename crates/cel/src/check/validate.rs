@@ -1,4 +1,5 @@
-//! What is looked at after checking: literals that could only fail when the expression runs, and mixed literals.
+//! Validators that run after type checking: they report literals that can only fail at run time, and heterogeneous
+//! literals.
 
 use super::CheckedAst;
 use crate::env::Env;
@@ -10,22 +11,22 @@ use crate::syntax::source::{Issues, Location, Source};
 use crate::types::Type;
 use crate::val::convert::convert;
 
-/// A rule that is applied to checked expressions.
+/// A validator of checked expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Validator {
-    /// Literal durations are durations.
+    /// Arguments of `duration` that are literals must be valid.
     Durations,
-    /// Literal timestamps are timestamps.
+    /// Arguments of `timestamp` that are literals must be valid.
     Timestamps,
-    /// Literal patterns are patterns.
+    /// Literal regular expressions must be valid.
     Patterns,
-    /// The elements of a literal list or map have one type.
+    /// Literal lists and maps must have elements of one type.
     Homogeneous,
-    /// Literal format strings fit their literal arguments.
+    /// Literal format strings must match their literal arguments.
     FormatStrings,
 }
 
-/// Applies the environment's validators.
+/// Runs the environment's validators.
 pub(crate) fn validate(source: &Source, checked: &CheckedAst, env: &Env, issues: &mut Issues) {
     let validators = env.validators();
     if validators.is_empty() {
@@ -54,7 +55,7 @@ struct Validation<'w> {
     source: &'w Source,
     checked: &'w CheckedAst,
     issues: &'w mut Issues,
-    /// Whether the arguments of `format` may be mixed.
+    /// Exempts the arguments of `format` from the homogeneity check.
     exempt: bool,
 }
 
@@ -65,7 +66,7 @@ impl Validation<'_> {
         self.issues.report(location, message);
     }
 
-    /// Reports calls whose first argument is a literal for which `fails` holds.
+    /// Reports calls of `function` whose first argument is a literal that `fails`.
     fn calls(&mut self, function: &str, fails: impl Fn(&Literal) -> bool) {
         let mut bad = Vec::new();
         self.checked.ast.expr.walk(&mut |expr| {
@@ -82,7 +83,7 @@ impl Validation<'_> {
         }
     }
 
-    /// Reports literal patterns that are none, and those that are too much work to compile.
+    /// Reports literal patterns that are invalid or take too much work to compile.
     fn patterns(&mut self) {
         let mut bad = Vec::new();
         allowance::within(PER_EXPRESSION, || {

@@ -1,4 +1,4 @@
-//! What an expression may cost, estimated from its tree, its types and what is known of the sizes of the data.
+//! Estimates the cost of an expression from its tree, its types and size hints.
 
 mod calls;
 
@@ -27,7 +27,7 @@ pub(crate) fn estimate(checked: &CheckedAst, env: &Env, hints: &dyn SizeHints) -
     coster.cost(&checked.ast.expr)
 }
 
-/// The sizes of the keys and values of a list or a map.
+/// Sizes of the keys and values of a list or map.
 #[derive(Clone, Copy, Debug)]
 struct EntrySize {
     is_list: bool,
@@ -49,7 +49,7 @@ struct Local {
     entry: Option<EntrySize>,
 }
 
-/// An argument of a call, as the rules see it.
+/// An argument of a call with its type, size and path.
 struct Arg<'c> {
     path: Vec<Str>,
     ty: &'c Type,
@@ -57,7 +57,7 @@ struct Arg<'c> {
     size: Option<EstimateRange>,
 }
 
-/// What a call costs and how big its result is.
+/// Cost of a call and size of its result.
 struct CallCost {
     cost: EstimateRange,
     result: Option<EstimateRange>,
@@ -340,7 +340,7 @@ impl<'c> Coster<'c> {
     }
 }
 
-/// The size of a literal, where it shows.
+/// Size of a literal; `None` for other expressions.
 fn literal_size(expr: &Expr) -> Option<u64> {
     match &expr.kind {
         ExprKind::Literal(Literal::String(s)) => Some(s.chars().count() as u64),

@@ -1,16 +1,16 @@
-//! What expressions cost: estimated before they run, counted while they run. Both are Kubernetes' numbers.
+//! Kubernetes' cost model: estimates before an expression runs, actual cost while it runs.
 
 pub(crate) mod estimate;
 mod range;
 pub(crate) mod runtime;
 
-/// What it costs to go over a character of a string once.
+/// Cost per character of traversing a string.
 const TRAVERSAL: f64 = 0.1;
-/// What it costs to try a character of a pattern.
+/// Cost per character of a pattern.
 const PATTERN: f64 = 0.25;
-/// The assumed length of the longest pattern behind a named format.
+/// Pattern length that Kubernetes assumes for named formats.
 const LONGEST_FORMAT_PATTERN: f64 = 128.0;
-/// The length of the longest name of a format.
+/// Length that Kubernetes assumes for format names.
 const LONGEST_FORMAT: u64 = 64;
-/// The limit of one evaluation in Kubernetes.
+/// Kubernetes' cost limit of one evaluation.
 pub const PER_CALL_LIMIT: u64 = 1_000_000;

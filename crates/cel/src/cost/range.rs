@@ -1,26 +1,26 @@
-//! Ranges of sizes and costs, and what knows the sizes of data.
+//! Ranges of sizes and costs, and hints about the sizes of data.
 
 use value::Str;
 
 use crate::types::Type;
 
-/// The least and the most something may be.
+/// Lower and upper bound of a size or cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EstimateRange {
-    /// The least.
+    /// Inclusive lower bound, which may be 0.
     pub min: u64,
-    /// The most; `u64::MAX` where there is no bound.
+    /// Upper bound, inclusive; `u64::MAX` means unbounded.
     pub max: u64,
 }
 
-/// Knows the sizes of data: of variables and of what is inside them.
+/// Provides the sizes of variables and of the data inside them.
 pub trait SizeHints: Sync {
-    /// The size of what is at `path`: a variable, then field names, `@items`, `@keys`, `@values`. An empty path means only
-    /// the type is known.
+    /// Bounds of the size at `path`: a variable, then field names, `@items`, `@keys` or `@values`. With an empty path
+    /// only the type is known.
     fn size(&self, path: &[Str], ty: &Type) -> Option<EstimateRange>;
 }
 
-/// Knows nothing.
+/// Size hints without any information.
 #[derive(Clone, Copy, Debug)]
 pub struct NoHints;
 
@@ -33,7 +33,7 @@ impl SizeHints for NoHints {
 impl EstimateRange {
     pub(super) const UNKNOWN: EstimateRange = EstimateRange { min: 0, max: u64::MAX };
 
-    /// Exactly so much.
+    /// A range that contains only `size`.
     pub const fn exactly(size: u64) -> EstimateRange {
         EstimateRange { min: size, max: size }
     }
@@ -59,7 +59,7 @@ impl EstimateRange {
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the reference estimates with doubles, and casts saturate"
+    reason = "cel-go estimates with doubles, and casts saturate"
 )]
 fn scale(size: u64, factor: f64) -> u64 {
     const END: f64 = 18_446_744_073_709_551_616.0;

@@ -1,4 +1,4 @@
-//! What calls cost when they are made.
+//! Actual cost of calls, charged at run time.
 
 use super::TRAVERSAL;
 use crate::env::Env;
@@ -6,51 +6,51 @@ use crate::lib::Ext;
 use crate::syntax::operator;
 use crate::val::Val;
 
-/// How the cost of a call follows from its arguments and its result.
+/// How the cost of a call depends on its arguments and result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum CostRule {
-    /// A fixed cost.
+    /// A constant number of cost units.
     Units(u64),
-    /// Going over an argument once.
+    /// Traversal of one argument.
     Traverse(usize),
-    /// Going over the receiver and making as much again.
+    /// Traversal of the receiver and allocation of a result of the same size.
     Rebuild,
-    /// Making the result twice over.
+    /// Twice the size of the result.
     Result,
-    /// The number of elements of the second argument.
+    /// Size of the list in the second argument.
     InList,
-    /// Going over the smaller argument.
+    /// Traversal of the smaller argument.
     Smaller,
-    /// As [`CostRule::Smaller`], but library values compare at once.
+    /// Like [`CostRule::Smaller`], except that library values cost one.
     Equals,
-    /// Going over both arguments.
+    /// Traversal of both arguments.
     Both,
-    /// Matching a pattern.
+    /// Matching a regular expression.
     Pattern,
-    /// Looking for the second argument in the first.
+    /// Substring search of the second argument in the first.
     Contains,
-    /// Reading a selector.
+    /// Parsing a selector string.
     Selector,
-    /// Going over everything inside the first argument.
+    /// Traversal of everything inside the first argument.
     Deep,
-    /// Comparing an address with a network; a string has to be read first.
+    /// Containment of an address in a network; a string argument is parsed first.
     ContainsIp { string: bool },
-    /// Comparing two networks.
+    /// Containment of a network in a network; a string argument is parsed first.
     ContainsCidr { string: bool },
-    /// Validating a string with a named format.
+    /// Validation of a string by a named format.
     Validate,
-    /// Comparing all elements of two lists, some number of times.
+    /// Comparison of all pairs of two lists, times a factor.
     Sets(u64),
-    /// Making the result, a list.
+    /// Allocation of the result list.
     Output,
-    /// Going over a list as often as it is flattened.
+    /// Traversal of a list, times the flattened depth.
     Flatten,
-    /// Comparing all elements of an argument with each other.
+    /// Comparison of all pairs within one argument.
     SelfCompare(usize),
 }
 
 impl CostRule {
-    /// The rule of a call. The overload is empty where only the arguments decide it.
+    /// Selects the rule of a call. The overload is empty if it is chosen at run time.
     pub(crate) fn of(function: &str, overload: &str, env: &Env) -> CostRule {
         if env.costs_of_lists() {
             match overload {
@@ -117,7 +117,7 @@ impl CostRule {
         }
     }
 
-    /// The cost of comparing two values: that of the smaller, except that library values are equal or not at once.
+    /// Cost of comparing two values: the smaller one's traversal, or one for library values under `==`.
     pub(crate) fn pair(left: &Val<'_>, right: &Val<'_>, equals: bool) -> u64 {
         match (left, right) {
             (Val::Bool(_) | Val::Int(_), Val::Bool(_) | Val::Int(_) | Val::Null | Val::Double(_)) => 1,
@@ -126,7 +126,7 @@ impl CostRule {
         }
     }
 
-    /// The cost of a call that was made.
+    /// Cost of a completed call.
     pub(crate) fn cost(self, args: &[Val<'_>], result: Option<&Val<'_>>) -> u64 {
         let size = |at: usize| args.get(at).map_or(1, Val::cost_size);
         let result = || result.map_or(1, Val::cost_size);
@@ -184,26 +184,26 @@ impl CostRule {
     }
 }
 
-/// What it costs to go over so many characters: a tenth, rounded up. The reference multiplies by 0.1 in floating point, which
-/// gives the same for every size there can be.
+/// Cost of traversing `size` elements: a tenth, rounded up. cel-go multiplies by 0.1 in floating point, which gives
+/// the same result for all possible sizes.
 pub(crate) fn traverse(size: u64) -> u64 {
     size.div_ceil(10)
 }
 
-/// What it costs to match so many code points with a pattern of so many.
+/// Cost of matching `text` code points with a pattern of `pattern` code points.
 pub(crate) fn matching(text: u64, pattern: u64) -> u64 {
     traverse(text.saturating_add(1)).saturating_mul(pattern.div_ceil(4))
 }
 
-/// What it costs to read a selector: it is gone over once, and makes a requirement for every two characters.
+/// Cost of parsing a selector: one traversal, and one requirement for every two characters.
 fn selector(length: u64) -> u64 {
     10u64.saturating_add(traverse(length)).saturating_add(length.div_ceil(2).saturating_mul(50))
 }
 
-/// How many parts of a value are gone over; more has no value that does not share its parts.
+/// Upper bound of counted parts. Only values that share parts exceed it.
 const MAX_COUNTED_PARTS: u64 = 1 << 21;
 
-/// What it costs to go over everything inside a value: more than anybody has where there are too many parts.
+/// Cost of traversing everything inside a value; exceeds every limit if there are too many parts.
 fn deep(val: &Val<'_>, left: &mut u64) -> u64 {
     let Some(less) = left.checked_sub(1) else { return u64::MAX };
     *left = less;
@@ -222,7 +222,7 @@ fn deep(val: &Val<'_>, left: &mut u64) -> u64 {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "the reference counts with doubles")]
+#[expect(clippy::cast_precision_loss, reason = "cel-go counts with doubles")]
 fn float(size: u64) -> f64 {
     size as f64
 }

@@ -1,4 +1,4 @@
-//! A device of a slice → what a selector sees of it.
+//! Devices as selectors see them, read from ResourceSlices.
 
 use value::{Str, Value};
 
@@ -8,7 +8,7 @@ use crate::lib::quantity::Quantity;
 use crate::lib::semver::Semver;
 use crate::val::{LazyFields, MapEntries, MapVal, Val};
 
-/// A device, read once and asked often.
+/// A device of a ResourceSlice, in the form of the `device` variable.
 #[derive(Clone, Debug)]
 pub struct SelectableDevice {
     driver: Str,
@@ -18,7 +18,7 @@ pub struct SelectableDevice {
 }
 
 impl SelectableDevice {
-    /// Reads a device of a slice of `driver`.
+    /// Reads a device from a slice of `driver`. The error names the attribute or capacity that cannot be read.
     pub fn read(driver: &str, device: &Value) -> Result<SelectableDevice, String> {
         let mut attributes = Domains::default();
         for (name, attribute) in entries(device, "attributes") {
@@ -45,7 +45,7 @@ fn entries<'v>(device: &'v Value, field: &str) -> impl Iterator<Item = (&'v str,
     map.into_iter().flat_map(|map| map.iter().map(|(name, value)| (name.as_str(), value)))
 }
 
-/// The one value of an attribute; lists first, as Kubernetes looks.
+/// The value of an attribute; list fields are tried first, as in Kubernetes.
 fn attribute_value(attribute: &Value) -> Result<Val<'static>, String> {
     let get = |field: &str| attribute.get(field).filter(|value| !value.is_null());
     for field in ["ints", "bools", "strings", "versions"] {
@@ -88,12 +88,12 @@ impl LazyFields for SelectableDevice {
     }
 }
 
-/// Names and values by domain. A domain that is not there reads as an empty one.
+/// Values by domain and name. Reading an unknown domain gives an empty map.
 #[derive(Clone, Debug, Default)]
 struct Domains(Vec<(Str, Val<'static>)>);
 
 impl Domains {
-    /// Puts a value at its name; one without a domain is in the driver's.
+    /// Inserts a value; a name without a domain belongs to the driver's domain.
     fn insert(&mut self, driver: &str, name: &str, val: Val<'static>) {
         let (domain, id) = name.split_once('/').unwrap_or((driver, name));
         let id = Val::string(id);

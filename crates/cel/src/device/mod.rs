@@ -1,8 +1,9 @@
-//! Selectors of devices (resource.k8s.io): the environment they compile in, and the device they run on.
+//! Device selectors (resource.k8s.io): their environment, cost limits and evaluation.
 //!
-//! Validation and allocation meet here, so that what was accepted is what runs. A selector sees one variable, `device`: its
-//! driver, and its attributes and capacities by domain and name. A domain that a device says nothing about is an empty map
-//! instead of an error, so that one selector can be asked of the devices of every driver.
+//! Validation and allocation share this module, so that an accepted selector compiles the same way when it runs. A
+//! selector has one variable, `device`, with the driver and the attributes and capacities by domain and name. An
+//! unknown domain is an empty map instead of an error, so that one selector can be evaluated for the devices of every
+//! driver.
 
 mod data;
 
@@ -20,7 +21,7 @@ use crate::syntax::macros;
 use crate::types::Type;
 use crate::val::{MapVal, Val};
 
-/// What one evaluation of a selector may cost, and what a new one may be estimated to cost.
+/// Limit for the cost of one evaluation, and for the estimated cost of a new selector.
 pub const MAX_COST: u64 = 1_000_000;
 
 const DEVICE: &str = "device";
@@ -28,18 +29,18 @@ const DEVICE_TYPE: &str = "kubernetes.DRADevice";
 const MAX_DOMAIN: u64 = 63;
 const MAX_NAME: u64 = 32;
 const MAX_DRIVER: u64 = 63;
-/// How many attributes and capacities a device may have.
+/// Upper bound of attributes and capacities of a device.
 const MAX_ENTRIES: u64 = 32;
 const MAX_ATTRIBUTE: u64 = 64;
 
-/// Why an expression cannot be a selector.
+/// Why an expression is not a valid selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceSelectorError {
-    /// It is wrong, in the compiler's words.
+    /// The expression does not compile or has the wrong type.
     Invalid(String),
-    /// It may cost too much.
+    /// The estimated cost exceeds [`MAX_COST`].
     TooComplex,
-    /// Not its author's fault.
+    /// A failure that is not the author's fault.
     Internal(String),
 }
 
@@ -54,15 +55,15 @@ impl fmt::Display for DeviceSelectorError {
     }
 }
 
-/// A compiled selector. Cheap to clone.
+/// A compiled device selector. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct DeviceSelector {
     program: Program,
 }
 
 impl DeviceSelector {
-    /// Judges an expression that somebody is about to store: it may use what the version before knew too, and its estimated cost
-    /// must be within bounds.
+    /// Validates a new expression: it may only use what the previous Kubernetes version has, and its estimated cost
+    /// must be within the limit.
     pub fn check(expression: &str) -> Result<(), DeviceSelectorError> {
         let checked = NEW.compile(expression).map_err(|issues| invalid(&issues))?;
         let output = checked.output_type();
@@ -76,7 +77,7 @@ impl DeviceSelector {
         Ok(())
     }
 
-    /// Compiles a stored expression.
+    /// Compiles a stored expression, which may use the current version's libraries.
     pub fn compile(expression: &str) -> Result<DeviceSelector, DeviceSelectorError> {
         let checked = STORED.compile(expression).map_err(|issues| invalid(&issues))?;
         let output = checked.output_type();
@@ -87,12 +88,13 @@ impl DeviceSelector {
         Ok(DeviceSelector { program })
     }
 
-    /// Whether a device is selected; the error is the evaluation's.
+    /// Evaluates the selector for a device. The error is the evaluation's message.
     pub fn matches(&self, device: &SelectableDevice) -> Result<bool, String> {
         self.matches_within(device, MAX_COST).0
     }
 
-    /// The same for at most `max_cost`, and what it cost: the work of compiling regular expressions included.
+    /// Like [`DeviceSelector::matches`] with a lower cost limit. Also returns the cost, including the work of regular
+    /// expressions.
     pub fn matches_within(&self, device: &SelectableDevice, max_cost: u64) -> (Result<bool, String>, u64) {
         let activation = Activation::new(&STORED).with(DEVICE, Val::Map(MapVal::Lazy(device)));
         let evaluation = self.program.run(&activation, max_cost.min(MAX_COST));
@@ -128,14 +130,14 @@ fn environment(version: Version, attribute: Type) -> Env {
         .with_variables([(DEVICE, Type::Struct(DEVICE_TYPE.into()))])
 }
 
-/// For new expressions. Their attributes are `any`, because lists of values are not to be had yet.
+/// Environment of new expressions. Attributes are `any`, because list attributes are not enabled yet.
 static NEW: LazyLock<Env> = LazyLock::new(|| {
     environment(Version { minor: Version::CURRENT.minor - 1, ..Version::CURRENT }, Type::Any)
 });
-/// For stored expressions, which may use everything.
+/// Environment of stored expressions, with everything of the current version.
 static STORED: LazyLock<Env> = LazyLock::new(|| environment(Version::CURRENT, Type::Dyn));
 
-/// The type of `device`.
+/// Type provider of the `device` variable.
 #[derive(Debug)]
 struct DeviceTypes {
     attribute: Type,
@@ -161,10 +163,10 @@ impl TypeProvider for DeviceTypes {
     }
 }
 
-/// How large the parts of a device can be.
+/// Size hints for the parts of a device.
 struct Sizes;
 
-/// A part in the type of `device`.
+/// A part of the `device` variable, for size hints.
 #[derive(Clone, Copy)]
 enum DevicePart {
     Root,
@@ -189,7 +191,7 @@ impl DevicePart {
             (DevicePart::Domains { attributes }, "@items" | "@values") => DevicePart::Names { attributes },
             (DevicePart::Domains { .. }, "@keys") => DevicePart::Domain,
             (DevicePart::Names { .. }, "@keys") => DevicePart::Name,
-            // Every attribute is as large as any other, whatever its name.
+            // All attributes have the same upper bound, whatever their names.
             (DevicePart::Names { attributes: true }, _) => DevicePart::Attribute,
             (DevicePart::Names { attributes: false }, "@items" | "@values") => DevicePart::Quantity,
             _ => return None,

@@ -52,7 +52,7 @@ fn an_unknown_domain_is_an_empty_map_and_not_a_member() {
 }
 
 #[test]
-fn what_is_no_bool_is_an_error_at_run_time() {
+fn a_selector_result_that_is_not_a_bool_is_a_run_time_error() {
     assert!(matches(r#"device.attributes["dra.example.com"].model"#).unwrap_err().contains("bool"));
 }
 
@@ -83,7 +83,7 @@ fn expressions_that_may_cost_too_much_are_refused() {
 }
 
 #[test]
-fn a_device_that_cannot_be_read_says_which_attribute() {
+fn an_unreadable_device_error_names_the_attribute() {
     let device = parse(br#"{"attributes": {"v": {"version": "one"}}}"#).unwrap();
     let error = SelectableDevice::read("dra.example.com", &device).unwrap_err();
     assert_eq!(error, "attribute v: parse semantic version: No Major.Minor.Patch elements found");

@@ -1,4 +1,4 @@
-//! The stages of an expression: parsed, checked, a program.
+//! The stages of an expression: [`Parsed`], [`Checked`], [`Program`].
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::syntax::ast::{Ast, ExprKind};
 use crate::syntax::source::Source;
 use crate::types::Type;
 
-/// An expression that is syntactically right.
+/// An expression without syntax errors, not type-checked yet.
 #[derive(Clone, Debug)]
 pub struct Parsed {
     pub(super) source: Source,
@@ -21,12 +21,12 @@ pub struct Parsed {
 }
 
 impl Parsed {
-    /// The tree.
+    /// The syntax tree, with macros expanded.
     pub fn ast(&self) -> &Ast {
         &self.ast
     }
 
-    /// Whether a name stands somewhere in it.
+    /// True if the identifier `name` occurs in the expression.
     pub fn mentions(&self, name: &str) -> bool {
         let mut found = false;
         with_deep_stack(may_be_deep(self.source.text()), || {
@@ -35,13 +35,13 @@ impl Parsed {
         found
     }
 
-    /// The expression in a canonical form. Needs [`Env::keeping_macro_calls`].
+    /// Prints the expression in canonical form. Macros print as written only with [`Env::keeping_macro_calls`].
     pub fn print(&self) -> String {
         crate::syntax::print::print(&self.ast)
     }
 }
 
-/// An expression whose types are right.
+/// An expression without type errors.
 #[derive(Clone, Debug)]
 pub struct Checked {
     pub(super) env: Env,
@@ -50,27 +50,27 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// The type of its value.
+    /// Type of the expression's result.
     pub fn output_type(&self) -> &Type {
         self.tree.type_of(self.tree.ast.expr.id)
     }
 
-    /// The text it was compiled from.
+    /// Source text of the expression.
     pub fn text(&self) -> &str {
         self.source.text()
     }
 
-    /// The tree with names resolved.
+    /// The syntax tree, with names resolved.
     pub fn ast(&self) -> &Ast {
         &self.tree.ast
     }
 
-    /// The type of a node of the tree.
+    /// Type of a node; dyn if the checker recorded none.
     pub fn type_of(&self, id: u32) -> &Type {
         self.tree.type_of(id)
     }
 
-    /// Whether a variable is mentioned anywhere.
+    /// True if the variable occurs in the expression.
     pub fn mentions(&self, variable: &str) -> bool {
         let mut found = false;
         self.tree.ast.expr.walk(&mut |expr| {
@@ -79,17 +79,17 @@ impl Checked {
         found
     }
 
-    /// What it may cost.
+    /// Estimates the cost, as Kubernetes does when it validates an expression.
     pub fn estimate(&self, hints: &dyn SizeHints) -> EstimateRange {
         with_deep_stack(may_be_deep(self.text()), || estimate::estimate(&self.tree, &self.env, hints))
     }
 
-    /// The program. Fails where a constant part of the expression can only fail.
+    /// Plans the expression for evaluation. Fails if a constant subexpression always fails.
     pub fn program(&self) -> Result<Program, Error> {
         self.program_with(plan::PlanOptions { fold: true, checked: true })
     }
 
-    /// The program with every call made when it runs; for tests of the folding.
+    /// Like [`Checked::program`] without constant folding, to test that folding changes no result.
     pub fn unfolded_program(&self) -> Result<Program, Error> {
         self.program_with(plan::PlanOptions { fold: false, checked: true })
     }
@@ -101,13 +101,13 @@ impl Checked {
         Ok(Program { plan: Arc::new(plan), output: self.output_type().clone() })
     }
 
-    /// The tree with types, for reading.
+    /// Prints the tree with types, in cel-go's debug format.
     pub fn show(&self) -> String {
         crate::syntax::print::show(&self.tree)
     }
 }
 
-/// A compiled expression: immutable, shared, cheap to run.
+/// An expression ready for evaluation: immutable, cheap to clone, usable from many threads.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(super) plan: Arc<plan::Plan>,
@@ -115,22 +115,22 @@ pub struct Program {
 }
 
 impl Program {
-    /// The type of the value it gives.
+    /// Type of the program's result.
     pub fn output_type(&self) -> &Type {
         &self.output
     }
 
-    /// Whether it nests deeper than usual, and so may what it makes.
+    /// True if evaluation recurses deeply; its result may nest as deeply.
     pub fn is_deep(&self) -> bool {
         self.plan.deep
     }
 
-    /// Whether it takes regular expressions from data, so that running it may be more work than it costs.
+    /// True if it compiles regular expressions at run time, which the cost does not account for.
     pub fn compiles_data(&self) -> bool {
         self.plan.compiles_data
     }
 
-    /// Runs it. Evaluation ends with an error once it has cost more than `limit`.
+    /// Evaluates the program. Fails when the cost exceeds `limit`.
     pub fn run<'a>(&'a self, activation: &Activation<'a>, limit: u64) -> Evaluation<'a> {
         with_deep_stack(self.plan.deep, || {
             let run = || eval::run(&self.plan.root, self.plan.slots, activation, limit);

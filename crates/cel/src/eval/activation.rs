@@ -1,4 +1,4 @@
-//! The values a program runs on.
+//! Variable values for an evaluation.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use crate::env::Env;
 use crate::lib::authz::Authorizer;
 use crate::val::Val;
 
-/// The values of the variables of an environment.
+/// The values of an environment's variables, with the authorizer and the interrupt callback.
 #[derive(Clone)]
 pub struct Activation<'a> {
     pub(super) values: Vec<Option<Val<'a>>>,
     pub(super) names: Arc<[Str]>,
-    /// The variables that nobody gave a value.
+    /// Indices of the variables set with [`Activation::set_absent`].
     pub(super) absent: Vec<usize>,
     pub(super) authorizer: Option<&'a dyn Authorizer>,
     pub(super) interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
 }
 
 impl<'a> Activation<'a> {
-    /// No values yet, for the variables of `env`.
+    /// An activation without values, for the variables of `env`.
     pub fn new(env: &Env) -> Self {
         let names = env.variable_names();
         let values = vec![None; names.len()];
         Activation { values, names, absent: Vec::new(), authorizer: None, interrupted: None }
     }
 
-    /// Sets a variable; a name the environment does not declare is left out.
+    /// Sets a variable. Names that the environment does not declare are ignored.
     pub fn set(&mut self, name: &str, val: Val<'a>) {
         if let Some(at) = self.names.iter().position(|declared| declared == name)
             && let Some(slot) = self.values.get_mut(at)
@@ -36,25 +36,25 @@ impl<'a> Activation<'a> {
         }
     }
 
-    /// Sets a variable that nobody gave a value: it is null, and messages tell it from a null of the data.
+    /// Sets a variable to null because it has no value. Some messages distinguish this from a null in the data.
     pub fn set_absent(&mut self, name: &str) {
         self.set(name, Val::Null);
         self.absent.extend(self.names.iter().position(|declared| declared == name));
     }
 
-    /// As [`Activation::set`], for building.
+    /// Builder form of [`Activation::set`].
     #[must_use]
     pub fn with(mut self, name: &str, val: Val<'a>) -> Self {
         self.set(name, val);
         self
     }
 
-    /// What answers the checks of the `authorizer` variable.
+    /// Sets the authorizer that decides the checks of the `authorizer` variable.
     pub fn set_authorizer(&mut self, authorizer: &'a dyn Authorizer) {
         self.authorizer = Some(authorizer);
     }
 
-    /// Asked now and then while loops run; evaluation ends when it says yes.
+    /// Sets a callback that loops call periodically; evaluation ends when it returns true.
     pub fn set_interrupt(&mut self, interrupted: &'a (dyn Fn() -> bool + Sync)) {
         self.interrupted = Some(interrupted);
     }

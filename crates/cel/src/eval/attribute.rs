@@ -1,4 +1,4 @@
-//! Variables and paths into them. Every step costs one; a step that may be absent costs only if it is there.
+//! Evaluates variables and paths. Each step costs one; an optional step costs nothing if the element is absent.
 
 use super::{Error, Eval, EvalResult, VariableSlot};
 use crate::lib::messages;
@@ -6,7 +6,7 @@ use crate::plan::node::{Attribute, Base, PlanNode, Qualifier, QualifierKey};
 use crate::val::{ListVal, MapVal, Text, Val};
 
 impl<'a> Eval<'a, '_> {
-    /// The value of an attribute or of a conditional, without the cost of naming it.
+    /// Evaluates an attribute or conditional without the cost of one that cel-go charges for a complete attribute.
     pub(super) fn eval_unobserved(&mut self, node: &'a PlanNode) -> EvalResult<'a> {
         match node {
             PlanNode::Attribute(attribute) => self.attribute(attribute),
@@ -51,7 +51,7 @@ impl<'a> Eval<'a, '_> {
         Ok(val)
     }
 
-    /// The map in which a plain path begins, if it begins in plain data.
+    /// The map that a plain path starts in; `None` if the base is not plain data.
     #[inline]
     fn plain_data(&self, attribute: &'a Attribute) -> Option<&'a value::Map> {
         if !attribute.plain || attribute.path.is_empty() {
@@ -70,7 +70,7 @@ impl<'a> Eval<'a, '_> {
         }
     }
 
-    /// Follows fields into plain data, which is most of what expressions read: nothing is copied on the way.
+    /// Follows a plain path in plain data without copying values.
     fn walk(&mut self, map: &'a value::Map, path: &'a [Qualifier], test_only: bool) -> EvalResult<'a> {
         let mut map = map;
         let mut path = path;
@@ -116,7 +116,7 @@ impl<'a> Eval<'a, '_> {
         }
     }
 
-    /// Follows a path into a value. Once a step is optional, all that follow are.
+    /// Follows a path. After an optional step, all further steps are optional.
     fn path(&mut self, val: Val<'a>, path: &'a [Qualifier], test_only: bool) -> EvalResult<'a> {
         if path.is_empty() {
             return Ok(val);
@@ -133,7 +133,7 @@ impl<'a> Eval<'a, '_> {
                 && let (Val::Map(MapVal::Data(map, None)), QualifierKey::Field(name)) =
                     (&here, &qualifier.key)
             {
-                // Plain data, which is most of what is read: no value is made on the way.
+                // Most steps are in plain data: no values are created for them.
                 let found = map.get(name);
                 self.charge(1)?;
                 if test_only && last {
@@ -192,8 +192,8 @@ impl<'a> Eval<'a, '_> {
         Ok(if optional { Val::some(here) } else { here })
     }
 
-    /// The attribute by which an instruction gave what came straight from a variable: that is still the data's own in the
-    /// reference, and its messages show it.
+    /// The attribute that produced the node's value, if that is raw data of a variable. cel-go's messages name the Go
+    /// types of raw data.
     #[cold]
     fn raw_attribute(&mut self, node: &'a PlanNode) -> Option<&'a Attribute> {
         match node {
@@ -201,7 +201,7 @@ impl<'a> Eval<'a, '_> {
                 matches!(attribute.base, Base::Variable(_)).then_some(&**attribute)
             }
             PlanNode::Conditional(conditional) => {
-                // Asked for the second time, at no cost.
+                // This evaluates the condition a second time, which must not be charged.
                 let cost = self.cost;
                 let condition = self.node(&conditional.condition);
                 self.cost = cost;
@@ -215,13 +215,14 @@ impl<'a> Eval<'a, '_> {
         }
     }
 
-    /// Whether an attribute is a variable that nobody gave a value.
+    /// True if the attribute is a variable declared absent with
+    /// [`Activation::set_absent`](super::Activation::set_absent).
     fn is_absent(&self, attribute: &Attribute) -> bool {
         let Attribute { base: Base::Variable(at), path, .. } = attribute else { return false };
         path.is_empty() && self.absent.contains(at)
     }
 
-    /// Takes one step; `None` if it cannot be taken and only its presence is asked for.
+    /// Takes one step. With `presence`, an absent element gives `None` instead of an error.
     fn step(
         &mut self,
         here: &Val<'a>,
@@ -242,7 +243,7 @@ impl<'a> Eval<'a, '_> {
                     && attribute.test_only
                     && attribute.path.iter().any(|qualifier| qualifier.optional)
                 {
-                    // The reference looks the answer up before it is made a bool.
+                    // cel-go uses the result of an optional presence test as a key before converting it to a bool.
                     return Err(Error::new("invalid qualifier type: *types.Optional"));
                 }
                 match &key {
@@ -250,7 +251,7 @@ impl<'a> Eval<'a, '_> {
                     other => {
                         let raw = self.raw_attribute(node);
                         let name = match other {
-                            // A variable that nobody gave a value is a null of the language.
+                            // An absent variable is CEL's null; a null of the data is Go's nil.
                             Val::Null if raw.is_some_and(|raw| !self.is_absent(raw)) => "<nil>",
                             Val::Map(MapVal::Data(..)) if raw.is_some() => "map[string]interface {}",
                             Val::List(ListVal::Data(..)) if raw.is_some() => "[]interface {}",
@@ -270,7 +271,7 @@ fn missing_key(key: &str) -> Error {
     Error::new(format!("no such key: {key}"))
 }
 
-/// The value of a field of a map or an object.
+/// Looks up a field of a map or an object.
 fn field<'a>(here: &Val<'a>, name: &str, presence: bool) -> Result<Option<Val<'a>>, Error> {
     let found = match here {
         Val::Map(map) => map.field(name).transpose()?,
@@ -284,7 +285,7 @@ fn field<'a>(here: &Val<'a>, name: &str, presence: bool) -> Result<Option<Val<'a
     Ok(found)
 }
 
-/// The value at a key of a map or at a position of a list.
+/// Looks up a key of a map or an index of a list.
 fn index<'a>(here: &Val<'a>, key: &Val<'_>, presence: bool) -> Result<Option<Val<'a>>, Error> {
     match (here, key) {
         (_, Val::String(Text::Borrowed(name))) => field(here, name, presence),
@@ -309,7 +310,7 @@ fn index<'a>(here: &Val<'a>, key: &Val<'_>, presence: bool) -> Result<Option<Val
     }
 }
 
-/// A number as a position in a list.
+/// Converts a number to a list index.
 pub(crate) fn position(key: &Val<'_>) -> Result<i64, Error> {
     let unsupported = || Error::new(format!("unsupported index value {key} in list"));
     match key {
@@ -320,7 +321,7 @@ pub(crate) fn position(key: &Val<'_>) -> Result<i64, Error> {
     }
 }
 
-/// The name of the Go type that stands behind a value in cel-go; some of its messages show it.
+/// Name of cel-go's Go type for a value, which some of its messages contain.
 pub(crate) fn go_type(val: &Val<'_>) -> &'static str {
     match val {
         Val::Null => "types.Null",

@@ -1,4 +1,4 @@
-//! Calls: their arguments, what they cost, and which implementation is run.
+//! Evaluates calls: arguments, implementation, cost.
 
 use super::{CallContext, Error, ErrorKind, Eval, EvalResult, go_type};
 use crate::cost::runtime::CostRule;
@@ -7,7 +7,7 @@ use crate::lib::pattern;
 use crate::plan::node::{CallImplementation, CallNode, PlanNode};
 use crate::val::{MapVal, Tag, Text, Val};
 
-/// From what size on the making of a result is counted.
+/// Results larger than this count towards the step limit.
 const LARGE_RESULT: usize = 4096;
 
 impl<'a> Eval<'a, '_> {
@@ -88,7 +88,7 @@ impl<'a> Eval<'a, '_> {
         }
     }
 
-    /// `name in operand`.
+    /// `name in operand` with a constant name.
     fn member(
         &mut self,
         call: &'a CallNode,
@@ -110,7 +110,7 @@ impl<'a> Eval<'a, '_> {
         }
     }
 
-    /// Charges a call that was not made because arguments failed, from the one at `first` to the one at `last`.
+    /// Charges for a call whose arguments at `first` to `last` failed, and returns the error.
     fn failed(
         &mut self,
         call: &'a CallNode,
@@ -119,7 +119,7 @@ impl<'a> Eval<'a, '_> {
         args: &[Val<'a>],
         error: Error,
     ) -> EvalResult<'a> {
-        // The reference counts the cost of these with the failed argument in hand, and trips over it.
+        // For these functions cel-go computes the cost from the failed argument, which panics.
         let tripped = match call.rule {
             CostRule::SelfCompare(list) if list >= first => {
                 Some("interface conversion: *types.Err is not traits.Lister: missing method Add")
@@ -135,7 +135,7 @@ impl<'a> Eval<'a, '_> {
         self.finish(call, args, Err(error))
     }
 
-    /// Charges a call that was made.
+    /// Charges for a call and returns its outcome.
     fn finish(&mut self, call: &'a CallNode, args: &[Val<'a>], outcome: EvalResult<'a>) -> EvalResult<'a> {
         if let Err(error) = &outcome
             && error.is_fatal()
@@ -149,7 +149,7 @@ impl<'a> Eval<'a, '_> {
         }
         self.charge(call.rule.cost(args, outcome.as_ref().ok()))?;
         match &outcome {
-            // Large results cost less than the time it takes to make them.
+            // The cost of a large result is lower than the time spent on creating it.
             Ok(Val::String(text)) if text.len() > LARGE_RESULT => self.cx.steps.take(text.len() / 8)?,
             Ok(Val::List(list)) if list.len() > LARGE_RESULT => self.cx.steps.take(list.len())?,
             _ => {}
@@ -158,7 +158,7 @@ impl<'a> Eval<'a, '_> {
     }
 
     fn invoke(&mut self, call: &'a CallNode, args: &[Val<'a>]) -> EvalResult<'a> {
-        // What compares everything with everything is not begun where its cost cannot be paid.
+        // Quadratic comparisons do not start if the remaining budget cannot pay for them.
         if matches!(call.rule, CostRule::Sets(_) | CostRule::SelfCompare(_))
             && self.cost.saturating_add(call.rule.cost(args, None)) > self.limit
         {
@@ -174,7 +174,8 @@ impl<'a> Eval<'a, '_> {
             CallImplementation::Dispatch(function) => dispatch(&self.cx, function, args),
             CallImplementation::Singleton(singleton) => match args.first() {
                 Some(first) if (singleton.accepts)(first.tag()) => (singleton.run)(&self.cx, args),
-                // These sorts have methods of their own in cel-go, which say it in fewer words.
+                // Strings, timestamps and durations dispatch their methods themselves in cel-go, with a shorter
+                // message.
                 Some(first) if matches!(first.tag(), Tag::String | Tag::Timestamp | Tag::Duration) => {
                     Err(Error::no_such_overload())
                 }
@@ -192,7 +193,7 @@ impl<'a> Eval<'a, '_> {
     }
 }
 
-/// Runs the first overload whose declaration fits the arguments.
+/// Calls the first overload whose declaration matches the arguments.
 fn dispatch<'a>(cx: &CallContext<'a>, function: &Function, args: &[Val<'a>]) -> EvalResult<'a> {
     for overload in &function.overloads {
         if let Some(run) = overload.run
@@ -205,7 +206,7 @@ fn dispatch<'a>(cx: &CallContext<'a>, function: &Function, args: &[Val<'a>]) -> 
     Err(no_such_overload(&function.name, args))
 }
 
-/// What the reference says when it trips over an argument of the wrong type while it counts the cost of a call.
+/// The panic message of cel-go for an argument whose type its cost function does not expect.
 fn cost_error(rule: CostRule, args: &[Val<'_>]) -> Option<String> {
     match rule {
         CostRule::SelfCompare(list) => {
@@ -234,7 +235,7 @@ fn cost_error(rule: CostRule, args: &[Val<'_>]) -> Option<String> {
     }
 }
 
-/// The failure of a call that no overload fits.
+/// The error for arguments that no overload accepts.
 pub(crate) fn no_such_overload(function: &str, args: &[Val<'_>]) -> Error {
     let types: Vec<&str> = args.iter().map(Val::type_name).collect();
     Error::new(format!("no such overload: {function}({})", types.join(", ")))

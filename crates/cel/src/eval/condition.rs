@@ -1,4 +1,4 @@
-//! Conditions. They are most of what runs, so the values on the way to a condition on plain data are never made.
+//! Evaluates boolean nodes, and [`DataCondition`]s without creating values.
 
 use value::{Map, Value};
 
@@ -10,21 +10,23 @@ use crate::plan::condition::{
 use crate::plan::node::{ConstantMembers, PlanNode};
 use crate::val::{self, Val, length};
 
-/// A condition that is tried. It changes nothing until it has an answer, so it can be given up anywhere: where a value is
-/// missing or is not of the sort asked for, where data is not plain. What it gives and costs is what the instructions would.
+/// Evaluation of a [`DataCondition`]. It has no side effects until it has a result, so it can be abandoned at any
+/// point: when a value is missing or has an unexpected type, or data is not plain. Result and cost equal those of the
+/// replaced node.
 struct ConditionAttempt<'a, 'e> {
     values: &'e [Option<Val<'a>>],
     slots: &'e [VariableSlot<'a>],
-    /// The variable of the loop around it and its element, which is in no slot yet.
+    /// Slot of the enclosing loop's variable and its element, which was not stored in the slot.
     element: Option<(usize, &'a Map)>,
     fields: &'a [DataField],
-    /// What was found at fields.
+    /// Field values found so far, by field index.
     found: [Option<&'a Value>; MAX_FIELDS],
     cost: u64,
 }
 
 impl<'a> Eval<'a, '_> {
-    /// What a condition gives. Gives, fails and costs as [`Eval::node`] does; what is no boolean is no such overload.
+    /// Evaluates a node to a boolean, with the cost and errors of [`Eval::node`]. Other types fail with "no such
+    /// overload".
     pub(super) fn eval_bool(&mut self, node: &'a PlanNode) -> Result<bool, Error> {
         match node {
             PlanNode::And(terms) => self.logic(terms, false),
@@ -37,7 +39,7 @@ impl<'a> Eval<'a, '_> {
         }
     }
 
-    /// `&&` and `||`: the value that decides wins over errors on the other side.
+    /// `&&` and `||`: the deciding value wins over an error on the other side.
     pub(super) fn logic(&mut self, terms: &'a (PlanNode, PlanNode), deciding: bool) -> Result<bool, Error> {
         let failed = match self.eval_bool(&terms.0) {
             Ok(b) if b == deciding => return Ok(deciding),
@@ -52,7 +54,7 @@ impl<'a> Eval<'a, '_> {
         }
     }
 
-    /// Tries a condition; `None`, and no cost, where its instructions have to run.
+    /// Evaluates a condition. Returns `None` at no cost if its node must be evaluated instead.
     pub(super) fn attempt(
         &mut self,
         condition: &'a DataCondition,
@@ -134,7 +136,7 @@ impl<'a> ConditionAttempt<'a, '_> {
             ConditionTest::Matches(field_read, pattern, size) => {
                 let text = self.text(*field_read)?;
                 self.charge(matching(length(text) as u64, *size));
-                // The instructions say what is wrong if that is too much work.
+                // If matching exceeds its limit, the fallback node reports the error.
                 pattern.try_match(text).ok()?
             }
         })
@@ -144,7 +146,7 @@ impl<'a> ConditionAttempt<'a, '_> {
         self.cost = self.cost.saturating_add(cost);
     }
 
-    /// The value at a field that has to be there.
+    /// Charges for a field and returns its value; `None` if it is absent.
     fn read(&mut self, field_read: FieldRead) -> Option<&'a Value> {
         self.charge(field_read.cost);
         self.value(field_read.field)
@@ -154,7 +156,7 @@ impl<'a> ConditionAttempt<'a, '_> {
         self.read(field_read)?.as_str()
     }
 
-    /// Whether something is at a field; `None` if the map it would be in is not there.
+    /// True if a field is present; `None` if its parent is not a plain map.
     fn has(&mut self, field: usize) -> Option<bool> {
         if let Some(Some(_)) = self.found.get(field) {
             return Some(true);
@@ -165,7 +167,7 @@ impl<'a> ConditionAttempt<'a, '_> {
         Some(found.is_some())
     }
 
-    /// What is at a field.
+    /// The value of a field, looked up once.
     fn value(&mut self, field: usize) -> Option<&'a Value> {
         if let Some(Some(found)) = self.found.get(field) {
             return Some(*found);
@@ -182,7 +184,7 @@ impl<'a> ConditionAttempt<'a, '_> {
         }
     }
 
-    /// The plain map that a field is in.
+    /// The plain map that contains a field.
     fn map(&mut self, parent: FieldParent) -> Option<&'a Map> {
         match parent {
             FieldParent::Field(outer) => self.value(outer)?.as_map(),

@@ -1,4 +1,4 @@
-//! Why an evaluation failed.
+//! Errors of an evaluation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,29 +7,29 @@ use value::Str;
 
 use crate::lib::authz::AuthorizerCheck;
 
-/// Why an evaluation has no value. The text is cel-go's.
+/// The error of an evaluation; its text is cel-go's.
 #[derive(Clone)]
 pub struct Error(Arc<ErrorKind>);
 
-/// The sorts of failures.
+/// The kinds of evaluation errors.
 #[derive(Clone, Debug)]
 pub enum ErrorKind {
-    /// The expression failed; `&&` and `||` may absorb it.
+    /// An error of the expression; `&&` and `||` may absorb it.
     Failed(Str),
-    /// The cost limit was reached.
+    /// The cost limit was exceeded.
     CostLimit,
-    /// Compiling regular expressions, or matching texts with them, took too much work.
+    /// Compiling or matching regular expressions exceeded its work limit.
     PatternLimit(Str),
-    /// Something the reference does not expect; it ends the evaluation there too.
+    /// cel-go panics here; like the panic, this ends the evaluation.
     Internal(Str),
-    /// The caller wanted it to end.
+    /// The caller interrupted the evaluation.
     Interrupted,
-    /// An authorization check has no answer yet: answer it and evaluate again.
+    /// An authorization check has no decision yet: decide it and evaluate again.
     NeedsCheck(Box<AuthorizerCheck>),
 }
 
 impl Error {
-    /// A failure of the expression.
+    /// An error of the expression, with cel-go's message.
     pub fn new(message: impl Into<Str>) -> Self {
         Error(Arc::new(ErrorKind::Failed(message.into())))
     }
@@ -48,18 +48,18 @@ impl Error {
         Error::of(ErrorKind::CostLimit)
     }
 
-    /// Ends an evaluation, whatever the expression says.
+    /// An interruption by the caller, which the expression cannot absorb.
     #[cold]
     pub fn interrupted() -> Self {
         Error::of(ErrorKind::Interrupted)
     }
 
-    /// What sort of failure it is.
+    /// The kind of this error.
     pub fn kind(&self) -> &ErrorKind {
         &self.0
     }
 
-    /// Whether it ends the evaluation whatever the expression says.
+    /// True if the error ends the evaluation even inside `&&` and `||`.
     pub fn is_fatal(&self) -> bool {
         !matches!(*self.0, ErrorKind::Failed(_))
     }

@@ -1,13 +1,13 @@
-//! Comprehensions. The loops behind the standard macros run as loops; what their expansion would have cost is charged.
+//! Comprehensions. The loops of the standard macros run natively, and charge the cost of their expansion.
 
 use super::{Error, Eval, EvalResult, VariableSlot, go_type};
 use crate::plan::node::{Fold, FoldKind, ListNode, PlanNode};
 use crate::val::{ListVal, MapEntries, MapVal, Val};
 
-/// What a loop goes over.
+/// The elements that a loop iterates over.
 enum LoopRange<'a> {
     List(ListVal<'a>),
-    /// A map of the data, gone over without collecting its keys.
+    /// A map of the data, iterated without collecting its keys.
     Data(&'a value::Map),
     Entries(Vec<(Val<'a>, Val<'a>)>),
 }
@@ -36,7 +36,7 @@ impl<'a> LoopRange<'a> {
         }
     }
 
-    /// The variables of one turn.
+    /// The loop variables at a position; `two` asks for key (or index) and value.
     fn get(&self, at: usize, two: bool) -> Option<(Val<'a>, Option<Val<'a>>)> {
         Some(match self {
             LoopRange::List(list) if two => {
@@ -90,7 +90,7 @@ impl<'a> Eval<'a, '_> {
         }
     }
 
-    /// Sets the variables of one turn.
+    /// Assigns the loop variables of one turn.
     fn set_loop_variables(&mut self, fold: &Fold, range: &LoopRange<'a>, at: usize) {
         if let (LoopRange::List(ListVal::Data(items, None)), None) = (range, fold.var2) {
             if let Some(item) = items.get(at) {
@@ -106,7 +106,7 @@ impl<'a> Eval<'a, '_> {
         }
     }
 
-    /// `all` and `exists`: `&&` or `||` over all elements, ended by the value that decides.
+    /// `all` and `exists`: `&&` or `||` over the elements, with short-circuiting.
     fn quantify(
         &mut self,
         fold: &'a Fold,
@@ -114,11 +114,11 @@ impl<'a> Eval<'a, '_> {
         predicate: &'a PlanNode,
         all: bool,
     ) -> EvalResult<'a> {
-        // The condition reads the result, negates it for `exists`, and calls @not_strictly_false.
+        // The loop condition reads the accumulator, negates it for `exists`, and calls @not_strictly_false.
         let condition = if all { 2 } else { 3 };
         let mut decided = false;
         let mut failed: Option<Error> = None;
-        // Plain elements are tried where they are.
+        // Elements of plain lists are tested without creating values.
         let plain = match (predicate, range, fold.var2) {
             (PlanNode::Condition(tried), LoopRange::List(ListVal::Data(items, None)), None) => {
                 Some((&**tried, *items))
@@ -131,7 +131,7 @@ impl<'a> Eval<'a, '_> {
                 self.charge(condition)?;
                 break;
             }
-            // The step reads the result as well.
+            // The step reads the accumulator too.
             self.charge(condition + 1)?;
             let tried = plain.and_then(|(tried, items)| {
                 let element = items.get(at)?.as_map()?;
@@ -173,17 +173,17 @@ impl<'a> Eval<'a, '_> {
             self.tick()?;
             self.set_loop_variables(fold, range, at);
             if self.filter_passes(Some(predicate), &mut failed)? {
-                // Reads the result and adds one.
+                // Reads the accumulator and adds one.
                 self.charge(2)?;
                 count += 1;
             }
         }
-        // Reads the result and compares it.
+        // Reads the accumulator and compares it.
         self.charge(2)?;
         failed.map_or(Ok(Val::Bool(count == 1)), Err)
     }
 
-    /// Whether a turn passes a condition; anything but a boolean is a failure.
+    /// Evaluates the filter of a turn. Errors and values that are not booleans are recorded in `failed`.
     fn filter_passes(
         &mut self,
         filter: Option<&'a PlanNode>,
@@ -192,7 +192,7 @@ impl<'a> Eval<'a, '_> {
         let Some(filter) = filter else { return Ok(true) };
         match self.node(filter).and_then(|value| value.as_bool().ok_or_else(Error::no_such_overload)) {
             Err(error) if !error.is_fatal() => {
-                // The step asks the condition before it reads what went before, so the last that failed is the one.
+                // The step evaluates the filter before it reads the accumulator, so the last error wins.
                 *failed = Some(error);
                 Ok(false)
             }
@@ -200,7 +200,7 @@ impl<'a> Eval<'a, '_> {
         }
     }
 
-    /// `map` and `filter`: a list that grows by `items` on every turn that passes.
+    /// `map` and `filter`: appends `items` for every turn that passes the filter.
     fn append(
         &mut self,
         fold: &'a Fold,
@@ -230,7 +230,7 @@ impl<'a> Eval<'a, '_> {
         failed.map_or_else(|| Ok(Val::list(gathered)), Err)
     }
 
-    /// Adds the elements of a list that is made for nothing else.
+    /// Appends the elements of a list node without creating the list.
     fn append_items(&mut self, items: &'a PlanNode, gathered: &mut Vec<Val<'a>>) -> Result<(), Error> {
         if let PlanNode::List(list) = items
             && let ListNode { elements } = &**list
@@ -255,7 +255,7 @@ impl<'a> Eval<'a, '_> {
         }
     }
 
-    /// `transformMap` and `transformMapEntry`: a map that grows by an entry, or by a map of entries.
+    /// `transformMap` and `transformMapEntry`: inserts an entry, or a map of entries, per turn.
     fn insert(
         &mut self,
         fold: &'a Fold,
@@ -272,10 +272,10 @@ impl<'a> Eval<'a, '_> {
             if !self.filter_passes(filter, &mut failed)? {
                 continue;
             }
-            // Reads the result.
+            // Reads the accumulator.
             self.charge(1)?;
             if failed.is_some() && key.is_some() {
-                // With three arguments the call ends at the first that failed, and costs nothing.
+                // A call with three arguments stops at the first one that fails, and costs nothing.
                 continue;
             }
             let inserted = self.inserted(key, value, &mut entries);

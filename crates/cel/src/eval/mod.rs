@@ -1,4 +1,4 @@
-//! A program and data to a value, counting what it costs.
+//! Evaluates plan nodes and counts the cost.
 
 mod activation;
 mod attribute;
@@ -21,41 +21,41 @@ use crate::plan::node::{ConstantMembers, ListNode, MapNode, PlanNode, StructNode
 use crate::val::{MapEntries, MapVal, ObjectVal, Steps, TruncatedVal, Val, equal, equal_nested};
 use value::Str;
 
-/// A value or a failure.
+/// The result of evaluating an expression or a part of it.
 pub type EvalResult<'a> = Result<Val<'a>, Error>;
 
-/// What functions may need besides their arguments.
+/// Context that functions may need besides their arguments.
 pub(crate) struct CallContext<'a> {
     pub(crate) authorizer: Option<&'a dyn Authorizer>,
-    /// What walks through values counts its steps here.
+    /// Counts the work of walking through values.
     pub(crate) steps: Steps<'a>,
 }
 
-/// What a run gave and what it cost.
+/// The result of a program run, with its cost.
 #[derive(Debug)]
 pub struct Evaluation<'a> {
-    /// The value, or why there is none.
+    /// The value, or the error that ended the evaluation.
     pub outcome: EvalResult<'a>,
-    /// The cost, in Kubernetes' units.
+    /// Cost in Kubernetes' cost units.
     pub cost: u64,
-    /// The work of compiling regular expressions from data and of matching, in units of about 100 ns: at least what it takes. The
-    /// cost does not have it.
+    /// Work of compiling regular expressions from data and of matching, in units of about 100 ns (an upper bound). It
+    /// is not part of the cost.
     pub pattern_work: u64,
 }
 
-/// How many slots one loop needs.
+/// Slots that one loop needs at most.
 const ONE_LOOP_SLOTS: usize = 3;
-/// How many slots are kept without an allocation.
+/// Slots kept on the stack; more are allocated on the heap.
 const INLINE_SLOTS: usize = 8;
 
-/// Runs an instruction tree.
+/// Evaluates a plan within a cost limit.
 pub(crate) fn run<'a>(
     root: &'a PlanNode,
     slots: usize,
     activation: &Activation<'a>,
     limit: u64,
 ) -> Evaluation<'a> {
-    // Most programs have few variables in comprehensions, or none: those need no allocation.
+    // Most programs have few comprehension variables or none, and need no allocation.
     if slots == 0 {
         return run_in(root, &mut [], activation, limit);
     }
@@ -90,7 +90,7 @@ fn run_in<'a>(
     Evaluation { outcome, cost: eval.cost, pattern_work: 0 }
 }
 
-/// Runs an instruction tree that reads nothing.
+/// Evaluates a node that reads no variables.
 pub(crate) fn run_constant(root: &PlanNode) -> (Result<Val<'static>, Error>, u64) {
     let activation = Activation {
         values: Vec::new(),
@@ -103,13 +103,13 @@ pub(crate) fn run_constant(root: &PlanNode) -> (Result<Val<'static>, Error>, u64
     (outcome.map(|val| val.own()), cost)
 }
 
-/// A variable of a comprehension.
+/// Storage of a comprehension variable.
 #[derive(Clone)]
 enum VariableSlot<'a> {
     Empty,
     Val(Val<'a>),
     Failed(Error),
-    /// To be computed when it is first read.
+    /// Evaluated when first read.
     Lazy(&'a PlanNode),
 }
 
@@ -124,7 +124,7 @@ struct Eval<'a, 'v> {
     limit: u64,
 }
 
-/// How often a loop asks whether it was interrupted.
+/// Loop turns between two checks for interruption.
 const TURNS_PER_INTERRUPT_CHECK: u32 = 100;
 
 impl<'a> Eval<'a, '_> {
@@ -239,7 +239,7 @@ impl<'a> Eval<'a, '_> {
             return left;
         }
         if let (Ok(left), PlanNode::Const(right)) = (&left, &terms.1) {
-            // A constant is compared where it is.
+            // A constant operand is compared without copying it.
             self.charge(CostRule::pair(left, right, wanted))?;
             return eval_equality(&self.cx.steps, left, right, wanted);
         }
@@ -258,7 +258,7 @@ impl<'a> Eval<'a, '_> {
                 (left, right)
             }
             (left, right) => {
-                // A failed side counts as of size one.
+                // A failed operand counts as size one.
                 let args = [
                     left.as_ref().ok().cloned().unwrap_or(Val::Null),
                     right.as_ref().ok().cloned().unwrap_or(Val::Null),
@@ -359,7 +359,7 @@ impl<'a> Eval<'a, '_> {
     }
 }
 
-/// `==`, or `!=`, which takes what cannot be compared for different.
+/// `==`, or `!=` if `wanted` is false. Values that cannot be compared are different under `!=`.
 fn eval_equality<'a>(steps: &Steps<'_>, left: &Val<'_>, right: &Val<'_>, wanted: bool) -> EvalResult<'a> {
     match equal(steps, left, right) {
         Ok(same) => Ok(Val::Bool(same == wanted)),
@@ -375,7 +375,7 @@ fn not_optional(name: &str, val: &Val<'_>) -> Error {
     ))
 }
 
-/// Refuses keys of maps that the reference cannot hash; it ends the evaluation there too.
+/// Rejects map keys that Go cannot hash; cel-go panics on them.
 pub(crate) fn check_hashable(key: &Val<'_>) -> Result<(), Error> {
     let unhashable = match key {
         Val::Bytes(_) => true,

@@ -1,7 +1,7 @@
-//! The `authorizer` variable: checks of what somebody may do.
+//! The authorizer library: authorization checks in expressions.
 //!
-//! Evaluation never blocks. A check that has no answer yet ends it with [`crate::ErrorKind::NeedsCheck`]; the caller finds
-//! the answer, remembers it, and evaluates again.
+//! Evaluation never blocks. A check without a decision ends it with [`crate::ErrorKind::NeedsCheck`]; the caller
+//! decides the check, records the decision, and evaluates again.
 
 use std::sync::Arc;
 
@@ -12,75 +12,75 @@ use crate::env::Builder;
 use crate::eval::{CallContext, Error, ErrorKind, EvalResult};
 use crate::val::Val;
 
-/// Answers checks, as far as it knows.
+/// Decides authorization checks from recorded decisions.
 pub trait Authorizer: Sync {
-    /// The answer, or `None` if there is none yet.
+    /// The decision, or `None` if it is not known yet.
     fn check(&self, check: &AuthorizerCheck) -> Option<AuthorizerDecision>;
 }
 
-/// A question: may the caller (or a service account) do this?
+/// An authorization check: may the caller, or a service account, perform this request?
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AuthorizerCheck {
-    /// The namespace and name of the service account asked about instead of the caller.
+    /// Namespace and name of the service account to check instead of the caller.
     pub service_account: Option<(Str, Str)>,
-    /// The verb.
+    /// Verb of the request, such as `get`.
     pub verb: Str,
-    /// What it is about.
+    /// Path or resource of the request.
     pub target: CheckTarget,
 }
 
-/// What a check is about.
+/// The path or resource that a check is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CheckTarget {
-    /// A path outside the resource space.
+    /// A non-resource path such as `/healthz`.
     Path(Str),
-    /// A resource.
+    /// A resource request, possibly of a single object.
     Resource(ResourceTarget),
 }
 
-/// The resource a check is about.
+/// Attributes of a resource request. Empty strings mean unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ResourceTarget {
-    /// The API group.
+    /// API group; empty for the core group.
     pub group: Str,
-    /// The resource.
+    /// Plural resource name, such as `pods`.
     pub resource: Str,
-    /// The subresource.
+    /// Subresource, such as `status`.
     pub subresource: Str,
-    /// The namespace.
+    /// Namespace; empty for cluster-scoped resources.
     pub namespace: Str,
-    /// The name.
+    /// Object name; empty for collections.
     pub name: Str,
-    /// The field selector, as written.
+    /// Field selector, as written in the expression.
     pub field_selector: Option<Str>,
-    /// The label selector, as written.
+    /// Label selector, as written in the expression.
     pub label_selector: Option<Str>,
 }
 
-/// The answer to a check.
+/// The decision of an authorization check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthorizerDecision {
-    /// Whether it is allowed.
+    /// True if the request is allowed.
     pub allowed: bool,
-    /// Why.
+    /// Reason that the authorizer gave.
     pub reason: Str,
-    /// What went wrong, if something did.
+    /// Error of the authorizer, if the check failed.
     pub error: Option<Str>,
 }
 
-/// The values that the methods of `authorizer` give.
+/// Values of the authorizer library.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum AuthzVal {
-    /// `authorizer`, or that of a service account.
+    /// The authorizer of the caller, or of a service account (namespace, name).
     Authorizer(Option<(Str, Str)>),
-    /// A path to check.
+    /// A check of a non-resource path.
     Path(Option<(Str, Str)>, Str),
-    /// A group to check in.
+    /// A check of an API group without a resource yet.
     Group(Option<(Str, Str)>, Str),
-    /// A resource to check.
+    /// A check of a resource request.
     Resource(Option<(Str, Str)>, Arc<ResourceTarget>),
-    /// An answer.
+    /// The result of a decided check.
     Decision(Arc<AuthorizerDecision>),
 }
 
@@ -96,27 +96,27 @@ impl AuthzVal {
     }
 }
 
-/// The type of the `authorizer` variable.
+/// CEL type of the `authorizer` variable.
 pub fn authorizer_type() -> crate::Type {
     crate::Type::Struct(Str::new_static("kubernetes.authorization.Authorizer"))
 }
 
-/// The type of the `authorizer.requestResource` variable.
+/// CEL type of the `authorizer.requestResource` variable.
 pub fn resource_check_type() -> crate::Type {
     crate::Type::Struct(Str::new_static("kubernetes.authorization.ResourceCheck"))
 }
 
-/// The value of the `authorizer` variable.
+/// Value of the `authorizer` variable.
 pub fn authorizer<'a>() -> Val<'a> {
     Val::ext(Ext::Authz(AuthzVal::Authorizer(None)))
 }
 
-/// The value of the `authorizer.requestResource` variable.
+/// Value of the `authorizer.requestResource` variable.
 pub fn request_resource<'a>(target: ResourceTarget) -> Val<'a> {
     Val::ext(Ext::Authz(AuthzVal::Resource(None, Arc::new(target))))
 }
 
-/// Adds the methods.
+/// Declares the methods of authorizers, checks and decisions.
 pub(crate) fn add(b: &mut Builder) {
     b.function(
         "path",
@@ -228,7 +228,7 @@ pub(crate) fn add(b: &mut Builder) {
     );
 }
 
-/// Adds the selectors.
+/// Declares `fieldSelector` and `labelSelector`.
 pub(crate) fn add_selectors(b: &mut Builder) {
     b.function(
         "fieldSelector",

@@ -1,4 +1,4 @@
-//! Networks, read and written as Go's `net/netip` does.
+//! The CIDR library. Networks are parsed and printed as in Go's `net/netip`.
 
 use std::net::IpAddr;
 
@@ -10,16 +10,16 @@ use crate::eval::{Error, EvalResult};
 use crate::types::Type;
 use crate::val::Val;
 
-/// An address and how many of its first bits are the network's.
+/// An address with a prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
-    /// The address.
+    /// The address, host bits included.
     pub ip: IpAddr,
-    /// The number of bits.
+    /// Prefix length in bits.
     pub bits: u8,
 }
 
-/// Adds `cidr`, `isCIDR` and the methods of networks.
+/// Declares `cidr`, `isCIDR` and the methods of networks.
 pub(crate) fn add(b: &mut Builder) {
     b.type_name(Type::opaque("net.CIDR"));
     b.function(
@@ -36,7 +36,7 @@ pub(crate) fn add(b: &mut Builder) {
         "containsIP",
         &[
             ("cidr_contains_ip_string", "net.CIDR.(string) -> bool", |_, args| {
-                // What is not an address is reported as no address at all.
+                // Kubernetes reports a string that is not an address as "no such overload".
                 let ip = ip::parse(string(args, 1)?).map_err(|_| Error::no_such_overload())?;
                 Ok(Val::Bool(cidr_at(args, 0)?.contains(ip)))
             }),
@@ -93,7 +93,7 @@ fn masked<'a>(_: &crate::eval::CallContext<'a>, args: &[Val<'a>]) -> EvalResult<
     Ok(Val::ext(Ext::Cidr(Cidr { ip: mask(cidr.ip, cidr.bits), bits: cidr.bits })))
 }
 
-/// An address with all bits after the first `bits` cleared.
+/// Clears all bits after the first `bits`.
 fn mask(ip: IpAddr, bits: u8) -> IpAddr {
     match ip {
         IpAddr::V4(ip) => {
@@ -108,7 +108,7 @@ fn mask(ip: IpAddr, bits: u8) -> IpAddr {
 }
 
 impl Cidr {
-    /// Reads a network as Kubernetes allows it.
+    /// Parses a network with Kubernetes' restrictions.
     pub(crate) fn parse(text: &str) -> Result<Cidr, String> {
         let cidr = Cidr::parse_go(text)
             .map_err(|error| format!("network address parse error during conversion from string: {error}"))?;

@@ -1,4 +1,4 @@
-//! Comprehensions with two variables.
+//! The two-variable comprehensions extension.
 
 use super::refuse;
 use crate::env::Builder;
@@ -6,7 +6,7 @@ use crate::eval::{Error, EvalResult, check_hashable};
 use crate::syntax::macros;
 use crate::val::{MapEntries, MapVal, Val};
 
-/// Adds the macros and the function their expansions use.
+/// Declares the macros and the internal function of their expansions.
 pub(crate) fn add(b: &mut Builder) {
     b.macros(&macros::TWO_VARIABLES);
     b.function(

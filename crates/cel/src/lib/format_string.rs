@@ -1,4 +1,4 @@
-//! `format`: the clauses of a format string, checked against literal arguments and filled in.
+//! `format`: parses format strings, validates literal arguments, and formats values.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::types::Type;
 use crate::val::convert;
 use crate::val::{ListVal, MapVal, Val, fixed, scientific};
 
-/// A clause of a format string.
+/// A clause of a format string, such as `%d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FormatClause {
     String,
@@ -24,9 +24,9 @@ enum FormatClause {
     Octal,
 }
 
-/// How many digits `%f` and `%e` write unless told.
+/// Digits of `%f` and `%e` if the clause has no precision.
 const DEFAULT_PRECISION: usize = 6;
-/// More digits than this are not written: a double has no more, and memory is not for sale.
+/// Upper bound of the precision. A double has no more digits, and this bounds memory.
 const MAX_PRECISION: usize = 2000;
 
 impl FormatClause {
@@ -47,14 +47,14 @@ impl FormatClause {
     }
 }
 
-/// Why a format string failed: the message, and the argument it is about.
+/// The message, with the argument it is about.
 type FormatFailure = (Option<NodeId>, String);
 
-/// Goes through a format string, asking `fill` for the text of each clause.
+/// Walks through a format string; calls `fill` for the text of each clause.
 fn interpolate(
     format: &str,
     size: usize,
-    // At run time a missing argument is noticed before a missing clause.
+    // At run time a missing argument is reported before an invalid clause.
     missing_first: bool,
     mut fill: impl FnMut(FormatClause, usize) -> Result<String, FormatFailure>,
 ) -> Result<String, FormatFailure> {
@@ -92,7 +92,7 @@ fn interpolate(
     Ok(out)
 }
 
-/// The clause at the start of `text` (after the percent sign) and its length.
+/// Parses the clause after a percent sign; returns it with its length.
 fn clause(text: &str) -> Result<(FormatClause, usize), String> {
     let (precision, start) = match text.strip_prefix('.') {
         None => (DEFAULT_PRECISION, 0),
@@ -130,7 +130,7 @@ fn clause(text: &str) -> Result<(FormatClause, usize), String> {
     Ok((clause, start + 1))
 }
 
-/// Checks a literal format string against literal arguments; gives how many of them it uses.
+/// Validates a literal format string against literal arguments; returns how many it uses.
 pub(crate) fn check(format: &str, args: &[Expr], checked: &CheckedAst) -> Result<usize, FormatFailure> {
     let mut used = 0;
     let mut requested = 0;
@@ -166,7 +166,7 @@ pub(crate) fn check(format: &str, args: &[Expr], checked: &CheckedAst) -> Result
     outcome.map(|_| requested)
 }
 
-/// The first part of an argument that `%s` cannot write.
+/// The first part of an argument that `%s` cannot format.
 fn bad_string(arg: &Expr, checked: &CheckedAst) -> Option<NodeId> {
     let ty = checked.type_of(arg.id);
     let fine = matches!(
@@ -197,7 +197,7 @@ fn bad_string(arg: &Expr, checked: &CheckedAst) -> Option<NodeId> {
     }
 }
 
-/// `'%s'.format([arg])`.
+/// The method `format`, as in `'%s'.format([arg])`.
 pub(crate) fn format<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let [Val::String(format), Val::List(list)] = args else { return Err(Error::no_such_overload()) };
     let text = interpolate(format, list.len(), true, |clause, index| {
@@ -223,7 +223,7 @@ fn fill(clause: FormatClause, arg: &Val<'_>) -> Result<String, String> {
         },
         FormatClause::Scientific(precision) => match double(arg) {
             Some(d) if d.is_finite() => Ok(localized_exponent(&scientific(d, DEFAULT_PRECISION), precision)),
-            // The precision is taken for the width, as in the reference.
+            // cel-go uses the precision as the width here.
             Some(d) => Ok(format!("{:>precision$}", not_finite(d))),
             None => refuse(),
         },
@@ -276,7 +276,7 @@ fn double(arg: &Val<'_>) -> Option<f64> {
     }
 }
 
-/// Infinities as the locale en-US writes them.
+/// Formats infinities and NaN as the locale en-US does.
 fn not_finite(d: f64) -> &'static str {
     if d.is_nan() {
         "NaN"
@@ -287,7 +287,7 @@ fn not_finite(d: f64) -> &'static str {
     }
 }
 
-/// Digits before the point in groups of three, as the locale en-US writes them.
+/// Groups the integer digits in threes, as the locale en-US does.
 fn grouped(text: &str) -> String {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => ("-", digits),
@@ -311,7 +311,7 @@ fn grouped(text: &str) -> String {
     out
 }
 
-/// `1.5e+03` as the locale en-US writes it: `1.500000×10⁰³`.
+/// Formats `1.5e+03` as the locale en-US does: `1.500000×10⁰³`.
 fn localized_exponent(text: &str, width: usize) -> String {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "+00"));
     let raised: String = exponent
@@ -341,7 +341,7 @@ fn string(arg: &Val<'_>) -> Result<String, String> {
     }
 }
 
-/// A value inside a list or a map.
+/// Formats a value inside a list or map.
 fn nested(val: &Val<'_>) -> Result<String, String> {
     Ok(match val {
         Val::Int(_) | Val::Uint(_) | Val::Bool(_) | Val::Null | Val::Type(_) => string(val)?,

@@ -1,4 +1,4 @@
-//! IP addresses, read and written as Go's `net/netip` does.
+//! The IP library. Addresses are parsed and printed as in Go's `net/netip`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,7 +10,7 @@ use crate::eval::{Error, EvalResult};
 use crate::types::Type;
 use crate::val::Val;
 
-/// Adds `ip`, `isIP` and the methods of addresses.
+/// Declares `ip`, `isIP` and the methods of addresses.
 pub(crate) fn add(b: &mut Builder) {
     b.type_name(Type::opaque("net.IP"));
     b.function(
@@ -94,7 +94,7 @@ fn global_unicast(ip: IpAddr) -> bool {
     !broadcast && !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast() && !link_local_unicast(ip)
 }
 
-/// Reads an address as Kubernetes allows it: no zone, no IPv4 address inside an IPv6 one.
+/// Parses an address with Kubernetes' restrictions: no zone, no IPv4-mapped IPv6 address.
 pub(crate) fn parse(text: &str) -> Result<IpAddr, String> {
     let (ip, zoned) = parse_go(text).map_err(|error| {
         format!("IP Address {} parse error during conversion from string: {error}", quote(text))
@@ -108,18 +108,18 @@ pub(crate) fn parse(text: &str) -> Result<IpAddr, String> {
     Ok(ip)
 }
 
-/// Whether an IPv4 address is inside an IPv6 one.
+/// True for IPv4-mapped IPv6 addresses.
 pub(super) fn is_mapped(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some())
 }
 
-/// An address as Go writes it.
+/// Prints an address as Go does.
 pub(crate) fn text(ip: IpAddr) -> String {
-    // Both write the longest run of zeros as `::` and IPv4 addresses inside IPv6 ones with dots.
+    // Go and Rust agree: the longest run of zeros is `::`, and IPv4-mapped addresses have dots.
     ip.to_string()
 }
 
-/// Reads an address as Go's `netip.ParseAddr` does; also says whether there was a zone.
+/// Parses an address as Go's `netip.ParseAddr`; also returns whether there was a zone.
 pub(super) fn parse_go(text: &str) -> Result<(IpAddr, bool), String> {
     match text.bytes().find(|b| matches!(b, b'.' | b':' | b'%')) {
         Some(b'.') => {
@@ -139,7 +139,7 @@ fn failure(text: &str, message: &str, at: &str) -> String {
     format!("ParseAddr({}): {message} (at {})", quote(text), quote(at))
 }
 
-/// Reads the IPv4 address `part` of `whole`.
+/// Parses the IPv4 address `part` of the text `whole`.
 fn ipv4(whole: &str, part: &str) -> Result<[u8; 4], String> {
     let mut fields = [0u8; 4];
     let mut position = 0;

@@ -1,10 +1,10 @@
-//! `jsonpatch.escapeKey`.
+//! The function `jsonpatch.escapeKey` of mutating policies.
 
 use super::string;
 use crate::env::Builder;
 use crate::val::Val;
 
-/// Adds it.
+/// Declares the function `jsonpatch.escapeKey`.
 pub(crate) fn add(b: &mut Builder) {
     b.function(
         "jsonpatch.escapeKey",

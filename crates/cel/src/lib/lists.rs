@@ -1,4 +1,4 @@
-//! The list extensions, in their third version.
+//! The list extension library, version 3.
 
 use super::{check_list_length, int, list};
 use crate::env::Builder;
@@ -6,10 +6,10 @@ use crate::eval::{CallContext, Error, EvalResult};
 use crate::syntax::macros;
 use crate::val::{ListVal, Tag, Val, compare, equal_nested};
 
-/// The longest list `lists.range` makes.
+/// Upper bound of the list that `lists.range` creates.
 const MAX_RANGE: i64 = 1_000_000;
 
-/// The sorts that can be sorted: their names in overloads and their types.
+/// Sortable types: their names in overload ids and in signatures.
 const SORTABLE: [(&str, &str); 8] = [
     ("int", "int"),
     ("uint", "uint"),
@@ -21,7 +21,7 @@ const SORTABLE: [(&str, &str); 8] = [
     ("bytes", "bytes"),
 ];
 
-/// Adds them.
+/// Declares the list functions and `sortBy`.
 pub(crate) fn add(b: &mut Builder) {
     b.function("slice", &[("list_slice", "list(T).(int, int) -> list(T)", slice)]);
     b.function(
@@ -100,7 +100,7 @@ fn flatten<'a>(args: &[Val<'a>], depth: i64) -> EvalResult<'a> {
     Ok(Val::list(items))
 }
 
-/// That something is not a list, in the words only this function has.
+/// The error of `flatten` for an argument that is not a list.
 fn not_flattened(args: &[Val<'_>]) -> Error {
     let name = |arg: &Val<'_>| match arg.tag() {
         Tag::Map => "map(dyn, dyn)".to_owned(),
@@ -112,7 +112,7 @@ fn not_flattened(args: &[Val<'_>]) -> Error {
     Error::new(format!("no such overload: {receiver}.flatten({})", rest.join(", ")))
 }
 
-/// Sorts the first argument by the keys in another (or in itself).
+/// Sorts the first argument by the keys in the argument at `keys` (which may be the first).
 fn sort<'a>(args: &[Val<'a>], keys: usize) -> EvalResult<'a> {
     let list = list(args, 0)?;
     let keys = super::list(args, keys)?;
@@ -155,7 +155,7 @@ fn range<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
 fn distinct<'a>(cx: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let mut unique: Vec<Val<'a>> = Vec::new();
     for item in list(args, 0)?.iter() {
-        // Nulls compare as any value does here, so the first stays.
+        // All nulls count as equal, so only the first one stays.
         let mut seen = false;
         for other in &unique {
             seen = equal_nested(&cx.steps, &item, other, false)?;

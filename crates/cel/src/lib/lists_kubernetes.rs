@@ -8,10 +8,10 @@ use crate::env::Builder;
 use crate::eval::{CallContext, Error, EvalResult};
 use crate::val::{ListVal, Tag, Val, compare, equal_nested};
 
-/// The sorts that have an order.
+/// Types with an order, by name.
 const COMPARABLE: [&str; 8] = ["int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"];
 
-/// Adds `isSorted`, `sum`, `max`, `min`, `indexOf` and `lastIndexOf`.
+/// Declares `isSorted`, `sum`, `max`, `min`, `indexOf` and `lastIndexOf`.
 pub(crate) fn add(b: &mut Builder) {
     let mut each = |name: &'static str,
                     sorts: &[&str],
@@ -66,7 +66,7 @@ pub(crate) fn add(b: &mut Builder) {
     );
 }
 
-/// Adds `includes`.
+/// Declares the list method `includes`.
 pub(crate) fn add_includes(b: &mut Builder) {
     b.function(
         "includes",
@@ -80,7 +80,7 @@ pub(crate) fn add_includes(b: &mut Builder) {
     );
 }
 
-/// The first of some places of a list that holds an equal element.
+/// The first of the given indices whose element equals the second argument.
 fn find(
     cx: &CallContext<'_>,
     list: &ListVal<'_>,

@@ -1,4 +1,4 @@
-//! Types with fields: protocol buffers' well-known types, and what instances of any such type are.
+//! Struct types: protobuf's well-known types and the types of mutating policies.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::val::{ListVal, MapEntries, MapVal, ObjectVal, Steps, Timestamp, Val, 
 
 const PREFIX: &str = "google.protobuf.";
 
-/// The scalar inside a wrapper.
+/// The scalar type inside a protobuf wrapper.
 fn wrapped(name: &str) -> Option<Type> {
     Some(match name.strip_prefix(PREFIX)? {
         "BoolValue" => Type::Bool,
@@ -24,7 +24,7 @@ fn wrapped(name: &str) -> Option<Type> {
     })
 }
 
-/// The type a well-known name stands for.
+/// The CEL type of a well-known type name.
 pub(crate) fn type_called(name: &str) -> Option<Type> {
     if let Some(scalar) = wrapped(name) {
         return Some(Type::Wrapper(Arc::new(scalar)));
@@ -41,12 +41,12 @@ pub(crate) fn type_called(name: &str) -> Option<Type> {
     })
 }
 
-/// Whether a well-known name stands for a type of the language that has another name. There is no such type at run time.
+/// True if the name stands for a CEL type of another name; it does not exist as a run-time type.
 pub(crate) fn is_other_type(name: &str) -> bool {
     type_called(name).is_some_and(|ty| ty.name() != name || ty == Type::Any)
 }
 
-/// The type of a field of a well-known type.
+/// The type of a well-known type's field.
 pub(crate) fn field_type(name: &str, field: &str) -> Option<Type> {
     if let Some(scalar) = wrapped(name) {
         return (field == "value").then_some(scalar);
@@ -64,12 +64,12 @@ pub(crate) fn field_type(name: &str, field: &str) -> Option<Type> {
     Some(read(ty))
 }
 
-/// The number of a well-known enum value.
+/// The value of a well-known enum constant.
 pub(crate) fn enum_value(name: &str) -> Option<i64> {
     (name == "google.protobuf.NullValue.NULL_VALUE").then_some(0)
 }
 
-/// An instance; those of well-known types are the values they stand for.
+/// Creates a struct value. Instances of well-known types become the CEL values they stand for.
 pub(crate) fn make(object: ObjectVal<'_>) -> EvalResult<'_> {
     let name = object.type_name.clone();
     let int = |field: &str| object.get(field).and_then(Val::as_int).unwrap_or(0);
@@ -125,7 +125,7 @@ pub(crate) fn make(object: ObjectVal<'_>) -> EvalResult<'_> {
     })
 }
 
-/// A string or bytes as the text format of protocol buffers writes them.
+/// Formats bytes as protobuf's text format does.
 fn text_format(bytes: &[u8]) -> String {
     let mut out = String::from("\"");
     for chunk in bytes.utf8_chunks() {
@@ -150,7 +150,7 @@ fn text_format(bytes: &[u8]) -> String {
     out
 }
 
-/// Numbers of 32 bits have to fit.
+/// Checks or rounds values of 32-bit wrapper types.
 fn narrow<'a>(name: &str, val: Val<'a>) -> EvalResult<'a> {
     match (name.strip_prefix(PREFIX), val) {
         (Some("Int32Value"), Val::Int(i)) if i32::try_from(i).is_err() => Err(Error::new("integer overflow")),
@@ -163,8 +163,8 @@ fn narrow<'a>(name: &str, val: Val<'a>) -> EvalResult<'a> {
     }
 }
 
-/// The value of a field of an instance; `None` if it is not set and only that is asked. `typed` is there where the checker
-/// knew the type: what is behind the field is gone over then.
+/// Reads a field. With `presence`, an unset field gives `None`. `typed` is set if the checker resolved the type: then
+/// nested `Object` values are converted to maps, counted in steps.
 pub(crate) fn field<'a>(
     object: &ObjectVal<'a>,
     name: &str,
@@ -185,7 +185,7 @@ pub(crate) fn field<'a>(
         };
     }
     if is_object(&object.type_name) {
-        // Behind a field there are plain maps and lists, and who does not know the type sees no fields.
+        // cel-go stores plain maps and lists behind a field, and without a static type finds no fields.
         return match (val, typed) {
             (Some(val), Some(steps)) => plain(steps, val).map(Some),
             _ if presence => Ok(None),
@@ -200,7 +200,7 @@ pub(crate) fn field<'a>(
     }
 }
 
-/// A value with the objects of a mutation in it made maps.
+/// Converts nested `Object` values to maps.
 fn plain<'a>(steps: &Steps<'_>, val: &Val<'a>) -> EvalResult<'a> {
     Ok(match val {
         Val::Object(object) if is_object(&object.type_name) => {
@@ -227,7 +227,7 @@ fn plain<'a>(steps: &Steps<'_>, val: &Val<'a>) -> EvalResult<'a> {
     })
 }
 
-/// Whether two objects of a mutation are the same: what is in them must be of the same types too, and lists never are.
+/// Equality of two `Object` values. Types must be equal too, and lists are never equal, as in Kubernetes.
 pub(crate) fn same_objects(steps: &Steps<'_>, a: &ObjectVal<'_>, b: &ObjectVal<'_>) -> Result<bool, Error> {
     fn same(steps: &Steps<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool, Error> {
         match (a, b) {
@@ -262,7 +262,7 @@ pub(crate) fn same_objects(steps: &Steps<'_>, a: &ObjectVal<'_>, b: &ObjectVal<'
     Ok(true)
 }
 
-/// A JSON patch, whose `op`, `path` and `from` have to be strings.
+/// Checks that `op`, `path` and `from` of a `JSONPatch` are strings.
 fn patch(object: ObjectVal<'_>) -> EvalResult<'_> {
     for (name, val) in &object.fields {
         if matches!(name.as_str(), "op" | "path" | "from") && !matches!(val, Val::String(_)) {
@@ -273,7 +273,7 @@ fn patch(object: ObjectVal<'_>) -> EvalResult<'_> {
     Ok(Val::Object(Arc::new(object)))
 }
 
-/// The Go type of what is behind a value.
+/// Name of the Go type that cel-go's `Value()` returns.
 fn native_type(val: &Val<'_>) -> &'static str {
     match val {
         Val::Null => "structpb.NullValue",

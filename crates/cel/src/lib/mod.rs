@@ -1,4 +1,4 @@
-//! The libraries: one file each, listed with the versions that have them in [`crate::env`].
+//! The function libraries, one file each. [`crate::env`] lists them with the versions that have them.
 
 pub mod authz;
 pub(crate) mod cidr;
@@ -27,28 +27,29 @@ use std::net::IpAddr;
 use crate::eval::{Error, EvalResult};
 use crate::val::Val;
 
-/// A value of a library.
+/// A value of a library type.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Ext {
-    /// A quantity. The results of arithmetic are told apart: only the left side of a comparison may be one.
+    /// A quantity. Arithmetic results are marked, because they are only allowed on the left side of `==`, as in
+    /// Kubernetes.
     Quantity {
-        /// The quantity.
+        /// The number with its format.
         quantity: quantity::Quantity,
-        /// Whether it is the result of arithmetic.
+        /// True for results of arithmetic.
         computed: bool,
     },
-    /// An IP address.
+    /// A value of the IP library.
     Ip(IpAddr),
-    /// A network.
+    /// A value of the CIDR library.
     Cidr(cidr::Cidr),
-    /// A URL.
+    /// A value of the URL library.
     Url(url::Url),
-    /// A semantic version.
+    /// A value of the semver library.
     Semver(semver::Semver),
-    /// A named format.
+    /// A value of the format library.
     Format(&'static named_format::NamedFormat),
-    /// The `authorizer` variable and what its methods give.
+    /// The `authorizer` variable, or a result of its methods.
     Authz(authz::AuthzVal),
 }
 
@@ -87,7 +88,7 @@ impl Ext {
         }
     }
 
-    /// Compares with another value; most library values refuse what is not of their own type.
+    /// Equality with another value; most library values return an error for other types.
     pub(crate) fn equal(&self, other: &Val<'_>) -> Result<bool, Error> {
         let Val::Ext(other) = other else { return Err(Error::no_such_overload()) };
         match (self, &**other) {
@@ -103,7 +104,7 @@ impl Ext {
         }
     }
 
-    /// The value as text, where it has one.
+    /// The value's string conversion, if it has one.
     pub(crate) fn text(&self) -> Option<String> {
         match self {
             Ext::Ip(ip) => Some(ip::text(*ip)),
@@ -127,42 +128,42 @@ impl fmt::Display for Ext {
     }
 }
 
-/// The longest string a function makes. Costs are counted when a result is there: this bounds the memory until then.
+/// Upper bound of strings that functions create. The cost is charged afterwards, so this bounds memory.
 const MAX_TEXT_BYTES: usize = 64 << 20;
-/// The longest list a function makes of lists that are there already.
+/// Upper bound of lists that functions create from existing lists.
 const MAX_LIST_LENGTH: usize = 1 << 20;
 
-/// Refuses a string that would be too long.
+/// Fails if a string of `length` bytes is too long to create.
 pub(crate) fn check_text_length(length: usize) -> Result<(), Error> {
     if length > MAX_TEXT_BYTES { Err(Error::new("the resulting string is too long")) } else { Ok(()) }
 }
 
-/// Refuses a list that would be too long.
+/// Fails if a list of `length` elements is too long to create.
 pub(crate) fn check_list_length(length: usize) -> Result<(), Error> {
     if length > MAX_LIST_LENGTH { Err(Error::new("the resulting list is too long")) } else { Ok(()) }
 }
 
-/// The string at a position of the arguments.
+/// The argument at `at` as a string.
 pub(crate) fn string<'v>(args: &'v [Val<'_>], at: usize) -> Result<&'v str, Error> {
     args.get(at).and_then(Val::as_str).ok_or_else(Error::no_such_overload)
 }
 
-/// The integer at a position of the arguments.
+/// The argument at `at` as an integer.
 pub(crate) fn int(args: &[Val<'_>], at: usize) -> Result<i64, Error> {
     args.get(at).and_then(Val::as_int).ok_or_else(Error::no_such_overload)
 }
 
-/// The boolean at a position of the arguments.
+/// The argument at `at` as a boolean.
 pub(crate) fn bool(args: &[Val<'_>], at: usize) -> Result<bool, Error> {
     args.get(at).and_then(Val::as_bool).ok_or_else(Error::no_such_overload)
 }
 
-/// The list at a position of the arguments.
+/// The argument at `at` as a list.
 pub(crate) fn list<'v, 'a>(args: &'v [Val<'a>], at: usize) -> Result<&'v crate::val::ListVal<'a>, Error> {
     args.get(at).and_then(Val::as_list).ok_or_else(Error::no_such_overload)
 }
 
-/// The library value at a position of the arguments.
+/// The argument at `at` as a library value.
 pub(crate) fn ext<'v>(args: &'v [Val<'_>], at: usize) -> Result<&'v Ext, Error> {
     match args.get(at) {
         Some(Val::Ext(ext)) => Ok(ext),
@@ -170,12 +171,12 @@ pub(crate) fn ext<'v>(args: &'v [Val<'_>], at: usize) -> Result<&'v Ext, Error> 
     }
 }
 
-/// A number as CEL's `int`.
+/// Converts a size to CEL's `int`.
 pub(crate) fn count<'a>(size: usize) -> Val<'a> {
     Val::Int(i64::try_from(size).unwrap_or(i64::MAX))
 }
 
-/// The failure of a call on values it is not for.
+/// The error for arguments of unsupported types.
 pub(crate) fn refuse<'a>() -> EvalResult<'a> {
     Err(Error::no_such_overload())
 }

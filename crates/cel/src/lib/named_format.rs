@@ -1,4 +1,4 @@
-//! Named formats such as `format.dns1123Label()`.
+//! The format library: named formats such as `format.dns1123Label()`.
 
 use super::{Ext, ext, string, url};
 use crate::env::Builder;
@@ -6,14 +6,14 @@ use crate::eval::{CallContext, EvalResult};
 use crate::val::Val;
 use crate::val::time::days_in_month;
 
-/// A format with a name, and what is wrong with a string that is not in it.
+/// A named format with its validation function.
 pub struct NamedFormat {
-    /// The name, as it shows.
+    /// The name that the value prints as.
     pub(crate) name: &'static str,
-    /// The name in `format.named` and in `format.NAME()`.
+    /// The name in `format.named` and `format.NAME()`.
     key: &'static str,
     validate: fn(&str) -> Vec<String>,
-    /// The length of the pattern behind it, which the cost of validating is counted by.
+    /// Length of the pattern that Kubernetes assumes for the cost of validating.
     pub(crate) pattern_length: u64,
 }
 
@@ -25,7 +25,7 @@ impl std::fmt::Debug for NamedFormat {
 
 macro_rules! formats {
     ($(($key:literal, $function:literal, $name:literal, $length:literal, $validate:expr)),* $(,)?) => {
-        /// All formats.
+        /// All named formats of Kubernetes.
         static FORMATS: &[NamedFormat] = &[$(NamedFormat {
             name: $name,
             key: $key,
@@ -33,7 +33,7 @@ macro_rules! formats {
             pattern_length: $length,
         }),*];
 
-        /// Adds `format.NAME()`, `format.named` and `validate`.
+        /// Declares `format.NAME()`, `format.named` and `validate`.
         pub(crate) fn add(b: &mut Builder) {
             $(
                 b.function($function, &[($function, "() -> kubernetes.NamedFormat", |_, _| Ok(named($key)))]);
@@ -93,7 +93,7 @@ fn unless(valid: bool, problem: &str) -> Vec<String> {
     if valid { Vec::new() } else { vec![problem.to_owned()] }
 }
 
-/// A prefix may end in a dash, which is covered up before it is validated.
+/// Replaces the trailing dash of a name prefix, as Kubernetes does before validating it.
 fn unprefixed(text: &str) -> String {
     let mut chars: Vec<char> = text.chars().collect();
     if chars.len() > 1 && chars.last() == Some(&'-') {
@@ -103,12 +103,12 @@ fn unprefixed(text: &str) -> String {
     chars.into_iter().collect()
 }
 
-/// What most formats say of a text that is too long.
+/// Message of most formats for a text that is too long.
 fn too_long(most: usize) -> String {
     format!("must be no more than {most} characters")
 }
 
-/// What names and values of labels say of one.
+/// Message of label names and values for a text that is too long.
 fn too_many_bytes(most: usize) -> String {
     format!("must be no more than {most} bytes")
 }
@@ -243,7 +243,7 @@ fn label_value(text: &str) -> Vec<String> {
     problems
 }
 
-/// Five groups of hexadecimal digits; the dashes between them may be missing.
+/// Five groups of hexadecimal digits, with optional dashes between them.
 fn is_uuid(text: &str) -> bool {
     let mut rest = text;
     for (i, length) in [8, 4, 4, 4, 12].into_iter().enumerate() {
@@ -287,7 +287,7 @@ fn is_datetime(text: &str) -> bool {
     if lower.len() < 4 || !is_date(date) {
         return false;
     }
-    // The time of day is compared as text, and so is the offset: any two digits will do there.
+    // The time of day and the offset are compared as text, so any two digits pass as the offset.
     let shaped = {
         let bytes = time.as_bytes();
         let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -300,7 +300,7 @@ fn is_datetime(text: &str) -> bool {
             && digit(6)
             && digit(7);
         let mut rest = time.get(8..).unwrap_or_default();
-        // A fraction follows any character.
+        // Any character may precede the fraction.
         let mut chars = rest.chars();
         if let Some(separator) = chars.next()
             && !matches!(separator, 'z')

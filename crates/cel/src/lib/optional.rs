@@ -1,4 +1,4 @@
-//! Optional values.
+//! The optional types library.
 
 use super::{list, refuse};
 use crate::env::Builder;
@@ -7,7 +7,7 @@ use crate::syntax::macros;
 use crate::types::Type;
 use crate::val::Val;
 
-/// Adds them, with their syntax and macros.
+/// Declares optional functions, syntax and macros.
 pub(crate) fn add(b: &mut Builder) {
     b.optional_syntax();
     b.type_name(Type::optional(Type::Param("V".into())));

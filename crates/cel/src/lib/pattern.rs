@@ -1,4 +1,4 @@
-//! Regular expressions in Go's syntax.
+//! Regular expressions in Go's syntax, with bounded work.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,35 +23,35 @@ mod translate;
 mod unicode;
 mod weight;
 
-/// A pattern. What runs is compiled when the first text is matched.
+/// A regular expression. Its matchers are compiled on first use.
 pub struct Pattern {
     text: Box<str>,
-    /// In the syntax of `regex`.
+    /// The pattern in the syntax of the `regex` crate.
     translated: String,
-    /// The units of work to parse and compile it.
+    /// Work units of parsing and compiling the pattern.
     work: u64,
-    /// At least as many as it has states when it is compiled.
+    /// Upper bound of its NFA states.
     states: u64,
-    /// `None` if it cannot be compiled after all.
+    /// The fast engine, which cannot be stopped; `None` if it cannot be built.
     engine: OnceLock<Option<meta::Regex>>,
-    /// The states that are visited one by one where the engine could take long; `None` if it cannot be compiled after all.
+    /// The NFA for counted matching, where the engine could take long; `None` if it cannot be built.
     automaton: OnceLock<Option<NFA>>,
-    /// How often it was used before it got a table.
+    /// Number of uses so far; counts up to [`USES_BEFORE_TABLE`].
     uses: AtomicU32,
-    /// `None` if it would be large.
+    /// The DFA for short texts; `None` if it would be too large.
     table: OnceLock<Option<Box<DfaTable>>>,
 }
 
-/// Why a text is not a pattern that can be used.
+/// Why a pattern cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatternError {
-    /// In Go's words.
+    /// Invalid syntax, with Go's error message.
     Syntax(String),
-    /// One pattern is too large.
+    /// The pattern alone takes too much work to compile.
     TooLarge,
-    /// Compiling all patterns together is too much work.
+    /// Compiling all patterns together exceeds the limit.
     Exhausted(allowance::PatternWorkLimit),
-    /// Matching texts with them is too much work.
+    /// Matching texts exceeds the limit.
     Unmatched(allowance::PatternWorkLimit),
 }
 
@@ -82,7 +82,7 @@ impl std::error::Error for PatternError {}
 impl From<PatternError> for Error {
     fn from(error: PatternError) -> Self {
         match error {
-            // Nothing in the expression makes up for that.
+            // Nothing in the expression may absorb an exceeded limit.
             PatternError::Exhausted(_) | PatternError::Unmatched(_) => {
                 Error::of(ErrorKind::PatternLimit(error.to_string().into()))
             }
@@ -91,12 +91,12 @@ impl From<PatternError> for Error {
     }
 }
 
-/// A pattern as a table of states. Short texts are matched in a third of the time, and no scratch space is borrowed from a pool.
+/// A dense DFA. It matches short texts in a third of the engine's time, without borrowing scratch space from a pool.
 struct DfaTable {
     states: dense::DFA<Vec<u32>>,
-    /// What every text that matches begins with.
+    /// Bytes that every match begins with.
     prefix: Vec<u8>,
-    /// The state after it.
+    /// DFA state after the prefix.
     after: StateID,
 }
 
@@ -106,42 +106,43 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// How much work it may be to parse a pattern, and how much to compile it: about 20 ms, and 4 MB of memory.
+/// Upper bound of the work to parse, and of the work to compile, one pattern: about 20 ms and 4 MB.
 const MAX_WORK: u64 = 200_000;
-/// How much memory the states may take that are made while a pattern is matched.
+/// Memory of the states that the lazy DFA caches while matching.
 const MAX_LAZY_DFA_BYTES: usize = 1 << 20;
-/// How deep a translated pattern may nest; Go's limit is applied by the translation.
+/// Nesting limit of the `regex` parser. Go's own limit is applied by the translation.
 const MAX_NESTING: u32 = 1001;
-/// How much memory a table and the making of it may take. This bounds the time it takes to make one too.
+/// Memory of a dense DFA and of building it, which bounds the build time too.
 const MAX_TABLE_BYTES: usize = 32 << 10;
-/// How large a pattern may be, compiled, to get a table.
+/// Memory of the NFA from which a dense DFA is built.
 const MAX_TABLE_NFA_BYTES: usize = 16 << 10;
-/// How much of a text is compared at once.
+/// Upper bound of the prefix compared before the DFA runs.
 const MAX_PREFIX_BYTES: usize = 64;
-/// How often a pattern is used before it gets a table.
+/// A pattern gets a DFA after this many uses.
 const USES_BEFORE_TABLE: u32 = 16;
-/// Longer texts are left to the engine that can skip through them.
+/// Longer texts are left to the engine, which has faster searches.
 const MAX_TABLE_TEXT_BYTES: usize = 1024;
 
-/// How many visits of states the engine may need for a text, at most some milliseconds. Where it could be more the states are visited
-/// one by one: the engine cannot be stopped.
+/// Upper bound of state visits for which the engine is used, some milliseconds. Beyond it matching is counted
+/// instead, because the engine cannot be stopped.
 const MAX_ENGINE_VISITS: u64 = 1 << 20;
-/// How many states a pattern may have for that. Of more only few are ever visited, and counting them is far less than the estimate.
+/// Upper bound of NFA states for which the engine is used. Larger patterns rarely visit all their states, so counting
+/// charges far less than the estimate would.
 const MAX_ENGINE_STATES: u64 = 1 << 12;
 
-/// Limits the work of matching texts with patterns.
+/// A budget for the work of matching.
 trait MatchBudget {
     type Error: From<PatternError>;
 
-    /// Spends the upper bound of the work of a search if plenty is left, and returns `true`; otherwise spends nothing and returns `false`.
-    /// Most searches are far less work than the bound.
+    /// Spends the upper bound of a search's work if plenty is left, and returns true; otherwise spends nothing and
+    /// returns false. Most searches take far less work than the bound.
     fn estimate(&mut self, units: u64) -> Result<bool, Self::Error>;
 
-    /// Spends the work that a search has done.
+    /// Spends work units that a search has done.
     fn spend(&mut self, units: u64) -> Result<(), Self::Error>;
 }
 
-/// The allowances of this thread.
+/// The allowances of the current thread.
 struct ThreadAllowances;
 
 impl MatchBudget for ThreadAllowances {
@@ -156,10 +157,10 @@ impl MatchBudget for ThreadAllowances {
     }
 }
 
-/// A budget outside; it gives no more after it refused once.
+/// A budget of the caller. It must refuse everything after its first refusal.
 struct CallerBudget<F>(F);
 
-/// Why a search in a budget has no result.
+/// Why a search within a budget has no result.
 enum SearchStopped {
     Refused,
     Pattern,
@@ -183,7 +184,7 @@ impl<F: FnMut(u64) -> bool> MatchBudget for CallerBudget<F> {
     }
 }
 
-/// A pattern that is written in an expression or a schema that somebody brings; its work is taken from the allowances.
+/// Compiles a pattern written in a user's expression or schema, and charges its work to the allowances.
 pub(crate) fn compile(text: &str) -> Result<Arc<Pattern>, PatternError> {
     if let Some(pattern) = allowance::already_paid(text) {
         return Ok(pattern);
@@ -193,7 +194,7 @@ pub(crate) fn compile(text: &str) -> Result<Arc<Pattern>, PatternError> {
     Ok(pattern)
 }
 
-/// A pattern that an evaluation takes from data. It may be kept from an earlier evaluation, but counts all the same.
+/// Compiles a pattern that comes from data. A cached pattern is charged like a new one.
 pub(crate) fn compile_data(text: &str) -> Result<Arc<Pattern>, PatternError> {
     if let Some(pattern) = allowance::already_paid(text) {
         return Ok(pattern);
@@ -213,7 +214,7 @@ pub(crate) fn compile_data(text: &str) -> Result<Arc<Pattern>, PatternError> {
     Ok(pattern)
 }
 
-/// Reads a pattern and says what its parts take before each is done.
+/// Parses a pattern; calls `spend` before each part of the work.
 fn read(text: &str, spend: impl Fn(u64) -> Result<(), PatternError>) -> Result<Pattern, PatternError> {
     let translated = translate::translate(text).map_err(PatternError::Syntax)?;
     let parsing = weight::parsing(&translated);
@@ -257,12 +258,12 @@ fn automaton(translated: &str) -> Option<NFA> {
 }
 
 impl Pattern {
-    /// Reads a pattern that is part of the server or of a stored schema: only its own size is bounded.
+    /// Compiles a pattern of the server itself or of a stored schema: only its own size is bounded.
     pub fn compile(text: &str) -> Result<Self, PatternError> {
         read(text, |_| Ok(()))
     }
 
-    /// Says whether a text is a pattern, within the allowances that apply ([`within`](allowance::within)).
+    /// Validates a pattern, within the current allowances ([`within`](allowance::within)).
     pub fn check(text: &str) -> Result<(), PatternError> {
         compile(text).map(drop)
     }
@@ -283,24 +284,24 @@ impl Pattern {
         self.automaton.get_or_init(|| automaton(&self.translated)).as_ref().ok_or(PatternError::TooLarge)
     }
 
-    /// The most visits of states that a search in a text of so many bytes can be.
+    /// Upper bound of state visits when searching a text of `length` bytes.
     fn max_visits(&self, length: usize) -> u64 {
         self.states.saturating_add(1).saturating_mul(length as u64)
     }
 
-    /// Whether the engine is quick, even if it needs so many visits.
+    /// True if the engine may be used for a search of up to `visits`.
     fn is_quick(&self, visits: u64) -> bool {
         visits <= MAX_ENGINE_VISITS && self.states <= MAX_ENGINE_STATES
     }
 
-    /// Whether it matches somewhere in a text; for patterns that are part of the server. What cannot be compiled after all matches
-    /// nothing.
+    /// True if the pattern matches anywhere in the text. For patterns of the server itself. A pattern that cannot be
+    /// built matches nothing.
     pub fn is_match(&self, text: &str) -> bool {
         self.quick_match(text).unwrap_or(false)
     }
 
-    /// Whether it matches somewhere in a text. `take` is asked for the work, in units of about 100 ns; if it refuses there is no
-    /// answer. What cannot be compiled after all matches nothing.
+    /// True if the pattern matches anywhere in the text. `take` is called with work units of about 100 ns; if it
+    /// returns false, the result is `None`. A pattern that cannot be built matches nothing.
     pub fn is_match_within(&self, text: &str, take: impl FnMut(u64) -> bool) -> Option<bool> {
         match self.matches(text, CallerBudget(take)) {
             Ok(matches) => Some(matches),
@@ -309,7 +310,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it matches somewhere in a text, within the allowances that apply.
+    /// True if the pattern matches anywhere in the text, within the current allowances.
     pub(crate) fn try_match(&self, text: &str) -> Result<bool, PatternError> {
         self.matches(text, ThreadAllowances)
     }
@@ -328,7 +329,7 @@ impl Pattern {
             match self.table.get() {
                 Some(Some(table)) => return Ok(table.is_match(text.as_bytes())),
                 Some(None) => {}
-                // Of several threads only one makes it, and none waits.
+                // Only one of several threads builds the table, and none waits for it.
                 None => {
                     if self.uses.fetch_add(1, Ordering::Relaxed) == USES_BEFORE_TABLE {
                         let _ = self.table.set(build_table(&self.translated));
@@ -343,10 +344,10 @@ impl Pattern {
         Ok(self.find_all(text, 1)?.pop())
     }
 
-    /// At most `limit` matches; all if it is negative.
+    /// Returns at most `limit` matches, or all if it is negative.
     pub(crate) fn find_all<'t>(&self, text: &'t str, limit: i64) -> Result<Vec<&'t str>, PatternError> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        // Each search may go to the end of the text.
+        // Each search may read to the end of the text.
         let visits = self.max_visits(text.len()).saturating_mul(limit.min(text.len()) as u64);
         if self.is_quick(visits) && allowance::estimate_match(visits / threads::VISITS_PER_UNIT) {
             let found = self.engine()?.find_iter(text).take(limit);
@@ -380,7 +381,7 @@ impl Pattern {
     }
 }
 
-/// The table of a pattern in the syntax of `regex`, if it is small.
+/// Builds the DFA of a translated pattern; `None` if it is too large.
 fn build_table(pattern: &str) -> Option<Box<DfaTable>> {
     let config = dense::Config::new()
         .start_kind(StartKind::Unanchored)
@@ -392,7 +393,7 @@ fn build_table(pattern: &str) -> Option<Box<DfaTable>> {
         .thompson(thompson::Config::new().nfa_size_limit(Some(MAX_TABLE_NFA_BYTES)))
         .build(pattern)
         .ok()?;
-    // What matches nothing at all could match inside a character: that takes more care.
+    // An empty match could be inside a code point, which the DFA does not check.
     if states.has_empty() {
         return None;
     }
@@ -432,7 +433,7 @@ impl DfaTable {
     }
 }
 
-/// Runs a call whose pattern was compiled before.
+/// Calls a regular expression function with its compiled pattern.
 pub(crate) fn run<'a>(kind: PatternCall, pattern: &Pattern, args: &[Val<'a>]) -> EvalResult<'a> {
     let Some(Val::String(text)) = args.first() else { return Err(Error::no_such_overload()) };
     match kind {

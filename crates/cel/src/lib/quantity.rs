@@ -1,4 +1,4 @@
-//! Quantities, with the arithmetic of Kubernetes' resource quantities.
+//! The quantity library: exact decimal arithmetic with Kubernetes' formats.
 
 use std::cmp::Ordering;
 
@@ -9,29 +9,29 @@ use crate::env::Builder;
 use crate::eval::{CallContext, Error, EvalResult};
 use crate::val::Val;
 
-/// A quantity: an exact decimal number and the form it is written in.
+/// An exact decimal number with the format that it prints in.
 #[derive(Clone, Debug)]
 pub struct Quantity {
     amount: Amount,
     form: Form,
-    /// The text as it was written, where the reference takes it for canonical without making sure (`+5`, `1.000000001`).
+    /// The text as written, if Kubernetes keeps it although it is not canonical (`+5`, `1.000000001`).
     written: Option<Str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// `1500m`, `2k`.
+    /// Decimal suffixes: `1500m`, `2k`.
     Decimal,
-    /// `1Ki`.
+    /// Binary suffixes such as `1Ki`.
     Binary,
-    /// `1e3`.
+    /// Decimal exponents such as `1e3`.
     Exponent,
 }
 
-/// The number. Small ones are kept apart because only they convert to integers.
+/// The number. Only small numbers convert to integers, as in Kubernetes.
 #[derive(Clone, Debug)]
 enum Amount {
-    /// `value * 10^scale`.
+    /// The number `value * 10^scale`.
     Small {
         value: i64,
         scale: i32,
@@ -39,7 +39,7 @@ enum Amount {
     Big(Decimal),
 }
 
-/// A number of any size: digits (least significant first) times `10^scale`.
+/// An arbitrarily large number: digits (least significant first) times `10^scale`.
 #[derive(Clone, Debug)]
 struct Decimal {
     negative: bool,
@@ -52,12 +52,12 @@ const WRONG_FORMAT: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 const WRONG_SUFFIX: &str = "unable to parse quantity's suffix";
 const NOT_NUMERIC: &str = "unable to parse numeric part of quantity";
-/// More digits than this are refused: nobody writes them, and arithmetic on them takes time.
+/// Longer numbers are refused, to bound the time of arithmetic.
 const MAX_DIGITS: usize = 2000;
-/// The smallest amount there is: a billionth.
+/// Exponent of the smallest quantity, a billionth.
 const NANO: i32 = -9;
 
-/// Adds `quantity`, `isQuantity` and the methods of quantities.
+/// Declares `quantity`, `isQuantity` and the methods of quantities.
 pub(crate) fn add(b: &mut Builder) {
     b.function(
         "quantity",
@@ -170,7 +170,7 @@ fn minus_int<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     }
 }
 
-/// The base, the exponent and the form that a suffix stands for.
+/// Base, exponent and format of a suffix.
 fn suffix(text: &str) -> Option<(u32, i32, Form)> {
     let decimal = |exponent| Some((10, exponent, Form::Decimal));
     let binary = |exponent| Some((2, exponent, Form::Binary));
@@ -193,7 +193,7 @@ fn suffix(text: &str) -> Option<(u32, i32, Form)> {
         "Ei" => binary(60),
         _ => {
             let exponent: i64 = text.strip_prefix(['e', 'E'])?.parse().ok()?;
-            #[expect(clippy::cast_possible_truncation, reason = "the reference truncates too")]
+            #[expect(clippy::cast_possible_truncation, reason = "Kubernetes truncates too")]
             let exponent = exponent as i32;
             Some((10, exponent, Form::Exponent))
         }
@@ -205,7 +205,7 @@ impl Quantity {
         Quantity { amount: Amount::Small { value, scale: 0 }, form: Form::Exponent, written: None }
     }
 
-    /// Reads a quantity.
+    /// Parses a quantity; the error text is Kubernetes'.
     pub(crate) fn parse(text: &str) -> Result<Quantity, &'static str> {
         if text.is_empty() {
             return Err(WRONG_FORMAT);
@@ -229,7 +229,7 @@ impl Quantity {
         if !digits.bytes().all(|b| b.is_ascii_digit()) {
             return Err(WRONG_FORMAT);
         }
-        // A number that ends in its digits has no suffix, whatever it is.
+        // A number without trailing characters has the empty suffix.
         let (base, exponent, form) = suffix(rest).ok_or(WRONG_SUFFIX)?;
         if whole.len() + fraction.len() > MAX_DIGITS {
             return Err(NOT_NUMERIC);
@@ -237,7 +237,7 @@ impl Quantity {
         let whole = if whole.is_empty() { "0" } else { whole };
         let places = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
         let length = i32::try_from(whole.len()).unwrap_or(i32::MAX);
-        // As the reference: numbers that fit are kept small.
+        // As in Kubernetes, numbers that fit are stored as small ones.
         let (precision, mantissa, scale) = match form {
             Form::Decimal | Form::Exponent => (18 - length - places, 1i64, exponent),
             Form::Binary if fraction.is_empty() => {
@@ -266,7 +266,7 @@ impl Quantity {
                 return Ok(Quantity { amount: Amount::Small { value, scale }, form, written });
             }
         }
-        // What is not kept small needs a digit; what is, does not.
+        // Only numbers that are not small must have a digit, as in Kubernetes.
         if whole_end + fraction.len() == 0 {
             return Err(NOT_NUMERIC);
         }
@@ -302,7 +302,7 @@ impl Quantity {
         }
     }
 
-    /// Which of two quantities is more.
+    /// Compares the amounts, ignoring formats.
     pub(crate) fn compare(&self, other: &Quantity) -> Ordering {
         if let (Amount::Small { value: a, scale: s }, Amount::Small { value: b, scale: t }) =
             (&self.amount, &other.amount)
@@ -375,7 +375,7 @@ impl Quantity {
         self.plus(&Quantity { amount, form: other.form, written: None })
     }
 
-    /// The text as the reference has it: canonical, or as it was written.
+    /// The text as Kubernetes prints it: canonical, or as written.
     pub(crate) fn text(&self) -> String {
         if let Some(written) = &self.written {
             return written.to_string();
@@ -399,7 +399,7 @@ impl Quantity {
                 return format!("{sign}{value}{suffix}");
             }
         }
-        // An exponent that is a multiple of three, as high as the trailing zeros allow.
+        // The largest multiple of three that the trailing zeros allow.
         let zeros = number.scale.rem_euclid(3);
         let digits = number.digits_text() + &"0".repeat(usize::try_from(zeros).unwrap_or(0));
         let exponent = number.scale - zeros;
@@ -421,7 +421,7 @@ impl Quantity {
     }
 }
 
-/// `value * 10^scale`, if it fits.
+/// Computes `value * 10^scale`; `None` on overflow.
 fn scaled(value: i64, scale: i32) -> Option<i64> {
     if value == 0 {
         return Some(0);
@@ -436,7 +436,7 @@ impl Decimal {
         Decimal { negative, digits, scale }.trimmed()
     }
 
-    /// Without zeros at either end.
+    /// Removes zeros at both ends.
     fn trimmed(mut self) -> Decimal {
         while self.digits.last() == Some(&0) {
             self.digits.pop();
@@ -454,7 +454,7 @@ impl Decimal {
         self.digits.iter().rev().map(|digit| char::from(b'0' + digit)).collect()
     }
 
-    /// The digits with zeros added so that they count from `10^scale`; bounded, since scales are.
+    /// Pads the digits with zeros so that they count from `10^scale`. The result is bounded, because scales are.
     fn aligned(&self, scale: i32) -> Vec<u8> {
         let zeros = usize::try_from(self.scale.saturating_sub(scale)).unwrap_or(0).min(4 * MAX_DIGITS);
         let mut digits = vec![0; zeros];
@@ -462,7 +462,7 @@ impl Decimal {
         digits
     }
 
-    /// The position of the first digit, as a power of ten.
+    /// Power of ten of the first digit.
     fn magnitude(&self) -> i64 {
         i64::from(self.scale) + i64::try_from(self.digits.len()).unwrap_or(i64::MAX)
     }
@@ -553,7 +553,7 @@ impl Decimal {
         Decimal { negative, digits, scale }.trimmed()
     }
 
-    /// Rounds what is smaller than a billionth away from zero.
+    /// Rounds to billionths, away from zero.
     fn round_up_to_nano(&mut self) {
         if self.scale >= NANO || self.digits.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! `find` and `findAll`.
+//! Kubernetes' regular expression library.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::env::Builder;
 use crate::eval::{Error, EvalResult};
 use crate::val::Val;
 
-/// Adds them.
+/// Declares `find` and `findAll`.
 pub(crate) fn add(b: &mut Builder) {
     b.function(
         "find",

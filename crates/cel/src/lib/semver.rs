@@ -1,4 +1,4 @@
-//! Semantic versions.
+//! The semver library: parsing and comparing semantic versions.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::env::Builder;
 use crate::eval::{Error, EvalResult};
 use crate::val::Val;
 
-/// A semantic version.
+/// A parsed semantic version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Semver {
     numbers: [u64; 3],
@@ -18,14 +18,14 @@ pub struct Semver {
     build: Vec<String>,
 }
 
-/// A part of a pre-release; numbers come before words.
+/// A pre-release identifier; numbers sort before words.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Pre {
     Number(u64),
     Word(String),
 }
 
-/// Adds `semver`, `isSemver` and the methods of versions.
+/// Declares `semver`, `isSemver` and the methods of versions.
 pub(crate) fn add(b: &mut Builder) {
     b.function(
         "semver",
@@ -85,7 +85,7 @@ fn compared(args: &[Val<'_>]) -> Result<Ordering, Error> {
     Ok(semver_at(args, 0)?.compare(semver_at(args, 1)?))
 }
 
-#[expect(clippy::cast_possible_wrap, reason = "the reference wraps numbers that do not fit")]
+#[expect(clippy::cast_possible_wrap, reason = "Kubernetes wraps numbers that do not fit")]
 fn number<'a>(args: &[Val<'a>], at: usize) -> EvalResult<'a> {
     let number = semver_at(args, 0)?.numbers.get(at).copied().unwrap_or(0);
     Ok(Val::Int(number as i64))
@@ -188,7 +188,7 @@ fn pre_release(text: &str) -> Result<Pre, String> {
     Err(format!("Invalid character(s) found in prerelease {}", quote(text)))
 }
 
-/// A version without its `v`, without leading zeros and with three numbers.
+/// Normalizes a version: removes `v` and leading zeros, adds missing numbers.
 fn normalized(text: &str) -> Result<String, String> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let mut parts: Vec<String> = text

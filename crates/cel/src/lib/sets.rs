@@ -1,11 +1,11 @@
-//! Lists as sets.
+//! The sets library: set operations on lists.
 
 use super::list;
 use crate::env::Builder;
 use crate::eval::{CallContext, Error};
 use crate::val::{ListVal, Val, contains};
 
-/// Adds `sets.contains`, `sets.equivalent` and `sets.intersects`.
+/// Declares `sets.contains`, `sets.equivalent` and `sets.intersects`.
 pub(crate) fn add(b: &mut Builder) {
     b.function(
         "sets.contains",

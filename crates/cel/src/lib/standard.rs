@@ -1,4 +1,4 @@
-//! The language's own functions and operators.
+//! The functions and operators of the language itself.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use crate::types::{Type, read};
 use crate::val::convert::convert;
 use crate::val::{ListVal, MapVal, Tag, Val, compare, contains};
 
-/// Adds them.
+/// Declares the standard functions and operators.
 pub(crate) fn add(b: &mut Builder) {
     for name in ["bool", "bytes", "double", "duration", "int", "null", "string", "timestamp", "uint"] {
         b.type_name(read(name));
@@ -150,7 +150,7 @@ fn operators(b: &mut Builder) {
     );
 }
 
-/// The sorts that comparisons are declared for, in the order of their declaration.
+/// Types with ordering overloads, in declaration order.
 const COMPARED: [(&str, &str, &str); 14] = [
     ("bool", "bool", "bool"),
     ("int64", "int", "int"),
@@ -168,7 +168,7 @@ const COMPARED: [(&str, &str, &str); 14] = [
     ("duration", "duration", "duration"),
 ];
 
-/// Whether an overload compares numbers of different types.
+/// True for overloads that compare numbers of different types.
 pub(crate) fn is_cross_type(overload: &str) -> bool {
     let comparison = ["less_equals_", "greater_equals_", "less_", "greater_"];
     let Some(sorts) = comparison.iter().find_map(|prefix| overload.strip_prefix(prefix)) else {
@@ -282,7 +282,7 @@ fn conversions(b: &mut Builder) {
         any,
         |_, args| {
             Ok(Val::of_type(match args.first() {
-                // The reference tells these apart only before an expression runs.
+                // cel-go distinguishes these types only before run time.
                 Some(Val::Object(object)) if is_mutation_type(&object.type_name) => "type",
                 Some(val) => val.type_name(),
                 None => "",

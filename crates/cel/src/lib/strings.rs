@@ -1,4 +1,4 @@
-//! The string extensions, in their second version.
+//! The strings extension library, version 2.
 
 use super::format_string;
 use super::{check_text_length, count, int, list, string};
@@ -7,7 +7,7 @@ use crate::env::Builder;
 use crate::eval::{CallContext, Error, EvalResult};
 use crate::val::{Val, length};
 
-/// Adds what the first version has: no `format`, no `strings.quote`.
+/// Declares version 0 of the library: no `format`, no `strings.quote`.
 pub(crate) fn add_first_version(b: &mut Builder) {
     b.function("charAt", &[("string_char_at_int", "string.(int) -> string", char_at)]);
     b.function(
@@ -74,7 +74,7 @@ pub(crate) fn add_first_version(b: &mut Builder) {
     b.function(
         "trim",
         &[("string_trim", "string.() -> string", |_, args| {
-            // Go's white space is Unicode's, as Rust's is.
+            // Both Go and Rust trim Unicode white space.
             Ok(Val::string(string(args, 0)?.trim()))
         })],
     );
@@ -93,7 +93,7 @@ pub(crate) fn add_first_version(b: &mut Builder) {
     );
 }
 
-/// Adds what the second version has.
+/// Declares version 2 of the library.
 pub(crate) fn add(b: &mut Builder) {
     add_first_version(b);
     b.function("format", &[("string_format", "string.(list(dyn)) -> string", format_string::format)]);
@@ -109,7 +109,7 @@ fn out_of_range(at: i64) -> Error {
     Error::new(format!("index out of range: {at}"))
 }
 
-/// The byte position of a code point, if the string has as many.
+/// Byte offset of a code point index; `None` past the end.
 fn byte_at(text: &str, at: usize) -> Option<usize> {
     if text.is_ascii() {
         return (at <= text.len()).then_some(at);
@@ -155,7 +155,7 @@ fn last_index_from<'a>(text: &str, part: &str, offset: i64) -> EvalResult<'a> {
     if from >= size || length(part) > size {
         return Ok(Val::Int(-1));
     }
-    // The part may start at `from` at the latest.
+    // The match may start at `from` at the latest.
     let starts: Vec<usize> = text.char_indices().map(|(byte, _)| byte).take(from + 1).collect();
     let found = starts.iter().rposition(|byte| text.get(*byte..).is_some_and(|rest| rest.starts_with(part)));
     Ok(found.map_or(Val::Int(-1), count))
@@ -184,7 +184,7 @@ fn split<'a>(args: &[Val<'a>], limit: i64) -> EvalResult<'a> {
     if !separator.is_empty() {
         return Ok(Val::strings(text.splitn(limit, separator)));
     }
-    // Without a separator every code point is a part; the last takes the rest.
+    // With an empty separator every code point is a part, and the last part takes the rest.
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {

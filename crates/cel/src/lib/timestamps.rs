@@ -1,4 +1,4 @@
-//! The parts of timestamps and durations.
+//! Accessors of timestamps and durations, such as `getFullYear`.
 
 use value::go::quote;
 
@@ -7,7 +7,7 @@ use crate::eval::{Error, EvalResult};
 use crate::val::time::Civil;
 use crate::val::{Timestamp, Val};
 
-/// Adds the accessors.
+/// Declares the accessors of timestamps and durations.
 pub(crate) fn add(b: &mut Builder) {
     macro_rules! part {
         ($name:literal, $id:literal, $zoned:literal, $part:expr) => {
@@ -77,7 +77,7 @@ fn part<'a>(args: &[Val<'a>], part: fn(&Civil, &Timestamp) -> i64) -> EvalResult
     Ok(Val::Int(part(&t.civil(offset), t)))
 }
 
-/// The offset from UTC of a time zone at a time: a name of the time zone database, or `+hh:mm`.
+/// UTC offset in seconds of a time zone at a time. The zone is a name of the time zone database or `+hh:mm`.
 fn offset(zone: &str, t: &Timestamp) -> Result<i64, Error> {
     let Some((hours, minutes)) = zone.split_once(':') else {
         if matches!(zone, "" | "UTC" | "Local") {
@@ -89,11 +89,11 @@ fn offset(zone: &str, t: &Timestamp) -> Result<i64, Error> {
         let unknown = || Error::new(format!("unknown time zone {zone}"));
         let database = jiff::tz::db();
         let found = database.get(zone).map_err(|_| unknown())?;
-        // Go's names have to be written exactly.
+        // Go accepts zone names only in their exact spelling.
         if found.iana_name() != Some(zone) {
             return Err(unknown());
         }
-        // The database's times end a little before CEL's do; by then the rules do not change any more.
+        // The database ends shortly before CEL's latest time; its last rule applies until then.
         let seconds = t.seconds.min(jiff::Timestamp::MAX.as_second());
         let instant = jiff::Timestamp::from_second(seconds).map_err(|_| unknown())?;
         return Ok(i64::from(found.to_offset(instant).seconds()));

@@ -1,4 +1,4 @@
-//! URLs, read and written as Go's `net/url` does.
+//! The URL library. URLs are parsed and printed as in Go's `net/url`.
 
 use std::fmt::Write as _;
 
@@ -9,16 +9,16 @@ use crate::env::Builder;
 use crate::eval::{Error, EvalResult};
 use crate::val::{MapEntries, MapVal, Val};
 
-/// A URL.
+/// A parsed URL, with the fields of Go's `url.URL`.
 #[derive(Clone, Debug, Default)]
 pub struct Url {
     scheme: String,
     opaque: String,
-    /// The user and, where there is one, the password.
+    /// User name and optional password.
     user: Option<(Vec<u8>, Option<Vec<u8>>)>,
     host: String,
     path: Vec<u8>,
-    /// The path as written, where that is not how it would be written.
+    /// The path as written, if escaping the path would give a different text.
     raw_path: String,
     force_query: bool,
     raw_query: String,
@@ -27,7 +27,7 @@ pub struct Url {
     raw_fragment: String,
 }
 
-/// Adds `url`, `isURL` and the methods of URLs.
+/// Declares `url`, `isURL` and the methods of URLs.
 pub(crate) fn add(b: &mut Builder) {
     b.function(
         "url",
@@ -92,12 +92,12 @@ fn part<'a>(args: &[Val<'a>], part: fn(&Url) -> String) -> EvalResult<'a> {
     Ok(Val::string(part(at(args)?)))
 }
 
-/// Whether a text is a URL a request may carry: absolute, or a path from the root.
+/// Go's `ParseRequestURI`: the URL must be absolute or an absolute path.
 pub(crate) fn parse_request(text: &str) -> Result<Url, String> {
     read(text, true).map_err(|error| format!("parse {}: {error}", quote(text)))
 }
 
-/// The part of a URL that is escaped or resolved.
+/// The part of a URL, which decides the characters to escape.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UrlPart {
     Path,
@@ -181,7 +181,7 @@ fn unescape_text(text: &str, mode: UrlPart) -> Result<String, String> {
     unescape(text, mode).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The scheme and what follows it.
+/// Splits off the scheme.
 fn scheme(text: &str) -> Result<(&str, &str), String> {
     for (i, c) in text.bytes().enumerate() {
         match c {
@@ -301,13 +301,13 @@ fn host(scheme: &str, text: &str) -> Result<String, String> {
     unescape_text(text, UrlPart::Host)
 }
 
-/// Whether a text as written may stand for what it was read as.
+/// True if `text` is a valid escaped form, with Go's exceptions.
 fn valid_encoded(text: &str, mode: UrlPart) -> bool {
     text.bytes().all(|b| b"!$&'()*+,;=:@[]%".contains(&b) || is_plain(b, mode))
 }
 
 impl Url {
-    /// Reads a URL of any kind.
+    /// Go's `Parse`: accepts relative references.
     fn parse(text: &str) -> Result<Url, String> {
         let (before, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut url = read(before, false).map_err(|error| format!("parse {}: {error}", quote(before)))?;
@@ -349,7 +349,7 @@ impl Url {
         (host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host), port)
     }
 
-    /// The parameters of the query, in the order of their first appearance; malformed ones are left out.
+    /// Query parameters in order of first appearance; malformed ones are dropped.
     fn query(&self) -> Vec<(String, Vec<String>)> {
         let mut parameters: Vec<(String, Vec<String>)> = Vec::new();
         for pair in self.raw_query.split('&') {
@@ -370,7 +370,7 @@ impl Url {
         parameters
     }
 
-    /// The URL as Go writes it.
+    /// The URL as Go's `String` prints it.
     pub(crate) fn text(&self) -> String {
         let mut out = String::new();
         if !self.scheme.is_empty() {

@@ -1,5 +1,7 @@
-//! Conditions on plain data, found in the instructions. They are most of what policies ask, so they are tried in a form that
-//! makes no values and never fails; where that gives no answer the instructions run.
+//! Recognizes conditions on plain data, such as `has(object.spec.x) && object.spec.x == 'y'`.
+//!
+//! Most policy expressions are of this form. A [`DataCondition`] is evaluated without creating values and without
+//! errors; where it cannot give a result, the plan nodes that it replaces run instead.
 
 use std::sync::Arc;
 
@@ -11,10 +13,10 @@ use crate::lib::pattern::Pattern;
 use crate::syntax::operator;
 use crate::val::{Val, length};
 
-/// How many fields one condition may read.
+/// Upper bound of distinct fields that one condition reads.
 pub(crate) const MAX_FIELDS: usize = 8;
 
-/// A condition and the instructions that say the same.
+/// A condition, with the equivalent plan node to run when the condition gives no result.
 #[derive(Clone, Debug)]
 pub(crate) struct DataCondition {
     pub(crate) fields: Box<[DataField]>,
@@ -22,7 +24,7 @@ pub(crate) struct DataCondition {
     pub(crate) node: PlanNode,
 }
 
-/// A field of plain data. What several parts of a condition read is one field.
+/// A field of plain data. Fields that several parts of a condition read are listed, and looked up, once.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DataField {
     pub(crate) parent: FieldParent,
@@ -36,37 +38,37 @@ pub(crate) enum FieldParent {
     Field(usize),
 }
 
-/// What is asked. Each costs what the instructions do.
+/// The supported tests. Each charges the cost of the node that it replaces.
 #[derive(Clone, Debug)]
 pub(crate) enum ConditionTest {
     And(Box<(ConditionTest, ConditionTest)>),
     Or(Box<(ConditionTest, ConditionTest)>),
     Not(Box<ConditionTest>),
-    /// Whether a field is there.
+    /// `has(field)`: the field is present.
     Has(FieldRead),
-    /// Whether a field is `true`.
+    /// The field is `true`.
     Holds(FieldRead),
-    /// Whether a field is, or is not, a constant.
+    /// `==` (or `!=` if the last flag is false) with a constant.
     IsBool(FieldRead, bool, bool),
     IsInt(FieldRead, i64, bool),
-    /// With how many code points the text has.
+    /// The number is the constant's length in code points.
     IsText(FieldRead, Box<str>, u64, bool),
-    /// Whether a field is a number on this side of another.
+    /// An integer comparison with a constant.
     Compares(FieldRead, NumberComparison, i64),
-    /// Whether a field is a map with a key.
+    /// `'key' in field`, where the field is a map.
     Contains(FieldRead, Box<str>),
-    /// Whether a field is among constants.
+    /// `field in […]` with a constant list.
     OneOf(FieldRead, ConstantMembers),
-    /// Whether a field is a text of some form.
+    /// `field.startsWith(…)` with a constant prefix.
     Starts(FieldRead, Box<str>),
     Ends(FieldRead, Box<str>),
-    /// With the cost of going over what is looked for.
+    /// `field.contains(constant)`; the number is the cost of traversing the constant.
     Includes(FieldRead, Box<str>, u64),
-    /// With how many code points the pattern has.
+    /// `field.matches(constant)`; the number is the pattern's length in code points.
     Matches(FieldRead, Arc<Pattern>, u64),
 }
 
-/// A field and what it costs to read it and to look at it, as far as that is known before.
+/// Index of a field in [`DataCondition::fields`], with the part of the test's cost that is known when planning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldRead {
     pub(crate) field: usize,
@@ -81,7 +83,7 @@ pub(crate) enum NumberComparison {
     GreaterOrEqual,
 }
 
-/// Puts conditions into the field of the instructions they stand for, each as large as can be.
+/// Replaces the largest possible subtrees of `node` by conditions.
 pub(super) fn insert_conditions(node: &mut PlanNode) {
     let mut finder = ConditionFinder::default();
     if let Some(test) = finder.test(node) {
@@ -99,7 +101,7 @@ struct ConditionFinder {
 }
 
 impl ConditionFinder {
-    /// The test that an instruction is, if it is one.
+    /// Translates a node into a test; `None` if it is not supported.
     fn test(&mut self, node: &PlanNode) -> Option<ConditionTest> {
         Some(match node {
             PlanNode::And(terms) => {
@@ -158,7 +160,7 @@ impl ConditionFinder {
         })
     }
 
-    /// A part of a condition, which may be a value that is a boolean.
+    /// Like [`ConditionFinder::test`], but also accepts a boolean field.
     fn term(&mut self, node: &PlanNode) -> Option<ConditionTest> {
         match node {
             PlanNode::Attribute(attribute) if !attribute.test_only => {
@@ -183,7 +185,7 @@ impl ConditionFinder {
         })
     }
 
-    /// FieldRead the value of an attribute: every step costs one, and so does naming the attribute.
+    /// A read of an attribute's value: costs one per step and one for the attribute itself.
     fn value(&mut self, attribute: &Attribute, cost: u64) -> Option<FieldRead> {
         if attribute.test_only { None } else { self.field_read(attribute, cost + 1) }
     }
@@ -216,7 +218,7 @@ impl ConditionFinder {
     }
 }
 
-/// The cost of going over a text.
+/// Cost of traversing a string.
 fn size(text: &str) -> u64 {
     traverse(length(text) as u64)
 }
@@ -231,7 +233,7 @@ fn comparison(function: &str) -> Option<NumberComparison> {
     })
 }
 
-/// Calls `each` for the instructions directly inside another.
+/// Calls `each` for the direct children of a node.
 fn for_each_child(node: &mut PlanNode, each: &mut impl FnMut(&mut PlanNode)) {
     match node {
         PlanNode::Const(_) | PlanNode::Folded(_) | PlanNode::Condition(_) => {}

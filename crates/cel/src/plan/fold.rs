@@ -1,10 +1,10 @@
-//! The loops behind the standard macros, found again in their expansion.
+//! Recognizes the loops of the standard macros in their expansions.
 
 use super::node::{Attribute, Base, CallImplementation, Fold, FoldKind, PlanNode};
 use crate::cost::runtime::CostRule;
 use crate::val::Val;
 
-/// The planned parts of a comprehension.
+/// The planned parts of a comprehension, as in the syntax tree.
 pub(super) struct ComprehensionParts {
     pub(super) accu: usize,
     pub(super) init: PlanNode,
@@ -13,7 +13,8 @@ pub(super) struct ComprehensionParts {
     pub(super) result: PlanNode,
 }
 
-/// A comprehension as one of the loops that run without instructions for the loop itself, if it is one.
+/// Plans a comprehension as a specialized loop (`all`, `exists`, `map`, …) if its parts have that shape, else as a
+/// general one.
 pub(super) fn recognise_loop(
     range: PlanNode,
     (var, var2): (usize, Option<usize>),

@@ -1,5 +1,5 @@
-//! A checked expression to a program: names become positions, calls know what runs them and what they cost, constants are
-//! computed, and the loops behind macros are recognised.
+//! Plans a checked expression as a [`Program`](crate::Program): resolves variables to indices and calls to
+//! implementations, folds constants, and recognizes loops and conditions.
 
 pub(crate) mod condition;
 mod fold;
@@ -26,33 +26,32 @@ use node::{
     MapNode, PatternCall, PlanNode, Qualifier, QualifierKey, StructNode,
 };
 
-/// A program's instructions and how many slots they use.
+/// A planned expression: its root node and the number of comprehension slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) root: PlanNode,
     pub(crate) slots: usize,
-    /// Whether running them needs more stack than usual.
+    /// True if evaluation recurses deeply and needs a large stack.
     pub(crate) deep: bool,
-    /// Whether they take regular expressions from data.
+    /// True if a regular expression is not constant, so that it is compiled during evaluation.
     pub(crate) compiles_data: bool,
-    /// Whether they match texts with regular expressions.
+    /// True if the expression matches regular expressions at all.
     pub(crate) matches: bool,
 }
 
-/// From how many levels on a program is deep.
+/// Nesting depth from which a plan runs on a large stack.
 const DEEP_LEVELS: usize = 80;
 
-/// How a program is made.
+/// How to plan an expression.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlanOptions {
-    /// Whether calls that cannot give anything else are made before the program runs, and conditions on plain data are
-    /// tried without making values. What they cost is charged all the same.
+    /// Folds calls with constant arguments and recognizes conditions. Neither changes the cost that is charged.
     pub(crate) fold: bool,
-    /// Whether the expression was checked. If not, what is not declared fails when it is reached.
+    /// The expression was type-checked. Otherwise undeclared names fail when they are evaluated.
     pub(crate) checked: bool,
 }
 
-/// Makes a program. Fails where a constant part of the expression can only fail.
+/// Plans an expression. Fails if a constant subexpression always fails.
 pub(crate) fn plan(checked: &CheckedAst, env: &Env, options: PlanOptions) -> Result<Plan, Error> {
     let mut planner = Planner {
         checked,
@@ -72,14 +71,14 @@ pub(crate) fn plan(checked: &CheckedAst, env: &Env, options: PlanOptions) -> Res
     Ok(Plan { root, slots: planner.slots, deep, compiles_data, matches })
 }
 
-/// How deep an expression nests.
+/// Nesting depth of an expression.
 fn depth(expr: &Expr) -> usize {
     let mut deepest = 0;
     expr.children(&mut |child| deepest = deepest.max(depth(child)));
     deepest + 1
 }
 
-/// The value of a literal.
+/// Converts a literal to its value.
 pub(crate) fn literal(literal: &Literal) -> Val<'static> {
     match literal {
         Literal::Null => Val::Null,
@@ -96,18 +95,18 @@ struct Planner<'p> {
     checked: &'p CheckedAst,
     env: &'p Env,
     options: PlanOptions,
-    /// The variables of comprehensions and their slots, innermost last.
+    /// Comprehension variables in scope with their slots, innermost last.
     scopes: Vec<(Str, usize)>,
     slots: usize,
     compiles_data: Cell<bool>,
     matches: Cell<bool>,
 }
 
-/// Functions whose calls with one constant argument are made before the program runs, at no cost.
+/// Functions that are folded if their only argument is constant, at no cost, as cel-go does.
 const FOLDED_FREE: [&str; 10] =
     ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
 
-/// Functions whose calls with constant arguments are made before the program runs, at the cost they have.
+/// Functions that are folded if all arguments are constant; the call's cost is charged when the program runs.
 const FOLDED_AT_COST: [&str; 17] = [
     "quantity",
     "isQuantity",
@@ -285,7 +284,7 @@ impl Planner<'_> {
         self.fold_call(call)
     }
 
-    /// What runs a call, and whether it leaves arguments after a failing one alone.
+    /// Finds the implementation of a call, and whether it stops evaluating arguments at the first error.
     fn call_implementation(
         &self,
         function: &str,
@@ -316,7 +315,7 @@ impl Planner<'_> {
         let implemented = declared.overloads.iter().filter(|candidate| candidate.run.is_some()).count();
         let found = match found {
             Some(found) if found.run.is_some() => Some(found),
-            // A function with one implementation needs no choice.
+            // A function with a single implementation needs no dispatch.
             _ if implemented == 1 => declared.overloads.iter().find(|candidate| candidate.run.is_some()),
             _ => None,
         };
@@ -332,7 +331,7 @@ impl Planner<'_> {
         })
     }
 
-    /// A call, made now if it can be.
+    /// Folds a call if possible, else plans it.
     fn fold_call(&self, call: CallNode) -> Result<PlanNode, Error> {
         let constant = call.args.iter().all(|arg| matches!(arg, PlanNode::Const(_)));
         let function = call.function.clone();
@@ -383,7 +382,7 @@ impl Planner<'_> {
     }
 }
 
-/// Whether a comprehension only gives a name to a value: its loop has nothing to go over.
+/// True if the comprehension comes from `cel.bind`: a loop over an empty list that only names a value.
 pub(crate) fn is_bind(c: &Comprehension) -> bool {
     matches!(&c.range.kind, ExprKind::List { elements, .. } if elements.is_empty())
         && matches!(&c.condition.kind, ExprKind::Literal(Literal::Bool(false)))
@@ -411,7 +410,7 @@ fn operand_of(node: PlanNode) -> PlanNode {
     attribute(Base::Operand(node))
 }
 
-/// Adds a step to a path, or starts one.
+/// Appends a qualifier to a path, or starts a path.
 fn push_qualifier(node: PlanNode, qualifier: Qualifier, test_only: bool) -> PlanNode {
     match node {
         PlanNode::Attribute(mut attribute) if !attribute.test_only => {
@@ -428,7 +427,7 @@ fn push_qualifier(node: PlanNode, qualifier: Qualifier, test_only: bool) -> Plan
     }
 }
 
-/// A literal list or map whose parts are constant is one.
+/// Folds a list or map literal if its parts are constant.
 fn fold_literal_if(constant: bool, node: PlanNode) -> PlanNode {
     if !constant {
         return node;
@@ -439,10 +438,10 @@ fn fold_literal_if(constant: bool, node: PlanNode) -> PlanNode {
     }
 }
 
-/// From how many strings on a constant list is looked up by hash.
+/// From this many strings on, membership in a constant list is tested with a hash set.
 const HASHED_MEMBERS: usize = 8;
 
-/// The elements of a constant list in a form that is quick to search; `None` if they are not scalars.
+/// Prepares a constant list for membership tests; `None` unless all elements are scalars.
 fn constant_members(members: Vec<Val<'static>>) -> Option<ConstantMembers> {
     let scalar =
         |val: &Val<'_>| matches!(val.tag(), Tag::Bool | Tag::Int | Tag::Uint | Tag::Double | Tag::String);

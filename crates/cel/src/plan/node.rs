@@ -1,4 +1,4 @@
-//! The instructions of a program.
+//! The nodes of a program's plan.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use crate::eval::Error;
 use crate::lib::pattern::Pattern;
 use crate::val::Val;
 
-/// An instruction: evaluates to a value or fails.
+/// A plan node: evaluates to a value or an error.
 #[derive(Clone, Debug)]
 pub(crate) enum PlanNode {
-    /// A constant; costs nothing.
+    /// A constant, which costs nothing.
     Const(Val<'static>),
-    /// What is known before the program runs, and what finding it out would have cost.
+    /// A result computed when planning, with the cost to charge for it.
     Folded(Box<Folded>),
-    /// A variable or the result of another instruction, and a path into it.
+    /// A variable or the result of another node, followed by a path of qualifiers.
     Attribute(Box<Attribute>),
-    /// `a ? b : c`, and a path into the result.
+    /// `a ? b : c`, followed by a path of qualifiers.
     Conditional(Box<Conditional>),
     And(Box<(PlanNode, PlanNode)>),
     Or(Box<(PlanNode, PlanNode)>),
     Equals(Box<(PlanNode, PlanNode)>),
     NotEquals(Box<(PlanNode, PlanNode)>),
-    /// Whether the argument is anything but `false`; never fails.
+    /// True unless the argument is `false`; an error counts as true.
     NotStrictlyFalse(Box<PlanNode>),
     Call(Box<CallNode>),
-    /// `x in […]` where the list is constant; costs only `x`.
+    /// `x in […]` with a constant list; charges only the cost of `x`.
     InConstant(Box<(PlanNode, ConstantMembers)>),
     OptionalOr(Box<(PlanNode, PlanNode)>),
     OptionalOrValue(Box<(PlanNode, PlanNode)>),
@@ -37,9 +37,9 @@ pub(crate) enum PlanNode {
     Map(Box<MapNode>),
     Struct(Box<StructNode>),
     Fold(Box<Fold>),
-    /// A variable that is computed when it is first read.
+    /// A variable that is computed when first read (`cel.bind`).
     Bind(Box<BindNode>),
-    /// A condition that is tried before its instructions are run.
+    /// A condition on plain data, with its fallback node.
     Condition(Box<DataCondition>),
 }
 
@@ -53,17 +53,17 @@ pub(crate) struct Folded {
 pub(crate) struct Attribute {
     pub(crate) base: Base,
     pub(crate) path: Vec<Qualifier>,
-    /// `has(…)`: the last step only asks whether it could be taken.
+    /// `has(…)`: the last step only tests for presence.
     pub(crate) test_only: bool,
-    /// Whether all steps are fields that have to be there.
+    /// True if all steps are mandatory fields, so that plain data can be read directly.
     pub(crate) plain: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Base {
-    /// A variable of the environment, by its position.
+    /// Index into the environment's variables.
     Variable(usize),
-    /// A variable of a comprehension, by its slot.
+    /// Index of a comprehension variable's slot.
     Slot(usize),
     Operand(PlanNode),
 }
@@ -76,13 +76,13 @@ pub(crate) struct Conditional {
     pub(crate) path: Vec<Qualifier>,
 }
 
-/// A step into a value.
+/// One step of a path: a field, index or key.
 #[derive(Clone, Debug)]
 pub(crate) struct Qualifier {
     pub(crate) key: QualifierKey,
-    /// Whether a step that cannot be taken gives an empty optional.
+    /// Optional selection (`.?` or `[?]`): an absent element gives `optional.none()`.
     pub(crate) optional: bool,
-    /// Whether the step was checked against a type with fields.
+    /// True if the checker resolved the field in a declared type.
     pub(crate) typed: bool,
 }
 
@@ -100,24 +100,25 @@ pub(crate) struct CallNode {
     pub(crate) args: Box<[PlanNode]>,
     pub(crate) run: CallImplementation,
     pub(crate) rule: CostRule,
-    /// Whether arguments after a failing one are left alone.
+    /// If true, arguments after a failing one are not evaluated.
     pub(crate) stops_early: bool,
-    /// Whether it is `in` at unit cost: most often a constant key and a map.
+    /// True for `in` at unit cost, which mostly is a constant key in a map.
     pub(crate) membership: bool,
 }
 
-/// What runs a call.
+/// How a call finds its implementation.
 #[derive(Clone, Debug)]
 pub(crate) enum CallImplementation {
-    /// The one overload that fits the types; the arguments are compared with its declaration if it is guarded.
+    /// The overload that the checker resolved. If the flag is set, argument types are compared with its declaration
+    /// first.
     Overload(Arc<Overload>, Implementation, bool),
-    /// The first overload that fits the arguments.
+    /// The first overload whose declaration matches the argument types.
     Dispatch(Arc<Function>),
-    /// One implementation for all overloads.
+    /// One implementation shared by all overloads.
     Singleton(Singleton),
-    /// A pattern that was compiled before.
+    /// A regular expression compiled when planning.
     Pattern(PatternCall, Arc<Pattern>),
-    /// Nothing: the declaration has no implementation for this shape.
+    /// The declaration has no implementation: the call fails.
     Missing,
 }
 
@@ -128,7 +129,7 @@ pub(crate) enum PatternCall {
     FindAll,
 }
 
-/// The elements of a constant list.
+/// Elements of a constant list, in the form used for `in`.
 #[derive(Clone, Debug)]
 pub(crate) enum ConstantMembers {
     Few(Vec<Val<'static>>),
@@ -154,9 +155,9 @@ pub(crate) struct StructNode {
 #[derive(Clone, Debug)]
 pub(crate) struct Fold {
     pub(crate) range: PlanNode,
-    /// The slot of the element, or of the key or index when there are two variables.
+    /// Slot of the element, or of the key or index if there are two variables.
     pub(crate) var: usize,
-    /// The slot of the second variable.
+    /// Slot of the second variable (the value).
     pub(crate) var2: Option<usize>,
     pub(crate) kind: FoldKind,
 }
@@ -166,18 +167,19 @@ pub(crate) enum FoldKind {
     All(PlanNode),
     Exists(PlanNode),
     ExistsOne(PlanNode),
-    /// A list of the elements of `items`, a list evaluated for each element that passes the filter.
+    /// `map`, `filter`: appends the elements of the list `items` for every turn that passes the filter.
     Append {
         filter: Option<PlanNode>,
         items: PlanNode,
     },
-    /// A map of entries: a key and a value, or a map of them, evaluated for each element that passes the filter.
+    /// `transformMap`, `transformMapEntry`: inserts `key: value`, or without a key all entries of the map `value`,
+    /// for every turn that passes the filter.
     Insert {
         filter: Option<PlanNode>,
         key: Option<PlanNode>,
         value: PlanNode,
     },
-    /// Anything else.
+    /// Any other comprehension, with its parts as in the syntax tree.
     General {
         accu: usize,
         init: PlanNode,

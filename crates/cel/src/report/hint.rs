@@ -1,4 +1,4 @@
-//! Ways out of a problem, found from its message and its place.
+//! Hints for fixing an expression, derived from the error message and the token it points to.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use crate::syntax::operator;
 use crate::syntax::source::Source;
 use crate::syntax::token::{Token, TokenKind};
 
-/// How many signatures of a function are shown.
+/// Upper bound of function signatures listed in a hint.
 const MAX_SIGNATURES: usize = 8;
-/// Names longer than this are not compared with known ones.
+/// Longer names are not compared with declared names.
 const MAX_NAME_LENGTH: usize = 64;
 
-/// What people write who know another language, and what CEL has instead.
+/// Words from other languages, with the CEL equivalent.
 const OTHER_LANGUAGES: [(&str, &str); 12] = [
     ("len", "`size(VALUE)` or `VALUE.size()` gives the length"),
     ("length", "`size(VALUE)` or `VALUE.size()` gives the length"),
@@ -29,7 +29,7 @@ const OTHER_LANGUAGES: [(&str, &str); 12] = [
     ("cel", "this environment has no `cel.bind`; a policy has `variables` for that"),
 ];
 
-/// The hints for one problem; `at` is the token at its place.
+/// Hints for one issue; `at` is the index of the token at its location.
 pub(super) fn hints(
     env: &Env,
     source: &Source,
@@ -52,7 +52,7 @@ pub(super) fn hints(
     found.map(|(_, hint)| (*hint).to_owned()).into_iter().collect()
 }
 
-/// Hints that need nothing but the message.
+/// Hints that depend on the message text alone.
 const BY_MESSAGE: [(&str, &str); 14] = [
     ("reserved identifier", "the word is reserved; a field of that name is read as `object['NAME']`"),
     (
@@ -76,7 +76,7 @@ const BY_MESSAGE: [(&str, &str); 14] = [
     ("recursion", "split the expression; a policy has `variables` for that"),
 ];
 
-/// What stands between the quotes after `start`.
+/// The text between the quotes after the prefix `start`.
 fn quoted<'m>(message: &'m str, start: &str) -> Option<&'m str> {
     message.strip_prefix(start)?.split('\'').next()
 }
@@ -126,7 +126,7 @@ fn overloads(env: &Env, name: &str) -> Vec<String> {
     hints
 }
 
-/// An overload as it would be written.
+/// Formats an overload the way it is called: `int + int`, `string.contains(string)`.
 fn signature(name: &str, overload: &Overload) -> String {
     let args: Vec<String> = overload.args.iter().map(crate::types::Type::in_messages).collect();
     if let (Some((symbol, _)), [left, right]) = (operator::written(name), args.as_slice()) {
@@ -196,7 +196,7 @@ fn is_close(kind: TokenKind) -> bool {
     matches!(kind, TokenKind::RightParen | TokenKind::RightBracket | TokenKind::RightBrace)
 }
 
-/// The known name that is most like `name`, if one is like it at all.
+/// Finds the known name closest to `name` by edit distance; `None` if none is within a third of its length.
 pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     if name.len() > MAX_NAME_LENGTH {
         return None;
@@ -211,7 +211,7 @@ pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Opti
         .map(|(_, known)| known)
 }
 
-/// How many characters must be added, left out, replaced or swapped with their neighbour.
+/// Damerau-Levenshtein distance, ignoring case.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.to_lowercase().chars().collect();
     let mut before: Vec<usize> = Vec::new();

@@ -57,7 +57,7 @@ fn a_misspelt_function_is_underlined_without_its_arguments() {
 }
 
 #[test]
-fn wrong_arguments_show_the_whole_call_and_what_would_fit() {
+fn wrong_arguments_underline_the_call_and_list_its_overloads() {
     check(
         "'hello'.charAt(true)",
         &expect![[r"
@@ -73,7 +73,7 @@ fn wrong_arguments_show_the_whole_call_and_what_would_fit() {
 }
 
 #[test]
-fn operators_say_which_types_they_take() {
+fn operators_list_their_operand_types() {
     check(
         "x + 'a'",
         &expect![[r"
@@ -90,7 +90,7 @@ fn operators_say_which_types_they_take() {
 }
 
 #[test]
-fn habits_from_other_languages_are_answered() {
+fn words_of_other_languages_get_a_hint() {
     check(
         "len(object) = 3",
         &expect![[r"
@@ -136,7 +136,7 @@ fn habits_from_other_languages_are_answered() {
 }
 
 #[test]
-fn what_is_not_closed_is_said() {
+fn unclosed_strings_and_brackets_get_a_hint() {
     check(
         "(1 + 2",
         &expect![[r"
@@ -172,7 +172,7 @@ fn what_is_not_closed_is_said() {
 }
 
 #[test]
-fn literals_that_are_wrong_get_their_form() {
+fn invalid_literals_get_a_hint_with_their_syntax() {
     check(
         "duration('1x') > duration('1s')",
         &expect![[r"
@@ -217,7 +217,7 @@ fn a_long_line_is_shown_around_the_problem() {
 }
 
 #[test]
-fn nothing_that_moves_the_cursor_is_printed() {
+fn control_characters_are_not_printed() {
     check(
         "'a\u{1b}[2J' + 1",
         &expect![[r"

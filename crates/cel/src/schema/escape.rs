@@ -1,10 +1,10 @@
-//! SchemaProperty names as CEL identifiers, with Kubernetes' escaping.
+//! Escaping of property names that are not CEL identifiers, as Kubernetes does it.
 
 use value::Str;
 
 use crate::syntax::token::is_reserved;
 
-/// The identifier under which an expression finds a property; `None` if it cannot.
+/// Escapes a property name as a CEL identifier; `None` if expressions cannot access the property.
 pub fn escape(name: &str) -> Option<Str> {
     let first = name.bytes().next()?;
     if first.is_ascii_digit() {
@@ -36,7 +36,7 @@ pub fn escape(name: &str) -> Option<Str> {
     Some(escaped.into())
 }
 
-/// The property behind an identifier; `None` if no property is written so.
+/// Reverses [`escape`]; `None` if the identifier is not a valid escape sequence.
 pub fn unescape(identifier: &str) -> Option<String> {
     let mut name = String::with_capacity(identifier.len());
     let mut rest = identifier;
@@ -51,7 +51,7 @@ pub fn unescape(identifier: &str) -> Option<String> {
                 "dot" => name.push('.'),
                 "dash" => name.push('-'),
                 "slash" => name.push('/'),
-                // A reserved word is escaped only as a whole.
+                // A reserved word is escaped only if it is the whole name.
                 word if is_reserved(word) && word.len() + 4 == identifier.len() => name.push_str(word),
                 _ => return None,
             }

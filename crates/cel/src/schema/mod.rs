@@ -1,4 +1,4 @@
-//! Schemas: structural OpenAPI schemas become declared types, bounds for estimates, and the way data is read.
+//! Structural OpenAPI schemas as CEL types: declared types, size bounds for cost estimates, and typed views of data.
 
 mod escape;
 mod mutation;
@@ -18,19 +18,19 @@ use crate::cost::estimate::{EstimateRange, SizeHints};
 use crate::env::TypeProvider;
 use crate::types::Type;
 
-/// The structural schema of a value, as far as expressions care.
+/// Structural schema of a value, reduced to the parts that CEL needs.
 #[derive(Clone, Debug)]
 pub struct Schema {
     kind: SchemaKind,
-    /// How many elements, entries or characters there can be at most; for estimates.
+    /// Upper bound of elements, entries or characters, used in cost estimates.
     max_elements: u64,
-    /// How few bytes the value takes at least; what can be in a list is bounded by it.
+    /// Lower bound of the serialized size in bytes. It bounds how many elements fit into a list of a request.
     min_serialized: u64,
 }
 
 #[derive(Clone, Debug)]
 enum SchemaKind {
-    /// Anything that is not looked into: integers or strings, and what has no schema.
+    /// A value without a static type, such as `x-kubernetes-int-or-string`.
     Dyn,
     Bool,
     Int,
@@ -47,7 +47,7 @@ enum SchemaKind {
     },
 }
 
-/// How a string is read.
+/// The string formats that have a CEL type of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StringFormat {
     Plain,
@@ -57,31 +57,32 @@ enum StringFormat {
     DateTime,
 }
 
-/// What makes two lists equal.
+/// `x-kubernetes-list-type`: decides equality and concatenation of lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ListKind {
     Atomic,
     Set,
-    /// The properties that tell elements apart.
+    /// Names of the key properties (`x-kubernetes-list-map-keys`).
     Map(Vec<Str>),
 }
 
 #[derive(Clone, Debug)]
 struct SchemaProperty {
-    /// The name in the data.
+    /// The unescaped name, as in the data.
     name: Str,
     schema: Arc<Schema>,
 }
 
 impl Schema {
-    /// Reads a structural schema. Gives `None` where expressions cannot see the value at all. `type_name` is the name of the
-    /// declared type; `root` says whether it is that of a whole resource, whose `apiVersion`, `kind` and `metadata` always
-    /// can be seen.
+    /// Reads a structural schema; returns `None` if expressions cannot access the value.
+    ///
+    /// `type_name` names the declared type. `root` marks the schema of a whole resource, whose `apiVersion`, `kind`
+    /// and `metadata` are always accessible.
     pub fn from_openapi(schema: &Value, type_name: &str, root: bool) -> Option<Arc<Schema>> {
         read::read(schema, type_name, root, 0).map(Arc::new)
     }
 
-    /// The type of values of this schema.
+    /// CEL type of the values that this schema describes.
     pub fn declared_type(&self) -> Type {
         match &self.kind {
             SchemaKind::Dyn => Type::Dyn,
@@ -98,12 +99,12 @@ impl Schema {
         }
     }
 
-    /// How few bytes a value takes at least: how often it can occur in a request is bounded by it.
+    /// Lower bound of a value's serialized size in bytes. It bounds how often the value can occur in one request.
     pub fn min_serialized(&self) -> u64 {
         self.min_serialized
     }
 
-    /// The schema of the object type with a name, here or below.
+    /// Finds the schema of the object type `wanted`, here or in a nested schema.
     fn find(&self, wanted: &str) -> Option<&Schema> {
         match &self.kind {
             SchemaKind::List { items, .. } => items.find(wanted),
@@ -112,7 +113,7 @@ impl Schema {
                 if type_name == wanted {
                     return Some(self);
                 }
-                // Names of types inside start with the name of the type around them.
+                // The name of a nested type begins with the name of the enclosing type.
                 let inside = wanted.strip_prefix(type_name.as_str())?;
                 if !inside.starts_with('.') {
                     return None;
@@ -124,14 +125,14 @@ impl Schema {
     }
 }
 
-/// The types that schemas declare.
+/// Type provider for the object types that schemas declare.
 #[derive(Debug)]
 pub struct SchemaTypes {
     roots: Vec<Arc<Schema>>,
 }
 
 impl SchemaTypes {
-    /// The types of these schemas and of all inside them.
+    /// Declares the types of `roots` and of all nested schemas.
     pub fn new(roots: impl IntoIterator<Item = Arc<Schema>>) -> Self {
         SchemaTypes { roots: roots.into_iter().collect() }
     }
@@ -156,14 +157,14 @@ impl TypeProvider for SchemaTypes {
     }
 }
 
-/// Size hints from the schemas of variables.
+/// Size hints for cost estimates, from the schemas of variables.
 #[derive(Debug)]
 pub struct SchemaHints {
     variables: Vec<(Str, Arc<Schema>)>,
 }
 
 impl SchemaHints {
-    /// Hints for variables with schemas.
+    /// Takes the variables' names with their schemas.
     pub fn new(variables: impl IntoIterator<Item = (Str, Arc<Schema>)>) -> Self {
         SchemaHints { variables: variables.into_iter().collect() }
     }
@@ -172,7 +173,8 @@ impl SchemaHints {
 impl SizeHints for SchemaHints {
     fn size(&self, path: &[Str], _: &Type) -> Option<EstimateRange> {
         let (variable, path) = path.split_first()?;
-        // Kubernetes never looks at what the first step is called: a type's name counts as the value itself.
+        // Kubernetes ignores the name of the first path step, so the name of a type gets the size of the first
+        // variable.
         let known = self.variables.iter().find(|(name, _)| name == variable);
         let (_, root) = known.or_else(|| self.variables.first())?;
         let mut here: &Schema = root;
@@ -180,7 +182,7 @@ impl SizeHints for SchemaHints {
             here = match (&here.kind, step.as_str()) {
                 (SchemaKind::List { items, .. }, "@items") => items,
                 (SchemaKind::Map(values), "@values") => values,
-                // Keys are strings as long as a request allows.
+                // Kubernetes gives map keys the size 0.
                 (SchemaKind::Map(_), "@keys") => return Some(EstimateRange { min: 0, max: 0 }),
                 (SchemaKind::Object { properties, .. }, field) => &properties.get(field)?.schema,
                 _ => return None,

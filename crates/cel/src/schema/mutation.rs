@@ -1,11 +1,11 @@
-//! The types of mutating policies: `JSONPatch{…}` and `Object{…}`.
+//! Types that only mutating admission policies have: `JSONPatch{…}` and `Object{…}`.
 
 use value::Str;
 
 use crate::env::TypeProvider;
 use crate::types::Type;
 
-/// Declares `JSONPatch`, `Object` and every `Object.FIELD…`.
+/// Type provider for `JSONPatch`, `Object` and every nested `Object.FIELD` type.
 #[derive(Clone, Copy, Debug)]
 pub struct MutationTypes;
 
@@ -13,7 +13,7 @@ pub(crate) fn is_object(name: &str) -> bool {
     name == "Object" || name.starts_with("Object.")
 }
 
-/// Whether a type is one of those that only mutating policies have.
+/// True for `JSONPatch`, `Object` and `Object.FIELD` types.
 pub(crate) fn is_mutation_type(name: &str) -> bool {
     name == "JSONPatch" || is_object(name)
 }
@@ -27,7 +27,7 @@ impl TypeProvider for MutationTypes {
         match (type_name, field) {
             ("JSONPatch", "op" | "path" | "from") => Some(Type::String),
             ("JSONPatch", "value") => Some(Type::Dyn),
-            // The reference knows every field, and gives those that there are not a type without a name.
+            // cel-go accepts unknown fields of JSONPatch and gives them a type with an empty name.
             ("JSONPatch", _) => Some(Type::Struct(Str::default())),
             _ if is_object(type_name) => Some(Type::Dyn),
             _ => None,

@@ -1,4 +1,4 @@
-//! OpenAPI to [`Schema`].
+//! Reads OpenAPI schemas into [`Schema`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use value::{Str, Value};
 
 use super::{ListKind, Schema, SchemaKind, SchemaProperty, StringFormat, escape};
 
-/// The largest request there is; it bounds what is not bounded otherwise.
+/// Kubernetes' request size limit. It bounds lists, maps and strings that the schema leaves unbounded.
 const MAX_REQUEST_BYTES: u64 = 3 * 1024 * 1024;
-/// How deep schemas are read.
+/// Nesting depth at which reading a schema stops.
 const MAX_DEPTH: usize = 200;
 
-/// Reads a schema; `None` where expressions cannot see the value.
+/// Reads a schema; `None` if expressions cannot access the value (for example, preserved unknown fields).
 pub(super) fn read(schema: &Value, type_name: &str, root: bool, depth: usize) -> Option<Schema> {
     if depth > MAX_DEPTH {
         return None;
@@ -95,11 +95,11 @@ fn object(schema: &Value, type_name: &str, root: bool, depth: usize) -> Schema {
     if root {
         with_object_meta(&mut declared);
     }
-    // An object takes at least its braces.
+    // An object serializes to at least its two braces.
     let mut min_serialized = 2;
     let mut properties = BTreeMap::new();
     for (name, property) in &declared {
-        // Types inside are named by the escaped names of the properties.
+        // Nested types are named by the escaped names of their properties.
         let escaped = escape(name);
         let inner = format!("{type_name}.{}", escaped.as_deref().unwrap_or(name));
         let Some(read) = read(property, &inner, is_embedded(property), depth + 1) else { continue };
@@ -114,7 +114,8 @@ fn object(schema: &Value, type_name: &str, root: bool, depth: usize) -> Schema {
     Schema { kind, max_elements: 0, min_serialized }
 }
 
-/// A resource always has a kind, a version and a name, whatever its schema says.
+/// Declares `kind`, `apiVersion` and `metadata.name`/`generateName`, which every resource has whether or not its
+/// schema says so.
 fn with_object_meta(declared: &mut Vec<(Str, Value)>) {
     let string = || Value::map([("type", "string")]);
     let is = |name: &str, wanted: &str, declared: &[(Str, Value)]| {

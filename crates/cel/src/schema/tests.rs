@@ -96,7 +96,7 @@ fn sets_and_keyed_lists_compare_and_join_without_order() {
 }
 
 #[test]
-fn what_the_schema_does_not_declare_is_not_there() {
+fn undeclared_fields_are_compile_errors() {
     refused("self.spec.nope == 1", "undefined field 'nope'");
     refused("self.spec.free.z == 1", "undefined field 'free'");
     refused("self.spec.replicas == 'x'", "found no matching overload for '_==_' applied to '(int, string)'");
@@ -115,7 +115,7 @@ fn bounds_of_the_schema_bound_the_estimate() {
 }
 
 #[test]
-fn the_name_of_a_type_is_as_large_as_the_value() {
+fn a_type_name_is_estimated_with_the_size_of_its_variable() {
     let (env, schema) = env(r#"{"type":"string","maxLength":10}"#);
     let hints = SchemaHints::new([(Str::from("self"), schema)]);
     let estimate = env.compile("type(self) == string").unwrap().estimate(&hints);

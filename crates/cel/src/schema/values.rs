@@ -1,4 +1,4 @@
-//! Data read through its schema.
+//! Conversion of data to CEL values by schema, and list equality and concatenation by list type.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ impl Schema {
         matches!(self.kind, SchemaKind::Number)
     }
 
-    /// A string in the form its format gives it; what is not in the format stays a string.
+    /// Converts a string by the schema's `format`. Text that is not valid in that format stays a string.
     pub(crate) fn string<'a>(&'a self, text: &'a str) -> Val<'a> {
         let read = match &self.kind {
             SchemaKind::String(StringFormat::Byte) => base64::engine::general_purpose::STANDARD
@@ -31,17 +31,17 @@ impl Schema {
         read.unwrap_or(Val::str(text))
     }
 
-    /// This schema, if it is of a list.
+    /// Returns `self` if this is the schema of a list.
     pub(crate) fn for_list(&self) -> Option<&Schema> {
         matches!(self.kind, SchemaKind::List { .. }).then_some(self)
     }
 
-    /// This schema, if it is of a map or an object.
+    /// Returns `self` if this is the schema of a map or an object.
     pub(crate) fn for_map(&self) -> Option<&Schema> {
         matches!(self.kind, SchemaKind::Map(_) | SchemaKind::Object { .. }).then_some(self)
     }
 
-    /// The schema of a list's elements.
+    /// Schema of the list's elements; `None` if this is not a list schema.
     pub(crate) fn items(&self) -> Option<&Schema> {
         match &self.kind {
             SchemaKind::List { items, .. } => Some(items),
@@ -49,12 +49,13 @@ impl Schema {
         }
     }
 
-    /// Whether nulls count as absent.
+    /// True for objects: a property that is null counts as absent.
     pub(crate) fn hides_nulls(&self) -> bool {
         matches!(self.kind, SchemaKind::Object { .. })
     }
 
-    /// The name in the data and the schema of a property; the name is `None` where it is the same.
+    /// Looks up a property by its escaped name: returns its name in the data (`None` if that is the same) and its
+    /// schema.
     pub(crate) fn property<'s>(&'s self, name: &str) -> Option<(Option<&'s str>, Option<&'s Schema>)> {
         match &self.kind {
             SchemaKind::Map(values) => Some((None, Some(values))),
@@ -65,7 +66,7 @@ impl Schema {
         }
     }
 
-    /// The key and the schema with which an entry of the data shows; `None` if it does not.
+    /// Returns the CEL key and the value schema of a data entry; `None` if the schema does not declare the property.
     pub(crate) fn entry<'a>(&'a self, key: &'a str) -> Option<(Val<'a>, Option<&'a Schema>)> {
         match &self.kind {
             SchemaKind::Map(values) => Some((Val::str(key), Some(values))),
@@ -77,7 +78,8 @@ impl Schema {
         }
     }
 
-    /// Whether a list of this schema equals another of the same length; `None` where order matters as usual.
+    /// Compares two lists of equal length by list type. Returns `None` for atomic lists, which compare element by
+    /// element.
     pub(crate) fn equal_lists(
         &self,
         steps: &Steps<'_>,
@@ -105,7 +107,8 @@ impl Schema {
         Ok(Some(true))
     }
 
-    /// A list of this schema and another, joined as sets and keyed lists are; `None` where they are simply put together.
+    /// Concatenates by list type: sets drop duplicates, map lists replace elements with equal keys. `None` for atomic
+    /// lists.
     pub(crate) fn concat<'a>(&'a self, items: &'a [Value], other: &ListVal<'a>) -> Option<Val<'a>> {
         let SchemaKind::List { items: schema, kind } = &self.kind else { return None };
         let mut joined = ListMembers::of(kind, items.iter().map(|item| Val::typed(item, Some(schema))))?;
@@ -124,8 +127,8 @@ impl Schema {
     }
 }
 
-/// The elements of a set or a keyed list, found by what tells them apart. Looking one up takes the same time however many
-/// there are, so that data from outside cannot make a comparison slow.
+/// Elements of a set or map list, indexed by identity. Lookup takes constant time, so that hostile data cannot make a
+/// comparison quadratic.
 struct ListMembers<'a> {
     vals: Vec<Val<'a>>,
     positions: HashMap<Vec<Option<MapKey>>, usize>,
@@ -158,8 +161,8 @@ impl<'a> ListMembers<'a> {
     }
 }
 
-/// What tells an element of a set or a keyed list apart: scalars themselves, the text of everything else. `None` where an
-/// element has no such thing; then it equals no other.
+/// Identity of an element: in a set the value itself, in a map list the values of the key properties. Values that are
+/// not scalars count by their JSON text. An element without an identity (`None`) equals no other.
 fn identity(kind: &ListKind, val: &Val<'_>) -> Option<Vec<Option<MapKey>>> {
     let key_of = |val: &Val<'_>| match MapKey::of(val) {
         Some(key) => Some(key),
@@ -179,7 +182,7 @@ fn identity(kind: &ListKind, val: &Val<'_>) -> Option<Vec<Option<MapKey>>> {
         .collect()
 }
 
-/// Midnight of a date.
+/// Midnight UTC of a `YYYY-MM-DD` date.
 fn date(text: &str) -> Option<Timestamp> {
     let midnight = Timestamp::read(&format!("{text}T00:00:00Z"))?;
     debug_assert_eq!(midnight.seconds.rem_euclid(86_400), days_from_civil(1970, 1, 1));

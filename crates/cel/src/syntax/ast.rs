@@ -1,111 +1,111 @@
-//! The syntax tree: macros are expanded in it, and every node has a number that leads to its place.
+//! The syntax tree, with macros expanded. Every node has an id; [`Ast::offset`] maps it to the source position.
 
 use value::Str;
 
-/// The number of a node; [`Ast::offset`] gives its place.
+/// Id of a node, unique within its [`Ast`].
 pub type NodeId = u32;
 
-/// A parsed expression.
+/// A parsed expression: the syntax tree with the source positions of its nodes.
 #[derive(Clone, Debug)]
 pub struct Ast {
-    /// The root.
+    /// The root node of the tree.
     pub expr: Expr,
-    /// Code-point offset by node number; `None` where a node has no place.
+    /// Code-point offset by node id; `None` for nodes without a source position.
     pub(crate) offsets: Vec<Option<u32>>,
-    /// The macro calls as written, by the number of the node they became.
+    /// The macro calls as written, by the id of the node that replaced them.
     pub(crate) macro_calls: Vec<(NodeId, Expr)>,
 }
 
 impl Ast {
-    /// The code-point offset of a node.
+    /// Offset of a node in the source, in code points.
     pub fn offset(&self, id: NodeId) -> Option<u32> {
         self.offsets.get(id as usize).copied().flatten()
     }
 }
 
-/// A node.
+/// A node of the syntax tree.
 #[derive(Clone, Debug)]
 pub struct Expr {
-    /// Its number.
+    /// Id of this node.
     pub id: NodeId,
-    /// What it is.
+    /// Operation that the node performs, with its operands.
     pub kind: ExprKind,
 }
 
-/// What a node is.
+/// The operation of a node.
 #[derive(Clone, Debug)]
 pub enum ExprKind {
-    /// The rest of a syntax error; never in a tree that is checked.
+    /// Placeholder after a syntax error; never occurs in a checked tree.
     Unspecified,
-    /// A literal.
+    /// A literal of a scalar type.
     Literal(Literal),
-    /// A name.
+    /// A variable or type name.
     Ident(Str),
-    /// `operand.field`, or `has(operand.field)`.
+    /// A selection: `operand.field` or `has(operand.field)`.
     Select {
-        /// What is selected from.
+        /// The value that the field is selected from.
         operand: Box<Expr>,
-        /// The field.
+        /// Name of the selected field.
         field: Str,
-        /// Whether only the presence is asked for.
+        /// True for the presence test `has(operand.field)`.
         test_only: bool,
     },
-    /// A call of a function, an operator or a method.
+    /// A call of a function, operator or method.
     Call {
-        /// The name.
+        /// Function name; operators have names such as `_+_`.
         function: Str,
-        /// The receiver of a method.
+        /// Receiver, if this is a method call.
         target: Option<Box<Expr>>,
-        /// The arguments.
+        /// Arguments, without the receiver.
         args: Vec<Expr>,
     },
-    /// `[a, ?b]`.
+    /// A list literal such as `[a, ?b]`.
     List {
-        /// The elements.
+        /// Elements in source order.
         elements: Vec<Expr>,
-        /// Which of them are optional, by position.
+        /// Positions of the elements written with `?`.
         optional: Vec<usize>,
     },
-    /// `{k: v, ?k: v}`.
+    /// A map literal such as `{k: v, ?k: v}`.
     Map(Vec<MapEntry>),
-    /// `Type{field: value}`.
+    /// A struct literal such as `Type{field: value}`.
     Struct {
-        /// The type's name.
+        /// Name of the struct's type.
         type_name: Str,
-        /// The fields.
+        /// Fields in source order.
         fields: Vec<StructField>,
     },
-    /// What `all`, `exists`, `map` and the other macros become.
+    /// A loop: the expansion of `all`, `exists`, `map` and the other comprehension macros.
     Comprehension(Box<Comprehension>),
 }
 
-/// A literal.
+/// The value of a literal.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Literal {
-    /// `null`.
+    /// The null literal, `null`.
     Null,
-    /// `true`, `false`.
+    /// The literals `true` and `false`.
     Bool(bool),
-    /// `1`.
+    /// An integer such as `1`.
     Int(i64),
-    /// `1u`.
+    /// An unsigned integer such as `1u`.
     Uint(u64),
-    /// `1.0`.
+    /// A floating-point number such as `1.0`.
     Double(f64),
-    /// `'a'`.
+    /// A string such as `'a'`, unescaped.
     String(Str),
-    /// `b'a'`.
+    /// A byte string such as `b'a'`, unescaped.
     Bytes(Vec<u8>),
 }
 
 /// An entry of a map literal.
 #[derive(Clone, Debug)]
 pub struct MapEntry {
-    /// Its number.
+    /// Id of this entry.
     pub id: NodeId,
-    /// The key.
+    /// Expression of the entry's key.
     pub key: Expr,
-    /// The value.
+    /// Expression of the entry's value.
     pub value: Expr,
     /// Whether it was written with `?`.
     pub optional: bool,
@@ -114,39 +114,39 @@ pub struct MapEntry {
 /// A field of a struct literal.
 #[derive(Clone, Debug)]
 pub struct StructField {
-    /// Its number.
+    /// Id of this field.
     pub id: NodeId,
-    /// The name.
+    /// Name of the field.
     pub name: Str,
-    /// The value.
+    /// Expression of the field's value.
     pub value: Expr,
     /// Whether it was written with `?`.
     pub optional: bool,
 }
 
-/// A loop over a list or a map that computes one value.
+/// A loop over a list or map that computes one value.
 #[derive(Clone, Debug)]
 pub struct Comprehension {
-    /// What is looped over.
+    /// The list or map to loop over.
     pub range: Expr,
-    /// The variable for the element (or the key, or the index when there are two variables).
+    /// Name of the element variable, or of the key or index variable if there are two.
     pub var: Str,
-    /// The second variable, for the value.
+    /// Name of the second variable, which holds the value.
     pub var2: Option<Str>,
-    /// The variable of the result.
+    /// Name of the accumulator variable.
     pub accu: Str,
-    /// Its first value.
+    /// Initial value of the accumulator.
     pub init: Expr,
-    /// Whether to go on.
+    /// The loop continues while this is true.
     pub condition: Expr,
-    /// Its next value.
+    /// Next value of the accumulator.
     pub step: Expr,
-    /// What comes out at the end.
+    /// Result of the loop, computed after the last turn.
     pub result: Expr,
 }
 
 impl Expr {
-    /// The string of a string literal.
+    /// The value of a string literal; `None` for other nodes.
     pub(crate) fn as_string(&self) -> Option<&Str> {
         match &self.kind {
             ExprKind::Literal(Literal::String(s)) => Some(s),
@@ -154,13 +154,13 @@ impl Expr {
         }
     }
 
-    /// Calls `visit` for this node and all below it, from the outside in.
+    /// Calls `visit` for this node and all its descendants, parents first.
     pub(crate) fn walk<'e>(&'e self, visit: &mut impl FnMut(&'e Expr)) {
         visit(self);
         self.children(&mut |child| child.walk(visit));
     }
 
-    /// Calls `visit` for the nodes directly below.
+    /// Calls `visit` for the direct children.
     pub(crate) fn children<'e>(&'e self, visit: &mut impl FnMut(&'e Expr)) {
         match &self.kind {
             ExprKind::Unspecified | ExprKind::Literal(_) | ExprKind::Ident(_) => {}

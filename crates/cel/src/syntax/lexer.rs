@@ -1,12 +1,12 @@
-//! Text to tokens, longest match first, with ANTLR's recovery: what no token starts with is reported and skipped.
+//! The lexer. Longest match wins; text that is not a token is reported and skipped, as ANTLR does.
 
 use std::ops::Range;
 
 use super::source::{Issues, Source};
 use super::token::{Token, TokenKind};
 
-/// The tokens of an expression, ending with [`TokenKind::Eof`], and the byte ranges that are no tokens; these are reported to
-/// `issues`.
+/// Splits an expression into tokens, the last of which is [`TokenKind::Eof`]. Also returns the byte ranges that are
+/// not tokens, which are reported to `issues`.
 pub(crate) fn lex(source: &Source, issues: &mut Issues) -> (Vec<Token>, Vec<Range<usize>>) {
     let mut skipped = Vec::new();
     let mut lexer = Lexer { text: source.text(), at: 0, offset: 0 };
@@ -21,7 +21,7 @@ pub(crate) fn lex(source: &Source, issues: &mut Issues) -> (Vec<Token>, Vec<Rang
                 tokens.push(Token { kind, start, end: lexer.at, offset });
             }
             Scan::Error(length) => {
-                // ANTLR reports everything it consumed before it failed, and goes on after it.
+                // ANTLR reports all the text it consumed before it failed, and continues after it.
                 lexer.advance(length.max(first.len_utf8()));
                 skipped.push(start..lexer.at);
                 let text = source.text().get(start..lexer.at).unwrap_or_default();
@@ -47,7 +47,7 @@ enum Scan {
     Hidden(usize),
     /// A token of this many bytes.
     Token(TokenKind, usize),
-    /// No token: this many bytes were tried.
+    /// Text that is not a token: this many bytes were consumed before the failure.
     Error(usize),
 }
 
@@ -125,7 +125,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// A failed token of `tried` bytes: the character that made it fail belongs to it too.
+    /// Ends a failed token. The error includes the character after the `tried` bytes.
     fn failed_token(&self, tried: usize) -> Scan {
         let next = self.rest().get(tried..).and_then(|rest| rest.chars().next());
         Scan::Error(tried + next.map_or(0, char::len_utf8))
@@ -168,7 +168,7 @@ fn count_digits(bytes: Option<&[u8]>) -> usize {
     bytes.unwrap_or_default().iter().take_while(|b| b.is_ascii_digit()).count()
 }
 
-/// The length of an exponent at the start of `bytes`, or 0.
+/// Length of the exponent that `bytes` begins with, or 0.
 fn exponent(bytes: Option<&[u8]>) -> usize {
     let bytes = bytes.unwrap_or_default();
     let sign = match bytes {
@@ -207,7 +207,7 @@ fn number(bytes: &[u8]) -> Scan {
     }
 }
 
-/// The length of the quoted string at the start of `text`, or how many bytes fit one before it failed.
+/// Length of the quoted string that `text` begins with, or the number of bytes consumed before the failure.
 fn quoted_length(text: &str, raw: bool) -> Result<usize, usize> {
     let quote = if text.starts_with('"') { '"' } else { '\'' };
     let triple: String = std::iter::repeat_n(quote, 3).collect();
@@ -230,7 +230,8 @@ fn quoted_length(text: &str, raw: bool) -> Result<usize, usize> {
         let rest = text.get(at..).unwrap_or_default();
         match rest.chars().next() {
             Some(c) if c == quote => {
-                // `""` opens a long string that never closes, or is the empty string: the longest that matches wins.
+                // The text may also begin with an unterminated triple quote; the longest valid match is the short
+                // string.
                 return Ok(at + 1);
             }
             None | Some('\n' | '\r') => return Err(long_attempt(text, &triple).max(at)),
@@ -247,7 +248,7 @@ fn long_attempt(text: &str, triple: &str) -> usize {
     if text.starts_with(triple) { text.len() } else { 0 }
 }
 
-/// The length of the escape sequence at the start of `text` (which begins with a backslash), or how much of one there is.
+/// Length of the escape sequence that `text` begins with, or the number of bytes consumed before the failure.
 fn escape_length(text: &str) -> Result<usize, usize> {
     let bytes = text.as_bytes();
     let hex = |count: usize| {

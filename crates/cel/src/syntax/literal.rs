@@ -1,6 +1,6 @@
-//! String and bytes literals: quotes removed, escapes resolved.
+//! Unquotes and unescapes string and bytes literals.
 
-/// The bytes of a quoted literal (without a `b` prefix). For a string literal they are UTF-8.
+/// Unescapes a quoted literal, without its `b` prefix. The result of a string literal is valid UTF-8.
 pub(crate) fn unescape(text: &str, is_bytes: bool) -> Result<Vec<u8>, &'static str> {
     const BAD: &str = "unable to unescape string";
     let text = text.replace("\r\n", "\n").replace('\r', "\n");

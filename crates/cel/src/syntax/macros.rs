@@ -1,4 +1,4 @@
-//! Macros: calls that the parser replaces by comprehensions and presence tests.
+//! Macros: calls that the parser replaces, mostly by comprehensions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use super::ast::{Comprehension, Expr, ExprKind, Literal, MapEntry, NodeId, Struc
 use super::nodes::NodeIds;
 use super::operator;
 
-/// The name of the variable in which standard macros gather their result; no expression can write it.
+/// Accumulator variable of the standard macros. Expressions cannot contain this name.
 pub(crate) const ACCUMULATOR: &str = "@result";
-/// The name it had in the past, still refused for iteration variables.
+/// Former name of the accumulator; still refused as an iteration variable.
 const OLD_ACCUMULATOR: &str = "__result__";
-/// The iteration variable of a loop that never runs.
+/// Iteration variable of a loop that never runs.
 const UNUSED: &str = "#unused";
-/// How many nodes the macros that copy may make.
+/// Upper bound of nodes in an expression after macros that duplicate their receiver were expanded.
 const MAX_NODES: usize = 1 << 18;
-/// The variable in which `sortBy` keeps its list.
+/// Variable that holds the list sorted by `sortBy`.
 const SORT_INPUT: &str = "@__sortBy_input__";
 
-/// What a macro call becomes, or where it is wrong and why.
+/// The expansion, or the node that is invalid and the error message.
 type Expanded = Result<Expr, (NodeId, Str)>;
 
-/// Replaces a call.
+/// Expands a macro call, given its receiver and arguments.
 pub(crate) type Expander = fn(&mut Expansion<'_, '_>, Option<Expr>, Vec<Expr>) -> Expanded;
 
-/// The macros of an environment, by name, number of arguments and whether they have a receiver.
+/// Macros by name, number of arguments and whether they have a receiver.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Macros(Arc<BTreeMap<(&'static str, usize, bool), Expander>>);
 
@@ -47,7 +47,7 @@ impl Macros {
     }
 }
 
-/// The macros of the language itself.
+/// Macros of the language itself.
 pub(crate) const STANDARD: [(&str, usize, bool, Expander); 7] = [
     ("has", 1, false, has),
     ("all", 2, true, all),
@@ -82,7 +82,7 @@ pub(crate) const LISTS: [(&str, usize, bool, Expander); 1] = [("sortBy", 2, true
 /// The macro of the bindings library.
 pub(crate) const BIND: [(&str, usize, bool, Expander); 1] = [("bind", 3, true, cel_bind)];
 
-/// Makes the nodes of an expansion, all at the place of the call.
+/// Builds the nodes of an expansion, all at the source position of the call.
 pub(crate) struct Expansion<'n, 's> {
     pub(crate) nodes: &'n mut NodeIds<'s>,
     pub(crate) call: NodeId,
@@ -126,7 +126,7 @@ impl Expansion<'_, '_> {
         self.node(ExprKind::Comprehension(Box::new(parts)))
     }
 
-    /// A copy with numbers of its own, at the same places.
+    /// Copies an expression: new ids, same source positions.
     fn copy(&mut self, expr: &Expr) -> Expr {
         let id = self.nodes.id_at(expr.id);
         let kind = match &expr.kind {
@@ -183,7 +183,7 @@ impl Expansion<'_, '_> {
     }
 }
 
-/// The parts of a call, as fixed by the table: a receiver and `N` arguments.
+/// Destructures a call into its receiver and `N` arguments; the macro table guarantees their number.
 fn parts<const N: usize>(
     call: NodeId,
     target: Option<Expr>,
@@ -304,7 +304,7 @@ fn map(x: &mut Expansion<'_, '_>, target: Option<Expr>, mut args: Vec<Expr>) -> 
     Ok(x.comprehension(Comprehension { range, var, var2: None, accu, init, condition, step, result }))
 }
 
-/// `@result + [element]`, where `filter` holds.
+/// `@result + [element]`, or `@result` if `filter` is false.
 fn append(x: &mut Expansion<'_, '_>, element: Expr, filter: Option<Expr>) -> Expr {
     let accu = x.accu();
     let list = x.list(vec![element]);
@@ -403,9 +403,9 @@ fn transform_map_entry(x: &mut Expansion<'_, '_>, target: Option<Expr>, args: Ve
     insert(x, target, args, false)
 }
 
-/// A variable for the value of an expression: a loop that never runs, whose result sees the variable.
+/// Binds `name` to a value: a loop over an empty list, whose result is evaluated with the variable in scope.
 fn bind(x: &mut Expansion<'_, '_>, name: &str, value: Expr, result: Expr) -> Expr {
-    // The order of the nodes is cel-go's: range, value, condition, step.
+    // The nodes are created in cel-go's order: range, value, condition, step.
     let range = x.list(Vec::new());
     let condition = x.bool(false);
     let step = x.ident(name);
@@ -413,7 +413,7 @@ fn bind(x: &mut Expansion<'_, '_>, name: &str, value: Expr, result: Expr) -> Exp
     x.comprehension(Comprehension { range, var, var2: None, accu, init: value, condition, step, result })
 }
 
-/// `cel.bind(name, value, result)`; a method `bind` of anything else is just a call.
+/// `cel.bind(name, value, result)`. A method `bind` of any other receiver is an ordinary call.
 fn cel_bind(x: &mut Expansion<'_, '_>, target: Option<Expr>, args: Vec<Expr>) -> Expanded {
     let (target, [name, value, result]) = parts(x.call, target, args)?;
     if !matches!(&target.kind, ExprKind::Ident(namespace) if namespace == "cel") {
@@ -436,7 +436,7 @@ fn optional(
     let ExprKind::Ident(var) = &var.kind else {
         return Err((var.id, format!("{name}() variable name must be a simple identifier").into()));
     };
-    // The receiver stands twice in the expansion, so chains double with every link.
+    // The receiver occurs twice in the expansion, so every link of a chain doubles its size.
     let mut size = 0;
     target.walk(&mut |_| size += 1);
     if x.nodes.count() + size > MAX_NODES {

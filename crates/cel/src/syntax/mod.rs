@@ -1,4 +1,4 @@
-//! Text to a syntax tree.
+//! Lexer, parser, macro expansion and printer.
 
 pub mod ast;
 pub(crate) mod explain;

@@ -1,12 +1,12 @@
-//! The numbers of nodes, and where each is in the source.
+//! Allocates node ids and records the source offset of each node.
 
 use super::ast::{Expr, NodeId};
 use super::source::{Location, Source};
 
-/// The slot of what is nowhere in the expression.
+/// Offset of a node that has no position in the expression.
 pub(super) const NO_OFFSET: u32 = u32::MAX;
 
-/// Gives out node numbers and keeps the places.
+/// Allocates node ids, in the order in which cel-go does.
 pub(crate) struct NodeIds<'s> {
     pub(super) source: &'s Source,
     pub(super) offsets: Vec<Option<u32>>,
@@ -19,13 +19,13 @@ impl NodeIds<'_> {
         u32::try_from(self.offsets.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// A new number at the slot of another node.
+    /// Allocates an id with the source offset of another node.
     pub(crate) fn id_at(&mut self, other: NodeId) -> NodeId {
         let offset = self.offset(other);
         self.id(offset)
     }
 
-    /// How many numbers have been given out.
+    /// Number of ids allocated so far.
     pub(crate) fn count(&self) -> usize {
         self.offsets.len()
     }
@@ -40,7 +40,7 @@ impl NodeIds<'_> {
         }
     }
 
-    /// Forgets a number; the last one given out is given out again.
+    /// Releases an id. Only the last one can be allocated again.
     pub(super) fn delete(&mut self, id: NodeId) {
         if id as usize + 1 == self.offsets.len() {
             self.offsets.pop();

@@ -1,4 +1,4 @@
-//! The function names behind the operators.
+//! Function names of the operators, as in cel-go.
 
 use super::token::TokenKind;
 
@@ -16,7 +16,7 @@ pub(crate) const OPT_INDEX: &str = "_[?_]";
 pub(crate) const OPT_SELECT: &str = "_?._";
 pub(crate) const NOT_STRICTLY_FALSE: &str = "@not_strictly_false";
 
-/// The function of a relation.
+/// Function of a relational operator.
 pub(crate) fn relation(kind: TokenKind) -> Option<&'static str> {
     Some(match kind {
         TokenKind::Less => "_<_",
@@ -30,7 +30,7 @@ pub(crate) fn relation(kind: TokenKind) -> Option<&'static str> {
     })
 }
 
-/// The function of an arithmetic operator and how strongly it binds.
+/// Function and binding strength of an arithmetic operator.
 pub(crate) fn calc(kind: TokenKind) -> Option<(&'static str, u32)> {
     Some(match kind {
         TokenKind::Star => ("_*_", 2),
@@ -42,7 +42,7 @@ pub(crate) fn calc(kind: TokenKind) -> Option<(&'static str, u32)> {
     })
 }
 
-/// How the operator behind a binary function is written, with how strongly it binds.
+/// Symbol and binding strength of the operator that a binary function stands for.
 pub(crate) fn written(function: &str) -> Option<(&'static str, u32)> {
     Some(match function {
         OR => ("||", 1),

@@ -1,7 +1,7 @@
-//! Tokens to a syntax tree, by recursive descent.
+//! Recursive-descent parser.
 //!
-//! Node numbers are given out in the order in which cel-go's visitor gives them out, because one of its run-time messages
-//! contains them. A syntax error ends this parser; [`super::explain`] then finds all errors the way ANTLR finds them.
+//! Node ids are allocated in the order of cel-go's visitor, because one of its run-time messages contains them. The
+//! first syntax error stops this parser; [`super::explain`] then reports all errors the way ANTLR does.
 
 mod literals;
 
@@ -15,22 +15,22 @@ use super::source::{Issues, Location, Source};
 use super::token::{RESERVED, Token, TokenKind};
 use super::{explain, operator};
 
-/// The longest expression, in code points.
+/// Upper bound of an expression's length in code points.
 const MAX_CODE_POINTS: usize = 100_000;
-/// How deep a grammar rule may nest in itself, and how deep operators may nest.
+/// Upper bound of nested grammar rules and of nested operators.
 pub(super) const MAX_NESTING: u32 = 250;
 
-/// What the parser accepts beyond the grammar.
+/// Parser options of an environment.
 #[derive(Clone, Debug)]
 pub(crate) struct ParserOptions {
     pub(crate) macros: Macros,
-    /// Whether `.?`, `[?` and `?` in literals are part of the language.
+    /// Allows `.?`, `[?` and `?` in literals.
     pub(crate) optional_syntax: bool,
-    /// Whether the calls that macros replace are kept, for printing.
+    /// Keeps the macro calls as written, which printing needs.
     pub(crate) keep_macro_calls: bool,
 }
 
-/// Parses an expression.
+/// Parses an expression; reports all syntax errors.
 pub(crate) fn parse(source: &Source, options: &ParserOptions) -> Result<Ast, Issues> {
     let mut issues = Issues::new(source);
     if source.length() > MAX_CODE_POINTS {
@@ -71,19 +71,19 @@ pub(crate) fn parse(source: &Source, options: &ParserOptions) -> Result<Ast, Iss
     }
 }
 
-/// Why parsing ended early.
+/// Reasons for which parsing stops.
 enum ParseStop {
     Syntax,
     TooDeep,
 }
 
-/// A node and how deep operators, selections and calls nest in it.
+/// A node, with the nesting depth of operators, selections and calls below it.
 struct ParsedNode {
     expr: Expr,
     depth: u32,
 }
 
-/// The grammar rules whose nesting is counted.
+/// Grammar rules whose nesting is limited.
 #[derive(Clone, Copy)]
 enum GrammarRule {
     Expr = 0,
@@ -152,7 +152,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Reports a problem at a token and stands in a node for what is missing.
+    /// Reports an issue at a token and returns a placeholder node.
     pub(super) fn problem(&mut self, token: Token, message: impl Into<Str>) -> Expr {
         let id = self.nodes.id(Some(token.offset));
         self.issues.report(self.nodes.location(id), message);
@@ -191,7 +191,7 @@ impl<'s> Parser<'s> {
         self.logic(TokenKind::And, operator::AND, |parser| parser.relation(0))
     }
 
-    /// `a op b op c …` as a balanced tree, so that long chains stay shallow.
+    /// Parses `a op b op c …` as a balanced tree, so that long chains stay shallow.
     fn logic(
         &mut self,
         kind: TokenKind,
@@ -258,7 +258,7 @@ impl<'s> Parser<'s> {
         let first = self.token();
         let function = match first.kind {
             TokenKind::Not => operator::NOT,
-            // A minus before a number belongs to the number.
+            // A minus before a number is part of the literal.
             TokenKind::Minus if !matches!(self.peek(1).kind, TokenKind::Int | TokenKind::Float) => {
                 operator::NEGATE
             }
@@ -339,7 +339,7 @@ impl<'s> Parser<'s> {
         Ok(ParsedNode { expr: call(id, function, vec![target.expr, index.expr]), depth })
     }
 
-    /// Arguments after an open parenthesis, and the parenthesis that closes them.
+    /// Parses arguments up to the closing parenthesis; also returns their nesting depth.
     fn args(&mut self) -> Result<(Vec<Expr>, u32)> {
         let mut args = Vec::new();
         let mut depth = 0;
@@ -400,7 +400,7 @@ impl<'s> Parser<'s> {
         Ok(ParsedNode { expr: Expr { id, kind: ExprKind::Ident(name) }, depth: 0 })
     }
 
-    /// Whether the tokens ahead are the name of a message and its open brace; if so, how far ahead the brace is.
+    /// Looks ahead for a struct literal: a type name and `{`. Returns the number of tokens before the brace.
     fn message_ahead(&self) -> Option<usize> {
         let mut ahead = usize::from(self.kind() == TokenKind::Dot);
         if self.peek(ahead).kind != TokenKind::Identifier {
@@ -413,7 +413,7 @@ impl<'s> Parser<'s> {
         (self.peek(ahead).kind == TokenKind::LeftBrace).then_some(ahead)
     }
 
-    /// A call, unless a macro of that name and shape replaces it.
+    /// Expands the call if a macro has its name and shape; else builds a call node.
     pub(super) fn call_or_macro(
         &mut self,
         id: NodeId,
@@ -453,7 +453,7 @@ pub(super) fn call(id: NodeId, function: &'static str, args: Vec<Expr>) -> Expr 
     Expr { id, kind: ExprKind::Call { function: Str::new_static(function), target: None, args } }
 }
 
-/// Terms and the operators between them as a balanced tree.
+/// Builds a balanced tree of terms and the operators between them.
 pub(super) fn balance(
     function: &'static str,
     terms: &mut [Option<Expr>],

@@ -1,4 +1,4 @@
-//! Syntax trees as text: a canonical form of the expression, and a view of the checked tree.
+//! Prints syntax trees: as canonical CEL source, and in cel-go's debug format with types.
 
 use std::fmt::Write as _;
 
@@ -6,14 +6,15 @@ use super::ast::{Ast, Expr, ExprKind, Literal};
 use super::operator;
 use crate::check::CheckedAst;
 
-/// The expression in a canonical form that parses to the same tree. Macros are written as they were, if they were kept.
+/// Prints an expression as canonical source that parses to the same tree. Macro calls are printed if the parser kept
+/// them.
 pub(crate) fn print(ast: &Ast) -> String {
     let mut printer = Printer { ast, out: String::new() };
     printer.expr(&ast.expr, 0);
     printer.out
 }
 
-/// How strongly things bind: ternary 0, then the operators of [`operator::written`], unary 6, everything else 7.
+/// Binding strength: ternary 0, binary operators 1 to 5 ([`operator::written`]), unary 6, everything else 7.
 const UNARY: u32 = 6;
 
 struct Printer<'a> {
@@ -26,13 +27,13 @@ impl Printer<'_> {
         self.ast.macro_calls.iter().find(|(id, _)| *id == expr.id).map_or(expr, |(_, call)| call)
     }
 
-    /// Writes an expression where something that binds less than `least` needs parentheses.
+    /// Prints an expression, in parentheses if it binds weaker than `least`.
     fn expr(&mut self, expr: &Expr, least: u32) {
         let expr = self.written(expr).clone();
         match &expr.kind {
             ExprKind::Unspecified => self.out.push_str("<unspecified>"),
             ExprKind::Literal(literal) => {
-                // A negative number is written like an operator applied to a positive one.
+                // A negative number prints like unary minus applied to a number.
                 let negative = matches!(literal, Literal::Int(i) if *i < 0)
                     || matches!(literal, Literal::Double(d) if d.is_sign_negative());
                 self.parenthesized(negative && least > UNARY, |p| write_literal(&mut p.out, literal));
@@ -127,7 +128,8 @@ impl Printer<'_> {
             (_, None, [left, right]) if operator::written(function).is_some() => {
                 let Some((sign, strength)) = operator::written(function) else { return };
                 self.parenthesized(strength < least, |p| {
-                    // Chains of && and || are balanced when they are parsed, so both sides may be of the same strength.
+                    // The parser balances chains of && and ||, so operands of equal strength need no parentheses on
+                    // either side.
                     let chain = matches!(function, operator::AND | operator::OR);
                     p.expr(left, strength);
                     let _ = write!(p.out, " {sign} ");
@@ -146,7 +148,7 @@ impl Printer<'_> {
             (operator::NOT | operator::NEGATE, None, [operand]) => {
                 self.parenthesized(least > UNARY, |p| {
                     p.out.push_str(if function == operator::NOT { "!" } else { "-" });
-                    // `-(1)` is not the literal -1, and `!(!x)` would cancel out.
+                    // Parentheses keep `-(1)` from being the literal -1, and `!(!x)` from cancelling out.
                     let bare = matches!(
                         p.written(operand).kind,
                         ExprKind::Ident(_) | ExprKind::Select { .. }
@@ -155,7 +157,7 @@ impl Printer<'_> {
                     let begin = p.out.len();
                     let start = p.out.len();
                     p.expr(operand, if bare { 7 } else { 0 });
-                    // A number that comes first would take the minus for itself.
+                    // A number that comes first would absorb the minus sign.
                     let number = p.out.get(start..).is_some_and(|text| {
                         text.starts_with(|c: char| c.is_ascii_digit() || c == '.')
                     });
@@ -163,7 +165,7 @@ impl Printer<'_> {
                         p.out.insert(start, '(');
                         p.out.push(')');
                     }
-                    // Nor is `-(0).f()` the literal -0 and its function.
+                    // The same applies to the receiver in `-(0).f()`.
                     if p.out.get(begin..).is_some_and(|text| text.starts_with(|c: char| c.is_ascii_digit())) {
                         p.out.insert(begin, '(');
                         p.out.push(')');
@@ -233,7 +235,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// The checked tree with the types of its nodes and the overloads of its calls, in the form of cel-go's debug output.
+/// Prints a checked tree with types and overloads, in cel-go's debug format.
 pub(crate) fn show(checked: &CheckedAst) -> String {
     let mut out = String::new();
     node(checked, &checked.ast.expr, 0, &mut out);

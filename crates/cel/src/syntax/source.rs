@@ -1,10 +1,10 @@
-//! The text of an expression and the problems found in it, shown as cel-go shows them.
+//! The text of an expression and the issues found in it, formatted as cel-go formats them.
 
 use std::fmt;
 
 use value::Str;
 
-/// An expression's text with the starts of its lines, counted in code points as CEL counts them.
+/// The text of an expression, with an index of its lines. Positions count code points.
 #[derive(Clone, Debug)]
 pub struct Source {
     text: String,
@@ -15,22 +15,22 @@ pub struct Source {
     length: u32,
 }
 
-/// A place in a [`Source`]: a line from 1 and a column from 0, in code points.
+/// A source position: line from 1, column from 0, both in code points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
-    /// The line, from 1; -1 where there is no place.
+    /// Line, from 1; -1 if there is no position.
     pub line: i32,
-    /// The column, from 0, in code points; -1 where there is no place.
+    /// Column in code points, from 0; -1 if there is no position.
     pub column: i32,
 }
 
 impl Location {
-    /// No place at all.
+    /// The absence of a source position.
     pub const NONE: Location = Location { line: -1, column: -1 };
 }
 
 impl Source {
-    /// The source of `text`.
+    /// Indexes the lines of `text`.
     pub fn new(text: &str) -> Self {
         let mut lines = vec![0];
         let mut points = vec![0];
@@ -45,17 +45,17 @@ impl Source {
         Source { text: text.to_owned(), lines, points, length }
     }
 
-    /// The whole text.
+    /// The text of the expression.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// How many code points the text has.
+    /// Length of the text in code points.
     pub fn length(&self) -> usize {
         self.length as usize
     }
 
-    /// The place of a code-point offset.
+    /// Converts a code-point offset to a line and column.
     pub fn location(&self, offset: u32) -> Location {
         let line = self.points.partition_point(|&start| start <= offset).max(1) - 1;
         let start = self.points.get(line).copied().unwrap_or(0);
@@ -65,7 +65,7 @@ impl Source {
         }
     }
 
-    /// The code-point offset of a place.
+    /// Converts a line and column to a code-point offset.
     pub(crate) fn offset(&self, location: Location) -> Option<u32> {
         let line = usize::try_from(location.line).ok()?.checked_sub(1)?;
         Some(self.points.get(line)? + u32::try_from(location.column).ok()?)
@@ -86,13 +86,13 @@ impl Source {
 /// One problem in an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
-    /// Where.
+    /// Source position of the problem.
     pub location: Location,
-    /// What, in cel-go's words.
+    /// The message, worded as in cel-go.
     pub message: Str,
 }
 
-/// The problems of one expression, at least one; [`fmt::Display`] gives cel-go's text with the place underlined.
+/// The problems of one expression. `Display` prints cel-go's text, with each position underlined.
 #[derive(Clone, Debug)]
 pub struct Issues {
     source: Source,
@@ -100,18 +100,18 @@ pub struct Issues {
     total: usize,
 }
 
-/// How many problems are kept; the rest is only counted.
+/// Upper bound of recorded issues; further ones are only counted.
 const MAX_ISSUES: usize = 100;
-/// Lines longer than this are not shown.
+/// Longer lines are not quoted.
 const MAX_SNIPPET_BYTES: usize = 16384;
 
 impl Issues {
-    /// No problems yet.
+    /// An empty list for an expression.
     pub(crate) fn new(source: &Source) -> Self {
         Issues { source: source.clone(), found: Vec::new(), total: 0 }
     }
 
-    /// Adds a problem.
+    /// Records an issue; past the limit it is only counted.
     pub(crate) fn report(&mut self, location: Location, message: impl Into<Str>) {
         self.total += 1;
         if self.total <= MAX_ISSUES {
@@ -119,31 +119,31 @@ impl Issues {
         }
     }
 
-    /// Forgets the problems after a place.
+    /// Removes the issues after a source position.
     pub(crate) fn forget_after(&mut self, location: Location) {
         let before = self.found.len();
         self.found.retain(|issue| issue.location <= location);
         self.total = self.total.saturating_sub(before - self.found.len());
     }
 
-    /// Whether there are no problems.
+    /// True if no issue was reported.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
-    /// How many problems there are, also those that were not kept.
+    /// Number of issues, including those that were only counted.
     pub(crate) fn total(&self) -> usize {
         self.total
     }
 
-    /// The problems in the order of their places.
+    /// The recorded issues, by source position.
     pub fn sorted(&self) -> Vec<&Issue> {
         let mut issues: Vec<&Issue> = self.found.iter().collect();
         issues.sort_by_key(|issue| issue.location);
         issues
     }
 
-    /// The expression they are about.
+    /// The expression that the issues are about.
     pub fn source(&self) -> &Source {
         &self.source
     }

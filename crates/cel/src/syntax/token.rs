@@ -1,6 +1,6 @@
-//! Tokens, with the names and numbers ANTLR gives them in CEL's grammar: its messages list and sort tokens by these.
+//! Tokens, ordered and named as in ANTLR's grammar, because error messages list them.
 
-/// Words that may not name variables or functions, though the grammar has no other use for them.
+/// Reserved words: no variable or function may have these names.
 pub(crate) const RESERVED: [&str; 17] = [
     "as",
     "break",
@@ -21,12 +21,12 @@ pub(crate) const RESERVED: [&str; 17] = [
     "while",
 ];
 
-/// Whether CEL keeps a word for itself: a reserved one, or one of its literals and operators.
+/// True for reserved words, and for the words of literals and operators (`true`, `null`, `in`).
 pub fn is_reserved(word: &str) -> bool {
     matches!(word, "true" | "false" | "null" | "in") || RESERVED.contains(&word)
 }
 
-/// The kind of a token. The order is the grammar's.
+/// Token kinds, in the grammar's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub(crate) enum TokenKind {
@@ -69,7 +69,7 @@ pub(crate) enum TokenKind {
 }
 
 impl TokenKind {
-    /// How ANTLR shows the kind in a list of expected tokens.
+    /// Formats the kind as ANTLR does in lists of expected tokens.
     pub(crate) fn display(self) -> &'static str {
         match self {
             TokenKind::Eof => "<EOF>",
@@ -112,7 +112,7 @@ impl TokenKind {
     }
 }
 
-/// A token: its kind and where it is, in bytes and in code points.
+/// A token with its source position, in bytes and in code points.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
@@ -124,7 +124,7 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// The token's text.
+    /// The source text of the token.
     pub(crate) fn text<'s>(&self, source: &'s str) -> &'s str {
         source.get(self.start..self.end).unwrap_or_default()
     }

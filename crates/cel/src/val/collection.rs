@@ -1,4 +1,4 @@
-//! Lists and maps: views of data, and what expressions build.
+//! List and map values: views of data, and collections that expressions create.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,19 +12,19 @@ use crate::eval::Error;
 use crate::lib::Ext;
 use crate::schema::Schema;
 
-/// A list.
+/// A list value, borrowed where possible.
 #[derive(Clone, Debug)]
 pub enum ListVal<'a> {
-    /// A list of the data, with the schema of the list.
+    /// A list of the data, with its schema if it has one.
     Data(&'a Vec<Value>, Option<&'a Schema>),
-    /// A list of the program.
+    /// A constant of the program.
     Borrowed(&'a [Val<'a>]),
-    /// A list that an expression made.
+    /// A list created by the expression.
     Owned(Arc<Vec<Val<'a>>>),
 }
 
 impl<'a> ListVal<'a> {
-    /// How many elements there are.
+    /// Number of elements in the list.
     #[expect(clippy::len_without_is_empty, reason = "nothing asks for it")]
     pub fn len(&self) -> usize {
         match self {
@@ -34,7 +34,7 @@ impl<'a> ListVal<'a> {
         }
     }
 
-    /// The element at a position.
+    /// The element at an index.
     pub fn get(&self, at: usize) -> Option<Val<'a>> {
         match self {
             ListVal::Data(items, schema) => {
@@ -51,16 +51,16 @@ impl<'a> ListVal<'a> {
     }
 }
 
-/// A map.
+/// A map value, borrowed where possible.
 #[derive(Clone)]
 pub enum MapVal<'a> {
-    /// A map of the data, with the schema of the map.
+    /// A map of the data, with its schema if it has one.
     Data(&'a value::Map, Option<&'a Schema>),
-    /// A map of the program.
+    /// A constant of the program.
     Borrowed(&'a MapEntries<'a>),
-    /// A map that an expression made.
+    /// A map created by the expression.
     Owned(Arc<MapEntries<'a>>),
-    /// Fields that are computed when they are asked for.
+    /// Fields that are computed on access.
     Lazy(&'a (dyn LazyFields + 'a)),
 }
 
@@ -70,53 +70,53 @@ impl fmt::Debug for MapVal<'_> {
     }
 }
 
-/// Fields that are computed when they are asked for, such as the variables of a policy.
+/// Fields that are computed on access, such as a policy's `variables`.
 pub trait LazyFields: Sync {
     /// The value of a field; `None` if there is no such field.
     fn get(&self, name: &str) -> Option<Result<Val<'_>, Error>>;
 
-    /// The names of the fields.
+    /// Names of all fields.
     fn names(&self) -> Vec<&str>;
 
-    /// Whether `in` finds a field. It is another question than [`LazyFields::get`] where what is not there has a default.
+    /// Result of `name in fields`. It differs from [`LazyFields::get`] if absent fields have a default.
     fn holds(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// The name of the type the fields belong to.
+    /// Type name of the struct.
     fn type_name(&self) -> &'static str {
         "map"
     }
 }
 
-/// The entries of a map that an expression made, in the order in which they were inserted.
+/// Entries of a map that an expression creates, in insertion order.
 #[derive(Clone, Debug, Default)]
 pub struct MapEntries<'a> {
     entries: Vec<(Val<'a>, Val<'a>)>,
-    /// Positions by key, kept once there are many entries.
+    /// Index by key, built once there are [`MIN_INDEXED_ENTRIES`] entries.
     index: HashMap<MapKey, usize>,
 }
 
-/// A key in a form that can be hashed; numbers that are equal are the same key.
+/// A hashable map key. Numbers of equal value are equal keys.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum MapKey {
     Null,
     Bool(bool),
     Number(i128),
-    /// A double that is no integer, by its bits.
+    /// Bits of a double that is not an integer.
     Double(u64),
     String(Arc<str>),
     Duration(i64),
-    /// Seconds and nanoseconds. Only times in UTC are found again: in the reference a zone is never the same as another.
+    /// Seconds and nanoseconds of a time in UTC. Times with another zone are never found, as in cel-go.
     Timestamp(i64, u32),
     Type(Arc<str>),
     Ip(IpAddr),
     Cidr(IpAddr, u8),
-    /// What is not a scalar, by its text; only sets of a schema know it.
+    /// JSON text of a value that is not a scalar; only used for sets of a schema.
     Text(String),
 }
 
-/// From how many entries on a map is indexed.
+/// Number of entries from which a map is indexed.
 const MIN_INDEXED_ENTRIES: usize = 12;
 
 impl MapKey {
@@ -153,7 +153,7 @@ fn is_number(val: &Val<'_>) -> bool {
     matches!(val, Val::Int(_) | Val::Uint(_) | Val::Double(_))
 }
 
-/// Whether a key is the one looked for: equal scalars, and numbers of equal value.
+/// Key equality: equal scalars, and numbers of equal value.
 fn matches(key: &Val<'_>, wanted: &Val<'_>) -> bool {
     match (key, wanted) {
         (Val::String(a), Val::String(b)) => a.as_str() == b.as_str(),
@@ -168,13 +168,13 @@ fn matches(key: &Val<'_>, wanted: &Val<'_>) -> bool {
 }
 
 impl<'a> MapEntries<'a> {
-    /// How many entries there are.
+    /// Number of entries in the map.
     #[expect(clippy::len_without_is_empty, reason = "nothing asks for it")]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// All entries, in the order of insertion.
+    /// All entries, in insertion order.
     pub fn iter(&self) -> impl Iterator<Item = &(Val<'a>, Val<'a>)> {
         self.entries.iter()
     }
@@ -191,7 +191,7 @@ impl<'a> MapEntries<'a> {
         self.entries.get(self.position(key)?).map(|(_, val)| val)
     }
 
-    /// Puts `val` at `key`, replacing what is there.
+    /// Inserts or replaces the value at `key`.
     pub(crate) fn insert(&mut self, key: Val<'a>, val: Val<'a>) {
         if let Some((_, old)) = self.position(&key).and_then(|at| self.entries.get_mut(at)) {
             *old = val;
@@ -227,12 +227,12 @@ impl<'a> MapEntries<'a> {
 }
 
 impl<'a> MapVal<'a> {
-    /// A map from entries; the last entry of a key wins.
+    /// Wraps entries as a map value.
     pub(crate) fn of(entries: MapEntries<'a>) -> Self {
         MapVal::Owned(Arc::new(entries))
     }
 
-    /// How many entries there are.
+    /// Number of entries in the map.
     #[expect(clippy::len_without_is_empty, reason = "nothing asks for it")]
     pub fn len(&self) -> usize {
         match self {
@@ -243,7 +243,7 @@ impl<'a> MapVal<'a> {
         }
     }
 
-    /// The name of the type: `map`, or that of an object a schema declares.
+    /// Type name: `map`, or the object type that the schema declares.
     pub fn type_name(&self) -> &str {
         match self {
             MapVal::Lazy(fields) => fields.type_name(),
@@ -251,7 +251,7 @@ impl<'a> MapVal<'a> {
         }
     }
 
-    /// The value at a string key, or `None`; a value that had to be computed may fail.
+    /// Looks up a string key. A computed field may fail.
     pub fn field(&self, name: &str) -> Option<Result<Val<'a>, Error>> {
         match self {
             MapVal::Data(map, None) => map.get(name).map(|value| Ok(Val::data(value))),
@@ -270,7 +270,7 @@ impl<'a> MapVal<'a> {
         }
     }
 
-    /// The value at a key, or `None`.
+    /// Looks up a key of any type. A computed field may fail.
     pub fn find(&self, key: &Val<'_>) -> Option<Result<Val<'a>, Error>> {
         match (self, key) {
             (_, Val::String(name)) => self.field(name),
@@ -281,7 +281,7 @@ impl<'a> MapVal<'a> {
         }
     }
 
-    /// Whether `in` finds a key.
+    /// The result of `key in map`.
     pub(crate) fn holds(&self, key: &Val<'_>) -> bool {
         match (self, key) {
             (MapVal::Lazy(fields), Val::String(name)) => fields.holds(name),
@@ -289,7 +289,7 @@ impl<'a> MapVal<'a> {
         }
     }
 
-    /// All entries; fields that fail to compute are left out.
+    /// All entries. Computed fields that fail are left out.
     pub fn iter(&self) -> Box<dyn Iterator<Item = (Val<'a>, Val<'a>)> + '_> {
         match self {
             MapVal::Data(map, None) => {
@@ -321,7 +321,7 @@ impl<'a> MapVal<'a> {
         }
     }
 
-    /// All keys.
+    /// All keys, in iteration order.
     pub fn keys(&self) -> Vec<Val<'a>> {
         match self {
             MapVal::Data(map, None) => {

@@ -1,4 +1,4 @@
-//! Equality and order.
+//! Equality and ordering of values.
 
 use std::cmp::Ordering;
 
@@ -7,8 +7,8 @@ use crate::eval::Error;
 use crate::lib::messages;
 use crate::schema::is_object;
 
-/// Whether two values are equal. Values of different sorts are not, except that numbers compare by value; a few library
-/// values refuse to be compared with anything else.
+/// CEL's `==`. Values of different types are not equal, except that numbers compare by value. Some library values
+/// return an error for other types.
 pub(crate) fn equal(steps: &Steps<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool, Error> {
     Ok(match (a, b) {
         (Val::Null, Val::Null) => true,
@@ -50,8 +50,8 @@ pub(crate) fn equal(steps: &Steps<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool,
     })
 }
 
-/// As [`equal`] for values inside others: `unknown` stands for two that cannot be compared, and only what ends the
-/// evaluation is a failure.
+/// Like [`equal`] for nested values: returns `unknown` for values that cannot be compared, and fails only with fatal
+/// errors.
 pub(crate) fn equal_nested(
     steps: &Steps<'_>,
     a: &Val<'_>,
@@ -80,7 +80,7 @@ fn lists(steps: &Steps<'_>, a: &ListVal<'_>, b: &ListVal<'_>) -> Result<bool, Er
     }
     for (a, b) in a.iter().zip(b.iter()) {
         steps.take(1)?;
-        // An element that cannot be compared does not make lists differ, as in cel-go.
+        // As in cel-go, elements that cannot be compared do not make lists differ.
         if !equal_nested(steps, &a, &b, true)? {
             return Ok(false);
         }
@@ -102,7 +102,7 @@ fn maps(steps: &Steps<'_>, a: &MapVal<'_>, b: &MapVal<'_>) -> Result<bool, Error
     Ok(true)
 }
 
-/// The order of two numbers of any sorts; `None` where one is not a number (or not a number at all).
+/// Orders two numbers of any types; `None` if one is not a number or is NaN.
 fn numbers(a: &Val<'_>, b: &Val<'_>) -> Option<Ordering> {
     match (a, b) {
         (Val::Int(a), Val::Int(b)) => Some(a.cmp(b)),
@@ -140,7 +140,7 @@ fn double_uint(d: f64, u: u64) -> Option<Ordering> {
     }
 }
 
-/// The order of two values of a sort that has one.
+/// Orders two values of an ordered type.
 pub(crate) fn compare(a: &Val<'_>, b: &Val<'_>) -> Result<Ordering, Error> {
     match (a, b) {
         (Val::Int(a), Val::Int(b)) | (Val::Duration(a), Val::Duration(b)) => Ok(a.cmp(b)),
@@ -151,13 +151,13 @@ pub(crate) fn compare(a: &Val<'_>, b: &Val<'_>) -> Result<Ordering, Error> {
         (Val::Bool(a), Val::Bool(b)) => Ok(a.cmp(b)),
         (Val::Bytes(a), Val::Bytes(b)) => Ok(a.cmp(b)),
         (Val::Timestamp(a), Val::Timestamp(b)) => Ok(a.compare(b)),
-        // A double is looked at before the other side is.
+        // cel-go checks a double for NaN before it looks at the other operand.
         (Val::Double(a), _) if a.is_nan() => Err(Error::new("NaN values cannot be ordered")),
         _ => Err(Error::no_such_overload()),
     }
 }
 
-/// Whether a list holds a value.
+/// True if the list contains an equal value.
 pub(crate) fn contains(steps: &Steps<'_>, list: &ListVal<'_>, val: &Val<'_>) -> Result<bool, Error> {
     if let (ListVal::Data(items, None), Val::String(wanted)) = (list, val) {
         return Ok(items.iter().any(|item| item.as_str() == Some(wanted.as_str())));

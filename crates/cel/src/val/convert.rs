@@ -1,4 +1,4 @@
-//! Conversions between sorts of values, and to plain trees.
+//! Conversions between value types, and to JSON trees.
 
 use base64::Engine as _;
 use value::Value;
@@ -7,7 +7,7 @@ use super::{Val, number, time};
 use crate::eval::{Error, EvalResult};
 use crate::types::Type;
 
-/// An integer as a double.
+/// Converts an integer to the nearest double.
 #[expect(clippy::cast_precision_loss, reason = "CEL's conversion rounds")]
 pub(crate) fn int_to_double(i: i64) -> f64 {
     i as f64
@@ -18,7 +18,7 @@ fn uint_to_double(u: u64) -> f64 {
     u as f64
 }
 
-/// A value as another type, as `int()`, `string()` and the others convert it.
+/// Converts a value to another type, as `int()`, `string()` and the other conversion functions do.
 pub(crate) fn convert<'a>(val: &Val<'a>, to: &Type) -> EvalResult<'a> {
     let converted = match (to, val) {
         (Type::Bool, Val::Bool(_))
@@ -35,7 +35,7 @@ pub(crate) fn convert<'a>(val: &Val<'a>, to: &Type) -> EvalResult<'a> {
             _ => None,
         },
         (Type::Int, Val::Double(d)) => {
-            // The ends of the range are refused too: doubles cannot tell them from their neighbours.
+            // The bounds themselves are refused, because doubles cannot distinguish them from their neighbours.
             const END: f64 = 9_223_372_036_854_775_808.0;
             if !d.is_finite() || *d <= -END || *d >= END {
                 return Err(Error::new("integer overflow"));
@@ -83,7 +83,7 @@ pub(crate) fn convert<'a>(val: &Val<'a>, to: &Type) -> EvalResult<'a> {
     })
 }
 
-/// A value as `string()` writes it; `None` where it does not.
+/// The result of `string()`; `None` if the type has no string conversion.
 pub(crate) fn text(val: &Val<'_>) -> Result<Option<String>, Error> {
     Ok(Some(match val {
         Val::Null => "null".to_owned(),
@@ -102,7 +102,7 @@ pub(crate) fn text(val: &Val<'_>) -> Result<Option<String>, Error> {
     }))
 }
 
-/// Reads a float as Go's `strconv.ParseFloat` does.
+/// Parses a float as Go's `strconv.ParseFloat`.
 pub(crate) fn go_float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let mut lower = unsigned.to_ascii_lowercase();
@@ -126,7 +126,7 @@ pub(crate) fn go_float(text: &str) -> Option<f64> {
     Some(if text.starts_with('-') { -magnitude } else { magnitude })
 }
 
-/// Whether each underscore stands between digits, or between the prefix of a hexadecimal number and a digit.
+/// True if every underscore is between digits, or between a hexadecimal prefix and a digit.
 fn underscores_separate_digits(text: &str) -> bool {
     let hexadecimal = text.starts_with("0x");
     let digit = |c: char| c.is_ascii_digit() || (hexadecimal && c.is_ascii_hexdigit());
@@ -144,7 +144,7 @@ fn underscores_separate_digits(text: &str) -> bool {
     true
 }
 
-/// A hexadecimal float such as `0x1.8p3`; the exponent is required.
+/// Parses a hexadecimal float such as `0x1.8p3`; the exponent is required.
 fn hexadecimal(text: &str) -> Option<f64> {
     let (mantissa, exponent) = text.strip_prefix("0x")?.split_once('p')?;
     let exponent: i32 = exponent.parse().ok()?;
@@ -161,15 +161,15 @@ fn hexadecimal(text: &str) -> Option<f64> {
     number.is_finite().then_some(number)
 }
 
-/// The largest integer that JSON numbers carry safely.
+/// The largest integer that a JSON number represents exactly.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-/// How large a tree a value may become, in bytes; only values that share their parts reach it.
+/// Upper bound of a converted tree in bytes. Only values that share parts exceed it.
 const MAX_TREE_BYTES: usize = 16 << 20;
-/// What is said of larger ones.
+/// The error for larger values.
 pub(crate) const TOO_LARGE: &str = "the value is too large";
 
-/// A value as a plain tree, as its conversion to JSON gives it.
+/// Converts a value to a JSON tree.
 pub(crate) fn to_value(val: &Val<'_>) -> Result<Value, String> {
     tree(val, &mut { MAX_TREE_BYTES })
 }
@@ -220,7 +220,7 @@ fn tree(val: &Val<'_>, left: &mut usize) -> Result<Value, String> {
     })
 }
 
-/// A value as JSON in the form the reference shows: large integers are strings.
+/// Converts a value to a JSON tree in which large integers are strings, as in cel-go.
 pub(crate) fn to_json(val: &Val<'_>) -> Result<Value, String> {
     fn safe(value: &mut Value) {
         match value {

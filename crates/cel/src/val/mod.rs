@@ -1,5 +1,4 @@
-//! Values at run time. They borrow from the data an expression reads and from the program; only what an expression makes is
-//! owned.
+//! Run-time values. They borrow from the data and the program; only values that an expression creates are owned.
 
 mod collection;
 mod compare;
@@ -24,103 +23,103 @@ pub use time::Timestamp;
 use crate::lib::Ext;
 use crate::schema::Schema;
 
-/// A value.
+/// A run-time value of CEL.
 #[derive(Clone, Debug)]
 pub enum Val<'a> {
-    /// `null`.
+    /// The null value, `null`.
     Null,
-    /// A boolean.
+    /// A value of type `bool`.
     Bool(bool),
-    /// A signed integer.
+    /// A value of type `int`.
     Int(i64),
-    /// An unsigned integer.
+    /// A value of type `uint`.
     Uint(u64),
-    /// A floating-point number.
+    /// A value of type `double`.
     Double(f64),
-    /// A string.
+    /// A value of type `string`.
     String(Text<'a>),
-    /// Bytes.
+    /// A value of type `bytes`.
     Bytes(Arc<[u8]>),
-    /// A list.
+    /// A value of type `list`.
     List(ListVal<'a>),
-    /// A map.
+    /// A value of type `map`.
     Map(MapVal<'a>),
-    /// A span of time in nanoseconds.
+    /// A duration in nanoseconds.
     Duration(i64),
-    /// A point in time.
+    /// A time with its UTC offset.
     Timestamp(Timestamp),
-    /// A type.
+    /// A type, by its run-time name.
     Type(Arc<str>),
-    /// An optional value.
+    /// An optional; `None` is `optional.none()`.
     Optional(Option<Arc<Val<'a>>>),
-    /// An instance of a type with fields, made by an expression.
+    /// An instance of a struct type, created by the expression.
     Object(Arc<ObjectVal<'a>>),
-    /// A value of a library.
+    /// A value of a library type.
     Ext(Arc<Ext>),
 }
 
 /// A string, borrowed or owned.
 #[derive(Clone)]
 pub enum Text<'a> {
-    /// Borrowed from the data or from the program.
+    /// Borrowed from the data or the program.
     Borrowed(&'a str),
-    /// Made by an expression.
+    /// Created by the expression.
     Owned(Arc<str>),
 }
 
-/// An instance of a type with fields.
+/// An instance of a struct type.
 #[derive(Clone, Debug)]
 pub struct ObjectVal<'a> {
-    /// The type's name.
+    /// Name of the struct type.
     pub type_name: Str,
     /// The fields that are set, in the order of the literal.
     pub fields: Vec<(Str, Val<'a>)>,
 }
 
 impl<'a> ObjectVal<'a> {
-    /// The value of a field that is set.
+    /// The value of a field; `None` if it is not set.
     pub fn get(&self, name: &str) -> Option<&Val<'a>> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, val)| val)
     }
 }
 
-/// The sort of a value.
+/// The kind of a value, without its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tag {
-    /// [`Val::Null`].
+    /// Kind of [`Val::Null`] values.
     Null,
-    /// [`Val::Bool`].
+    /// Kind of [`Val::Bool`] values.
     Bool,
-    /// [`Val::Int`].
+    /// Kind of [`Val::Int`] values.
     Int,
-    /// [`Val::Uint`].
+    /// Kind of [`Val::Uint`] values.
     Uint,
-    /// [`Val::Double`].
+    /// Kind of [`Val::Double`] values.
     Double,
-    /// [`Val::String`].
+    /// Kind of [`Val::String`] values.
     String,
-    /// [`Val::Bytes`].
+    /// Kind of [`Val::Bytes`] values.
     Bytes,
-    /// [`Val::List`].
+    /// Kind of [`Val::List`] values.
     List,
-    /// [`Val::Map`].
+    /// Kind of [`Val::Map`] values.
     Map,
-    /// [`Val::Duration`].
+    /// Kind of [`Val::Duration`] values.
     Duration,
-    /// [`Val::Timestamp`].
+    /// Kind of [`Val::Timestamp`] values.
     Timestamp,
-    /// [`Val::Type`].
+    /// Kind of [`Val::Type`] values.
     Type,
-    /// [`Val::Optional`].
+    /// Kind of [`Val::Optional`] values.
     Optional,
-    /// [`Val::Object`].
+    /// Kind of [`Val::Object`] values.
     Object,
-    /// [`Val::Ext`].
+    /// Kind of [`Val::Ext`] values.
     Ext,
 }
 
 impl Text<'_> {
-    /// The text.
+    /// The text as a `str`.
     pub fn as_str(&self) -> &str {
         match self {
             Text::Borrowed(s) => s,
@@ -144,50 +143,50 @@ impl std::fmt::Debug for Text<'_> {
 }
 
 impl<'a> Val<'a> {
-    /// A string that borrows.
+    /// A string that borrows its text.
     pub fn str(s: &'a str) -> Self {
         Val::String(Text::Borrowed(s))
     }
 
-    /// A string that is owned.
+    /// A string that owns its text.
     pub fn string(s: impl Into<Arc<str>>) -> Self {
         Val::String(Text::Owned(s.into()))
     }
 
-    /// A list that is owned.
+    /// A list that owns its elements.
     pub fn list(items: Vec<Val<'a>>) -> Self {
         Val::List(ListVal::Owned(Arc::new(items)))
     }
 
-    /// A list of strings.
+    /// A list of owned strings.
     pub(crate) fn strings<S: Into<Arc<str>>>(items: impl IntoIterator<Item = S>) -> Self {
         Val::list(items.into_iter().map(Val::string).collect())
     }
 
-    /// An optional that holds `val`.
+    /// An optional that contains `val`.
     pub fn some(val: Val<'a>) -> Self {
         Val::Optional(Some(Arc::new(val)))
     }
 
-    /// An optional that holds nothing.
+    /// The empty optional, `optional.none()`.
     pub const NONE: Val<'static> = Val::Optional(None);
 
-    /// A value of a library.
+    /// Wraps a value of a library type.
     pub(crate) fn ext(ext: Ext) -> Self {
         Val::Ext(Arc::new(ext))
     }
 
-    /// A type, by its name.
+    /// A type value with this run-time name.
     pub(crate) fn of_type(name: &str) -> Self {
         Val::Type(name.into())
     }
 
-    /// A view of data, without copying it.
+    /// A view of data, without copying.
     pub fn data(value: &'a Value) -> Self {
         Val::typed(value, None)
     }
 
-    /// A view of data that a schema describes.
+    /// A view of data that is read by its schema.
     pub fn typed(value: &'a Value, schema: Option<&'a Schema>) -> Self {
         match value {
             Value::Null => Val::Null,
@@ -207,7 +206,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The sort of the value.
+    /// The kind of this value.
     pub fn tag(&self) -> Tag {
         match self {
             Val::Null => Tag::Null,
@@ -228,7 +227,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The name of the value's type.
+    /// Name of the value's run-time type.
     pub fn type_name(&self) -> &str {
         match self {
             Val::Null => "null_type",
@@ -249,7 +248,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The boolean, if it is one.
+    /// The boolean; `None` for other kinds.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Val::Bool(b) => Some(*b),
@@ -257,7 +256,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The integer, if it is one.
+    /// The integer; `None` for other kinds.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Val::Int(i) => Some(*i),
@@ -265,7 +264,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The string, if it is one.
+    /// The string; `None` for other kinds.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Val::String(s) => Some(s),
@@ -273,7 +272,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The list, if it is one.
+    /// The list; `None` for other kinds.
     pub fn as_list(&self) -> Option<&ListVal<'a>> {
         match self {
             Val::List(list) => Some(list),
@@ -281,7 +280,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// What `size()` gives, where it gives something; also the size that costs are counted by.
+    /// The result of `size()`, which cost rules use too; `None` if the type has no size.
     pub(crate) fn size(&self) -> Option<usize> {
         match self {
             Val::String(s) => Some(length(s)),
@@ -293,7 +292,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The size that costs are counted by: 1 for what has no size.
+    /// Size for cost rules; 1 for types without a size.
     pub(crate) fn cost_size(&self) -> u64 {
         match self {
             Val::Optional(Some(inner)) => inner.cost_size(),
@@ -301,7 +300,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Whether the value is what `optional.ofNonZeroValue` takes for nothing.
+    /// True if `optional.ofNonZeroValue` treats the value as absent.
     pub(crate) fn is_zero(&self) -> bool {
         match self {
             Val::Null => true,
@@ -320,7 +319,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// A copy that borrows from this one where it can.
+    /// A shallow copy that borrows from this value.
     pub(crate) fn borrow(&'a self) -> Val<'a> {
         match self {
             Val::String(s) => Val::str(s),
@@ -330,7 +329,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// A copy that borrows nothing.
+    /// A deep copy that borrows nothing.
     pub fn own(&self) -> Val<'static> {
         match self {
             Val::Null => Val::Null,
@@ -362,19 +361,18 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The value as a tree of its own. Fails where JSON has no word for it.
+    /// Converts the value to a JSON tree. Fails for values without a JSON form.
     pub fn to_value(&self) -> Result<Value, String> {
         convert::to_value(self)
     }
 
-    /// The value as CEL's conversion to JSON gives it: as [`Val::to_value`], but integers that JSON numbers cannot carry safely are
-    /// strings.
+    /// Like [`Val::to_value`], but integers beyond 2^53 become strings, as in CEL's JSON conversion.
     pub fn to_json(&self) -> Result<Value, String> {
         convert::to_json(self)
     }
 }
 
-/// How many code points a string has.
+/// Length of a string in code points.
 pub(crate) fn length(s: &str) -> usize {
     if s.is_ascii() { s.len() } else { s.chars().count() }
 }

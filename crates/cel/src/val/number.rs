@@ -1,6 +1,6 @@
-//! Numbers: conversions that lose nothing, and Go's ways of writing floats.
+//! Lossless number conversions, and Go's formatting of floats.
 
-/// The integer a double is, if it is one exactly.
+/// Converts a double that is exactly an integer.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::float_cmp,
@@ -11,7 +11,7 @@ pub(crate) fn double_as_int(d: f64) -> Option<i64> {
         .then_some(d as i64)
 }
 
-/// The unsigned integer a double is, if it is one exactly.
+/// Converts a double that is exactly an unsigned integer.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -22,7 +22,7 @@ pub(crate) fn double_as_uint(d: f64) -> Option<u64> {
     (d.trunc() == d && (0.0..18_446_744_073_709_551_616.0).contains(&d)).then_some(d as u64)
 }
 
-/// A double as Go's `%g` writes it.
+/// Formats a double as Go's `%g`.
 pub(crate) fn shortest(d: f64) -> String {
     if let Some(word) = special(d) {
         return word.to_owned();
@@ -33,14 +33,14 @@ pub(crate) fn shortest(d: f64) -> String {
     let text = format!("{d:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    // Without a precision `%g` switches to an exponent as if six digits had been asked for.
+    // `%g` without a precision switches to an exponent as if the precision was six.
     if (-4..6).contains(&exponent) {
         return format!("{d}");
     }
     format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
 }
 
-/// A double as Go's `%e` writes it, with a number of digits after the point.
+/// Formats a double as Go's `%e` with `digits` decimals.
 pub(crate) fn scientific(d: f64, digits: usize) -> String {
     if let Some(word) = special(d) {
         return word.to_owned();
@@ -58,7 +58,7 @@ pub(crate) fn scientific(d: f64, digits: usize) -> String {
     }
 }
 
-/// A double as Go's `%f` writes it, with a number of digits after the point.
+/// Formats a double as Go's `%f` with `digits` decimals.
 pub(crate) fn fixed(d: f64, digits: usize) -> String {
     special(d).map_or_else(|| format!("{d:.digits$}"), str::to_owned)
 }

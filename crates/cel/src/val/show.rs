@@ -1,25 +1,25 @@
-//! Values as text in messages, as Go's `%v` writes cel-go's values.
+//! Formats values in messages, as Go's `%v` prints cel-go's values.
 
 use std::fmt;
 
 use super::{Val, number, time};
 
-/// How many bytes of a value a message shows. Only values that share their parts, and so have more text than data, reach it.
+/// Upper bound of a value's text in bytes. Only values that share parts exceed it.
 const MAX_SHOWN_BYTES: usize = 1 << 20;
 
-/// A value as text in a message, cut where there is too much of it.
+/// Formats a value, truncated to [`MAX_SHOWN_BYTES`].
 pub(crate) struct TruncatedVal<'v, 'a>(pub(crate) &'v Val<'a>);
 
 impl fmt::Display for TruncatedVal<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut cut = TruncatedText { text: String::new() };
-        // It fails where the text was cut.
+        // Fails if the text was truncated, which is not an error here.
         let _ = fmt::write(&mut cut, format_args!("{}", self.0));
         f.write_str(&cut.text)
     }
 }
 
-/// Text that ends after [`MAX_SHOWN_BYTES`] bytes.
+/// A writer that stops after [`MAX_SHOWN_BYTES`].
 struct TruncatedText {
     text: String,
 }

@@ -1,19 +1,19 @@
-//! How far one evaluation may walk through values.
+//! Limits how far one evaluation walks through values.
 //!
-//! Costs follow Kubernetes' rules, and those see only the outside of a value: `[x, x]` of `[x, x]` of … is cheap to build, and
-//! has twice as many leaves with every level. What a cost does not see is counted here, so that no comparison outlasts its
-//! caller.
+//! Kubernetes' cost rules see only the top level of a value: `[x, x]` of `[x, x]` of … is cheap to build and doubles
+//! its leaves with every level. Comparing or printing such values counts steps here, so that no evaluation outlasts
+//! its caller.
 
 use std::cell::Cell;
 
 use crate::eval::Error;
 
-/// How many steps one evaluation may take: several times as many as the largest request has parts.
+/// Upper bound of steps in one evaluation, several times the number of values in the largest request.
 const MAX_STEPS: u64 = 1 << 21;
-/// After how many steps the caller is asked whether to go on.
+/// Steps between two checks for interruption.
 const STEPS_PER_INTERRUPT_CHECK: u64 = 1 << 16;
 
-/// The steps of an evaluation.
+/// Step counter of an evaluation.
 #[derive(Default)]
 pub(crate) struct Steps<'a> {
     taken: Cell<u64>,
@@ -21,12 +21,12 @@ pub(crate) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// No steps yet; the caller is asked now and then.
+    /// A counter at zero, with the caller's interrupt callback.
     pub(crate) fn new(interrupted: Option<&'a (dyn Fn() -> bool + Sync)>) -> Self {
         Steps { taken: Cell::new(0), interrupted }
     }
 
-    /// Takes some steps; fails where they are too many or the caller wants to end.
+    /// Counts steps. Fails if they exceed the limit or the caller interrupts.
     pub(crate) fn take(&self, count: usize) -> Result<(), Error> {
         let before = self.taken.get();
         let after = before.saturating_add(count as u64);
@@ -41,7 +41,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Asks the caller whether to go on.
+    /// Fails if the caller interrupts the evaluation.
     pub(crate) fn check_interrupt(&self) -> Result<(), Error> {
         match self.interrupted {
             Some(interrupted) if interrupted() => Err(Error::interrupted()),

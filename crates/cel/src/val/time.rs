@@ -1,29 +1,29 @@
-//! Durations and timestamps, read and written as Go does.
+//! Durations and timestamps, parsed and printed as in Go.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use super::number;
 
-/// A point in time with the offset it was written with.
+/// A point in time, with the UTC offset it was written with.
 #[derive(Clone, Copy, Debug)]
 pub struct Timestamp {
-    /// Seconds since 1970 in UTC.
+    /// Seconds since the Unix epoch.
     pub seconds: i64,
-    /// Nanoseconds of the second.
+    /// Nanoseconds within the second.
     pub nanos: u32,
-    /// The offset from UTC it was written with, in seconds; it shows only in text.
+    /// UTC offset in seconds, which only affects printing.
     pub offset: i32,
 }
 
-/// 0001-01-01T00:00:00Z, the earliest time.
+/// The earliest time of CEL, 0001-01-01T00:00:00Z.
 pub(crate) const EARLIEST: i64 = -62_135_596_800;
-/// 9999-12-31T23:59:59Z, the latest time.
+/// The latest time of CEL, 9999-12-31T23:59:59Z.
 pub(crate) const LATEST: i64 = 253_402_300_799;
 
 const NANOS: i64 = 1_000_000_000;
 
-/// A date and time of day.
+/// A calendar date and time of day.
 pub(crate) struct Civil {
     pub(crate) year: i64,
     pub(crate) month: u32,
@@ -31,14 +31,14 @@ pub(crate) struct Civil {
     pub(crate) hour: u32,
     pub(crate) minute: u32,
     pub(crate) second: u32,
-    /// From 0 for Sunday.
+    /// Counted from 0 for Sunday.
     pub(crate) weekday: i64,
-    /// From 0.
+    /// Counted from 0 for January 1.
     pub(crate) day_of_year: i64,
 }
 
 impl Timestamp {
-    /// Whether two timestamps are the same instant.
+    /// True if both are the same instant, whatever their offsets.
     pub(crate) fn same_instant(&self, other: &Timestamp) -> bool {
         self.compare(other) == Ordering::Equal
     }
@@ -51,7 +51,7 @@ impl Timestamp {
         self.seconds == EARLIEST && self.nanos == 0
     }
 
-    /// This time some nanoseconds later (or earlier), if it is still a time.
+    /// Adds nanoseconds; `None` outside CEL's range.
     pub(crate) fn plus(&self, nanos: i64) -> Option<Timestamp> {
         let total = i64::from(self.nanos) + nanos.rem_euclid(NANOS);
         let seconds = self.seconds.checked_add(nanos.div_euclid(NANOS))?.checked_add(total / NANOS)?;
@@ -59,13 +59,13 @@ impl Timestamp {
         (EARLIEST..=LATEST).contains(&seconds).then_some(Timestamp { seconds, nanos, offset: self.offset })
     }
 
-    /// How many nanoseconds later this is than `other`, if a duration can say it.
+    /// Nanoseconds since `other`; `None` on overflow.
     pub(crate) fn minus(&self, other: &Timestamp) -> Option<i64> {
         let seconds = self.seconds.checked_sub(other.seconds)?;
         seconds.checked_mul(NANOS)?.checked_add(i64::from(self.nanos) - i64::from(other.nanos))
     }
 
-    /// The date and time of day at an offset from UTC.
+    /// Converts to calendar fields at a UTC offset in seconds.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -88,7 +88,7 @@ impl Timestamp {
         }
     }
 
-    /// The time as Go's RFC 3339 format with nanoseconds writes it.
+    /// Formats the time as Go's `time.RFC3339Nano`.
     pub(crate) fn rfc3339(&self) -> String {
         let civil = self.civil(i64::from(self.offset));
         let mut text = format!(
@@ -110,7 +110,7 @@ impl Timestamp {
         text
     }
 
-    /// The time as Go's `%v` writes it.
+    /// Formats the time as Go's `%v`.
     pub(crate) fn go_text(&self) -> String {
         let text = self.rfc3339();
         let (date, rest) = text.split_once('T').unwrap_or((&text, ""));
@@ -123,7 +123,7 @@ impl Timestamp {
         format!("{date} {time} {zone} {zone}")
     }
 
-    /// Reads RFC 3339 as Go's `time.Parse` does: the hour may have one digit, a fraction may follow a comma.
+    /// Parses RFC 3339 as Go's `time.Parse`: the hour may have one digit, and a comma may precede the fraction.
     pub(crate) fn read(text: &str) -> Option<Timestamp> {
         let mut reader = TimeReader { bytes: text.as_bytes(), at: 0 };
         let year = reader.digits(4, 4)?;
@@ -155,7 +155,7 @@ impl Timestamp {
     }
 }
 
-/// A duration as Go writes it: `1h30m0s`, `1.5ms`.
+/// Formats a duration as Go does: `1h30m0s`, `1.5ms`.
 pub(crate) fn go_duration(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let total = nanos.unsigned_abs();
@@ -257,7 +257,7 @@ fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-/// How many days a month has.
+/// Number of days in a month.
 pub(crate) fn days_in_month(year: i64, month: i64) -> u32 {
     match month {
         2 if is_leap(year) => 29,
@@ -267,7 +267,7 @@ pub(crate) fn days_in_month(year: i64, month: i64) -> u32 {
     }
 }
 
-/// Days since 1970-01-01 of a date in the Gregorian calendar.
+/// Days since 1970-01-01 in the Gregorian calendar.
 pub(crate) fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -294,13 +294,13 @@ fn civil_from_days(days: i64) -> (i64, u32, u32) {
     (year, month as u32, day as u32)
 }
 
-/// Nanoseconds as seconds, the way Go's `Duration.Seconds` rounds them.
+/// Converts nanoseconds to seconds with the rounding of Go's `Duration.Seconds`.
 #[expect(clippy::cast_precision_loss, reason = "Go rounds here too")]
 pub(crate) fn seconds(nanos: i64) -> f64 {
     (nanos / NANOS) as f64 + (nanos % NANOS) as f64 / 1e9
 }
 
-/// A duration as CEL writes it: `1.5s`.
+/// Formats a duration as CEL does: `1.5s`.
 pub(crate) fn duration_text(nanos: i64) -> String {
     let seconds = seconds(nanos);
     let text = if seconds == 0.0 { "0".to_owned() } else { format!("{seconds}") };
@@ -308,7 +308,7 @@ pub(crate) fn duration_text(nanos: i64) -> String {
     format!("{text}s")
 }
 
-/// Reads a duration as Go's `time.ParseDuration` does.
+/// Parses a duration as Go's `time.ParseDuration`, in nanoseconds.
 pub(crate) fn read_duration(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.as_bytes().first()? {
         b'-' => (true, text.get(1..)?),

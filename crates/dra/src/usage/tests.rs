@@ -2,7 +2,7 @@ use super::*;
 use crate::DraGates;
 
 #[test]
-fn what_was_given_back_leaves_nothing_behind() {
+fn released_devices_leave_no_usage_behind() {
     let parse = |text: &str| value::json::parse(text.as_bytes()).unwrap();
     let slice = parse(
         r#"{"metadata": {"name": "s"}, "spec": {"driver": "d", "nodeName": "n",

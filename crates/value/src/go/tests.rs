@@ -13,7 +13,7 @@ fn strings_are_quoted() {
 }
 
 #[test]
-fn marks_are_printable_and_what_is_not_seen_is_not() {
+fn marks_are_printable_and_invisible_characters_are_not() {
     assert!(['a', ' ', '\u{301}', '世'].iter().all(|c| is_printable(*c)));
     assert!(
         !['\n', '\u{ad}', '\u{200c}', '\u{3000}', '\u{e000}', '\u{378}'].iter().any(|c| is_printable(*c))
@@ -62,7 +62,7 @@ fn trees_are_printed_in_both_forms() {
 }
 
 #[test]
-fn a_long_tree_is_not_printed_to_its_end() {
+fn printing_a_large_tree_is_truncated() {
     let long = "x".repeat(100_000);
     let lists = (0..100).fold(Value::from(1), |inner, _| Value::list([inner]));
     for tree in [

@@ -123,7 +123,7 @@ fn nesting_is_bounded() {
 }
 
 #[test]
-fn aliases_may_not_blow_a_document_up() {
+fn aliases_cannot_expand_a_document_without_bound() {
     let mut laughs = "a: &a [l,l,l,l,l,l,l,l,l]\n".to_owned();
     for (outer, inner) in ["ba", "cb", "dc", "ed", "fe", "gf", "hg", "ih"].map(|pair| pair.split_at(1)) {
         let _ = writeln!(laughs, "{outer}: &{outer} [{}]", format!("*{inner},").repeat(9));
@@ -151,7 +151,7 @@ fn repeated_keys_are_reported_by_path() {
 }
 
 #[test]
-fn fields_are_located() {
+fn yaml_field_positions_are_found() {
     let documents =
         documents(b"# c\n---\na: 1\nspec:\n  l:\n  - x: &q {p: 1}\n    y.z: *q\n---\nb: 2\n").unwrap();
     let [comment, first, second] = documents.as_slice() else { panic!("{documents:?}") };
@@ -185,7 +185,7 @@ fn a_file_that_begins_with_a_brace_is_json() {
 }
 
 #[test]
-fn places_in_json_are_known() {
+fn json_field_positions_are_found() {
     let document = document(b"{\n  \"a\": {\"b\": [1,\n 2]}\n}\n").unwrap();
     assert_eq!(document.spans.locate_text("a.b").unwrap().key.to_string(), "2:9");
     assert_eq!(document.spans.locate_text("a.b[1]").unwrap().value.to_string(), "3:2");

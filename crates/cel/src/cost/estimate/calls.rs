@@ -1,4 +1,4 @@
-//! What calls may cost, by function and overload.
+//! Cost estimates of calls, by function and overload.
 
 use value::Str;
 
@@ -42,7 +42,7 @@ impl<'c> Coster<'c> {
         }
     }
 
-    /// The extension libraries' own estimates.
+    /// Estimates of cel-go's extension libraries.
     #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
     fn extension(
         &self,
@@ -87,7 +87,7 @@ impl<'c> Coster<'c> {
             ("list_reverse", Some(list), []) => listed(1.0, size(list)),
             ("list_flatten", Some(list), []) => listed(1.0, size(list)),
             ("list_flatten_int", Some(list), [depth]) => {
-                #[expect(clippy::cast_precision_loss, reason = "the reference estimates with doubles")]
+                #[expect(clippy::cast_precision_loss, reason = "cel-go estimates with doubles")]
                 let depth = number(depth, u64::MAX) as f64;
                 listed(depth, size(list))
             }
@@ -101,12 +101,12 @@ impl<'c> Coster<'c> {
         }
     }
 
-    /// The size of an argument, asking the hints once more where nothing is computed.
+    /// Size of an argument, with hints for those that are not computed.
     fn hinted(&self, arg: &Arg<'c>) -> EstimateRange {
         arg.size.or_else(|| self.hints.size(&arg.path, arg.ty)).unwrap_or(EstimateRange::UNKNOWN)
     }
 
-    /// The type of a list's elements and their size.
+    /// Type and size of a list's elements.
     fn element(&self, list: &Arg<'c>) -> Option<(&'c Type, EstimateRange)> {
         let element = *list.ty.parameters().first()?;
         let mut path = list.path.clone();
@@ -116,7 +116,7 @@ impl<'c> Coster<'c> {
         Some((element, self.hints.size(&path, element).unwrap_or(EstimateRange::UNKNOWN)))
     }
 
-    /// Kubernetes' estimates for its own and the string libraries.
+    /// Estimates of Kubernetes' libraries and the strings extension.
     #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
     fn kubernetes(
         &self,
@@ -164,10 +164,7 @@ impl<'c> Coster<'c> {
             }
             ("split", Some(text), _) => {
                 let max = match args.get(1).map(|limit| &limit.expr.kind) {
-                    #[expect(
-                        clippy::cast_sign_loss,
-                        reason = "the reference does the same with a negative limit"
-                    )]
+                    #[expect(clippy::cast_sign_loss, reason = "cel-go does the same with a negative limit")]
                     Some(ExprKind::Literal(Literal::Int(i))) => *i as u64,
                     _ => size(text).max,
                 };
@@ -229,7 +226,7 @@ impl<'c> Coster<'c> {
                 ..,
             ) => CallCost::of(unit),
             ("containsIP" | "containsCIDR", _, [other, ..]) => {
-                // An address has 4 or 16 bytes.
+                // An IP address has 4 or 16 bytes.
                 let bytes = EstimateRange { min: 4, max: 16 };
                 let mut cost = bytes.add(bytes).scale(TRAVERSAL);
                 if function == "containsCIDR" {
@@ -266,7 +263,7 @@ impl<'c> Coster<'c> {
         }
     }
 
-    /// The language's own estimates, by overload.
+    /// Estimates of the standard functions, by overload.
     #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
     fn language(
         &mut self,
@@ -338,13 +335,13 @@ impl<'c> Coster<'c> {
     }
 }
 
-/// How long the result of `replace` may be.
+/// Bounds of the length of `replace`'s result.
 fn replaced(text: EstimateRange, from: EstimateRange, to: EstimateRange) -> EstimateRange {
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "the reference estimates with doubles"
+        reason = "cel-go estimates with doubles"
     )]
     let per = |length: u64, part: u64| (length as f64 / part as f64).ceil() as u64;
     let (max_count, max_kept) = if from.min == 0 {

@@ -1,74 +1,74 @@
-//! How much work regular expressions may be: compiling them, and matching texts with them.
+//! Limits on the work of compiling and matching regular expressions.
 //!
-//! Costs follow Kubernetes' rules, and those do not see what compiling a pattern takes: `[\pL\pN]{18}` is short and becomes
-//! thousands of states. So that is counted apart, in units of about 100 ns, from the parsed pattern and never by a clock. Each
-//! expression, each evaluation and each validated object has an allowance; the inner ones are taken from the outer ones. They belong
-//! to the thread because everything that compiles is synchronous, and the compiler, the evaluation and the rules of forty kinds would
-//! pass them through otherwise. Where there is none (patterns that are part of a stored schema, formats), only the size of each
-//! pattern is bounded.
+//! Kubernetes' cost rules do not account for compiling: `[\pL\pN]{18}` is short and becomes thousands of states. This
+//! work is counted separately, in units of about 100 ns, computed from the parsed pattern and never from a clock.
+//! Each expression, each evaluation and each validated object has an allowance; inner allowances are also charged to
+//! outer ones. Allowances are thread-local, because everything that compiles is synchronous and would otherwise have
+//! to pass them through the compiler, the evaluation and the validation of forty kinds. Without an allowance
+//! (patterns of stored schemas, formats) only the size of each pattern is bounded.
 //!
-//! The cost of matching follows from the lengths of text and pattern, but `[ab]{1000}` is short and may be in a thousand states after
-//! every character. So visits of states are counted, too. Ordinary patterns are in few states at a time, and reach Kubernetes' limits on
-//! cost before these.
+//! The cost of matching depends on the lengths of text and pattern, but `[ab]{1000}` is short and may visit a
+//! thousand states per character. State visits are therefore counted too. Ordinary patterns visit few states and
+//! exceed Kubernetes' cost limits before these.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::{Pattern, PatternError};
 
-/// The regular expressions that are written in one expression.
+/// Limit for the patterns written in one expression.
 pub(crate) const PER_EXPRESSION: PatternWorkLimit =
     PatternWorkLimit { whose: "an expression", units: 1_000_000, matching: 1_000_000 };
-/// The regular expressions that one evaluation takes from data.
+/// Limit for the patterns that one evaluation compiles from data.
 pub(crate) const PER_EVALUATION: PatternWorkLimit =
     PatternWorkLimit { whose: "an evaluation", units: 500_000, matching: 1_000_000 };
-/// All that validating one object compiles.
+/// Limit for validating one object.
 pub const PER_OBJECT: PatternWorkLimit =
     PatternWorkLimit { whose: "an object", units: 5_000_000, matching: 10_000_000 };
 
-/// How many different patterns are remembered, so that one that is used for every item of a list counts once.
+/// Number of recently charged patterns, so that a pattern used for every item of a list is charged once.
 const REMEMBERED: usize = 8;
 
-/// A limit on the units of work.
+/// A limit on pattern work, in units of about 100 ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatternWorkLimit {
     pub(super) whose: &'static str,
-    /// The units of compiling patterns.
+    /// Units for compiling patterns.
     pub(super) units: u64,
-    /// The units of matching texts.
+    /// Units for matching texts.
     pub(super) matching: u64,
 }
 
 impl PatternWorkLimit {
-    /// This limit, with no more than `units` for matching.
+    /// Lowers the limit for matching to `units`.
     #[must_use]
     pub fn matching_at_most(self, units: u64) -> Self {
         PatternWorkLimit { matching: self.matching.min(units), ..self }
     }
 }
 
-/// A limit that applies now, and how many of its units are left.
+/// An active limit with its remaining units.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     limit: PatternWorkLimit,
     left: u64,
     left_to_match: u64,
-    /// The patterns that were paid for last, the latest at the end.
+    /// The most recently charged patterns, latest last.
     paid: Vec<Arc<Pattern>>,
 }
 
 thread_local! {
-    /// The allowances that apply, the innermost last.
+    /// Active allowances of this thread, innermost last.
     static ALLOWANCES: RefCell<Vec<Allowance>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `work` within a limit, and within those that apply already.
+/// Runs `work` within a limit, in addition to the active ones.
 pub fn within<T>(limit: PatternWorkLimit, work: impl FnOnce() -> T) -> T {
     let _scope = AllowanceGuard::new(limit);
     work()
 }
 
-/// As [`within`], and returns how many units `work` used, of compiling and of matching.
+/// Like [`within`]; also returns the units used for compiling and matching.
 pub(crate) fn within_counted<T>(limit: PatternWorkLimit, work: impl FnOnce() -> T) -> (T, u64) {
     let _scope = AllowanceGuard::new(limit);
     let done = work();
@@ -78,7 +78,7 @@ pub(crate) fn within_counted<T>(limit: PatternWorkLimit, work: impl FnOnce() -> 
     (done, limit.units.saturating_add(limit.matching).saturating_sub(left))
 }
 
-/// Ends an allowance when it is dropped.
+/// Removes the innermost allowance when dropped.
 struct AllowanceGuard;
 
 impl AllowanceGuard {
@@ -96,7 +96,7 @@ impl Drop for AllowanceGuard {
     }
 }
 
-/// Takes work from every allowance that applies, before it is done.
+/// Charges compile work to every active allowance, before it is done.
 pub(super) fn spend(units: u64) -> Result<(), PatternError> {
     ALLOWANCES.with_borrow_mut(|all| {
         for allowance in all.iter_mut().rev() {
@@ -112,7 +112,8 @@ pub(super) fn spend(units: u64) -> Result<(), PatternError> {
     })
 }
 
-/// Takes the most work that a search can be from every allowance that applies, if half of each is left then.
+/// Charges the upper bound of a search to every active allowance, if at least half of each remains; otherwise charges
+/// nothing and returns false.
 pub(super) fn estimate_match(units: u64) -> bool {
     ALLOWANCES.with_borrow_mut(|all| {
         let has_plenty = |allowance: &Allowance| {
@@ -128,7 +129,7 @@ pub(super) fn estimate_match(units: u64) -> bool {
     })
 }
 
-/// Takes the work of a search from every allowance that applies.
+/// Charges the work of a search to every active allowance.
 pub(super) fn spend_match(units: u64) -> Result<(), PatternError> {
     ALLOWANCES.with_borrow_mut(|all| {
         for allowance in all.iter_mut().rev() {
@@ -144,7 +145,7 @@ pub(super) fn spend_match(units: u64) -> Result<(), PatternError> {
     })
 }
 
-/// A pattern that was paid for, by its text.
+/// A recently charged pattern with this text.
 pub(super) fn already_paid(text: &str) -> Option<Arc<Pattern>> {
     ALLOWANCES.with_borrow(|all| {
         let paid = &all.first()?.paid;
@@ -152,7 +153,7 @@ pub(super) fn already_paid(text: &str) -> Option<Arc<Pattern>> {
     })
 }
 
-/// Remembers that a pattern was paid for.
+/// Records that a pattern was charged.
 pub(super) fn remember(pattern: &Arc<Pattern>) {
     ALLOWANCES.with_borrow_mut(|all| {
         let Some(outermost) = all.first_mut() else { return };
@@ -163,7 +164,7 @@ pub(super) fn remember(pattern: &Arc<Pattern>) {
     });
 }
 
-/// Hands the allowances of this thread to another one that works for it, and back.
+/// Swaps the allowances of this thread, to hand them to a thread that works on its behalf and back.
 pub(crate) fn swap(theirs: Vec<Allowance>) -> Vec<Allowance> {
     ALLOWANCES.with_borrow_mut(|own| std::mem::replace(own, theirs))
 }

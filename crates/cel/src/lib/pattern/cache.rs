@@ -1,19 +1,19 @@
-//! Compiled patterns that come from data, for the next evaluation that meets them. What they count is the same as for new ones.
+//! A least-recently-used cache of patterns compiled from data. Cached patterns are charged like new ones.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Pattern;
 
-/// How many patterns are kept.
+/// Upper bound of cached patterns.
 const MAX_PATTERNS: usize = 32;
-/// The units of work that all kept patterns may have taken. This bounds their memory as well: a unit is about 30 bytes.
+/// Upper bound of the cached patterns' total work. A unit takes about 30 bytes, so this bounds memory too.
 const MAX_WORK: u64 = 400_000;
 
 static CACHE: Mutex<PatternCache> = Mutex::new(PatternCache { patterns: VecDeque::new(), work: 0 });
 
 struct PatternCache {
-    /// The one used last is at the end.
+    /// In order of use, latest last.
     patterns: VecDeque<Arc<Pattern>>,
     work: u64,
 }
@@ -22,7 +22,7 @@ fn cache() -> MutexGuard<'static, PatternCache> {
     CACHE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The pattern of a text, if it is kept.
+/// Finds a cached pattern and marks it as used.
 pub(super) fn get(text: &str) -> Option<Arc<Pattern>> {
     let mut cache = cache();
     let at = cache.patterns.iter().position(|pattern| pattern.text() == text)?;
@@ -31,7 +31,7 @@ pub(super) fn get(text: &str) -> Option<Arc<Pattern>> {
     Some(found)
 }
 
-/// Keeps a pattern, and as many of the others as there is room for.
+/// Caches a pattern and evicts the oldest while a limit is exceeded.
 pub(super) fn put(pattern: &Arc<Pattern>) {
     let mut cache = cache();
     if cache.patterns.iter().any(|known| known.text() == pattern.text()) {

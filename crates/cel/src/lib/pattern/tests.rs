@@ -30,7 +30,7 @@ fn a_pattern_matches_the_same_before_and_after_it_gets_a_table() {
 }
 
 #[test]
-fn what_every_match_begins_with_is_compared_at_once() {
+fn a_table_starts_with_the_prefix_of_all_matches() {
     let table = build_table("^registry[.]example[.]com/[a-z]+$").map(|table| table.prefix);
     assert_eq!(table.as_deref(), Some(b"registry.example.com/".as_slice()));
     assert_eq!(build_table("a+b").map(|table| table.prefix).as_deref(), Some(b"".as_slice()));
@@ -43,7 +43,7 @@ fn large_patterns_get_no_table() {
     assert!(build_table(r"\p{L}{50}").is_none());
 }
 
-/// The work that a text takes, or why it is no pattern.
+/// Work units of compiling a pattern, or the error.
 fn work(text: &str) -> Result<u64, PatternError> {
     Pattern::compile(text).map(|pattern| pattern.work())
 }
@@ -56,7 +56,7 @@ fn ordinary_patterns_are_little_work_and_large_ones_are_refused() {
     assert!(work(r"^\p{L}{1,63}$").unwrap() < 160_000);
     assert!(work("[a-z]{1000}").is_ok());
     assert_eq!(work(r"[\pL\pN]{90}"), Err(PatternError::TooLarge));
-    // What is expensive to read is refused before it is read.
+    // An expensive pattern is refused before it is parsed.
     assert_eq!(work(&format!("(?i){}", r"\pL".repeat(101))), Err(PatternError::TooLarge));
     assert_eq!(work(&r"\pL".repeat(1001)), Err(PatternError::TooLarge));
     assert!(matches!(work("("), Err(PatternError::Syntax(_))));
@@ -79,11 +79,11 @@ fn every_pattern_within_the_bound_can_be_compiled() {
 }
 
 #[test]
-fn inner_allowances_are_taken_from_outer_ones_and_a_pattern_counts_once() {
+fn inner_allowances_are_charged_to_outer_ones_and_a_pattern_once() {
     let pattern = |i: usize| format!(r"\pL{{80}}{i}");
     let refused = |limit: PatternWorkLimit| Err(PatternError::Exhausted(limit));
     within(PER_EXPRESSION, || {
-        // The same pattern is paid once, however often it is used.
+        // A pattern is charged once, however often it is used.
         for _ in 0..100 {
             assert_eq!(compile(&pattern(0)).map(drop), Ok(()));
         }
@@ -104,19 +104,19 @@ fn inner_allowances_are_taken_from_outer_ones_and_a_pattern_counts_once() {
         let outcomes: Vec<_> = (0..3).map(|i| compile_data(&pattern(i)).map(drop)).collect();
         assert_eq!(outcomes, [Ok(()), Ok(()), refused(PER_EVALUATION)]);
     });
-    // Nothing of it is left behind, and kept patterns count like new ones.
+    // Each evaluation has its own allowance, and cached patterns are charged like new ones.
     within(PER_EVALUATION, || assert!(compile_data(&pattern(1)).is_ok()));
     assert!((0..30).all(|i| compile(&pattern(i)).is_ok()));
 }
 
-/// A pattern that is in a state for each character of a text that it has seen, and a text for it.
+/// A pattern that stays in one state per character read, and a text that drives it there.
 fn many_states() -> (Pattern, String) {
     let pattern = Pattern::compile(&format!("a{}c", "[ab]{1000}".repeat(39))).unwrap();
     (pattern, "ab".repeat(30_000))
 }
 
 #[test]
-fn a_search_through_many_states_ends_when_it_is_too_much() {
+fn a_search_through_many_states_ends_at_the_limit() {
     let (pattern, text) = many_states();
     for limit in [PER_EVALUATION, PER_OBJECT] {
         within(limit, || {
@@ -124,12 +124,12 @@ fn a_search_through_many_states_ends_when_it_is_too_much() {
             assert_eq!(pattern.find(&text), Err(PatternError::Unmatched(limit)));
         });
     }
-    // A few characters are few states, however many the pattern has.
+    // A short text visits few states, however many the pattern has.
     within(PER_EVALUATION, || assert_eq!(pattern.try_match("abababab"), Ok(false)));
 }
 
 #[test]
-fn a_search_in_a_budget_ends_with_it() {
+fn a_search_ends_when_the_caller_s_budget_is_exhausted() {
     let (pattern, text) = many_states();
     let mut left = 1000_u64;
     let mut most = 0;
@@ -143,7 +143,7 @@ fn a_search_in_a_budget_ends_with_it() {
 }
 
 #[test]
-fn searches_that_begin_again_and_again_are_counted() {
+fn repeated_searches_of_find_all_are_counted() {
     // Each search reads to the end of the text and finds one character.
     let pattern = Pattern::compile("[^z]*z|[^z]").unwrap();
     within(PER_EVALUATION, || {
@@ -154,7 +154,7 @@ fn searches_that_begin_again_and_again_are_counted() {
 }
 
 #[test]
-fn ordinary_patterns_match_what_kubernetes_limits_on_cost_allow() {
+fn ordinary_patterns_reach_the_cost_limit_before_the_work_limit() {
     let name = "abcdefghij-klmnopqrst-uvwxyz-0123456789-abcdefghij-klmnopqrst-uv";
     for text in ["^[a-z0-9-]{1,64}$", r"^[\p{L}\p{N}-]{1,64}$", "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"] {
         let pattern = Pattern::compile(text).unwrap();

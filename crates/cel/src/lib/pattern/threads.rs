@@ -1,24 +1,24 @@
-//! Matching by the set of states that an automaton is in. It is slower than the engines of `regex-automata`, but every visit of a
-//! state is counted and paid for, and the search ends when that is too much.
+//! Pike-style NFA matching. Slower than the engines of `regex-automata`, but every state visit is charged, and the
+//! search stops when the budget is exhausted.
 
 use std::ops::Range;
 
 use regex_automata::nfa::thompson::{NFA, State};
 use regex_automata::util::primitives::StateID;
 
-/// As many visits of states are one unit of work (about 100 ns).
+/// State visits per work unit (about 100 ns).
 pub(super) const VISITS_PER_UNIT: u64 = 16;
-/// The units after which the work is paid for. What is wasted when nothing more can be paid is less than a millisecond.
+/// Units between two payments. A search that cannot pay has wasted less than a millisecond.
 const UNITS_PER_PAYMENT: u64 = 4096;
-/// As many states of a pattern are one visit, for the memory that a search needs.
+/// NFA states whose memory is charged as one visit.
 const STATES_PER_VISIT: usize = 16;
-/// As many ranges of bytes of one state are one visit.
+/// Byte ranges of a sparse state that are charged as one visit.
 const RANGES_PER_VISIT: usize = 8;
 
-/// The states that the automaton is in, those that are preferred first, each with the place where its match began.
+/// The set of current states in order of preference, each with the start of its match.
 struct NfaThreads {
     order: Vec<(StateID, usize)>,
-    /// Where in `order` a state is, if it is there at all.
+    /// Index of each state in `order`.
     positions: Vec<u32>,
 }
 
@@ -27,7 +27,7 @@ impl NfaThreads {
         NfaThreads { order: Vec::new(), positions: vec![0; states] }
     }
 
-    /// False if it is there already.
+    /// Returns false if the state is already in the set.
     fn insert(&mut self, state: StateID, start: usize) -> bool {
         let Some(position) = self.positions.get_mut(state.as_usize()) else { return false };
         if self.order.get(*position as usize).is_some_and(|(known, _)| *known == state) {
@@ -39,16 +39,16 @@ impl NfaThreads {
     }
 }
 
-/// One search in a text.
+/// A search for the leftmost match in a text.
 pub(super) struct NfaSearch<'s> {
     pub(super) nfa: &'s NFA,
     pub(super) text: &'s str,
-    /// Ends with the first match that is known to exist, wherever it begins and ends.
+    /// Stop at the first match found, whatever its start and end.
     pub(super) earliest: bool,
 }
 
 impl NfaSearch<'_> {
-    /// The first match at or after a place. `spend` pays for units of work that were done.
+    /// Finds the first match at or after byte `at`. `spend` is called with the units of work done.
     pub(super) fn run<E>(
         &self,
         from: usize,
@@ -70,7 +70,7 @@ impl NfaSearch<'_> {
             let byte = bytes.get(at);
             for (state, start) in &now.order {
                 let target = match (self.nfa.state(*state), byte) {
-                    // Only what is empty could match inside a character.
+                    // Only an empty match could be inside a code point.
                     (State::Match { .. }, _) if self.text.is_char_boundary(at) => {
                         found = Some(*start..at);
                         break;
@@ -104,7 +104,7 @@ impl NfaSearch<'_> {
         Ok(found)
     }
 
-    /// Adds a state, and all that are reached from it without reading anything. Returns how many were visited.
+    /// Adds a state and its epsilon closure; returns the number of visited states.
     fn enter(
         &self,
         state: StateID,

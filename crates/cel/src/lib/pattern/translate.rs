@@ -1,15 +1,15 @@
-//! Go's regular expressions to the `regex` crate's, with Go's errors.
+//! Translates Go's regular expression syntax to the `regex` crate's, with Go's error messages.
 //!
-//! The two differ in what `\d`, `\s`, `\w` and `\b` mean (only ASCII in Go), in `\Q…\E`, in escapes, in what is special inside
-//! a class, and in which repetitions are allowed.
+//! The two differ in the meaning of `\d`, `\s`, `\w` and `\b` (ASCII only in Go), in `\Q…\E`, in escapes, in
+//! character classes, and in the repetitions they allow.
 
 use std::fmt::Write as _;
 
 use super::unicode;
 
-/// The most a repetition may count, and all nested ones together.
+/// Go's limit for a repetition count and for the product of nested counts.
 const MAX_REPEATS: u64 = 1000;
-/// How deep groups may nest.
+/// Go's limit for nested groups.
 const MAX_GROUP_NESTING: usize = 1000;
 
 fn fail<T>(code: &str, expression: &str) -> Result<T, String> {
@@ -19,7 +19,7 @@ fn fail<T>(code: &str, expression: &str) -> Result<T, String> {
 const MISSING_ARGUMENT: &str = "missing argument to repetition operator";
 const BAD_RANGE: &str = "invalid character class range";
 
-/// Translates a pattern.
+/// Translates a pattern, or returns Go's error message.
 pub(super) fn translate(whole: &str) -> Result<String, String> {
     let mut t = Translator {
         whole,
@@ -37,11 +37,11 @@ struct Translator<'t> {
     whole: &'t str,
     rest: &'t str,
     out: String,
-    /// For each open group, the heaviest repetition before it opened.
+    /// For each open group, the largest repetition product before it.
     groups: Vec<u64>,
-    /// How often what stands last is repeated inside; `None` where nothing can be repeated.
+    /// Repetition product of the last atom; `None` if there is nothing to repeat.
     atom: Option<u64>,
-    /// The heaviest repetition in the group so far.
+    /// Largest repetition product in the current group.
     weight: u64,
 }
 
@@ -50,7 +50,7 @@ impl<'t> Translator<'t> {
         self.rest = self.rest.get(bytes..).unwrap_or_default();
     }
 
-    /// What was read since `before` was all that was left.
+    /// The text consumed since `before` was the remaining input.
     fn since(&self, before: &'t str) -> &'t str {
         before.get(..before.len() - self.rest.len()).unwrap_or_default()
     }
@@ -131,7 +131,7 @@ impl<'t> Translator<'t> {
         self.atom = Some(1);
     }
 
-    /// A repetition, of which `before` is the start and everything up to here has been read.
+    /// Applies a repetition operator that starts at `before` and has been consumed.
     fn repeat(
         &mut self,
         before: &'t str,
@@ -253,7 +253,7 @@ impl<'t> Translator<'t> {
         Ok(())
     }
 
-    /// The character of an escape sequence.
+    /// Reads the character of an escape sequence.
     fn escaped(&mut self) -> Result<char, String> {
         let before = self.rest;
         self.skip(1);
@@ -315,7 +315,7 @@ impl<'t> Translator<'t> {
         Some(c)
     }
 
-    /// `\pN` or `\p{Name}`, at the start of what is left.
+    /// Reads `\pN` or `\p{Name}`.
     fn unicode_class(&mut self) -> Result<String, String> {
         let before = self.rest;
         let negated = before.starts_with(r"\P");
@@ -426,7 +426,7 @@ const POSIX: [&str; 14] = [
     "upper", "word", "xdigit",
 ];
 
-/// The items of `\d`, `\s` and `\w`, and whether they are negated.
+/// The ranges of `\d`, `\s` and `\w`, and whether the class is negated.
 fn perl_class(c: char) -> Option<(bool, &'static str)> {
     let items = match c.to_ascii_lowercase() {
         'd' => "0-9",
@@ -449,7 +449,7 @@ fn push_class_char(out: &mut String, c: char) {
     push_literal(out, c);
 }
 
-/// The counts of `{n}`, `{n,}` or `{n,m}` and how long it is; the second is -1 where there is no bound.
+/// Parses `{n}`, `{n,}` or `{n,m}`: both counts (-1 if unbounded) and the length.
 fn counts(text: &str) -> Option<(i64, i64, usize)> {
     let inner = text.strip_prefix('{')?.split('}').next()?;
     text.as_bytes().get(inner.len() + 1).filter(|b| **b == b'}')?;
@@ -457,7 +457,7 @@ fn counts(text: &str) -> Option<(i64, i64, usize)> {
         let fine = !digits.is_empty()
             && digits.bytes().all(|b| b.is_ascii_digit())
             && !(digits.len() > 1 && digits.starts_with('0'));
-        // Anything over the limit will do: it is refused later.
+        // Values over the limit only have to stay over it.
         fine.then(|| digits.parse().unwrap_or(i64::MAX).min(1 << 40))
     };
     let (least, most) = match inner.split_once(',') {

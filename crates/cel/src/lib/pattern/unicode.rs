@@ -1,11 +1,11 @@
-//! The names of Unicode classes that Go knows: categories, their longer names, and scripts.
+//! Unicode class names that Go accepts in `\p{…}`: categories, their long names, and scripts.
 
 use std::borrow::Cow;
 
-/// The class that a name in `\p{…}` stands for, in the form the `regex` crate reads; `None` if Go has no such class.
+/// Translates the name in `\p{…}` to the `regex` crate's syntax; `None` if Go has no such class.
 ///
-/// Case, blanks, dashes and underscores do not count. Go leaves them out of what is written but not of its own names of
-/// scripts, so that it finds no script of more than one word.
+/// Case, spaces, dashes and underscores are ignored. Go removes them from the pattern but not from its own script
+/// names, so that it never finds a script of more than one word.
 pub(super) fn class(name: &str, negated: bool) -> Option<Cow<'static, str>> {
     let mut plain = String::with_capacity(name.len());
     for c in name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')) {
@@ -27,7 +27,7 @@ pub(super) fn class(name: &str, negated: bool) -> Option<Cow<'static, str>> {
         plain => LONGER.iter().find(|(longer, _)| *longer == plain).map(|(_, category)| *category),
     };
     match category {
-        // There are no surrogates in a string.
+        // Strings contain no surrogates.
         Some("Cs") => range(r"[^\x{0}-\x{10FFFF}]", r"[\x{0}-\x{10FFFF}]"),
         Some(category) => property(category),
         None if SCRIPTS.contains(&plain.as_str()) => property(&plain),
@@ -35,14 +35,14 @@ pub(super) fn class(name: &str, negated: bool) -> Option<Cow<'static, str>> {
     }
 }
 
-/// The categories, except for `LC`.
+/// Category names, except for `LC`.
 const CATEGORIES: [&str; 37] = [
     "C", "Cc", "Cf", "Cn", "Co", "Cs", "L", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn", "N", "Nd",
     "Nl", "No", "P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S", "Sc", "Sk", "Sm", "So", "Z", "Zl", "Zp",
     "Zs",
 ];
 
-/// Longer names of categories.
+/// Long names of categories.
 const LONGER: [(&str, &str); 42] = [
     ("Casedletter", "LC"),
     ("Closepunctuation", "Pe"),
@@ -88,7 +88,7 @@ const LONGER: [(&str, &str); 42] = [
     ("Punct", "P"),
 ];
 
-/// The scripts of one word.
+/// Script names that are a single word.
 const SCRIPTS: [&str; 117] = [
     "Adlam",
     "Ahom",

@@ -1,15 +1,15 @@
-//! How much work a pattern is to parse and to compile, in units of about 100 ns.
+//! Estimates the work of parsing and compiling a pattern, in units of about 100 ns.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// The units that every pattern counts, however short it is.
+/// Units charged for every pattern.
 pub(super) const BASE_UNITS: u64 = 500;
-/// The units of parsing one Unicode class, which is a table of hundreds of ranges.
+/// Units of parsing a Unicode class, a table of hundreds of ranges.
 const CLASS_UNITS: u64 = 200;
-/// The units of parsing any class where case is ignored: each of its ranges is looked up.
+/// Units of parsing a case-insensitive class, each of whose ranges is folded.
 const FOLDED_CLASS_UNITS: u64 = 2000;
 
-/// The units of parsing a pattern in the syntax of `regex`: an estimate that is never too low.
+/// Upper bound of the units for parsing a translated pattern.
 pub(super) fn parsing(pattern: &str) -> u64 {
     let count = |part: &str| pattern.matches(part).count() as u64;
     let classes = if ignores_case(pattern) {
@@ -25,7 +25,7 @@ fn ignores_case(pattern: &str) -> bool {
     groups.any(|group| group.chars().take_while(|c| !matches!(c, ')' | ':')).any(|c| c == 'i'))
 }
 
-/// The units of compiling a pattern: about as many as it has transitions.
+/// Units of compiling a pattern: about its number of transitions.
 pub(super) fn compiling(hir: &Hir) -> u64 {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 1,

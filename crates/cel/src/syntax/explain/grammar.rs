@@ -1,8 +1,8 @@
-//! CEL's grammar as the state machine ANTLR makes of it: errors depend on its states.
+//! CEL's grammar as ANTLR's state machine (ATN), because error messages depend on its states.
 
 use crate::syntax::token::TokenKind;
 
-/// A set of token kinds.
+/// A set of token kinds, as a bit set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TokenSet(u64);
 
@@ -19,12 +19,12 @@ impl TokenSet {
         TokenSet(self.0 | other.0)
     }
 
-    /// The first of the kinds.
+    /// The first kind in the grammar's order.
     pub(super) fn first(self) -> Option<TokenKind> {
         TOKEN_KINDS.into_iter().find(|kind| self.contains(*kind))
     }
 
-    /// The kinds in ANTLR's form: one by its name, several in braces.
+    /// Formats the set as ANTLR does: one kind by its name, several in braces.
     pub(super) fn display(self) -> String {
         let names: Vec<&str> =
             TOKEN_KINDS.iter().filter(|kind| self.contains(**kind)).map(|kind| kind.display()).collect();
@@ -43,7 +43,7 @@ use TokenKind::{
     True, Uint,
 };
 
-/// All kinds in the order of the grammar; the end of the input comes first.
+/// All token kinds in the grammar's order, after the end of input.
 const TOKEN_KINDS: [TokenKind; 36] = [
     Eof,
     Equals,
@@ -86,32 +86,32 @@ const TOKEN_KINDS: [TokenKind; 36] = [
 pub(super) type StateId = usize;
 pub(super) type RuleId = usize;
 
-/// A way from one state to another.
+/// A transition between states.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Transition {
     Epsilon(StateId),
-    /// Only where the rule was entered with at most this precedence.
+    /// Possible if the rule was entered with at most this precedence.
     Precedence(u32, StateId),
     Token(TokenSet, StateId),
-    /// Into a rule, with a precedence, and on from there.
+    /// Enters a rule with a precedence; continues in the given state after it.
     Rule(RuleId, u32, StateId),
 }
 
-/// What a state is, as far as recovery and prediction care.
+/// The role of a state in prediction and recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StateKind {
     Basic,
-    /// The start of alternatives; whether one token decides between them, and whether there is a way around.
+    /// Start of alternatives. `one_token`: one token of lookahead decides; `optional`: there is an empty alternative.
     Block {
         one_token: bool,
         optional: bool,
     },
-    /// The start of a loop that may run never.
+    /// Entry of a loop that may run zero times.
     LoopEntry {
         one_token: bool,
     },
     LoopBack,
-    /// The start of a loop that runs at least once.
+    /// Entry of a loop that runs at least once.
     PlusStart,
     PlusBack {
         one_token: bool,
@@ -126,19 +126,19 @@ pub(super) struct GrammarState {
     pub(super) steps: Vec<Transition>,
 }
 
-/// The state machine.
+/// The state machine of the whole grammar.
 #[derive(Debug)]
 pub(super) struct Grammar {
     pub(super) states: Vec<GrammarState>,
-    /// The first state of each rule.
+    /// Start state of each rule.
     pub(super) starts: Vec<StateId>,
-    /// The states after each rule, wherever it is used.
+    /// For each rule, the states after every use of it.
     pub(super) follows: Vec<Vec<StateId>>,
-    /// For each state, what [`Grammar::look`] gives.
+    /// Precomputed results of [`Grammar::look`] by state.
     looks: Vec<(TokenSet, bool)>,
 }
 
-/// A piece of the grammar, as it is written.
+/// A construct of the grammar's notation.
 enum GrammarPiece {
     Token(&'static [TokenKind]),
     Rule(RuleId, u32),
@@ -193,7 +193,7 @@ macro_rules! seq {
     ($($piece:expr),* $(,)?) => { GrammarPiece::Seq(vec![$($piece),*]) };
 }
 
-/// The rules, in the order of their numbers.
+/// The grammar rules, indexed by rule id.
 fn rules() -> Vec<GrammarPiece> {
     let leading_dot = || opt(token(&[Dot]));
     let question = || opt(token(&[Question]));
@@ -351,7 +351,7 @@ impl Grammar {
         }
     }
 
-    /// Makes the states of a piece that ends in `next`; gives its first.
+    /// Builds the states of a construct that continues in `next`; returns its first state.
     fn piece(&mut self, rule: RuleId, piece: &GrammarPiece, next: StateId) -> StateId {
         match piece {
             GrammarPiece::Token(kinds) => {
@@ -416,8 +416,8 @@ impl Grammar {
         self.states.get(state).map_or(StateKind::Stop, |state| state.sort)
     }
 
-    /// The tokens that may come next inside the rule, and whether the rule may end here. No rule is empty, so a rule's first
-    /// tokens are all there is to it.
+    /// Tokens that may come next inside the rule, and whether the rule may end here. No rule matches the empty text,
+    /// so the first tokens of nested rules suffice.
     pub(super) fn look(&self, state: StateId) -> (TokenSet, bool) {
         self.looks.get(state).copied().unwrap_or_default()
     }

@@ -1,7 +1,8 @@
-//! Syntax errors in ANTLR's words.
+//! Reproduces ANTLR's syntax errors.
 //!
 //! API clients see these messages, and they depend on how ANTLR predicts, reports and recovers. This module walks the
-//! grammar's states as its generated parser would; it runs only for expressions the real parser refused.
+//! grammar's state machine as ANTLR's generated parser does. It runs only for expressions that [`super::parser`]
+//! rejected.
 
 mod grammar;
 mod predict;
@@ -21,15 +22,15 @@ use super::parser::{MAX_NESTING, Parser};
 use super::source::{Issues, Location, Source};
 use super::token::{Token, TokenKind};
 
-/// How often recovery is attempted.
+/// Upper bound of recovery attempts, as configured in cel-go.
 const MAX_RECOVERIES: usize = 30;
-/// How many tokens one recovery may skip.
+/// Upper bound of tokens skipped in one recovery, as configured in cel-go.
 const MAX_SKIPPED: usize = 256;
 
 static GRAMMAR: LazyLock<Grammar> = LazyLock::new(Grammar::new);
 
-/// Reports the syntax errors of an expression that the parser refused, and what is wrong in the rest of it. The parser is
-/// a fresh one.
+/// Reports the syntax errors of a rejected expression, and the semantic errors in its recovered tree. `parser` must
+/// be new.
 pub(super) fn explain(parser: &mut Parser<'_>, source: &Source, skipped: &[Range<usize>]) {
     let grammar = &*GRAMMAR;
     let mut walk = ErrorWalk {
@@ -48,7 +49,7 @@ pub(super) fn explain(parser: &mut Parser<'_>, source: &Source, skipped: &[Range
     };
     let ended = walk.run();
     if ended == Err(WalkHalted) {
-        // ANTLR reads tokens as it needs them: it has not seen what is wrong after the one at hand.
+        // ANTLR reads tokens lazily: it has not seen errors after the current token.
         let offset = walk.token(0).offset;
         walk.issues.forget_after(source.location(offset));
     }
@@ -60,27 +61,27 @@ pub(super) fn explain(parser: &mut Parser<'_>, source: &Source, skipped: &[Range
     }
 }
 
-/// The walk is over before its end.
+/// The walk was aborted: a limit was exceeded.
 #[derive(Debug, PartialEq, Eq)]
 struct WalkHalted;
 
-/// An error of the kind that leaves the rule.
+/// An error that ends the current grammar rule.
 enum RuleFailure {
     NoViable { start: usize, offending: usize },
     Mismatch(TokenSet),
 }
 
-/// A rule that was entered.
+/// A grammar rule that is being parsed.
 struct RuleFrame {
     rule: RuleId,
     precedence: u32,
-    /// The state after the rule, where it was used.
+    /// State to continue in after the rule.
     follow: Option<StateId>,
-    /// The first token of the rule.
+    /// Index of the rule's first token.
     first: usize,
-    /// The alternative that was chosen, where the rule has several.
+    /// The alternative that was chosen, if the rule has several.
     alternative: Option<usize>,
-    /// What was read of the rule.
+    /// Parts parsed so far.
     parts: Vec<TreePart>,
 }
 
@@ -88,17 +89,17 @@ struct ErrorWalk<'w> {
     grammar: &'w Grammar,
     source: &'w Source,
     tokens: &'w [Token],
-    /// The byte ranges that are no tokens.
+    /// Byte ranges that are not tokens.
     skipped: &'w [Range<usize>],
     at: usize,
     issues: &'w mut Issues,
     frames: Vec<RuleFrame>,
-    /// What was read, once the first rule has been left.
+    /// The parse tree, once the start rule has ended.
     tree: Option<RecoveredTree>,
     depths: [u32; RULES],
-    /// Whether an error was reported and no token has matched since.
+    /// An error was reported and no token has matched since.
     recovering: bool,
-    /// Where the last recovery was, and in which states.
+    /// Token index and states of the last recovery, to detect a recovery without progress.
     last_error: Option<(usize, Vec<StateId>)>,
     recoveries: usize,
 }
@@ -113,14 +114,14 @@ impl ErrorWalk<'_> {
         self.token(0).kind
     }
 
-    /// Adds to what was read of the rule.
+    /// Appends a part to the current rule.
     fn read(&mut self, part: TreePart) {
         if let Some(frame) = self.frames.last_mut() {
             frame.parts.push(part);
         }
     }
 
-    /// Notes which alternative of a rule was chosen. What goes on after something that was read is one more link of it.
+    /// Records the chosen alternative. In left-recursive rules, each further operator is recorded as a link.
     fn choose(&mut self, sort: StateKind, alternative: usize) {
         let Some(frame) = self.frames.last_mut() else { return };
         match (frame.rule, sort) {
@@ -168,7 +169,7 @@ impl ErrorWalk<'_> {
         self.grammar.starts.get(rule).copied().ok_or(WalkHalted)
     }
 
-    /// Leaves a rule; gives the state to go on in.
+    /// Ends the current rule; returns the state to continue in.
     fn leave(&mut self) -> Option<StateId> {
         let frame = self.frames.pop()?;
         if let Some(depth) = self.depths.get_mut(frame.rule) {
@@ -187,7 +188,7 @@ impl ErrorWalk<'_> {
 
     fn run(&mut self) -> Result<(), WalkHalted> {
         let mut state = self.enter(START, 0, None)?;
-        // Whether the state is a loop's entry that was reached from its end, where it was synchronised already.
+        // True if the state is a loop entry reached from the loop's end, which has synchronized already.
         let mut synced = false;
         loop {
             match self.visit(state, synced)? {
@@ -265,7 +266,7 @@ impl ErrorWalk<'_> {
                 last = Some(*next);
             }
         }
-        // Where there is a way around, it is taken; where there is none, no alternative fits.
+        // Take the empty alternative if there is one; otherwise no alternative is viable.
         Ok(match (sort, last) {
             (StateKind::Block { optional: false, .. }, _) | (_, None) => {
                 NextStep::Fail(RuleFailure::NoViable { start: self.at, offending: self.at })
@@ -274,7 +275,7 @@ impl ErrorWalk<'_> {
         })
     }
 
-    /// Takes the one step of a state that decides nothing.
+    /// Follows the single transition of a state without alternatives.
     fn follow(&mut self, state: StateId) -> Result<NextStep, WalkHalted> {
         Ok(match self.grammar.get(state).first() {
             None => NextStep::Leave,
@@ -303,8 +304,8 @@ impl ErrorWalk<'_> {
         })
     }
 
-    /// The token that is pretended to be there: it has no text, and the place of the token at hand or, at the end, of the
-    /// last.
+    /// The token that recovery inserts: it has no text, and the position of the current token or, at the end, of the
+    /// last one.
     fn missing(&self, set: TokenSet) -> Token {
         let here = match self.at.checked_sub(1).and_then(|before| self.tokens.get(before)) {
             Some(before) if self.kind() == TokenKind::Eof => *before,
@@ -313,7 +314,7 @@ impl ErrorWalk<'_> {
         Token { kind: set.first().unwrap_or(TokenKind::Eof), end: here.start, ..here }
     }
 
-    /// The tokens that may come next, looking out of the rule where it may end.
+    /// Tokens that may come next, including those after the rule if it may end here.
     fn expected(&self, state: StateId) -> TokenSet {
         let (mut set, mut ends) = self.grammar.look(state);
         for frame in self.frames.iter().rev() {
@@ -347,7 +348,7 @@ impl ErrorWalk<'_> {
         }
     }
 
-    /// Notices, before a decision, a token that nothing there can start with.
+    /// ANTLR's `sync`: before a decision, detects a token that no alternative can begin with.
     fn sync(&mut self, state: StateId, sort: StateKind) -> Option<RuleFailure> {
         if self.recovering {
             return None;
@@ -387,7 +388,7 @@ impl ErrorWalk<'_> {
         self.syntax_error(self.at, &message);
     }
 
-    /// Leaves a token out, if the one after it fits.
+    /// Single-token deletion: skips the current token if the next one is expected.
     fn delete_token(&mut self, state: StateId) -> bool {
         if !self.expected(state).contains(self.token(1).kind) {
             return false;
@@ -398,7 +399,8 @@ impl ErrorWalk<'_> {
         true
     }
 
-    /// Pretends that a missing token was there, if the one at hand fits after it.
+    /// Single-token insertion: continues as if the missing token was there, if the current token is expected after
+    /// it.
     fn insert_token(&mut self, state: StateId, next: StateId) -> bool {
         if !self.expected(next).contains(self.kind()) {
             return false;
@@ -437,7 +439,7 @@ impl ErrorWalk<'_> {
         }
     }
 
-    /// The text from one token to another, with what is between them.
+    /// Source text from one token to another, inclusive.
     fn text_between(&self, start: usize, end: usize) -> String {
         let Some(first) = self.tokens.get(start).filter(|token| token.kind != TokenKind::Eof) else {
             return "<EOF>".to_owned();
@@ -463,7 +465,7 @@ impl ErrorWalk<'_> {
         Ok(())
     }
 
-    /// The tokens that may follow any of the rules that were entered.
+    /// Tokens that may follow any of the rules being parsed.
     fn recovery_set(&self) -> TokenSet {
         self.frames
             .iter()
@@ -471,7 +473,7 @@ impl ErrorWalk<'_> {
             .fold(TokenSet::default(), |set, follow| set.union(self.grammar.look(follow).0))
     }
 
-    /// Skips tokens until one may follow a rule that was entered.
+    /// Skips tokens until one may follow a rule being parsed.
     fn recover(&mut self, state: StateId) -> Result<(), WalkHalted> {
         self.attempt()?;
         let mut skipped = 0;
@@ -503,7 +505,7 @@ impl ErrorWalk<'_> {
     }
 }
 
-/// Where a visit to a state leads.
+/// Result of visiting a state.
 enum NextStep {
     Next(StateId),
     Enter(RuleId, u32, StateId),

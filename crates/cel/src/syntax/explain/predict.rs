@@ -1,26 +1,26 @@
-//! Which alternative the tokens ahead decide for, as ANTLR's adaptive prediction finds it.
+//! Chooses between alternatives by looking ahead, as ANTLR's adaptive prediction does.
 
 use super::grammar::{Grammar, StateId, StateKind, Transition};
 use crate::syntax::token::{Token, TokenKind};
 
-/// No alternative is possible; the token (counted from here) that showed it.
+/// No alternative is viable; holds the number of tokens read before this was known.
 pub(super) struct NoViable(pub(super) usize);
 
-/// A configuration an alternative may have led to.
+/// An ATN configuration: a state that an alternative may have reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Configuration {
     alternative: usize,
     state: StateId,
-    /// Where rules entered on the way will return to.
+    /// States to return to from the rules entered since the decision.
     returns: Vec<StateId>,
-    /// Whether the rule of the decision has been left: from there on, any configuration where the rule is used will do.
+    /// True after the rule of the decision has ended: from then on, every use of the rule is a possible continuation.
     outside: bool,
 }
 
-/// How many tokens are looked at before the first possible alternative is taken.
+/// Upper bound of lookahead, after which the first viable alternative is taken.
 const MAX_LOOKAHEAD: usize = 2000;
 
-/// Predicts the alternative (from 0) of a decision.
+/// Predicts the alternative (from 0) of a decision state.
 pub(super) fn predict(
     grammar: &Grammar,
     decision: StateId,
@@ -85,7 +85,7 @@ pub(super) fn predict(
     }
 }
 
-/// The alternative that the first token alone decides for: the only one that starts with it, or the way out of the rule.
+/// Decides by the first token alone: the only alternative that begins with it, or the one that ends the rule.
 fn decided_by_first_token(grammar: &Grammar, decision: StateId, tokens: &[Token]) -> Option<usize> {
     let kind = tokens.first().map_or(TokenKind::Eof, |token| token.kind);
     let mut starting = None;
@@ -108,7 +108,7 @@ fn decided_by_first_token(grammar: &Grammar, decision: StateId, tokens: &[Token]
     }
 }
 
-/// Whether all alternatives led to the same configurations, so that no token will ever tell them apart.
+/// True if all alternatives reached the same states, so that no further token can distinguish them.
 fn all_alternatives_agree(configurations: &[Configuration]) -> bool {
     let of = |alternative: usize| {
         let mut reached: Vec<(StateId, &[StateId])> = configurations
@@ -128,7 +128,7 @@ fn all_alternatives_agree(configurations: &[Configuration]) -> bool {
     rest.iter().all(|alternative| of(*alternative) == of(*first))
 }
 
-/// Adds a configuration and all that can be reached from it without a token.
+/// Adds a configuration and all that are reachable from it without consuming a token.
 fn closure(
     grammar: &Grammar,
     configuration: Configuration,

@@ -1,7 +1,7 @@
-//! The tree ANTLR has of an expression with syntax errors, and the problems cel-go finds when it visits that tree.
+//! The parse tree that ANTLR keeps of an expression with syntax errors, and the errors that cel-go finds in it.
 //!
-//! A rule that failed stays in the tree with what was read of it. cel-go visits what is there: reserved words, literals that
-//! are no numbers and macros with wrong arguments are reported beside the syntax errors.
+//! A rule that failed stays in the tree with the parts that were parsed. cel-go visits this tree too, and reports
+//! reserved words, invalid literals and wrong macro arguments along with the syntax errors.
 
 use value::Str;
 
@@ -16,30 +16,31 @@ use crate::syntax::parser::{MAX_NESTING, Parser, balance, call};
 use crate::syntax::source::Location;
 use crate::syntax::token::{RESERVED, Token, TokenKind};
 
-/// What was read of a rule.
+/// A parsed, possibly incomplete, grammar rule.
 #[derive(Debug)]
 pub(super) struct RecoveredTree {
     pub(super) rule: RuleId,
     /// The first token of the rule.
     pub(super) first: Token,
-    /// The alternative that was chosen, where the rule has several.
+    /// The alternative that was chosen, if the rule has several.
     pub(super) alternative: Option<usize>,
     pub(super) parts: Vec<TreePart>,
 }
 
-/// A part of a rule.
+/// A part of a parsed rule.
 #[derive(Debug)]
 pub(super) enum TreePart {
-    /// A token, and whether it was there; one that was not has the place of the token that was there instead.
+    /// A token; false if recovery inserted it, at the position of the token found instead.
     Token(Token, bool),
-    /// What was read where a rule is used. It may be of another rule: what only passes on another is left out.
+    /// A nested rule by the id it is used under. Its tree may be of another rule, because rules that only wrap
+    /// another one are simplified away.
     Rule(RuleId, RecoveredTree),
-    /// From here on an operator follows what was read so far, by an alternative of the rule.
+    /// Start of another operator in a left-recursive rule, by its alternative.
     Link(usize),
 }
 
 impl RecoveredTree {
-    /// The tree, or the one it only passes on.
+    /// Returns the inner tree of a rule that only wraps another one.
     pub(super) fn simplified(mut self) -> RecoveredTree {
         let passes_on = match self.rule {
             EXPR => token(&self.parts, TokenKind::Question).is_none(),
@@ -73,7 +74,7 @@ fn tokens(parts: &[TreePart], kind: TokenKind) -> impl Iterator<Item = Token> {
     })
 }
 
-/// What was read where a rule is used.
+/// The nested rules used under a rule id.
 fn rules(parts: &[TreePart], rule: RuleId) -> impl Iterator<Item = &RecoveredTree> {
     parts.iter().filter_map(move |part| match part {
         TreePart::Rule(slot, tree) if *slot == rule => Some(tree),
@@ -85,10 +86,10 @@ fn rule(parts: &[TreePart], wanted: RuleId) -> Option<&RecoveredTree> {
     rules(parts, wanted).next()
 }
 
-/// The visit ended because the tree is too deep.
+/// The tree nests deeper than the limit.
 struct VisitTooDeep;
 
-/// Visits a tree; the parser keeps the problems.
+/// Visits a tree; errors go to the parser's issues.
 pub(super) fn visit(parser: &mut Parser<'_>, tree: &RecoveredTree) {
     let mut visitor = Visitor { parser, depth: 0 };
     if visitor.rule(tree, EXPR).is_err() {
@@ -113,12 +114,12 @@ impl Visitor<'_, '_> {
         Expr { id: self.parser.nodes.id(Some(offset)), kind }
     }
 
-    /// What stands for something that is missing.
+    /// A placeholder for a missing expression.
     fn missing_node(&mut self) -> Expr {
         self.node(NO_OFFSET, ExprKind::Unspecified)
     }
 
-    /// The expression that was read where a rule is used in `tree`.
+    /// Visits the first nested rule with the id `wanted`.
     fn rule(&mut self, tree: &RecoveredTree, wanted: RuleId) -> Visited {
         self.visit_or_missing(rule(&tree.parts, wanted))
     }
@@ -180,7 +181,7 @@ impl Visitor<'_, '_> {
         }
     }
 
-    /// `a op b op c`, read from the left: each link is one level of the tree.
+    /// Left-associative `a op b op c`; each operator adds a level to the tree.
     fn operators(&mut self, tree: &RecoveredTree, operand: RuleId) -> Visited {
         let links: Vec<&[TreePart]> = tree.parts.split(|part| matches!(part, TreePart::Link(_))).collect();
         let Some((first, links)) = links.split_first() else { return Ok(self.missing_node()) };
@@ -267,7 +268,7 @@ impl Visitor<'_, '_> {
         call(id, operator::OPT_SELECT, vec![target, field])
     }
 
-    /// A name that may be escaped; `None` where there is none.
+    /// The text of an identifier, without backticks; `None` if it is missing.
     fn name(&self, tree: &RecoveredTree) -> Option<Str> {
         tree.alternative?;
         tree.parts.iter().find_map(|part| match part {

@@ -1,4 +1,4 @@
-//! Literals: numbers and text, lists, maps and messages.
+//! Literals: numbers, strings, lists, maps and structs.
 
 use super::{ParseStop, ParsedNode, Parser, Result};
 use crate::syntax::ast::{Expr, ExprKind, Literal, MapEntry, StructField};
@@ -96,7 +96,7 @@ impl Parser<'_> {
         Ok(ParsedNode { expr: Expr { id, kind: ExprKind::Map(entries) }, depth })
     }
 
-    /// Whether something else follows in what ends with `close`; a comma may stand before that.
+    /// True if a comma and another element follow; false at `close`, before which a trailing comma is allowed.
     fn has_another_element(&mut self, close: TokenKind) -> Result<bool> {
         if self.kind() != TokenKind::Comma || self.peek(1).kind == close {
             return Ok(false);
@@ -112,7 +112,7 @@ impl Parser<'_> {
         self.read_literal(first, minus, token).ok_or(ParseStop::Syntax)
     }
 
-    /// The value of a literal that starts at `first`; `None` if the token is none.
+    /// Reads the literal whose first token is `first`; `None` if `token` is not a literal.
     pub(in crate::syntax) fn read_literal(
         &mut self,
         first: Token,
