@@ -567,7 +567,7 @@ fn unsupported_requests_and_missing_classes_are_refused() {
 }
 
 #[test]
-fn a_hopeless_search_ends_at_the_step_limit() {
+fn a_hopeless_search_fails_or_ends_at_the_step_limit() {
     let devices: Vec<String> = (0..31).map(|i| format!(r#"{{"name": "d{i}"}}"#)).collect();
     let slices = [slice("n", &format!("[{}]", devices.join(",")))];
     assert_eq!(one(&mut allocator(&slices), &claim(r#""count": 32"#)), None);

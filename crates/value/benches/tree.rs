@@ -1,11 +1,11 @@
-//! How fast a pod of 4 KB is read, written and looked into.
+//! Benchmarks: read, write and look into a pod of 4 KB.
 
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use value::{Value, json, write, yaml};
 
-/// In the order a client sends, not sorted.
+/// A pod with its keys in the order in which clients send them.
 const POD: &[u8] = include_bytes!("pod.json");
 
 fn tree(c: &mut Criterion) {

@@ -1,16 +1,16 @@
-//! [`Budget`]: how much work may still be done for a request, and whether it should stop.
+//! [`Budget`]: a limit on the work for one request, which can be cancelled.
 //!
-//! Code that decides reads no clock. Loops whose length a client chooses count their steps here instead, and whoever knows the
-//! time, or that the client is gone, cancels the budget from another thread.
+//! Decision code reads no clock. Loops whose length a client controls count their steps instead, and the server
+//! cancels the budget from another thread when the request times out or the client disconnects.
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The steps that are left for one request. Clones share them.
+/// The remaining steps of one request. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Budget {
-    /// None where nothing is counted.
+    /// `None` for an unlimited budget.
     shared: Option<Arc<BudgetState>>,
 }
 
@@ -18,24 +18,24 @@ pub struct Budget {
 struct BudgetState {
     total: u64,
     spent: AtomicU64,
-    /// BudgetState with the budgets that this is a part of, or that are parts of it.
+    /// Shared with the budgets derived by [`Budget::attempt`], and with the one this is derived from.
     cancelled: Arc<AtomicBool>,
 }
 
-/// Why work stops before its end.
+/// Why work must stop early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetEnded {
     /// All steps are spent.
     Exhausted,
-    /// Nobody waits for the result any more.
+    /// The result is no longer needed.
     Cancelled,
 }
 
 impl Budget {
-    /// Without an end, and impossible to cancel.
+    /// A budget without limit that cannot be cancelled.
     pub const UNLIMITED: Budget = Budget { shared: None };
 
-    /// So many steps.
+    /// A budget of this many steps.
     pub fn new(steps: u64) -> Self {
         Budget::with(steps, Arc::default())
     }
@@ -44,29 +44,29 @@ impl Budget {
         Budget { shared: Some(Arc::new(BudgetState { total: steps, spent: AtomicU64::new(0), cancelled })) }
     }
 
-    /// So many steps for a first attempt at work that is done again, from its beginning, if they do not suffice. They are not taken
-    /// from this budget; cancelling it cancels the attempt, too.
+    /// A budget for a first attempt at work that is restarted with this budget if `steps` do not suffice. The steps
+    /// are not taken from this budget, but cancelling it cancels the attempt.
     #[must_use]
     pub fn attempt(&self, steps: u64) -> Self {
         let cancelled = self.shared.as_ref().map(|shared| Arc::clone(&shared.cancelled));
         Budget::with(steps, cancelled.unwrap_or_default())
     }
 
-    /// Stops all work that counts its steps here.
+    /// Makes all further checks of this budget, its clones and its attempts fail.
     pub fn cancel(&self) {
         if let Some(shared) = &self.shared {
             shared.cancelled.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Takes steps, before the work is done.
+    /// Takes steps before the work is done. Fails if the budget is exhausted or cancelled.
     pub fn spend(&self, steps: u64) -> Result<(), BudgetEnded> {
         let Some(shared) = &self.shared else { return Ok(()) };
         shared.spent.fetch_add(steps, Ordering::Relaxed);
         self.check()
     }
 
-    /// Whether work may go on.
+    /// Fails if the budget is exhausted or cancelled.
     pub fn check(&self) -> Result<(), BudgetEnded> {
         let Some(shared) = &self.shared else { return Ok(()) };
         if shared.cancelled.load(Ordering::Relaxed) {
@@ -78,19 +78,20 @@ impl Budget {
         }
     }
 
-    /// The steps that are left; as many as there can be where nothing is counted.
+    /// Remaining steps; `u64::MAX` for an unlimited budget.
     pub fn left(&self) -> u64 {
         let left = |shared: &BudgetState| shared.total.saturating_sub(shared.spent.load(Ordering::Relaxed));
         self.shared.as_deref().map_or(u64::MAX, left)
     }
 
-    /// The steps taken so far; 0 where nothing is counted.
+    /// Steps taken so far; 0 for an unlimited budget.
     pub fn spent(&self) -> u64 {
         self.shared.as_ref().map_or(0, |shared| shared.spent.load(Ordering::Relaxed))
     }
 }
 
-/// Counts the steps of one loop, and settles them with the budget every now and then: cheaper than sharing each of them.
+/// Counts the steps of one loop and takes them from the budget in batches, which is cheaper than an atomic operation
+/// per step.
 #[derive(Debug)]
 pub struct Meter<'b> {
     budget: &'b Budget,
@@ -98,16 +99,16 @@ pub struct Meter<'b> {
     ended: Cell<Option<BudgetEnded>>,
 }
 
-/// As many steps as are counted before they are settled.
+/// Steps counted before they are taken from the budget.
 const SETTLED_STEPS: u64 = 1024;
 
 impl<'b> Meter<'b> {
-    /// A meter whose steps are taken from `budget`.
+    /// A meter that takes its steps from `budget`.
     pub fn new(budget: &'b Budget) -> Self {
         Meter { budget, unsettled: Cell::new(0), ended: Cell::new(None) }
     }
 
-    /// Takes steps; false means that the loop should end. What it then returns must not be used: see [`Meter::finish`].
+    /// Counts steps. If it returns false, the loop must end, and its result must not be used: see [`Meter::finish`].
     pub fn step(&self, steps: usize) -> bool {
         if self.ended.get().is_some() {
             return false;
@@ -122,7 +123,7 @@ impl<'b> Meter<'b> {
         self.ended.get().is_none()
     }
 
-    /// Settles the last steps; an error means that the work ended early.
+    /// Takes the remaining steps. Fails if the loop ended early.
     pub fn finish(&self) -> Result<(), BudgetEnded> {
         if let Some(ended) = self.ended.get() {
             return Err(ended);

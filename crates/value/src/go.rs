@@ -1,17 +1,17 @@
-//! How Go prints what it decoded: messages that clients know quote strings, numbers and trees in its forms.
+//! Formats values as Go's `fmt` does, for messages that clients know.
 
 use std::fmt::Write as _;
 
 use crate::Value;
 
-/// A string as `%q` prints it.
+/// Quotes a string as `%q` does.
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     quote_to(&mut out, text, usize::MAX);
     out
 }
 
-/// Ends soon after there are `most` bytes in `out`.
+/// Like [`quote`]; stops soon after `out` has `most` bytes.
 fn quote_to(out: &mut String, text: &str, most: usize) {
     out.push('"');
     for c in text.chars() {
@@ -42,12 +42,12 @@ fn quote_to(out: &mut String, text: &str, most: usize) {
     out.push('"');
 }
 
-/// Whether `strconv.IsPrint` says so: letters, marks, numbers, punctuation, symbols and the plain space.
+/// Go's `strconv.IsPrint`: letters, marks, numbers, punctuation, symbols and the ASCII space.
 pub fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, ' '..='~');
     }
-    // `escape_debug` of text goes by the same categories, once marks have something before them that they extend.
+    // `escape_debug` uses the same categories, if a mark follows a character that it can extend.
     let mut bytes = [b'a', 0, 0, 0, 0];
     let [_, rest @ ..] = &mut bytes;
     let end = 1 + c.encode_utf8(rest).len();
@@ -55,7 +55,7 @@ pub fn is_printable(c: char) -> bool {
     text.escape_debug().nth(1) == Some(c)
 }
 
-/// A float as `%v` prints it.
+/// Formats a float as `%v` does.
 pub fn float(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -66,7 +66,7 @@ pub fn float(number: f64) -> String {
     shortest(&format!("{number:e}"))
 }
 
-/// A float as `strconv.FormatFloat(…, 'g', -1, …)` prints it, from its shortest digits (`{:e}` of the float).
+/// Formats a float as `strconv.FormatFloat(…, 'g', -1, …)` does, from its shortest digits (`{:e}` of the float).
 pub(crate) fn shortest(digits: &str) -> String {
     let (sign, unsigned) = digits.strip_prefix('-').map_or(("", digits), |unsigned| ("-", unsigned));
     let (mantissa, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));
@@ -88,7 +88,7 @@ pub(crate) fn shortest(digits: &str) -> String {
     }
 }
 
-/// A tree that was JSON as `%v` prints it: `map[a:1 b:[x y]]`.
+/// Formats decoded JSON as `%v` does: `map[a:1 b:[x y]]`.
 pub fn text(value: &Value) -> String {
     let mut out = String::new();
     text_to(&mut out, value);
@@ -126,7 +126,7 @@ fn text_to(out: &mut String, value: &Value) {
     }
 }
 
-/// What all forms print alike.
+/// Formats null, booleans and numbers, which all verbs print alike.
 fn scalar_to(out: &mut String, value: &Value) {
     match value {
         Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
@@ -138,14 +138,15 @@ fn scalar_to(out: &mut String, value: &Value) {
     }
 }
 
-/// A tree as `%#v` prints it, with maps whose keys are of a type: `map[string]interface {}{"a":1}`. It ends soon after `most` bytes.
+/// Formats a tree as `%#v` does, with maps whose keys have the type `keys`: `map[string]interface {}{"a":1}`. Stops
+/// soon after `most` bytes.
 pub fn syntax(value: &Value, keys: &str, most: usize) -> String {
     let mut out = String::new();
     syntax_to(&mut out, value, keys, most);
     out
 }
 
-/// Writes as long as there are no more than `most` bytes in `out`, but for a few.
+/// Like [`syntax`]; exceeds `most` bytes in `out` only slightly.
 fn syntax_to(out: &mut String, value: &Value, keys: &str, most: usize) {
     match value {
         Value::Null => out.push_str("interface {}(nil)"),
@@ -181,7 +182,7 @@ fn syntax_to(out: &mut String, value: &Value, keys: &str, most: usize) {
     }
 }
 
-/// What `%T` prints of a value that was JSON.
+/// Name of the Go type of decoded JSON, as `%T` prints it.
 pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",

@@ -1,4 +1,4 @@
-//! The strict JSON reader. Errors are in the words of Go's decoder, because API clients see them.
+//! The strict JSON reader. Error messages are those of Go's decoder, because API clients see them.
 
 mod offsets;
 
@@ -9,30 +9,30 @@ use crate::{Map, Str, Value};
 
 pub use offsets::offsets;
 
-/// How deeply maps and lists may nest in input from outside.
+/// Nesting limit of objects and arrays in requests.
 pub const MAX_DEPTH: usize = 128;
 
-/// How deeply what was once taken may nest when it is read again, with what was put around it.
+/// Nesting limit when an accepted object is read again inside a wrapper, such as a review or a list.
 pub const MAX_DEPTH_WRAPPED: usize = MAX_DEPTH + 16;
 
-/// The most duplicate keys that are reported.
+/// Upper bound of reported repeated keys.
 const MAX_DUPLICATES: usize = 100;
 
-/// What a reader found: the tree, and the paths of keys that occurred more than once (the last one won).
+/// A decoded value, with the paths of repeated keys (the last one won).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DecodedJson {
-    /// The tree.
+    /// The decoded value, in canonical key order.
     pub value: Value,
     /// Dotted paths (`spec.containers[0].name`) of repeated keys.
     pub duplicates: Vec<String>,
 }
 
-/// Why bytes are not JSON, and where.
+/// A JSON syntax error with its offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What is wrong, in the words of Go's decoder.
+    /// The message of Go's decoder.
     pub message: String,
-    /// The offset of the offending byte.
+    /// Byte offset of the error.
     pub offset: usize,
 }
 
@@ -44,17 +44,17 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Reads one JSON value, ignoring how often a key occurs.
+/// Decodes one JSON value; repeated keys are ignored.
 pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     read(bytes).map(|read| read.value)
 }
 
-/// Reads one JSON value that has been put around something as deep as [`MAX_DEPTH`].
+/// Like [`parse`], for a wrapper around a value as deep as [`MAX_DEPTH`].
 pub fn parse_wrapped(bytes: &[u8]) -> Result<Value, Error> {
     read_to_depth(bytes, MAX_DEPTH_WRAPPED).map(|read| read.value)
 }
 
-/// Reads one JSON value and notes repeated keys.
+/// Decodes one JSON value and reports repeated keys.
 pub fn read(bytes: &[u8]) -> Result<DecodedJson, Error> {
     read_to_depth(bytes, MAX_DEPTH)
 }
@@ -80,29 +80,29 @@ fn read_to_depth(bytes: &[u8], max_depth: usize) -> Result<DecodedJson, Error> {
     }
 }
 
-/// Reading failed; the reader knows why.
+/// The error is stored in the reader.
 #[derive(Clone, Copy, Debug)]
 struct ReadFailed;
 
-/// Where a value goes. Values are not returned but put where they belong: copying them is what reading spends most of its
-/// time on.
+/// Where a decoded value is stored. Values are not returned, because moving them would dominate the decoding time.
 #[derive(Clone, Copy)]
 enum ValueDestination {
-    /// To the key read last.
+    /// The value of the last key.
     Entry,
-    /// To the items of the innermost list.
+    /// The next item of the innermost array.
     Item,
 }
 
 struct JsonReader<'a> {
     bytes: &'a [u8],
-    /// All the bytes as text, if they are UTF-8: checked once, strings are cut out of it.
+    /// The input as text, if it is UTF-8; validated once, so that strings can be sliced from it.
     text: Option<&'a str>,
     at: usize,
     depth: usize,
     max_depth: usize,
-    /// The entries of the maps that are not complete yet, the innermost last; the last of all waits for its value. A complete
-    /// map takes its own, so that its vector is allocated once and has the right size. The same for lists.
+    /// Entries of the objects that are still open, innermost last; the last entry waits for its value. A completed
+    /// object drains its own entries, so that its vector is allocated once with the right capacity. `items` does the
+    /// same for arrays.
     entries: Vec<(Str, Value)>,
     items: Vec<Value>,
     duplicates: Vec<String>,
@@ -137,7 +137,7 @@ impl<'a> JsonReader<'a> {
         ReadFailed
     }
 
-    /// Fails because of the byte (or the end) at the current place.
+    /// Fails because of the byte (or the end) at the current offset.
     #[cold]
     fn invalid(&mut self, context: &str) -> ReadFailed {
         let message = match self.peek() {
@@ -183,7 +183,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// Steps over the sign that opens a map or a list.
+    /// Consumes the bracket that opens an object or array.
     fn enter(&mut self) -> Result<(), ReadFailed> {
         if self.depth == self.max_depth {
             return Err(self.fail("exceeded max depth".to_owned(), self.at));
@@ -194,7 +194,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// Steps over the sign that closes a map or a list.
+    /// Consumes the bracket that closes an object or array.
     fn leave(&mut self) {
         self.depth -= 1;
         self.at += 1;
@@ -326,7 +326,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// The number that began at `start`, of which everything up to the point or the exponent was read.
+    /// Completes the number that began at `start`; its integer digits are consumed.
     fn float(&mut self, start: usize) -> Result<Value, ReadFailed> {
         if self.peek() == Some(b'.') {
             self.at += 1;
@@ -349,7 +349,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// The string here, if it is the bytes between its quotes; else nothing is read.
+    /// The string at the current offset, if it has no escapes and is UTF-8; otherwise consumes nothing.
     #[inline]
     fn plain_string(&mut self) -> Option<&'a str> {
         let (text, back) = (self.text?, self.at);
@@ -363,7 +363,7 @@ impl<'a> JsonReader<'a> {
         None
     }
 
-    /// Any string.
+    /// Reads a string, with escapes.
     fn string(&mut self) -> Result<Str, ReadFailed> {
         self.at += 1;
         let mut text = String::new();
@@ -385,7 +385,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Goes to the next quote, backslash or control character.
+    /// Skips to the next quote, backslash or control character.
     #[inline]
     fn skip_plain(&mut self) {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
@@ -401,7 +401,7 @@ impl<'a> JsonReader<'a> {
         self.at += tail.iter().take_while(|b| !matches!(b, b'"' | b'\\' | 0..0x20)).count();
     }
 
-    /// The bytes from `start` to here as text.
+    /// The bytes from `start` up to here as text.
     #[inline]
     fn utf8(&self, start: usize) -> Cow<'a, str> {
         match self.text.and_then(|text| text.get(start..self.at)) {
@@ -441,7 +441,7 @@ impl<'a> JsonReader<'a> {
         Ok(code)
     }
 
-    /// Joins a surrogate pair; a lone half becomes U+FFFD, as in Go.
+    /// Combines a surrogate pair; a lone surrogate becomes U+FFFD, as in Go.
     fn surrogates(&mut self, first: u32) -> char {
         if !(0xd800..0xdc00).contains(&first) {
             return char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER);
@@ -459,7 +459,7 @@ impl<'a> JsonReader<'a> {
     }
 }
 
-/// Completes the paths of duplicates found inside a child, which only knows its own part of them.
+/// Prepends `part` to the paths of duplicates found inside a child.
 fn prefix(duplicates: &mut [String], known: usize, part: &str) {
     for path in duplicates.iter_mut().skip(known) {
         let dot = if path.starts_with('[') { "" } else { "." };
@@ -467,7 +467,7 @@ fn prefix(duplicates: &mut [String], known: usize, part: &str) {
     }
 }
 
-/// The top bit of the first byte, counted from the lowest, that ends plain text in a string; higher bits mean nothing.
+/// A mask with the top bit of the first (lowest) byte that ends plain text in a string; higher bits are undefined.
 #[inline]
 const fn plain_stops(word: u64) -> u64 {
     const LOW: u64 = 0x0101_0101_0101_0101;
@@ -480,7 +480,7 @@ const fn plain_stops(word: u64) -> u64 {
     (is_quote | is_backslash | is_control) & TOP
 }
 
-/// The bytes as text; each byte that is not part of UTF-8 becomes U+FFFD, as in Go.
+/// Converts bytes to text; each byte that is not valid UTF-8 becomes U+FFFD, as in Go.
 pub fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
@@ -493,7 +493,7 @@ pub fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// A byte as Go quotes it in error messages.
+/// Quotes a byte as Go's error messages do.
 fn quoted(b: u8) -> String {
     match b {
         b'\n' => r"'\n'".to_owned(),

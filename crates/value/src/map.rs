@@ -1,11 +1,11 @@
 //! [`Map`]: a vector of entries sorted by key.
 //!
-//! Objects have few keys, are read far more often than changed, and are written out in key order: a sorted vector serves all
-//! three better than a tree or a hash table.
+//! Objects have few keys, are read far more often than changed, and are written in key order: a sorted vector is
+//! better at all three than a tree or a hash table.
 
 use crate::{Str, Value, steps};
 
-/// The most keys that are scanned for one.
+/// With more keys than this, lookups use a binary search.
 const MAX_SCANNED_KEYS: usize = 16;
 
 /// A map from strings to values, sorted by key (bytewise, as Go's encoder sorts).
@@ -16,7 +16,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// An empty map.
+    /// A map without entries.
     pub const fn new() -> Self {
         Map { entries: Vec::new() }
     }
@@ -26,23 +26,23 @@ impl Map {
         Map { entries: Vec::with_capacity(capacity) }
     }
 
-    /// How many entries there are.
+    /// Number of entries in the map.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is no entry.
+    /// True if the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Where `key` is, or where it would have to be.
+    /// Index of `key`, or the index at which to insert it.
     fn find(&self, key: &str) -> Result<usize, usize> {
         self.entries.binary_search_by(|(k, _)| k.as_str().cmp(key))
     }
 
-    /// Where `key` is. Up to a few keys a scan is cheaper than a binary search: most keys differ in length, and two that do
-    /// need not be compared.
+    /// Index of `key`. Small maps are scanned, which is faster than a binary search, because keys of different
+    /// lengths need no comparison.
     fn position(&self, key: &str) -> Option<usize> {
         steps::count(1);
         if self.entries.len() <= MAX_SCANNED_KEYS {
@@ -57,21 +57,21 @@ impl Map {
         self.entries.get(at).map(|(_, v)| v)
     }
 
-    /// The mutable value at `key`.
+    /// The value at `key`, for modification.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         let at = self.position(key)?;
         self.entries.get_mut(at).map(|(_, v)| v)
     }
 
-    /// Whether there is an entry at `key`.
+    /// True if the map has the key.
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 
-    /// Puts `value` at `key` and returns what was there.
+    /// Inserts or replaces the value at `key`; returns the previous value.
     pub fn insert(&mut self, key: impl Into<Str> + AsRef<str>, value: impl Into<Value>) -> Option<Value> {
         steps::count(1);
-        // Readers of canonical bytes insert in order: the end is the common place.
+        // Readers of canonical JSON insert in order, so that appending is the common case.
         if self.entries.last().is_none_or(|(last, _)| last.as_str() < key.as_ref()) {
             self.entries.push((key.into(), value.into()));
             return None;
@@ -86,7 +86,7 @@ impl Map {
         }
     }
 
-    /// The value at `key`, made by `make` first if there is none.
+    /// The value at `key`; inserts the result of `make` if there is none.
     pub fn entry_or_insert_with(&mut self, key: &str, make: impl FnOnce() -> Value) -> &mut Value {
         let at = match self.find(key) {
             Ok(at) => at,
@@ -107,7 +107,7 @@ impl Map {
         Some(self.entries.remove(at).1)
     }
 
-    /// Keeps the entries for which `keep` says so.
+    /// Removes the entries for which `keep` returns false.
     pub fn retain(&mut self, mut keep: impl FnMut(&Str, &mut Value) -> bool) {
         self.entries.retain_mut(|(k, v)| keep(k, v));
     }
@@ -146,8 +146,8 @@ impl Map {
         self.entries.get(position).map(|(k, v)| (k, v))
     }
 
-    /// A map from entries in any order. The last entry of a key wins; the keys that occurred more than once are returned,
-    /// each as often as it was repeated.
+    /// Builds a map from entries in any order. The last entry of a key wins; returns the repeated keys, each as often
+    /// as it was repeated.
     pub fn from_entries(mut entries: Vec<(Str, Value)>) -> (Self, Vec<Str>) {
         let mut repeated = Vec::new();
         if !entries.is_sorted_by(|(a, _), (b, _)| a < b) {
@@ -166,7 +166,7 @@ impl Map {
     }
 }
 
-/// Whether two keys are equal. Most have at most sixteen bytes: those are compared in two words, without a call.
+/// Compares two keys. Keys of at most sixteen bytes, the majority, are compared as two words.
 #[inline]
 fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {

@@ -1,18 +1,18 @@
-//! JSON whose keys are in an order that is not theirs by name: what Kubernetes writes from its own types has their fields first as
-//! they are declared.
+//! Writes JSON with keys in a declared order. Kubernetes encodes its own types with their fields in declaration
+//! order.
 
 use crate::{Map, Value, write};
 
-/// The order of the keys of a map: those that are named, as they are named, then all others, sorted. What is below a named key is
-/// in the order named with it; a list's items are in the order of the list.
+/// Key order of a JSON object: the named keys first, in this order, then all others sorted. Each named key has the
+/// order of its value; the items of a list have the order of the list.
 #[derive(Debug)]
 pub struct KeyOrder(pub &'static [(&'static str, &'static KeyOrder)]);
 
-/// By name.
+/// Sorts all keys by name.
 pub static SORTED: KeyOrder = KeyOrder(&[]);
 
 impl KeyOrder {
-    /// The entries of a map in this order, each with the order below it.
+    /// Entries of a map in this order, each with the order of its value.
     fn entries<'m>(
         &'static self,
         map: &'m Map,
@@ -23,7 +23,7 @@ impl KeyOrder {
         named.chain(others.map(|(key, item)| (key.as_str(), item, &SORTED)))
     }
 
-    /// Appends the JSON of `value` in this order.
+    /// Appends `value` as JSON in this order.
     pub fn write(&'static self, out: &mut Vec<u8>, value: &Value) {
         match value {
             _ if self.0.is_empty() => write::write(out, value),

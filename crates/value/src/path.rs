@@ -1,48 +1,48 @@
-//! [`Path`]: where in a tree something is, printed as Kubernetes prints field paths (`spec.containers[0].name`).
+//! [`Path`]: the path of a field, printed as Kubernetes prints field paths (`spec.containers[0].name`).
 
 use std::fmt;
 
 use crate::Str;
 
-/// One step from a value to a value inside it.
+/// One step of a field path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
     /// A field of an object.
     Field(Str),
-    /// A position in a list.
+    /// An index of a list.
     Index(usize),
     /// A key of a map, printed in brackets: `data[key]`.
     Key(Str),
 }
 
-/// A path from the root of an object.
+/// A field path from the root of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path {
     segments: Vec<Segment>,
 }
 
 impl Path {
-    /// The root.
+    /// The path of the object itself.
     pub const fn root() -> Self {
         Path { segments: Vec::new() }
     }
 
-    /// Goes into a field.
+    /// Appends a field to the path.
     pub fn push_field(&mut self, name: impl Into<Str>) {
         self.segments.push(Segment::Field(name.into()));
     }
 
-    /// Goes into a list item.
+    /// Appends a list index to the path.
     pub fn push_index(&mut self, index: usize) {
         self.segments.push(Segment::Index(index));
     }
 
-    /// Goes back one step.
+    /// Removes the last step.
     pub fn pop(&mut self) {
         self.segments.pop();
     }
 
-    /// This path with a field added.
+    /// This path extended by a field.
     #[must_use]
     pub fn field(&self, name: impl Into<Str>) -> Self {
         let mut path = self.clone();
@@ -50,7 +50,7 @@ impl Path {
         path
     }
 
-    /// This path with a list position added.
+    /// This path extended by a list index.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
         let mut path = self.clone();
@@ -58,7 +58,7 @@ impl Path {
         path
     }
 
-    /// This path with a map key added.
+    /// This path extended by a map key.
     #[must_use]
     pub fn key(&self, key: impl Into<Str>) -> Self {
         let mut path = self.clone();

@@ -1,7 +1,7 @@
-//! [`Quantity`]: fixed-point numbers with suffixes (`100m`, `1.5Gi`, `3e6`), as the Kubernetes API writes amounts.
+//! [`Quantity`]: fixed-point numbers with suffixes (`100m`, `1.5Gi`, `3e6`), as in Kubernetes' `resource.Quantity`.
 //!
-//! Nothing finer than a billionth is kept; what is finer rounds away from zero. A quantity remembers which family of
-//! suffixes it was written with and prints in that family, in the one canonical form Kubernetes has for it.
+//! The finest unit is a billionth; finer amounts round away from zero. A quantity remembers the suffix family it was
+//! written with, and prints in the canonical form of that family.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,22 +9,22 @@ use std::fmt;
 /// The family of suffixes a quantity is written with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// `12e6`.
+    /// Decimal exponents such as `12e6`.
     DecimalExponent,
-    /// `12Mi`.
+    /// Binary suffixes such as `12Mi`.
     BinarySi,
-    /// `12M`.
+    /// Decimal suffixes such as `12M`.
     DecimalSi,
 }
 
 /// Why a text is not a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantityError {
-    /// The text as a whole has not the form of a quantity.
+    /// The text does not have the form of a quantity.
     Format,
-    /// The digits cannot be read.
+    /// The digits cannot be parsed.
     Numeric,
-    /// There is no such suffix.
+    /// The suffix is unknown.
     Suffix,
 }
 
@@ -42,25 +42,26 @@ impl fmt::Display for QuantityError {
 
 impl std::error::Error for QuantityError {}
 
-/// An amount: `mantissa` times ten to the power of `scale`. Equality and order are those of the amounts alone.
+/// The amount `mantissa * 10^scale`. Equality and order compare amounts and ignore formats.
 #[derive(Clone, Debug)]
 pub struct Quantity {
     mantissa: i128,
     // INVARIANT: not below NANO.
     scale: i32,
     format: Format,
-    /// Kubernetes keeps some amounts in arbitrary precision and then says that they are no integers, whatever they are.
+    /// Set if Kubernetes stores the amount in arbitrary precision: then it does not count as an integer, whatever its
+    /// value.
     wide: bool,
-    /// The text as written, where Kubernetes keeps it although it is not canonical (`+1`, `1.500`, `1E3`).
+    /// The text as written, if Kubernetes keeps it although it is not canonical (`+1`, `1.500`, `1E3`).
     written: Option<Box<str>>,
 }
 
 const NANO: i32 = -9;
-/// Room to align two amounts by a few digits without overflowing.
+/// Leaves room to align two amounts by a few digits without overflow.
 const MAX_MANTISSA: i128 = 10_i128.pow(36);
-/// The digits of the largest mantissa.
+/// Number of digits of [`MAX_MANTISSA`].
 const MAX_DIGITS: i32 = 36;
-/// The largest power of ten of a quantity that is written without an exponent; a larger quantity is read as if it had this one.
+/// Largest power of ten of a quantity written without an exponent; larger ones are read as if they had this one.
 const MAX_ZEROS: i32 = 1024;
 const DECIMAL: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
@@ -72,20 +73,20 @@ enum Suffix {
 }
 
 impl Quantity {
-    /// Zero.
+    /// The quantity 0 in decimal format.
     pub const ZERO: Quantity = Quantity::new(0, Format::DecimalSi);
 
-    /// A whole amount.
+    /// A quantity of whole units.
     pub const fn new(value: i64, format: Format) -> Self {
         Quantity { mantissa: value as i128, scale: 0, format, wide: false, written: None }
     }
 
-    /// An amount in thousandths.
+    /// A quantity of thousandths.
     pub const fn from_milli(value: i64, format: Format) -> Self {
         Quantity { mantissa: value as i128, scale: -3, format, wide: false, written: None }
     }
 
-    /// Reads a quantity. White space is not trimmed (the JSON form of a quantity is: see [`Quantity::parse_json`]).
+    /// Parses a quantity. Surrounding white space is an error; see [`Quantity::parse_json`] for the JSON form.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let parts = Parts::split(text)?;
         let suffix = interpret(parts.suffix).ok_or(QuantityError::Suffix)?;
@@ -127,7 +128,7 @@ impl Quantity {
         parts.wide(&suffix)
     }
 
-    /// Reads the text of a JSON string or number as a quantity: as [`Quantity::parse`], but blanks around it are ignored.
+    /// Like [`Quantity::parse`], for the text of a JSON string or number: surrounding white space is ignored.
     pub fn parse_json(text: &str) -> Result<Self, QuantityError> {
         Self::parse(text.trim())
     }
@@ -138,22 +139,22 @@ impl Quantity {
         }
     }
 
-    /// The family of suffixes it prints with.
+    /// The suffix family that the quantity prints with.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Whether it is zero.
+    /// True if the amount is 0.
     pub fn is_zero(&self) -> bool {
         self.mantissa == 0
     }
 
-    /// -1, 0 or 1.
+    /// Sign of the amount: -1, 0 or 1.
     pub fn sign(&self) -> i32 {
         i32::from(self.mantissa > 0) - i32::from(self.mantissa < 0)
     }
 
-    /// The amount as an integer, if it is one in Kubernetes' eyes: written without a fraction and within `i64`.
+    /// The amount as an integer, if Kubernetes treats it as one: written without a fraction and within `i64`.
     pub fn as_i64(&self) -> Option<i64> {
         if self.wide || self.scale < 0 {
             return None;
@@ -162,23 +163,23 @@ impl Quantity {
         i64::try_from(self.mantissa.checked_mul(factor)?).ok()
     }
 
-    /// Whether [`Quantity::as_i64`] has an answer.
+    /// True if [`Quantity::as_i64`] returns a value.
     pub fn is_integer(&self) -> bool {
         self.as_i64().is_some()
     }
 
-    /// The amount in billionths, the finest there are, within the bounds of `i128`.
+    /// The amount in billionths, saturating at the bounds of `i128`.
     pub fn nanos(&self) -> i128 {
         let factor = power_of_ten(self.scale.saturating_sub(NANO)).unwrap_or(i128::MAX);
         self.mantissa.saturating_mul(factor)
     }
 
-    /// The amount rounded away from zero to an integer, within the bounds of `i64`.
+    /// The amount rounded away from zero to an integer, saturating at the bounds of `i64`.
     pub fn value(&self) -> i64 {
         self.scaled(0)
     }
 
-    /// The amount in thousandths, rounded away from zero, within the bounds of `i64`.
+    /// The amount in thousandths, rounded away from zero, saturating at the bounds of `i64`.
     pub fn milli_value(&self) -> i64 {
         self.scaled(-3)
     }
@@ -193,7 +194,7 @@ impl Quantity {
         i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
     }
 
-    /// The nearest float.
+    /// The nearest `f64` to the amount.
     #[expect(clippy::cast_precision_loss, reason = "an approximation is what is asked for")]
     pub fn as_approximate_f64(&self) -> f64 {
         let base = self.mantissa as f64;
@@ -204,7 +205,7 @@ impl Quantity {
         base * format!("1e{}", self.scale).parse::<f64>().unwrap_or(f64::INFINITY)
     }
 
-    /// The sum. Zero takes on the other's format.
+    /// Adds two quantities. Zero takes the other's format.
     #[must_use]
     pub fn add(&self, other: &Quantity) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
@@ -223,24 +224,24 @@ impl Quantity {
             let wide = self.wide || other.wide || i64::try_from(mantissa).is_err();
             return Quantity { mantissa, scale, format, wide, written: None };
         }
-        // So far apart that the smaller one is below the last digit kept of the larger one.
+        // The smaller one is below the last digit that the larger one keeps.
         let larger = if self.scale > other.scale { self } else { other };
         Quantity { format, wide: true, written: None, ..larger.clone() }
     }
 
-    /// The difference. Zero takes on the other's format.
+    /// Subtracts `other`. Zero takes the other's format.
     #[must_use]
     pub fn sub(&self, other: &Quantity) -> Self {
         self.add(&other.neg())
     }
 
-    /// The opposite.
+    /// The amount with the opposite sign.
     #[must_use]
     pub fn neg(&self) -> Self {
         Quantity { mantissa: self.mantissa.saturating_neg(), written: None, ..self.clone() }
     }
 
-    /// The product with an integer; `None` if it is too large to keep.
+    /// Multiplies by an integer; `None` if the product is too large.
     #[must_use]
     pub fn mul(&self, factor: i64) -> Option<Self> {
         let mantissa = self.mantissa.checked_mul(i128::from(factor))?;
@@ -248,12 +249,12 @@ impl Quantity {
         Some(Quantity { mantissa, wide, written: None, ..self.clone() })
     }
 
-    /// Compares with an integer.
+    /// Compares the amount with an integer.
     pub fn cmp_i64(&self, other: i64) -> Ordering {
         self.cmp(&Quantity::new(other, Format::DecimalSi))
     }
 
-    /// The canonical text, whatever was written.
+    /// The canonical text, even if another text was written.
     pub fn canonical(&self) -> String {
         if self.is_zero() {
             return "0".to_owned();
@@ -272,7 +273,7 @@ impl Quantity {
         let format = if self.format == Format::BinarySi { Format::DecimalSi } else { self.format };
         let whole = exponent - exponent.rem_euclid(3);
         let (suffix, largest) = ("E", 18);
-        // More than any suffix says: the zeros are written.
+        // Larger than the largest suffix: write the zeros.
         if format == Format::DecimalSi && exponent > largest && exponent <= MAX_ZEROS + MAX_DIGITS {
             return format!(
                 "{mantissa}{:0<1$}{suffix}",
@@ -292,7 +293,7 @@ impl Quantity {
         format!("{mantissa}{suffix}")
     }
 
-    /// The text with a power of 1024, if this is a whole amount.
+    /// The text with a binary suffix, if the amount is whole.
     fn binary(&self) -> Option<String> {
         let mut amount = if self.scale < 0 {
             let divisor = power_of_ten(-self.scale)?;
@@ -312,7 +313,7 @@ impl Quantity {
     }
 }
 
-/// The text Kubernetes sends: what was written where it keeps that, the canonical form otherwise.
+/// Prints the text that Kubernetes sends: as written where it keeps that, else the canonical form.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.written {
@@ -356,20 +357,20 @@ impl Ord for Quantity {
         let aligned = power_of_ten(self.scale - other.scale).and_then(|p| self.mantissa.checked_mul(p));
         match aligned {
             Some(mantissa) => mantissa.cmp(&other.mantissa),
-            // Too large to write with the other's digits: larger in magnitude.
+            // The other's digits cannot express it, so it is larger in magnitude.
             None => self.mantissa.cmp(&0),
         }
     }
 }
 
-/// The pieces of a quantity's text.
+/// The parts of a quantity's text.
 struct Parts<'a> {
     negative: bool,
-    /// Digits before the point without leading zeros.
+    /// Digits before the point, without leading zeros.
     whole: &'a str,
     fraction: &'a str,
     suffix: &'a str,
-    /// Whether there is any digit at all.
+    /// True if the text contains a digit.
     digits: bool,
 }
 
@@ -399,7 +400,7 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// All digits as one number; `None` if they are too many.
+    /// All digits as one number; `None` on overflow.
     fn mantissa(&self) -> Option<i128> {
         let mut mantissa = 0_i128;
         for digit in self.bytes() {
@@ -412,14 +413,14 @@ impl<'a> Parts<'a> {
         self.whole.bytes().chain(self.fraction.bytes()).map(|b| i128::from(b - b'0'))
     }
 
-    /// Whether the digits end with three zeros.
+    /// True if the digits end with three zeros.
     fn ends_with_thousand(&self) -> bool {
         let digits = self.whole.bytes().chain(self.fraction.bytes());
         let zeros = digits.fold(0, |zeros, b| if b == b'0' { zeros + 1 } else { 0 });
         zeros >= 3
     }
 
-    /// The general case: any number of digits, any exponent.
+    /// The general case: any number of digits and any exponent.
     fn wide(&self, suffix: &Suffix) -> Result<Quantity, QuantityError> {
         if !self.digits {
             return Err(QuantityError::Numeric);
@@ -429,7 +430,7 @@ impl<'a> Parts<'a> {
             Suffix::Binary(_) => (0, Format::BinarySi),
         };
         let mut scale = exponent.saturating_sub(i32::try_from(self.fraction.len()).unwrap_or(i32::MAX));
-        // Digits past the room there is only count as "something more".
+        // Digits beyond the precision only decide the rounding.
         let (mut mantissa, mut more) = (0_i128, false);
         for digit in self.bytes() {
             if mantissa >= MAX_MANTISSA / 10 {
@@ -440,7 +441,7 @@ impl<'a> Parts<'a> {
             }
         }
         if let Suffix::Binary(exponent) = suffix {
-            // 10^36 * 2^60 does not fit: give up digits first.
+            // 10^36 * 2^60 overflows: drop digits first.
             while mantissa > i128::MAX >> exponent {
                 more |= mantissa % 10 != 0;
                 mantissa /= 10;
@@ -485,7 +486,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// `text` up to the first character that `stop` names, and the rest.
+/// Splits `text` before the first character for which `stop` is true.
 fn cut(text: &str, stop: impl FnMut(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(stop).unwrap_or(text.len()))
 }
@@ -498,7 +499,7 @@ fn interpret(suffix: &str) -> Option<Suffix> {
         return Some(Suffix::Binary(*exponent));
     }
     let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-    // Kubernetes takes any i64 and wraps it; no amount that far out means anything.
+    // Kubernetes wraps the exponent at i64; amounts that large are meaningless.
     let bounded = exponent.clamp(-1_000_000, 1_000_000);
     Some(Suffix::Decimal(i32::try_from(bounded).unwrap_or(0), Format::DecimalExponent))
 }

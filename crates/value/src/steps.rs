@@ -1,7 +1,7 @@
-//! Counts how often a tree is looked at, for tests that no rule looks at a list once for each of its items.
+//! Counts accesses to trees, for tests that algorithms are not quadratic.
 //!
-//! With the feature `steps`, every access to a key, an item, a text or a number, every comparison, and every entry that an insertion
-//! or removal moves is a step of the thread. Without it nothing is counted and nothing costs anything.
+//! With the feature `steps`, every access to a key, item, string or number, every comparison, and every entry moved
+//! by an insertion or removal counts as a step of the current thread. Without the feature there is no overhead.
 
 #[cfg(feature = "steps")]
 mod counted {
@@ -11,13 +11,13 @@ mod counted {
         static STEPS: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// Adds steps to those of this thread.
+    /// Adds steps to the counter of this thread.
     #[inline]
     pub(crate) fn count(steps: usize) {
         STEPS.with(|counter| counter.set(counter.get().saturating_add(steps as u64)));
     }
 
-    /// The steps that `work` takes on this thread.
+    /// Runs `work` and returns its steps on this thread.
     pub fn of(work: impl FnOnce()) -> u64 {
         let before = STEPS.with(Cell::get);
         work();
@@ -30,7 +30,7 @@ pub(crate) use counted::count;
 #[cfg(feature = "steps")]
 pub use counted::of;
 
-/// Nothing is counted.
+/// Without the feature `steps`, counts nothing.
 #[cfg(not(feature = "steps"))]
 #[inline]
 pub(crate) fn count(_: usize) {}

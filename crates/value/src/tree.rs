@@ -1,73 +1,74 @@
-//! [`Value`]: null, booleans, the three kinds of numbers, strings, lists and maps.
+//! [`Value`]: the tree of a decoded object.
 
 use crate::{Map, Str, steps};
 
-/// A decoded object, or any part of one.
+/// A decoded object or any part of one.
 ///
-/// Cloning and comparing are written out so that [`steps`](crate::steps) sees them.
+/// `Clone` and `PartialEq` are implemented by hand so that [`steps`](crate::steps) can count them.
 #[derive(Debug, Default)]
 pub enum Value {
-    /// JSON `null`.
+    /// The JSON value `null`.
     #[default]
     Null,
-    /// `true` or `false`.
+    /// A JSON boolean, `true` or `false`.
     Bool(bool),
-    /// An integer that fits `i64`; every integer a reader produces is one.
+    /// An integer within `i64`. Readers produce every integer in this form.
     Int(i64),
-    /// An unsigned integer. Readers never produce it (Go's decoder does not either); CEL and typed callers do.
+    /// An unsigned integer. Readers never produce it, like Go's decoder; CEL and typed callers do.
     UInt(u64),
-    /// Any other number.
+    /// A number that is not an integer, or is out of `i64`'s range.
     Float(f64),
     /// A string, cheap to clone.
     String(Str),
-    /// An ordered list.
+    /// A JSON array of values.
     List(Vec<Value>),
-    /// A map sorted by key.
+    /// A JSON object, sorted by key.
     Map(Map),
 }
 
 impl Value {
-    /// The value at `key`, if this is a map that has it.
+    /// The value at `key`; `None` if this is not a map or lacks the key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.as_map()?.get(key)
     }
 
-    /// The mutable value at `key`, if this is a map that has it.
+    /// Like [`Value::get`], for modification.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         self.as_map_mut()?.get_mut(key)
     }
 
-    /// The value below nested maps, following `keys` from the outside in.
+    /// The value at a path of nested keys.
     pub fn at(&self, keys: &[&str]) -> Option<&Value> {
         keys.iter().try_fold(self, |value, key| value.get(key))
     }
 
-    /// As [`Value::at`], for changing it.
+    /// Like [`Value::at`], for modification.
     pub fn at_mut(&mut self, keys: &[&str]) -> Option<&mut Value> {
         keys.iter().try_fold(self, |value, key| value.get_mut(key))
     }
 
-    /// The string below nested maps, if there is one.
+    /// The string at a path of nested keys.
     pub fn str_at(&self, keys: &[&str]) -> Option<&str> {
         self.at(keys)?.as_str()
     }
 
-    /// The list below nested maps; empty when absent or not a list.
+    /// The list at a path of nested keys; empty if it is absent or not a list.
     pub fn list_at(&self, keys: &[&str]) -> &[Value] {
         self.at(keys).and_then(Value::as_list).unwrap_or_default()
     }
 
-    /// The integer below nested maps, if there is one.
+    /// The integer at a path of nested keys.
     pub fn int_at(&self, keys: &[&str]) -> Option<i64> {
         self.at(keys)?.as_int()
     }
 
-    /// The boolean below nested maps, if there is one.
+    /// The boolean at a path of nested keys.
     pub fn bool_at(&self, keys: &[&str]) -> Option<bool> {
         self.at(keys)?.as_bool()
     }
 
-    /// Sets the value below nested maps, creating the maps on the way; whatever is not a map on the way is replaced.
+    /// Sets the value at a path of nested keys. Creates missing maps, and replaces values on the path that are not
+    /// maps.
     pub fn set_at(&mut self, keys: &[&str], value: impl Into<Value>) {
         let Some((last, way)) = keys.split_last() else {
             *self = value.into();
@@ -80,13 +81,13 @@ impl Value {
         here.make_map().insert(*last, value.into());
     }
 
-    /// Removes and returns the value below nested maps.
+    /// Removes and returns the value at a path of nested keys.
     pub fn remove_at(&mut self, keys: &[&str]) -> Option<Value> {
         let (last, way) = keys.split_last()?;
         self.at_mut(way)?.as_map_mut()?.remove(last)
     }
 
-    /// This value as a map, replacing it with an empty one if it is anything else.
+    /// This value as a map; any other value is replaced by an empty map.
     pub fn make_map(&mut self) -> &mut Map {
         if !matches!(self, Value::Map(_)) {
             *self = Value::Map(Map::new());
@@ -98,7 +99,7 @@ impl Value {
         }
     }
 
-    /// The boolean, if it is one.
+    /// The boolean; `None` for other types.
     pub fn as_bool(&self) -> Option<bool> {
         steps::count(1);
         match self {
@@ -107,7 +108,7 @@ impl Value {
         }
     }
 
-    /// The integer, if it is one that fits `i64`.
+    /// The integer, if it is one within `i64`.
     pub fn as_int(&self) -> Option<i64> {
         steps::count(1);
         match self {
@@ -117,7 +118,7 @@ impl Value {
         }
     }
 
-    /// The string, if it is one.
+    /// The string; `None` for other types.
     pub fn as_str(&self) -> Option<&str> {
         steps::count(1);
         match self {
@@ -126,7 +127,7 @@ impl Value {
         }
     }
 
-    /// The list, if it is one.
+    /// The list; `None` for other types.
     pub fn as_list(&self) -> Option<&[Value]> {
         steps::count(1);
         match self {
@@ -135,7 +136,7 @@ impl Value {
         }
     }
 
-    /// About how long it is, written as JSON. Counting ends when it has come to `limit`.
+    /// Approximate length as JSON in bytes. Counting stops at `limit`.
     pub fn size_up_to(&self, limit: usize) -> usize {
         match self {
             Value::String(text) => text.len().saturating_add(2),
@@ -156,7 +157,7 @@ impl Value {
         }
     }
 
-    /// The list for changing, if it is one.
+    /// The list for modification; `None` for other types.
     pub fn as_list_mut(&mut self) -> Option<&mut Vec<Value>> {
         match self {
             Value::List(list) => Some(list),
@@ -164,7 +165,7 @@ impl Value {
         }
     }
 
-    /// The map, if it is one.
+    /// The map; `None` for other types.
     pub fn as_map(&self) -> Option<&Map> {
         steps::count(1);
         match self {
@@ -173,7 +174,7 @@ impl Value {
         }
     }
 
-    /// The map for changing, if it is one.
+    /// The map for modification; `None` for other types.
     pub fn as_map_mut(&mut self) -> Option<&mut Map> {
         match self {
             Value::Map(map) => Some(map),
@@ -181,13 +182,13 @@ impl Value {
         }
     }
 
-    /// Whether this is `null`.
+    /// True for the value `null`.
     pub fn is_null(&self) -> bool {
         steps::count(1);
         matches!(self, Value::Null)
     }
 
-    /// JSON's name for the type, in the words of Go's decoder (`null`, `bool`, `number`, `string`, `array`, `object`).
+    /// Name of the JSON type in Go's decoder (`null`, `bool`, `number`, `string`, `array`, `object`).
     pub fn json_type(&self) -> &'static str {
         match self {
             Value::Null => "null",
@@ -199,17 +200,17 @@ impl Value {
         }
     }
 
-    /// A map with these entries; a later entry replaces an earlier one with the same key.
+    /// Builds a map; a later entry replaces an earlier one with the same key.
     pub fn map<K: Into<Str>, V: Into<Value>>(entries: impl IntoIterator<Item = (K, V)>) -> Value {
         Value::Map(entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect())
     }
 
-    /// A list with these items.
+    /// Builds a list of these items.
     pub fn list<V: Into<Value>>(items: impl IntoIterator<Item = V>) -> Value {
         Value::List(items.into_iter().map(Into::into).collect())
     }
 
-    /// How deeply maps and lists nest below (and including) this value.
+    /// Nesting depth of maps and lists, this value included.
     pub fn depth(&self) -> usize {
         match self {
             Value::List(list) => 1 + list.iter().map(Value::depth).max().unwrap_or(0),

@@ -1,22 +1,22 @@
-//! The canonical writer: JSON with sorted keys, no white space, and strings and numbers as Go's encoder writes them.
+//! Writes canonical JSON: sorted keys, no white space, strings and numbers as Go's encoder writes them.
 
 use std::fmt::Write as _;
 
 use crate::{Value, steps};
 
-/// The canonical JSON of `value`.
+/// Encodes a value as canonical JSON bytes.
 pub fn to_vec(value: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     write(&mut out, value);
     out
 }
 
-/// The canonical JSON of `value`, as text.
+/// Encodes a value as a canonical JSON string.
 pub fn to_string(value: &Value) -> String {
     String::from_utf8(to_vec(value)).unwrap_or_default()
 }
 
-/// Appends the canonical JSON of `value`.
+/// Appends a value as canonical JSON.
 pub fn write(out: &mut Vec<u8>, value: &Value) {
     steps::count(1);
     match value {
@@ -57,7 +57,7 @@ pub fn write(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// Appends `value` indented by two spaces a level, as `?pretty=true` shows it.
+/// Appends a value indented by two spaces per level, as for `?pretty=true`.
 pub fn pretty(out: &mut Vec<u8>, value: &Value) {
     indented(out, value, 0);
 }
@@ -98,7 +98,7 @@ fn indented(out: &mut Vec<u8>, value: &Value, level: usize) {
     }
 }
 
-/// A float as Go's `encoding/json` prints it. NaN and the infinities, which JSON has no word for, become `null`.
+/// Formats a float as Go's `encoding/json` does. NaN and infinities, which JSON cannot express, become `null`.
 pub fn float(f: f64) -> String {
     if !f.is_finite() {
         return "null".to_owned();
@@ -116,7 +116,7 @@ pub fn float(f: f64) -> String {
     text
 }
 
-/// Appends a number in decimal.
+/// Appends an integer in decimal.
 fn integer(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [b'0'; 20];
     let mut used = 0;
@@ -131,7 +131,7 @@ fn integer(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(digits.get(digits.len() - used..).unwrap_or_default());
 }
 
-/// Which bytes may begin something that is not written as it is.
+/// First bytes of characters that may need escaping.
 const SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
     let mut b = 0;
@@ -145,7 +145,7 @@ const SPECIAL: [bool; 256] = {
     special
 };
 
-/// Appends `s` as a JSON string. HTML's special characters are escaped as Go's encoder does.
+/// Appends `s` as a JSON string. HTML's special characters are escaped, as Go's encoder does.
 pub fn string(out: &mut Vec<u8>, s: &str) {
     out.reserve(s.len() + 2);
     out.push(b'"');
@@ -161,7 +161,7 @@ pub fn string(out: &mut Vec<u8>, s: &str) {
     out.push(b'"');
 }
 
-/// Appends the first character of `bytes`, which is special, and returns the rest.
+/// Appends the first character of `bytes`, escaped if necessary, and returns the rest.
 fn special<'b>(out: &mut Vec<u8>, bytes: &'b [u8]) -> &'b [u8] {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let Some((first, rest)) = bytes.split_first() else { return bytes };

@@ -1,10 +1,10 @@
-//! YAML as Kubernetes reads and writes it: YAML 1.1 scalars, turned into JSON the way `sigs.k8s.io/yaml` does.
+//! YAML as Kubernetes reads and writes it: YAML 1.1 scalars, converted to JSON as `sigs.k8s.io/yaml` does.
 //!
-//! [`read`] and [`body`] are for request bodies; [`document`] and [`documents`] are for files, and know where each field
-//! is. [`fn@write`] prints a tree the way `sigs.k8s.io/yaml` does.
+//! [`read`] and [`body`] are for request bodies; [`document`] and [`documents`] are for files, and keep the positions
+//! of fields. [`fn@write`] prints a tree as `sigs.k8s.io/yaml` does.
 //!
-//! Bounds: nesting, length, number of nodes and what aliases may add are limited, so that no input costs more than a small
-//! multiple of its size.
+//! Nesting, length, number of nodes and the expansion of aliases are limited, so that no input costs more than a
+//! small multiple of its size.
 
 mod decode;
 mod nodes;
@@ -22,20 +22,20 @@ pub use write::write;
 
 use crate::{Value, json};
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The column in characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
 }
 
 impl Position {
-    /// The beginning of a text.
+    /// The first character of a text.
     pub const START: Position = Position { line: 1, column: 1 };
 
-    /// The position of a byte.
+    /// Position of the byte at `offset`.
     fn at(bytes: &[u8], offset: usize) -> Self {
         let before = bytes.get(..offset).unwrap_or(bytes);
         let line = before.split(|b| *b == b'\n').next_back().unwrap_or_default();
@@ -52,13 +52,12 @@ impl fmt::Display for Position {
     }
 }
 
-/// Why bytes are not YAML that JSON can express, and where.
+/// A YAML error, or YAML that JSON cannot express, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What is wrong, in the words of `sigs.k8s.io/yaml` (without the `error converting YAML to JSON: ` that its typed
-    /// readers put before it).
+    /// The message of `sigs.k8s.io/yaml`, without the prefix `error converting YAML to JSON: ` of its typed readers.
     pub message: String,
-    /// Where. It may differ from the line in the message, which goyaml counts in its own way.
+    /// Position of the error. It may differ from the line in the message, which goyaml counts in its own way.
     pub position: Position,
 }
 
@@ -80,43 +79,43 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A request body.
+/// A decoded request body.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct YamlBody {
-    /// The tree.
+    /// The decoded value of the body.
     pub value: Value,
     /// Dotted paths of repeated keys (the last one won).
     pub duplicates: Vec<String>,
-    /// The error with which Kubernetes' strict reader refuses repeated keys.
+    /// Error of Kubernetes' strict reader if keys are repeated.
     pub strict: Option<String>,
 }
 
-/// A document of a file.
+/// A decoded document of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// The tree; null if the document holds nothing but comments.
+    /// The decoded value; null if the document has only comments.
     pub value: Value,
     /// Dotted paths of repeated keys (the last one won).
     pub duplicates: Vec<String>,
-    /// The error with which Kubernetes' strict reader refuses repeated keys. Of a JSON document there is none.
+    /// Error of Kubernetes' strict reader if keys are repeated; always `None` for JSON documents.
     pub strict: Option<String>,
-    /// Where its fields are.
+    /// Source positions of its fields.
     pub spans: Spans,
-    /// The line of the file on which it begins, from 1.
+    /// Line of the file on which the document begins, from 1.
     pub line: usize,
 }
 
-/// Reads the first document of `bytes`, as a request body of `application/yaml` is read.
+/// Reads the first document, as a request body of type `application/yaml` is read.
 pub fn read(bytes: &[u8]) -> Result<json::DecodedJson, Error> {
     body(bytes).map(|body| json::DecodedJson { value: body.value, duplicates: body.duplicates })
 }
 
-/// Reads the first document of `bytes`, which has been put around something as deep as [`json::MAX_DEPTH`].
+/// Like [`read`], for a wrapper around a value as deep as [`json::MAX_DEPTH`].
 pub fn parse_wrapped(bytes: &[u8]) -> Result<Value, Error> {
     body_within(bytes, json::MAX_DEPTH_WRAPPED).map(|body| body.value)
 }
 
-/// As [`read`], with the words of the strict reader.
+/// Like [`read`], with the strict reader's error.
 pub fn body(bytes: &[u8]) -> Result<YamlBody, Error> {
     body_within(bytes, json::MAX_DEPTH)
 }
@@ -155,8 +154,8 @@ pub fn document(bytes: &[u8]) -> Result<Document, Error> {
     })
 }
 
-/// Reads all documents of a file, which lines that begin with `---` separate. Blank ones are left out; one that holds only
-/// comments is null.
+/// Reads all documents of a file, separated by lines that begin with `---`. Blank documents are left out; one with
+/// only comments is null.
 pub fn documents(bytes: &[u8]) -> Result<Vec<Document>, Error> {
     split(bytes)?.into_iter().map(RawDocument::read).collect()
 }
@@ -165,17 +164,17 @@ pub fn documents(bytes: &[u8]) -> Result<Vec<Document>, Error> {
 #[derive(Clone, Copy, Debug)]
 pub struct RawDocument<'a> {
     bytes: &'a [u8],
-    /// The line of the file on which it begins, from 1.
+    /// Line of the file on which it begins, from 1.
     line: usize,
 }
 
 impl<'a> RawDocument<'a> {
-    /// The text, without the space around it.
+    /// The text without surrounding white space.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes.trim_ascii()
     }
 
-    /// Reads the document. Positions are those in the file.
+    /// Reads the document. Positions are relative to the file.
     pub fn read(self) -> Result<Document, Error> {
         let mut document = document(self.bytes).map_err(|mut error| {
             error.position.line += self.line - 1;
@@ -187,15 +186,16 @@ impl<'a> RawDocument<'a> {
     }
 }
 
-/// The documents of a file, unread, so that one that cannot be read does not hide the others. Blank ones are left out.
+/// Splits a file into documents without reading them, so that an invalid one does not hide the others. Blank
+/// documents are left out.
 pub fn split(bytes: &[u8]) -> Result<Vec<RawDocument<'_>>, Error> {
     let mut split_parts = split_parts(bytes)?;
     split_parts.retain(|part| !part.bytes.trim_ascii().is_empty());
     Ok(split_parts)
 }
 
-/// Splits a file at the lines that begin with `---`. Only a comment may follow on such a line. A part keeps the line that
-/// opens it, unless that line ended the part before.
+/// Splits a file at lines that begin with `---`; only a comment may follow on such a line. A document keeps its
+/// opening line, unless that line ends the previous document.
 fn split_parts(bytes: &[u8]) -> Result<Vec<RawDocument<'_>>, Error> {
     let mut split_parts = Vec::new();
     let (mut start, mut start_line, mut at) = (0, 1, 0);
@@ -225,7 +225,7 @@ fn is_json(bytes: &[u8]) -> bool {
     bytes.trim_ascii_start().starts_with(b"{")
 }
 
-/// JSON is read by the JSON reader. The places of its fields are those the YAML reader sees; it sees all but some escapes.
+/// Reads a JSON document. Field positions come from the YAML reader, which accepts all JSON except for some escapes.
 fn json_document(bytes: &[u8]) -> Result<Document, Error> {
     let read = json::read(bytes).map_err(|error| Error::from_json(bytes, error))?;
     let text = String::from_utf8_lossy(bytes);

@@ -1,9 +1,9 @@
-//! What holds for every input: readers never panic, and what a writer writes its reader reads as it was.
+//! Properties for all inputs: readers never panic, and written values are read back unchanged.
 
 use proptest::prelude::*;
 use value::{Path, Value, json, write, yaml};
 
-/// Strings that readers and writers are likely to get wrong, and any others.
+/// Generates strings, many of which are hard to quote.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => "[a-z0-9./:-]{0,12}",
@@ -19,7 +19,7 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A tree as a reader makes it: numbers are what they are in JSON.
+/// Generates trees as a JSON reader produces them.
 fn tree() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         1 => Just(Value::Null),
@@ -39,7 +39,7 @@ fn tree() -> impl Strategy<Value = Value> {
     .prop_map(|value| json::parse(&write::to_vec(&value)).unwrap_or_default())
 }
 
-/// Text that looks like YAML or JSON.
+/// Generates text that resembles YAML or JSON.
 fn markup() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "a",

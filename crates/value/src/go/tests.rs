@@ -1,4 +1,4 @@
-//! What Go 1.26 printed for the same values.
+//! Expected texts are the output of Go 1.26.
 
 use super::{float, is_printable, quote, syntax, text, type_name};
 use crate::{Value, json};

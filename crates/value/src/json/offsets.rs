@@ -1,21 +1,22 @@
-//! Where fields stand in a JSON text: Go's decoder complains in the order of the text, and the tree keeps its keys sorted.
+//! Finds the offsets of fields in a JSON text. Go's decoder reports errors in the order of the text, while the tree
+//! has its keys sorted.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-/// Longer paths than this are not looked for: a text that repeats one at every key would make that costly.
+/// Longer paths are not searched for: a text with many long keys would make that quadratic.
 const MAX_PATH: usize = 512;
 
-/// A map or a list that has been opened.
+/// An object or array that is open at the current offset.
 struct OpenContainer {
-    /// How long the path is without what is inside.
+    /// Length of the path without the elements inside.
     base: usize,
-    /// The index in a list.
+    /// Current index, if this is an array.
     index: Option<usize>,
 }
 
-/// The offset of each of these paths (`spec.containers[0].name`) in a text that has been read before: of its last occurrence,
-/// which is the one that repeats a key. What is not found comes last.
+/// Offsets of the given paths (`spec.containers[0].name`) in valid JSON. A repeated key has the offset of its last
+/// occurrence. A path that is not found has `usize::MAX`.
 pub fn offsets(bytes: &[u8], paths: &[&str]) -> Vec<usize> {
     let mut found = vec![usize::MAX; paths.len()];
     let mut wanted: HashMap<&str, Vec<usize>> = HashMap::new();
@@ -78,7 +79,7 @@ pub fn offsets(bytes: &[u8], paths: &[&str]) -> Vec<usize> {
     found
 }
 
-/// The offset behind the string that begins at `at`.
+/// The offset after the string that begins at `at`.
 fn end_of_string(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while let Some(byte) = bytes.get(at) {

@@ -1,6 +1,6 @@
 use super::{Format, Quantity, QuantityError};
 
-/// Text, print, integer, value, thousandths, plus 1500m, minus 2Ki: all as Kubernetes computes them.
+/// Text, printed form, integer, value, thousandths, plus 1500m, minus 2Ki: all as Kubernetes computes them.
 type Row = (&'static str, &'static str, Option<i64>, i64, i64, &'static str, &'static str);
 
 #[rustfmt::skip]
@@ -66,7 +66,7 @@ const ROWS: &[Row] = &[
     ("1000000n", "1m", None, 1, 1, "1501m", "-2047999m"),
 ];
 
-/// Amounts whose integer forms overflow in Kubernetes (ours stop at the bounds): text, print, plus 1500m, minus 2Ki.
+/// Amounts whose integer forms overflow in Kubernetes and saturate here: text, printed form, plus 1500m, minus 2Ki.
 #[rustfmt::skip]
 const LARGE: &[(&str, &str, &str, &str)] = &[
     ("8Ei", "9223372036854775807", "9223372036854775808500m", "9223372036854773759"),
@@ -164,7 +164,8 @@ fn quantities_of_any_size_are_computed_and_print_in_bounded_length() {
         format!("1e{}", i64::MIN),
     ] {
         let q = parse(&text);
-        let results = [q.add(&parse("1n")), q.sub(&parse("1e99")), q.neg(), q.mul(i64::MIN).unwrap_or(q.clone()), q];
+        let results =
+            [q.add(&parse("1n")), q.sub(&parse("1e99")), q.neg(), q.mul(i64::MIN).unwrap_or(q.clone()), q];
         for result in results {
             assert!(result.to_string().len() <= 1100, "{} bytes for {text}", result.to_string().len());
             assert_eq!(result.value() == 0, result.is_zero(), "{text}");

@@ -1,4 +1,5 @@
-//! From nodes to the tree: aliases and merge keys are followed, keys become strings, repeated keys are noted.
+//! Decodes nodes into a [`Value`]: resolves aliases and merge keys, converts keys to strings, and reports repeated
+//! keys.
 
 use std::collections::HashSet;
 
@@ -7,18 +8,18 @@ use super::resolve::{self, Scalar};
 use super::{Error, Position, problem};
 use crate::{Map, Str, Value, json, write};
 
-/// The most repeated keys that are reported.
+/// Upper bound of reported repeated keys.
 const MAX_DUPLICATES: usize = 100;
 
-/// The most text that may come from following aliases.
+/// Upper bound of text, in bytes, that aliases add to a document.
 const MAX_ALIASED_BYTES: usize = 4 << 20;
 
-/// What a document holds.
+/// A decoded document with its repeated keys.
 pub(super) struct Decoded {
     pub(super) value: Value,
     /// Dotted paths of repeated keys.
     pub(super) duplicates: Vec<String>,
-    /// What Kubernetes' strict reader says of repeated keys.
+    /// Error message of Kubernetes' strict reader about repeated keys.
     pub(super) strict: Option<String>,
 }
 
@@ -43,15 +44,15 @@ pub(super) fn document(nodes: &YamlNodes<'_>, deepest: usize) -> Result<Decoded,
     Ok(Decoded { value, duplicates: decoder.duplicates, strict })
 }
 
-/// A mapping's entries as they are collected; the last one of a key wins.
+/// Collects the entries of a mapping; the last entry of a key wins.
 #[derive(Default)]
 struct MappingEntries {
     entries: Vec<(Str, Value)>,
-    /// The keys, once there are too many to look through.
+    /// The keys, once there are more than [`MAX_SCANNED_KEYS`].
     keys: HashSet<Str>,
 }
 
-/// From here on a set finds repeated keys faster than a scan.
+/// With more keys than this, a hash set finds repeated keys.
 const MAX_SCANNED_KEYS: usize = 16;
 
 impl MappingEntries {
@@ -76,11 +77,11 @@ impl MappingEntries {
 
 struct Decoder<'n, 'a> {
     nodes: &'n YamlNodes<'a>,
-    /// How many nodes were decoded, and how many of them by following an alias.
+    /// Number of decoded nodes, and of those reached through an alias.
     steps: usize,
     aliased_steps: usize,
     aliased_bytes: usize,
-    /// The aliases being followed.
+    /// Targets of the aliases being followed, to detect cycles.
     aliases: Vec<YamlNodeId>,
     depth: usize,
     deepest: usize,
@@ -100,7 +101,8 @@ impl<'n, 'a> Decoder<'n, 'a> {
         }
     }
 
-    /// Counts a node. Following aliases may make up nearly all of a small document, and little of a large one.
+    /// Counts a node and checks goyaml's limit: aliases may make up most of a small document, but little of a large
+    /// one.
     fn step(&mut self, position: Position) -> Result<(), Error> {
         self.steps += 1;
         if !self.aliases.is_empty() {
@@ -173,7 +175,7 @@ impl<'n, 'a> Decoder<'n, 'a> {
         result
     }
 
-    /// Adds a mapping's entries to `entries`.
+    /// Adds the entries of a mapping node.
     fn mapping(&mut self, id: YamlNodeId, entries: &mut MappingEntries) -> Result<(), Error> {
         let (kind, position) = self.node(id)?;
         let YamlNodeKind::Map(pairs) = kind else {
@@ -210,7 +212,7 @@ impl<'n, 'a> Decoder<'n, 'a> {
         Ok(())
     }
 
-    /// A merge key's value: a map, or a list of maps of which the first has precedence.
+    /// Merges the value of a merge key: a mapping, or a list of mappings of which the first has precedence.
     fn merge(&mut self, id: YamlNodeId, entries: &mut MappingEntries) -> Result<(), Error> {
         let (kind, position) = self.node(id)?;
         match kind {
@@ -281,7 +283,7 @@ impl<'n, 'a> Decoder<'n, 'a> {
         }
     }
 
-    /// Completes the paths of duplicates found inside a child, which only knows its own part of them.
+    /// Prepends `part` to the paths of duplicates found inside a child.
     fn prefix(&mut self, known: usize, part: &str) {
         for path in self.duplicates.iter_mut().skip(known) {
             let dot = if path.starts_with('[') { "" } else { "." };
@@ -290,7 +292,7 @@ impl<'n, 'a> Decoder<'n, 'a> {
     }
 }
 
-/// Whether this key is `<<`, written plain or tagged as a merge key.
+/// True for the key `<<`, plain or tagged as a merge key.
 pub(super) fn is_merge(kind: &YamlNodeKind<'_>) -> bool {
     match kind {
         YamlNodeKind::Scalar(text) if text.text == "<<" => {
@@ -300,7 +302,7 @@ pub(super) fn is_merge(kind: &YamlNodeKind<'_>) -> bool {
     }
 }
 
-/// The name a scalar has as a key of a JSON object, or its Go type and how Go shows it if it cannot be one.
+/// The name of a scalar as a JSON object key. The error holds its Go type and text, if it cannot be a key.
 pub(super) fn key_name(key: &Scalar<'_>) -> Result<Str, (&'static str, String)> {
     Ok(match key {
         Scalar::Text(text) => Str::new(text),
@@ -313,7 +315,7 @@ pub(super) fn key_name(key: &Scalar<'_>) -> Result<Str, (&'static str, String)> 
     })
 }
 
-/// The value that a scalar is after it went through JSON, where numbers have no type.
+/// The value of a scalar after a round trip through JSON, which does not distinguish number types.
 fn scalar_value(scalar: Scalar<'_>) -> Result<Value, String> {
     Ok(match scalar {
         Scalar::Null => Value::Null,
@@ -347,7 +349,7 @@ fn excessive(position: Position) -> Error {
     Error::new("yaml: document contains excessive aliasing".to_owned(), position)
 }
 
-/// Up to 99 % of the first 400,000 steps, down to 10 % of 4,000,000.
+/// goyaml's limit: 99 % aliases up to 400,000 steps, falling to 10 % at 4,000,000.
 fn allowed_alias_ratio(steps: f64) -> f64 {
     const LOW: f64 = 400_000.0;
     const HIGH: f64 = 4_000_000.0;

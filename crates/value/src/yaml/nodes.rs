@@ -1,4 +1,4 @@
-//! From tokens to nodes: a tree in which aliases are still aliases.
+//! Parses tokens into a tree of nodes, with aliases unresolved.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,16 +6,16 @@ use std::collections::HashMap;
 use super::scan::{Scanner, YamlTokenKind};
 use super::{Error, Position, problem};
 
-/// The most nodes a document may have.
+/// Upper bound of nodes in a document.
 const MAX_NODES: usize = 1 << 20;
 
-/// The number of a node in its document.
+/// Index of a node in its document.
 pub(super) type YamlNodeId = usize;
 
-/// One document's nodes.
+/// The nodes of one document.
 pub(super) struct YamlNodes<'a> {
     nodes: Vec<YamlNode<'a>>,
-    /// The outermost node.
+    /// Index of the root node.
     pub(super) root: YamlNodeId,
 }
 
@@ -28,16 +28,16 @@ pub(super) enum YamlNodeKind<'a> {
     Scalar(UnresolvedScalar<'a>),
     List(Vec<YamlNodeId>),
     Map(Vec<(YamlNodeId, YamlNodeId)>),
-    /// Stands for another node, which may be one it is inside of.
+    /// Refers to another node, possibly to one that contains the alias.
     Alias(&'a str, YamlNodeId),
 }
 
-/// A scalar before resolution.
+/// A scalar before its type is resolved.
 pub(super) struct UnresolvedScalar<'a> {
     pub(super) text: Cow<'a, str>,
     /// The tag in its long form.
     pub(super) tag: Option<Box<str>>,
-    /// Whether it is written without quotes (and is not a block).
+    /// Written without quotes, and not as a block scalar.
     pub(super) plain: bool,
 }
 
@@ -47,7 +47,7 @@ impl<'a> YamlNodes<'a> {
     }
 }
 
-/// Reads the first document of `text`, not deeper than `deepest`; nothing if there is none.
+/// Parses the first document, up to `deepest` levels deep; `None` if there is no document.
 pub(super) fn first(text: &str, deepest: usize) -> Result<Option<YamlNodes<'_>>, Error> {
     let mut parser = YamlParser {
         scanner: Scanner::new(text),
@@ -61,34 +61,34 @@ pub(super) fn first(text: &str, deepest: usize) -> Result<Option<YamlNodes<'_>>,
     Ok(root.map(|root| YamlNodes { nodes: parser.nodes, root }))
 }
 
-/// Where a node is, which decides what it may be.
+/// The context of a node, which decides the syntax it may have.
 #[derive(Clone, Copy, PartialEq)]
 enum NodeContext {
-    /// In a flow collection: no blocks.
+    /// In a flow collection, where block syntax is not allowed.
     Flow,
     Block,
-    /// Below a key of a block, where a list need not be indented.
+    /// Value of a block mapping's key, where a list need not be indented.
     BlockEntry,
 }
 
 struct YamlParser<'a> {
     scanner: Scanner<'a>,
     nodes: Vec<YamlNode<'a>>,
-    /// The latest node of each anchor.
+    /// The last node with each anchor.
     anchors: HashMap<&'a str, YamlNodeId>,
-    /// Handles of tags and what they stand for.
+    /// Tag handles with their prefixes.
     tags: Vec<(String, String)>,
     depth: usize,
     deepest: usize,
 }
 
 impl<'a> YamlParser<'a> {
-    /// The next token's sign.
+    /// Kind of the next token.
     fn sign(&mut self) -> Result<&YamlTokenKind<'a>, Error> {
         self.scanner.peek().map(|token| &token.sign)
     }
 
-    /// Where the next token is.
+    /// Position of the next token.
     fn position(&mut self) -> Result<Position, Error> {
         self.scanner.peek().map(|token| token.position)
     }
@@ -97,12 +97,12 @@ impl<'a> YamlParser<'a> {
         self.scanner.next().map(|token| token.position)
     }
 
-    /// Steps over the next token if it is this one.
+    /// Consumes the next token if it is of this kind.
     fn skip_if(&mut self, sign: &YamlTokenKind<'a>) -> Result<Option<Position>, Error> {
         if self.sign()? == sign { self.skip().map(Some) } else { Ok(None) }
     }
 
-    /// The error that the next token is not what is expected.
+    /// The error for an unexpected token.
     fn unexpected<T>(&mut self, words: &str) -> Result<T, Error> {
         let position = self.position()?;
         Err(problem::parser(position, words))
@@ -177,7 +177,7 @@ impl<'a> YamlParser<'a> {
         Ok(id)
     }
 
-    /// A node of which nothing is written.
+    /// A node without content.
     fn empty(&mut self, position: Position) -> Result<YamlNodeId, Error> {
         self.add(
             YamlNodeKind::Scalar(UnresolvedScalar { text: Cow::Borrowed(""), tag: None, plain: true }),
@@ -276,7 +276,7 @@ impl<'a> YamlParser<'a> {
         Ok(())
     }
 
-    /// The node after a sign at `position`, unless one of `ends` follows.
+    /// The next node, or an empty one at `position` if one of `ends` follows.
     fn node_unless(
         &mut self,
         ends: &[YamlTokenKind<'static>],
@@ -290,7 +290,7 @@ impl<'a> YamlParser<'a> {
         self.node(context)
     }
 
-    /// What follows a key: a colon and a node, a colon alone, or nothing.
+    /// The value after a key; an empty node if it is missing.
     fn value(&mut self, ends: &[YamlTokenKind<'static>], context: NodeContext) -> Result<YamlNodeId, Error> {
         if let Some(position) = self.skip_if(&YamlTokenKind::Value)? {
             return self.node_unless(ends, context, position);
@@ -361,11 +361,11 @@ impl<'a> YamlParser<'a> {
         Ok(items)
     }
 
-    /// A map of one entry in a list, `[key: value]`.
+    /// A mapping of one entry in a flow list: `[key: value]`.
     fn flow_pair(&mut self, position: Position) -> Result<YamlNodeId, Error> {
         let id = self.add(YamlNodeKind::Map(Vec::new()), position)?;
         let key = match self.sign()? {
-            // libyaml swallows this token.
+            // libyaml consumes this token.
             YamlTokenKind::Value | YamlTokenKind::FlowEntry | YamlTokenKind::FlowListEnd => {
                 let position = self.skip()?;
                 self.empty(position)?

@@ -1,6 +1,7 @@
-//! What a scalar means: YAML 1.1 as Kubernetes reads it.
+//! Resolves the types of scalars: YAML 1.1 as Kubernetes reads it.
 //!
-//! The same rules decide when the writer has to quote a string, so that what is written is read back as it was.
+//! The writer uses the same rules to decide when a string needs quotes, so that written strings are read back
+//! unchanged.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
 use crate::{go, json};
 
-/// A scalar after resolution.
+/// A scalar with its resolved type.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scalar<'a> {
     Null,
@@ -35,12 +36,12 @@ impl Scalar<'_> {
 
 const CORE: &str = "tag:yaml.org,2002:";
 
-/// Resolves a plain scalar that has no tag.
+/// Resolves a plain scalar without a tag.
 pub(super) fn plain(text: Cow<'_, str>) -> Scalar<'_> {
     meaning(&text).unwrap_or(Scalar::Text(text))
 }
 
-/// What `text` means if not itself.
+/// The type of a plain scalar; `None` if it is a string.
 fn meaning(text: &str) -> Option<Scalar<'static>> {
     match text.as_bytes().first() {
         None => Some(Scalar::Null),
@@ -51,7 +52,7 @@ fn meaning(text: &str) -> Option<Scalar<'static>> {
     }
 }
 
-/// Resolves a scalar with a tag (in its long form). The error is the reader's message.
+/// Resolves a scalar with a tag (in its long form). The error is goyaml's message.
 pub(super) fn tagged<'a>(tag: &str, text: Cow<'a, str>) -> Result<Scalar<'a>, String> {
     let kind = match tag.strip_prefix(CORE) {
         Some(kind @ ("bool" | "int" | "float" | "null" | "timestamp")) => kind,
@@ -69,7 +70,7 @@ pub(super) fn tagged<'a>(tag: &str, text: Cow<'a, str>) -> Result<Scalar<'a>, St
     Err(format!("cannot decode !!{found} `{text}` as a !!{kind}"))
 }
 
-/// Whether `text`, written plain, would be read as something else than this string.
+/// True if the string, written plain, would be read as another type.
 pub(super) fn needs_quotes(text: &str) -> bool {
     meaning(text).is_some() || text == "<<" || is_timestamp(text) || is_base60(text)
 }
@@ -96,7 +97,7 @@ fn dotted(text: &str) -> Option<Scalar<'static>> {
     }
 }
 
-/// A float whose digits underscores separate.
+/// A float with underscores between its digits.
 fn separated(text: &str) -> Option<Scalar<'static>> {
     let is_digit = |b: Option<&u8>| b.is_some_and(u8::is_ascii_digit);
     let bytes = text.as_bytes();
@@ -125,7 +126,7 @@ fn number(text: &str) -> Option<Scalar<'static>> {
         .or_else(|| signed_binary(&plain))
 }
 
-/// An integer with Go's base prefixes: `0b`, `0o`, `0x`, and a leading `0` for octal.
+/// An integer with Go's base prefixes: `0b`, `0o`, `0x`, or a leading `0` for octal.
 fn integer(text: &str) -> Option<Scalar<'static>> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => ("-", text.strip_prefix('-')?),
@@ -147,7 +148,7 @@ fn integer(text: &str) -> Option<Scalar<'static>> {
     }
 }
 
-/// The base of unsigned digits, and the digits after its prefix. Nothing for the empty text.
+/// Splits off the base prefix; `None` for the empty text.
 fn based(digits: &str) -> Option<(u32, &str)> {
     let Some(rest) = digits.strip_prefix('0') else {
         return if digits.is_empty() { None } else { Some((10, digits)) };
@@ -164,7 +165,7 @@ fn based(digits: &str) -> Option<(u32, &str)> {
     })
 }
 
-/// `0b` followed by a signed number, which goyaml takes too.
+/// `0b` followed by a signed number, which goyaml accepts.
 fn signed_binary(text: &str) -> Option<Scalar<'static>> {
     let digits = text.strip_prefix("0b")?;
     if !digits.starts_with(['+', '-']) {
@@ -173,7 +174,7 @@ fn signed_binary(text: &str) -> Option<Scalar<'static>> {
     i64::from_str_radix(digits, 2).ok().map(Scalar::Int)
 }
 
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`
+/// Matches `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?` in full.
 fn is_decimal(text: &str) -> bool {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let rest = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -195,12 +196,13 @@ fn is_decimal(text: &str) -> bool {
     }
 }
 
-/// A number too large for a float stays a string.
+/// Parses a float; one that is out of range stays a string.
 fn finite(text: &str) -> Option<Scalar<'static>> {
     text.parse::<f64>().ok().filter(|f| f.is_finite()).map(Scalar::Float)
 }
 
-/// A number in YAML 1.1's base 60, `190:20:30.15`. It is read as a string, but other readers take it for a number.
+/// A number in YAML 1.1's base 60, such as `190:20:30.15`. Kubernetes reads it as a string, other readers as a
+/// number.
 fn is_base60(text: &str) -> bool {
     let rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     let mut parts = rest.split(':');
@@ -221,7 +223,7 @@ fn is_base60(text: &str) -> bool {
         && fraction.bytes().all(|b| b.is_ascii_digit() || b == b'_')
 }
 
-/// Whether goyaml takes `text` for a timestamp. It is read as a string all the same, but written in quotes.
+/// True if goyaml recognizes a timestamp. It is read as a string, but written in quotes.
 pub(super) fn is_timestamp(text: &str) -> bool {
     timestamp(text).is_some()
 }
@@ -275,7 +277,7 @@ struct Digits<'a> {
 }
 
 impl Digits<'_> {
-    /// Takes at least `min` and at most `max` digits.
+    /// Consumes `min` to `max` digits.
     fn take(&mut self, min: usize, max: usize) -> Option<u32> {
         let count = self.rest.bytes().take(max).take_while(u8::is_ascii_digit).count();
         if count < min {
@@ -293,7 +295,7 @@ impl Digits<'_> {
     }
 }
 
-/// The text in standard base64 (line breaks allowed). Bytes that are not UTF-8 become U+FFFD, as in JSON.
+/// Decodes standard base64, line breaks allowed. Bytes that are not UTF-8 become U+FFFD, as in JSON.
 fn binary(text: &str) -> Result<String, String> {
     let symbols: Vec<u8> = text.bytes().filter(|b| !matches!(b, b'\n' | b'\r')).collect();
     match BASE64.decode(symbols) {
@@ -302,13 +304,13 @@ fn binary(text: &str) -> Result<String, String> {
     }
 }
 
-/// Go's decoder does not look at the bits after the last whole byte either.
+/// Go's decoder ignores the unused bits of the last character.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// A float as goyaml prints it, from its shortest digits (`{:e}` of the float).
+/// Formats a float as goyaml does, from its shortest digits (`{:e}` of the float).
 pub(super) fn go_float(shortest: &str) -> String {
     match shortest {
         "inf" => ".inf".to_owned(),

@@ -1,8 +1,8 @@
-//! From text to tokens: YAML 1.1 as libyaml, and so Kubernetes, scans it.
+//! Scans YAML 1.1 text into tokens, as libyaml (and so Kubernetes) does.
 //!
-//! Indentation becomes tokens that open and close blocks. A key is only known to be one when its colon comes, so tokens wait
-//! in a queue until it is certain that no [`YamlTokenKind::Key`] has to go before them; a key without a question mark has to be on one
-//! line and within 1024 characters.
+//! Indentation becomes tokens that open and close blocks. A key is known to be one only when its colon follows, so
+//! tokens wait in a queue until no [`YamlTokenKind::Key`] can precede them. A key without a question mark must be on
+//! one line and within 1024 characters.
 
 mod scalar;
 mod tag;
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use super::{Error, Position, problem};
 
-/// A token and where it begins.
+/// A token with its start position.
 #[derive(Debug)]
 pub(super) struct YamlToken<'a> {
     pub(super) sign: YamlTokenKind<'a>,
@@ -43,34 +43,34 @@ pub(super) enum YamlTokenKind<'a> {
     Scalar { text: Cow<'a, str>, plain: bool },
 }
 
-/// Something that is a key if a colon follows.
+/// A token that becomes a key if a colon follows.
 #[derive(Clone, Copy)]
 struct PossibleKey {
-    /// The number of its first token.
+    /// Index of the key's first token.
     token: usize,
-    /// Whether it has to be a key, because it is where the block's keys are.
+    /// Must become a key, because it is at the indentation of the block's keys.
     required: bool,
     position: Position,
     index: usize,
 }
 
-/// How far a key's colon may be from its beginning.
+/// Upper bound of the distance between the start of a key and its colon.
 const MAX_KEY: usize = 1024;
 
 pub(super) struct Scanner<'a> {
     text: &'a str,
-    /// The offset of the next character, its number, and its place.
+    /// Byte offset, character index and position of the next character.
     at: usize,
     index: usize,
     line: usize,
     column: usize,
     queue: VecDeque<YamlToken<'a>>,
-    /// How many tokens were taken from the queue.
+    /// Number of tokens taken from the queue.
     taken: usize,
-    /// The column of the innermost block, and those of the blocks around it.
+    /// Column of the innermost block, and of the enclosing blocks.
     indent: Option<usize>,
     indents: Vec<Option<usize>>,
-    /// The possible key of the block context, then one for each flow collection.
+    /// The possible key in the block context, then one per open flow collection.
     keys: Vec<Option<PossibleKey>>,
     key_allowed: bool,
 }
@@ -92,7 +92,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The next token, which stays.
+    /// The next token, without consuming it.
     pub(super) fn peek(&mut self) -> Result<&YamlToken<'a>, Error> {
         while self.needs_more()? {
             self.fetch()?;
@@ -100,14 +100,14 @@ impl<'a> Scanner<'a> {
         self.queue.front().ok_or_else(|| problem::parser(Position::START, "unexpected end of stream"))
     }
 
-    /// The next token. After the end of the stream there is none.
+    /// Consumes the next token. There is none after the end of the stream.
     pub(super) fn next(&mut self) -> Result<YamlToken<'a>, Error> {
         self.peek()?;
         self.taken += 1;
         self.queue.pop_front().ok_or_else(|| problem::parser(Position::START, "unexpected end of stream"))
     }
 
-    /// Whether the first token of the queue may turn out to begin a key.
+    /// True if the first queued token may still turn out to begin a key.
     fn needs_more(&mut self) -> Result<bool, Error> {
         if self.queue.is_empty() {
             return Ok(true);
@@ -131,7 +131,7 @@ impl<'a> Scanner<'a> {
         self.keys.len() > 1
     }
 
-    /// The byte so far after the next; zero past the end.
+    /// The byte at an offset from the next one; zero past the end.
     fn ahead(&self, by: usize) -> u8 {
         self.text.as_bytes().get(self.at + by).copied().unwrap_or(0)
     }
@@ -144,7 +144,7 @@ impl<'a> Scanner<'a> {
         self.at >= self.text.len()
     }
 
-    /// How many bytes the line break so far after the next byte has; zero if there is none.
+    /// Length in bytes of the line break at an offset from the next byte; zero if there is none.
     fn break_len(&self, by: usize) -> usize {
         match self.ahead(by) {
             b'\r' if self.ahead(by + 1) == b'\n' => 2,
@@ -163,12 +163,12 @@ impl<'a> Scanner<'a> {
         matches!(self.peek_byte(), b' ' | b'\t')
     }
 
-    /// Whether a blank, a line break or the end is so far after the next byte.
+    /// True if a blank, a line break or the end is at an offset from the next byte.
     fn is_blank_or_end(&self, by: usize) -> bool {
         matches!(self.ahead(by), b' ' | b'\t' | 0) || self.break_len(by) > 0
     }
 
-    /// Steps over one character.
+    /// Consumes one character, not a line break.
     fn skip(&mut self) {
         let width = match self.peek_byte() {
             0..0x80 => 1,
@@ -181,7 +181,7 @@ impl<'a> Scanner<'a> {
         self.column += 1;
     }
 
-    /// Steps over a line break and returns what it is in a scalar.
+    /// Consumes a line break and returns its normalized form.
     fn skip_break(&mut self) -> &'static str {
         let len = self.break_len(0);
         let line_break = match (len, self.ahead(2)) {
@@ -211,12 +211,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The text from an offset to here.
+    /// The text from an offset up to here.
     fn since(&self, start: usize) -> &'a str {
         self.text.get(start..self.at).unwrap_or_default()
     }
 
-    /// Whether `---` or `...` stands here, at the beginning of a line.
+    /// True at `---` or `...` at the start of a line.
     fn is_document_indicator(&self) -> bool {
         let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
         self.column == 0 && (rest.starts_with(b"---") || rest.starts_with(b"...")) && self.is_blank_or_end(3)
@@ -226,7 +226,7 @@ impl<'a> Scanner<'a> {
         self.queue.push_back(YamlToken { sign, position });
     }
 
-    /// Steps over `width` characters that are a token of their own.
+    /// Consumes an indicator of `width` characters.
     fn push_indicator(&mut self, sign: YamlTokenKind<'a>, width: usize) {
         let position = self.position();
         for _ in 0..width {
@@ -235,7 +235,7 @@ impl<'a> Scanner<'a> {
         self.push(sign, position);
     }
 
-    /// Puts the next token (or several, where blocks open or end) in the queue.
+    /// Queues the next token, or several where blocks open or close.
     fn fetch(&mut self) -> Result<(), Error> {
         self.skip_to_token();
         self.close_blocks(Some(self.column));
@@ -290,7 +290,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A token that may begin a key.
+    /// Queues a token that may begin a key.
     fn scalar_token(&mut self, scan: fn(&mut Self) -> Result<YamlTokenKind<'a>, Error>) -> Result<(), Error> {
         self.save_key()?;
         self.key_allowed = false;
@@ -302,7 +302,7 @@ impl<'a> Scanner<'a> {
 
     fn skip_to_token(&mut self) {
         loop {
-            // Tabs separate, but they do not indent.
+            // Tabs separate tokens but do not indent.
             while self.peek_byte() == b' '
                 || (self.peek_byte() == b'\t' && (self.in_flow() || !self.key_allowed))
             {
@@ -336,7 +336,8 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Opens a block at `column` if it is deeper than the innermost; its token goes before that with the given number.
+    /// Opens a block at `column` if that is deeper than the innermost one. Its token is inserted before token number
+    /// `before`.
     fn open_block(
         &mut self,
         column: usize,
@@ -352,7 +353,7 @@ impl<'a> Scanner<'a> {
         self.queue.insert(at.min(self.queue.len()), YamlToken { sign, position });
     }
 
-    /// Closes the blocks that are deeper than `column`; all of them if there is none.
+    /// Closes the blocks deeper than `column`; all blocks if it is `None`.
     fn close_blocks(&mut self, column: Option<usize>) {
         while !self.in_flow() && self.indent > column {
             self.push(YamlTokenKind::BlockEnd, self.position());
@@ -360,7 +361,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Whether a possible key can still be one.
+    /// True if a possible key can still become one.
     fn key_is_valid(&mut self, level: usize) -> Result<bool, Error> {
         let Some(slot) = self.keys.get_mut(level) else { return Ok(false) };
         let Some(key) = *slot else { return Ok(false) };
@@ -371,7 +372,7 @@ impl<'a> Scanner<'a> {
         if key.required { Err(self.problem("could not find expected ':'")) } else { Ok(false) }
     }
 
-    /// Notes that a key may begin here.
+    /// Records that a key may begin here.
     fn save_key(&mut self) -> Result<(), Error> {
         if !self.key_allowed {
             return Ok(());
@@ -427,7 +428,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// A question mark.
+    /// Scans the indicator `?` of a key.
     fn key(&mut self) -> Result<(), Error> {
         if !self.in_flow() {
             if !self.key_allowed {
@@ -441,7 +442,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// A colon.
+    /// Scans the colon of a value.
     fn value(&mut self) -> Result<(), Error> {
         let level = self.keys.len() - 1;
         let valid = self.key_is_valid(level)?;

@@ -1,4 +1,4 @@
-//! Where in the text each field is, for messages about the fields of configuration files.
+//! Source positions of the fields of a YAML document, for messages about configuration files.
 
 use super::Position;
 use super::decode::{is_merge, key_name};
@@ -6,16 +6,16 @@ use super::nodes::{UnresolvedScalar, YamlNodeId, YamlNodeKind, YamlNodes};
 use super::resolve::{self, Scalar};
 use crate::{Path, Segment, Str};
 
-/// Where a field is. The root and the items of lists have no key: for them both are the same.
+/// Positions of a field. For the root and list items, which have no key, both are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldPosition {
-    /// Where its key begins.
+    /// Start of the field's key.
     pub key: Position,
-    /// Where its value begins.
+    /// Start of the field's value.
     pub value: Position,
 }
 
-/// Where the fields of a document are.
+/// Source positions of all fields of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spans {
     root: SpannedNode,
@@ -31,7 +31,7 @@ struct SpannedNode {
 enum SpannedChildren {
     Nothing,
     List(Vec<SpannedNode>),
-    /// Sorted by key.
+    /// Sorted by key, for binary search.
     Map(Vec<(Str, SpannedNode)>),
 }
 
@@ -57,7 +57,7 @@ impl SpannedNode {
         }
     }
 
-    /// The deepest node deepest_along a path in text, and what of the path is left.
+    /// Follows a textual path as far as possible; returns the node and the rest of the path.
     fn deepest_along<'t>(&self, path: &'t str) -> (&SpannedNode, &'t str) {
         let mut best = (self, path);
         let mut consider = |(node, rest): (_, &'t str)| {
@@ -75,7 +75,7 @@ impl SpannedNode {
                     consider(node.deepest_along(rest));
                 }
             }
-            // A key may hold dots and brackets itself, so every key the path begins with is tried.
+            // Keys may contain dots and brackets, so every key that is a prefix of the path is tried.
             SpannedChildren::Map(fields) => {
                 for (key, node) in fields {
                     if let Some(rest) = after_key(path, key) {
@@ -88,7 +88,7 @@ impl SpannedNode {
     }
 }
 
-/// What follows `key` at the beginning of a path: `key`, `.key`, `[key]` or `["key"]`.
+/// Strips `key`, `.key`, `[key]` or `["key"]` from the start of a path.
 fn after_key<'t>(path: &'t str, key: &str) -> Option<&'t str> {
     if let Some(rest) = path.strip_prefix('[') {
         let rest = match rest.strip_prefix('"') {
@@ -102,28 +102,29 @@ fn after_key<'t>(path: &'t str, key: &str) -> Option<&'t str> {
 }
 
 impl Spans {
-    /// Where the field at `path` is, if the document has it.
+    /// Position of the field at `path`; `None` if the document does not have it.
     pub fn locate(&self, path: &Path) -> Option<FieldPosition> {
         path.segments().iter().try_fold(&self.root, SpannedNode::step).map(|node| node.position)
     }
 
-    /// Where the field at a path in text (`spec.containers[0].name`, `data[my.key]`) is, if the document has it.
+    /// Position of the field at a textual path (`spec.containers[0].name`, `data[my.key]`); `None` if the document
+    /// does not have it.
     pub fn locate_text(&self, path: &str) -> Option<FieldPosition> {
         let (node, rest) = self.root.deepest_along(path);
         rest.is_empty().then_some(node.position)
     }
 
-    /// Where the field at a path in text is, or the innermost thing around it that the document has.
+    /// Position of the field at a textual path, or of the innermost enclosing field that exists.
     pub fn nearest(&self, path: &str) -> FieldPosition {
         self.root.deepest_along(path).0.position
     }
 
-    /// A document of which only the beginning is known.
+    /// Positions of a document of which only the start is known.
     pub(super) fn at(position: Position) -> Self {
         Spans { root: SpannedNode::new(position) }
     }
 
-    /// Moves everything down by as many lines.
+    /// Adds `lines` to all line numbers.
     pub(super) fn shift(&mut self, lines: usize) {
         shift(&mut self.root, lines);
     }
@@ -139,7 +140,7 @@ fn shift(node: &mut SpannedNode, lines: usize) {
     }
 }
 
-/// The spans of a document that was decoded, so that its aliases are known to be harmless.
+/// Positions of a decoded document; decoding has checked that its aliases are bounded and acyclic.
 pub(super) fn of(nodes: &YamlNodes<'_>) -> Spans {
     Spans { root: spanned(nodes, nodes.root) }
 }

@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 use super::{body, document, documents, read, write};
 use crate::{Path, Value, json, write as canonical};
 
-/// The blocks of a table: each a text, and what a line that begins with `mark` says of it.
+/// Splits a table of test cases into its blocks.
 fn blocks(table: &str) -> impl Iterator<Item = &str> {
     table.strip_suffix('\n').unwrap_or(table).split("\n====\n").skip(1)
 }
@@ -12,7 +12,7 @@ fn in_one_line(message: &str) -> String {
     message.replace('\\', "\\\\").replace('\n', "\\n")
 }
 
-/// The text of a document as this reader reads it, in the form of the table.
+/// The result of reading a document, in the notation of the table.
 fn outcome(input: &str) -> String {
     match body(input.as_bytes()) {
         Err(error) => format!("=> ! {}", in_one_line(&error.message)),
@@ -51,7 +51,7 @@ fn scalars_are_resolved_as_in_kubernetes() {
     let mut wrong = String::new();
     for row in include_str!("tests/scalars.txt").lines().skip(2) {
         let [scalar, value, key] = row.split('\t').collect::<Vec<_>>()[..] else { panic!("{row}") };
-        // Unsigned integers are floats after they went through JSON.
+        // Unsigned integers become floats when they pass through JSON.
         let value =
             json::parse(value.as_bytes()).map_or(value.to_owned(), |value| canonical::to_string(&value));
         let cases =

@@ -1,13 +1,13 @@
-//! From bytes to text: which bytes YAML may consist of.
+//! Decodes bytes to the characters that YAML allows.
 
 use std::borrow::Cow;
 
 use super::{Error, Position};
 
-/// The longest text that is read.
+/// Upper bound of the length of a text in bytes.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The text of `bytes`: UTF-8, or UTF-16 with a byte order mark.
+/// Decodes UTF-8, or UTF-16 with a byte order mark.
 pub(super) fn of(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
     if bytes.len() > MAX_BYTES {
         return Err(Error::new(format!("yaml: input is longer than {MAX_BYTES} bytes"), Position::START));
@@ -47,7 +47,7 @@ fn utf8(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
     })
 }
 
-/// What is wrong with the sequence that `bytes` begin with.
+/// goyaml's message for the invalid sequence that `bytes` begins with.
 fn wrong_utf8(bytes: &[u8]) -> &'static str {
     let (width, least) = match bytes.first() {
         Some(0xc0..=0xdf) => (2, 0x80),

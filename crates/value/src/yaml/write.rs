@@ -1,7 +1,7 @@
-//! The YAML writer: the bytes `sigs.k8s.io/yaml` prints.
+//! Writes YAML exactly as `sigs.k8s.io/yaml`.
 //!
-//! Two spaces a level, lists not indented below their key, plain scalars where they read back as themselves, literal blocks
-//! for text with line breaks, and lines folded at the first space past column 80.
+//! Two spaces per level, lists not indented below their key, plain scalars where they read back unchanged, literal
+//! blocks for text with line breaks, and lines folded at the first space after column 80.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use super::resolve;
 use crate::{Map, Str, Value};
 
-/// The YAML of `value`.
+/// Writes a value as a YAML document.
 pub fn write(value: &Value) -> String {
     let mut emitter =
         Emitter { out: String::with_capacity(256), column: 0, indent: None, blank: true, indenting: true };
@@ -21,16 +21,16 @@ pub fn write(value: &Value) -> String {
 const INDENT: usize = 2;
 const WIDTH: usize = 80;
 
-/// The longest key that is written without a question mark before it.
+/// Longer keys are written with a `?` indicator.
 const MAX_SIMPLE_KEY: usize = 128;
 
-/// What a node is part of.
+/// The parent of a node.
 #[derive(Clone, Copy, PartialEq)]
 enum ScalarContext {
     Root,
     List,
     Map,
-    /// A key that its colon follows on the same line.
+    /// A key followed by its colon on the same line.
     SimpleKey,
 }
 
@@ -44,13 +44,13 @@ enum Style {
 
 struct Emitter {
     out: String,
-    /// In characters, from 0.
+    /// Current column in characters, from 0.
     column: usize,
-    /// The indentation of the innermost block; none before the first.
+    /// Indentation of the innermost block; `None` before the first block.
     indent: Option<usize>,
-    /// Whether the last thing written separates: a scalar may follow without a space.
+    /// The last character separates tokens: a scalar may follow without a space.
     blank: bool,
-    /// Whether the line so far holds nothing but indentation and `-`, `?` or `:` that open a block.
+    /// The line so far consists of indentation and of `-`, `?` or `:` indicators that open a block.
     indenting: bool,
 }
 
@@ -65,7 +65,7 @@ impl Emitter {
         self.column = 0;
     }
 
-    /// Goes to the indentation of the current block, on a new line unless this one has nothing else on it.
+    /// Moves to the indentation of the current block, on a new line unless this one contains only indentation.
     fn start_line(&mut self) {
         let indent = self.indent.unwrap_or(0);
         if !self.indenting || self.column > indent || (self.column == indent && !self.blank) {
@@ -78,14 +78,14 @@ impl Emitter {
         self.indenting = true;
     }
 
-    /// A sign that opens an entry of a block, after which a nested block may begin on the same line.
+    /// Writes an indicator that opens a block entry; a nested block may start on the same line.
     fn opening(&mut self, sign: char) {
         self.separate();
         self.put(sign);
         self.blank = false;
     }
 
-    /// Any other sign.
+    /// Writes an indicator that does not open a block entry.
     fn sign(&mut self, sign: char) {
         self.put(sign);
         self.blank = false;
@@ -98,7 +98,7 @@ impl Emitter {
         }
     }
 
-    /// Runs `inner` one level deeper.
+    /// Runs `inner` with a deeper indentation.
     fn deeper(&mut self, indent: usize, inner: impl FnOnce(&mut Self)) {
         let outer = self.indent.replace(indent);
         inner(self);
@@ -170,7 +170,7 @@ impl Emitter {
         self.scalar(text, style, context);
     }
 
-    /// Writes a scalar in the wanted style, or the nearest one that can express it.
+    /// Writes a scalar in the wanted style, or in the closest style that can express it.
     fn scalar(&mut self, text: &str, wanted: Style, context: ScalarContext) {
         let allowed = AllowedStyles::for_text(text);
         let mut style = wanted;
@@ -206,7 +206,7 @@ impl Emitter {
         self.sign('\'');
     }
 
-    /// Text without line breaks, with breaks in place of single spaces past the width.
+    /// Writes text without line breaks, folding at single spaces past the width.
     fn folded(&mut self, text: &str, fold: bool, quoted: bool) {
         let mut after_space = false;
         let mut chars = text.chars().peekable();
@@ -322,7 +322,7 @@ impl Emitter {
     }
 }
 
-/// How a text may be written.
+/// The styles that can express a text.
 struct AllowedStyles {
     plain: bool,
     single_quoted: bool,
@@ -347,7 +347,7 @@ impl AllowedStyles {
                 (Some(before), '#') => is_break(before),
                 _ => false,
             };
-            // Unlike libyaml, the line breaks of YAML 1.1 are always escaped, since other readers do not know them.
+            // Unlike libyaml, always escape the line breaks of YAML 1.1, because other readers do not know them.
             special |= !is_printable(c) || matches!(c, '\u{2028}' | '\u{2029}');
             breaks |= is_break(c);
             break_space |= c == ' ' && previous.is_some_and(is_break);
@@ -364,12 +364,12 @@ impl AllowedStyles {
     }
 }
 
-/// A line break of YAML 1.1.
+/// True for the line breaks of YAML 1.1.
 fn is_break(c: char) -> bool {
     matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What libyaml writes without an escape.
+/// True for characters that libyaml does not escape.
 fn is_printable(c: char) -> bool {
     match c {
         '\n' | ' '..='~' => true,
@@ -378,7 +378,7 @@ fn is_printable(c: char) -> bool {
     }
 }
 
-/// A float as goyaml prints what it reads from the float's JSON.
+/// Formats a float as goyaml prints the number it reads from JSON.
 fn float(f: f64) -> String {
     let text = crate::write::float(f);
     match resolve::plain(text.as_str().into()) {
@@ -388,12 +388,12 @@ fn float(f: f64) -> String {
     }
 }
 
-/// The entries in goyaml's order: letters after everything else, and numbers inside keys by their value.
+/// Entries in goyaml's order: letters after all other characters, and numbers inside keys by value.
 fn in_order(map: &Map) -> Vec<(&Str, &Value)> {
     merge_sorted(map.iter().collect())
 }
 
-/// A merge sort. The order of keys is not transitive for every set of them, and the standard sorts may panic then.
+/// Merge sort. goyaml's key order is not transitive, and the standard sorts may panic on such an order.
 fn merge_sorted<'m>(mut entries: Vec<(&'m Str, &'m Value)>) -> Vec<(&'m Str, &'m Value)> {
     if entries.len() < 2 {
         return entries;
@@ -433,7 +433,7 @@ fn compare_keys(a: &str, b: &str) -> Ordering {
             (false, true) => return Ordering::Less,
             (false, false) => {}
         }
-        // Digits that both have before count if one goes on with a zero.
+        // Equal digits before this position count if one number continues with a zero.
         let before = a.get(..at).unwrap_or_default();
         let nonzero = before.chars().rev().take_while(char::is_ascii_digit).any(|c| c != '0');
         let start = i64::from((x == '0' || y == '0') && nonzero);

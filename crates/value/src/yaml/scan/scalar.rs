@@ -1,11 +1,11 @@
-//! Scalars: plain, in quotes, and in blocks.
+//! Scans plain, quoted and block scalars.
 
 use std::borrow::Cow;
 
 use super::{Scanner, YamlTokenKind};
 use crate::yaml::Error;
 
-/// The line breaks between two lines of a scalar that is folded.
+/// The line breaks between two lines of a folded scalar.
 #[derive(Default)]
 struct Breaks {
     first: Option<&'static str>,
@@ -20,7 +20,7 @@ impl Breaks {
         }
     }
 
-    /// One break becomes a space, more of them lose the first.
+    /// Folds line breaks: a single break becomes a space, several lose the first.
     fn fold_into(&mut self, text: &mut String) {
         match self.first.take() {
             Some("\n") if self.rest.is_empty() => text.push(' '),
@@ -32,7 +32,7 @@ impl Breaks {
     }
 }
 
-/// What happens to the line breaks at the end of a block.
+/// How a block scalar treats its trailing line breaks.
 #[derive(Clone, Copy, PartialEq)]
 enum Chomping {
     Strip,
@@ -126,7 +126,7 @@ impl<'a> Scanner<'a> {
             while self.is_blank() || self.is_break() {
                 if self.is_break() {
                     let line_break = self.skip_break();
-                    // After an escaped break, which stands for nothing, each further one counts.
+                    // After an escaped break, which produces nothing, every further break counts.
                     if escaped_break {
                         breaks.rest.push_str(line_break);
                     } else {
@@ -147,7 +147,7 @@ impl<'a> Scanner<'a> {
         Ok(YamlTokenKind::Scalar { text, plain: false })
     }
 
-    /// The text up to the closing quote, if it is on this line and nothing before it means something else.
+    /// The quoted text, if it is on one line and contains nothing to escape or fold.
     fn simple_quoted(&mut self, quote: u8) -> Option<&'a str> {
         let rest = self.text.get(self.at..)?;
         let len = rest.bytes().position(|b| b == quote || !matches!(b, b' '..=b'[' | b']'..=b'~'))?;
@@ -161,7 +161,7 @@ impl<'a> Scanner<'a> {
         Some(text)
     }
 
-    /// Reads up to a blank, a line break, the end or the closing quote. Says whether it stopped after an escaped line break.
+    /// Reads up to a blank, a line break, the end or the closing quote. Returns true after an escaped line break.
     fn quoted_words(&mut self, quote: u8, text: &mut Cow<'a, str>) -> Result<bool, Error> {
         let mut start = self.at;
         while !self.is_blank_or_end(0) {
@@ -217,7 +217,7 @@ impl<'a> Scanner<'a> {
         Ok(c)
     }
 
-    /// A character by its number in hexadecimal digits.
+    /// A character given by hexadecimal digits.
     fn coded(&mut self, digits: usize) -> Result<char, Error> {
         self.skip();
         self.skip();
@@ -248,7 +248,7 @@ impl<'a> Scanner<'a> {
         self.block_breaks(&mut indent, &mut blank_lines)?;
         let mut after_indented = false;
         while indent == Some(self.column) && !self.is_end() {
-            // Lines that begin with a blank are not folded, nor is the break before or after them.
+            // Lines that begin with a blank are not folded, nor are the breaks around them.
             let indented = self.is_blank();
             if !literal && !after_indented && !indented && line_break == "\n" {
                 if blank_lines.is_empty() {
@@ -277,7 +277,7 @@ impl<'a> Scanner<'a> {
         Ok(YamlTokenKind::Scalar { text: Cow::Owned(text), plain: false })
     }
 
-    /// What follows `|` or `>` on its line: how to chomp and how far to indent, in either order.
+    /// Parses the indicators after `|` or `>`: chomping and indentation, in either order.
     fn block_header(&mut self) -> Result<(Chomping, Option<usize>), Error> {
         let (mut chomping, mut increment) = (None, None);
         loop {
@@ -301,7 +301,7 @@ impl<'a> Scanner<'a> {
         Ok((chomping.unwrap_or(Chomping::Clip), increment))
     }
 
-    /// Steps over indentation and blank lines; the first line that is not blank sets the indentation if nothing did.
+    /// Skips indentation and blank lines. Without an explicit indentation, the first other line sets it.
     fn block_breaks(&mut self, indent: &mut Option<usize>, breaks: &mut String) -> Result<(), Error> {
         let mut deepest = 0;
         loop {

@@ -1,4 +1,4 @@
-//! Anchors, aliases, tags and directives.
+//! Scans anchors, aliases, tags and directives.
 
 use super::{Scanner, YamlTokenKind};
 use crate::json;
@@ -13,7 +13,7 @@ impl<'a> Scanner<'a> {
         self.since(start)
     }
 
-    /// `&name` or `*name`.
+    /// An anchor `&name` or an alias `*name`.
     pub(super) fn anchor(&mut self) -> Result<YamlTokenKind<'a>, Error> {
         let alias = self.peek_byte() == b'*';
         self.skip();
@@ -26,7 +26,7 @@ impl<'a> Scanner<'a> {
         Ok(if alias { YamlTokenKind::Alias(name) } else { YamlTokenKind::Anchor(name) })
     }
 
-    /// `!<uri>`, `!handle!suffix`, `!suffix` or `!`.
+    /// A tag: `!<uri>`, `!handle!suffix`, `!suffix` or `!`.
     pub(super) fn tag(&mut self) -> Result<YamlTokenKind<'a>, Error> {
         let sign = if self.ahead(1) == b'<' {
             self.skip();
@@ -71,7 +71,7 @@ impl<'a> Scanner<'a> {
         Ok(self.since(start))
     }
 
-    /// The characters of a URI, after those in `head`.
+    /// Reads the characters of a URI and appends them to `head`.
     fn uri(&mut self, head: &str, may_be_empty: bool) -> Result<String, Error> {
         let mut uri = head.as_bytes().to_vec();
         let start = self.at;
@@ -91,7 +91,7 @@ impl<'a> Scanner<'a> {
         Ok(json::lossy(&uri).into_owned())
     }
 
-    /// One character as `%XX` for each of its bytes.
+    /// Decodes one character written as `%XX` bytes.
     fn uri_escape(&mut self, uri: &mut Vec<u8>) -> Result<(), Error> {
         let mut left = None;
         while left != Some(0) {
@@ -119,7 +119,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// `%YAML 1.1` or `%TAG !handle! prefix`, up to the end of its line.
+    /// A directive, `%YAML 1.1` or `%TAG !handle! prefix`, up to the end of its line.
     pub(super) fn directive(&mut self) -> Result<YamlTokenKind<'a>, Error> {
         self.skip();
         let name = self.skip_name();
