@@ -1,45 +1,46 @@
-//! The words of tokens for admission webhooks (KEP-6060): what such a token is bound to, what it attests, and whom it is for.
+//! Names and constants of service account tokens for admission webhooks (KEP-6060): the objects they are bound to,
+//! their attestations and their audience.
 //!
-//! There are two sets of names for the same thing, the KEP's and those of Kubernetes 1.37. A request speaks one of them; a token
-//! carries both. Both are declared here and nowhere else.
+//! The KEP and Kubernetes 1.37 use different names. A request uses one set, a token carries both. Both sets are
+//! declared only here.
 
 use value::{Str, Value, format_smolstr};
 
-/// The feature gate.
+/// Name of the feature gate.
 pub const GATE: &str = "APIServerWebhookAuthenticationToken";
-/// How long such a token lives, in seconds; nobody may ask for less, and whoever asks for more gets this.
+/// Lifetime of a token in seconds. A request for a shorter one is refused, a request for a longer one gets this.
 pub const LIFETIME: i64 = 600;
-/// Stands for every API group, and is a name of its own where permissions are asked for.
+/// Stands for all API groups, both in requests and in authorization checks.
 pub const EVERY_GROUP: &str = "*";
-/// The namespace of the account in whose name the server itself asks for such tokens.
+/// Namespace of the service account with which the server requests tokens.
 pub const ACCOUNT_NAMESPACE: &str = "kube-system";
-/// The name of that account.
+/// Name of the service account with which the server requests tokens.
 pub const ACCOUNT_NAME: &str = "webhook-auth";
-/// The verb that an account needs for what it has attested.
+/// Verb that a service account needs for the groups it requests attestations for.
 pub const VERB: &str = "attest";
 
-/// What the core group is called where permissions are asked for: an empty name would mean every name.
+/// Name of the core group in authorization checks, where an empty name would mean all names.
 const CORE_NAME: &str = "core";
-/// The group and version of what a token can be bound to.
+/// API version of the objects that a token can be bound to.
 const CONFIGURATION_VERSION: &str = "admissionregistration.k8s.io/v1";
-/// The port of a service reference that names none.
+/// Port of a service reference without a port.
 const DEFAULT_PORT: i64 = 443;
 
-/// A set of names.
+/// The set of names that a request uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttestationDialect {
-    /// Kubernetes 1.37: `attestations`.
+    /// Kubernetes 1.37: the field `attestations`.
     Kubernetes,
-    /// The KEP: `attestationClaims`.
+    /// The KEP: the field `attestationClaims`.
     Kep,
 }
 
 impl AttestationDialect {
-    /// Both.
+    /// Both sets of names.
     pub const ALL: [AttestationDialect; 2] = [AttestationDialect::Kubernetes, AttestationDialect::Kep];
 
-    /// The one that a request with this `spec` speaks, by the field that is filled in or, if none is, by the field that is there;
-    /// with neither field it is Kubernetes'.
+    /// Detects the dialect of a TokenRequest's `spec`: by the field that is not empty, else by the field that is
+    /// present, else Kubernetes'.
     pub fn of(spec: Option<&Value>) -> Self {
         let given = |dialect: AttestationDialect| spec.and_then(|spec| spec.get(dialect.field()));
         let filled = |dialect| given(dialect).and_then(Value::as_map).is_some_and(|map| !map.is_empty());
@@ -52,7 +53,7 @@ impl AttestationDialect {
         }
     }
 
-    /// The field of a request's `spec`, and the claim of a token.
+    /// Field of the request's `spec`, and claim of the token.
     pub fn field(self) -> &'static str {
         match self {
             AttestationDialect::Kubernetes => "attestations",
@@ -60,7 +61,7 @@ impl AttestationDialect {
         }
     }
 
-    /// The one key in it.
+    /// The single key inside that field.
     pub fn key(self) -> &'static str {
         match self {
             AttestationDialect::Kubernetes => "admissionReviewAPIGroups",
@@ -68,7 +69,7 @@ impl AttestationDialect {
         }
     }
 
-    /// Group and resource that permission to attest is asked for on.
+    /// API group and resource of the authorization check for attesting.
     pub fn resource(self) -> (&'static str, &'static str) {
         match self {
             AttestationDialect::Kubernetes => ("authentication.k8s.io", "admissionReviewAPIGroups"),
@@ -76,43 +77,40 @@ impl AttestationDialect {
         }
     }
 
-    /// The name on that resource that stands for an API group.
+    /// Resource name that stands for an API group in the authorization check.
     pub fn name_of(self, group: &str) -> &str {
         if group.is_empty() { CORE_NAME } else { group }
     }
 
-    /// Whether a group cannot be asked for, because its name already stands for another one's permission.
+    /// True if a group cannot be requested, because its name stands for another group in the authorization check.
     pub fn is_reserved(self, group: &str) -> bool {
         self == AttestationDialect::Kep && group == CORE_NAME
     }
 }
 
-/// What a token for webhooks is bound to.
+/// Kinds of webhook configurations that a token can be bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WebhookConfigurationKind {
-    /// A `ValidatingWebhookConfiguration`.
     Validating,
-    /// A `MutatingWebhookConfiguration`.
     Mutating,
 }
 
 impl WebhookConfigurationKind {
-    /// Both.
+    /// Both kinds of webhook configurations.
     pub const ALL: [WebhookConfigurationKind; 2] =
         [WebhookConfigurationKind::Validating, WebhookConfigurationKind::Mutating];
 
-    /// The kind of this name.
+    /// Looks up a kind by its name.
     pub fn of_kind(kind: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|each| each.kind() == kind)
     }
 
-    /// The kind that a `boundObjectRef` is to, if to one of them.
+    /// The kind that a `boundObjectRef` refers to; `None` if it is not a webhook configuration of v1.
     pub fn of_reference(reference: &Value) -> Option<Self> {
         let text = |field: &str| reference.get(field).and_then(Value::as_str).unwrap_or_default();
         Self::of_kind(text("kind")).filter(|_| text("apiVersion") == CONFIGURATION_VERSION)
     }
 
-    /// The kind.
     pub fn kind(self) -> &'static str {
         match self {
             WebhookConfigurationKind::Validating => "ValidatingWebhookConfiguration",
@@ -120,12 +118,12 @@ impl WebhookConfigurationKind {
         }
     }
 
-    /// The group and version of the kind.
+    /// API version of the kind.
     pub fn api_version(self) -> &'static str {
         CONFIGURATION_VERSION
     }
 
-    /// The claim of a token.
+    /// Name of the claim that binds a token to this kind.
     pub fn claim(self, dialect: AttestationDialect) -> &'static str {
         match (self, dialect) {
             (WebhookConfigurationKind::Validating, AttestationDialect::Kubernetes) => {
@@ -142,8 +140,8 @@ impl WebhookConfigurationKind {
     }
 }
 
-/// Whom a token for a webhook is for, from its `clientConfig`: the URL as it stands, or one made of the service reference with its
-/// port and path.
+/// Audience of a webhook's tokens, from its `clientConfig`: the URL unchanged, or a URL built from the service
+/// reference with port and path.
 pub fn audience(client_config: &Value) -> Option<Str> {
     let text = |keys: &[&str]| client_config.str_at(keys);
     if let Some(url) = text(&["url"]) {

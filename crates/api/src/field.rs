@@ -1,4 +1,4 @@
-//! Errors about one field of an object, in Kubernetes' words.
+//! Errors about a field of an object, with Kubernetes' messages.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -6,18 +6,18 @@ use std::fmt;
 pub use value::go::{float, is_printable, quote};
 use value::{Path, Value, write};
 
-/// What is wrong with a field.
+/// The kind of a field error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorKind {
-    /// A named thing does not exist.
+    /// A referenced object does not exist.
     NotFound,
-    /// A value is missing.
+    /// A required value is missing.
     Required,
-    /// A value that must be unique is not.
+    /// A value that must be unique is repeated.
     Duplicate,
     /// A value is malformed.
     Invalid,
-    /// A value is not one of those allowed.
+    /// A value is not one of the supported ones.
     NotSupported,
     /// A value is well-formed but not permitted here.
     Forbidden,
@@ -29,14 +29,14 @@ pub enum FieldErrorKind {
     TooMany,
     /// A list has too few items.
     TooFew,
-    /// Not the caller's fault.
+    /// A server failure, not an error of the request.
     Internal,
     /// A value has the wrong type.
     TypeInvalid,
 }
 
 impl FieldErrorKind {
-    /// The `reason` of a status cause.
+    /// The `reason` in a status cause.
     pub fn cause(self) -> &'static str {
         match self {
             FieldErrorKind::NotFound => "FieldValueNotFound",
@@ -54,7 +54,7 @@ impl FieldErrorKind {
         }
     }
 
-    /// The words a person reads.
+    /// The start of the error message, such as `Invalid value`.
     pub fn words(self) -> &'static str {
         match self {
             FieldErrorKind::NotFound => "Not found",
@@ -72,20 +72,19 @@ impl FieldErrorKind {
     }
 }
 
-/// One thing that is wrong with one field.
+/// An error about one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// What kind of wrong.
     pub kind: FieldErrorKind,
-    /// The field's path: `spec.containers[0].name`. Empty only for errors about the object as a whole (`<nil>` in print).
+    /// Path of the field: `spec.containers[0].name`. Empty for errors about the whole object, which print `<nil>`.
     pub field: String,
     /// The offending value; `None` prints no value.
     pub bad_value: Option<Value>,
-    /// More words.
+    /// Explanation at the end of the message.
     pub detail: String,
 }
 
-/// All that is wrong with an object, in the order it was found.
+/// The errors of an object, in the order in which they were found.
 pub type FieldErrors = Vec<FieldError>;
 
 impl FieldError {
@@ -93,27 +92,23 @@ impl FieldError {
         FieldError { kind, field: field.to_string(), bad_value, detail: detail.into() }
     }
 
-    /// A named thing does not exist.
     pub fn not_found(field: &Path, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::NotFound, field, Some(value.into()), "")
     }
 
-    /// A value is missing.
     pub fn required(field: &Path, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, field, None, detail)
     }
 
-    /// A value that must be unique is not.
     pub fn duplicate(field: &Path, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, Some(value.into()), "")
     }
 
-    /// A value is malformed.
     pub fn invalid(field: &Path, value: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
     }
 
-    /// A value is not one of `supported`, which are listed in the order given.
+    /// The value is not one of `supported`, which the message lists in this order.
     pub fn not_supported(field: &Path, value: impl Into<Value>, supported: &[&str]) -> Self {
         let detail = if supported.is_empty() {
             String::new()
@@ -124,18 +119,17 @@ impl FieldError {
         Self::new(FieldErrorKind::NotSupported, field, Some(value.into()), detail)
     }
 
-    /// A value is not permitted here.
     pub fn forbidden(field: &Path, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Forbidden, field, None, detail)
     }
 
-    /// A text is longer than `max` bytes.
+    /// The text is longer than `max` bytes.
     pub fn too_long(field: &Path, max: usize) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
         Self::new(FieldErrorKind::TooLong, field, None, format!("may not be more than {max} {unit}"))
     }
 
-    /// A list has `actual` items, more than `max`.
+    /// The list has `actual` items, more than `max`.
     pub fn too_many(field: &Path, actual: usize, max: usize) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
         let value = i64::try_from(actual).unwrap_or(i64::MAX);
@@ -147,12 +141,11 @@ impl FieldError {
         )
     }
 
-    /// Not the caller's fault.
     pub fn internal(field: &Path, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Internal, field, None, detail)
     }
 
-    /// The message without the field's name.
+    /// The message without the field path.
     pub fn body(&self) -> String {
         let mut text = self.kind.words().to_owned();
         let with_value = !matches!(
@@ -186,7 +179,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Joins errors as Go's `Aggregate` prints them: one bare, several distinct ones in brackets.
+/// Formats errors as Go's `Aggregate`: a single one as it is, several distinct ones in brackets.
 pub fn aggregate<T: fmt::Display>(errors: impl IntoIterator<Item = T>) -> String {
     let mut known: HashSet<String> = HashSet::new();
     let mut distinct: Vec<String> = Vec::new();

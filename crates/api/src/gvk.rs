@@ -8,19 +8,17 @@ use value::Str;
 /// An API group and version: `v1`, `apps/v1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupVersion {
-    /// The group; empty for the core group.
+    /// API group; empty for the core group.
     pub group: Str,
-    /// The version.
     pub version: Str,
 }
 
 impl GroupVersion {
-    /// A group and version.
     pub fn new(group: impl Into<Str>, version: impl Into<Str>) -> Self {
         GroupVersion { group: group.into(), version: version.into() }
     }
 
-    /// Reads `v1` or `group/version`; more than one slash is refused in Kubernetes' words.
+    /// Parses `v1` or `group/version`. More than one slash is an error, with Kubernetes' message.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.split_once('/') {
             None => Ok(GroupVersion::new("", text)),
@@ -29,7 +27,6 @@ impl GroupVersion {
         }
     }
 
-    /// This group and version with a kind.
     pub fn kind(&self, kind: impl Into<Str>) -> GroupVersionKind {
         GroupVersionKind { group: self.group.clone(), version: self.version.clone(), kind: kind.into() }
     }
@@ -45,57 +42,50 @@ impl fmt::Display for GroupVersion {
     }
 }
 
-/// A kind of object in a group and version.
+/// A kind in an API group and version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupVersionKind {
-    /// The group; empty for the core group.
+    /// API group; empty for the core group.
     pub group: Str,
-    /// The version.
     pub version: Str,
-    /// The kind.
     pub kind: Str,
 }
 
 impl GroupVersionKind {
-    /// A kind in a group and version.
     pub fn new(group: impl Into<Str>, version: impl Into<Str>, kind: impl Into<Str>) -> Self {
         GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() }
     }
 
-    /// Without the kind.
     pub fn group_version(&self) -> GroupVersion {
         GroupVersion { group: self.group.clone(), version: self.version.clone() }
     }
 
-    /// Without the version.
     pub fn group_kind(&self) -> GroupKind {
         GroupKind { group: self.group.clone(), kind: self.kind.clone() }
     }
 
-    /// The text of an object's `apiVersion` field.
+    /// The value of an object's `apiVersion` field.
     pub fn api_version(&self) -> String {
         self.group_version().to_string()
     }
 }
 
-/// As Go prints it: `apps/v1, Kind=Deployment`.
+/// Prints as Go does: `apps/v1, Kind=Deployment`.
 impl fmt::Display for GroupVersionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
     }
 }
 
-/// A kind in a group, printed `Deployment.apps` (core kinds bare).
+/// A kind in an API group, printed as `Deployment.apps` (core kinds without a group).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupKind {
-    /// The group; empty for the core group.
+    /// API group; empty for the core group.
     pub group: Str,
-    /// The kind.
     pub kind: Str,
 }
 
 impl GroupKind {
-    /// A kind in a group.
     pub fn new(group: impl Into<Str>, kind: impl Into<Str>) -> Self {
         GroupKind { group: group.into(), kind: kind.into() }
     }
@@ -111,17 +101,16 @@ impl fmt::Display for GroupKind {
     }
 }
 
-/// A resource in a group, printed `deployments.apps` (core resources bare).
+/// A resource in an API group, printed as `deployments.apps` (core resources without a group).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupResource {
-    /// The group; empty for the core group.
+    /// API group; empty for the core group.
     pub group: Str,
-    /// The plural name.
+    /// Plural name, such as `deployments`.
     pub resource: Str,
 }
 
 impl GroupResource {
-    /// A resource in a group.
     pub fn new(group: impl Into<Str>, resource: impl Into<Str>) -> Self {
         GroupResource { group: group.into(), resource: resource.into() }
     }

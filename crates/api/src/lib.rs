@@ -1,4 +1,23 @@
-//! The Kubernetes object model: kinds, metadata, selectors, quantities, `Status` errors.
+//! The Kubernetes object model: group, version and kind, metadata, names, selectors, times and errors.
+//!
+//! - [`GroupVersionKind`] and [`GroupResource`] identify kinds and resources; [`meta`] reads and writes `metadata`.
+//! - [`selector`] has label and field selectors, and the compact facts of an object that they are matched against.
+//! - [`names`] validates names, labels, ports and addresses; [`FieldError`] is a validation error of one field.
+//! - [`Status`] is the error that a client sees, with Kubernetes' code, reason, message and details.
+//!
+//! ```
+//! use api::selector::LabelSelector;
+//! use api::{FieldError, GroupKind, Status, meta};
+//!
+//! let pod = value::json::parse(br#"{"kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}}}"#).unwrap();
+//! assert_eq!(meta::name(&pod), "web");
+//! assert!(LabelSelector::parse("app in (web, db),!canary").unwrap().matches_object(&pod));
+//!
+//! let path = value::Path::root().field("spec").field("containers");
+//! let status = Status::invalid(&GroupKind::new("", "Pod"), "web", &[FieldError::required(&path, "")]);
+//! assert_eq!((status.code(), status.reason()), (422, "Invalid"));
+//! assert_eq!(status.message(), r#"Pod "web" is invalid: spec.containers: Required value"#);
+//! ```
 
 pub mod admin_access;
 pub mod attestation;
@@ -12,8 +31,7 @@ pub mod quantity;
 pub mod selector;
 mod status;
 pub mod time;
-pub mod typed;
-pub mod validation;
+pub mod type_meta;
 
 pub use field::{FieldError, FieldErrors};
 pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};

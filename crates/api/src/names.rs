@@ -1,5 +1,5 @@
-//! Which texts are names, labels, ports, headers and addresses. Every function answers with what is wrong, in
-//! Kubernetes' words; an empty answer means that the text is fine.
+//! Validates names, labels, ports, headers and addresses. Every function returns Kubernetes' error messages; an empty
+//! list means that the text is valid.
 
 mod addresses;
 
@@ -11,9 +11,9 @@ pub use self::addresses::{
 };
 use crate::field::{FieldError, FieldErrors};
 
-/// The longest DNS label.
+/// Upper bound of a DNS label in bytes.
 pub const LABEL_MAX: usize = 63;
-/// The longest DNS subdomain.
+/// Upper bound of a DNS subdomain in bytes.
 pub const SUBDOMAIN_MAX: usize = 253;
 
 const DNS1123_LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
@@ -21,12 +21,12 @@ const DNS1123_SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z
 const LABEL_KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const LABEL_KEY_WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
-/// "may be at most this long", for texts whose length is counted in characters.
+/// Message for a text longer than `max` characters.
 pub fn max_len_error(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
 
-/// The words for a text that does not match `regex`.
+/// Message for a text that does not match `regex`.
 pub fn regex_error(words: &str, regex: &str, examples: &[&str]) -> String {
     if examples.is_empty() {
         return format!("{words} (regex used for validation is '{regex}')");
@@ -35,19 +35,19 @@ pub fn regex_error(words: &str, regex: &str, examples: &[&str]) -> String {
     format!("{words} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))
 }
 
-/// The words for a number outside a range.
+/// Message for a number outside a range.
 pub fn inclusive_range_error(low: i64, high: i64) -> String {
     format!("must be between {low} and {high}, inclusive")
 }
 
-/// The words for a text that may not be empty.
+/// Message for an empty text.
 pub const EMPTY_ERROR: &str = "must be non-empty";
 
 fn is_lower_alnum(b: u8) -> bool {
     b.is_ascii_lowercase() || b.is_ascii_digit()
 }
 
-/// Whether `text` has only `inner` bytes and starts and ends with `outer` ones.
+/// True if all bytes are `inner`, and the first and last are `outer`.
 fn is_bracketed(text: &str, outer: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(|b| outer(*b))
@@ -107,7 +107,7 @@ pub fn is_dns1123_subdomain(text: &str) -> Vec<String> {
     subdomain(text, || max_len_error(SUBDOMAIN_MAX))
 }
 
-/// A subdomain whose letters may be of either case.
+/// An RFC 1123 subdomain in letters of either case.
 pub fn is_dns1123_subdomain_caseless(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > SUBDOMAIN_MAX {
@@ -123,7 +123,7 @@ pub fn is_dns1123_subdomain_caseless(text: &str) -> Vec<String> {
     errors
 }
 
-/// A subdomain whose labels may contain underscores, also in front.
+/// An RFC 1123 subdomain whose labels may contain, and begin with, underscores.
 pub fn is_dns1123_subdomain_with_underscore(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > SUBDOMAIN_MAX {
@@ -143,7 +143,7 @@ pub fn is_dns1123_subdomain_with_underscore(text: &str) -> Vec<String> {
     errors
 }
 
-/// A subdomain behind `*.`.
+/// An RFC 1123 subdomain after `*.`.
 pub fn is_wildcard_dns1123_subdomain(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > SUBDOMAIN_MAX {
@@ -159,7 +159,7 @@ pub fn is_wildcard_dns1123_subdomain(text: &str) -> Vec<String> {
     errors
 }
 
-/// An RFC 1035 label: as RFC 1123, but it starts with a letter.
+/// An RFC 1035 label: like RFC 1123, but it begins with a letter.
 pub fn is_dns1035_label(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > LABEL_MAX {
@@ -175,7 +175,7 @@ pub fn is_dns1035_label(text: &str) -> Vec<String> {
     errors
 }
 
-/// A label key (Kubernetes also says "qualified name"): `name` or `example.com/name`.
+/// A label key (Kubernetes' "qualified name"): `name` or `example.com/name`.
 pub fn is_qualified_name(text: &str) -> Vec<String> {
     const EXAMPLES: [&str; 3] = ["MyName", "my.name", "123-abc"];
     let mut errors = Vec::new();
@@ -208,7 +208,7 @@ pub fn is_qualified_name(text: &str) -> Vec<String> {
     errors
 }
 
-/// A label value: empty, or as the name part of a label key.
+/// A label value: empty, or like the name part of a label key.
 pub fn is_valid_label_value(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > LABEL_MAX {
@@ -238,12 +238,12 @@ pub fn is_c_identifier(text: &str) -> Vec<String> {
     )]
 }
 
-/// A port number.
+/// A port number, 1 to 65535.
 pub fn is_valid_port_num(port: i64) -> Vec<String> {
     is_in_range(port, 1, 65535)
 }
 
-/// A number within bounds.
+/// A number from `low` to `high`.
 pub fn is_in_range(number: i64, low: i64, high: i64) -> Vec<String> {
     if (low..=high).contains(&number) { Vec::new() } else { vec![inclusive_range_error(low, high)] }
 }
@@ -253,7 +253,7 @@ pub fn is_valid_user_id(id: i64) -> Vec<String> {
     is_in_range(id, 0, i64::from(i32::MAX))
 }
 
-/// A port's name: `http`, `metrics-2`.
+/// A port name: `http`, `metrics-2`.
 pub fn is_valid_port_name(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 15 {
@@ -274,7 +274,7 @@ pub fn is_valid_port_name(text: &str) -> Vec<String> {
     errors
 }
 
-/// A percentage: `25%`.
+/// A percentage such as `25%`.
 pub fn is_valid_percent(text: &str) -> Vec<String> {
     let number = text.strip_suffix('%').unwrap_or_default();
     if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) {
@@ -299,7 +299,7 @@ pub fn is_http_header_name(text: &str) -> Vec<String> {
     )]
 }
 
-/// The name of an environment variable: anything printable in ASCII but `=`.
+/// The name of an environment variable: printable ASCII except `=`.
 pub fn is_relaxed_env_var_name(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.is_empty() {
@@ -339,7 +339,7 @@ fn parent_folder_prefix(text: &str) -> Option<String> {
     }
 }
 
-/// A name that can be a segment of a URL path.
+/// A name that is valid as one segment of a URL path.
 pub fn is_path_segment_name(text: &str) -> Vec<String> {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
@@ -347,7 +347,7 @@ pub fn is_path_segment_name(text: &str) -> Vec<String> {
     is_path_segment_prefix(text)
 }
 
-/// A text that a path segment may start with.
+/// A prefix of such a segment.
 pub fn is_path_segment_prefix(text: &str) -> Vec<String> {
     ["/", "%"]
         .into_iter()
@@ -356,7 +356,7 @@ pub fn is_path_segment_prefix(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A decimal integer as people write it.
+/// A decimal integer without leading zeros.
 pub fn is_decimal_integer(text: &str) -> Vec<String> {
     if text.is_empty() {
         return vec![EMPTY_ERROR.to_owned()];
@@ -368,21 +368,20 @@ pub fn is_decimal_integer(text: &str) -> Vec<String> {
     if fits { Vec::new() } else { vec!["must be a valid decimal integer in canonical form".to_owned()] }
 }
 
-/// An object's name that must be a DNS subdomain. With `prefix`, a text that such a name may start with
-/// (`generateName`).
+/// An object name that must be a DNS subdomain. With `prefix`, the prefix of such a name (`generateName`).
 pub fn name_is_dns_subdomain(name: &str, prefix: bool) -> Vec<String> {
     is_dns1123_subdomain(&without_trailing_dash(name, prefix))
 }
 
-/// An object's name that must be a DNS label.
+/// An object name that must be a DNS label, or with `prefix` the prefix of one.
 pub fn name_is_dns_label(name: &str, prefix: bool) -> Vec<String> {
     is_dns1123_label(&without_trailing_dash(name, prefix))
 }
 
-/// A prefix that ends with a dash is judged as if a letter followed: the generated part will.
+/// Replaces the trailing dash of a prefix by a letter, because generated characters will follow it.
 fn without_trailing_dash(name: &str, prefix: bool) -> std::borrow::Cow<'_, str> {
     match name.strip_suffix('-') {
-        // Kubernetes replaces the last two bytes by an `a`; a longer character before the dash is no letter anyway.
+        // Kubernetes replaces the last two bytes by an `a`; a multi-byte character before the dash is invalid anyway.
         Some(stem) if prefix && stem.ends_with(|c: char| c.is_ascii()) => {
             let mut chars = stem.chars();
             chars.next_back();
@@ -392,7 +391,7 @@ fn without_trailing_dash(name: &str, prefix: bool) -> std::borrow::Cow<'_, str> 
     }
 }
 
-/// A domain of at least three segments.
+/// A domain name of at least three labels.
 pub fn is_fully_qualified_name(path: &Path, name: &str) -> FieldErrors {
     if name.is_empty() {
         return vec![FieldError::required(path, "")];
@@ -408,7 +407,7 @@ pub fn is_fully_qualified_name(path: &Path, name: &str) -> FieldErrors {
     Vec::new()
 }
 
-/// A domain of at least two segments, which may end with a dot.
+/// A domain name of at least two labels, with an optional trailing dot.
 pub fn is_fully_qualified_domain_name(path: &Path, name: &str) -> FieldErrors {
     if name.is_empty() {
         return vec![FieldError::required(path, "")];
@@ -426,7 +425,7 @@ pub fn is_fully_qualified_domain_name(path: &Path, name: &str) -> FieldErrors {
     wrong.map(|(label, errors)| FieldError::invalid(path, label, errors.join(","))).into_iter().collect()
 }
 
-/// A path behind a domain: `acme.io/foo`.
+/// A path after a domain: `acme.io/foo`.
 pub fn is_domain_prefixed_path(path: &Path, text: &str) -> FieldErrors {
     if text.is_empty() {
         return vec![FieldError::required(path, "")];
@@ -444,7 +443,7 @@ pub fn is_domain_prefixed_path(path: &Path, text: &str) -> FieldErrors {
     errors
 }
 
-/// A label key that has a domain: `acme.io/foo`.
+/// A label key with a domain: `acme.io/foo`.
 pub fn is_domain_prefixed_key(path: &Path, key: &str) -> FieldErrors {
     if key.is_empty() {
         return vec![FieldError::required(path, "")];

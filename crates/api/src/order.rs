@@ -1,10 +1,12 @@
-//! The order of the fields of what Kubernetes answers from types of its own: statuses, lists, tables, discovery. Objects that are
-//! stored are written from their bytes, which have `kind` and `apiVersion` first and all else sorted.
+//! Field order of the objects that Kubernetes encodes from its own types: `Status`, lists, tables, discovery.
+//!
+//! Stored objects are written from their stored bytes, which have `kind` and `apiVersion` first and all other keys
+//! sorted.
 
 use value::Value;
 use value::order::{KeyOrder, SORTED};
 
-/// The order of what is of a built-in kind, or of no kind at all.
+/// Order of an object of a built-in kind, or without a kind.
 pub fn of(value: &Value) -> &'static KeyOrder {
     match value.str_at(&["kind"]) {
         Some("Status") => &STATUS,
@@ -22,7 +24,7 @@ pub fn of(value: &Value) -> &'static KeyOrder {
     }
 }
 
-/// The order of what is of a custom resource's kind: sorted, if it is not one of the forms that any kind has.
+/// Order of a custom resource: sorted, except for the forms that every kind has, such as lists and tables.
 pub fn of_custom(value: &Value) -> &'static KeyOrder {
     match value.str_at(&["kind"]) {
         Some("Status" | "Table" | "PartialObjectMetadata" | "PartialObjectMetadataList") => of(value),
@@ -33,7 +35,7 @@ pub fn of_custom(value: &Value) -> &'static KeyOrder {
 
 static OBJECT: KeyOrder = KeyOrder(&[("kind", &SORTED), ("apiVersion", &SORTED)]);
 
-/// The metadata of a list.
+/// Order of a list's `metadata`.
 pub static LIST_META: KeyOrder =
     KeyOrder(&[("resourceVersion", &SORTED), ("continue", &SORTED), ("remainingItemCount", &SORTED)]);
 

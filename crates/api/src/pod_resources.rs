@@ -1,15 +1,15 @@
-//! What a pod asks for in total, as Kubernetes adds it up: containers, sidecars, the largest init container, the pod's own
-//! amounts, overhead.
+//! Total resource requests and limits of a pod, as Kubernetes aggregates them: containers, sidecars, the largest init
+//! container, pod-level resources, overhead.
 
 use std::collections::BTreeMap;
 
 use crate::quantity::Quantity;
 use value::{Str, Value};
 
-/// Amounts by resource.
+/// Quantities by resource name (Kubernetes' `ResourceList`).
 pub type Amounts = BTreeMap<Str, Quantity>;
 
-/// The amounts of a map of quantities. What cannot be read is left out; objects that came this far can be.
+/// Reads a resource list. Entries that are not quantities are left out; validation has rejected them.
 pub fn amounts(list: Option<&Value>) -> Amounts {
     let Some(map) = list.and_then(Value::as_map) else { return Amounts::new() };
     map.iter()
@@ -17,7 +17,7 @@ pub fn amounts(list: Option<&Value>) -> Amounts {
         .collect()
 }
 
-/// Adds `more` to `sum`.
+/// Adds `more` to `sum`, resource by resource.
 pub fn add(sum: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         match sum.get_mut(name) {
@@ -29,7 +29,7 @@ pub fn add(sum: &mut Amounts, more: &Amounts) {
     }
 }
 
-/// Raises `sum` to `other` wherever that is more.
+/// Raises each resource of `sum` to the value in `other`, if that is larger.
 pub fn raise(sum: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
         if sum.get(name).is_none_or(|so_far| amount > so_far) {
@@ -38,12 +38,12 @@ pub fn raise(sum: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// Whether a container is a sidecar: an init container that stays.
+/// True for a sidecar: an init container with `restartPolicy: Always`.
 pub fn is_sidecar(container: &Value) -> bool {
     container.str_at(&["restartPolicy"]) == Some("Always")
 }
 
-/// The sum over the containers of what `of` says of each.
+/// Aggregates `of` over the containers and init containers of a pod.
 pub fn over_containers(pod: &Value, of: impl Fn(&Value) -> Amounts) -> Amounts {
     let mut total = Amounts::new();
     for container in pod.list_at(&["spec", "containers"]) {
@@ -66,12 +66,12 @@ pub fn over_containers(pod: &Value, of: impl Fn(&Value) -> Amounts) -> Amounts {
     total
 }
 
-/// The sum over the containers of one side (`requests` or `limits`) of their specification.
+/// Aggregates one side (`requests` or `limits`) of the containers' resources.
 pub fn of_containers(pod: &Value, side: &str) -> Amounts {
     over_containers(pod, |container| amounts(container.at(&["resources", side])))
 }
 
-/// Replaces sums by what the pod itself says, for the resources that it may say.
+/// Replaces totals by the pod-level resources, for the resource names that `may` allows.
 pub fn of_pod_itself(pod: &Value, side: &str, total: &mut Amounts, may: impl Fn(&str) -> bool) {
     for (name, amount) in amounts(pod.at(&["spec", "resources", side])) {
         if may(&name) {
@@ -80,7 +80,7 @@ pub fn of_pod_itself(pod: &Value, side: &str, total: &mut Amounts, may: impl Fn(
     }
 }
 
-/// Whether a pod may set this resource for itself.
+/// True if pod-level resources support this resource.
 pub fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }

@@ -1,3 +1,3 @@
-//! Quantities: see [`value::quantity`], where they live so that CEL can use them too.
+//! Quantities, re-exported from [`value::quantity`].
 
 pub use value::quantity::{Format, Quantity, QuantityError};

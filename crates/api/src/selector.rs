@@ -1,4 +1,4 @@
-//! Label and field selectors, and the compact facts about an object that they are matched against.
+//! Label and field selectors, and the compact [`Facts`] of an object that they are matched against.
 
 mod facts;
 mod fields;
@@ -11,7 +11,7 @@ pub use labels::{
     LabelOperator, LabelRequirement, LabelSelector, Labels, format_label_selector, validate_label_selector,
 };
 
-/// The most requirements of a selector that is sent with a request. Each is checked for every object.
+/// Upper bound of requirements in a request's selector, because each is evaluated for every object.
 const MAX_REQUIREMENTS: usize = 1000;
 
 fn check_number(requirements: usize) -> Result<(), String> {
@@ -23,22 +23,20 @@ fn check_number(requirements: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// What a LIST or WATCH selects: both selectors at once.
+/// The label and field selector of a LIST or WATCH.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
-    /// By label.
     pub labels: LabelSelector,
-    /// By field.
     pub fields: FieldSelector,
 }
 
 impl Selection {
-    /// Whether everything is selected.
+    /// True if both selectors match every object.
     pub fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()
     }
 
-    /// Whether the object with these facts is selected.
+    /// True if both selectors match the object with these facts.
     pub fn matches(&self, facts: FactsRef<'_>) -> bool {
         self.labels.matches(&facts) && self.fields.matches(|field| facts.field(field))
     }

@@ -1,60 +1,59 @@
-//! [`Status`]: every refusal a client sees, with Kubernetes' code, reason, message and details.
+//! [`Status`]: every error that a client sees, with Kubernetes' code, reason, message and details.
 
 use value::{Map, Str, Value};
 
 use crate::field::{FieldError, aggregate, quote};
 use crate::{GroupKind, GroupResource};
 
-/// The machine-readable reason of a refusal.
+/// The machine-readable reason of a `Status`, with its HTTP code below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum StatusReason {
-    /// None given.
+    /// No reason is given.
     #[default]
     Unknown,
-    /// 401.
+    /// HTTP 401: authentication failed.
     Unauthorized,
-    /// 403.
+    /// HTTP 403: not authorized, or refused by admission.
     Forbidden,
-    /// 404.
+    /// HTTP 404: no such object or path.
     NotFound,
-    /// 409, the name is taken.
+    /// HTTP 409: the name is taken.
     AlreadyExists,
-    /// 409, the object changed meanwhile.
+    /// HTTP 409: the object has changed.
     Conflict,
-    /// 410.
+    /// HTTP 410: no longer available.
     Gone,
-    /// 422.
+    /// HTTP 422: validation failed.
     Invalid,
-    /// 500 with a hint when to try again.
+    /// HTTP 500, with a time to retry after.
     ServerTimeout,
-    /// 504.
+    /// HTTP 504: the request timed out.
     Timeout,
-    /// 429.
+    /// HTTP 429: the client should retry later.
     TooManyRequests,
-    /// 400.
+    /// HTTP 400: the request is malformed.
     BadRequest,
-    /// 405.
+    /// HTTP 405: the resource does not support the method.
     MethodNotAllowed,
-    /// 406.
+    /// HTTP 406: no accepted media type can be served.
     NotAcceptable,
-    /// 413.
+    /// HTTP 413: the request body is too large.
     RequestEntityTooLarge,
-    /// 415.
+    /// HTTP 415: the request's media type is not supported.
     UnsupportedMediaType,
-    /// 500.
+    /// HTTP 500: an unexpected error.
     InternalError,
-    /// 410, a revision that is no longer kept.
+    /// HTTP 410: the revision was compacted.
     Expired,
-    /// 503.
+    /// HTTP 503: the service is not available.
     ServiceUnavailable,
-    /// 507.
+    /// HTTP 507: the storage is full.
     StorageError,
-    /// 500, stored objects that cannot be read.
+    /// HTTP 500: stored objects cannot be read.
     StorageReadError,
 }
 
 impl StatusReason {
-    /// The word on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             StatusReason::Unknown => "",
@@ -82,35 +81,30 @@ impl StatusReason {
     }
 }
 
-/// One of several reasons for a refusal.
+/// One of the causes of an error.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatusCause {
-    /// A machine-readable word, as `FieldValueInvalid`.
+    /// Machine-readable cause, such as `FieldValueInvalid`.
     pub reason: Str,
-    /// The words.
     pub message: String,
-    /// The field it is about.
+    /// Path of the field that the cause is about.
     pub field: String,
 }
 
-/// What a refusal is about.
+/// The object or resource that a `Status` is about.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatusDetails {
-    /// The object's name.
     pub name: String,
-    /// The group.
     pub group: Str,
     /// The kind or, in most errors, the resource.
     pub kind: Str,
-    /// The object's uid.
     pub uid: String,
-    /// All causes.
     pub causes: Vec<StatusCause>,
-    /// When to try again; 0 says nothing.
+    /// Time to retry after; 0 if unset.
     pub retry_after_seconds: u32,
 }
 
-/// A refusal (or, rarely, a success) as `meta/v1` `Status`. Boxed inside, so that `Result<_, Status>` stays small.
+/// A `meta/v1` `Status`: an error or, rarely, a success. Boxed, so that `Result<_, Status>` stays small.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status(Box<StatusBody>);
 
@@ -125,7 +119,7 @@ struct StatusBody {
 }
 
 impl Status {
-    /// A refusal.
+    /// An error with `status: Failure`.
     pub fn failure(code: u16, reason: StatusReason, message: impl Into<String>) -> Self {
         Status(Box::new(StatusBody {
             code,
@@ -137,7 +131,7 @@ impl Status {
         }))
     }
 
-    /// `status: Success`, as deletes of whole objects answer.
+    /// A `Status` with `status: Success`, the response to deleting an object.
     pub fn success(details: StatusDetails) -> Self {
         Status(Box::new(StatusBody {
             code: 200,
@@ -149,42 +143,39 @@ impl Status {
         }))
     }
 
-    /// This status with details.
     #[must_use]
     pub fn with_details(mut self, details: StatusDetails) -> Self {
         self.0.details = Some(details);
         self
     }
 
-    /// This status with another message.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.0.message = message.into();
         self
     }
 
-    /// This status with a token for going on with a list.
+    /// Sets the continue token with which the client can go on with a list.
     #[must_use]
     pub fn with_continue(mut self, token: impl Into<String>) -> Self {
         self.0.continue_token = token.into();
         self
     }
 
-    /// This status with another code.
     #[must_use]
     pub fn with_code(mut self, code: u16) -> Self {
         self.0.code = code;
         self
     }
 
-    /// This status with a reason that need not be one of [`StatusReason`] (a webhook may invent its own).
+    /// Sets a reason that need not be a [`StatusReason`]; webhooks may invent their own.
     #[must_use]
     pub fn with_reason(mut self, reason: impl Into<Str>) -> Self {
         self.0.reason = reason.into();
         self
     }
 
-    /// This status without a word about when to try again.
+    /// Removes the time to retry after.
     #[must_use]
     pub fn without_retry(mut self) -> Self {
         if let Some(details) = &mut self.0.details {
@@ -193,22 +184,18 @@ impl Status {
         self
     }
 
-    /// The HTTP status code.
     pub fn code(&self) -> u16 {
         self.0.code
     }
 
-    /// The machine-readable reason.
     pub fn reason(&self) -> &str {
         &self.0.reason
     }
 
-    /// The message.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The details, if there are any.
     pub fn details(&self) -> Option<&StatusDetails> {
         self.0.details.as_ref()
     }
@@ -222,25 +209,25 @@ impl Status {
         }
     }
 
-    /// 404: no such object.
+    /// HTTP 404: no such object.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         Self::failure(404, StatusReason::NotFound, format!("{resource} {} not found", quote(name)))
             .with_details(Self::of(resource, name))
     }
 
-    /// 404: no such path, as kube-apiserver answers for resources it does not know.
+    /// HTTP 404: no such path, as kube-apiserver answers for unknown resources.
     pub fn no_such_resource() -> Self {
         Self::failure(404, StatusReason::NotFound, "the server could not find the requested resource")
             .with_details(StatusDetails::default())
     }
 
-    /// 409: the name is taken.
+    /// HTTP 409: the name is taken.
     pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
         Self::failure(409, StatusReason::AlreadyExists, format!("{resource} {} already exists", quote(name)))
             .with_details(Self::of(resource, name))
     }
 
-    /// 409: no unique name could be generated.
+    /// HTTP 409: no unique name could be generated.
     pub fn generate_name_conflict(resource: &GroupResource, name: &str) -> Self {
         let message = format!(
             "{resource} {} already exists, the server was not able to generate a unique name for the object",
@@ -250,18 +237,18 @@ impl Status {
         Self::failure(409, StatusReason::AlreadyExists, message).with_details(details)
     }
 
-    /// 409: the object is not as the caller expected.
+    /// HTTP 409: the object is not in the state that the request requires.
     pub fn conflict(resource: &GroupResource, name: &str, why: impl std::fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", quote(name));
         Self::failure(409, StatusReason::Conflict, message).with_details(Self::of(resource, name))
     }
 
-    /// 401: says nothing about why.
+    /// HTTP 401, without a reason for the failure.
     pub fn unauthorized() -> Self {
         Self::failure(401, StatusReason::Unauthorized, "Unauthorized")
     }
 
-    /// 403: refused for `why`.
+    /// HTTP 403: refused because of `why`.
     pub fn forbidden(resource: &GroupResource, name: &str, why: impl std::fmt::Display) -> Self {
         let message = if resource.group.is_empty() && resource.resource.is_empty() {
             format!("forbidden: {why}")
@@ -273,7 +260,7 @@ impl Status {
         Self::failure(403, StatusReason::Forbidden, message).with_details(Self::of(resource, name))
     }
 
-    /// 422: fields are wrong. An error that was found twice is told once.
+    /// HTTP 422: fields are invalid. Equal errors are listed once.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
         let mut status = Self::invalid_with_repeats(kind, name, errors);
         if let Some(details) = &mut status.0.details {
@@ -288,8 +275,8 @@ impl Status {
         status
     }
 
-    /// As [`Status::invalid`], with a cause for each error even where two are the same: Kubernetes judges the metadata of a
-    /// custom resource twice, and says so.
+    /// Like [`Status::invalid`], with one cause per error even if two are equal: Kubernetes validates the metadata of
+    /// a custom resource twice, and reports both.
     pub fn invalid_with_repeats(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
         let causes = errors.iter().map(|error| StatusCause {
             reason: Str::new_static(error.kind.cause()),
@@ -311,19 +298,19 @@ impl Status {
         })
     }
 
-    /// 400.
+    /// HTTP 400: the request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::failure(400, StatusReason::BadRequest, message)
     }
 
-    /// 405.
+    /// HTTP 405: the resource does not support the action.
     pub fn method_not_supported(resource: &GroupResource, action: &str) -> Self {
         let message =
             format!("{action} is not supported on resources of kind {}", quote(&resource.to_string()));
         Self::failure(405, StatusReason::MethodNotAllowed, message).with_details(Self::of(resource, ""))
     }
 
-    /// 405 as kube-apiserver's router says it for a method that a path does not take.
+    /// HTTP 405, as kube-apiserver's router words it for a method that a path does not support.
     pub fn method_not_allowed() -> Self {
         Self::failure(
             405,
@@ -333,30 +320,30 @@ impl Status {
         .with_details(StatusDetails::default())
     }
 
-    /// 406: nothing the client accepts can be served; `available` are the types that can.
+    /// HTTP 406: no accepted media type can be served; `available` lists those that can.
     pub fn not_acceptable(available: &[&str]) -> Self {
         let message = format!("only the following media types are accepted: {}", available.join(", "));
         Self::failure(406, StatusReason::NotAcceptable, message)
     }
 
-    /// 406 as Kubernetes' router says it, for a client that accepts none of the types at all.
+    /// HTTP 406, as kube-apiserver's router words it for a client that accepts no served media type.
     pub fn no_representation(available: &[&str]) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {}", available.join(", "));
         Self::failure(406, StatusReason::NotAcceptable, message).with_details(StatusDetails::default())
     }
 
-    /// 415 as Kubernetes' router says it, for a path that takes no such body.
+    /// HTTP 415, as kube-apiserver's router words it for a path that does not accept the body's media type.
     pub fn no_such_media_type() -> Self {
         Self::failure(415, StatusReason::UnsupportedMediaType, "415: Unsupported Media Type")
             .with_details(StatusDetails::default())
     }
 
-    /// 410: the revision is no longer kept.
+    /// HTTP 410: the revision was compacted.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::failure(410, StatusReason::Expired, message)
     }
 
-    /// 413.
+    /// HTTP 413: the request body is too large.
     pub fn too_large(message: impl std::fmt::Display) -> Self {
         Self::failure(
             413,
@@ -365,7 +352,7 @@ impl Status {
         )
     }
 
-    /// 415: the body's type cannot be read; `available` are the types that can.
+    /// HTTP 415: the body's media type is not supported; `available` lists those that are.
     pub fn unsupported_media_type(available: &[&str]) -> Self {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
@@ -374,13 +361,13 @@ impl Status {
         Self::failure(415, StatusReason::UnsupportedMediaType, message)
     }
 
-    /// 429.
+    /// HTTP 429, with a time to retry after.
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
         Self::failure(429, StatusReason::TooManyRequests, message)
             .with_details(StatusDetails { retry_after_seconds, ..StatusDetails::default() })
     }
 
-    /// 500.
+    /// HTTP 500: an unexpected error.
     pub fn internal(why: impl std::fmt::Display) -> Self {
         let why = why.to_string();
         Self::failure(500, StatusReason::InternalError, format!("Internal error occurred: {why}"))
@@ -390,7 +377,7 @@ impl Status {
             })
     }
 
-    /// 500 for a list some of whose objects cannot be read: a cause each, of which there is at least one.
+    /// HTTP 500 for a list with unreadable objects, with one cause per object; there must be at least one.
     pub fn unreadable(resource: &GroupResource, causes: Vec<StatusCause>) -> Self {
         let first = causes.first().map(|cause| cause.message.as_str()).unwrap_or_default();
         let more = match causes.iter().filter(|cause| !cause.field.is_empty()).count() {
@@ -404,23 +391,23 @@ impl Status {
         Self::failure(500, StatusReason::StorageReadError, message).with_details(details)
     }
 
-    /// 500 with nothing but a message: what Kubernetes answers for an error that it has no status for.
+    /// HTTP 500 with only a message, which Kubernetes returns for an error that is not a `Status`.
     pub fn plain(message: impl Into<String>) -> Self {
         Self::failure(500, StatusReason::Unknown, message)
     }
 
-    /// 503.
+    /// HTTP 503: the service is not available.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::failure(503, StatusReason::ServiceUnavailable, message)
     }
 
-    /// 504.
+    /// HTTP 504, with a time to retry after.
     pub fn timeout(message: impl std::fmt::Display, retry_after_seconds: u32) -> Self {
         Self::failure(504, StatusReason::Timeout, format!("Timeout: {message}"))
             .with_details(StatusDetails { retry_after_seconds, ..StatusDetails::default() })
     }
 
-    /// The object on the wire.
+    /// Encodes the `Status` object.
     pub fn to_value(&self) -> Value {
         let StatusBody { code, reason, message, details, success, continue_token } = &*self.0;
         let mut out = Map::new();

@@ -1,18 +1,18 @@
-//! Times and durations as texts. Nothing here reads a clock.
+//! Formats and parses times and durations. Nothing here reads a clock.
 //!
-//! A `meta/v1` `Time` is RFC 3339 in UTC with whole seconds, a `MicroTime` has six digits more; durations are Go's
-//! (`1h15m30s`). What cannot be read is refused in the words of Go's `time` package.
+//! A `meta/v1` `Time` is RFC 3339 in UTC with whole seconds, a `MicroTime` has six more digits; durations are Go's
+//! (`1h15m30s`). Error messages are those of Go's `time` package.
 
 use std::fmt::Write as _;
 
 use crate::field::quote;
 
-/// A moment: seconds since 1970 in UTC, and nanoseconds within the second.
+/// A point in time with nanosecond precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
-    /// Seconds since 1970-01-01T00:00:00Z.
+    /// Seconds since the Unix epoch, 1970-01-01T00:00:00Z.
     pub seconds: i64,
-    /// 0 to 999,999,999.
+    /// Nanoseconds within the second, 0 to 999,999,999.
     pub nanos: u32,
 }
 
@@ -23,45 +23,43 @@ const TIME_LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 const MICRO_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
 impl Timestamp {
-    /// A moment from whole seconds.
     pub const fn from_seconds(seconds: i64) -> Self {
         Timestamp { seconds, nanos: 0 }
     }
 
-    /// A moment from microseconds since 1970.
     pub fn from_micros(micros: i64) -> Self {
         let nanos = u32::try_from(micros.rem_euclid(1_000_000) * 1000).unwrap_or(0);
         Timestamp { seconds: micros.div_euclid(1_000_000), nanos }
     }
 
-    /// Microseconds since 1970.
+    /// Microseconds since 1970-01-01T00:00:00Z, saturating.
     pub fn micros(self) -> i64 {
         self.seconds.saturating_mul(1_000_000).saturating_add(i64::from(self.nanos / 1000))
     }
 
-    /// Whether it is Go's zero time.
+    /// True for Go's zero time.
     pub fn is_zero(self) -> bool {
         self == Self::from_seconds(GO_ZERO_SECONDS)
     }
 
-    /// Reads a `Time`: RFC 3339 with any offset and any number of digits after the second.
+    /// Parses a `Time`: RFC 3339 with any offset and any number of fraction digits.
     pub fn parse(text: &str) -> Result<Self, String> {
         Rfc3339Reader { layout: TIME_LAYOUT, text, rest: text }.read()
     }
 
-    /// Reads a `MicroTime`: RFC 3339 with exactly six digits after the second.
+    /// Parses a `MicroTime`: RFC 3339 with exactly six fraction digits.
     pub fn parse_micro(text: &str) -> Result<Self, String> {
         Rfc3339Reader { layout: MICRO_LAYOUT, text, rest: text }.read()
     }
 
-    /// The text of a `Time`: `2006-01-02T15:04:05Z`.
+    /// Formats a `Time`: `2006-01-02T15:04:05Z`.
     pub fn time(self) -> String {
         let mut out = self.to_second();
         out.push('Z');
         out
     }
 
-    /// The text of a `MicroTime`: `2006-01-02T15:04:05.000000Z`.
+    /// Formats a `MicroTime`: `2006-01-02T15:04:05.000000Z`.
     pub fn micro_time(self) -> String {
         let mut out = self.to_second();
         let _ = write!(out, ".{:06}Z", self.nanos / 1000);
@@ -76,7 +74,7 @@ impl Timestamp {
     }
 }
 
-/// The date of a day counted from 1970-01-01 (years of 400 start in March, so that the leap day is the last).
+/// Converts days since 1970-01-01 to a date. 400-year cycles start in March, so that the leap day comes last.
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days.saturating_add(719_468);
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
@@ -88,7 +86,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// The day counted from 1970-01-01 of a date.
+/// Converts a date to days since 1970-01-01.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -105,7 +103,7 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Reads along a layout, in the order and with the leniency of Go's `time.Parse`.
+/// Parses RFC 3339 in the order and with the leniency of Go's `time.Parse`.
 struct Rfc3339Reader<'a> {
     layout: &'static str,
     text: &'a str,
@@ -168,7 +166,7 @@ impl<'a> Rfc3339Reader<'a> {
         Ok(())
     }
 
-    /// A number of at least `least` and at most `most` digits.
+    /// Parses a number of `least` to `most` digits.
     fn number(&mut self, element: &str, least: usize, most: usize) -> Result<i64, String> {
         let digits = self.rest.bytes().take(most).take_while(u8::is_ascii_digit).count();
         if digits < least {
@@ -177,14 +175,14 @@ impl<'a> Rfc3339Reader<'a> {
         Ok(self.take(digits).parse().unwrap_or(0))
     }
 
-    /// The next `count` bytes, which are known to be ASCII.
+    /// Consumes `count` bytes, which must be ASCII.
     fn take(&mut self, count: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at_checked(count).unwrap_or((self.rest, ""));
         self.rest = rest;
         taken
     }
 
-    /// What follows the seconds, in nanoseconds.
+    /// Parses the fraction after the seconds, in nanoseconds.
     fn fraction(&mut self) -> Result<u32, String> {
         let digits = self.rest.bytes().skip(1).take_while(u8::is_ascii_digit).count();
         let marked = self.rest.starts_with(['.', ',']) && digits > 0;
@@ -206,7 +204,7 @@ impl<'a> Rfc3339Reader<'a> {
         Ok(nanos)
     }
 
-    /// `Z` or an offset from UTC, in seconds.
+    /// Parses `Z` or a UTC offset, in seconds.
     fn offset(&mut self) -> Result<i64, String> {
         if let Some(rest) = self.rest.strip_prefix('Z') {
             self.rest = rest;
@@ -243,7 +241,7 @@ const UNITS: [(&str, i64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Reads a Go duration (`1h15m30.5s`) as nanoseconds.
+/// Parses a Go duration (`1h15m30.5s`) as nanoseconds.
 pub fn parse_duration(text: &str) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration {}", quote(text));
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -254,7 +252,7 @@ pub fn parse_duration(text: &str) -> Result<i64, String> {
     if unsigned.is_empty() {
         return Err(invalid());
     }
-    // One more than i64::MAX is the magnitude of i64::MIN.
+    // The magnitude of i64::MIN is one more than i64::MAX.
     let limit = if negative { 1_i128 << 63 } else { (1 << 63) - 1 };
     let (mut total, mut rest) = (0_i128, unsigned);
     while !rest.is_empty() {
@@ -274,7 +272,7 @@ pub fn parse_duration(text: &str) -> Result<i64, String> {
         let unit = i128::from(*unit);
         let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
         total += whole.checked_mul(unit).filter(|n| *n <= limit).ok_or_else(invalid)?;
-        // Digits past a nanosecond's share of an hour cannot count.
+        // Digits below a nanosecond's share of an hour cannot change the result.
         let (mut share, mut scale) = (0_i128, 1_i128);
         for digit in fraction.bytes().take(18) {
             share = share * 10 + i128::from(digit - b'0');
@@ -293,7 +291,7 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// A duration in nanoseconds as Go prints it: `1h15m30.5s`, `1.5ms`, `0s`.
+/// Formats nanoseconds as Go does: `1h15m30.5s`, `1.5ms`, `0s`.
 pub fn format_duration(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let magnitude = nanos.unsigned_abs();
@@ -320,14 +318,14 @@ pub fn format_duration(nanos: i64) -> String {
     }
 }
 
-/// A duration in seconds as kubectl's AGE columns print it: two or three significant digits.
+/// Formats seconds as kubectl's AGE columns do: two or three significant digits.
 pub fn human_duration(seconds: i64) -> String {
     let pair = |large: i64, unit: &str, small: i64, small_unit: &str| {
         if small == 0 { format!("{large}{unit}") } else { format!("{large}{unit}{small}{small_unit}") }
     };
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let days = hours / 24;
-    // A clock may run a little ahead of another.
+    // Clocks of different machines may differ slightly.
     match seconds {
         ..-1 => "<invalid>".to_owned(),
         -1 => "0s".to_owned(),
@@ -343,7 +341,8 @@ pub fn human_duration(seconds: i64) -> String {
     }
 }
 
-/// The age at `now` of a moment written as a `Time`, as kubectl prints it; `<unknown>` if it is absent or unreadable.
+/// Formats the age at `now` (seconds since 1970) of a `Time`, as kubectl does; `<unknown>` if it is absent or
+/// invalid.
 pub fn human_age(text: Option<&str>, now: i64) -> String {
     match text.map(Timestamp::parse) {
         Some(Ok(then)) if !then.is_zero() => human_duration(now.saturating_sub(then.seconds)),

@@ -1,8 +1,8 @@
 //! The Common Expression Language with Kubernetes' libraries and costs.
 //!
-//! An expression passes three stages, each a type: [`Parsed`] (its syntax is right), [`Checked`] (its types are right) and
-//! [`Program`] (ready to run). All three come from an [`Env`], which says what an expression may use. A program runs on
-//! borrowed data ([`Val::data`]) and counts its cost as Kubernetes counts it.
+//! An expression passes three stages, each a type: [`Parsed`] (no syntax errors), [`Checked`] (no type errors) and [`Program`]
+//! (ready to run). All three come from an [`Env`], which declares variables, functions and types. A program runs on borrowed
+//! data ([`Val::data`]) and counts Kubernetes' cost units.
 //!
 //! ```
 //! use cel::{Activation, Env, Type, Val, Version};
@@ -16,7 +16,9 @@
 //! assert_eq!(evaluation.cost, 4);
 //! ```
 //!
-//! The crate never reads a clock, a file or a socket. Authorization checks are answered through [`authz::Authorizer`].
+//! The crate does no I/O and reads no clock. Authorization checks are decided by an [`authz::Authorizer`].
+
+#![warn(missing_docs)]
 
 pub mod batch;
 mod check;

@@ -176,7 +176,7 @@ pages!(
 #[test]
 fn every_function_has_accepting_and_failing_examples() {
     let here = env!("CARGO_MANIFEST_DIR");
-    let pages: Vec<Page> = pages::named(here, "").iter().map(|name| Page::of(here, name)).collect();
+    let pages: Vec<Page> = pages::page_names(here, "").iter().map(|name| Page::read(here, name)).collect();
     let lines = pages.iter().flat_map(|page| page.text.lines());
     let examples: Vec<(&str, &str)> = lines.filter_map(|line| line.split_once("  // ")).collect();
     let calls = |expr: &str, function: &str| {

@@ -1,5 +1,5 @@
-//! How fast devices are allocated: ten pods per node, eight devices per node, every tenth pod with admin access, and how that
-//! grows with the number of nodes. Nodes are tried from where the last search ended, as kube-scheduler does.
+//! Benchmark: ten pods per node, eight devices per node, every tenth pod with admin access, for growing numbers of
+//! nodes. Like kube-scheduler, each search starts at the node where the last one ended.
 
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,7 @@ struct Run {
     refusing: Duration,
 }
 
-/// Every pod: its claim is read, nodes are tried until one can serve it, the devices are held.
+/// Schedules every pod: reads its claim, tries nodes until one can serve it, and holds the devices.
 fn run(nodes: usize) -> Option<Run> {
     let class = parse(&format!(r#"{{"metadata": {{"name": "gpu"}}, "spec": {{"selectors": [{MODEL}]}}}}"#));
     let slices: Vec<Value> = (0..nodes).map(slice).collect();

@@ -1,4 +1,4 @@
-//! What was chosen → the allocation that is written into a claim's status.
+//! Builds `status.allocation` of a claim from the chosen devices.
 
 use std::collections::HashMap;
 
@@ -16,41 +16,41 @@ use crate::usage::DeviceHolding;
 /// The allocation of one claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimAllocation {
-    /// The devices, in the order of the requests.
+    /// Allocated devices, in the order of the requests.
     pub results: Vec<DeviceResult>,
-    /// `devices.config`: what drivers are told, of the classes and then of the claim.
+    /// `devices.config`: configurations for the drivers, first those of classes, then those of the claim.
     pub config: Vec<Value>,
-    /// Which nodes can use the devices; none means all.
+    /// Nodes that can use the devices; `None` for all nodes.
     pub node_selector: Option<Value>,
 }
 
-/// One allocated device.
+/// One device of an allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceResult {
-    /// The request, or request and alternative with a slash between.
+    /// Request name, or `request/alternative`.
     pub request: Str,
-    /// The driver of the device.
+    /// Driver of the device.
     pub driver: Str,
-    /// The pool of the device.
+    /// Pool of the device.
     pub pool: Str,
-    /// The name of the device in its pool.
+    /// Name of the device within its pool.
     pub device: Str,
-    /// Whether others may use it at the same time, because this is admin access.
+    /// True for admin access: other claims may use the device too.
     pub admin_access: bool,
-    /// Whether others may use it at the same time, because the device allows it: then the result has a `shareID`.
+    /// True if the device allows multiple allocations: the result gets a `shareID`.
     pub shared: bool,
-    /// What is taken of the capacities of a shared device.
+    /// Amounts taken from the capacities of a shared device.
     pub consumed_capacity: Vec<(Str, Quantity)>,
-    /// The tolerations of the request, as they were written.
+    /// Tolerations of the request, as stored.
     pub tolerations: Option<Value>,
-    /// Conditions that must be true before a pod uses the device, as the slice says.
+    /// Conditions that must become true before a pod uses the device, from the slice.
     pub binding_conditions: Option<Value>,
-    /// Conditions that end the wait for them.
+    /// Conditions that end the wait for the binding conditions.
     pub binding_failure_conditions: Option<Value>,
 }
 
 impl ClaimAllocation {
-    /// The allocation as `status.allocation`. `share_id` makes the uid of a share.
+    /// Encodes `status.allocation`. `share_id` generates the `shareID` of each shared device.
     pub fn to_value(&self, share_id: &mut dyn FnMut() -> String) -> Value {
         let results: Vec<Value> = self.results.iter().map(|result| result.to_value(share_id)).collect();
         let mut devices = Map::new();
@@ -66,7 +66,7 @@ impl ClaimAllocation {
         allocation.into()
     }
 
-    /// What it takes.
+    /// Usage of the allocation's devices.
     pub(crate) fn holdings(&self, inventory: &Inventory) -> Vec<DeviceHolding> {
         let mut found = Vec::new();
         for result in self.results.iter().filter(|result| !result.admin_access) {
@@ -89,7 +89,7 @@ impl ClaimAllocation {
     ) -> Result<ClaimAllocation, Error> {
         let mut results = Vec::with_capacity(chosen.len());
         let mut devices = Vec::with_capacity(chosen.len());
-        // Which alternative was taken; a request without devices took its first.
+        // The chosen alternative per request; a request without devices has its first one.
         let mut taken = vec![0; claim.requests.len()];
         for chosen in chosen {
             if let Some(slot) = taken.get_mut(chosen.request) {
@@ -177,8 +177,9 @@ impl DeviceResult {
     }
 }
 
-/// The configurations of the classes, each once with the requests that use it, and then those of the claim that concern what
-/// was chosen. One that concerns every request names none.
+/// Collects the driver configurations: those of each class once, with the requests that use it, then those of the
+/// claim that apply to the chosen alternatives. Request names are left out if a configuration applies to all
+/// requests.
 fn configs(
     claim: &PendingClaim,
     choices: &[(&Str, &Choice)],
@@ -226,7 +227,7 @@ fn configs(
         .collect()
 }
 
-/// Which nodes can use all the devices.
+/// The nodes that can use all allocated devices.
 fn node_selector(
     devices: &[&PublishedDevice],
     inventory: &Inventory,

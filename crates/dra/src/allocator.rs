@@ -1,4 +1,4 @@
-//! The allocator: what there is, what is taken, and the way to ask for more.
+//! The allocator: device classes, inventory, usage, and the entry point of a search.
 
 use std::collections::HashMap;
 
@@ -14,17 +14,17 @@ use crate::search::DeviceSearch;
 use crate::selectors::{SelectorCache, SelectorEvaluator};
 use crate::usage::{self, Usage};
 
-/// The feature gates that change what is allocated; the default is that of Kubernetes 1.37.
+/// The feature gates that affect allocation. The default is that of Kubernetes 1.37.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a gate of its own")]
 pub struct DraGates {
-    /// `DRAAdminAccess`.
+    /// The feature gate `DRAAdminAccess`.
     pub admin_access: bool,
-    /// `DRAConsumableCapacity`.
+    /// The feature gate `DRAConsumableCapacity`.
     pub consumable_capacity: bool,
-    /// `DRADeviceTaints`.
+    /// The feature gate `DRADeviceTaints`.
     pub device_taints: bool,
-    /// `DRAPartitionableDevices`.
+    /// The feature gate `DRAPartitionableDevices`.
     pub partitionable_devices: bool,
 }
 
@@ -40,7 +40,7 @@ impl Default for DraGates {
 }
 
 impl DraGates {
-    /// Whether everything in a slice is known.
+    /// True if a slice uses only enabled features.
     pub(crate) fn supports(self, slice: &Value) -> bool {
         let spec = |field: &str| slice.at(&["spec", field]).filter(|value| !value.is_null());
         let partitioned = spec("perDeviceNodeSelection").is_some()
@@ -54,17 +54,17 @@ impl DraGates {
     }
 }
 
-/// What is known of a device class.
+/// The parts of a DeviceClass that allocation needs.
 #[derive(Debug)]
 pub(crate) struct DeviceClass {
     pub(crate) name: Str,
-    /// `None` for a selector of an unknown kind.
+    /// CEL expressions; `None` for a selector of an unknown type.
     pub(crate) selectors: Vec<Option<Str>>,
-    /// The configurations of drivers.
+    /// Driver configurations, as stored.
     pub(crate) configs: Vec<Option<Value>>,
 }
 
-/// Allocates devices. See the documentation of the crate.
+/// Allocates devices to claims. The crate documentation shows how to use it.
 #[derive(Debug)]
 pub struct DeviceAllocator {
     classes: HashMap<Str, DeviceClass>,
@@ -75,7 +75,7 @@ pub struct DeviceAllocator {
 }
 
 impl DeviceAllocator {
-    /// An allocator for device classes and resource slices, none of whose devices is taken.
+    /// An allocator for these DeviceClasses and ResourceSlices, with all devices free.
     pub fn new<'a>(
         classes: impl IntoIterator<Item = &'a Value>,
         slices: impl IntoIterator<Item = &'a Value>,
@@ -88,31 +88,32 @@ impl DeviceAllocator {
         DeviceAllocator { classes, inventory, usage, selectors: SelectorCache::default(), gates }
     }
 
-    /// Taints devices by the stored rules (`DeviceTaintRule`), instead of those of an earlier call.
+    /// Replaces the taints of DeviceTaintRules by those of `rules`.
     pub fn taint<'a>(&mut self, rules: impl IntoIterator<Item = &'a Value>) {
         if self.gates.device_taints {
             self.inventory.taint(rules);
         }
     }
 
-    /// Takes note of a stored claim: what its status says is taken by it, and nothing else.
+    /// Updates the usage from a stored claim: its status decides which devices it holds.
     pub fn observe(&mut self, claim: &Value) {
         let uid = claim.str_at(&["metadata", "uid"]).unwrap_or_default();
         self.usage.set(uid, usage::holdings(claim, &self.inventory), &self.inventory);
     }
 
-    /// Takes an allocation for the claim with this uid, until it is observed again or forgotten.
+    /// Marks an allocation as held by the claim with this uid, until the claim is observed or forgotten.
     pub fn hold(&mut self, uid: &str, allocation: &ClaimAllocation) {
         self.usage.set(uid, allocation.holdings(&self.inventory), &self.inventory);
     }
 
-    /// Gives back what the claim with this uid holds.
+    /// Releases the devices held by the claim with this uid.
     pub fn forget(&mut self, uid: &str) {
         self.usage.set(uid, Vec::new(), &self.inventory);
     }
 
-    /// Allocates all `claims` on `node`, or nothing: one allocation each, in their order. Nothing is taken yet: see
-    /// [`DeviceAllocator::hold`]. `budget` is what the pod of these claims may still cost.
+    /// Allocates all `claims` on `node`, or none: returns one allocation per claim, in order. `Ok(None)` means that
+    /// the node cannot serve them now. The devices stay free until [`DeviceAllocator::hold`]. `budget` limits the
+    /// work for the pod on all nodes.
     pub fn allocate(
         &mut self,
         claims: &[PendingClaim],

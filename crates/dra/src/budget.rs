@@ -1,23 +1,24 @@
-//! How much the claims of one pod may cost, on all nodes together.
+//! Limits the work for the claims of one pod, over all nodes.
 
 use crate::error::Error;
 
-/// As many devices are looked at on one node before a search is given up.
+/// Upper bound of devices tested on one node.
 pub(crate) const NODE_STEPS: u64 = 200_000;
 
-/// What may still be done for one pod. Whoever writes claims writes their selectors, and a scheduler places one pod after the other.
+/// The remaining work for one pod. It is limited because users write the selectors, and a scheduler handles one pod
+/// after another.
 #[derive(Clone, Debug)]
 pub struct AllocationBudget {
-    /// How many more devices may be looked at.
+    /// Remaining number of devices to test.
     pub(crate) steps: u64,
-    /// What selectors may still cost, in CEL's units.
+    /// Remaining cost of selectors, in CEL's cost units.
     pub(crate) cost: u64,
-    /// Ends the search when it is cancelled.
+    /// Cancelling this budget ends the search.
     pub(crate) attempt: value::Budget,
 }
 
 impl Default for AllocationBudget {
-    /// About a second. A thousand devices and five selectors of ordinary length take a hundredth of it.
+    /// About a second of work. A thousand devices and five selectors of ordinary length take a hundredth of it.
     fn default() -> Self {
         AllocationBudget {
             steps: 10 * NODE_STEPS,
@@ -28,12 +29,12 @@ impl Default for AllocationBudget {
 }
 
 impl AllocationBudget {
-    /// The default, used up at once when `attempt` is cancelled.
+    /// The default budget, which ends when `attempt` is cancelled.
     pub fn of(attempt: &value::Budget) -> Self {
         AllocationBudget { attempt: attempt.clone(), ..AllocationBudget::default() }
     }
 
-    /// Whether nothing is left of it.
+    /// True if no steps or cost units are left.
     pub fn is_used_up(&self) -> bool {
         self.steps == 0 || self.cost == 0 || self.attempt.check().is_err()
     }

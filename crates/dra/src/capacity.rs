@@ -1,16 +1,16 @@
-//! Capacity that several requests share: what a request takes of it, and whether it may.
+//! Consumable capacity: the amounts that requests may take from a device.
 
 use value::Value;
 use value::quantity::Quantity;
 
-/// A capacity of a device.
+/// A capacity of a device, with its request policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Capacity {
     pub(crate) value: Quantity,
     policy: Option<CapacityRequestPolicy>,
 }
 
-/// How much may be asked for.
+/// `requestPolicy`: the amounts that may be requested.
 #[derive(Clone, Debug)]
 struct CapacityRequestPolicy {
     default: Option<Quantity>,
@@ -25,15 +25,15 @@ struct CapacityRequestRange {
     step: Option<Quantity>,
 }
 
-/// What a request takes of a capacity.
+/// The amount that a request takes, or its refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CapacityShare {
     Takes(Quantity),
-    /// The policy does not allow it; another device's may.
+    /// The policy of this device does not allow the amount.
     Refused,
 }
 
-/// Reads a quantity.
+/// Parses a quantity given as a string or an integer.
 pub(crate) fn quantity(value: Option<&Value>) -> Result<Quantity, String> {
     match value {
         Some(Value::String(text)) => Quantity::parse(text).map_err(|why| why.to_string()),
@@ -43,7 +43,7 @@ pub(crate) fn quantity(value: Option<&Value>) -> Result<Quantity, String> {
 }
 
 impl Capacity {
-    /// Reads a capacity of a slice.
+    /// Reads a capacity of a device in a slice.
     pub(crate) fn read(capacity: &Value) -> Result<Capacity, String> {
         let optional = |value: Option<&Value>| match value {
             None | Some(Value::Null) => Ok(None),
@@ -70,9 +70,9 @@ impl Capacity {
         Ok(Capacity { value, policy: Some(policy) })
     }
 
-    /// What a request that wants `wanted` of this capacity (or says nothing about it) takes.
+    /// The amount that a request for `wanted` takes; without `wanted`, the policy's default.
     ///
-    /// Fails where the amount cannot be reckoned with: then no device is looked for, because the request is at fault.
+    /// An error means that the request itself is invalid, whatever the device.
     pub(crate) fn share(&self, wanted: Option<&Quantity>) -> Result<CapacityShare, String> {
         let taken = self.round_up(wanted)?;
         if taken.sign() < 0 {
@@ -105,8 +105,8 @@ impl Capacity {
     }
 }
 
-/// A quantity as a whole number, rounded up, if it is not too large. Steps are counted in whole numbers, because
-/// `DRAFractionalCapacityRange` is off unless all of a control plane is of 1.37.
+/// Rounds a quantity up to an integer; `None` beyond `i64`. Steps are whole numbers, because the gate
+/// `DRAFractionalCapacityRange` is off unless the whole control plane runs 1.37.
 fn whole(quantity: &Quantity) -> Option<i64> {
     quantity.cmp_i64(i64::MAX).is_le().then(|| quantity.value())
 }

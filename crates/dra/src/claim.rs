@@ -1,4 +1,4 @@
-//! A stored claim → what it asks for.
+//! Reads the device requests of a ResourceClaim.
 
 use value::quantity::Quantity;
 use value::{Str, Value};
@@ -6,43 +6,43 @@ use value::{Str, Value};
 use crate::capacity;
 use crate::error::Error;
 
-/// A claim that is to be allocated, read once and tried on many nodes.
+/// A ResourceClaim to allocate: read once, tried on many nodes.
 #[derive(Clone, Debug)]
 pub struct PendingClaim {
-    /// Namespace and name.
+    /// Namespace and name, as `namespace/name`.
     pub(crate) id: Str,
     pub(crate) requests: Vec<DeviceRequest>,
     pub(crate) constraints: Vec<DeviceConstraint>,
     pub(crate) configs: Vec<DriverConfig>,
 }
 
-/// One request: the ways to serve it, the best first.
+/// A request with its alternatives, in order of preference.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceRequest {
     pub(crate) name: Str,
     pub(crate) choices: Vec<Choice>,
-    /// Whether it asks for the same as the request before it, so that their devices could be swapped.
+    /// Equal to the previous request, so that their devices are interchangeable.
     pub(crate) same_as_previous: bool,
 }
 
-/// One way to serve a request: the exact one, or one of the alternatives.
+/// One way to serve a request: `exactly`, or an alternative of `firstAvailable`.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
-    /// As results name it: `request`, or `request/alternative`.
+    /// The name in results: `request` or `request/alternative`.
     pub(crate) name: Str,
     pub(crate) class: Str,
     pub(crate) selectors: Vec<Str>,
     pub(crate) amount: DeviceCount,
     pub(crate) admin: bool,
-    /// Whether admin access is mentioned, even to say no.
+    /// `adminAccess` is set, even if it is false.
     pub(crate) mentions_admin: bool,
     pub(crate) tolerations: Vec<DeviceToleration>,
-    /// As they are copied into results.
+    /// The tolerations as stored, for the results.
     pub(crate) raw_tolerations: Option<Value>,
     pub(crate) capacity: Option<Vec<(Str, Quantity)>>,
 }
 
-/// How many devices.
+/// The number of requested devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceCount {
     Exactly(usize),
@@ -57,24 +57,24 @@ pub(crate) struct DeviceToleration {
     pub(crate) any_value: bool,
 }
 
-/// What the devices of some requests must have in common, or must not.
+/// A `matchAttribute` constraint or, if `distinct`, a `distinctAttribute` constraint.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceConstraint {
-    /// Empty means all.
+    /// Names of the requests it applies to; empty for all.
     pub(crate) requests: Vec<Str>,
     pub(crate) attribute: Str,
     pub(crate) distinct: bool,
 }
 
-/// What drivers are told about some requests.
+/// A driver configuration of the claim.
 #[derive(Clone, Debug)]
 pub(crate) struct DriverConfig {
-    /// Empty means all.
+    /// Names of the requests it applies to; empty for all.
     pub(crate) requests: Vec<Str>,
     pub(crate) opaque: Option<Value>,
 }
 
-/// As many results as an allocation can hold.
+/// Kubernetes' limit of results in an allocation.
 pub(crate) const MAX_RESULTS: usize = 32;
 
 fn text(value: &Value, field: &str) -> Str {
@@ -86,7 +86,8 @@ fn texts(value: &Value, field: &str) -> Vec<Str> {
 }
 
 impl PendingClaim {
-    /// Reads a claim. Fails where it says something that is not understood, which must not be passed over.
+    /// Reads a claim. Unknown request or constraint types are errors, because ignoring them could allocate wrong
+    /// devices.
     pub fn read(claim: &Value) -> Result<PendingClaim, Error> {
         let meta = |field: &str| claim.str_at(&["metadata", field]).unwrap_or_default();
         let id: Str = format!("{}/{}", meta("namespace"), meta("name")).into();
@@ -178,7 +179,7 @@ fn own_name(name: &Str) -> Str {
 }
 
 impl Choice {
-    /// Its name without that of the request it is an alternative of, as errors have it.
+    /// Name of the alternative without the request's name, as error messages show it.
     pub(crate) fn own_name(&self) -> Str {
         own_name(&self.name)
     }

@@ -1,11 +1,11 @@
-//! What the devices of a claim must have in common, or must not.
+//! Evaluates `matchAttribute` and `distinctAttribute` constraints of a claim.
 
 use value::Str;
 
 use crate::claim::{Choice, DeviceConstraint, DeviceRequest};
 use crate::inventory::{DeviceAttribute, PublishedDevice};
 
-/// The constraints of one claim, with the values of the devices that were chosen so far.
+/// The constraints of one claim, with the attribute values of the devices chosen so far.
 #[derive(Debug)]
 pub(crate) struct Constraints<'c> {
     rules: Vec<TrackedConstraint<'c>>,
@@ -18,21 +18,21 @@ struct TrackedConstraint<'c> {
 }
 
 impl<'c> Constraints<'c> {
-    /// None of the devices is chosen yet.
+    /// Constraints before any device is chosen.
     pub(crate) fn new(rules: &'c [DeviceConstraint]) -> Self {
         Constraints {
             rules: rules.iter().map(|rule| TrackedConstraint { rule, values: Vec::new() }).collect(),
         }
     }
 
-    /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Whether a device may be added to those that were chosen.
+    /// True if a device satisfies the constraints together with those chosen so far.
     ///
-    /// INVARIANT: what is refused now is refused with more devices chosen too, so that a search can stop here.
+    /// INVARIANT: a device that is refused stays refused when more devices are chosen, so that the search can prune
+    /// here.
     pub(crate) fn allow(
         &self,
         request: &DeviceRequest,
@@ -49,7 +49,7 @@ impl<'c> Constraints<'c> {
         })
     }
 
-    /// Adds a device.
+    /// Records a chosen device.
     pub(crate) fn add(
         &mut self,
         request: &DeviceRequest,
@@ -66,7 +66,7 @@ impl<'c> Constraints<'c> {
         }
     }
 
-    /// Takes away the device that was added last.
+    /// Removes the device that was added last.
     pub(crate) fn remove(&mut self, request: &DeviceRequest, choice: &Choice) {
         for tracked in &mut self.rules {
             if applies(tracked.rule, request, choice) {

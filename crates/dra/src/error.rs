@@ -1,57 +1,57 @@
-//! Why devices cannot be allocated.
+//! Errors of an allocation.
 
 use value::Str;
 
-/// Why an allocation was not even tried to the end.
+/// Why an allocation failed, other than for lack of devices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A claim says something that cannot be served.
+    /// A claim is invalid or not supported.
     #[error("claim {claim}: {reason}")]
     Claim {
-        /// Namespace and name.
+        /// Namespace and name of the claim.
         claim: Str,
-        /// What is wrong.
+        /// Explanation, in Kubernetes' words where it has any.
         reason: String,
     },
-    /// A request of a claim says something that cannot be served.
+    /// A request of a claim is invalid or not supported.
     #[error("claim {claim}, request {request}: {reason}")]
     Request {
         /// Namespace and name of the claim.
         claim: Str,
-        /// The name of the request.
+        /// Name of the request.
         request: Str,
-        /// What is wrong.
+        /// Explanation, in Kubernetes' words where it has any.
         reason: String,
     },
-    /// A device class is wrong.
+    /// A DeviceClass is invalid.
     #[error("class {class}: {reason}")]
     Class {
-        /// Its name.
+        /// Name of the DeviceClass.
         class: Str,
-        /// What is wrong.
+        /// Explanation, in Kubernetes' words where it has any.
         reason: String,
     },
-    /// A slice says which nodes it is for in a way that cannot be understood.
+    /// The node selector of a slice is invalid.
     #[error("slice {slice}: {reason}")]
     Slice {
-        /// Its name.
+        /// Name of the ResourceSlice.
         slice: Str,
-        /// What is wrong.
+        /// Explanation, in Kubernetes' words where it has any.
         reason: String,
     },
-    /// Devices of the node are published in a way that cannot be used, and the others are not enough.
+    /// Pools of the node are invalid, and the devices of the others do not suffice.
     #[error("invalid resource pools were encountered: {0}")]
     InvalidPools(String),
-    /// The search took too many steps.
+    /// The search on one node exceeded this number of steps.
     #[error("no allocation was found within {0} steps")]
     TooComplex(u64),
-    /// The claims of a pod used up their [`AllocationBudget`](crate::Budget), on all nodes together.
+    /// The claims of a pod exhausted their [`AllocationBudget`](crate::AllocationBudget).
     #[error("allocating devices for the pod's claims costs too much; use fewer or simpler selectors")]
     TooCostly,
 }
 
 impl Error {
-    /// Whether other nodes may still serve the claims. Any other error is there on every node.
+    /// True if other nodes may still serve the claims; all other errors occur on every node.
     pub fn concerns_only_the_node(&self) -> bool {
         matches!(self, Error::InvalidPools(_) | Error::TooComplex(_))
     }

@@ -1,8 +1,9 @@
-//! Resource slices → the devices there are, in the order in which they are tried.
+//! The inventory: the devices of all ResourceSlices, in the order in which a search tries them.
 //!
-//! A pool is what one driver publishes under one name, in one or more slices. Each node sees the slices that it can reach: of
-//! those only the newest_generation generation counts, and only if all slices of the pool are there: while a driver replaces them, the pool is
-//! not used. A node that sees a whole pool need not know that a newer generation of it is published elsewhere.
+//! A pool consists of the slices that one driver publishes under one pool name. A node sees the slices it can reach;
+//! of these only the newest generation counts, and only if all slices of the pool are there. While a driver replaces
+//! slices, the pool is not used. A node that sees a complete pool need not know that a newer generation is published
+//! elsewhere.
 
 mod reach;
 
@@ -15,96 +16,96 @@ use crate::allocator::DraGates;
 use crate::capacity::{self, Capacity};
 use crate::claim::DeviceToleration;
 
-/// The position of a device among all devices.
+/// Index of a device in [`Inventory::devices`].
 pub(crate) type DeviceIndex = usize;
 
-/// Everything that is published.
+/// All published slices, pools and devices.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     pub(crate) devices: Vec<PublishedDevice>,
-    /// By driver and name.
+    /// Sorted by driver and pool name.
     pub(crate) pools: Vec<Pool>,
     pub(crate) slices: Vec<PublishedSlice>,
     generations: Vec<PoolGeneration>,
-    /// What there is of each counter.
+    /// Total amount of each shared counter.
     pub(crate) counters: Vec<SharedCounter>,
     by_name: HashMap<DeviceName, DeviceIndex>,
-    /// The slices of one node.
+    /// Slices with a `nodeName`, by that name.
     by_node: HashMap<Str, Vec<usize>>,
-    /// The slices that several nodes may reach.
+    /// Slices that more than one node may reach.
     shared: Vec<usize>,
 }
 
-/// The name of a device: driver, pool and device.
+/// Driver, pool and device name.
 pub(crate) type DeviceName = (Str, Str, Str);
 
-/// The devices of a driver under one name.
+/// A resource pool: the devices of a driver under one pool name.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) driver: Str,
     pub(crate) name: Str,
-    /// The newest_generation generation that anybody publishes.
+    /// The newest generation in any slice of the pool.
     newest_generation: i64,
 }
 
-/// The slices of a pool that were published together.
+/// The slices of one generation of a pool.
 #[derive(Debug)]
 struct PoolGeneration {
     number: i64,
-    /// How many slices it has.
+    /// Number of slices published.
     slices: usize,
-    /// What of their counters does not fit together.
+    /// Error in the counters of these slices, which makes the generation unusable.
     invalid: Option<String>,
-    /// Whether a name is given to more than one device. That matters where a node reaches both.
+    /// A device name occurs more than once, which is an error for nodes that reach both devices.
     repeats_names: bool,
 }
 
-/// A counter that devices share.
+/// A counter shared by the devices of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SharedCounter {
-    /// How much there is.
+    /// Total amount in billionths.
     pub(crate) amount: i128,
-    /// The generation of a pool it belongs to.
+    /// Index of the pool generation it belongs to.
     pub(crate) generation: usize,
 }
 
-/// One slice.
+/// The parts of a ResourceSlice that allocation needs.
 #[derive(Debug)]
 pub(crate) struct PublishedSlice {
     pub(crate) name: Str,
     pub(crate) pool: usize,
     generation: usize,
-    /// How many slices it says its pool has.
+    /// `resourceSliceCount`: the number of slices of a complete pool.
     slice_count: i64,
     pub(crate) reach: NodeReach,
     pub(crate) devices: std::ops::Range<DeviceIndex>,
-    /// Whether any of its devices must be made ready first.
+    /// A device of the slice has binding conditions.
     has_binding_conditions: bool,
 }
 
-/// One device.
+/// A device of a slice.
 #[derive(Debug)]
 pub(crate) struct PublishedDevice {
     pub(crate) name: Str,
     pub(crate) pool: usize,
     pub(crate) slice: usize,
     pub(crate) generation: usize,
-    /// The first device of this name in the pool, which is this one unless others than this node's publish it too: who uses one of
-    /// them uses all of them.
+    /// Index of the first device with this name in the pool. It differs from the device's own index if other nodes'
+    /// slices publish the name too; such devices share their usage.
     pub(crate) namesake: DeviceIndex,
-    /// The others, if this is the first.
+    /// Indices of further devices with this name, if this is the first.
     pub(crate) namesakes: Vec<DeviceIndex>,
-    /// What selectors see of it; an error if it cannot be read.
+    /// The device as selectors see it, or the error of reading it.
     pub(crate) selectable: Result<cel::device::SelectableDevice, String>,
     pub(crate) attributes: HashMap<Str, DeviceAttribute>,
     pub(crate) capacity: Result<Vec<(Str, Capacity)>, String>,
-    /// Counters and how much of them the device takes.
+    /// Consumed counters by index, with amounts in billionths.
     pub(crate) consumes: Vec<(usize, i128)>,
-    /// Those that its driver publishes.
+    /// Taints in the slice.
     pub(crate) taints: Vec<DeviceTaint>,
-    /// Those that rules add.
+    /// Taints that DeviceTaintRules add.
     pub(crate) rule_taints: Vec<DeviceTaint>,
-    /// Whether several claims may use it at the same time.
+    /// `allowMultipleAllocations`: several claims may share the device.
     pub(crate) allows_multiple: bool,
     pub(crate) reach: NodeReach,
     pub(crate) binds_to_node: bool,
@@ -119,7 +120,7 @@ pub(crate) enum DeviceAttribute {
     Int(i64),
     Bool(bool),
     Version(Str),
-    /// Of a kind that constraints cannot compare.
+    /// A type that constraints cannot compare.
     Other,
 }
 
@@ -135,7 +136,7 @@ fn text(value: &Value, path: &[&str]) -> Str {
 }
 
 impl Inventory {
-    /// Reads slices.
+    /// Reads all slices; those that use disabled features are left out.
     pub(crate) fn read<'a>(slices: impl IntoIterator<Item = &'a Value>, gates: DraGates) -> Inventory {
         let mut pools: BTreeMap<(Str, Str), Vec<&Value>> = BTreeMap::new();
         for slice in slices {
@@ -159,7 +160,7 @@ impl Inventory {
         let newest_generation = generations.last_key_value().map_or(0, |(number, _)| *number);
         for (number, mut slices) in generations {
             slices.sort_by_key(|slice| text(slice, &["metadata", "name"]));
-            // A slice that says something unknown is left out, so that its pool is incomplete.
+            // Without a slice that uses unsupported features, its pool is incomplete and not used.
             slices.retain(|slice| gates.supports(slice));
             self.add_generation((&driver, &name), pool, number, &slices, gates);
         }
@@ -184,7 +185,7 @@ impl Inventory {
         let mut repeats_names = false;
         for slice in slices {
             let start = self.devices.len();
-            // What has counters has no devices.
+            // A slice with shared counters has no devices.
             let has_counters = !slice.list_at(&["spec", "sharedCounters"]).is_empty();
             for device in slice.list_at(&["spec", "devices"]).iter().filter(|_| !has_counters) {
                 let consumes = consumed(device, &sets).unwrap_or_else(|why| {
@@ -263,12 +264,12 @@ impl Inventory {
         }
     }
 
-    /// The device with a name.
+    /// Finds a device by driver, pool and name.
     pub(crate) fn find(&self, driver: &str, pool: &str, device: &str) -> Option<DeviceIndex> {
         self.by_name.get(&(driver.into(), pool.into(), device.into())).copied()
     }
 
-    /// Taints devices by rules, and by no others.
+    /// Replaces the taints of DeviceTaintRules by those of `rules`.
     pub(crate) fn taint<'a>(&mut self, rules: impl IntoIterator<Item = &'a Value>) {
         self.devices.iter_mut().for_each(|device| device.rule_taints.clear());
         for rule in rules {
@@ -284,12 +285,12 @@ impl Inventory {
         }
     }
 
-    /// The driver of a device.
+    /// Driver name of a device.
     pub(crate) fn driver(&self, device: &PublishedDevice) -> &str {
         self.pools.get(device.pool).map_or("", |pool| pool.driver.as_str())
     }
 
-    /// Driver, pool and name of a device.
+    /// A device as `driver/pool/device`, for messages.
     pub(crate) fn full_name(&self, device: &PublishedDevice) -> String {
         let pool = self.pools.get(device.pool).map_or("", |pool| pool.name.as_str());
         format!("{}/{pool}/{}", self.driver(device), device.name)
@@ -307,10 +308,10 @@ fn entries<'v>(holder: &'v Value, field: &str) -> impl Iterator<Item = (&'v Str,
     holder.get(field).and_then(Value::as_map).into_iter().flat_map(value::Map::iter)
 }
 
-/// Positions of counters, by set and name.
+/// Counter indices by counter set and counter name.
 type CounterSets = HashMap<Str, HashMap<Str, usize>>;
 
-/// The counters that a device takes of.
+/// Reads the counters that a device consumes.
 fn consumed(device: &Value, sets: &CounterSets) -> Result<Vec<(usize, i128)>, String> {
     let mut consumes = Vec::new();
     for consumption in device.list_at(&["consumesCounters"]) {
@@ -373,7 +374,7 @@ impl DeviceTaint {
         }
     }
 
-    /// Whether it does not matter to somebody with these tolerations. Effects that are not known do not matter to anybody.
+    /// True if a toleration matches, or the effect is unknown and so has no influence.
     pub(crate) fn is_tolerated(&self, tolerations: &[DeviceToleration]) -> bool {
         if !matches!(self.effect.as_str(), "NoSchedule" | "NoExecute") {
             return true;
@@ -387,7 +388,7 @@ impl DeviceTaint {
 }
 
 impl PublishedDevice {
-    /// The value of an attribute by its full name; the driver's own may be published without their domain.
+    /// An attribute by its qualified name. Attributes of the driver's own domain may be published without the domain.
     pub(crate) fn attribute(&self, name: &str, driver: &str) -> Option<&DeviceAttribute> {
         self.attributes.get(name).or_else(|| {
             let (domain, id) = name.split_once('/')?;

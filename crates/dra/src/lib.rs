@@ -1,10 +1,11 @@
-//! Dynamic resource allocation: the claims of a pod, device classes and resource slices become allocations on a node.
+//! Dynamic resource allocation: allocates devices to the ResourceClaims of a pod on a node.
 //!
-//! The crate decides and does nothing else: objects come in as trees, allocations go out as values, nothing is read or written,
-//! and the same input always gives the same output. A scheduler uses it like this:
+//! A [`DeviceAllocator`] knows the DeviceClasses, the ResourceSlices and the allocated claims. It tries [`PendingClaim`]s on a
+//! [`CandidateNode`] and returns a [`ClaimAllocation`] for each. It does no I/O, and equal input gives equal results. A scheduler
+//! uses it like this:
 //!
 //! ```
-//! use dra::{DeviceAllocator, AllocationBudget, PendingClaim, DraGates, CandidateNode};
+//! use dra::{AllocationBudget, CandidateNode, DeviceAllocator, DraGates, PendingClaim};
 //!
 //! let parse = |text: &str| value::json::parse(text.as_bytes()).unwrap();
 //! let classes = [parse(r#"{"metadata": {"name": "gpu"}, "spec": {}}"#)];
@@ -17,19 +18,19 @@
 //!         {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}]}}}"#,
 //! );
 //!
-//! // Once per change of classes or slices: what there is.
+//! // Build an allocator whenever classes or slices change.
 //! let mut allocator = DeviceAllocator::new(&classes, &slices, DraGates::default());
-//! // And `allocator.taint(&rules)` for the stored rules that taint devices.
-//! // For every stored claim, and again whenever one changes: what is taken. `forget` when one is deleted.
+//! // Call `allocator.taint(&rules)` with the stored DeviceTaintRules, `observe` with every stored claim and whenever one
+//! // changes, and `forget` when one is deleted.
 //! allocator.observe(&wanted);
 //!
-//! // For every pod: the claims that are not allocated yet, read once, then tried node by node.
+//! // For every pod: read the claims that are not allocated yet, then try them node by node.
 //! let claims = [PendingClaim::read(&wanted).unwrap()];
 //! let node = parse(r#"{"metadata": {"name": "n1", "labels": {}}}"#);
 //! let mut budget = AllocationBudget::default();
 //! let allocations = allocator.allocate(&claims, &CandidateNode::of(&node), &mut budget).unwrap().unwrap();
 //!
-//! // One allocation per claim, in their order: hold them until the claims' new status is observed, and write that status.
+//! // Hold the allocations until the claims' new status is observed, and write that status.
 //! allocator.hold("1", &allocations[0]);
 //! let status = allocations[0].to_value(&mut || "11111111-2222-3333-4444-555555555555".to_owned());
 //! assert_eq!(status.str_at(&["nodeSelector", "nodeSelectorTerms"]), None);
@@ -37,12 +38,14 @@
 //! assert_eq!(allocator.allocate(&claims, &CandidateNode::of(&node), &mut budget), Ok(None));
 //! ```
 //!
-//! `Ok(None)` means that this node cannot serve the claims now. An [`Error`] says what is wrong, and
-//! [`Error::concerns_only_the_node`] whether other nodes are worth trying. A claim that is allocated already is not given to
-//! [`DeviceAllocator::allocate`]; whether a node can reach it is [`CandidateNode::reaches`].
+//! `Ok(None)` means that this node cannot serve the claims now. After an [`Error`], [`Error::concerns_only_the_node`] tells
+//! whether to try other nodes. Allocated claims are not passed to [`DeviceAllocator::allocate`]; [`CandidateNode::reaches`]
+//! tells whether a node can use their devices.
 //!
-//! Admin access (KEP-5018) looks past every allocation and leaves no trace in what others get: devices used that way are not in
-//! use, take no counters and no capacity, and only the results say so.
+//! Admin access (KEP-5018) ignores existing allocations and does not affect later ones: it takes no device, counter or
+//! capacity, and shows only in the allocation results.
+
+#![warn(missing_docs)]
 
 mod allocation;
 mod allocator;

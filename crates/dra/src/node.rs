@@ -1,8 +1,8 @@
-//! Nodes, and the selectors that say which of them are meant.
+//! Nodes and node selectors.
 
 use value::{Map, Value};
 
-/// What allocation must know of a node.
+/// A node that claims may be allocated on.
 #[derive(Clone, Copy, Debug)]
 pub struct CandidateNode<'a> {
     name: &'a str,
@@ -10,7 +10,7 @@ pub struct CandidateNode<'a> {
 }
 
 impl<'a> CandidateNode<'a> {
-    /// A node as it is stored.
+    /// Wraps a stored Node object.
     pub fn of(node: &'a Value) -> Self {
         CandidateNode {
             name: node.str_at(&["metadata", "name"]).unwrap_or_default(),
@@ -18,7 +18,7 @@ impl<'a> CandidateNode<'a> {
         }
     }
 
-    /// Its name.
+    /// Name of the Node object.
     pub fn name(&self) -> &'a str {
         self.name
     }
@@ -27,7 +27,7 @@ impl<'a> CandidateNode<'a> {
         self.labels?.get(key)?.as_str()
     }
 
-    /// Whether pods on the node can use what is allocated to a claim (its `status.allocation`).
+    /// True if pods on the node can use an allocation (a claim's `status.allocation`).
     pub fn reaches(&self, allocation: &Value) -> Result<bool, NodeSelectorError> {
         match allocation.get("nodeSelector").filter(|selector| !selector.is_null()) {
             None => Ok(true),
@@ -36,21 +36,21 @@ impl<'a> CandidateNode<'a> {
     }
 }
 
-/// Why a node selector cannot be understood.
+/// An error in a node selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeSelectorError {
-    /// An operator that is not known.
+    /// The operator is unknown.
     #[error("\"{0}\" is not a valid node selector operator")]
     Operator(String),
-    /// A field that nodes are not selected by.
+    /// Nodes cannot be selected by this field.
     #[error("\"{0}\" is not a valid field label for nodes")]
     Field(String),
-    /// The wrong number of values for an operator.
+    /// The operator does not accept this number of values.
     #[error("wrong number of values for operator `{0}`")]
     Values(String),
 }
 
-/// A node selector: a node must meet all requirements of one of its terms.
+/// A node selector: a node must meet all requirements of at least one term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSelector {
     terms: Vec<Vec<NodeSelectorRequirement>>,
@@ -58,7 +58,7 @@ pub struct NodeSelector {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NodeSelectorRequirement {
-    /// `None` for the node's name.
+    /// Label key; `None` for the field `metadata.name`.
     label: Option<String>,
     operator: NodeSelectorOperator,
     values: Vec<String>,
@@ -75,7 +75,7 @@ enum NodeSelectorOperator {
 }
 
 impl NodeSelector {
-    /// Reads a selector. A term without requirements selects nothing and is left out.
+    /// Parses a node selector. Terms without requirements match nothing and are left out.
     pub fn read(selector: &Value) -> Result<Self, NodeSelectorError> {
         let mut terms = Vec::new();
         for term in selector.list_at(&["nodeSelectorTerms"]) {
@@ -98,7 +98,7 @@ impl NodeSelector {
         Ok(NodeSelector { terms })
     }
 
-    /// Whether a node is selected.
+    /// True if the selector matches the node.
     pub fn matches(&self, node: &CandidateNode<'_>) -> bool {
         self.terms.iter().any(|term| term.iter().all(|requirement| requirement.is_met(node)))
     }
@@ -128,7 +128,7 @@ impl NodeSelectorRequirement {
                 values.len() == 1 && values.iter().all(|value| value.parse::<i64>().is_ok())
             }
         };
-        // A field has a value and only one, so only these make sense of it.
+        // A field has exactly one value, so only In and NotIn are supported.
         let fits = fits
             && (label.is_some()
                 || matches!(operator, NodeSelectorOperator::In | NodeSelectorOperator::NotIn));

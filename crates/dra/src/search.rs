@@ -1,8 +1,8 @@
-//! The search for devices: every request in turn, for each the first device that will do, and back where that leads nowhere.
+//! A backtracking search for devices: serves every request in turn with the first suitable device.
 //!
-//! Devices are tried in the order of the inventory and alternatives in the order of the claim, so that the first solution is
-//! the one that names and priorities ask for. The devices of one request are taken in ascending order only, and so are those of
-//! requests that ask for the same: other orders are the same solution again.
+//! Devices are tried in inventory order and alternatives in claim order, so that the first solution is the preferred
+//! one. The devices of one request, and of consecutive equal requests, are only taken in ascending order, because
+//! permutations are the same solution.
 
 mod fit;
 
@@ -21,7 +21,7 @@ use crate::inventory::{DeviceIndex, Inventory, PublishedDevice, Reachable, Unusa
 use crate::selectors::SelectorEvaluator;
 use crate::usage::{DeviceHolding, Usage};
 
-/// What a search works with.
+/// The state of a search.
 pub(crate) struct DeviceSearch<'s> {
     claims: &'s [PendingClaim],
     candidates: &'s [DeviceIndex],
@@ -35,25 +35,25 @@ pub(crate) struct DeviceSearch<'s> {
     steps: u64,
 }
 
-/// A device that was chosen for a request.
+/// A device chosen for a request.
 #[derive(Clone, Debug)]
 pub(crate) struct ChosenDevice {
     pub(crate) device: DeviceIndex,
     pub(crate) request: usize,
     pub(crate) choice: usize,
-    /// What is taken of a device that others may use too.
+    /// Amounts taken from a device that allows multiple allocations.
     pub(crate) share: Option<TakenShares>,
     holding: Option<DeviceHolding>,
 }
 
-/// What was decided, and can be undone.
+/// A decision that backtracking can undo.
 #[derive(Clone, Copy, Debug)]
 enum SearchFrame {
     Choice(ChoiceIndex),
     Device { index: ChoiceIndex, nth: usize, at: usize },
 }
 
-/// A way to serve a request.
+/// Indices of a claim, a request and an alternative.
 #[derive(Clone, Copy, Debug)]
 struct ChoiceIndex {
     claim: usize,
@@ -61,11 +61,11 @@ struct ChoiceIndex {
     choice: usize,
 }
 
-/// What is to be decided next.
+/// The next decision to make.
 #[derive(Clone, Copy, Debug)]
 enum SearchGoal {
     Choose(ChoiceIndex),
-    /// The `nth` device, from candidate `from` on.
+    /// Find the `nth` device of a choice, starting at candidate `from`.
     Find {
         index: ChoiceIndex,
         nth: usize,
@@ -80,7 +80,7 @@ enum SearchOutcome {
 }
 
 impl<'s> DeviceSearch<'s> {
-    /// Looks at what the claims ask for.
+    /// Plans the search. Fails if a request is invalid.
     pub(crate) fn new(
         claims: &'s [PendingClaim],
         reachable: &'s Reachable,
@@ -191,7 +191,7 @@ impl<'s> DeviceSearch<'s> {
         SearchContext { candidates: self.candidates, inventory: self.inventory }.candidate(at)
     }
 
-    /// Searches. What was chosen stays taken until [`DeviceSearch::finish`].
+    /// Runs the search. The chosen devices count as used until [`DeviceSearch::finish`].
     pub(crate) fn run(&mut self) -> Result<bool, Error> {
         let mut goal = SearchGoal::Choose(ChoiceIndex { claim: 0, request: 0, choice: 0 });
         loop {
@@ -206,7 +206,7 @@ impl<'s> DeviceSearch<'s> {
         }
     }
 
-    /// What was chosen for each claim. Nothing of it is taken any more.
+    /// The chosen devices of each claim. Releases their usage.
     pub(crate) fn finish(mut self) -> Vec<Vec<ChosenDevice>> {
         let chosen = self.chosen.clone();
         while self.step_back_once().is_some() {}
@@ -243,7 +243,7 @@ impl<'s> DeviceSearch<'s> {
         SearchOutcome::Next(SearchGoal::Find { index, nth: 0, from })
     }
 
-    /// Where to begin: requests that ask for the same as the one before need not look at what that passed over.
+    /// First candidate to try: a request equal to the previous one starts where that found its first device.
     fn start(&self, claim: &PendingClaim, index: ChoiceIndex) -> usize {
         let same = claim.requests.get(index.request).is_some_and(|request| request.same_as_previous);
         let before = index.request.checked_sub(1).filter(|_| same);
@@ -309,8 +309,8 @@ impl<'s> DeviceSearch<'s> {
         self.evaluator.budget.spend_step()
     }
 
-    /// Whether enough candidates are left for a request. What is wrong with one that may never be needed is not said yet, unless
-    /// there are too few anyway: then it would be needed.
+    /// True if enough usable candidates are left. The error of a candidate is only returned if the others are too
+    /// few, because then the candidate is needed.
     fn has_enough(&mut self, index: ChoiceIndex, from: usize, missing: usize) -> Result<bool, Error> {
         let (mut found, mut failure) = (0, None);
         for at in from..self.candidates.len() {
@@ -331,7 +331,7 @@ impl<'s> DeviceSearch<'s> {
         failure.map_or(Ok(false), Err)
     }
 
-    /// Whether a candidate can be used for a choice now.
+    /// The device at a candidate index, if the choice can use it now.
     fn usable(&mut self, index: ChoiceIndex, at: usize) -> Result<Option<ChosenDevice>, Error> {
         let Some((claim, request, choice)) = self.parts(index) else { return Ok(None) };
         let Some((position, device)) = self.candidate(at) else { return Ok(None) };
@@ -429,7 +429,7 @@ impl<'s> DeviceSearch<'s> {
         self.frames.push(SearchFrame::Device { index, nth, at });
     }
 
-    /// Undoes decisions until there is another way.
+    /// Undoes decisions until another alternative is left.
     fn step_back(&mut self) -> Option<SearchGoal> {
         loop {
             match self.step_back_once()? {
@@ -437,7 +437,7 @@ impl<'s> DeviceSearch<'s> {
                     return Some(SearchGoal::Choose(ChoiceIndex { choice: index.choice + 1, ..index }));
                 }
                 SearchFrame::Device { index, nth, at } => {
-                    // All devices are wanted, in whatever order: there is no other way.
+                    // A request for all devices has no other solution.
                     if self.plan_at(index).is_some_and(|plan| plan.all.is_none()) {
                         return Some(SearchGoal::Find { index, nth, from: at + 1 });
                     }

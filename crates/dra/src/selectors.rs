@@ -1,4 +1,4 @@
-//! SelectorCache, compiled once, and what they say of each device, asked once.
+//! Caches compiled selectors and their results per device.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use crate::budget::AllocationBudget;
 use crate::error::Error;
 use crate::inventory::{DeviceIndex, PublishedDevice};
 
-/// As many expressions as are kept. When there are more, all are forgotten.
+/// Upper bound of cached expressions; when it is exceeded, the cache is cleared.
 const MAX_EXPRESSIONS: usize = 1024;
 
-/// The expressions that were asked.
+/// Compiled selectors by expression, with their results.
 #[derive(Debug, Default)]
 pub(crate) struct SelectorCache {
     known: HashMap<Str, usize>,
@@ -22,21 +22,21 @@ pub(crate) struct SelectorCache {
 #[derive(Debug)]
 struct CompiledSelector {
     selector: Result<DeviceSelector, DeviceSelectorError>,
-    /// What is known of each device.
+    /// Results by device index, once evaluated.
     answers: Vec<Option<bool>>,
 }
 
-/// Why a selector has no answer for a device.
+/// Why a selector has no result for a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SelectorFailure {
     Compile(String),
     Run(String),
-    /// All selectors together cost too much.
+    /// The budget for selectors is exhausted.
     TooCostly,
 }
 
 impl SelectorCache {
-    /// Whether the expressions can be kept for one allocation that asks for so many more.
+    /// Clears the cache if an allocation that adds `more` expressions would exceed its limit.
     pub(crate) fn make_room(&mut self, more: usize) {
         if self.compiled.len() + more > MAX_EXPRESSIONS {
             *self = SelectorCache::default();
@@ -44,7 +44,7 @@ impl SelectorCache {
     }
 }
 
-/// SelectorCache, for a search that may spend so much on them.
+/// Evaluates selectors within the budget of one pod.
 pub(crate) struct SelectorEvaluator<'s> {
     selectors: &'s mut SelectorCache,
     pub(crate) budget: &'s mut AllocationBudget,
@@ -55,13 +55,13 @@ impl<'s> SelectorEvaluator<'s> {
         SelectorEvaluator { selectors, budget }
     }
 
-    /// The position of an expression, compiled if need be.
+    /// Index of an expression; compiles it if necessary.
     pub(crate) fn position(&mut self, expression: &Str) -> Result<usize, Error> {
         let SelectorCache { known, compiled } = &mut *self.selectors;
         if let Some(at) = known.get(expression) {
             return Ok(*at);
         }
-        // Compiling a character costs about as much as two steps of an evaluation.
+        // Compiling a character costs about as much as two units of evaluation.
         self.budget.spend_cost((expression.len() as u64).saturating_mul(2))?;
         let at = compiled.len();
         compiled
@@ -70,7 +70,7 @@ impl<'s> SelectorEvaluator<'s> {
         Ok(at)
     }
 
-    /// Whether the selector at a position selects a device.
+    /// True if the selector at an index selects the device.
     pub(crate) fn selects(
         &mut self,
         at: usize,
@@ -85,7 +85,7 @@ impl<'s> SelectorEvaluator<'s> {
         let selector = selector.as_ref().map_err(|error| SelectorFailure::Compile(error.to_string()))?;
         let selectable = device.selectable.as_ref().map_err(|why| SelectorFailure::Run(why.clone()))?;
         let (answer, cost) = selector.matches_within(selectable, self.budget.cost);
-        // Even the shortest one takes its time.
+        // Even the shortest evaluation is charged.
         self.budget.spend_cost(cost.saturating_add(1)).map_err(|_| SelectorFailure::TooCostly)?;
         let answer = answer.map_err(|error| SelectorFailure::Run(with_hint(error)))?;
         if answers.len() <= device_at {
@@ -98,7 +98,7 @@ impl<'s> SelectorEvaluator<'s> {
     }
 }
 
-/// Adds what helps where an attribute is missing.
+/// Appends a hint to errors about missing attributes.
 fn with_hint(error: String) -> String {
     if error.contains("no such key:") {
         return format!(

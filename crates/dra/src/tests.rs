@@ -1,4 +1,4 @@
-//! The rules of allocation, one by one.
+//! Tests of the allocation rules.
 
 use value::{Value, json};
 
@@ -14,7 +14,7 @@ fn class(name: &str, spec: &str) -> Value {
     parse(&format!(r#"{{"metadata": {{"name": "{name}"}}, "spec": {spec}}}"#))
 }
 
-/// A slice of `gpu.example.com` with the devices of one node.
+/// A slice of `gpu.example.com` with devices on one node.
 fn slice(node: &str, devices: &str) -> Value {
     pool(node, 1, 1, &format!(r#""nodeName": "{node}", "devices": {devices}"#))
 }
@@ -32,7 +32,7 @@ fn claim_of(devices: &str) -> Value {
     ))
 }
 
-/// A claim with one exact request of the class `gpu`.
+/// A claim with one exact request for the class `gpu`.
 fn claim(exactly: &str) -> Value {
     let comma = if exactly.is_empty() { "" } else { ", " };
     claim_of(&format!(
@@ -48,7 +48,7 @@ fn allocator(slices: &[Value]) -> DeviceAllocator {
     DeviceAllocator::new(&[class("gpu", "{}")], slices, DraGates::default())
 }
 
-/// The status of each claim on a node.
+/// The allocation status of each claim on a node.
 fn statuses(
     allocator: &mut DeviceAllocator,
     claims: &[Value],
@@ -89,7 +89,7 @@ fn reason(allocator: &mut DeviceAllocator, claim: &Value) -> String {
     devices(allocator, std::slice::from_ref(claim)).unwrap_err().to_string()
 }
 
-/// A claim that has devices.
+/// A claim whose status has these results.
 fn allocated(uid: &str, results: &str) -> Value {
     parse(&format!(
         r#"{{"metadata": {{"uid": "{uid}"}}, "status": {{"allocation": {{"devices": {{"results": {results}}}}}}}}}"#
@@ -110,7 +110,7 @@ fn the_first_free_device_is_allocated_and_released() {
     assert_eq!(one(&mut all, &claim("")), Some("r=b".into()));
     all.observe(&allocated("2", &result("b", "")));
     assert_eq!(one(&mut all, &claim("")), None);
-    // Observed again: as before. Deallocated or gone: free.
+    // Observing again changes nothing; deallocating or deleting the claim frees the device.
     all.observe(&allocated("2", &result("b", "")));
     all.observe(&allocated("2", "[]"));
     assert_eq!(one(&mut all, &claim("")), Some("r=b".into()));
@@ -405,7 +405,7 @@ fn shared_capacity_is_taken_in_steps_until_it_is_gone() {
     all.observe(&taken("1", "4"));
     assert_eq!(one(&mut all, &wanted("6")), Some("r=nic".into()));
     assert_eq!(one(&mut all, &wanted("7")), None);
-    // Nothing said: the default.
+    // Without a requested amount, the default is taken.
     all.observe(&taken("2", "4"));
     assert_eq!(one(&mut all, &claim("")), Some("r=nic".into()));
     assert_eq!(one(&mut all, &wanted("9")), None);
@@ -429,7 +429,7 @@ fn admin_access_ignores_allocations_and_takes_nothing() {
     let results = status.list_at(&["devices", "results"]);
     assert_eq!(results.len(), 2);
     assert!(results.iter().all(|result| result.bool_at(&["adminAccess"]) == Some(true)));
-    // Neither held nor observed does it take anything.
+    // Admin access takes nothing, whether held or observed.
     let found = all
         .allocate(
             &[PendingClaim::read(&admin).unwrap()],
@@ -442,7 +442,7 @@ fn admin_access_ignores_allocations_and_takes_nothing() {
     assert_eq!(one(&mut all, &claim("")), Some("r=b".into()));
     all.observe(&allocated("2", &result("b", r#", "adminAccess": true"#)));
     assert_eq!(one(&mut all, &claim("")), Some("r=b".into()));
-    // A pod may use a device and look after it at the same time, in two claims; one claim has a device only once.
+    // A pod may use a device and access it as an administrator in two claims; one claim gets a device only once.
     let both = [admin, claim("")];
     assert_eq!(devices(&mut all, &both).unwrap().unwrap(), ["r=a r=b", "r=b"]);
     let same = claim_of(
@@ -463,7 +463,7 @@ fn admin_access_takes_no_counters_and_no_capacity() {
         "1",
         &result("nic", r#", "shareID": "1", "consumedCapacity": {"bandwidth": "10"}"#),
     ));
-    // The result says what the request amounts to, as Kubernetes' does, and nothing is taken of what is left for others.
+    // The result shows the requested amount, as in Kubernetes, but nothing is taken from other claims.
     let status = statuses(&mut all, std::slice::from_ref(&admin), "n").unwrap().unwrap().remove(0);
     let result = &status.list_at(&["devices", "results"])[0];
     assert_eq!(result.str_at(&["consumedCapacity", "bandwidth"]), Some("2"));
@@ -635,7 +635,7 @@ fn the_selectors_of_a_pod_share_a_budget_on_all_nodes() {
     let slice = pool("p", 1, 1, &format!(r#""allNodes": true, "devices": [{}]"#, each.join(", ")));
     let mut all = allocator(&[slice]);
     let items = vec!["1"; 100].join(",");
-    // Selects nothing, after ten thousand additions for each device.
+    // Matches nothing, after ten thousand additions per device.
     let costly = format!("[{items}].all(x, [{items}].all(y, x + y > 0)) && device.driver == 'none'");
     let claims =
         [PendingClaim::read(&claim(&format!(r#""selectors": [{{"cel": {{"expression": "{costly}"}}}}]"#)))
@@ -645,7 +645,7 @@ fn the_selectors_of_a_pod_share_a_budget_on_all_nodes() {
     assert!(!plenty.is_used_up());
     let spent = AllocationBudget::default().cost - plenty.cost;
     assert!(spent > 20 * 10_000, "{spent}");
-    // What is known of a device costs nothing again.
+    // Results of a selector for a device are cached and cost nothing.
     let before = plenty.clone();
     assert_eq!(all.allocate(&claims, &CandidateNode::of(&node("m")), &mut plenty), Ok(None));
     assert_eq!(plenty.cost, before.cost);
@@ -654,7 +654,7 @@ fn the_selectors_of_a_pod_share_a_budget_on_all_nodes() {
     let mut little = AllocationBudget { cost: spent / 2, ..AllocationBudget::default() };
     assert_eq!(all.allocate(&claims, &CandidateNode::of(&node("n")), &mut little), Err(Error::TooCostly));
     assert!(little.is_used_up());
-    // Others have a budget of their own, and nothing of the search is left.
+    // Each pod has its own budget, and a failed search leaves no usage behind.
     let plain = [PendingClaim::read(&claim("")).unwrap()];
     assert!(
         all.allocate(&plain, &CandidateNode::of(&node("n")), &mut AllocationBudget::default())

@@ -1,4 +1,4 @@
-//! What is taken of the devices there are: by claims that are allocated, and for a while by an allocation that is being tried.
+//! Usage of devices: by allocated claims, and temporarily by a running search.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,39 +7,40 @@ use value::{Str, Value};
 use crate::capacity;
 use crate::inventory::{DeviceIndex, Inventory, PublishedDevice};
 
-/// What is taken.
+/// Usage of all devices and counters.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     devices: Vec<DeviceUsage>,
-    /// How much is taken of each counter.
+    /// Amount in use of each counter, in billionths.
     counters: Vec<i128>,
-    /// How many counters of each generation of a pool more is taken of than there is: somebody else allocated, or slices changed.
+    /// Number of overdrawn counters per pool generation. Counters can be overdrawn if another scheduler allocates, or
+    /// slices change.
     overdrawn: HashMap<usize, usize>,
-    /// What each claim holds, by its uid.
+    /// Devices held by each claim, by uid.
     claims: HashMap<Str, Vec<DeviceHolding>>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct DeviceUsage {
-    /// How many hold it for themselves. More than one only if somebody else than us allocated.
+    /// Number of exclusive users. More than one is possible only if another scheduler allocates too.
     owners: u32,
-    /// How many hold a share of it.
+    /// Number of claims that share the device.
     shares: u32,
-    /// How much is taken of each capacity of which anything is.
+    /// Amount in use of each capacity, in billionths; zeros are left out.
     taken: BTreeMap<Str, i128>,
 }
 
-/// What one result takes of a device. Admin access takes nothing and has none.
+/// The usage of a device by one allocation result. Admin access has no usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceHolding {
-    /// The first of its name.
+    /// Index of the first device with this name.
     pub(crate) device: DeviceIndex,
-    /// `None` takes all of it; else how much of each capacity.
+    /// `None` for exclusive use, else the amounts of each capacity in billionths.
     pub(crate) share: Option<Vec<(Str, i128)>>,
 }
 
 impl Usage {
-    /// Nothing is taken.
+    /// Usage with all devices free.
     pub(crate) fn new(inventory: &Inventory) -> Usage {
         Usage {
             devices: vec![DeviceUsage::default(); inventory.devices.len()],
@@ -49,28 +50,28 @@ impl Usage {
         }
     }
 
-    /// The same for all devices of one name.
+    /// Usage of a device, shared by all devices with its name.
     fn of(&self, device: &PublishedDevice) -> Option<&DeviceUsage> {
         self.devices.get(device.namesake)
     }
 
-    /// Whether somebody has the device for himself.
+    /// True if a claim uses the device exclusively.
     pub(crate) fn is_owned(&self, device: &PublishedDevice) -> bool {
         self.of(device).is_some_and(|usage| usage.owners > 0)
     }
 
-    /// Whether somebody has a share of the device.
+    /// True if claims share the device.
     pub(crate) fn is_shared(&self, device: &PublishedDevice) -> bool {
         self.of(device).is_some_and(|usage| usage.shares > 0)
     }
 
-    /// How much is taken of a capacity.
+    /// Amount in use of a capacity, in billionths.
     pub(crate) fn taken(&self, device: &PublishedDevice, capacity: &str) -> i128 {
         self.of(device).and_then(|usage| usage.taken.get(capacity)).copied().unwrap_or(0)
     }
 
-    /// Whether there is enough of the counters a device takes. One that is in use has taken them; where more is taken of any of a
-    /// pool's counters than there is, none of them is given.
+    /// True if the counters that a device consumes suffice. A device in use has consumed them already. If any counter
+    /// of the pool generation is overdrawn, no device may consume counters.
     pub(crate) fn has_counters(&self, device: &PublishedDevice, inventory: &Inventory) -> bool {
         let is_in_use = self.of(device).is_some_and(|usage| usage.owners + usage.shares > 0);
         if is_in_use || device.consumes.is_empty() {
@@ -84,12 +85,12 @@ impl Usage {
             })
     }
 
-    /// Takes what a result takes.
+    /// Adds the usage of one result.
     pub(crate) fn take(&mut self, holding: &DeviceHolding, inventory: &Inventory) {
         self.change(holding, inventory, 1);
     }
 
-    /// Gives it back.
+    /// Removes the usage of one result.
     pub(crate) fn give_back(&mut self, holding: &DeviceHolding, inventory: &Inventory) {
         self.change(holding, inventory, -1);
     }
@@ -135,7 +136,7 @@ impl Usage {
         }
     }
 
-    /// Replaces what a claim holds.
+    /// Replaces the usage of a claim.
     pub(crate) fn set(&mut self, uid: &str, holdings: Vec<DeviceHolding>, inventory: &Inventory) {
         if self.claims.get(uid).is_some_and(|before| *before == holdings) {
             return;
@@ -152,7 +153,7 @@ impl Usage {
     }
 }
 
-/// What the results of a stored claim take. Devices that are no longer published are left out.
+/// Usage of a stored claim's results. Devices that are no longer published are left out.
 pub(crate) fn holdings(claim: &Value, inventory: &Inventory) -> Vec<DeviceHolding> {
     let mut found = Vec::new();
     for result in claim.list_at(&["status", "allocation", "devices", "results"]) {

@@ -1,10 +1,10 @@
-//! Every page under `spec/` is a test.
+//! Runs every page under `spec/` as a test.
 //!
-//! `yaml cluster` holds objects that are there from then on: device classes, slices, rules that
-//! taint devices, nodes, and claims that have devices already (one with the same kind and name replaces the earlier one). `yaml
-//! allocate NODE` holds the claims of a pod, with `gates=-NAME` after it where a feature is off; the `text` block after it says what
-//! they get there: `CLAIM: REQUEST = POOL/DEVICE` for each device, `nothing`, or what is wrong. What they get is theirs from then on if the
-//! block says `keep`.
+//! `yaml cluster` blocks add objects: DeviceClasses, ResourceSlices, DeviceTaintRules, Nodes, and allocated
+//! ResourceClaims; an object of the same kind and name replaces the earlier one. A `yaml allocate NODE` block has the
+//! claims of a pod, with `gates=-NAME` after it to turn a feature gate off. The `text` block that follows has the
+//! expected result: `CLAIM: REQUEST = POOL/DEVICE` for each device, `nothing`, or the error. With `keep`, the devices
+//! stay allocated for the rest of the page.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
 
@@ -104,7 +104,7 @@ impl Cluster {
     }
 }
 
-/// Writes what a claim gets, and returns what its status would say.
+/// Appends the result of a claim to `said`, and returns the claim with its new status.
 fn shown(claim: &Value, allocation: &ClaimAllocation, said: &mut String) -> Value {
     let mut shares = 0;
     let status = allocation.to_value(&mut || {

@@ -1,5 +1,4 @@
-//! What always holds of allocations, on small random clusters, and that what can be served is served: against an oracle that
-//! tries everything.
+//! Properties of allocations on small random clusters, compared with an oracle that tries all solutions.
 
 #[cfg(test)]
 mod properties {
@@ -16,12 +15,12 @@ mod properties {
     /// A device of a random cluster.
     #[derive(Clone, Debug)]
     struct Device {
-        /// One of the nodes, or all of them.
+        /// Index of a node; `None` for all nodes.
         node: Option<usize>,
         numa: Option<u8>,
         fast: bool,
         tainted: bool,
-        /// How much it takes of its pool's one counter.
+        /// Amount taken from the pool's only counter.
         takes: u8,
     }
 
@@ -29,12 +28,12 @@ mod properties {
     #[derive(Clone, Debug)]
     #[expect(clippy::struct_excessive_bools, reason = "each is drawn on its own")]
     struct Request {
-        /// `None` means all.
+        /// Number of devices; `None` for all devices.
         count: Option<usize>,
         only_fast: bool,
         admin: bool,
         tolerates: bool,
-        /// A second choice: one device of any sort.
+        /// A second alternative: one device of any type.
         or_any: bool,
     }
 
@@ -70,7 +69,7 @@ mod properties {
             prop::bool::weighted(0.25),
         )
             .prop_map(|(count, only_fast, admin, tolerates, or_any)| {
-                // Alternatives have no admin access.
+                // Alternatives cannot have admin access.
                 Request { count, only_fast, admin: admin && !or_any, tolerates, or_any }
             })
     }
@@ -87,7 +86,7 @@ mod properties {
     const FAST: &str = "device.attributes['d.example.com'].fast";
     const COUNTER: u8 = 4;
 
-    /// A pool per node and one for all, each with a counter of its own.
+    /// One pool per node and one for all nodes, each with its own counter.
     fn slices(devices: &[Device]) -> Vec<Value> {
         let mut pools: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (i, device) in devices.iter().enumerate() {
@@ -173,7 +172,7 @@ mod properties {
         parse(&format!(r#"{{"metadata": {{"name": "n{at}"}}}}"#))
     }
 
-    /// The devices of an allocation by position, each with its request and whether it is admin access.
+    /// The devices of an allocation by index, with the request and whether it is admin access.
     fn results(allocation: &ClaimAllocation) -> Vec<(String, usize, bool)> {
         allocation
             .results
@@ -188,7 +187,7 @@ mod properties {
             .collect()
     }
 
-    /// What the oracle knows: who has each device, as a pod goes along.
+    /// State of the oracle: the user of each device while the claims of a pod are tried.
     #[derive(Clone)]
     struct World<'d> {
         devices: &'d [Device],
@@ -209,7 +208,7 @@ mod properties {
             i32::from(COUNTER) - taken
         }
 
-        /// Whether some way to serve all claims exists: every choice, every set of devices.
+        /// True if a solution for all claims exists: tries every alternative and every set of devices.
         fn can_serve(&self, claims: &[Wanted]) -> bool {
             let Some((claim, rest)) = claims.split_first() else { return true };
             self.serve_requests(claim, 0, &mut Vec::new(), &mut |world| world.can_serve(rest))
@@ -284,11 +283,11 @@ mod properties {
         found
     }
 
-    /// A claim that asks for what it forbids.
+    /// A claim that asks for all devices but forbids their combination.
     #[derive(Debug, PartialEq)]
     struct Refused;
 
-    /// An answer that is not an error of the claim itself: all devices wanted, but a constraint forbids it.
+    /// Maps the errors of unsatisfiable claims to [`Refused`]; all other errors are failures.
     fn answer(
         found: Result<Option<Vec<ClaimAllocation>>, Error>,
     ) -> Result<Option<Vec<ClaimAllocation>>, Refused> {
@@ -322,7 +321,7 @@ mod properties {
                     }
                 }
             }
-            // And no counter is overdrawn.
+            // No counter may be overdrawn.
             let mut taken: BTreeMap<String, u32> = BTreeMap::new();
             for device in owner.keys() {
                 *taken.entry(pool_of(&devices[*device])).or_default() += u32::from(devices[*device].takes);
@@ -350,13 +349,13 @@ mod properties {
             let alone = allocator(&devices).allocate(&claims, &CandidateNode::of(&on), &mut AllocationBudget::default());
             let mut all = allocator(&devices);
             let Ok(Some(looked_after)) = answer(all.allocate(&admins, &CandidateNode::of(&on), &mut AllocationBudget::default())) else { return Ok(()) };
-            // In a pod of its own.
+            // With admin access in a pod of its own.
             for (i, allocation) in looked_after.iter().enumerate() {
                 prop_assert!(allocation.results.iter().all(|result| result.admin_access));
                 all.hold(&i.to_string(), allocation);
             }
             prop_assert_eq!(&all.allocate(&claims, &CandidateNode::of(&on), &mut AllocationBudget::default()), &alone);
-            // And in the same pod, before and after.
+            // With admin access in the same pod, before and after the other claims.
             let before: Vec<PendingClaim> = admins.iter().chain(&claims).cloned().collect();
             let after: Vec<PendingClaim> = claims.iter().chain(&admins).cloned().collect();
             if let Ok(Some(alone)) = &alone {
@@ -413,7 +412,7 @@ mod properties {
             let wanted: Vec<PendingClaim> = claims.iter().map(claim).collect();
             let Ok(found) = answer(all.allocate(&wanted, &CandidateNode::of(&here), &mut AllocationBudget::default())) else { return Ok(()) };
             prop_assert_eq!(found.is_some(), world.can_serve(&claims));
-            // The same question has the same answer.
+            // The allocator is deterministic.
             prop_assert_eq!(answer(all.allocate(&wanted, &CandidateNode::of(&here), &mut AllocationBudget::default())), Ok(found));
         }
     }

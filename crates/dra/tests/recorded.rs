@@ -1,7 +1,8 @@
-//! What the allocator of Kubernetes 1.37 answered for random clusters, with every feature that is on there by default.
+//! Compares allocations with those recorded from Kubernetes 1.37 for random clusters, with its default feature gates.
 //!
-//! A line of `recorded.jsonl` has a cluster, the claims of a pod, and the answer for each node: the allocations, what is wrong, or
-//! neither. Uids of shares are left out. What says that pools are invalid says more here than there.
+//! A line of `recorded.jsonl` has a cluster, the claims of a pod, and the result for each node: allocations, an
+//! error, or null. Share ids are left out. Messages about invalid pools are compared by their prefix, because ours
+//! have more details.
 
 use dra::{AllocationBudget, CandidateNode, DeviceAllocator, DraGates, PendingClaim};
 use value::{Value, json};

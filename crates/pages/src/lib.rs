@@ -1,20 +1,33 @@
-//! Pages of a specification that are tests.
+//! Specification pages that are tests, for use in other crates' tests.
 //!
-//! A page, `spec/NAME.md` of a crate, is prose with fenced blocks. Some set up what follows, some say what comes of it. A crate's test
-//! goes through the blocks and tells of each how it should read; [`Page::check`] compares, or writes that into the page when
-//! `UPDATE_PAGES` is set.
+//! A page is Markdown in `spec/NAME.md` of a crate. Some of its fenced blocks set something up, others contain an expected result.
+//! A crate lists its pages with [`pages!`]; for each page, [`Page::check`] compares the expected results with the actual ones or,
+//! if the variable `UPDATE_PAGES` is set, writes the actual ones into the page.
+//!
+//! ```no_run
+//! fn check(page: &pages::Page) {
+//!     let mut sum = 0;
+//!     page.check(|info, block| match info {
+//!         "sum" => {
+//!             sum = block.lines().filter_map(|line| line.parse::<i32>().ok()).sum();
+//!             None // this block has no result
+//!         }
+//!         _ => Some(format!("{sum}\n")), // the actual result, which the block must contain
+//!     });
+//! }
+//! ```
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::missing_panics_doc,
-    reason = "it runs in tests, and a panic is how one fails"
+    reason = "it runs only in tests, which fail by panicking"
 )]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Makes a test of each page whose name begins with a prefix, and one that finds pages that are not in the list.
+/// Generates a test for each listed page, and one that fails if a page with the given name prefix is not listed.
 ///
 /// `pages!(check, "": one, two);` calls `check(&Page)` for `spec/one.md` and `spec/two.md`.
 #[macro_export]
@@ -23,20 +36,20 @@ macro_rules! pages {
         $(
             #[test]
             fn $name() {
-                $check(&$crate::Page::of(env!("CARGO_MANIFEST_DIR"), stringify!($name)));
+                $check(&$crate::Page::read(env!("CARGO_MANIFEST_DIR"), stringify!($name)));
             }
         )*
 
         #[test]
         fn every_page_has_a_test() {
-            assert_eq!($crate::named(env!("CARGO_MANIFEST_DIR"), $prefix), [$(stringify!($name)),*]);
+            assert_eq!($crate::page_names(env!("CARGO_MANIFEST_DIR"), $prefix), [$(stringify!($name)),*]);
         }
     };
 }
 
-/// The names of a crate's pages that begin with a prefix, sorted.
-pub fn named(of: &str, prefix: &str) -> Vec<String> {
-    let files = std::fs::read_dir(Path::new(of).join("spec")).unwrap();
+/// Names of a crate's pages that begin with a prefix, sorted.
+pub fn page_names(crate_folder: &str, prefix: &str) -> Vec<String> {
+    let files = std::fs::read_dir(Path::new(crate_folder).join("spec")).unwrap();
     let mut names: Vec<String> = files
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter_map(|name| name.strip_suffix(".md").map(str::to_owned))
@@ -46,51 +59,55 @@ pub fn named(of: &str, prefix: &str) -> Vec<String> {
     names
 }
 
-/// One page.
+/// A specification page of a crate.
 #[derive(Debug)]
 pub struct Page {
     path: PathBuf,
-    /// All of it.
+    /// The Markdown source of the page.
     pub text: String,
 }
 
 impl Page {
-    /// Reads a page of a crate by its name.
-    pub fn of(of: &str, name: &str) -> Page {
-        let path = Path::new(of).join("spec").join(format!("{name}.md"));
+    /// Reads `spec/NAME.md` of a crate.
+    pub fn read(crate_folder: &str, name: &str) -> Page {
+        let path = Path::new(crate_folder).join("spec").join(format!("{name}.md"));
         let text =
             std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         Page { path, text }
     }
 
-    /// Goes through the blocks. `read` gets what stands after the fence and what is in the block; where a block says what comes of
-    /// something it returns what it should say, and nothing where the block sets something up.
+    /// Checks all fenced blocks. `read` gets a block's info string and content; it returns the actual result for
+    /// a block with an expected result, and `None` for a block that sets something up.
     pub fn check(&self, mut read: impl FnMut(&str, &str) -> Option<String>) {
-        let (mut written, mut wrong, mut answers) = (String::new(), String::new(), 0);
+        let (mut written, mut wrong, mut results) = (String::new(), String::new(), 0);
         let mut lines = self.text.lines().enumerate();
         while let Some((start, line)) = lines.next() {
             writeln!(written, "{line}").unwrap();
             let Some(info) = line.strip_prefix("```") else { continue };
-            let mut said = String::new();
+            let mut expected = String::new();
             loop {
                 match lines.next() {
                     Some((_, "```")) => break,
-                    Some((_, line)) => writeln!(said, "{line}").unwrap(),
-                    None => panic!("{}: the last block has no end", self.path.display()),
+                    Some((_, line)) => writeln!(expected, "{line}").unwrap(),
+                    None => panic!("{}: the last block is not closed", self.path.display()),
                 }
             }
-            let comes = read(info, &said);
-            answers += usize::from(comes.is_some());
-            let comes = comes.unwrap_or_else(|| said.clone());
-            if comes != said {
-                let same = said.lines().zip(comes.lines()).take_while(|(said, comes)| said == comes).count();
+            let actual = read(info, &expected);
+            results += usize::from(actual.is_some());
+            let actual = actual.unwrap_or_else(|| expected.clone());
+            if actual != expected {
+                let same = expected
+                    .lines()
+                    .zip(actual.lines())
+                    .take_while(|(expected, actual)| expected == actual)
+                    .count();
                 let from = |text: &str| text.lines().skip(same).collect::<Vec<_>>().join("\n");
-                writeln!(wrong, "{}:{}: it says", self.path.display(), start + 2 + same).unwrap();
-                writeln!(wrong, "{}\nwhere this comes:\n{}\n", from(&said), from(&comes)).unwrap();
+                writeln!(wrong, "{}:{}: expected", self.path.display(), start + 2 + same).unwrap();
+                writeln!(wrong, "{}\nbut got\n{}\n", from(&expected), from(&actual)).unwrap();
             }
-            writeln!(written, "{comes}```").unwrap();
+            writeln!(written, "{actual}```").unwrap();
         }
-        assert!(answers > 0, "{}: nothing on it can be wrong", self.path.display());
+        assert!(results > 0, "{}: no block has an expected result", self.path.display());
         if std::env::var_os("UPDATE_PAGES").is_some() {
             std::fs::write(&self.path, written).unwrap();
         } else {

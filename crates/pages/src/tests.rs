@@ -1,12 +1,12 @@
-//! A page that is right passes; what a page says wrongly, leaves open or does not say at all fails.
+//! Correct pages pass; pages with wrong, unclosed or missing expected results fail.
 
-use super::{Page, named};
+use super::{Page, page_names};
 
 fn page(text: &str) -> Page {
     Page { path: "spec/sums.md".into(), text: text.to_owned() }
 }
 
-/// `sum` blocks are numbers, `is` blocks what they come to.
+/// Checks a page in which an `is` block has the sum of the `sum` blocks before it.
 fn check(text: &str) {
     let mut sum = 0;
     page(text).check(|info, body| match info {
@@ -15,7 +15,7 @@ fn check(text: &str) {
             None
         }
         "is" => Some(format!("{sum}\n")),
-        other => panic!("what is {other}?"),
+        other => panic!("unknown block `{other}`"),
     });
 }
 
@@ -25,19 +25,19 @@ fn a_correct_page_passes() {
 }
 
 #[test]
-#[should_panic(expected = "spec/sums.md:6: it says\n4\nwhere this comes:\n3\n")]
+#[should_panic(expected = "spec/sums.md:6: expected\n4\nbut got\n3\n")]
 fn a_wrong_block_fails_with_its_line() {
     check("```sum\n1\n2\n```\n```is\n4\n```\n");
 }
 
 #[test]
-#[should_panic(expected = "nothing on it can be wrong")]
+#[should_panic(expected = "no block has an expected result")]
 fn a_page_without_expected_results_fails() {
     check("```sum\n1\n```\n");
 }
 
 #[test]
-#[should_panic(expected = "the last block has no end")]
+#[should_panic(expected = "the last block is not closed")]
 fn an_unclosed_block_fails() {
     check("```sum\n1\n```\n```is\n1\n");
 }
@@ -51,6 +51,6 @@ fn pages_are_found_by_their_names() {
         std::fs::write(spec.join(name), "").unwrap();
     }
     let of = folder.path().to_str().unwrap();
-    assert_eq!(named(of, ""), ["a_one", "a_two", "b"]);
-    assert_eq!(named(of, "a_"), ["a_one", "a_two"]);
+    assert_eq!(page_names(of, ""), ["a_one", "a_two", "b"]);
+    assert_eq!(page_names(of, "a_"), ["a_one", "a_two"]);
 }

@@ -1,9 +1,27 @@
-//! The object tree everything reads.
+//! The tree of a decoded object, with readers and writers that agree with Go's.
 //!
-//! One decoded object is one [`Value`]: maps are vectors sorted by key, strings are cheap to clone, and integers, unsigned
-//! integers and floats stay apart. The readers ([`json`], [`yaml`]) report duplicate keys with their paths; the one writer
-//! ([`write`]) is canonical: keys sorted, bytes as Go's encoder writes them. What is not stored may have another [`order`], and
-//! messages show values as [`go`] does. What long loops may cost is a [`Budget`].
+//! A decoded object is one [`Value`]: maps are vectors sorted by key ([`Map`]), strings are cheap to clone ([`Str`]), and
+//! integers, unsigned integers and floats are distinct. The readers ([`json`], [`yaml`]) report repeated keys with their paths.
+//! [`mod@write`] writes canonical JSON: keys sorted, byte for byte as Go's encoder writes it.
+//!
+//! - [`order`] writes JSON with keys in a declared order, for objects that are not stored.
+//! - [`go`] formats values as Go's `fmt`, for error messages.
+//! - [`Path`] is a field path as Kubernetes prints it.
+//! - [`quantity`] has Kubernetes' fixed-point numbers.
+//! - [`Budget`] limits and cancels long loops without reading a clock.
+//!
+//! ```
+//! use value::{Value, json, write, yaml};
+//!
+//! let read = json::read(br#"{"kind": "Pod", "spec": {"a": 1, "a": 2}}"#).unwrap();
+//! assert_eq!(read.value.int_at(&["spec", "a"]), Some(2));
+//! assert_eq!(read.duplicates, ["spec.a"]);
+//!
+//! let mut pod = read.value;
+//! pod.set_at(&["metadata", "name"], "web");
+//! assert_eq!(write::to_string(&pod), r#"{"kind":"Pod","metadata":{"name":"web"},"spec":{"a":2}}"#);
+//! assert_eq!(yaml::read(b"kind: Pod").unwrap().value, Value::map([("kind", "Pod")]));
+//! ```
 
 mod budget;
 pub mod go;

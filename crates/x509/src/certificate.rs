@@ -1,34 +1,34 @@
-//! What a certificate says, as far as Kubernetes' rules look at it.
+//! The parts of a certificate that Kubernetes' validation needs.
 
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::PublicKey;
 
-/// A certificate. Nothing is verified: not its signature, not its time.
+/// A parsed certificate. Neither its signature nor its validity period is verified.
 #[derive(Clone, Debug)]
 pub struct Certificate {
-    /// Its key; nothing if Go does not know the kind.
+    /// The public key; `None` if Go does not know its type.
     pub key: Option<PublicKey>,
-    /// Seconds since the epoch.
+    /// Start of validity, in seconds since the Unix epoch.
     pub not_before: i64,
-    /// Seconds since the epoch.
+    /// End of validity, in seconds since the Unix epoch.
     pub not_after: i64,
-    /// Whether it may sign others.
+    /// True for a CA certificate, which may sign others.
     pub is_authority: bool,
-    /// The DNS names among its alternative names.
+    /// DNS names in the subject alternative names.
     pub dns_names: Vec<String>,
-    /// The mail addresses among its alternative names.
+    /// Email addresses in the subject alternative names.
     pub email_addresses: Vec<String>,
 }
 
 impl Certificate {
-    /// Reads the certificate that `der` is; nothing if it is none, or if more follows.
+    /// Parses one certificate; `None` if it is malformed or more bytes follow.
     pub fn from_der(der: &[u8]) -> Option<Self> {
         Self::first(der).filter(|(_, rest)| rest.is_empty()).map(|(certificate, _)| certificate)
     }
 
-    /// Reads the certificates of which `der` consists, one or more; nothing if there is anything else.
+    /// Parses one or more concatenated certificates; `None` if anything else is there.
     pub fn all_from_der(der: &[u8]) -> Option<Vec<Self>> {
         let mut found = Vec::new();
         let mut rest = der;

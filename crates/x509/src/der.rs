@@ -1,5 +1,5 @@
-//! Elements of DER, as strict as Go's `encoding/asn1`: definite, minimal lengths. Tags of more than one byte, which nothing
-//! in certificates and requests uses, are refused.
+//! Parses DER as strictly as Go's `encoding/asn1`: lengths must be definite and minimal. Multi-byte tags, which
+//! certificates and requests do not use, are refused.
 
 use crate::Error;
 
@@ -9,28 +9,28 @@ pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;
 pub(crate) const SEQUENCE: u8 = 0x30;
 pub(crate) const SET: u8 = 0x31;
 
-/// `[number]` of a structure.
+/// The context-specific tag `[number]` of a structure.
 pub(crate) const fn context(number: u8) -> u8 {
     0xa0 | number
 }
 
-/// One element.
+/// An element of a DER structure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DerElement<'a> {
-    /// Class, form and number in one byte.
+    /// Identifier byte: class, form and tag number.
     pub(crate) tag: u8,
     pub(crate) content: &'a [u8],
-    /// With tag and length.
+    /// The element with its tag and length.
     pub(crate) raw: &'a [u8],
 }
 
 impl<'a> DerElement<'a> {
-    /// The elements inside.
+    /// The elements inside a constructed element.
     pub(crate) fn inside(self) -> DerReader<'a> {
         DerReader(self.content)
     }
 
-    /// The bytes of a BIT STRING; one whose length is not in whole bytes is refused.
+    /// The bytes of a BIT STRING, which must consist of whole bytes.
     pub(crate) fn bits(self) -> Result<&'a [u8], Error> {
         match (self.tag, self.content) {
             (BIT_STRING, [0, bytes @ ..]) => Ok(bytes),
@@ -38,7 +38,7 @@ impl<'a> DerElement<'a> {
         }
     }
 
-    /// The bytes of a positive INTEGER without the zero that only says so.
+    /// The bytes of a positive INTEGER, without the leading zero byte; `None` if it is not positive.
     pub(crate) fn positive(self) -> Option<&'a [u8]> {
         match (self.tag, self.content) {
             (INTEGER, [0, rest @ ..]) if rest.first().is_some_and(|first| *first >= 0x80) => Some(rest),
@@ -48,7 +48,7 @@ impl<'a> DerElement<'a> {
     }
 }
 
-/// Elements one after another.
+/// Reads a sequence of elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DerReader<'a>(pub(crate) &'a [u8]);
 
@@ -57,7 +57,7 @@ impl<'a> DerReader<'a> {
         self.0.is_empty()
     }
 
-    /// The next element.
+    /// Reads the next element.
     pub(crate) fn any(&mut self) -> Result<DerElement<'a>, Error> {
         let (&[tag, first], mut rest) = self.0.split_first_chunk::<2>().ok_or(Error::MalformedRequest)?;
         if tag & 0x1f == 0x1f {
@@ -82,7 +82,7 @@ impl<'a> DerReader<'a> {
         Ok(DerElement { tag, content, raw })
     }
 
-    /// The next element, which must have this tag.
+    /// Reads the next element, which must have this tag.
     pub(crate) fn expect(&mut self, tag: u8) -> Result<DerElement<'a>, Error> {
         self.any().and_then(|found| if found.tag == tag { Ok(found) } else { Err(Error::MalformedRequest) })
     }

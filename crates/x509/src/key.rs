@@ -1,4 +1,4 @@
-//! Public keys, as Go's `crypto/x509` reads them.
+//! Public keys, parsed as by Go's `crypto/x509`.
 
 use crate::Error;
 use crate::der::{DerElement, DerReader, OBJECT_IDENTIFIER, SEQUENCE};
@@ -10,16 +10,16 @@ const X25519: &[u8] = &[0x2b, 0x65, 0x6e];
 const DSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x38, 0x04, 0x01];
 const NULL: &[u8] = &[0x05, 0x00];
 
-/// An elliptic curve that Go knows.
+/// An elliptic curve that Go supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Curve {
-    /// secp224r1.
+    /// NIST P-224 (secp224r1), 112-bit security.
     P224,
-    /// secp256r1.
+    /// NIST P-256 (secp256r1), 128-bit security.
     P256,
-    /// secp384r1.
+    /// NIST P-384 (secp384r1), 192-bit security.
     P384,
-    /// secp521r1.
+    /// NIST P-521 (secp521r1), 256-bit security.
     P521,
 }
 
@@ -34,7 +34,7 @@ impl Curve {
         }
     }
 
-    /// As Go names it.
+    /// The name of the curve in Go.
     pub fn name(self) -> &'static str {
         match self {
             Curve::P224 => "P-224",
@@ -44,7 +44,7 @@ impl Curve {
         }
     }
 
-    /// The length of an uncompressed point.
+    /// Length of an uncompressed point in bytes.
     fn point(self) -> usize {
         match self {
             Curve::P224 => 57,
@@ -55,31 +55,21 @@ impl Curve {
     }
 }
 
-/// A public key. Two are equal if they are the same key.
+/// A public key. Equality compares the keys, not their encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PublicKey {
-    /// Modulus and exponent without leading zeros.
-    Rsa {
-        /// The modulus.
-        modulus: Vec<u8>,
-        /// The exponent.
-        exponent: Vec<u8>,
-    },
-    /// A curve and an uncompressed point.
-    Ecdsa {
-        /// The curve.
-        curve: Curve,
-        /// The point.
-        point: Vec<u8>,
-    },
-    /// An Ed25519 key.
+    /// An RSA key; modulus and exponent without leading zeros.
+    Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
+    /// An ECDSA key; the point is uncompressed.
+    Ecdsa { curve: Curve, point: Vec<u8> },
+    /// The 32 bytes of an Ed25519 key.
     Ed25519(Vec<u8>),
-    /// A kind that Go reads and nothing in Kubernetes uses: DSA and X25519.
+    /// A key type that Go parses and Kubernetes does not use: DSA and X25519.
     Other,
 }
 
 impl PublicKey {
-    /// Reads a SubjectPublicKeyInfo (PKIX).
+    /// Parses a SubjectPublicKeyInfo (PKIX) structure.
     pub fn from_spki(der: &[u8]) -> Result<Self, Error> {
         let mut reader = DerReader(der);
         let info = reader.expect(SEQUENCE)?;
@@ -89,7 +79,7 @@ impl PublicKey {
         Self::read(info.inside())?.ok_or(Error::Key("unknown public key algorithm"))
     }
 
-    /// Reads the inside of a SubjectPublicKeyInfo; nothing if the algorithm is unknown.
+    /// Parses the contents of a SubjectPublicKeyInfo; `None` if the algorithm is unknown.
     pub(crate) fn read(mut info: DerReader<'_>) -> Result<Option<Self>, Error> {
         let mut algorithm = info.expect(SEQUENCE)?.inside();
         let oid = algorithm.expect(OBJECT_IDENTIFIER)?.content;
@@ -134,7 +124,7 @@ impl PublicKey {
         }))
     }
 
-    /// The bits of an RSA modulus in whole bytes, as Go's `Size` counts them; nothing for other kinds.
+    /// Size of an RSA modulus in bits, rounded up to whole bytes as by Go's `Size`; `None` for other keys.
     pub fn rsa_bits(&self) -> Option<usize> {
         match self {
             PublicKey::Rsa { modulus, .. } => Some(modulus.len() * 8),
@@ -142,7 +132,7 @@ impl PublicKey {
         }
     }
 
-    /// The kind's name in Go.
+    /// Name of the key type in Go.
     pub(crate) fn go_type(&self) -> &'static str {
         match self {
             PublicKey::Rsa { .. } => "*rsa.PublicKey",

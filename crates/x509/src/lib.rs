@@ -1,10 +1,10 @@
-//! PEM and X.509 as Go reads them.
+//! Parses PEM and X.509 exactly as Go does.
 //!
-//! Whoever signs a certificate request or trusts a bundle in a Kubernetes cluster reads it with Go's `encoding/pem`,
-//! `encoding/asn1` and `crypto/x509`. A check that reads the same bytes in another way can be told one thing while the signer
-//! is told another, so everything in this server that decides by PEM text or by a subject reads it here: [`pem`] finds the
-//! block that Go finds, [`CertificateRequest`] the subject and key that Go finds, and [`directory_string`] decodes a name as
-//! Go does. Where Go passes over a part of a subject that it cannot read, this crate refuses the whole.
+//! Signers and API servers in a Kubernetes cluster use Go's `encoding/pem`, `encoding/asn1` and `crypto/x509`. If a check read
+//! the same bytes differently, it could approve one subject while the signer certifies another. Everything in this server that
+//! decides by PEM text, a subject or a public key therefore uses this crate: [`pem`] finds the block that Go finds,
+//! [`CertificateRequest`] and [`Certificate`] have the subject and key that Go reads, and [`directory_string`] decodes names as
+//! Go does. One deviation is deliberate: where Go ignores a part of a subject that it cannot read, this crate refuses the request.
 //!
 //! ```
 //! let text = b"-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n";
@@ -27,37 +27,37 @@ pub use key::{Curve, PublicKey};
 pub use name::{Subject, directory_string};
 pub use request::CertificateRequest;
 
-/// Why something is not what it should be, in Go's words where a client sees them.
+/// Errors of parsing and verification, in Go's words where a client sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The first PEM block is no certificate request, or there is no block.
+    /// The first PEM block is not a certificate request, or there is no block.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     NotARequest,
-    /// Not the structure of a certificate request, or not in DER.
+    /// The request is not valid DER or has the wrong structure.
     #[error("asn1: structure error: invalid certificate request")]
     MalformedRequest,
-    /// Bytes after the structure.
+    /// There are bytes after the structure.
     #[error("asn1: syntax error: trailing data")]
     TrailingData,
-    /// A string with characters that its type does not allow.
+    /// A string has characters that its type does not allow.
     #[error("{0}")]
     Text(&'static str),
-    /// A common name or an organization of a type that is no string. Go passes over it.
+    /// A common name or organization is not of a string type. Go ignores such a value.
     #[error("x509: the subject has a common name or an organization that is not a string")]
     NameNotText,
-    /// A public key that cannot be read.
+    /// The public key cannot be parsed.
     #[error("x509: {0}")]
     Key(&'static str),
-    /// The signature is of an unknown kind, or the key is.
+    /// The algorithm of the signature or the key is unknown.
     #[error("x509: cannot verify signature: algorithm unimplemented")]
     UnknownAlgorithm,
-    /// The signature is of a kind that proves nothing.
+    /// The signature algorithm is insecure.
     #[error("x509: cannot verify signature: insecure algorithm {0}")]
     InsecureAlgorithm(&'static str),
-    /// The signature is of a kind that the key cannot make.
+    /// The signature algorithm does not match the key type.
     #[error("x509: signature algorithm specifies an {0} public key, but have public key of type {1}")]
     OtherKey(&'static str, &'static str),
-    /// The signature is not the key's.
+    /// The signature does not verify with the key.
     #[error("{0}")]
     Signature(&'static str),
 }

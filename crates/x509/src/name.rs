@@ -1,4 +1,4 @@
-//! Names: what a subject says, in every string type that Go reads.
+//! Parses subjects, in every string type that Go accepts.
 
 use crate::Error;
 use crate::der::{DerReader, OBJECT_IDENTIFIER, SEQUENCE, SET};
@@ -6,23 +6,23 @@ use crate::der::{DerReader, OBJECT_IDENTIFIER, SEQUENCE, SET};
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 
-/// The parts of a subject that Kubernetes makes users and groups of.
+/// The parts of a subject that Kubernetes maps to users and groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
-    /// The common name; of several the last, as Go reads them.
+    /// The common name; the last one if there are several, as in Go.
     pub common_name: String,
     /// The organizations in order.
     pub organizations: Vec<String>,
 }
 
 impl Subject {
-    /// Reads the elements of an RDNSequence.
+    /// Parses the elements of an RDNSequence.
     pub(crate) fn read(mut sequence: DerReader<'_>) -> Result<Self, Error> {
         let mut subject = Subject::default();
         while !sequence.is_empty() {
             let mut set = sequence.expect(SET)?.inside();
             while !set.is_empty() {
-                // Go takes the first two elements of an attribute and does not look at more.
+                // Go reads the first two elements of an attribute and ignores further ones.
                 let mut attribute = set.expect(SEQUENCE)?.inside();
                 let kind = attribute.expect(OBJECT_IDENTIFIER)?.content;
                 let value = attribute.any()?;
@@ -38,8 +38,7 @@ impl Subject {
     }
 }
 
-/// The text of a value in a name; nothing if `tag`, its identifier byte with class and form, is none of the string types that
-/// Go reads.
+/// The text of a value in a name; `None` if `tag`, its identifier byte, is not a string type that Go accepts.
 pub fn directory_string(tag: u8, bytes: &[u8]) -> Result<Option<String>, Error> {
     let checked = |is_allowed: fn(&u8) -> bool, why| {
         if bytes.iter().all(is_allowed) {
@@ -55,7 +54,7 @@ pub fn directory_string(tag: u8, bytes: &[u8]) -> Result<Option<String>, Error> 
             "asn1: syntax error: NumericString contains invalid character",
         ),
         0x13 => checked(is_printable, "asn1: syntax error: PrintableString contains invalid character"),
-        // T.61 is read as Latin-1.
+        // T61String is read as Latin-1.
         0x14 => checked(|_| true, ""),
         0x16 => checked(u8::is_ascii, "asn1: syntax error: IA5String contains invalid character"),
         0x1e => basic_plane(bytes).ok_or("invalid BMPString"),
@@ -65,13 +64,13 @@ pub fn directory_string(tag: u8, bytes: &[u8]) -> Result<Option<String>, Error> 
     .map_err(Error::Text)
 }
 
-/// With the asterisk and the ampersand, which are not allowed in a PrintableString and are common.
+/// PrintableString characters, with the asterisk and ampersand, which are not allowed but common.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as `u8::is_ascii`, beside which it is used")]
 fn is_printable(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b" '()*+,-./:=?&".contains(byte)
 }
 
-/// Characters of two bytes, without surrogates and noncharacters; one zero character at the end is not part of the text.
+/// UTF-16 text of the basic plane, without surrogates and noncharacters; one trailing zero character is dropped.
 fn basic_plane(bytes: &[u8]) -> Option<String> {
     let bytes = bytes.strip_suffix(&[0, 0]).filter(|rest| rest.len() % 2 == 0).unwrap_or(bytes);
     let (pairs, []) = bytes.as_chunks::<2>() else { return None };

@@ -1,7 +1,7 @@
-//! PEM blocks, found and refused exactly as Go's `encoding/pem` does.
+//! Finds PEM blocks exactly as Go's `encoding/pem` does.
 //!
-//! What counts is not what a careful reader would take for a block but which one Go returns: it looks for an END line first
-//! and for the last BEGIN before it, skips what is malformed without an error, and goes on behind it.
+//! Go looks for an END line first and then for the last BEGIN before it. It skips malformed blocks without an error
+//! and continues after them. A stricter parser could find another block than Go.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -11,22 +11,22 @@ const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"\n-----END ";
 const DASHES: &[u8] = b"-----";
 
-/// Go's `base64.StdEncoding` needs padding and does not look at the unused bits of the last character.
+/// Like Go's `base64.StdEncoding`: padding is required, and the unused bits of the last character are ignored.
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// One block.
+/// A decoded PEM block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PemBlock {
-    /// What follows BEGIN. Bytes that are not UTF-8 are replaced.
+    /// The label after BEGIN. Bytes that are not UTF-8 are replaced.
     pub label: String,
-    /// Whether there are `Key: Value` lines before the contents.
+    /// True if there are `Key: Value` lines before the contents.
     pub has_headers: bool,
-    /// The contents.
+    /// The contents, decoded from base64.
     pub bytes: Vec<u8>,
 }
 
-/// The first block and what follows it.
+/// The first block and the remaining text.
 pub fn decode(data: &[u8]) -> Option<(PemBlock, &[u8])> {
     let mut from = 0;
     loop {
@@ -43,7 +43,7 @@ pub fn decode(data: &[u8]) -> Option<(PemBlock, &[u8])> {
     }
 }
 
-/// All blocks; what is none is skipped.
+/// All blocks; text that is not a block is skipped.
 pub fn blocks(data: &[u8]) -> impl Iterator<Item = PemBlock> {
     let mut rest = data;
     std::iter::from_fn(move || {
@@ -55,9 +55,9 @@ pub fn blocks(data: &[u8]) -> impl Iterator<Item = PemBlock> {
 
 enum BlockSearch {
     Block(PemBlock),
-    /// Not here: the search goes on behind the END.
+    /// Malformed: the search continues after the END line.
     Malformed,
-    /// The search ends.
+    /// The search ends without a block.
     Nothing,
 }
 
@@ -67,7 +67,7 @@ fn block_before(data: &[u8], from: usize, end: usize) -> BlockSearch {
     let Some(begin) = data.get(from..end).and_then(|text| find_last(text, BEGIN)).map(|at| from + at) else {
         return BlockSearch::Malformed;
     };
-    // The place where the search began counts as the beginning of a line, whatever is before it.
+    // The start of the search counts as the start of a line, whatever precedes it.
     if begin > from && data.get(begin - 1) != Some(&b'\n') {
         return BlockSearch::Malformed;
     }
@@ -114,7 +114,7 @@ fn block_before(data: &[u8], from: usize, end: usize) -> BlockSearch {
     }
 }
 
-/// The first line without what ends it and without spaces before that, and how many bytes it takes with its end.
+/// The first line without its line end and trailing spaces, and its length with the line end.
 fn line(data: &[u8]) -> (&[u8], usize) {
     let (mut text, length) = match data.iter().position(|byte| *byte == b'\n') {
         Some(at) => {

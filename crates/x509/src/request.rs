@@ -1,16 +1,16 @@
-//! Certificate requests (PKCS#10), read by the rules of Go's `crypto/x509`.
+//! Certificate requests (PKCS#10), parsed by the rules of Go's `crypto/x509`.
 
 use crate::der::{DerReader, INTEGER, SEQUENCE, context};
 use crate::name::Subject;
 use crate::signature::{self, SignatureAlgorithm};
 use crate::{Error, PublicKey, pem};
 
-/// A certificate request whose signature is not checked yet.
+/// A certificate request whose signature was not verified yet.
 #[derive(Clone, Debug)]
 pub struct CertificateRequest {
-    /// Whom the certificate is to name.
+    /// The requested subject of the certificate.
     pub subject: Subject,
-    /// The key that it is for; nothing if Go does not know its kind.
+    /// The public key to certify; `None` if Go does not know its type.
     pub key: Option<PublicKey>,
     algorithm: SignatureAlgorithm,
     signed: Vec<u8>,
@@ -18,7 +18,7 @@ pub struct CertificateRequest {
 }
 
 impl CertificateRequest {
-    /// Reads the first block of a PEM text; what follows it does not count.
+    /// Parses the first block of a PEM text; text after it is ignored.
     pub fn from_pem(text: &[u8]) -> Result<Self, Error> {
         match pem::decode(text) {
             Some((block, _)) if block.label == "CERTIFICATE REQUEST" => Self::from_der(&block.bytes),
@@ -26,7 +26,7 @@ impl CertificateRequest {
         }
     }
 
-    /// Reads DER. As in Go, elements behind the known ones of a structure do not count.
+    /// Parses DER. As in Go, additional elements at the end of a structure are ignored.
     pub fn from_der(der: &[u8]) -> Result<Self, Error> {
         let mut outside = DerReader(der);
         let mut request = outside.expect(SEQUENCE)?.inside();
@@ -45,7 +45,7 @@ impl CertificateRequest {
         Ok(CertificateRequest { subject, key, algorithm, signed: signed.raw.to_vec(), signature })
     }
 
-    /// Whether whoever made the request holds the key.
+    /// Verifies that the request is signed with the private key of its public key.
     pub fn check_signature(&self) -> Result<(), Error> {
         signature::check(self.key.as_ref(), self.algorithm, &self.signed, &self.signature)
     }

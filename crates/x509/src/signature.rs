@@ -1,4 +1,4 @@
-//! Signatures: by which algorithm one was made, and whether it is a key's.
+//! Verifies signatures of requests and proofs of possession.
 
 use aws_lc_rs::signature::{
     self as algorithms, RsaParameters, RsaPssSaltLength, RsaPublicKeyComponents, UnparsedPublicKey,
@@ -19,7 +19,7 @@ pub(crate) enum Hash {
     Sha512,
 }
 
-/// How a signature was made.
+/// The algorithm of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignatureAlgorithm {
     Md5WithRsa,
@@ -32,7 +32,7 @@ pub(crate) enum SignatureAlgorithm {
 }
 
 impl SignatureAlgorithm {
-    /// Reads the inside of an AlgorithmIdentifier.
+    /// Parses the contents of an AlgorithmIdentifier.
     pub(crate) fn read(mut identifier: DerReader<'_>) -> Result<Self, Error> {
         let oid = identifier.expect(OBJECT_IDENTIFIER)?.content;
         let parameters = if identifier.is_empty() { None } else { Some(identifier.any()?) };
@@ -61,7 +61,7 @@ impl SignatureAlgorithm {
         })
     }
 
-    /// The kind of key that makes such signatures.
+    /// Go's name of the key type that makes such signatures.
     fn key_kind(self) -> Option<&'static str> {
         match self {
             SignatureAlgorithm::Md5WithRsa | SignatureAlgorithm::Rsa(_) | SignatureAlgorithm::RsaPss(_) => {
@@ -74,9 +74,9 @@ impl SignatureAlgorithm {
     }
 }
 
-/// The hash of RSA-PSS parameters, if both hashes are the same one and the salt is as long as it.
+/// The hash in RSA-PSS parameters, if both hashes are equal and the salt has its length.
 fn pss_hash(mut parameters: DerReader<'_>) -> Result<Option<Hash>, Error> {
-    /// The identifier and whether there is nothing but NULL after it.
+    /// The object identifier of a hash, and whether its parameters are absent or NULL.
     fn hash_of(mut identifier: DerReader<'_>) -> Result<(&[u8], bool), Error> {
         let oid = identifier.expect(OBJECT_IDENTIFIER)?.content;
         Ok((oid, identifier.is_empty() || identifier.any()?.raw == NULL))
@@ -99,8 +99,8 @@ fn pss_hash(mut parameters: DerReader<'_>) -> Result<Option<Hash>, Error> {
     })
 }
 
-/// Whether a signature of a certificate request is this key's. SHA-1 is good enough for a request, as in Go: nothing is
-/// gained by another request with the same hash.
+/// Verifies the signature of a certificate request. SHA-1 is accepted, as in Go: another request with the same hash
+/// gains nothing.
 pub(crate) fn check(
     key: Option<&PublicKey>,
     algorithm: SignatureAlgorithm,
@@ -132,9 +132,9 @@ pub(crate) fn check(
 }
 
 impl PublicKey {
-    /// Whether `signature` of `message` was made by the holder of this key in the way that belongs to its kind: Ed25519, ECDSA
-    /// over SHA-256, or RSA-PSS over SHA-256 with a salt as long as the hash or as long as fits, which is what Go's signer
-    /// uses by default.
+    /// Verifies a proof of possession: `signature` of `message` by this key's default algorithm, which is Ed25519,
+    /// ECDSA with SHA-256, or RSA-PSS with SHA-256. The PSS salt has the length of the hash or the maximal length,
+    /// which Go's signer uses by default.
     pub fn verifies_possession(&self, message: &[u8], signature: &[u8]) -> bool {
         match self {
             PublicKey::Rsa { modulus, exponent } => {
@@ -172,7 +172,7 @@ fn rsa(
         .map_err(|_| Error::Signature("crypto/rsa: verification error"))
 }
 
-/// Go takes RSA keys from 1024 bits on.
+/// Go accepts RSA keys of at least 1024 bits.
 fn pkcs1(hash: Hash) -> &'static RsaParameters {
     match hash {
         Hash::Sha1 => &algorithms::RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY,
@@ -204,7 +204,7 @@ fn ecdsa(curve: Curve, hash: Hash) -> Result<&'static dyn VerificationAlgorithm,
         (Curve::P521, Hash::Sha256) => &algorithms::ECDSA_P521_SHA256_ASN1,
         (Curve::P521, Hash::Sha384) => &algorithms::ECDSA_P521_SHA384_ASN1,
         (Curve::P521, Hash::Sha512) => &algorithms::ECDSA_P521_SHA512_ASN1,
-        // The library has no others; Kubernetes accepts them.
+        // The library does not support these; Kubernetes accepts them.
         (Curve::P224, _) | (Curve::P384, Hash::Sha1) => return Err(Error::UnknownAlgorithm),
     })
 }

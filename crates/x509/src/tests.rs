@@ -1,10 +1,10 @@
-//! What Go finds, in texts and requests that another reader could take for something else.
+//! Cases in which another parser could read a different block, subject or key than Go.
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, KeyPair, SignatureAlgorithm};
 
 use crate::{CertificateRequest, Error, PublicKey, Subject, directory_string, pem};
 
-/// The label, contents and rest of the first block.
+/// Label, contents and remaining text of the first block.
 fn first(text: &str) -> Option<(String, Vec<u8>, String)> {
     let (block, rest) = pem::decode(text.as_bytes())?;
     Some((block.label, block.bytes, String::from_utf8_lossy(rest).into_owned()))
@@ -25,7 +25,7 @@ fn the_first_block_is_found_between_other_text() {
     assert_eq!(first("-----BEGIN A-----\r\nQQ==\r\n-----END A----- \t\r\nrest"), found("A", b"A", "rest"));
     assert_eq!(first("-----BEGIN A-----\n Q\tQ\n=\n=\n-----END A-----"), found("A", b"A", ""));
     assert_eq!(first("-----BEGIN A-----\n-----END A-----\n"), found("A", b"", ""));
-    // The unused bits of the last character do not count.
+    // The unused bits of the last base64 character are ignored.
     assert_eq!(first("-----BEGIN A-----\nQR==\n-----END A-----\n"), found("A", b"A", ""));
     let labels: Vec<String> = pem::blocks(format!("{A}{B}{A}").as_bytes()).map(|block| block.label).collect();
     assert_eq!(labels, ["A", "B", "A"]);
@@ -72,10 +72,10 @@ fn every_string_type_of_a_name_is_read() {
     assert_eq!(read(0x14, b"\xe4a"), text("äa"));
     assert_eq!(read(0x16, b"a@b"), text("a@b"));
     assert_eq!(read(0x1e, b"\0a\x20\xac"), text("a€"));
-    // One zero character at the end is left out.
+    // One trailing zero character is dropped.
     assert_eq!(read(0x1e, b"\0a\0\0"), text("a"));
     assert_eq!(read(0x1e, b"\0a\0\0\0\0"), text("a\0"));
-    // Not strings: UniversalString, OCTET STRING, and the number of a string type in another class or form.
+    // Not string types: UniversalString, OCTET STRING, and a string type's number in another class or form.
     for tag in [0x1c, 0x04, 0x8c, 0x2c] {
         assert_eq!(read(tag, b"a"), Ok(None));
     }
@@ -93,7 +93,7 @@ fn every_string_type_of_a_name_is_read() {
     }
 }
 
-/// A request with these parts of a name, by a key of this kind.
+/// Creates a certificate request with this name and key algorithm.
 fn request(name: &[(DnType, DnValue)], algorithm: &'static SignatureAlgorithm) -> Vec<u8> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();

@@ -19,7 +19,7 @@ impl Document {
         if strict.is_empty() {
             strict = schema::decode::strict_errors(&[], &document.duplicates);
         }
-        let kind = api::typed::version_kind(&document.value, bytes).map_err(|untyped| untyped.message);
+        let kind = api::type_meta::require(&document.value, bytes).map_err(|error| error.message);
         let root = match document.value {
             Value::Map(map) => map,
             _ => Map::new(),

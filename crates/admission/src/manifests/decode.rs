@@ -2,7 +2,7 @@
 
 use api::GroupVersionKind;
 use api::field::quote;
-use api::typed;
+use api::type_meta;
 use value::yaml::{self, Document, Position, Spans};
 use value::{Map, Value, write};
 
@@ -143,14 +143,14 @@ impl Reader<'_, '_> {
         depth: usize,
     ) {
         let file = self.file;
-        let gvk = match typed::version_kind(&object, text) {
+        let gvk = match type_meta::require(&object, text) {
             Ok(gvk) => gvk,
-            Err(untyped) => {
-                let message = short(&untyped.message);
+            Err(error) => {
+                let message = short(&error.message);
                 let hint = "each document is one object with `apiVersion: admissionregistration.k8s.io/v1` and a `kind`";
-                let said = format!("{within}{}", untyped.message);
-                let at = place.of(untyped.field);
-                return self.problems.at(file, at, untyped.field, message, Some(hint), || said);
+                let said = format!("{within}{}", error.message);
+                let at = place.of(error.field);
+                return self.problems.at(file, at, error.field, message, Some(hint), || said);
             }
         };
         if gvk.group.is_empty() && gvk.version == "v1" && gvk.kind == "List" {

@@ -33,7 +33,7 @@ fn the_core_group_has_a_name_that_no_other_group_can_use() {
             && !AttestationDialect::Kep.is_reserved("")
             && !AttestationDialect::Kep.is_reserved("apps")
     );
-    // Where the core group cannot be asked for, its name stands for nothing else.
+    // Kubernetes' dialect cannot ask for the core group, so the name `core` is not reserved there.
     assert!(!AttestationDialect::Kubernetes.is_reserved("core"));
 }
 

@@ -1,10 +1,10 @@
-//! IP addresses and networks, in the lenient forms that old fields take and in the canonical one.
+//! IP addresses and CIDRs, in the lenient forms that old fields accept and in canonical form.
 
 use std::net::IpAddr;
 
 use crate::field::quote;
 
-/// An address in any form Kubernetes ever took: octets and groups may have leading zeros.
+/// Parses an address in any form Kubernetes ever accepted: octets and groups may have leading zeros.
 pub fn parse_ip_sloppy(text: &str) -> Option<IpAddr> {
     if text.bytes().all(|b| b.is_ascii_hexdigit() || b == b':' || b == b'.') {
         return text.parse().ok().or_else(|| plain_numbers(text).parse().ok());
@@ -12,7 +12,7 @@ pub fn parse_ip_sloppy(text: &str) -> Option<IpAddr> {
     None
 }
 
-/// `text` without the leading zeros of its numbers.
+/// Removes leading zeros from the numbers in `text`.
 fn plain_numbers(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for part in text.split_inclusive([':', '.']) {
@@ -24,7 +24,7 @@ fn plain_numbers(text: &str) -> String {
     plain
 }
 
-/// As Go prints an address: one that maps IPv4 into IPv6 prints as IPv4.
+/// Prints an address as Go does: IPv4-mapped IPv6 addresses print as IPv4.
 fn go_text(ip: IpAddr) -> String {
     ip.to_canonical().to_string()
 }
@@ -33,7 +33,8 @@ fn is_mapped(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
 }
 
-/// An address in a field that predates strict checking. With `strict`, neither leading zeros nor IPv4 inside IPv6.
+/// Validates an address in a field that predates strict validation. With `strict`, refuses leading zeros and
+/// IPv4-mapped IPv6.
 pub fn is_valid_ip_for_legacy_field(text: &str, strict: bool) -> Vec<String> {
     let Some(ip) = parse_ip_sloppy(text) else {
         return vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()];
@@ -47,7 +48,7 @@ pub fn is_valid_ip_for_legacy_field(text: &str, strict: bool) -> Vec<String> {
     Vec::new()
 }
 
-/// An address in canonical form.
+/// Validates an address in canonical form.
 pub fn is_valid_ip(text: &str) -> Vec<String> {
     let errors = is_valid_ip_for_legacy_field(text, true);
     if !errors.is_empty() {
@@ -61,7 +62,7 @@ pub fn is_valid_ip(text: &str) -> Vec<String> {
     }
 }
 
-/// The warning for an address in a form that is no longer recommended; `field` names the field.
+/// The warning for an address whose form is no longer recommended; `field` names the field.
 pub fn ip_warning(field: &str, text: &str) -> Option<String> {
     let canonical = go_text(parse_ip_sloppy(text)?);
     match text.parse::<IpAddr>() {
@@ -80,8 +81,7 @@ pub fn ip_warning(field: &str, text: &str) -> Option<String> {
     }
 }
 
-/// An address and how many of its bits are the network's, in any form Kubernetes ever took. The address keeps its host
-/// bits.
+/// Parses a CIDR in any form Kubernetes ever accepted. The address keeps its host bits.
 pub fn parse_cidr_sloppy(text: &str) -> Option<(IpAddr, u8)> {
     let (address, bits) = text.split_once('/')?;
     let ip = parse_ip_sloppy(address)?;
@@ -97,7 +97,7 @@ pub fn parse_cidr_sloppy(text: &str) -> Option<(IpAddr, u8)> {
     (bits <= most).then_some((ip, bits))
 }
 
-/// The first address of a network.
+/// First address of a network.
 fn masked(ip: IpAddr, bits: u8) -> IpAddr {
     match ip {
         IpAddr::V4(v4) => {
@@ -111,14 +111,14 @@ fn masked(ip: IpAddr, bits: u8) -> IpAddr {
     }
 }
 
-/// As Go prints a network.
+/// Prints a network as Go does.
 fn network_text(ip: IpAddr, bits: u8) -> String {
     let base = masked(ip, bits);
     let bits = if is_mapped(base) && bits >= 96 { bits - 96 } else { bits };
     format!("{}/{bits}", go_text(base))
 }
 
-/// A network in a field that predates strict checking.
+/// Validates a CIDR in a field that predates strict validation.
 pub fn is_valid_cidr_for_legacy_field(text: &str, strict: bool) -> Vec<String> {
     let Some((ip, bits)) = parse_cidr_sloppy(text) else {
         return vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()];
@@ -141,7 +141,7 @@ pub fn is_valid_cidr_for_legacy_field(text: &str, strict: bool) -> Vec<String> {
     vec![error.to_owned()]
 }
 
-/// A network in canonical form.
+/// Validates a CIDR in canonical form.
 pub fn is_valid_cidr(text: &str) -> Vec<String> {
     let errors = is_valid_cidr_for_legacy_field(text, true);
     if !errors.is_empty() {
@@ -155,7 +155,7 @@ pub fn is_valid_cidr(text: &str) -> Vec<String> {
     }
 }
 
-/// An address with its network's size, in canonical form.
+/// Validates an address with a prefix length, in canonical form.
 pub fn is_valid_interface_address(text: &str) -> Vec<String> {
     let Some((ip, bits)) = parse_cidr_sloppy(text) else {
         return vec!["must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)".to_owned()];
@@ -168,7 +168,7 @@ pub fn is_valid_interface_address(text: &str) -> Vec<String> {
     vec![format!("must be in canonical form ({})", quote(&canonical))]
 }
 
-/// The warnings for a network in a form that is no longer recommended; `field` names the field.
+/// The warnings for a CIDR whose form is no longer recommended; `field` names the field.
 pub fn cidr_warnings(field: &str, text: &str) -> Vec<String> {
     let Some((ip, bits)) = parse_cidr_sloppy(text) else { return Vec::new() };
     let network = network_text(ip, bits);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Each good text is accepted and each bad one refused.
+/// Asserts that each good text is accepted and each bad one refused.
 #[track_caller]
 fn judge(rule: fn(&str) -> Vec<String>, good: &[&str], bad: &[&str]) {
     for text in good {

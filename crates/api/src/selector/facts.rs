@@ -1,19 +1,20 @@
-//! [`Facts`]: an object's labels and selectable fields in a few bytes, so that selectors need not decode the object.
+//! [`Facts`]: an object's labels and selectable fields in a compact encoding, so that selectors need not decode the
+//! object.
 //!
-//! The bytes: the length of the label part (four bytes, little-endian), the labels, the fields. One entry is the length
-//! of its key, the length of its value (each as a little-endian base-128 number), the key, the value.
+//! Encoding: the length of the label part (four bytes, little-endian), the labels, the fields. Each entry is the
+//! length of its key and of its value (little-endian base 128), the key, the value.
 
 use value::Value;
 
 use super::labels::Labels;
 
-/// Writes facts.
+/// Encodes facts; see [`FactsRef`] for reading them.
 #[derive(Debug)]
 pub struct Facts;
 
 impl Facts {
-    /// The facts about an object with these labels and field values. Labels come in any order; of fields only those
-    /// with a value need to be given, since an absent field reads as the empty text.
+    /// Encodes labels, in any order, and field values. Fields without a value may be left out; they read as the empty
+    /// string.
     pub fn encode<'a>(
         labels: impl IntoIterator<Item = (&'a str, &'a str)>,
         fields: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -33,7 +34,7 @@ impl Facts {
         out
     }
 
-    /// As [`Facts::encode`], with the labels of `object`.
+    /// Like [`Facts::encode`], with the labels of `object`.
     pub fn of<'a>(object: &'a Value, fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
         let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
         let labels = labels.into_iter().flat_map(value::Map::iter);
@@ -60,7 +61,7 @@ fn number(out: &mut Vec<u8>, mut n: usize) {
     }
 }
 
-/// Reads facts without copying. Bytes that [`Facts::encode`] did not write read as fewer facts, never as a failure.
+/// Reads facts without copying. Damaged bytes read as fewer facts, never as an error.
 #[derive(Clone, Copy, Debug)]
 pub struct FactsRef<'a> {
     labels: &'a [u8],
@@ -68,7 +69,6 @@ pub struct FactsRef<'a> {
 }
 
 impl<'a> FactsRef<'a> {
-    /// Facts in these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         let (head, rest) = bytes.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
         let length = usize::try_from(u32::from_le_bytes(*head)).unwrap_or(usize::MAX);
@@ -86,12 +86,11 @@ impl<'a> FactsRef<'a> {
         FactEntries(self.fields).value(key).unwrap_or_default()
     }
 
-    /// All labels.
     pub fn labels(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         FactEntries(self.labels).texts()
     }
 
-    /// All fields that were given a value.
+    /// All fields that have a value.
     pub fn fields(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         FactEntries(self.fields).texts()
     }

@@ -1,17 +1,15 @@
-//! [`FieldSelector`]: `metadata.name=x,status.phase!=Running`.
+//! [`FieldSelector`]: such as `metadata.name=x,status.phase!=Running`.
 
 use std::fmt;
 
 use value::Str;
 
-/// One field that must, or must not, have a value.
+/// A requirement on the value of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldRequirement {
-    /// The field's path.
     pub field: Str,
-    /// Whether the field must have the value; otherwise it must not.
+    /// True for `=`, false for `!=`.
     pub equals: bool,
-    /// The value.
     pub value: Str,
 }
 
@@ -22,18 +20,18 @@ pub struct FieldSelector {
 }
 
 impl FieldSelector {
-    /// Selects everything.
+    /// A selector that matches every object.
     pub const fn everything() -> Self {
         FieldSelector { requirements: Vec::new() }
     }
 
-    /// Selects objects whose `field` is `value`.
+    /// A selector for objects whose `field` is `value`.
     pub fn equals(field: impl Into<Str>, value: impl Into<Str>) -> Self {
         let requirement = FieldRequirement { field: field.into(), equals: true, value: value.into() };
         FieldSelector { requirements: vec![requirement] }
     }
 
-    /// Reads the text of the query parameter.
+    /// Parses the query parameter `fieldSelector`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut terms = split_terms(text);
         terms.sort_unstable();
@@ -49,22 +47,22 @@ impl FieldSelector {
         Ok(FieldSelector { requirements })
     }
 
-    /// Whether everything is selected.
+    /// True if the selector matches every object.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// All requirements, sorted by their texts.
+    /// All requirements, sorted by their text.
     pub fn requirements(&self) -> &[FieldRequirement] {
         &self.requirements
     }
 
-    /// The one value `field` must have, if the selector says so.
+    /// The value that the selector requires `field` to have, if any.
     pub fn requires_exact_match(&self, field: &str) -> Option<&str> {
         self.requirements.iter().find(|r| r.equals && r.field == field).map(|r| r.value.as_str())
     }
 
-    /// Whether an object is selected; `get` gives a field's value, empty if it has none.
+    /// True if the selector matches; `get` returns the value of a field, empty if it has none.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> &'a str) -> bool {
         self.requirements.iter().all(|r| (get(&r.field) == r.value) == r.equals)
     }
@@ -81,7 +79,7 @@ impl fmt::Display for FieldSelector {
     }
 }
 
-/// Splits at commas that no backslash precedes.
+/// Splits at commas that are not escaped.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut escaped = false;
     text.split(|c| {
@@ -92,7 +90,7 @@ fn split_terms(text: &str) -> Vec<&str> {
     .collect()
 }
 
-/// Field, whether it must be equal, and the escaped value. The first operator counts.
+/// Splits a term into field, whether it is `=`, and the escaped value. The first operator counts.
 fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     let (at, _) = term.char_indices().find(|(i, c)| {
         *c == '=' || (*c == '!' && term.get(i + 1..).is_some_and(|rest| rest.starts_with('=')))
@@ -105,7 +103,7 @@ fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     Some((field, true, value))
 }
 
-/// A value as it must be written in a field selector.
+/// Escapes a value for use in a field selector.
 pub fn escape_value(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     for c in value.chars() {

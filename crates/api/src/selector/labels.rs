@@ -7,9 +7,9 @@ use value::{Map, Path, Str, Value};
 use crate::field::{FieldError, FieldErrors, aggregate, quote};
 use crate::names::{is_qualified_name, is_valid_label_value};
 
-/// Something that has labels.
+/// A source of labels to match selectors against.
 pub trait Labels {
-    /// The value of the label `key`, if there is one.
+    /// The value of the label `key`, if it is set.
     fn label(&self, key: &str) -> Option<&str>;
 }
 
@@ -31,30 +31,30 @@ impl<L: Labels + ?Sized> Labels for Option<&L> {
     }
 }
 
-/// How a label's value relates to the values of a requirement.
+/// The relation between a label and the values of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelOperator {
-    /// `in`: is one of them.
+    /// `in`: the value is one of them.
     In,
-    /// `notin`: is none of them, or there is no such label.
+    /// `notin`: the value is none of them, or the label is not set.
     NotIn,
-    /// `=`.
+    /// `=`: the value is equal.
     Equals,
-    /// `==`.
+    /// `==`: the value is equal.
     DoubleEquals,
-    /// `!=`: is not it, or there is no such label.
+    /// `!=`: the value is different, or the label is not set.
     NotEquals,
-    /// `>`, as integers.
+    /// `>`: compares the values as integers.
     GreaterThan,
-    /// `<`, as integers.
+    /// `<`: compares the values as integers.
     LessThan,
-    /// There is such a label.
+    /// The label is set, whatever its value.
     Exists,
-    /// There is no such label.
+    /// The label is not set.
     DoesNotExist,
 }
 
-/// One requirement on one label.
+/// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelRequirement {
     key: Str,
@@ -63,7 +63,7 @@ pub struct LabelRequirement {
 }
 
 impl LabelRequirement {
-    /// A requirement whose key and values have been checked. The errors name fields below the root.
+    /// Validates the key and values. Errors have field paths relative to the requirement.
     pub fn new(key: impl Into<Str>, operator: LabelOperator, values: Vec<Str>) -> Result<Self, FieldErrors> {
         let key = key.into();
         let mut errors = FieldErrors::new();
@@ -104,22 +104,20 @@ impl LabelRequirement {
         if errors.is_empty() { Ok(LabelRequirement { key, operator, values }) } else { Err(errors) }
     }
 
-    /// The label's key.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The operator.
     pub fn operator(&self) -> LabelOperator {
         self.operator
     }
 
-    /// The values, in the order given.
+    /// The values in the order given.
     pub fn values(&self) -> &[Str] {
         &self.values
     }
 
-    /// Whether an object with these labels meets the requirement.
+    /// True if the labels meet the requirement.
     pub fn matches(&self, labels: &(impl Labels + ?Sized)) -> bool {
         let value = labels.label(&self.key);
         let listed = |value: &str| self.values.iter().any(|v| v == value);
@@ -177,30 +175,30 @@ pub struct LabelSelector {
 }
 
 impl LabelSelector {
-    /// Selects everything.
+    /// A selector that matches every object.
     pub const fn everything() -> Self {
         LabelSelector { requirements: Vec::new(), nothing: false }
     }
 
-    /// Selects nothing.
+    /// A selector that matches no object.
     pub const fn nothing() -> Self {
         LabelSelector { requirements: Vec::new(), nothing: true }
     }
 
-    /// Selects what meets all of these.
+    /// A selector for objects that meet all requirements.
     pub fn new(mut requirements: Vec<LabelRequirement>) -> Self {
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         LabelSelector { requirements, nothing: false }
     }
 
-    /// Reads the text of the query parameter.
+    /// Parses the query parameter `labelSelector`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let requirements = super::parse::requirements(text)?;
         super::check_number(requirements.len())?;
         Ok(LabelSelector::new(requirements))
     }
 
-    /// Selects what has exactly these labels. Keys and values are not checked.
+    /// A selector for objects that have all these labels. Keys and values are not validated.
     pub fn from_set(labels: &Map) -> Self {
         let equals = |(key, value): (&Str, &Value)| {
             let values = vec![Str::from(value.as_str().unwrap_or_default())];
@@ -209,7 +207,7 @@ impl LabelSelector {
         LabelSelector::new(labels.iter().map(equals).collect())
     }
 
-    /// The selector of a `LabelSelector` object. Absent selects nothing, empty selects everything.
+    /// Converts a `LabelSelector` object. An absent one matches nothing, an empty one everything.
     pub fn from_label_selector(selector: Option<&Value>) -> Result<Self, String> {
         let Some(selector) = selector.filter(|s| !s.is_null()) else {
             return Ok(LabelSelector::nothing());
@@ -236,12 +234,12 @@ impl LabelSelector {
         Ok(LabelSelector::new(requirements))
     }
 
-    /// Whether everything is selected.
+    /// True if the selector matches every object.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty() && !self.nothing
     }
 
-    /// Whether surely nothing is selected.
+    /// True if the selector certainly matches no object.
     pub fn is_nothing(&self) -> bool {
         self.nothing
     }
@@ -251,17 +249,17 @@ impl LabelSelector {
         &self.requirements
     }
 
-    /// Whether an object with these labels is selected.
+    /// True if the selector matches these labels.
     pub fn matches(&self, labels: &(impl Labels + ?Sized)) -> bool {
         !self.nothing && self.requirements.iter().all(|r| r.matches(labels))
     }
 
-    /// Whether `object` is selected by its `metadata.labels`.
+    /// True if the selector matches the `metadata.labels` of `object`.
     pub fn matches_object(&self, object: &Value) -> bool {
         self.matches(&object.at(&["metadata", "labels"]).and_then(Value::as_map))
     }
 
-    /// The one value the label `key` must have, if the selector says so.
+    /// The value that the selector requires the label `key` to have, if any.
     pub fn requires_exact_match(&self, key: &str) -> Option<&str> {
         let requirement = self.requirements.iter().find(|r| r.key == key)?;
         match (requirement.operator, requirement.values.as_slice()) {
@@ -271,7 +269,7 @@ impl LabelSelector {
     }
 }
 
-/// As Kubernetes prints it: requirements sorted by key, the values of each sorted.
+/// Prints as Kubernetes does: requirements sorted by key, the values of each sorted.
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, requirement) in self.requirements.iter().enumerate() {
@@ -289,7 +287,7 @@ fn match_labels(selector: &Value) -> impl Iterator<Item = (&Str, &str)> {
     labels.into_iter().flat_map(Map::iter).map(|(k, v)| (k, v.as_str().unwrap_or_default()))
 }
 
-/// A `LabelSelector` object as tables print it: `<none>` if it is empty, `<error>` if it is wrong.
+/// Formats a `LabelSelector` object for tables: `<none>` if it is empty, `<error>` if it is invalid.
 pub fn format_label_selector(selector: Option<&Value>) -> String {
     match LabelSelector::from_label_selector(selector) {
         Err(_) => "<error>".to_owned(),
@@ -300,8 +298,8 @@ pub fn format_label_selector(selector: Option<&Value>) -> String {
     }
 }
 
-/// What is wrong with a `LabelSelector` object. Values that are no label values are let through if
-/// `allow_invalid_values` (an update of an object that already has some).
+/// Validates a `LabelSelector` object. `allow_invalid_values` accepts invalid label values, for updates of objects
+/// that have some already.
 pub fn validate_label_selector(selector: &Value, allow_invalid_values: bool, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let name = |key: &str, path: &Path, errors: &mut FieldErrors| {

@@ -1,4 +1,4 @@
-//! The text of a label selector → its requirements, refused in Kubernetes' words.
+//! Parses label selectors, with Kubernetes' error messages.
 
 use std::collections::BTreeSet;
 
@@ -50,14 +50,14 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n')
 }
 
-/// Cuts the text into tokens; `in` and `notin` are told from identifiers later, by where they stand.
+/// Splits the text into tokens. `in` and `notin` are identifiers here; the parser distinguishes them by position.
 fn scan(text: &str) -> Vec<(SelectorToken, Str)> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start_matches(is_blank);
     while let Some(first) = rest.chars().next() {
-        // One pass in all: looking for the end of a run of special characters for each of them would be quadratic.
+        // Each run of special characters is searched once, so that scanning stays linear.
         let end = if is_special(first) {
-            // The longest token that begins here; every special character is one by itself.
+            // The longest token that begins here; every special character is a token by itself.
             [2, 1].into_iter().find(|n| rest.get(..*n).is_some_and(|t| token(t).is_some())).unwrap_or(1)
         } else {
             rest.find(|c| is_special(c) || is_blank(c)).unwrap_or(rest.len())
@@ -74,7 +74,7 @@ struct SelectorParser {
     tokens: std::iter::Peekable<std::vec::IntoIter<(SelectorToken, Str)>>,
 }
 
-/// All requirements of a selector's text.
+/// Parses all requirements of a selector.
 pub(super) fn requirements(text: &str) -> Result<Vec<LabelRequirement>, String> {
     let mut parser = SelectorParser { tokens: scan(text).into_iter().peekable() };
     let mut requirements = Vec::new();
@@ -104,7 +104,7 @@ pub(super) fn requirements(text: &str) -> Result<Vec<LabelRequirement>, String> 
 }
 
 impl SelectorParser {
-    /// The next token where a key or value may stand: `in` and `notin` are identifiers there.
+    /// The next token where a key or value is expected: `in` and `notin` are identifiers there.
     fn peek(&mut self) -> (SelectorToken, Str) {
         let (token, text) = self.tokens.peek().cloned().unwrap_or((SelectorToken::End, Str::default()));
         (
@@ -165,7 +165,7 @@ impl SelectorParser {
         })
     }
 
-    /// `(a,b)`; an empty place between commas is the empty value.
+    /// Parses `(a,b)`; nothing between two commas is the empty value.
     fn values(&mut self) -> Result<BTreeSet<Str>, String> {
         let (open, text) = self.next();
         if open != SelectorToken::Open {

@@ -4,7 +4,7 @@ use super::*;
 
 type Case = (&'static str, Result<&'static str, &'static str>);
 
-/// Texts with what Kubernetes prints after reading them, or says about them.
+/// Selector texts with Kubernetes' printed form or error message.
 #[rustfmt::skip]
 const LABELS: &[Case] = &[
     ("", Ok("")),
@@ -256,7 +256,7 @@ fn damaged_facts_are_read_without_failing() {
     assert_eq!(FactsRef::new(&[0xff; 40]).label("a"), None);
 }
 
-/// Scanned in quadratic time, this would take minutes; it is read before the caller is authenticated.
+/// A quadratic scan would take minutes, and selectors are parsed before the caller is authenticated.
 #[test]
 fn a_long_run_of_operators_is_scanned_in_one_pass() {
     for text in ["(", "!", "=", ",(", "=!"] {

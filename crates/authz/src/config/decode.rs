@@ -64,8 +64,8 @@ pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result
         Refused::load(vec![Problem { message: message.clone(), position, hint: None }], &message)
     };
     let empty = Map::new();
-    let gvk = api::typed::version_kind(&document.value, bytes)
-        .map_err(|untyped| fail(untyped.message, untyped.field))?;
+    let gvk =
+        api::type_meta::require(&document.value, bytes).map_err(|error| fail(error.message, error.field))?;
     let root = document.value.as_map().unwrap_or(&empty);
     let (api_version, kind) = (gvk.api_version(), gvk.kind.as_str());
     let version = api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));

@@ -1,4 +1,4 @@
-//! Which of what is published a node can use.
+//! Finds the slices and devices that a node can reach.
 
 use std::collections::HashSet;
 
@@ -7,32 +7,32 @@ use value::{Str, Value};
 use super::{DeviceIndex, Inventory, PublishedSlice, text};
 use crate::node::{CandidateNode, NodeSelector};
 
-/// Which nodes can use devices.
+/// The nodes that can reach a slice or device.
 #[derive(Clone, Debug)]
 pub(crate) enum NodeReach {
     Node(Str),
-    /// The selector, as it was read and as it was written.
+    /// The parsed node selector, and the selector as stored.
     Selector(Result<NodeSelector, String>, Value),
     Everywhere,
     PerDevice,
-    /// Said in a way that is not known.
+    /// No known field selects nodes.
     Unknown,
 }
 
-/// Why the devices of a pool cannot be used.
+/// Why a pool cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UnusablePool {
-    /// Slices are missing.
+    /// Slices of the pool are missing.
     Incomplete,
-    /// What the slices say does not fit together.
+    /// The slices contradict each other.
     Invalid(String),
 }
 
-/// What a node can reach.
+/// Devices and unusable pools of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Reachable {
     pub(crate) devices: Vec<DeviceIndex>,
-    /// Pools that cannot be used, and why.
+    /// Indices of the pools that cannot be used, with reasons.
     pub(crate) unusable: Vec<(usize, UnusablePool)>,
 }
 
@@ -66,10 +66,11 @@ impl NodeReach {
 }
 
 impl Inventory {
-    /// What a node can reach: its devices in the order in which they are tried, and the pools that cannot be used.
+    /// Finds the devices that a node can reach, in the order in which they are tried, and the pools that cannot be
+    /// used.
     pub(crate) fn reachable_from(&self, node: &CandidateNode<'_>) -> Result<Reachable, crate::Error> {
         let own = self.by_node.get(node.name()).map(Vec::as_slice).unwrap_or_default();
-        // Both lists are in the order of pools, of generations in a pool, and of names.
+        // Both lists are sorted by pool, generation and slice name; merge them.
         let mut slices = Vec::with_capacity(own.len());
         let mut own = own.iter().peekable();
         for shared in &self.shared {
@@ -102,7 +103,7 @@ impl Inventory {
             };
             match found.last_mut() {
                 Some(last) if last.pool == slice.pool => {
-                    // Generations come in their order: a newer one takes the place of an older one.
+                    // Generations are ascending: a newer one replaces the older one.
                     if last.generation != slice.generation {
                         *last = ReachedPool::new(slice);
                     }
@@ -118,7 +119,7 @@ impl Inventory {
         Ok(self.usable_devices(found))
     }
 
-    /// What can be used of the slices that a node reaches. Devices that must be made ready first are tried last.
+    /// Collects the devices of complete and valid pools. Pools with binding conditions are tried last.
     fn usable_devices(&self, found: Vec<ReachedPool<'_>>) -> Reachable {
         let mut reachable = Reachable::default();
         let mut waiting = Vec::new();
@@ -131,7 +132,7 @@ impl Inventory {
             let is = |count: usize| i64::try_from(count).is_ok_and(|count| count == found.slice_count);
             if !is(found.slices.len()) {
                 if pool.newest_generation > generation.number {
-                    // What the node sees is being replaced by something that it does not see.
+                    // The node sees an old generation that is being replaced by slices it cannot see.
                     continue;
                 }
                 if !is(generation.slices) {
@@ -158,7 +159,7 @@ impl Inventory {
         reachable
     }
 
-    /// A name that two devices in the slices of a node have.
+    /// A device name that occurs twice among the slices a node reaches.
     fn repeated(&self, found: &ReachedPool<'_>) -> Option<&Str> {
         let mut names = HashSet::new();
         let devices = found.slices.iter().flat_map(|(slice, _)| slice.devices.clone());
@@ -174,7 +175,7 @@ struct ReachedPool<'a> {
     pool: usize,
     generation: usize,
     slice_count: i64,
-    /// With those of their devices that it reaches, where that is not all.
+    /// Slices with the devices that the node reaches; `None` means all devices.
     slices: Vec<(&'a PublishedSlice, Option<Vec<DeviceIndex>>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Whether a device has what a request asks for, whoever uses it.
+//! Tests whether a device meets a request, regardless of its usage.
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ use crate::error::Error;
 use crate::inventory::{DeviceIndex, Inventory, PublishedDevice};
 use crate::selectors::{SelectorEvaluator, SelectorFailure};
 
-/// How a choice is served: what was found out about it on this node.
+/// How to serve a choice on this node: selectors, number of devices and cached results.
 pub(super) struct ChoicePlan<'s> {
     pub(super) class: &'s DeviceClass,
     pub(super) class_selectors: Vec<usize>,
     pub(super) selectors: Vec<usize>,
-    /// The candidates of a request for all devices, by position.
+    /// Candidate indices of a request for all devices.
     pub(super) all: Option<Vec<usize>>,
     pub(super) count: usize,
-    /// What is known of each candidate, apart from who uses it. As long as was looked: most choices are never tried.
+    /// Results by candidate index, as far as tested. Most choices are never tried.
     pub(super) fits: Vec<Fit>,
-    /// Where the first device was found.
+    /// Candidate index of the first device found.
     pub(super) first: usize,
 }
 
-/// What is taken of the capacities of a device: something of each.
+/// Amounts that a request takes from a device, one per capacity.
 pub(crate) type TakenShares = Arc<[TakenShare]>;
 
-/// What is taken of one capacity.
+/// The amount that a request takes from one capacity.
 #[derive(Clone, Debug)]
 pub(crate) struct TakenShare {
     pub(crate) capacity: Str,
     pub(crate) amount: Quantity,
-    /// How much there is, whoever takes it.
+    /// Total amount of the capacity, in billionths.
     pub(super) total: i128,
 }
 
@@ -42,12 +42,12 @@ pub(crate) struct TakenShare {
 pub(super) enum Fit {
     Unknown,
     No,
-    /// With what is taken of each capacity.
+    /// The device fits; holds the amounts to take.
     Yes(TakenShares),
     Failed(Box<Error>),
 }
 
-/// What does not change while a search runs.
+/// The parts of a search that do not change.
 #[derive(Clone, Copy)]
 pub(super) struct SearchContext<'s> {
     pub(super) candidates: &'s [DeviceIndex],
@@ -62,7 +62,8 @@ impl<'s> SearchContext<'s> {
 }
 
 impl ChoicePlan<'_> {
-    /// Whether a candidate has what a choice asks for, whoever uses it; with what would be taken of its capacities.
+    /// Tests whether a candidate meets a choice, regardless of its usage. Returns the amounts it would take, or
+    /// `None`.
     pub(super) fn fit(
         &mut self,
         world: &SearchContext<'_>,
@@ -98,7 +99,7 @@ impl ChoicePlan<'_> {
         let Some((position, device)) = world.candidate(at) else { return Fit::No };
         let name = || world.inventory.full_name(device);
         let failed = |error: Error| Fit::Failed(Box::new(error));
-        // `None` if it is not the selector that is wrong.
+        // `None` means that the budget is exhausted, which is no error of the selector.
         let said = |i: usize, failure: SelectorFailure| match failure {
             SelectorFailure::Compile(why) => Some(format!("selector #{i}: CEL compile error: {why}")),
             SelectorFailure::Run(why) => {
@@ -137,7 +138,7 @@ impl ChoicePlan<'_> {
     }
 }
 
-/// What a choice takes of each capacity of a device; `None` if the device cannot give it.
+/// Amounts that a choice takes from each capacity of a device; `None` if the device cannot provide them.
 fn shares(choice: &Choice, device: &PublishedDevice) -> Result<Option<Vec<TakenShare>>, String> {
     let capacities = device.capacity.as_ref().map_err(Clone::clone)?;
     let wanted = choice.capacity.as_deref().unwrap_or_default();

@@ -18,7 +18,7 @@ fn released_devices_leave_no_usage_behind() {
         ))
     };
     let taken = |usage: &Usage| usage.devices.iter().map(|device| device.taken.len()).sum::<usize>();
-    // Each time under another name, as nothing keeps a status from saying, or of nothing.
+    // Each time with another device name, or without any result, as a stored status may be.
     for i in 0..100 {
         for claim in [claim(&format!("c{i}"), "1"), claim("memory", "0")] {
             usage.set("u", holdings(&claim, &inventory), &inventory);

@@ -133,7 +133,7 @@ fn unknown_stages(stages: &[Str], path: &Path, errors: &mut Vec<FieldError>) {
 fn read(bytes: &[u8]) -> Result<RawPolicy, String> {
     let failed = |why: String| format!("failed decoding: {why}");
     let document: Document = yaml::document(bytes).map_err(|e| failed(e.to_string()))?;
-    let (api_version, kind) = api::typed::said(&document.value).map_err(|untyped| failed(untyped.message))?;
+    let (api_version, kind) = api::type_meta::read(&document.value).map_err(|error| failed(error.message))?;
     let empty = Map::new();
     let root = document.value.as_map().unwrap_or(&empty);
     // Go's decoder knows what it reads into: a kind that is left out is a policy, a version that is left out its own.

@@ -1,42 +1,41 @@
-//! A document of a file → its version and kind, refused in the words of Kubernetes' decoder where it does not say them.
+//! Reads `apiVersion` and `kind` of a document, with the error messages of Kubernetes' decoder.
 
 use value::Value;
 
 use crate::GroupVersionKind;
 
-/// How Go prints the type it reads an object's kind with.
+/// Go's name of the type that `apiVersion` and `kind` are decoded into.
 const META: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
-/// Why a document does not say what it is.
+/// The error for a document without a valid `apiVersion` or `kind`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeMetaError {
-    /// Kubernetes' words.
+    /// The message of Kubernetes' decoder.
     pub message: String,
-    /// The field that is wrong or missing; empty for the document itself.
+    /// The invalid or missing field; empty for the document itself.
     pub field: &'static str,
 }
 
-/// The version and kind that a document says. `text` is the document, which some messages show whole.
-pub fn version_kind(root: &Value, text: &[u8]) -> Result<GroupVersionKind, TypeMetaError> {
-    let untyped = |message: String, field: &'static str| TypeMetaError { message, field };
-    let (api_version, kind) = said(root)?;
-    let version = crate::GroupVersion::parse(api_version).map_err(|m| untyped(m, "apiVersion"))?;
+/// Reads `apiVersion` and `kind`, which must be set. `text` is the whole document, which some messages quote.
+pub fn require(root: &Value, text: &[u8]) -> Result<GroupVersionKind, TypeMetaError> {
+    let error = |message: String, field: &'static str| TypeMetaError { message, field };
+    let (api_version, kind) = read(root)?;
+    let version = crate::GroupVersion::parse(api_version).map_err(|m| error(m, "apiVersion"))?;
     let text = String::from_utf8_lossy(text);
     if kind.is_empty() {
-        return Err(untyped(format!("Object 'Kind' is missing in '{text}'"), ""));
+        return Err(error(format!("Object 'Kind' is missing in '{text}'"), ""));
     }
     if version.version.is_empty() {
-        return Err(untyped(format!("Object 'apiVersion' is missing in '{text}'"), ""));
+        return Err(error(format!("Object 'apiVersion' is missing in '{text}'"), ""));
     }
     Ok(version.kind(kind))
 }
 
-/// What a document says its version and kind are, each empty where it does not.
+/// Reads `apiVersion` and `kind`; empty strings where they are missing.
 ///
-/// As Go does before it knows what it reads, names of fields count whatever their case. Whoever reads the rest strictly refuses
-/// them then.
-pub fn said(root: &Value) -> Result<(&str, &str), TypeMetaError> {
+/// Field names are matched ignoring case, as Go's decoder does. A strict reader refuses other spellings later.
+pub fn read(root: &Value) -> Result<(&str, &str), TypeMetaError> {
     let map = match root {
         Value::Map(map) => map,
         Value::Null => return Ok(("", "")),
@@ -50,7 +49,7 @@ pub fn said(root: &Value) -> Result<(&str, &str), TypeMetaError> {
     };
     let (mut api_version, mut kind) = ("", "");
     for (name, value) in map.iter() {
-        let (field, said) = if name.eq_ignore_ascii_case("apiVersion") {
+        let (field, target) = if name.eq_ignore_ascii_case("apiVersion") {
             ("apiVersion", &mut api_version)
         } else if name.eq_ignore_ascii_case("kind") {
             ("kind", &mut kind)
@@ -59,7 +58,7 @@ pub fn said(root: &Value) -> Result<(&str, &str), TypeMetaError> {
         };
         match value {
             Value::Null => {}
-            Value::String(text) => *said = text.as_str(),
+            Value::String(text) => *target = text.as_str(),
             other => {
                 let message = format!(
                     "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
