@@ -115,7 +115,7 @@ fn closing(tokens: &[Token], open: usize) -> Option<&Token> {
         match token.kind {
             TokenKind::LeftParen | TokenKind::LeftBracket | TokenKind::LeftBrace => depth += 1,
             TokenKind::RightParen | TokenKind::RightBracket | TokenKind::RightBrace => {
-                depth = depth.saturating_sub(1)
+                depth = depth.saturating_sub(1);
             }
             _ => {}
         }

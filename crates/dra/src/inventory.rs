@@ -207,7 +207,7 @@ impl Inventory {
             let reach = NodeReach::of(spec);
             match &reach {
                 NodeReach::Node(node) => {
-                    self.by_node.entry(node.clone()).or_default().push(self.slices.len())
+                    self.by_node.entry(node.clone()).or_default().push(self.slices.len());
                 }
                 _ => self.shared.push(self.slices.len()),
             }

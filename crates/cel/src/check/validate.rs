@@ -38,7 +38,7 @@ pub(crate) fn validate(source: &Source, checked: &CheckedAst, env: &Env, issues:
         match validator {
             Validator::Durations => validation.calls("duration", |arg| literal_fails(arg, &Type::Duration)),
             Validator::Timestamps => {
-                validation.calls("timestamp", |arg| literal_fails(arg, &Type::Timestamp))
+                validation.calls("timestamp", |arg| literal_fails(arg, &Type::Timestamp));
             }
             Validator::Patterns => validation.patterns(),
             Validator::Homogeneous => validation.homogeneous(&checked.ast.expr, false),

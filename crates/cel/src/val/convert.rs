@@ -225,7 +225,7 @@ pub(crate) fn to_json(val: &Val<'_>) -> Result<Value, String> {
     fn safe(value: &mut Value) {
         match value {
             Value::Int(i) if i.unsigned_abs() > MAX_SAFE_INTEGER => {
-                *value = Value::String(i.to_string().into())
+                *value = Value::String(i.to_string().into());
             }
             Value::Float(f) if f.is_nan() => *value = Value::String("NaN".into()),
             Value::Float(f) if f.is_infinite() => {

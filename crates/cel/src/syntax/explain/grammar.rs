@@ -441,7 +441,7 @@ impl Grammar {
         for step in self.get(state) {
             match step {
                 Transition::Epsilon(next) | Transition::Precedence(_, next) => {
-                    self.look_into(*next, inside, seen, found)
+                    self.look_into(*next, inside, seen, found);
                 }
                 Transition::Token(set, _) => found.0 = found.0.union(*set),
                 Transition::Rule(rule, ..) => {

@@ -129,10 +129,10 @@ impl ErrorWalk<'_> {
                 frame.alternative = Some(alternative);
             }
             (CALC | MEMBER, StateKind::Block { optional: false, .. }) => {
-                frame.parts.push(TreePart::Link(alternative))
+                frame.parts.push(TreePart::Link(alternative));
             }
             (RELATION, StateKind::LoopEntry { .. }) if alternative == 0 => {
-                frame.parts.push(TreePart::Link(0))
+                frame.parts.push(TreePart::Link(0));
             }
             _ => {}
         }

@@ -160,7 +160,7 @@ fn closure(
         for step in grammar.get(configuration.state) {
             match step {
                 Transition::Epsilon(state) => {
-                    todo.push(Configuration { state: *state, ..configuration.clone() })
+                    todo.push(Configuration { state: *state, ..configuration.clone() });
                 }
                 Transition::Precedence(needed, state) => {
                     let here = configuration.returns.is_empty() && !configuration.outside;
