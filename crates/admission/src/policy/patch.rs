@@ -308,7 +308,7 @@ fn check_names(val: &Val<'_>, way: &mut Vec<Str>, errors: &mut Vec<String>) {
         }
         Val::List(ListVal::Owned(items)) => items.iter().for_each(|item| check_names(item, way, errors)),
         Val::Map(map @ cel::MapVal::Owned(_)) => {
-            map.iter().for_each(|(_, val)| check_names(&val, way, errors))
+            map.iter().for_each(|(_, val)| check_names(&val, way, errors));
         }
         _ => {}
     }
