@@ -32,6 +32,7 @@ pub mod selector;
 mod status;
 pub mod time;
 pub mod type_meta;
+pub mod validation;
 
 pub use field::{FieldError, FieldErrors};
 pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};

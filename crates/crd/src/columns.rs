@@ -6,6 +6,7 @@
 use std::cell::Cell;
 
 use api::time::Timestamp;
+use api::validation::fields::Read;
 use value::{Budget, BudgetEnded, Map, Str, Value, write};
 
 use super::json_path::JsonPath;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use api::selector::Selection;
-use api::{Cause, GroupVersion, Status, meta};
+use api::{GroupVersion, Status, StatusCause, meta};
 use crd::{Conversion, Room};
 use storage::Entry;
 use value::Value;
@@ -79,7 +79,7 @@ impl Converter<'_> {
         together: Status,
     ) -> Result<Vec<Working>, Status> {
         let mut converted = Vec::with_capacity(entries.len());
-        let mut causes: Vec<Cause> = Vec::new();
+        let mut causes: Vec<StatusCause> = Vec::new();
         for entry in entries {
             if Instant::now() >= until {
                 return Err(together);
@@ -88,13 +88,17 @@ impl Converter<'_> {
                 Ok(object) => converted.push(object),
                 Err(_) if causes.len() == MAX_UNREADABLE => {
                     let message = "too many errors, the list is truncated".to_owned();
-                    causes.push(Cause { reason: "FieldValueTooMany".into(), message, ..Cause::default() });
+                    causes.push(StatusCause {
+                        reason: "FieldValueTooMany".into(),
+                        message,
+                        ..StatusCause::default()
+                    });
                     break;
                 }
                 Err(status) => {
                     let field = entry.key.to_string();
                     let message = corrupt(&field, entry.revision, &status);
-                    causes.push(Cause { reason: "UnexpectedServerResponse".into(), message, field });
+                    causes.push(StatusCause { reason: "UnexpectedServerResponse".into(), message, field });
                 }
             }
         }

@@ -3,12 +3,14 @@
 use std::io::Write as _;
 
 use api::{Status, StatusReason, order};
+use crd::columns::TableAllowance;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY, WARNING,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use kinds::table::Verb;
 use value::order::KeyOrder;
 use value::{Value, write, yaml};
 

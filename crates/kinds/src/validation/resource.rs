@@ -7,6 +7,9 @@ use std::collections::HashSet;
 
 use api::FieldErrors;
 use api::names;
+use api::validation::fields::{At, Read, Report, same};
+use api::validation::meta;
+use api::validation::repeated::Repeated;
 use cel::device::{DeviceSelector, DeviceSelectorError};
 use value::Value;
 

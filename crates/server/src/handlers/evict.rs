@@ -236,8 +236,8 @@ async fn spend_budget(
     let mut name = String::new();
     for _ in 0..ATTEMPTS {
         let mut covering = Vec::new();
-        for entry in &state.store.snapshot(&budgets.scope(&call.info.namespace)).entries {
-            let budget = encode::tree(entry)?;
+        for entry in &state.storage.store.snapshot(&budgets.scope(&call.info.namespace)).entries {
+            let budget = budgets.load_built_in(entry)?;
             let selector = LabelSelector::from_label_selector(budget.at(&["spec", "selector"]));
             if selector.is_ok_and(|selector| selector.matches_object(pod)) {
                 covering.push((Arc::clone(entry), budget));

@@ -119,17 +119,14 @@ struct PostedTokenRequest {
     options: WriteOptions,
     expected: GroupVersionKind,
     /// The attestations that were sent empty.
-    empty: Vec<Dialect>,
+    empty: Vec<AttestationDialect>,
 }
 
 async fn answer(
     state: &Arc<State>,
     call: &mut Call,
     kind: &ServedResource,
-    object: Value,
-    options: &WriteOptions,
-    expected: GroupVersionKind,
-    empty: &[AttestationDialect],
+    request: PostedTokenRequest,
 ) -> Result<Answer, Refusal> {
     let PostedTokenRequest { object, options, expected, empty } = request;
     let Some(tokens) = &state.authentication.tokens else { return Err(Status::no_such_resource().into()) };

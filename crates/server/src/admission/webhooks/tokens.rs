@@ -241,9 +241,7 @@ impl WebhookTokens {
 
     /// One request through the pipeline.
     async fn request(&self, recipient: &Recipient) -> Result<Kept, Status> {
-        let state = self.server.get().and_then(Weak::upgrade);
-        let state = state.ok_or_else(|| Status::unavailable("the server is not ready to issue tokens"))?;
-        let client = Client::new(state, InternalIdentity::ApiServer);
+        let client = self.loopback.client("the server is not ready to issue tokens")?;
         let dialect = AttestationDialect::Kubernetes;
         let mut request = Value::map([
             ("apiVersion", Value::from("authentication.k8s.io/v1")),
