@@ -1,4 +1,4 @@
-//! What happens to folders of manifests, counted.
+//! Metrics of static manifests, under the names of Kubernetes and of KEP-5793.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,6 @@ use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry};
 
 use super::{plugin_of, plugins};
 
-/// What happens to folders, counted under the names of Kubernetes and of KEP-5793.
 #[derive(Debug)]
 pub(crate) struct ManifestMetrics {
     id_hash: String,

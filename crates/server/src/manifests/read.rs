@@ -124,7 +124,7 @@ fn is_emptied(file: &File, before: &[File]) -> bool {
 /// The bytes of a file, or why not, as Go says it: `open PATH: no such file or directory`.
 fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     let shown = path.display();
-    // Opening a pipe would wait for somebody to write to it.
+    // Opening a pipe would block until it is written to.
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         return Err(format!("read {shown}: it is no regular file"));
     }
@@ -144,11 +144,11 @@ fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
 const SETTLE: Duration = Duration::from_millis(15);
 /// How often in a row a folder must be found unchanged: somewhat more than a tenth of a second.
 const QUIET_FOR: usize = 7;
-/// The same for a file that has just become empty.
+/// How often in a row a folder must be found unchanged when a file in it has just become empty.
 const EMPTY_FOR: usize = 15;
 /// How often a folder that keeps changing is read again before it is refused.
 const SETTLING: usize = 80;
-/// What was last written longer ago than this is not being written.
+/// A file whose last write is older than this is not being written.
 const OLD: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
