@@ -38,9 +38,9 @@
 //! assert_eq!(allocator.allocate(&claims, &CandidateNode::of(&node), &mut budget), Ok(None));
 //! ```
 //!
-//! `Ok(None)` means that this node cannot serve the claims now. After an [`Error`], [`Error::concerns_only_the_node`] tells
+//! `Ok(None)` means that this node cannot serve the claims now. After an [`Error`], [`Error::concerns_only_the_node`] says
 //! whether to try other nodes. Allocated claims are not passed to [`DeviceAllocator::allocate`]; [`CandidateNode::reaches`]
-//! tells whether a node can use their devices.
+//! says whether a node can use their devices.
 //!
 //! Admin access (KEP-5018) ignores existing allocations and does not affect later ones: it takes no device, counter or
 //! capacity, and shows only in the allocation results.
