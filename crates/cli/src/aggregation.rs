@@ -38,9 +38,7 @@ impl AggregationArgs {
         let (cert, key) = match (&self.proxy_client_cert_file, &self.proxy_client_key_file) {
             (Some(cert), Some(key)) => (cert, key),
             (None, None) => return Ok(()),
-            _ => bail!(
-                "set both --proxy-client-cert-file and --proxy-client-key-file, or neither"
-            ),
+            _ => bail!("set both --proxy-client-cert-file and --proxy-client-key-file, or neither"),
         };
         let text = |flag: &str, path: &PathBuf| -> Result<String> {
             match String::from_utf8(read_file(flag, path)?) {

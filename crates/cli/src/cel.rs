@@ -16,7 +16,7 @@ use cel::{Activation, Env, NoHints, Type, Val, Version};
 
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Args {
-    /// Expression to evaluate.
+    /// CEL expression to evaluate.
     #[arg(required_unless_present = "batch", conflicts_with = "batch")]
     expression: Option<String>,
     /// Variable as NAME=VALUE, with VALUE in YAML or JSON, or NAME=@FILE (@- reads standard input). May be repeated.

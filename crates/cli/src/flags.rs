@@ -82,7 +82,10 @@ pub(crate) const UNSUPPORTED_FLAGS: &[UnsupportedFlag] = &[
     rejected("oidc-username-claim", OIDC),
     rejected("oidc-username-prefix", OIDC),
     boolean(rejected("enable-bootstrap-token-auth", "bootstrap token authentication is not implemented yet")),
-    rejected("service-account-signing-endpoint", "external signing of service account tokens is not implemented yet"),
+    rejected(
+        "service-account-signing-endpoint",
+        "external signing of service account tokens is not implemented yet",
+    ),
     // Admission.
     rejected("admission-control", "use --enable-admission-plugins and --disable-admission-plugins"),
     // Audit.
@@ -103,7 +106,10 @@ pub(crate) const UNSUPPORTED_FLAGS: &[UnsupportedFlag] = &[
     rejected("egress-selector-config-file", "egress proxies are not implemented yet"),
     rejected("tls-sni-cert-key", "additional serving certificates are not implemented yet"),
     rejected("tls-curve-preferences", "selecting key exchange groups is not implemented yet"),
-    rejected("strict-transport-security-directives", "the Strict-Transport-Security header is not implemented yet"),
+    rejected(
+        "strict-transport-security-directives",
+        "the Strict-Transport-Security header is not implemented yet",
+    ),
     rejected("cors-allowed-origins", "CORS is not implemented; cross-origin requests are never allowed"),
     rejected("peer-ca-file", "forwarding requests to peer servers is not implemented yet"),
     boolean(rejected("disable-http2-serving", "disabling HTTP/2 is not implemented yet")),
@@ -128,9 +134,18 @@ pub(crate) const UNSUPPORTED_FLAGS: &[UnsupportedFlag] = &[
     ignored("delete-collection-workers", "deletecollection deletes objects sequentially"),
     ignored("external-hostname", "published URLs use --advertise-address"),
     ignored("livez-grace-period", "/livez succeeds as soon as the server listens"),
-    ignored("min-request-timeout", "watches end after 30 to 60 minutes unless the client sets timeoutSeconds"),
-    ignored("shutdown-delay-duration", "the server stops accepting connections immediately and completes running requests"),
-    boolean(ignored("shutdown-send-retry-after", "the server stops accepting connections immediately and completes running requests")),
+    ignored(
+        "min-request-timeout",
+        "watches end after 30 to 60 minutes unless the client sets timeoutSeconds",
+    ),
+    ignored(
+        "shutdown-delay-duration",
+        "the server stops accepting connections immediately and completes running requests",
+    ),
+    boolean(ignored(
+        "shutdown-send-retry-after",
+        "the server stops accepting connections immediately and completes running requests",
+    )),
     ignored("shutdown-watch-termination-grace-period", "watches end when the server shuts down"),
     ignored("http2-max-streams-per-connection", "the limit is always 250"),
     boolean(ignored("permit-address-sharing", "the server does not share its address with other processes")),
@@ -149,5 +164,8 @@ pub(crate) const UNSUPPORTED_FLAGS: &[UnsupportedFlag] = &[
     ignored("vmodule", LOGS),
     boolean(ignored("emulation-forward-compatible", "the served APIs are always those of 1.37")),
     ignored("min-compatibility-version", "the served APIs are always those of 1.37"),
-    boolean(ignored("runtime-config-emulation-forward-compatible", "the served APIs are always those of 1.37")),
+    boolean(ignored(
+        "runtime-config-emulation-forward-compatible",
+        "the served APIs are always those of 1.37",
+    )),
 ];

@@ -36,7 +36,11 @@ impl RequestHeaderArgs {
     /// The certificate authorities in PEM and the trusted headers; `None` without `--requestheader-client-ca-file`.
     pub(crate) fn front_proxy(&self, client_ca: Option<&[u8]>) -> Result<Option<(Vec<u8>, FrontProxy)>> {
         let lists = [
-            ("requestheader-username-headers", list_values(&self.requestheader_username_headers), "X-Remote-User"),
+            (
+                "requestheader-username-headers",
+                list_values(&self.requestheader_username_headers),
+                "X-Remote-User",
+            ),
             ("requestheader-group-headers", list_values(&self.requestheader_group_headers), "X-Remote-Group"),
             (
                 "requestheader-extra-headers-prefix",
@@ -51,7 +55,8 @@ impl RequestHeaderArgs {
             if values.iter().any(|value| value.trim().is_empty()) {
                 errors.push(format!("empty value in {}", api::field::quote(flag)));
             }
-            let without = !values.is_empty() && !values.iter().any(|value| value.eq_ignore_ascii_case(standard));
+            let without =
+                !values.is_empty() && !values.iter().any(|value| value.eq_ignore_ascii_case(standard));
             match flag {
                 "requestheader-allowed-names" => {}
                 "requestheader-uid-headers" if without => errors.push(format!(

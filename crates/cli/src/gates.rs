@@ -197,7 +197,9 @@ fn rows() -> impl Iterator<Item = (&'static str, bool, &'static str, bool)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ADMIN_ACCESS, AUTHORIZATION_CONFIG, EmulatedVersion, FeatureGates, STATIC_MANIFESTS, WEBHOOK_TOKENS};
+    use super::{
+        ADMIN_ACCESS, AUTHORIZATION_CONFIG, EmulatedVersion, FeatureGates, STATIC_MANIFESTS, WEBHOOK_TOKENS,
+    };
 
     fn errors(text: &str) -> Vec<String> {
         FeatureGates::parse(&[text.to_owned()], EmulatedVersion::default()).err().unwrap_or_default()
@@ -216,11 +218,13 @@ mod tests {
             let off = FeatureGates::parse(&[format!("{gate}=false")], EmulatedVersion::default()).unwrap();
             assert!(!off.is_on(gate));
         }
-        let off = FeatureGates::parse(&[format!("{STATIC_MANIFESTS}=false")], EmulatedVersion::default()).unwrap();
+        let off =
+            FeatureGates::parse(&[format!("{STATIC_MANIFESTS}=false")], EmulatedVersion::default()).unwrap();
         assert!(!off.is_on(STATIC_MANIFESTS));
         assert!(FeatureGates::default().is_on(STATIC_MANIFESTS));
         assert!(!FeatureGates::default().is_on(WEBHOOK_TOKENS));
-        let on = FeatureGates::parse(&[format!("{WEBHOOK_TOKENS}=true")], EmulatedVersion::default()).unwrap();
+        let on =
+            FeatureGates::parse(&[format!("{WEBHOOK_TOKENS}=true")], EmulatedVersion::default()).unwrap();
         assert!(on.is_on(WEBHOOK_TOKENS));
     }
 
@@ -234,7 +238,9 @@ mod tests {
             assert_eq!(gates.is_ok(), free, "{version}");
             assert!(gates.is_err() || !gates.unwrap().is_on(ADMIN_ACCESS), "{version}");
         }
-        assert!(FeatureGates::parse(&[], EmulatedVersion::parse("1.35").unwrap()).unwrap().is_on(ADMIN_ACCESS));
+        assert!(
+            FeatureGates::parse(&[], EmulatedVersion::parse("1.35").unwrap()).unwrap().is_on(ADMIN_ACCESS)
+        );
         assert_eq!(
             EmulatedVersion::parse("1.33").unwrap_err(),
             "[emulation version 1.33 is not between [1.34, 1.37.0], minCompatibilityVersion version 1.34 is not between [1.34, 1.33]]"

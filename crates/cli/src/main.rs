@@ -6,6 +6,8 @@ mod authz;
 mod cel;
 mod check;
 mod flags;
+#[cfg(test)]
+mod flags_page;
 mod flagz;
 mod front_proxy;
 mod gates;
@@ -54,7 +56,7 @@ enum Task {
     Authz(authz::Args),
     /// Check or repair the store of a stopped server.
     Store(store::Args),
-    /// Print the version.
+    /// Print the versions of portcullis and of Kubernetes.
     Version,
     /// Print a completion script for a shell.
     Completion {

@@ -169,7 +169,7 @@ pub(crate) struct Args {
     /// CIDR ranges for cluster IPs of Services: one IPv4 range, one IPv6 range, or both separated by a comma.
     #[arg(long, default_value = "10.0.0.0/24", help_heading = "API")]
     service_cluster_ip_range: String,
-    /// Allow privileged containers.
+    /// Allow pods with privileged containers.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "API")]
     allow_privileged: bool,
     /// Run the built-in scheduler; otherwise run kube-scheduler.
@@ -198,7 +198,7 @@ pub(crate) struct Args {
     /// Accepted for compatibility. There are no profiling endpoints.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Logging")]
     profiling: Option<bool>,
-    /// Log format.
+    /// Format of log lines.
     #[arg(long, default_value = "text", help_heading = "Logging")]
     logging_format: LogFormat,
     /// Log verbosity: 0 to 2 logs at level info, 3 to 5 at debug, 6 and above at trace.
@@ -319,7 +319,8 @@ fn config(args: &Args, unsupported: &[&'static str]) -> Result<Config> {
         min_version: args.tls_min_version.clone(),
         cipher_suites: list_values(&args.tls_cipher_suites).to_vec(),
     };
-    config.client_ca = args.client_ca_file.as_deref().map(|path| read_file("client-ca-file", path)).transpose()?;
+    config.client_ca =
+        args.client_ca_file.as_deref().map(|path| read_file("client-ca-file", path)).transpose()?;
     config.files.client_ca.clone_from(&args.client_ca_file);
     if let Some(path) = args.token_auth_file.as_deref() {
         let bytes = read_file("token-auth-file", path)?;
@@ -562,7 +563,8 @@ fn token_config(args: &Args) -> Result<Option<TokenConfig>> {
             format!("service-account-jwks-uri requires https scheme, parsed as: {uri}")
         });
     }
-    let keys = args.service_account_key_file.iter().map(|path| read_key("service-account-key-file", path, ""));
+    let keys =
+        args.service_account_key_file.iter().map(|path| read_key("service-account-key-file", path, ""));
     let nanos = api::time::parse_duration(&args.service_account_max_token_expiration)
         .map_err(|e| anyhow!("--service-account-max-token-expiration: {e}"))?;
     if nanos != 0 && !(3600 * 1_000_000_000..=(1 << 32) * 1_000_000_000).contains(&nanos) {

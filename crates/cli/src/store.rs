@@ -59,7 +59,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 Some(why) => format!("it could not be read: {why}"),
                 None => "it could be read".to_owned(),
             };
-            writeln!(out, "removed {key} (revision {}, {} bytes; {readability})", removed.revision, removed.bytes)?;
+            writeln!(
+                out,
+                "removed {key} (revision {}, {} bytes; {readability})",
+                removed.revision, removed.bytes
+            )?;
             Ok(ExitCode::SUCCESS)
         }
         Task::Check(CheckArgs { data }) => {

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     enable_scheduler: bool,
     #[command(flatten)]
     limits: LimitArgs,
-    /// Log format.
+    /// Format of log lines.
     #[arg(long, default_value = "text")]
     logging_format: LogFormat,
     /// Log verbosity: 0 to 2 logs at level info, 3 to 5 at debug, 6 and above at trace.

@@ -90,8 +90,12 @@ impl DocumentError {
     fn in_file(&self) -> String {
         match self {
             DocumentError::Syntax(error) => format!("{}: not YAML: {}", error.position, error.message),
-            DocumentError::DuplicateKey(key, position) => format!("{position}: duplicate key `{key}`; remove one of them"),
-            DocumentError::SeveralDocuments(count) => format!("1:1: the file contains {count} documents; a variable must be one document"),
+            DocumentError::DuplicateKey(key, position) => {
+                format!("{position}: duplicate key `{key}`; remove one of them")
+            }
+            DocumentError::SeveralDocuments(count) => {
+                format!("1:1: the file contains {count} documents; a variable must be one document")
+            }
         }
     }
 }
