@@ -74,7 +74,8 @@ pub(crate) struct Args {
     /// Issuer of service account tokens. If repeated, the first one signs and all are accepted.
     #[arg(long, help_heading = "Authentication")]
     service_account_issuer: Vec<String>,
-    /// PEM files with public or private keys that verify service account tokens, besides --service-account-signing-key-file.
+    /// Comma-separated PEM files with public or private keys that verify service account tokens [default: the key of
+    /// --service-account-signing-key-file].
     #[arg(long, value_delimiter = ',', help_heading = "Authentication")]
     service_account_key_file: Vec<PathBuf>,
     /// PEM file with the private key that signs service account tokens. Without it, the server issues and accepts none.
