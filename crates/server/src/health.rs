@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, TextEncoder};
 use storage::Store;
 
 use crate::bootstrap::{Hook, Progress};
 use crate::manifests::Standings;
+use crate::metrics::MetricRegistry;
 use crate::request_info::Query;
 use crate::unreadable::Unreadable;
 
@@ -30,14 +31,14 @@ pub struct Health {
 /// What came of the checks, as `/metrics/slis` shows it.
 #[derive(Debug)]
 struct Results {
-    registry: Registry,
+    registry: MetricRegistry,
     last: IntGaugeVec,
     total: IntCounterVec,
 }
 
 impl Results {
     fn new() -> Result<Self, prometheus::Error> {
-        let registry = Registry::new();
+        let registry = MetricRegistry::new();
         let last = IntGaugeVec::new(
             Opts::new(
                 "kubernetes_healthcheck",
@@ -119,6 +120,11 @@ impl Health {
     ) -> Result<Self, prometheus::Error> {
         let stopping = AtomicBool::new(false);
         Ok(Health { store, manifests, bootstrap, unreadable, stopping, results: Results::new()? })
+    }
+
+    /// The registry of `/metrics/slis`.
+    pub fn registry(&self) -> &MetricRegistry {
+        &self.results.registry
     }
 
     /// The results of all checks so far, as metrics.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::{
-    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, TextEncoder,
 };
 
 use crate::request_info::RequestInfo;
@@ -14,6 +14,7 @@ mod bounds;
 mod claims;
 mod custom;
 mod features;
+mod registry;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -21,11 +22,12 @@ mod tests;
 pub use authentication::{AuthenticationMetrics, Outcomes};
 pub use claims::ClaimMetrics;
 pub use custom::{CustomMetrics, Review};
+pub use registry::{MetricRegistry, RegisteredFamily};
 pub use storage::StorageMetrics;
 
 /// Everything that is counted.
 pub struct Metrics {
-    registry: Registry,
+    registry: MetricRegistry,
     requests: IntCounterVec,
     durations: HistogramVec,
     response_sizes: HistogramVec,
@@ -85,7 +87,7 @@ pub struct Finished<'a> {
 impl Metrics {
     /// An empty page. `started` is the start of the process, in seconds since the epoch.
     pub fn new(started: f64) -> Result<Self, prometheus::Error> {
-        let registry = Registry::new();
+        let registry = MetricRegistry::new();
         let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
             let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
             registry.register(Box::new(metric.clone()))?;
@@ -243,7 +245,7 @@ impl Metrics {
     }
 
     /// Where further families are registered.
-    pub fn registry(&self) -> &Registry {
+    pub fn registry(&self) -> &MetricRegistry {
         &self.registry
     }
 

@@ -4,9 +4,10 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use admission::{CheckError, Conditions, Linked, Meter, Operation, Phase, Rejection};
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts};
 
 use crate::admission::summary::Summary;
+use crate::metrics::MetricRegistry;
 
 /// Codes above this are counted as it, so that a webhook cannot make up series.
 const MAX_CODE: u16 = 600;
@@ -60,7 +61,7 @@ const CONDITION_LABELS: &[&str] = &["kind", "name", "operation", "type"];
 
 impl AdmissionMeter {
     /// Registers the families.
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str, labels: &[&str]| counter(registry, name, help, labels);
         let histogram = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
             histogram(registry, name, help, labels, buckets)
@@ -111,7 +112,7 @@ impl AdmissionMeter {
 }
 
 fn counter(
-    registry: &Registry,
+    registry: &MetricRegistry,
     name: &str,
     help: &str,
     labels: &[&str],
@@ -122,7 +123,7 @@ fn counter(
 }
 
 fn histogram(
-    registry: &Registry,
+    registry: &MetricRegistry,
     name: &str,
     help: &str,
     labels: &[&str],
@@ -135,7 +136,7 @@ fn histogram(
 
 impl Decisions {
     /// Registers the families: Kubernetes' own, or their parallels of KEP-5793.
-    fn new(registry: &Registry, manifests: bool) -> Result<Self, prometheus::Error> {
+    fn new(registry: &MetricRegistry, manifests: bool) -> Result<Self, prometheus::Error> {
         let word = if manifests { "manifest_" } else { "" };
         let help = |stability: &str, help: &str| {
             if manifests {

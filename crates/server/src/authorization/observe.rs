@@ -7,10 +7,11 @@ use authz::config::AuthorizerType;
 use authz::{Decision, Evaluation, Observer, Permit, Refusal};
 use prometheus::{
     CounterVec, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts,
-    Registry, exponential_buckets,
+    exponential_buckets,
 };
 
 use crate::identity;
+use crate::metrics::MetricRegistry;
 
 /// The metrics of authorization.
 pub struct AuthorizationMetrics {
@@ -41,7 +42,7 @@ const WEBHOOK_BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 impl AuthorizationMetrics {
     /// Registers the families. `id` is the server's identity.
-    pub fn new(registry: &Registry, id: &str) -> Result<Arc<Self>, prometheus::Error> {
+    pub fn new(registry: &MetricRegistry, id: &str) -> Result<Arc<Self>, prometheus::Error> {
         let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
             let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
             registry.register(Box::new(metric.clone()))?;

@@ -17,12 +17,13 @@ use api::attestation::{self, Dialect};
 use api::time::Timestamp;
 use api::{Status, meta};
 use authn::InternalIdentity;
-use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry};
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
 use tokio::sync::watch;
 use tracing::warn;
 use value::Value;
 
 use crate::client::Client;
+use crate::metrics::MetricRegistry;
 use crate::outbound::Bearer;
 use crate::state::State;
 
@@ -48,7 +49,7 @@ pub(crate) struct TokenMetrics {
 
 impl TokenMetrics {
     /// Registers the families.
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str, label: &str| -> Result<IntCounterVec, prometheus::Error> {
             let metric = IntCounterVec::new(Opts::new(name, help), &[label])?;
             registry.register(Box::new(metric.clone()))?;

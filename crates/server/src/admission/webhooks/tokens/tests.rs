@@ -2,9 +2,10 @@ use api::attestation::Configuration;
 use value::json;
 
 use super::*;
+use crate::metrics::MetricRegistry;
 
 fn tokens() -> Arc<WebhookTokens> {
-    WebhookTokens::new(TokenMetrics::new(&Registry::new()).unwrap())
+    WebhookTokens::new(TokenMetrics::new(&MetricRegistry::new()).unwrap())
 }
 
 fn recipient(uid: &str, audience: &str) -> Recipient {
