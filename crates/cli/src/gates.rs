@@ -12,7 +12,7 @@ pub(crate) const STATIC_MANIFESTS: &str = "ManifestBasedAdmissionControlConfig";
 /// Admin access to devices (KEP-5018).
 pub(crate) const ADMIN_ACCESS: &str = "DRAAdminAccess";
 
-/// FeatureGates that are locked in 1.37, with the last minor version in which they could be set. Both values are implemented.
+/// Gates that are locked in 1.37, with the last minor version in which they could be set. Both values are implemented.
 const LOCKED_AFTER: &[(&str, u32)] = &[(ADMIN_ACCESS, 35)];
 
 /// Tokens that authenticate the API server to admission webhooks (KEP-6060).
@@ -22,7 +22,7 @@ pub(crate) const WEBHOOK_TOKENS: &str = api::attestation::GATE;
 pub(crate) const AUTHORIZATION_CONFIG: [&str; 2] =
     ["AuthorizationConfigFromFile", "StructuredAuthorizationConfiguration"];
 
-/// FeatureGates that this build implements both enabled and disabled.
+/// Gates that this build implements both enabled and disabled.
 const IMPLEMENTED: &[&str] =
     &[STATIC_MANIFESTS, WEBHOOK_TOKENS, AUTHORIZATION_CONFIG[0], AUTHORIZATION_CONFIG[1]];
 
@@ -272,7 +272,7 @@ mod tests {
         assert!(refused.first().unwrap().contains("DRAConsumableCapacity"), "{refused:?}");
         let refused = errors("AllAlpha=true");
         assert!(refused.first().unwrap().contains("APIServingWithRoutine"), "{refused:?}");
-        // FeatureGates that are implemented both ways, and gates that are set individually, are not named.
+        // Gates that are implemented both ways, and gates that are set individually, are not named.
         assert!(!errors("AllBeta=false").first().unwrap().contains(STATIC_MANIFESTS));
         let spared = errors("AllBeta=false,DRAConsumableCapacity=true");
         assert!(!spared.first().unwrap().contains("DRAConsumableCapacity"), "{spared:?}");

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// IP address published to members of the cluster [default: --bind-address].
     #[arg(long, help_heading = "Serving")]
     advertise_address: Option<IpAddr>,
-    /// Directory for the self-signed serving certificate that is created if --tls-cert-file is not set.
+    /// Directory for the serving certificate that is generated if --tls-cert-file is not set.
     #[arg(long, default_value = "/var/run/kubernetes", help_heading = "Serving")]
     cert_dir: PathBuf,
     /// PEM file with the serving certificate, followed by intermediate certificates. Reloaded when it changes.

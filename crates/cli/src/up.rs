@@ -60,8 +60,8 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
     config.data = Data::Folder(folder.join("store"));
     config.client_ca = Some(files.authority.cert_pem.clone().into_bytes());
     config.root_ca = Some(files.authority.cert_pem.clone());
-    // Aggregated API servers trust identity headers from the holder of this certificate. So does this server, because aggregated
-    // API servers read the authority from its ConfigMap `extension-apiserver-authentication`.
+    // Aggregated API servers trust identity headers from the holder of the proxy client certificate. They read its authority from the
+    // ConfigMap `extension-apiserver-authentication`, which publishes what this server trusts itself.
     config.front_proxy = Some((files.proxy_authority.cert_pem.clone().into_bytes(), front_proxy()));
     config.proxy_client = Some(files.proxy_client.clone());
     config.tokens = Some(TokenConfig {
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
     config.allow_privileged = true;
     config.scheduler = args.enable_scheduler;
     config.flags = flags;
-    // Off in `serve`, as in Kubernetes 1.37, because existing webhooks may reject tokens; a cluster made by `up` has none yet.
+    // Off in `serve`, as in Kubernetes 1.37, for clusters that are upgraded. In a cluster of `up`, no webhook depends on calls without tokens.
     config.webhook_tokens = true;
     config.strict_manifests = args.strict_manifests;
     config.feature_gates = FeatureGates::default().with(WEBHOOK_TOKENS, true).all();
