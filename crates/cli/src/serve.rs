@@ -374,14 +374,11 @@ fn check_unsupported(given: &[&'static str]) -> Result<()> {
     for flag in UNSUPPORTED_FLAGS.iter().filter(|flag| given.contains(&flag.name)) {
         match flag.support {
             FlagSupport::Ignored(reason) => tracing::warn!("--{} has no effect: {reason}", flag.name),
-            FlagSupport::Rejected(reason) => rejected.push(format!("--{}: {reason}", flag.name)),
+            FlagSupport::Rejected(reason) => rejected.push(format!("--{} ({reason})", flag.name)),
         }
     }
     if !rejected.is_empty() {
-        bail!(
-            "{}; the server does not start, because ignoring the setting would be unsafe: remove it",
-            rejected.join("; ")
-        );
+        bail!("cannot start with {}: ignoring this would be unsafe, so remove it", rejected.join(", "));
     }
     Ok(())
 }
