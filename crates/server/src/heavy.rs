@@ -494,7 +494,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_that_only_lets_others_run_keeps_its_turn() {
-        let lane = Arc::new(HeavyLane::start(&Registry::new()).unwrap());
+        let lane = Arc::new(HeavyLane::start(&MetricRegistry::new()).unwrap());
         let (ends, ended) = tokio::sync::watch::channel(false);
         let (rests, mut rested) = tokio::sync::mpsc::unbounded_channel();
         let mut requests = tokio::task::JoinSet::new();
