@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// `1 object`, `2 objects`.
-fn counted(number: usize, noun: &str) -> String {
+pub(crate) fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 

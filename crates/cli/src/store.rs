@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use server::offline;
 
+use crate::check::counted;
 use crate::serve::runtime;
 
 #[derive(Debug, clap::Args)]
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             for found in &unreadable {
                 writeln!(out, "{}: {}", found.key, found.why)?;
             }
-            writeln!(out, "{objects} objects, {} cannot be read", unreadable.len())?;
+            writeln!(out, "{}, {} cannot be read", counted(objects, "object"), unreadable.len())?;
             Ok(if unreadable.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
     }
