@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use api::{GroupResource, GroupVersionKind, Status, meta};
 use authn::User;
-use resources::schema::Link;
+use schema::Link;
 use value::{Str, Value};
 
 /// An answer that may have to be waited for.

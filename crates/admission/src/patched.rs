@@ -44,6 +44,6 @@ pub(crate) fn complete_kind(patched: &mut Value, kind: &GroupVersionKind) -> Gro
 
 /// Why an object cannot be decoded as the kind that it says it is: that is found before it is the wrong kind.
 pub(crate) fn unreadable_as(object: &Value, kind: &GroupVersionKind) -> Option<String> {
-    let schema = resources::schema::of(&kind.group, &kind.version, &kind.kind)?;
-    resources::decode::normalise(&mut object.clone(), schema).type_error(&[])
+    let schema = schema::of(&kind.group, &kind.version, &kind.kind)?;
+    schema::decode::normalise(&mut object.clone(), schema).type_error(&[])
 }

@@ -137,7 +137,7 @@ impl World {
         }
         let [group, version, resource, below @ ..] = parts.as_slice() else { panic!("{request}") };
         let (group, version, resource) = (*group, *version, *resource);
-        let row = resources::table::all().find(|row| row.group == group && row.plural == resource).unwrap();
+        let row = kinds::table::all().find(|row| row.group == group && row.plural == resource).unwrap();
         let kind = GroupVersionKind::new(group, version, row.kind);
         let (namespace, name) = place.split_once('/').unwrap();
         let namespace = namespace.trim_matches('-');
@@ -218,11 +218,11 @@ fn read(text: &str) -> Value {
 fn refusals(object: &Value) -> Vec<String> {
     let kind = meta::gvk(object).group_kind();
     let object = defaulted(object.clone());
-    let Some(rules) = resources::validation::rules(&kind) else { return Vec::new() };
+    let Some(rules) = kinds::validation::rules(&kind) else { return Vec::new() };
     if kind.group != "admissionregistration.k8s.io" {
         return Vec::new();
     }
-    (rules.create)(&object, &resources::validation::Context::default())
+    (rules.create)(&object, &kinds::validation::Context::default())
         .iter()
         .map(|error| format!("{}: {}", error.field, error.body()))
         .collect()
@@ -230,7 +230,7 @@ fn refusals(object: &Value) -> Vec<String> {
 
 fn defaulted(mut object: Value) -> Value {
     let kind = meta::gvk(&object);
-    resources::defaults::apply(&kind.group_kind(), &mut object);
+    kinds::defaults::apply(&kind.group_kind(), &mut object);
     object
 }
 

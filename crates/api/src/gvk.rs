@@ -1,5 +1,6 @@
 //! Groups, versions, kinds and resources, printed as Kubernetes prints them.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use value::Str;
@@ -133,5 +134,44 @@ impl fmt::Display for GroupResource {
         } else {
             write!(f, "{}.{}", self.resource, self.group)
         }
+    }
+}
+
+/// Orders versions as Kubernetes prefers them: stable before beta before alpha, then the higher number, then anything else by name.
+pub fn compare_versions(a: &str, b: &str) -> Ordering {
+    match (rank(a), rank(b)) {
+        (Some(a), Some(b)) => b.cmp(&a),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => a.cmp(b),
+    }
+}
+
+/// `v1beta2` → (1 for beta, 1, 2); nothing for what is not such a version. Stable ranks 2, alpha 0.
+fn rank(version: &str) -> Option<(u8, u32, u32)> {
+    let rest = version.strip_prefix('v')?;
+    let (stability, major, minor) = match rest.split_once("beta").map(|split| (1, split)) {
+        Some((stability, (major, minor))) => (stability, major, minor),
+        None => match rest.split_once("alpha") {
+            Some((major, minor)) => (0, major, minor),
+            None => (2, rest, "0"),
+        },
+    };
+    Some((stability, major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::compare_versions;
+
+    #[test]
+    fn versions_are_ordered_by_stability_then_number() {
+        let mut versions =
+            vec!["v1alpha1", "foo1", "v1", "v2beta1", "v10", "v2", "v1beta2", "bar", "v3alpha1"];
+        versions.sort_by(|a, b| compare_versions(a, b));
+        assert_eq!(
+            versions,
+            ["v10", "v2", "v1", "v2beta1", "v1beta2", "v3alpha1", "v1alpha1", "bar", "foo1"]
+        );
     }
 }

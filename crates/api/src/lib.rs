@@ -13,6 +13,7 @@ pub mod selector;
 mod status;
 pub mod time;
 pub mod typed;
+pub mod validation;
 
 pub use field::{FieldError, FieldErrors};
 pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};

@@ -10,7 +10,7 @@ use authz::config::{CONFLICT, Flags};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use ipnet::IpNet;
-use resources::table::Served;
+use kinds::table::Served;
 use server::pki::{self, Identity};
 use server::tls::TlsOptions;
 use server::tokens::TokenConfig;

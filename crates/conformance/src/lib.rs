@@ -9,6 +9,7 @@
 
 pub mod client;
 pub mod compare;
+pub mod documentation;
 mod expect;
 pub mod extension;
 pub mod hook;
@@ -18,7 +19,6 @@ pub mod replay;
 pub mod script;
 pub mod server;
 pub mod suite;
-pub mod task_page;
 pub mod webhook;
 
 pub use client::{Answer, Client, Events};

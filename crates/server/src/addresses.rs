@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::Status;
 use ipnet::IpNet;
-use resources::strategy::service::{
+use kinds::strategy::service::{
     AddressError, Allocation, Allocator, Claims, Family, PortError, begin_create, begin_update, claims_of,
 };
 use value::Value;

@@ -19,8 +19,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ::documents::discovery::Registration;
 use arc_swap::{ArcSwap, ArcSwapOption};
-use resources::discovery::Registration;
 use storage::Store;
 use tokio::sync::watch;
 use value::{Str, Value};

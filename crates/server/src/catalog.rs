@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use api::GroupVersionKind;
 use arc_swap::ArcSwap;
-use resources::custom::CustomResourceDefinition;
-use resources::table::{self, Resource, Served, Storage};
+use crd::CustomResourceDefinition;
+use kinds::table::{self, Resource, Served, Storage};
 use value::Str;
 
 pub use custom::CustomKinds;
@@ -182,7 +182,7 @@ impl Catalog {
     fn preferred(&self, crd: &CustomResourceDefinition) -> Option<Arc<ServedResource>> {
         let served = crd.versions.iter().filter(|version| version.served);
         let kinds = served.filter_map(|version| self.custom_version(crd, &version.name));
-        kinds.min_by(|a, b| resources::discovery::compare_versions(&a.gvk.version, &b.gvk.version))
+        kinds.min_by(|a, b| api::gvk::compare_versions(&a.gvk.version, &b.gvk.version))
     }
 
     /// The custom kind whose objects are kept under a group and plural name, in the version that clients prefer.
@@ -237,5 +237,5 @@ impl Catalog {
 
 /// Whether a kind exists at all, served or not.
 pub fn is_known(gvk: &GroupVersionKind) -> bool {
-    resources::schema::of(&gvk.group, &gvk.version, &gvk.kind).is_some()
+    schema::of(&gvk.group, &gvk.version, &gvk.kind).is_some()
 }

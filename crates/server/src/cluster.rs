@@ -9,7 +9,7 @@ use std::time::Duration;
 use admission::{Cluster, Later, ParamError, Served};
 use api::{GroupResource, GroupVersionKind, Status, meta};
 use authn::User;
-use resources::schema::Link;
+use schema::Link;
 use storage::Entry;
 use tokio::time::Instant;
 use value::{Str, Value};
@@ -290,8 +290,8 @@ impl Cluster for State {
             // What is posted to a subresource has one version.
             _ if meta::gvk(object) == *kind => {
                 let mut shown = object.clone();
-                if let Some(schema) = resources::schema::of(&kind.group, &kind.version, &kind.kind) {
-                    resources::decode::fill(&mut shown, schema);
+                if let Some(schema) = schema::of(&kind.group, &kind.version, &kind.kind) {
+                    schema::decode::fill(&mut shown, schema);
                 }
                 Ok(shown)
             }
@@ -312,7 +312,7 @@ impl Cluster for State {
             let compiled = custom.version.compiled();
             let adopted = compiled.coerce(&mut object, strict).and_then(|unknown| {
                 if !unknown.is_empty() {
-                    let unknown = resources::decode::strict_errors(&unknown, &[]);
+                    let unknown = schema::decode::strict_errors(&unknown, &[]);
                     return Err(format!("strict decoding error: {}", unknown.join(", ")));
                 }
                 compiled.default(&mut object).map_err(|error| error.to_string())?;
@@ -322,13 +322,13 @@ impl Cluster for State {
         }
         let schema = match &target {
             Some(target) => Some(target.schema()),
-            None => resources::schema::of(&kind.group, &kind.version, &kind.kind),
+            None => schema::of(&kind.group, &kind.version, &kind.kind),
         };
         let adopted = match schema {
             None => Err(format!("{kind} is not known")),
             Some(schema) => {
-                let outcome = resources::decode::normalise(&mut object, schema);
-                let unknown = resources::decode::strict_errors(&outcome.unknown, &[]);
+                let outcome = schema::decode::normalise(&mut object, schema);
+                let unknown = schema::decode::strict_errors(&outcome.unknown, &[]);
                 match outcome.type_error(&[]) {
                     Some(error) => Err(error),
                     None if strict && !unknown.is_empty() => {
@@ -356,7 +356,7 @@ impl Cluster for State {
         if let Some(custom) = found.as_ref().and_then(|found| found.as_custom()) {
             return Some(Link::Shared(Arc::clone(custom.version.compiled().schema())));
         }
-        resources::schema::of(&kind.group, &kind.version, &kind.kind).map(Link::Node)
+        schema::of(&kind.group, &kind.version, &kind.kind).map(Link::Node)
     }
 
     fn authorize<'a>(

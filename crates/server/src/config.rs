@@ -7,7 +7,7 @@ use std::time::Duration;
 use admission::manifests::Set;
 use authn::{Anonymous, FrontProxy, StaticTokens};
 use ipnet::IpNet;
-use resources::table::Served;
+use kinds::table::Served;
 
 use crate::accept::Limits;
 use crate::audit::AuditConfig;

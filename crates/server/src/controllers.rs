@@ -16,9 +16,9 @@ use controllers::{
     Api, Change, Elsewhere, Event, Home, Kind, ObserveClaims, Options, Patch, Place, Recount, Unknown, View,
     Watch, What,
 };
+use documents::discovery::RemoteVersion;
 use http::Method;
-use resources::discovery::RemoteVersion;
-use resources::table::Verb;
+use kinds::table::Verb;
 use storage::{Entry, Kind as EventKind, WatchError};
 use tokio::task::JoinHandle;
 use value::{Map, Str, Value};
@@ -169,7 +169,7 @@ impl View for InProcess {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let found = self.state.catalog.find_kind(group, version, name)?;
         // A kind of the table that is not served must not become that of a custom resource of the same name.
-        let is_known = resources::table::find_kind(group, version, name).is_some();
+        let is_known = kinds::table::find_kind(group, version, name).is_some();
         (!is_known || found.row().is_some()).then(|| Arc::new(kind(&found)))
     }
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use api::selector::Selection;
 use api::{Cause, GroupVersion, Status, meta};
-use resources::custom::{Conversion, Room};
+use crd::{Conversion, Room};
 use storage::Entry;
 use value::Value;
 
@@ -199,7 +199,7 @@ impl Converter<'_> {
             (Subresource::Scale, Some(custom)) => {
                 let object = self.load(&entry).await?;
                 let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
-                Ok(Answer::Object(code, resources::custom::scale::get(paths, &object)?))
+                Ok(Answer::Object(code, crd::scale::get(paths, &object)?))
             }
             (Subresource::Scale, None) => {
                 let scale = self.resource.view(subresource, &self.resource.load_built_in(&entry)?)?;

@@ -12,8 +12,8 @@ use std::time::Duration;
 use api::field::aggregate;
 use api::{Status, meta};
 use authn::InternalIdentity;
-use resources::custom::names::{self, CLEANUP, OVERLAPPING, Taken};
-use resources::custom::{CustomResourceDefinition, Source};
+use crd::names::{self, CLEANUP, OVERLAPPING, Taken};
+use crd::{CustomResourceDefinition, Source};
 use storage::{Entry, Kind as Change, Store, WatchError};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::{debug, warn};
@@ -110,7 +110,7 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
 
 fn read(entry: &Arc<Entry>) -> Result<CustomResourceDefinition, Status> {
     let source: Arc<dyn Source> = Arc::new(Stored(Arc::clone(entry)));
-    Ok(CustomResourceDefinition::read(&encode::tree(entry)?, &source))
+    Ok(CustomResourceDefinition::read(&encode::tree(entry)?, &source, kinds::table::overlapping))
 }
 
 /// Puts a CRD, read from `entry`, into the catalog, with the schemas that were compiled for it if its spec is the same.
@@ -366,7 +366,9 @@ impl Keeper {
             self.send_later(name.clone());
         }
         let lost_kind = custom.lost_kind(meta::name(&crd));
-        let Some(status) = names::status(&crd, lost_kind, || self.taken(&crd), &self.now()) else {
+        let Some(status) =
+            names::status(&crd, lost_kind, || self.taken(&crd), kinds::table::overlapping, &self.now())
+        else {
             return Ok(None);
         };
         let names_changed = crd.at(&["status", "acceptedNames"]) != status.get("acceptedNames");
@@ -387,7 +389,7 @@ impl Keeper {
 
     fn serve(&self, crd: &Value, entry: &Arc<Entry>) {
         let source: Arc<dyn Source> = Arc::new(Stored(Arc::clone(entry)));
-        let read = CustomResourceDefinition::read(crd, &source);
+        let read = CustomResourceDefinition::read(crd, &source, kinds::table::overlapping);
         self.state.catalog.change_custom(|custom| {
             // What was stored meanwhile, or deleted, is the informer's to serve.
             let stored = self.state.store.get(&entry.key);
@@ -433,7 +435,7 @@ impl Keeper {
             .any(|c| c.str_at(&["type"]) == Some("Established") && c.str_at(&["status"]) == Some("True"));
         let text = |path: &[&str]| crd.str_at(path).unwrap_or_default().to_owned();
         let (group, plural) = (text(&["spec", "group"]), text(&["spec", "names", "plural"]));
-        let condition = if resources::table::overlapping(&group, &plural).is_some() {
+        let condition = if kinds::table::overlapping(&group, &plural).is_some() {
             ("False", OVERLAPPING.0, OVERLAPPING.1)
         } else if established {
             self.delete_objects(name, &group, &plural).await?;

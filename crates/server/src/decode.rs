@@ -6,8 +6,8 @@ use std::sync::Arc;
 use api::field::quote;
 use api::{GroupVersion, GroupVersionKind, Status, meta};
 use bytes::Bytes;
-use resources::custom::Compiled;
-use resources::patch::{Patched, undecodable};
+use crd::Compiled;
+use schema::patch::{Patched, undecodable};
 use value::{Str, Value, json, yaml};
 
 use crate::call::Call;
@@ -87,7 +87,7 @@ pub fn tree(body: &Bytes, media: BodyMedia, expected: Option<&GroupVersionKind>)
             Ok(Tree { value: read.value, duplicates: read.duplicates, strict_yaml: None, json: body.clone() })
         }
         BodyMedia::Protobuf => {
-            let value = resources::protobuf::read_as(body, expected)?;
+            let value = schema::protobuf::read_as(body, expected)?;
             Ok(Tree { value, duplicates: Vec::new(), strict_yaml: None, json: Bytes::new() })
         }
         BodyMedia::Yaml => {
@@ -230,10 +230,10 @@ fn from_custom_tree(
     let of_this_kind = sent.group == kind.gvk.group && sent.kind == kind.gvk.kind;
     let compiled = of_this_kind.then(|| custom_schema(custom, &sent));
     let mut strict: Vec<String> = strict_yaml.into_iter().collect();
-    strict.extend(resources::decode::strict_errors(&[], &duplicates));
+    strict.extend(schema::decode::strict_errors(&[], &duplicates));
     if let Some(compiled) = compiled {
         let unknown = compiled.coerce(&mut object, validation != FieldValidation::Ignore).map_err(refused)?;
-        strict.extend(resources::decode::strict_errors(&unknown, &[]));
+        strict.extend(schema::decode::strict_errors(&unknown, &[]));
     }
     if !strict.is_empty() {
         match validation {
@@ -317,22 +317,22 @@ pub fn from_tree(
         return Err(refused(unregistered(&version.kind(sent_kind.clone()), &kind.gvk)));
     } else if version == expected {
         kind.schema()
-    } else if let Some(schema) = resources::schema::of(&version.group, &version.version, &sent_kind) {
+    } else if let Some(schema) = schema::of(&version.group, &version.version, &sent_kind) {
         schema
     } else if LEGACY.contains(&(version.group.as_str(), version.version.as_str())) {
         return Err(other_version());
     } else {
         return Err(refused(unregistered(&version.kind(sent_kind.clone()), &kind.gvk)));
     };
-    let duplicates = resources::decode::met_duplicates(schema, duplicates);
-    resources::apply::mark_reset(&mut object);
-    let empty = resources::decode::empty_lists(&object, schema);
-    let outcome = resources::decode::normalise(&mut object, schema);
+    let duplicates = schema::decode::met_duplicates(schema, duplicates);
+    schema::apply::mark_reset(&mut object);
+    let empty = schema::decode::empty_lists(&object, schema);
+    let outcome = schema::decode::normalise(&mut object, schema);
     if let Some(error) = outcome.type_error(&json) {
         return Err(refused(error));
     }
     let mut strict: Vec<String> = strict_yaml.into_iter().collect();
-    strict.extend(resources::decode::strict_errors_of(&json, &outcome.unknown, &duplicates));
+    strict.extend(schema::decode::strict_errors_of(&json, &outcome.unknown, &duplicates));
     if !strict.is_empty() {
         match validation {
             FieldValidation::Ignore => {}
@@ -409,9 +409,9 @@ pub fn patched(
             expected.group_version()
         )));
     }
-    resources::apply::mark_reset(&mut object);
+    schema::apply::mark_reset(&mut object);
     let empty = match custom {
-        None if subresource != Subresource::Scale => resources::decode::empty_lists(&object, kind.schema()),
+        None if subresource != Subresource::Scale => schema::decode::empty_lists(&object, kind.schema()),
         _ => Vec::new(),
     };
     let unknown = match custom {
@@ -423,9 +423,9 @@ pub fn patched(
         None => {
             let schema = kind.subresource_schema(subresource);
             let outcome = if converted {
-                resources::decode::convert(&mut object, schema)
+                schema::decode::convert(&mut object, schema)
             } else {
-                resources::decode::normalise(&mut object, schema)
+                schema::decode::normalise(&mut object, schema)
             };
             if let Some(error) = outcome.type_error(&[]) {
                 return Err(undecodable(&quoted, &error));
@@ -434,7 +434,7 @@ pub fn patched(
         }
     };
     let mut complaints = strict;
-    complaints.extend(resources::decode::strict_errors(&unknown, &[]));
+    complaints.extend(schema::decode::strict_errors(&unknown, &[]));
     if !complaints.is_empty() {
         match validation {
             FieldValidation::Ignore => {}
@@ -491,7 +491,7 @@ pub fn configured(
         custom.version.compiled().coerce_applied(&mut object).map_err(Status::plain)?;
         return Draft::through(kind, subresource, object);
     }
-    let outcome = resources::decode::convert(&mut object, kind.subresource_schema(subresource));
+    let outcome = schema::decode::convert(&mut object, kind.subresource_schema(subresource));
     if let Some(error) = outcome.type_error(&[]) {
         let GroupVersionKind { group, version, kind } = kind.admission_kind(subresource);
         let inner = if error.starts_with("illegal base64") { "error decoding from json: " } else { "" };
@@ -534,7 +534,7 @@ fn other_kind(
             unregistered(&sent, expected)
         )));
     }
-    let Some(schema) = resources::schema::of(&expected.group, &expected.version, &expected.kind) else {
+    let Some(schema) = schema::of(&expected.group, &expected.version, &expected.kind) else {
         return Err(Status::no_such_resource());
     };
     let refused = |why: String| {
@@ -545,13 +545,13 @@ fn other_kind(
             expected.kind
         ))
     };
-    let duplicates = resources::decode::met_duplicates(schema, duplicates);
-    let outcome = resources::decode::normalise(&mut object, schema);
+    let duplicates = schema::decode::met_duplicates(schema, duplicates);
+    let outcome = schema::decode::normalise(&mut object, schema);
     if let Some(error) = outcome.type_error(&json) {
         return Err(refused(error));
     }
     let mut strict: Vec<String> = strict_yaml.into_iter().collect();
-    strict.extend(resources::decode::strict_errors_of(&json, &outcome.unknown, &duplicates));
+    strict.extend(schema::decode::strict_errors_of(&json, &outcome.unknown, &duplicates));
     match validation {
         FieldValidation::Strict if !strict.is_empty() => {
             return Err(refused(format!("strict decoding error: {}", strict.join(", "))));
@@ -563,8 +563,8 @@ fn other_kind(
     object.set_at(&["kind"], expected.kind.clone());
     if call.record().wants_request() {
         let mut sent = object.clone();
-        resources::defaults::apply(&expected.group_kind(), &mut sent);
-        resources::decode::fill(&mut sent, schema);
+        kinds::defaults::apply(&expected.group_kind(), &mut sent);
+        schema::decode::fill(&mut sent, schema);
         call.record().request_object(&sent);
     } else {
         call.record().request_object(&object);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use admission::Cluster;
 use api::{FieldError, FieldErrors, meta};
 use authz::{Attributes, Decision, forbidden};
-use resources::validation::admin_access;
+use kinds::validation::admin_access;
 use value::{Path, Str, Value};
 
 use crate::call::Call;
@@ -16,7 +16,7 @@ use crate::state::State;
 /// Drops admin access where there is no such thing: from what is new, not from what has it already.
 pub(crate) fn drop_admin(state: &State, kind: &ServedResource, object: &mut Value, old: Option<&Value>) {
     if !state.admin_access {
-        resources::strategy::drop_admin_access(&kind.built_in_kind(), object, old);
+        kinds::strategy::drop_admin_access(&kind.built_in_kind(), object, old);
     }
 }
 

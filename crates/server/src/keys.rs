@@ -12,7 +12,7 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use resources::table::{self, Resource};
+use kinds::table::{self, Resource};
 
 pub(crate) use migration::migrate;
 

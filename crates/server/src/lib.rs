@@ -74,3 +74,8 @@ pub use authorization::Authorization;
 pub use config::{Config, ConfigError, Data, FollowedFiles, Redirects};
 pub use ephemeral::Ephemeral;
 pub use start::{Running, start};
+
+/// Compiles and runs the Rust blocks of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tasks/test-a-controller-or-policy.md")]
+mod test_a_controller_or_policy {}

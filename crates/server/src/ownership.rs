@@ -1,4 +1,4 @@
-//! Who owns which fields of what is written: the server's side of [`resources::apply`].
+//! Who owns which fields of what is written: the server's side of [`schema::apply`].
 //!
 //! Every write of an object passes here before admission sees it: an update is tracked, an applied configuration is merged. What
 //! is compared is the object as the version of the request shows it, with all the fields that are always written.
@@ -7,12 +7,12 @@ use std::cell::RefCell;
 use std::sync::LazyLock;
 
 use api::{GroupVersion, GroupVersionKind, Status, meta};
-use resources::apply::{
+use crd::Conversion;
+use kinds::strategy;
+use schema::Schema;
+use schema::apply::{
     self, Element, FieldManagement, Managers, Refusal, Replicas, Reset, Unconverted, Versions,
 };
-use resources::custom::Conversion;
-use resources::schema::Schema;
-use resources::strategy;
 use value::{Str, Value};
 
 use crate::catalog::{Sent, ServedResource, Subresource, Working};
@@ -257,13 +257,13 @@ fn reset(kind: &ServedResource, subresource: Subresource) -> &'static Reset {
 
 /// Notes who posted `object`, of a kind that has no other version, to a subresource.
 pub fn track_posted(kind: &GroupVersionKind, subresource: &str, object: &mut Value, manager: &str, now: i64) {
-    let Some(schema) = resources::schema::of(&kind.group, &kind.version, &kind.kind) else { return };
+    let Some(schema) = schema::of(&kind.group, &kind.version, &kind.kind) else { return };
     let api_version = kind.api_version();
     let mut nothing = Value::map([("apiVersion", api_version.as_str()), ("kind", kind.kind.as_str())]);
     let mut new = object.clone();
-    resources::defaults::apply(&kind.group_kind(), &mut new);
+    kinds::defaults::apply(&kind.group_kind(), &mut new);
     for object in [&mut nothing, &mut new] {
-        resources::decode::fill(object, schema);
+        schema::decode::fill(object, schema);
     }
     let door = FieldManagement {
         api_version: &api_version,
@@ -299,7 +299,7 @@ pub fn track_scale(kind: &ServedResource, shown: &Sent, object: &mut Sent, manag
     let schema = kind.subresource_schema(Subresource::Scale);
     let (mut live, mut new) = (shown.clone(), object.clone());
     for scale in [&mut live, &mut new] {
-        resources::decode::fill(scale, schema);
+        schema::decode::fill(scale, schema);
     }
     set(object, scale_door(kind, now).track(&live, &new, manager));
 }
@@ -351,12 +351,12 @@ pub async fn configure(
     let applied = if subresource == Subresource::Scale {
         let schema = kind.subresource_schema(subresource);
         let mut empty = Sent::new(Value::map([("apiVersion", apply::SCALE_VERSION), ("kind", "Scale")]));
-        resources::decode::fill(&mut empty, schema);
+        schema::decode::fill(&mut empty, schema);
         let mut live = match old {
             Some(old) => scale_of(kind, old)?,
             None => empty.clone(),
         };
-        resources::decode::fill(&mut live, schema);
+        schema::decode::fill(&mut live, schema);
         scale_door(kind, now).apply(&live, &empty, config, manager, force)
     } else {
         let api_version = kind.gvk.api_version();

@@ -15,13 +15,15 @@ use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use api::Status;
+use attributes::attributes;
 use authn::{Caller, Evidence, Headers, Via};
 use authz::Refusal;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use resources::table::Verb;
+use kinds::table::Verb;
+use route::{Target, route, route_custom};
 use tokio::sync::oneshot;
 use tracing::{debug, error, warn};
 
@@ -45,8 +47,6 @@ use crate::seats::Seat;
 use crate::state::State;
 use crate::unreadable::Concern;
 use crate::unsent::Payer;
-use attributes::attributes;
-use route::{Target, route, route_custom};
 
 /// What came of a request, besides its response: for the counters and for audit.
 struct Outcome {

@@ -3,12 +3,14 @@
 use std::io::Write as _;
 
 use api::{Reason, Status, order};
+use crd::columns::TableAllowance;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY, WARNING,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use kinds::table::Verb;
 use value::order::Order;
 use value::{Value, write, yaml};
 
@@ -22,8 +24,6 @@ use crate::heavy::LARGE;
 use crate::negotiate::{self, Accepted, Form, Forms, List, Media};
 use crate::request_info::Query;
 use crate::table::{self, Of, TableOptions};
-use resources::custom::columns::TableAllowance;
-use resources::table::Verb;
 
 /// Bodies smaller than this are not worth compressing.
 const GZIP_FROM: u64 = 128 * 1024;

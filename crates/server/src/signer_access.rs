@@ -3,7 +3,7 @@
 use admission::plugins::may_for_signer;
 use api::FieldError;
 use api::field::quote;
-use resources::validation::fields;
+use api::validation::fields;
 use value::{Path, Value};
 
 use crate::call::Call;

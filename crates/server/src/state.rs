@@ -8,8 +8,8 @@ use api::Status;
 use arc_swap::ArcSwap;
 use authn::{Authenticator, Caller, Via};
 use authz::{Attributes, Chain as AuthorizationChain, Permit, Refusal, rbac};
-use resources::openapi::OpenApi;
-use resources::{strategy, validation};
+use documents::openapi::OpenApi;
+use kinds::{strategy, validation};
 use storage::Store;
 use tokio::sync::{Semaphore, watch};
 

@@ -1,8 +1,8 @@
 //! Objects as rows of a `Table`, or as `PartialObjectMetadata`.
 
 use api::Status;
-use resources::custom::columns::{Columns, TableAllowance};
-use resources::print;
+use crd::columns::{Columns, TableAllowance};
+use kinds::print;
 use value::{Map, Value};
 
 use crate::catalog::ServedResource;
@@ -99,7 +99,7 @@ pub fn table(
     };
     // Rows are made of what is stored: the first version of an autoscaler has most of its metrics in an annotation.
     let stored: Option<Vec<Value>> = (kind.gvk.kind == "HorizontalPodAutoscaler" && kind.gvk.version == "v1")
-        .then(|| objects.iter().map(resources::convert::autoscaling::v1_to_v2).collect());
+        .then(|| objects.iter().map(kinds::convert::autoscaling::v1_to_v2).collect());
     let inside = stored.as_deref().unwrap_or(objects);
     let printed = match options.of {
         Of::List => crd.rows(&inside.iter().collect::<Vec<_>>(), now),

@@ -129,6 +129,6 @@ impl BoundObjects for StoredObjects {
             let page = self.0.snapshot(scope);
             page.entries.iter().filter_map(|entry| encode::tree(entry).ok()).any(|object| names(&object))
         };
-        resources::table::group(group).is_some() || any(keys::API_SERVICES) || any(keys::CRDS)
+        kinds::table::group(group).is_some() || any(keys::API_SERVICES) || any(keys::CRDS)
     }
 }

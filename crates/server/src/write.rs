@@ -9,8 +9,8 @@ use std::sync::Arc;
 use admission::{Attributes, Notes, Operation, Seen};
 use api::{FieldError, FieldErrors, GroupResource, Status, meta};
 use authz::rbac::escalation;
-use resources::custom::Found;
-use resources::{strategy, validation};
+use crd::Found;
+use kinds::strategy;
 use storage::{Change, CommitError, Entry, Expect, Record, Store, Write, WritePriority};
 use value::{Budget, Path, Str, Value, json};
 
@@ -246,7 +246,11 @@ impl Subject<'_> {
         let Found { mut errors, warnings } = call.effort.spend(validate).await;
         call.effort.check()?;
         if errors.is_empty() {
-            errors = validation::meta::create(&object, self.kind.namespaced, validation::meta::path_segment);
+            errors = api::validation::meta::create(
+                &object,
+                self.kind.namespaced,
+                api::validation::meta::path_segment,
+            );
         }
         let name = meta::name(&object).to_owned();
         if errors.is_empty() {
@@ -305,7 +309,7 @@ impl Subject<'_> {
         }
         let mut context = self.state.validation_context(call.now);
         context.version = call.info.version.clone();
-        let mut errors = validation::meta::update_any(&object, before, self.kind.namespaced);
+        let mut errors = api::validation::meta::update_any(&object, before, self.kind.namespaced);
         if self.subresource == Subresource::Status {
             errors.extend(device_access::check_admin(self.state, call, self.kind, &object, Some(before)));
             errors.extend(device_access::check_status(self.state, call, self.kind, &object, before).await);

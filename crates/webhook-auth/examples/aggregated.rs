@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The words are the namespace and the name of the service account whose tokens webhooks are shown, the API group, and a file with an
-//! AdmissionReview. `docs/authenticate-to-webhooks.md` has the permissions that the account and the caller need, in both dialects.
+//! AdmissionReview. `docs/tasks/authenticate-to-webhooks.md` has the permissions that the account and the caller need, in both dialects.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! `cargo xtask codegen`: published definitions + hand-kept facts → `crates/resources/data/schema.txt`.
+//! `cargo xtask codegen`: published definitions + hand-kept facts → `crates/schema/data/schema.txt`.
 //!
 //! The definitions are the file `_definitions.json` of the newest version in PyPI's `kubernetes-validate` (`pip download
 //! kubernetes-validate==1.37.0` and unzip). They carry types, formats, required fields, list types, map keys, patch merge keys and
-//! group-version-kinds. `crates/resources/data/facts.txt` adds what they lack and says which packages are wanted. The form of the
-//! output is described where it is read, in `crates/resources/src/schema/text.rs`.
+//! group-version-kinds. `crates/schema/data/facts.txt` adds what they lack and says which packages are wanted. The form of the
+//! output is described where it is read, in `crates/schema/src/text.rs`.
 
 mod facts;
 #[cfg(test)]
@@ -20,8 +20,8 @@ use serde_json::Value;
 use facts::{Facts, FieldFacts, Omit};
 
 /// Where the hand-kept facts and the generated table live, from the workspace root.
-const FACTS: &str = "crates/resources/data/facts.txt";
-const SCHEMA: &str = "crates/resources/data/schema.txt";
+const FACTS: &str = "crates/schema/data/facts.txt";
+const SCHEMA: &str = "crates/schema/data/schema.txt";
 
 /// The prefixes of definition names that the short names leave out, longest first where one contains the other.
 const PREFIXES: [&str; 5] = [

@@ -17,7 +17,7 @@ impl Document {
         let document = yaml::document(bytes).map_err(|error| error.to_string())?;
         let mut strict: Vec<String> = document.strict.into_iter().collect();
         if strict.is_empty() {
-            strict = resources::decode::strict_errors(&[], &document.duplicates);
+            strict = schema::decode::strict_errors(&[], &document.duplicates);
         }
         let kind = api::typed::version_kind(&document.value, bytes).map_err(|untyped| untyped.message);
         let root = match document.value {
@@ -166,7 +166,7 @@ impl Fields {
             .filter(|name| !known.contains(&name.as_str()))
             .map(|name| if path.is_empty() { name.to_string() } else { format!("{path}.{name}") })
             .collect();
-        self.strict.extend(resources::decode::strict_errors(&unknown, &[]));
+        self.strict.extend(schema::decode::strict_errors(&unknown, &[]));
     }
 
     /// Whether everything was right.

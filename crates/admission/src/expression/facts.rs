@@ -5,7 +5,7 @@ use std::sync::{LazyLock, OnceLock};
 use api::{GroupResource, GroupVersionKind};
 use cel::authz::ResourceTarget;
 use cel::{Activation, Env, Val};
-use resources::expressions::{Age, Compiler, Offered};
+use kinds::expressions::{Age, Compiler, Offered};
 use value::{Map, Str, Value};
 
 use super::{Checks, Pace};

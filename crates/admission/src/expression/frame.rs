@@ -12,7 +12,7 @@ use cel::authz::Check;
 use cel::{
     Activation, Error, ErrorKind, Evaluation, LazyFields, List, Map, PER_CALL_LIMIT, Program, Range, Val,
 };
-use resources::expressions::{Age, CompileError, Compiled, Compiler, Offered, Returns};
+use kinds::expressions::{Age, CompileError, Compiled, Compiler, Offered, Returns};
 use value::Str;
 
 use super::Pace;

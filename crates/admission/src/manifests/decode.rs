@@ -167,9 +167,9 @@ impl Reader<'_, '_> {
             return self.problems.at(file, place.of("kind"), "kind", message, Some(&hint), || said);
         };
         // Fields are checked before the kind is: an object of the wrong kind with an unknown field is refused for the field.
-        let schema = resources::schema::of(&gvk.group, &gvk.version, &gvk.kind);
+        let schema = schema::of(&gvk.group, &gvk.version, &gvk.kind);
         if let Some(schema) = schema {
-            let outcome = resources::decode::normalise(&mut object, schema);
+            let outcome = schema::decode::normalise(&mut object, schema);
             if let Some(error) = outcome.type_error(&[]) {
                 let field = bad_base64(&error, &object).unwrap_or_else(|| wrong_field(&error));
                 let said = format!("{within}{error}");
@@ -230,10 +230,8 @@ impl Reader<'_, '_> {
             .map(|(name, _)| name.to_string())
             .filter(|name| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "items"))
             .collect();
-        if let Some((schema, metadata)) =
-            resources::schema::named("meta.v1.ListMeta").zip(fields.get("metadata"))
-        {
-            let outcome = resources::decode::normalise(&mut metadata.clone(), schema);
+        if let Some((schema, metadata)) = schema::named("meta.v1.ListMeta").zip(fields.get("metadata")) {
+            let outcome = schema::decode::normalise(&mut metadata.clone(), schema);
             if let Some(error) = outcome.type_error(&[]) {
                 let said = format!("{within}{error}");
                 return self.problems.at(file, place.of("metadata"), "metadata", error, None, || said);
@@ -275,7 +273,7 @@ impl Reader<'_, '_> {
             return true;
         }
         let mut words = repeated.words.clone();
-        words.extend(resources::decode::strict_errors(unknown, &[]));
+        words.extend(schema::decode::strict_errors(unknown, &[]));
         let said = format!("{within}strict decoding error: {}", words.join(", "));
         for (index, word) in repeated.words.iter().enumerate() {
             let at = repeated.places.get(index).copied().unwrap_or_else(|| place.of(""));
@@ -330,7 +328,7 @@ fn bad_base64(error: &str, object: &Value) -> Option<String> {
         let mut webhooks = object.list_at(&["webhooks"]).iter();
         let is_bad = |webhook: &Value| {
             let bundle = webhook.str_at(&["clientConfig", "caBundle"]);
-            bundle.is_some_and(|text| resources::decode::bytes(text).is_err())
+            bundle.is_some_and(|text| schema::decode::bytes(text).is_err())
         };
         let index = webhooks.position(is_bad)?;
         Some(format!("{prefix}webhooks[{index}].clientConfig.caBundle"))

@@ -13,7 +13,7 @@ mod warnings;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use resources::validation::Context;
+use kinds::validation::Context;
 use sha2::{Digest, Sha256};
 use value::{Str, Value};
 
@@ -284,8 +284,8 @@ fn accept(
     let mut valid = Vec::with_capacity(items.len());
     for mut item in items {
         let kind = api::GroupKind::new("admissionregistration.k8s.io", item.kind);
-        resources::defaults::apply(&kind, &mut item.object);
-        let checks = resources::validation::rules(&kind);
+        kinds::defaults::apply(&kind, &mut item.object);
+        let checks = kinds::validation::rules(&kind);
         let errors = checks.map(|rules| (rules.create)(&item.object, context)).unwrap_or_default();
         if errors.is_empty() {
             valid.push(item);

@@ -10,7 +10,7 @@ use super::decode::Place;
 use super::problem::{NAME_HINT, Problem, Problems};
 use super::{File, Manifest};
 
-pub use resources::validation::admissionregistration::STATIC_SUFFIX;
+pub use kinds::validation::admissionregistration::STATIC_SUFFIX;
 
 /// Names so far, by kind, with the file each was seen in.
 #[derive(Default)]

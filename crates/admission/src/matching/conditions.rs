@@ -2,7 +2,7 @@
 
 use api::field::aggregate;
 use cel::{Activation, Range};
-use resources::expressions::{Compiler, Offered, Returns};
+use kinds::expressions::{Compiler, Offered, Returns};
 use value::Value;
 
 use crate::expression::{Expression, Frame, OUT_OF_BUDGET, Pace, Pause, Scope, Shape, Stop, Variables};

@@ -117,7 +117,7 @@ impl Plugin for CertificateSubjectRestriction {
             return Ok(());
         }
         let pem = request.str_at(&["spec", "request"]).unwrap_or_default();
-        let parsed = resources::validation::certificates::certificate_request(pem)
+        let parsed = kinds::validation::certificates::certificate_request(pem)
             .map_err(|why| attributes.refuse(object, format!("failed to parse CSR: {why}")))?;
         if parsed.subject.organizations.iter().any(|group| group == authn::names::MASTERS) {
             let why = format!("use of {CLIENT_SIGNER} signer with system:masters group is not allowed");

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::validation::fields::At;
 use api::{GroupResource, Status, meta};
-use resources::validation::fields::At;
 use value::{Str, Value, json};
 
 use super::resource_quota::is_best_effort;
@@ -187,7 +187,7 @@ impl PodTolerationRestriction {
         let mut errors = Vec::new();
         for (list, name) in lists.iter().zip(["default", "whitelist"]) {
             let root = At::ROOT.field("podtolerationrestriction");
-            errors.extend(resources::validation::tolerations(list, &root.field(name)));
+            errors.extend(kinds::validation::tolerations(list, &root.field(name)));
         }
         if !errors.is_empty() {
             let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{GroupVersion, GroupVersionKind};
-use resources::expressions::{Compiler, Offered, Returns};
+use kinds::expressions::{Compiler, Offered, Returns};
 use value::{Str, Value};
 
 use crate::account::{Account, FREE, together};

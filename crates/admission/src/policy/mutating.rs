@@ -200,7 +200,7 @@ async fn invocations<'a>(
 /// Mutating policies see parameters of built-in kinds without `apiVersion` and `kind`, as Kubernetes' typed clients have them.
 fn untyped(param: Arc<Value>) -> Arc<Value> {
     let kind = api::meta::gvk(&param);
-    if resources::schema::of(&kind.group, &kind.version, &kind.kind).is_none() {
+    if schema::of(&kind.group, &kind.version, &kind.kind).is_none() {
         return param;
     }
     let mut param = Arc::unwrap_or_clone(param);
@@ -413,7 +413,7 @@ fn mutate(
             let is_resource = asked.cluster.served(kind).is_some() || is_binding(kind) || is_equivalent();
             let stored_kind = Some(&asked.attributes.stored_kind);
             let schema = if is_resource { asked.cluster.schema(kind, stored_kind) } else { None };
-            patch::configure(&value, shown, kind, schema.as_ref().map(resources::schema::Link::get))
+            patch::configure(&value, shown, kind, schema.as_ref().map(schema::Link::get))
         }
     })
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use cel::{Timestamp, Val};
-use resources::schema::{Format, Kind, Schema};
+use schema::{Format, Kind, Schema};
 use value::Value;
 
 /// The configuration as a tree; `None` if a map has a key that is not a string.

@@ -2,9 +2,9 @@
 
 use api::{GroupVersionKind, field};
 use cel::{List, Val};
-use resources::apply;
-use resources::patch::json_patch;
-use resources::schema::{Kind, Schema};
+use schema::apply;
+use schema::patch::json_patch;
+use schema::{Kind, Schema};
 use value::{Map, Str, Value};
 
 use super::natives;
@@ -93,7 +93,7 @@ pub(super) fn configure(
     };
     let mut merged = merge().map_err(|why| format!("error applying patch: {why}"))?;
     if let Some(schema) = schema {
-        let built_in = resources::schema::of(&kind.group, &kind.version, &kind.kind).is_some();
+        let built_in = schema::of(&kind.group, &kind.version, &kind.kind).is_some();
         whole_numbers(&mut merged, schema, built_in)
             .map_err(|why| format!("unable to convert unstructured object to {kind}: {why}"))?;
     }
@@ -162,7 +162,7 @@ pub(super) fn same_kind(patched: &mut Value, kind: &GroupVersionKind) -> Result<
     if now == *kind {
         return Ok(());
     }
-    Err(match resources::schema::of(&now.group, &now.version, &now.kind) {
+    Err(match schema::of(&now.group, &now.version, &now.kind) {
         None => format!(
             "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
             field::quote(&now.kind),
@@ -176,7 +176,7 @@ pub(super) fn same_kind(patched: &mut Value, kind: &GroupVersionKind) -> Result<
 
 /// Why what was merged is no object of its kind, in the words of the conversion that built-in kinds go through.
 pub(super) fn unconverted(kind: &GroupVersionKind, why: String) -> String {
-    match resources::schema::of(&kind.group, &kind.version, &kind.kind) {
+    match schema::of(&kind.group, &kind.version, &kind.kind) {
         Some(_) => format!("unable to convert unstructured object to {kind}: {why}"),
         None => why,
     }

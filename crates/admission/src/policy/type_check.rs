@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use api::{GroupVersion, GroupVersionKind};
 use cel::{Issue, Issues};
-use resources::expressions::{KindTypes, TypedCompiler};
-use resources::schema::Link;
-use resources::table::Resource;
+use kinds::expressions::{KindTypes, TypedCompiler};
+use kinds::table::Resource;
+use schema::Link;
 use value::Value;
 
 use crate::Cluster;
@@ -52,14 +52,14 @@ impl Kinds for BuiltInKinds {
         let wanted = |row: &&Resource| {
             (group.is_empty() || row.group == group) && (row.plural == resource || row.singular == resource)
         };
-        let rows = resources::table::all().filter(wanted);
+        let rows = kinds::table::all().filter(wanted);
         rows.filter(|row| row.versions.iter().any(|of| of.name == version))
             .map(|row| GroupVersionKind::new(row.group, version, row.kind))
             .collect()
     }
 
     fn schema_of(&self, kind: &GroupVersionKind) -> Option<Link> {
-        resources::schema::of(&kind.group, &kind.version, &kind.kind).map(Link::Node)
+        schema::of(&kind.group, &kind.version, &kind.kind).map(Link::Node)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use api::field::quote;
 use api::{GroupVersionKind, Status};
-use resources::patch::json_patch::{self, Operation as Step};
+use schema::patch::json_patch;
+use schema::patch::json_patch::Operation as Step;
 use value::{Value, json, write};
 
 use crate::patched::{adopt, complete_kind, unreadable_as};
@@ -74,10 +75,10 @@ fn differs(before: &Value, after: &Value, kind: &GroupVersionKind) -> bool {
     if before == after {
         return false;
     }
-    let Some(schema) = resources::schema::of(&kind.group, &kind.version, &kind.kind) else { return true };
+    let Some(schema) = schema::of(&kind.group, &kind.version, &kind.kind) else { return true };
     let decoded = |object: &Value| {
         let mut object = object.clone();
-        resources::decode::normalise(&mut object, schema);
+        schema::decode::normalise(&mut object, schema);
         object
     };
     decoded(before) != decoded(after)
@@ -87,13 +88,13 @@ fn differs(before: &Value, after: &Value, kind: &GroupVersionKind) -> bool {
 /// the object is written as JSON for the first time, so that any patch, even one that says nothing new, counts as a change then.
 pub(super) fn is_freshly_managed(attributes: &Attributes<'_>, object: &Value) -> bool {
     let kind = &attributes.stored_kind;
-    let Some(schema) = resources::schema::of(&kind.group, &kind.version, &kind.kind) else { return false };
+    let Some(schema) = schema::of(&kind.group, &kind.version, &kind.kind) else { return false };
     match (attributes.operation, attributes.old_object.stored()) {
         (Operation::Create, _) => true,
         (Operation::Update, Some(old)) => {
             let managed = |object: &Value| {
                 let mut object = object.clone();
-                resources::decode::normalise(&mut object, schema);
+                schema::decode::normalise(&mut object, schema);
                 for field in UNMANAGED {
                     object.remove_at(&["metadata", field]);
                 }

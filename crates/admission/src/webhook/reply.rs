@@ -367,7 +367,7 @@ fn check(value: &Value, expected: &Type, path: &mut Vec<&'static str>, holder: &
             Value::List(items) => each(items, path).map_or(Ok(()), Err),
             other => wrong(other.json_type(), "v1.ExtraValue", path),
         }),
-        (Type::Bytes, Value::String(text)) => match resources::decode::bytes(text) {
+        (Type::Bytes, Value::String(text)) => match schema::decode::bytes(text) {
             Ok(_) => Ok(()),
             Err(at) => Err(format!("illegal base64 data at input byte {at}")),
         },

@@ -38,7 +38,7 @@ pub(super) fn verify(
     };
     let mut patch = match response.get("patch") {
         Some(Value::String(text)) => {
-            resources::decode::bytes(text).map_err(|at| format!("illegal base64 data at input byte {at}"))?
+            schema::decode::bytes(text).map_err(|at| format!("illegal base64 data at input byte {at}"))?
         }
         Some(Value::List(numbers)) => numbers
             .iter()

@@ -10,7 +10,7 @@ use std::time::Instant;
 use admission::{Cluster, Later, Served};
 use api::{GroupResource, GroupVersionKind, meta};
 use authn::User;
-use resources::table::Resource;
+use kinds::table::Resource;
 use value::{Str, Value};
 
 /// Objects in memory, whom authorization allows what, and a clock that runs out after having been asked so often.
@@ -60,7 +60,7 @@ impl FromIterator<Value> for Small {
 }
 
 fn row_of(kind: &GroupVersionKind) -> Option<&'static Resource> {
-    resources::table::all().find(|row| row.group == kind.group && row.kind == kind.kind)
+    kinds::table::all().find(|row| row.group == kind.group && row.kind == kind.kind)
 }
 
 impl Cluster for Small {
@@ -97,7 +97,7 @@ impl Cluster for Small {
     }
 
     fn named(&self, group: &str, version: &str, name: &str) -> Vec<Served> {
-        resources::table::all()
+        kinds::table::all()
             .filter(|row| group.is_empty() || row.group == group)
             .filter(|row| row.plural == name || row.singular == name)
             .filter_map(|row| self.served(&GroupVersionKind::new(row.group, version, row.kind)))
@@ -106,7 +106,7 @@ impl Cluster for Small {
 
     /// Autoscalers are served in two versions.
     fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
-        let mut rows = resources::table::all();
+        let mut rows = kinds::table::all();
         let row = rows.find(|row| row.group == resource.group && row.plural == resource.resource);
         let Some(row) = row else { return Vec::new() };
         let mut versions = if resource.group == "autoscaling" { vec!["v1", "v2"] } else { vec![version] };
@@ -137,11 +137,11 @@ impl Cluster for Small {
         _stored_kind: &'a GroupVersionKind,
         strict: bool,
     ) -> Later<'a, Result<Value, String>> {
-        let Some(schema) = resources::schema::of(&kind.group, &kind.version, &kind.kind) else {
+        let Some(schema) = schema::of(&kind.group, &kind.version, &kind.kind) else {
             return Box::pin(std::future::ready(Err(format!("no kind {kind:?}"))));
         };
-        let outcome = resources::decode::normalise(&mut object, schema);
-        let unknown = resources::decode::strict_errors(&outcome.unknown, &[]);
+        let outcome = schema::decode::normalise(&mut object, schema);
+        let unknown = schema::decode::strict_errors(&outcome.unknown, &[]);
         Box::pin(std::future::ready(match outcome.type_error(&[]) {
             Some(error) => Err(error),
             None if strict && !unknown.is_empty() => {
@@ -155,8 +155,8 @@ impl Cluster for Small {
         &self,
         kind: &GroupVersionKind,
         _stored_kind: Option<&GroupVersionKind>,
-    ) -> Option<resources::schema::Link> {
-        resources::schema::of(&kind.group, &kind.version, &kind.kind).map(resources::schema::Link::Node)
+    ) -> Option<schema::Link> {
+        schema::of(&kind.group, &kind.version, &kind.kind).map(schema::Link::Node)
     }
 
     fn is_past(&self, _: Instant) -> bool {

@@ -298,7 +298,7 @@ fn attributes(args: &Args) -> Attributes {
     let (typed, name) = args.resource.split_once('/').unwrap_or((&args.resource, ""));
     let name = args.name.as_deref().unwrap_or(name);
     let (word, group) = typed.split_once('.').unwrap_or((typed, ""));
-    let found = resources::table::all().find(|row| {
+    let found = kinds::table::all().find(|row| {
         (group.is_empty() || row.group == group)
             && (row.plural == word
                 || row.singular == word

@@ -1,11 +1,11 @@
-//! The policy of `docs/policies` that guards the labels which allow admin access.
+//! The policy of `docs/examples` that guards the labels which allow admin access.
 
 use conformance::{Server, accepts, rejects};
 use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const POLICY: &str = include_str!("../../../../docs/policies/guard-admin-access-labels.yaml");
+const POLICY: &str = include_str!("../../../../docs/examples/guard-admin-access-labels.yaml");
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 #[tokio::test]

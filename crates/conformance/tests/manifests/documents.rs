@@ -1,4 +1,4 @@
-//! The configuration files of KEP-5793, of its documentation page and of our own quick start, as they are written there.
+//! The configuration files of KEP-5793, of its documentation page and of our README, as they are written there.
 
 use std::fs;
 
@@ -114,12 +114,10 @@ async fn the_configurations_of_both_documents_put_all_four_folders_in_force() {
     accepts(tries(&free.client().unwrap(), "bad").await).unwrap();
 }
 
-/// The policy of the quick start denies what it says it denies, and an edit changes the answer while the server runs.
+/// The policy of the README denies what it says, and an edit changes the answer while the server runs.
 #[tokio::test]
-async fn the_quick_start_shows_a_denial_and_an_edit_changes_it() {
-    let readme = include_str!("../../../../README.md");
-    let (_, rest) = readme.split_once("Put this in `policies/no-latest.yaml`:\n\n```yaml\n").unwrap();
-    let (policy, _) = rest.split_once("```").unwrap();
+async fn the_policy_of_the_readme_denies_and_an_edit_changes_it() {
+    let policy = include_str!("../../../../docs/examples/policies/no-latest.yaml");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("no-latest.yaml");
     fs::write(&file, policy).unwrap();
@@ -131,7 +129,12 @@ async fn the_quick_start_shows_a_denial_and_an_edit_changes_it() {
     let pod = |image: &str| -> Value {
         json!({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": image}]}})
     };
-    denied(client.post(pods, &pod("nginx:latest")).await, "no-latest", "no-latest", "pin your images");
+    denied(
+        client.post(pods, &pod("nginx:latest")).await,
+        "no-latest",
+        "no-latest",
+        "pin the image to a version",
+    );
     accepts(client.post(pods, &pod("nginx:1.29")).await).unwrap();
     fs::write(&file, policy.replace(":latest", ":1.29")).unwrap();
     conformance::eventually(crate::reload::SOON, async || {
@@ -139,7 +142,12 @@ async fn the_quick_start_shows_a_denial_and_an_edit_changes_it() {
     })
     .await
     .unwrap();
-    denied(client.post(pods, &pod("nginx:1.29")).await, "no-latest", "no-latest", "pin your images");
+    denied(
+        client.post(pods, &pod("nginx:1.29")).await,
+        "no-latest",
+        "no-latest",
+        "pin the image to a version",
+    );
     fs::remove_file(&file).unwrap();
     conformance::eventually(crate::reload::SOON, async || {
         accepts(client.post(pods, &pod("nginx:1.29")).await)

@@ -14,7 +14,6 @@ mod reload;
 mod seen;
 mod start;
 mod store;
-mod task_page;
 mod torture;
 mod trouble;
 mod webhooks;

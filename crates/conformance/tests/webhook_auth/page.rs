@@ -1,70 +1,30 @@
-//! `docs/authenticate-to-webhooks.md`: its commands are run, and what they print is what the page says, with the webhooks in Rust, Go
-//! and Python.
+//! `docs/tasks/authenticate-to-webhooks.md`: its blocks are run with the webhooks in Rust, Go and Python.
 
-use std::env;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use conformance::server::free_port;
+use conformance::documentation::{self, BlockLanguage, DocPage, repository};
 use conformance::{Problem, Server, accepts, eventually};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 
 use crate::setting::{account, accounts, kube_client};
 use crate::webhook_example::{self, Flags};
 use webhook_auth::verify::{Configuration, Dialect};
 use webhook_auth::{ClientConfig, ConfigurationKind};
 
-const PAGE: &str = include_str!("../../../../docs/authenticate-to-webhooks.md");
-const PORT: &str = "8443";
+const PAGE: &str = "docs/tasks/authenticate-to-webhooks.md";
+/// The command of the page that starts the webhook, up to its flags.
+const WEBHOOK: &str = "cargo run -p webhook-auth --example webhook --";
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
-/// The blocks of a section: their language and their text, without the indentation of a list.
-fn blocks(section: &str) -> Vec<(String, String)> {
-    let (_, rest) = PAGE.split_once(&format!("\n## {section}\n")).unwrap();
-    let (section, _) = rest.split_once("\n## ").unwrap_or((rest, ""));
-    let mut blocks: Vec<(String, String)> = Vec::new();
-    let mut indent = None;
-    for line in section.lines() {
-        match (indent, line.trim_start().strip_prefix("```")) {
-            (None, Some(language)) => {
-                indent = Some(line.len() - line.trim_start().len());
-                blocks.push((language.to_owned(), String::new()));
-            }
-            (Some(_), Some(_)) => indent = None,
-            (Some(indent), None) => {
-                let text = &mut blocks.last_mut().unwrap().1;
-                text.push_str(line.get(indent..).unwrap_or_default());
-                text.push('\n');
-            }
-            (None, None) => {}
-        }
-    }
-    blocks
-}
-
-/// A webhook that runs until it is dropped.
-enum Running {
-    Task(JoinHandle<()>),
-    Process(std::process::Child),
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        match self {
-            Running::Task(task) => task.abort(),
-            Running::Process(child) => {
-                let _ = child.kill();
-                let _ = child.wait();
-            }
-        }
-    }
+fn page() -> DocPage {
+    let text = fs::read_to_string(repository().join(PAGE)).unwrap();
+    assert!(text.contains(WEBHOOK), "the page starts the webhook in another way");
+    DocPage::parse(PAGE, &text).unwrap()
 }
 
 /// Runs a program, whose failure is the test's.
@@ -74,7 +34,7 @@ fn run(program: &str, args: &[&str], folder: &Path) -> Output {
     output
 }
 
-/// Whether a program can do what a test needs; if not, the test says so and ends.
+/// Whether a program can do what a test needs; if not, the test reports that it is left out.
 fn has(program: &str, args: &[&str], what: &str) -> bool {
     let found = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
     let has = found.is_ok_and(|status| status.success());
@@ -84,88 +44,44 @@ fn has(program: &str, args: &[&str], what: &str) -> bool {
     has
 }
 
-/// Runs the commands of the example, and compares what they print. `start` starts the webhook with the flags of the page.
-async fn follow(start: impl AsyncFn(Vec<String>, &Path) -> Running) {
-    if !has("kubectl", &["create", "token", "--help"], "kubectl that creates tokens")
-        || !has("openssl", &["version"], "openssl")
-        || !has("curl", &["--version"], "curl")
-    {
-        return;
+/// Runs the page with another command instead of [`WEBHOOK`].
+#[expect(clippy::panic, reason = "a test fails by panicking")]
+async fn run_page(webhook: String) {
+    let running = move || documentation::run(&page(), &[(WEBHOOK, &webhook)]);
+    if let Err(problem) = tokio::task::spawn_blocking(running).await.unwrap() {
+        panic!("{problem}");
     }
-    let server = Server::up().await.unwrap();
-    let kubeconfig = server.kubeconfig().unwrap();
-    let folder = TempDir::new().unwrap();
-    let (port, guard) = free_port().unwrap();
-    drop(guard);
-    let port = port.to_string();
-    let mut script = String::from("set -e\n");
-    let mut running = None;
-    let mut checked = 0;
-    let shell = async |script: String| {
-        let mut command = tokio::process::Command::new("bash");
-        command.arg("-c").arg(script).current_dir(folder.path()).env("KUBECONFIG", &kubeconfig);
-        let output = command.output().await.unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (output.status.success(), text(&output.stdout), text(&output.stderr))
-    };
-    let blocks = blocks("Example");
-    let mut blocks = blocks.iter().peekable();
-    while let Some((language, text)) = blocks.next() {
-        assert_eq!(language, "sh", "{text}");
-        let text = text.replace(PORT, &port);
-        if text.contains("--example webhook") {
-            let (_, server, _) =
-                shell("kubectl config view -o jsonpath='{.clusters[0].cluster.server}'".to_owned()).await;
-            let text = text.replace("\\\n", " ").replace("\"$SERVER\"", &server);
-            let (_, flags) = text.split_once(" -- ").unwrap();
-            let flags = flags.trim().trim_end_matches(" &").split_whitespace().map(str::to_owned).collect();
-            running = Some(start(flags, folder.path()).await);
-            let url = format!("https://localhost:{port}/metrics");
-            let up = format!("curl -sf --cacert tls.crt {url}");
-            eventually(Duration::from_mins(1), async || {
-                let (answers, ..) = shell(up.clone()).await;
-                answers.then_some(()).ok_or_else(|| Problem::new("the webhook does not answer"))
-            })
-            .await
-            .unwrap();
-            continue;
-        }
-        // Variables and functions of earlier blocks are known, and what they print is not seen again.
-        let known = text.lines().take_while(|line| !line.starts_with("echo")).collect::<Vec<_>>().join("\n");
-        let (ended_well, out, err) = shell(format!("{script}\n{text}")).await;
-        if text.contains("ask()") {
-            script.push_str(&known);
-            script.push('\n');
-        }
-        let expected = blocks.next_if(|(language, _)| language == "text");
-        match expected {
-            None => assert!(ended_well, "{text}\n{err}"),
-            Some((_, lines)) => {
-                for line in lines.replace(PORT, &port).lines().filter(|line| !line.trim().is_empty()) {
-                    assert!(out.contains(line.trim()), "`{line}` is not in\n{out}\n{err}\nof\n{text}");
-                    checked += 1;
-                }
-            }
-        }
-    }
-    assert!(running.is_some());
-    assert_eq!(checked, 14, "a line of the page was lost");
 }
 
+/// The webhook runs in this process, because examples are not built for tests. A script hands its flags over.
 #[tokio::test]
 async fn the_page_is_right_with_the_webhook_in_rust() {
-    follow(async |flags, folder| {
-        let absolute = flags.into_iter().map(|word| match folder.join(&word) {
+    let folder = TempDir::new().unwrap();
+    let (script, flags) = (folder.path().join("webhook"), folder.path().join("flags"));
+    let text = format!(
+        "#!/bin/sh\n{{ pwd; printf '%s\\n' \"$@\"; }} > {0}.new\nmv {0}.new {0}\nexec sleep 1000000\n",
+        flags.display()
+    );
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let serving = async {
+        let text = eventually(Duration::from_mins(2), async || {
+            fs::read_to_string(&flags).map_err(|e| Problem::at("the flags of the webhook", e))
+        });
+        let text = text.await.unwrap();
+        let (folder, words) = text.split_once('\n').unwrap();
+        let absolute = words.lines().map(|word| match Path::new(folder).join(word) {
             file if file.is_file() => file.display().to_string(),
-            _ => word,
+            _ => word.to_owned(),
         });
         let flags = Flags::read(absolute).unwrap();
         let listener = TcpListener::bind(flags.get("listen").unwrap()).await.unwrap();
-        Running::Task(tokio::spawn(async move {
-            webhook_example::serve(&flags, listener).await.unwrap();
-        }))
-    })
-    .await;
+        webhook_example::serve(&flags, listener).await.unwrap();
+    };
+    tokio::select! {
+        () = run_page(script.display().to_string()) => {}
+        () = serving => panic!("the webhook ended before the page"),
+    }
 }
 
 #[tokio::test]
@@ -173,13 +89,11 @@ async fn the_page_is_right_with_the_webhook_in_go() {
     if !has("go", &["version"], "go: the webhook in Go") {
         return;
     }
-    follow(async |flags, folder| {
-        let program = folder.join("webhook");
-        let source = repository().join("go/webhookauth");
-        run("go", &["build", "-o", program.to_str().unwrap(), "./examples/webhook"], &source);
-        Running::Process(Command::new(program).args(flags).current_dir(folder).spawn().unwrap())
-    })
-    .await;
+    let folder = TempDir::new().unwrap();
+    let program = folder.path().join("webhook");
+    let source = repository().join("go/webhookauth");
+    run("go", &["build", "-o", program.to_str().unwrap(), "./examples/webhook"], &source);
+    run_page(program.display().to_string()).await;
 }
 
 const CRYPTOGRAPHY: [&str; 2] = ["-c", "import cryptography"];
@@ -189,13 +103,13 @@ async fn the_page_is_right_with_the_webhook_in_python() {
     if !has("python3", &CRYPTOGRAPHY, "python3 with cryptography: the webhook in Python") {
         return;
     }
-    follow(async |flags, folder| {
-        let package = repository().join("python/webhookauth");
-        let mut command = Command::new("python3");
-        command.arg(package.join("examples/webhook.py")).args(flags);
-        command.env("PYTHONPATH", &package).env("PYTHONDONTWRITEBYTECODE", "1");
-        Running::Process(command.current_dir(folder).spawn().unwrap())
-    })
+    // The shell of the page may have another Python, with the Kubernetes client.
+    let python = run("sh", &["-c", "command -v python3"], Path::new("/"));
+    let python = String::from_utf8_lossy(&python.stdout).trim().to_owned();
+    let package = repository().join("python/webhookauth").display().to_string();
+    run_page(format!(
+        "env PYTHONPATH={package} PYTHONDONTWRITEBYTECODE=1 {python} {package}/examples/webhook.py"
+    ))
     .await;
 }
 
@@ -227,10 +141,13 @@ fn the_python_package_passes_its_tests_and_the_vectors() {
 async fn the_roles_of_the_page_are_enough_for_an_aggregated_api_server() {
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();
-    let yaml = blocks("Aggregated API servers");
-    let (_, yaml) = yaml.iter().find(|(language, _)| language == "yaml").unwrap();
-    let objects: Vec<Value> =
-        yaml.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect();
+    let page = page();
+    let objects = page
+        .blocks
+        .iter()
+        .find(|block| block.language == BlockLanguage::Yaml && block.text.contains("kind: Namespace"));
+    let objects = objects.unwrap().text.split("\n---\n");
+    let objects: Vec<Value> = objects.map(|document| serde_saphyr::from_str(document).unwrap()).collect();
     assert_eq!(objects.len(), 9);
     for object in &objects {
         let (kind, version) = (object["kind"].as_str().unwrap(), object["apiVersion"].as_str().unwrap());

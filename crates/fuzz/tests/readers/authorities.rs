@@ -5,8 +5,8 @@ use authn::x509::ClientCertificate;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use fuzz::Corpus;
+use kinds::validation::certificates::certificate_request;
 use rcgen::{CertificateParams, DnType, KeyPair};
-use resources::validation::certificates::certificate_request;
 
 #[test]
 fn certificates_keys_and_requests_do_no_harm() {

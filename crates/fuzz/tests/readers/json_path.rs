@@ -1,7 +1,7 @@
 //! JSONPath of printer columns, and the subset of CustomResourceDefinitions.
 
+use crd::json_path::JsonPath;
 use fuzz::Corpus;
-use resources::custom::json_path::JsonPath;
 use value::{Value, json};
 
 /// What is printed of one path is shown to people; more of it is no use.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use api::GroupKind;
+use crd::columns::TableAllowance;
+use crd::{CustomResourceDefinition, Source};
 use fuzz::Corpus;
-use resources::custom::columns::TableAllowance;
-use resources::custom::{CustomResourceDefinition, Source};
-use resources::{decode, defaults, print, schema, validation};
+use kinds::{defaults, print, validation, warnings};
+use schema::decode;
 use value::{Budget, Value, json, write};
 
 use crate::{json as json_corpus, seeds};
@@ -49,7 +50,7 @@ fn objects_of_any_shape_are_validated_without_harm() {
                 let _ = (rules.update_status)(&raw, object, &context);
             }
         }
-        let _ = validation::warnings(&kind, &object, Some(&raw));
+        let _ = warnings::on_write(&kind, &object, Some(&raw));
         let _ = print::row_conditions(&kind.group, &kind.kind, &object);
         Ok(())
     });
@@ -110,7 +111,7 @@ fn custom_resources_of_any_schema_are_validated_without_harm() {
             let _ = (rules.create)(definition, &context);
         }
         let source: Arc<dyn Source> = Arc::new(Kept(definition.clone()));
-        let read = CustomResourceDefinition::read(definition, &source);
+        let read = CustomResourceDefinition::read(definition, &source, kinds::table::overlapping);
         for version in &read.versions {
             let compiled = version.compiled();
             let allowance = TableAllowance::new(&Budget::UNLIMITED);
@@ -123,9 +124,9 @@ fn custom_resources_of_any_schema_are_validated_without_harm() {
             if compiled.default(&mut object).is_err() {
                 continue;
             }
-            let _ = compiled.validate_create(&object, resources::custom::Bounds::NONE);
-            let _ = compiled.validate_update(&object, &thing, resources::custom::Bounds::NONE);
-            let _ = compiled.validate_status(&object, &thing, resources::custom::Bounds::NONE);
+            let _ = compiled.validate_create(&object, crd::Bounds::NONE);
+            let _ = compiled.validate_update(&object, &thing, crd::Bounds::NONE);
+            let _ = compiled.validate_status(&object, &thing, crd::Bounds::NONE);
             if compiled.settle(&mut object).is_err() {
                 continue;
             }

@@ -1,9 +1,9 @@
 //! Patches of all kinds, and field sets of server-side apply.
 
 use fuzz::Corpus;
-use resources::apply::{check, fields_v1, merge};
-use resources::patch::{self, Kind};
-use resources::schema::{self, Schema};
+use schema::Schema;
+use schema::apply::{check, fields_v1, merge};
+use schema::patch::{self, Kind};
 use serde_json::Value as Other;
 use value::{Value, json, write};
 

@@ -1,7 +1,7 @@
 //! Kubernetes' protobuf.
 
 use fuzz::Corpus;
-use resources::{decode, protobuf, schema};
+use schema::{decode, protobuf};
 use value::{json, write};
 
 use crate::seeds;
@@ -14,7 +14,7 @@ fn hex(text: &str) -> Vec<u8> {
 }
 
 fn corpus() -> Corpus {
-    let text = String::from_utf8(seeds::file("resources/src/protobuf/samples.txt")).unwrap();
+    let text = String::from_utf8(seeds::file("schema/src/protobuf/samples.txt")).unwrap();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let samples: Vec<Vec<u8>> = lines.chunks(2).map(|pair| hex(pair[0])).collect();
     assert!(samples.len() > 10, "only {} samples", samples.len());

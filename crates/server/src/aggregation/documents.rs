@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use authn::User;
 use bytes::Bytes;
+use documents::discovery::{self, RemoteVersion};
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
 use http::{HeaderMap, Method, Uri};
 use http_body_util::{BodyExt as _, Limited};
-use resources::discovery::{self, RemoteVersion};
 use tokio::sync::Notify;
 use tracing::debug;
 use value::{Str, Value, json};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authn::User;
+use documents::openapi;
 use http::HeaderMap;
 use http::header::{ACCEPT, ETAG, HeaderValue, IF_NONE_MATCH};
-use resources::openapi;
 use tokio::sync::Notify;
 use tracing::debug;
 use value::{Str, Value, json};

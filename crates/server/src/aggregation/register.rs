@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use api::{Status, meta};
 use authn::InternalIdentity;
-use resources::discovery::{self, Registration};
+use documents::discovery::{self, Registration};
 use tokio::task::JoinSet;
 use tracing::warn;
 use value::{Str, Value};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use resources::discovery::Registration;
+use documents::discovery::Registration;
 use value::{Str, Value};
 
 use crate::outbound::Forward;

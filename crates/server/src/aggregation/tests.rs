@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use authn::{FrontProxy, User};
+use documents::discovery::of_custom_version;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use resources::discovery::of_custom_version;
 use value::json;
 
 use super::forward::{encode_path, encode_query, identify, incoming, kept, outgoing, say_for_whom};

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use resources::custom;
 use value::Str;
 
 use super::schema_epoch::SchemaEpoch;
@@ -32,7 +31,7 @@ struct Group {
 /// A CRD, and the revision at which it was stored so.
 #[derive(Clone, Debug)]
 struct Known {
-    crd: Arc<custom::CustomResourceDefinition>,
+    crd: Arc<crd::CustomResourceDefinition>,
     revision: u64,
     epoch: Arc<SchemaEpoch>,
     /// Whether its status claims a kind that another CRD has.
@@ -55,7 +54,7 @@ impl Group {
 
     /// Gives a CRD the kind that its status claims; `false` if another CRD has that kind, whatever both statuses say.
     /// Policies, webhooks and owner references name kinds: with two CRDs of one kind they would find the wrong objects.
-    fn claim_kind(&mut self, crd: &custom::CustomResourceDefinition) -> bool {
+    fn claim_kind(&mut self, crd: &crd::CustomResourceDefinition) -> bool {
         let names = [&crd.names.kind, &crd.names.list_kind];
         let names = names.into_iter().filter(|name| !name.is_empty());
         if names.clone().any(|name| self.owners.contains_key(name)) {
@@ -69,7 +68,7 @@ impl Group {
 impl CustomKinds {
     /// Serves a CRD, stored at `revision`, instead of what was served under its name. One that is not established serves
     /// nothing. Versions that are not served have kinds, too: objects are stored in them, or shown in them to policies and webhooks.
-    pub fn set(&mut self, mut crd: custom::CustomResourceDefinition, revision: u64, epoch: Arc<SchemaEpoch>) {
+    pub fn set(&mut self, mut crd: crd::CustomResourceDefinition, revision: u64, epoch: Arc<SchemaEpoch>) {
         let group = Arc::make_mut(self.groups.entry(crd.group.clone()).or_default());
         group.remove(&crd.name);
         let lost_kind = crd.established && !group.claim_kind(&crd);
@@ -117,13 +116,13 @@ impl CustomKinds {
     }
 
     /// The CRDs that are served, by group and name.
-    pub fn crds(&self) -> impl Iterator<Item = &Arc<custom::CustomResourceDefinition>> {
+    pub fn crds(&self) -> impl Iterator<Item = &Arc<crd::CustomResourceDefinition>> {
         let all = self.groups.values().flat_map(|group| group.crds.values());
         all.map(|known| &known.crd).filter(|crd| crd.established)
     }
 
     /// The CRDs of a group, served or not.
-    pub fn of_group(&self, group: &str) -> impl Iterator<Item = &Arc<custom::CustomResourceDefinition>> {
+    pub fn of_group(&self, group: &str) -> impl Iterator<Item = &Arc<crd::CustomResourceDefinition>> {
         let known = self.groups.get(group).into_iter().flat_map(|group| group.crds.values());
         known.map(|known| &known.crd)
     }
@@ -138,7 +137,7 @@ impl CustomKinds {
     }
 
     /// The CRD called `name`, served or not.
-    pub fn crd(&self, name: &str) -> Option<&Arc<custom::CustomResourceDefinition>> {
+    pub fn crd(&self, name: &str) -> Option<&Arc<crd::CustomResourceDefinition>> {
         self.known(name).map(|known| &known.crd)
     }
 

@@ -1,9 +1,10 @@
 //! What a kind says of objects that are written: what becomes of them, and what is wrong with them.
 
 use api::FieldErrors;
-use resources::custom::Found;
-use resources::strategy;
-use resources::validation::{self, Context, Rules};
+use crd::Found;
+use kinds::strategy;
+use kinds::validation::{self, Context, Rules};
+use kinds::warnings;
 use value::Value;
 
 use super::served_resource::{Nature, ServedResource};
@@ -70,7 +71,7 @@ impl ServedResource {
             Some(rules) => validation::bounded(|| (rules.create)(object, context)),
             None => FieldErrors::new(),
         };
-        Found { errors, warnings: validation::warnings(&self.stored.group_kind(), object, None) }
+        Found { errors, warnings: warnings::on_write(&self.stored.group_kind(), object, None) }
     }
 
     /// What is wrong with a change through a subresource, and what a client is told about one that is right.
@@ -103,8 +104,8 @@ impl ServedResource {
         };
         let kind = self.stored.group_kind();
         let warnings = match subresource {
-            Subresource::Status => strategy::warnings::on_update_status(&kind, new),
-            _ => validation::warnings(&kind, new, Some(old)),
+            Subresource::Status => warnings::on_update_status(&kind, new),
+            _ => warnings::on_write(&kind, new, Some(old)),
         };
         Found { errors, warnings }
     }
@@ -117,7 +118,7 @@ impl ServedResource {
     /// An object with nothing but metadata, as bookmarks carry it: what Go writes even when it is empty is there.
     pub fn empty_with(&self, mut object: Value) -> Value {
         if let Nature::BuiltIn(built_in) = &self.nature {
-            resources::decode::fill(&mut object, built_in.schema);
+            schema::decode::fill(&mut object, built_in.schema);
         }
         object
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use api::Status;
 use api::selector::{FactsRef, FieldRequirement, Selection};
-use resources::table::{Field, Fields};
+use kinds::table::{Field, Fields};
 use storage::Entry;
 use value::Value;
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use api::selector::Facts;
 use api::{GroupKind, GroupResource, GroupVersionKind, meta};
 use bytes::Bytes;
-use resources::schema::Schema;
-use resources::table::{self, Resource, Storage, SubresourceRow, Verb, verbs};
-use resources::{convert, custom, print};
+use kinds::convert;
+use kinds::print;
+use kinds::table::{self, Resource, Storage, SubresourceRow, Verb, verbs};
+use schema::Schema;
 use storage::{Entry, Record};
 use value::Value;
 
@@ -80,11 +81,11 @@ pub(super) struct BuiltIn {
 #[derive(Debug)]
 pub struct Custom {
     /// The CRD.
-    pub crd: Arc<custom::CustomResourceDefinition>,
+    pub crd: Arc<crd::CustomResourceDefinition>,
     /// The version of the request.
-    pub version: Arc<custom::Version>,
+    pub version: Arc<crd::Version>,
     /// The version that objects are stored in.
-    pub stored: Arc<custom::Version>,
+    pub stored: Arc<crd::Version>,
     /// What was written by the schema as it is: its bytes are what a reader is shown.
     pub epoch: Arc<SchemaEpoch>,
 }
@@ -117,9 +118,9 @@ impl ServedResource {
     }
 
     pub(super) fn custom(
-        crd: &Arc<custom::CustomResourceDefinition>,
-        version: &Arc<custom::Version>,
-        stored: &Arc<custom::Version>,
+        crd: &Arc<crd::CustomResourceDefinition>,
+        version: &Arc<crd::Version>,
+        stored: &Arc<crd::Version>,
         epoch: Arc<SchemaEpoch>,
     ) -> Self {
         let group = &crd.group;
@@ -329,10 +330,8 @@ impl ServedResource {
     /// The schema of the stored version.
     pub fn stored_schema(&self) -> &Schema {
         match &self.nature {
-            Nature::BuiltIn(_) => {
-                resources::schema::of(&self.stored.group, &self.stored.version, &self.stored.kind)
-                    .unwrap_or_else(|| self.schema())
-            }
+            Nature::BuiltIn(_) => schema::of(&self.stored.group, &self.stored.version, &self.stored.kind)
+                .unwrap_or_else(|| self.schema()),
             Nature::Custom(custom) => custom.stored.compiled().schema(),
         }
     }

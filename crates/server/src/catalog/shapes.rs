@@ -125,7 +125,7 @@ impl ServedResource {
             }
             Nature::BuiltIn(_) => {
                 let Working(mut object) = self.to_working_without_defaults(sent);
-                resources::defaults::apply(&self.stored.group_kind(), &mut object);
+                kinds::defaults::apply(&self.stored.group_kind(), &mut object);
                 Ok(Working(object))
             }
         }
@@ -149,7 +149,7 @@ impl ServedResource {
         if let Nature::BuiltIn(built_in) = &self.nature
             && built_in.conversion.is_some()
         {
-            resources::decode::fill(&mut sent, built_in.schema);
+            schema::decode::fill(&mut sent, built_in.schema);
         }
         sent
     }
@@ -168,7 +168,7 @@ impl ServedResource {
     /// Brings an object from this version of a built-in resource into another one, with the fields that it always writes.
     pub fn to_version(&self, sent: Sent, other: &ServedResource) -> Sent {
         let mut sent = other.to_sent_as_it_is(self.to_working_without_defaults(sent));
-        resources::decode::fill(&mut sent, other.schema());
+        schema::decode::fill(&mut sent, other.schema());
         sent
     }
 
@@ -206,21 +206,21 @@ impl ServedResource {
     /// Drops the fields that are only written out, so that what was sent and what is stored compare.
     pub fn normalise(&self, object: &mut Working) {
         if self.row().is_some() {
-            resources::decode::normalise(object, self.stored_schema());
+            schema::decode::normalise(object, self.stored_schema());
         }
     }
 
     /// Adds the fields that the version of the request writes even when they are empty.
     pub fn fill_sent(&self, object: &mut Sent) {
         if let Nature::BuiltIn(built_in) = &self.nature {
-            resources::decode::fill(object, built_in.schema);
+            schema::decode::fill(object, built_in.schema);
         }
     }
 
     /// Adds the fields that the storage version writes even when they are empty.
     pub fn fill_working(&self, object: &mut Working) {
         if self.row().is_some() {
-            resources::decode::fill(object, self.stored_schema());
+            schema::decode::fill(object, self.stored_schema());
         }
     }
 }

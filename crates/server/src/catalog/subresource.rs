@@ -1,8 +1,8 @@
 //! The subresources that are views of an object and through which it is changed.
 
 use api::{GroupVersionKind, Status};
-use resources::schema::Schema;
-use resources::{custom, scale};
+use kinds::scale;
+use schema::Schema;
 
 use super::served_resource::{Nature, ServedResource};
 use super::shapes::{Sent, Working};
@@ -67,9 +67,7 @@ impl ServedResource {
     /// The schema of the object that is sent to a subresource.
     pub fn subresource_schema(&self, subresource: Subresource) -> &Schema {
         match subresource {
-            Subresource::Scale => {
-                resources::schema::of("autoscaling", "v1", "Scale").unwrap_or_else(|| self.schema())
-            }
+            Subresource::Scale => schema::of("autoscaling", "v1", "Scale").unwrap_or_else(|| self.schema()),
             _ => self.schema(),
         }
     }
@@ -79,7 +77,7 @@ impl ServedResource {
         match (subresource, &self.nature) {
             (Subresource::Scale, Nature::Custom(custom)) => {
                 let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
-                let scale = custom::scale::from_object(paths, object).map_err(Status::plain)?;
+                let scale = crd::scale::from_object(paths, object).map_err(Status::plain)?;
                 Ok(Sent::new(scale.0))
             }
             (Subresource::Scale, Nature::BuiltIn(_)) => {
@@ -95,7 +93,7 @@ impl ServedResource {
         match (subresource, &self.nature) {
             (Subresource::Scale, Nature::Custom(custom)) => {
                 let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
-                custom::scale::to_change(paths, object).map(Sent::new).map_err(Status::plain)
+                crd::scale::to_change(paths, object).map(Sent::new).map_err(Status::plain)
             }
             _ => self.view(subresource, object),
         }
@@ -110,7 +108,7 @@ impl ServedResource {
         let object = match &self.nature {
             Nature::Custom(custom) => {
                 let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
-                custom::scale::apply(paths, old, scale)?
+                crd::scale::apply(paths, old, scale)?
             }
             Nature::BuiltIn(_) => scale::apply(self.scaled()?, old, scale)?,
         };

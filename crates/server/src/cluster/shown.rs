@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn objects_are_counted_by_what_is_shown_of_them() {
-        let kind = Catalog::new(resources::table::Served::default())
+        let kind = Catalog::new(kinds::table::Served::default())
             .find(&"".into(), &"v1".into(), &"configmaps".into())
             .unwrap();
         let object = Arc::new(Value::from("x".repeat(MAX_BYTES / 2)));

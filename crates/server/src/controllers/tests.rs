@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use authn::InternalIdentity;
 use controllers::{Home, Kind, Options};
-use resources::discovery::{self, RemoteVersion, of_custom_version};
+use documents::discovery::{self, RemoteVersion, of_custom_version};
 use value::{Value, json};
 
 use super::{aggregate, collection, elsewhere, is_segment, items, path, start_with};

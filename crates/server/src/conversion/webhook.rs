@@ -12,7 +12,7 @@ use api::field::quote;
 use api::{Status, meta};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use resources::custom::CustomResourceDefinition;
+use crd::CustomResourceDefinition;
 use value::{Map, Str, Value, go, json, write};
 
 use crate::admission::webhooks::{MAX_RETRIES, follow, retry_after};
@@ -327,7 +327,7 @@ fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value,
                     ));
                 }
                 if kept.get(field).and_then(Value::as_map) != Some(entries) {
-                    let errors = resources::validation::meta::converted(field, entries);
+                    let errors = api::validation::meta::converted(field, entries);
                     if !errors.is_empty() {
                         return Err(format!("metadata: {}", api::field::aggregate(errors)));
                     }

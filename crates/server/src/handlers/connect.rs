@@ -7,7 +7,8 @@ mod options;
 use admission::Operation;
 use api::{GroupKind, GroupVersionKind, Status};
 use authz::Decision;
-use resources::table::SubresourceRow;
+use kinds::table::SubresourceRow;
+use location::Located;
 use value::Value;
 
 use crate::body::Body;
@@ -15,7 +16,6 @@ use crate::call::{Answer, Call};
 use crate::catalog::ServedResource;
 use crate::state::State;
 use crate::write::Posted;
-use location::Located;
 
 /// Answers as Kubernetes does when the node that should take the connection cannot.
 pub async fn handle(

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use api::time::Timestamp;
 use api::{Details, GroupResource, GroupVersionKind, Status, meta};
 use authn::Via;
-use resources::custom::names;
-use resources::strategy::{self, Propagation};
+use crd::names;
+use kinds::strategy::{self, Propagation};
 use storage::Entry;
 use value::Value;
 
@@ -156,8 +156,8 @@ async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
         )));
     }
     let mut value = tree.value;
-    if let Some(schema) = resources::schema::of("", "v1", "DeleteOptions") {
-        let outcome = resources::decode::normalise(&mut value, schema);
+    if let Some(schema) = schema::of("", "v1", "DeleteOptions") {
+        let outcome = schema::decode::normalise(&mut value, schema);
         if let Some(error) = outcome.type_error(&tree.json) {
             return Err(Status::bad_request(error));
         }

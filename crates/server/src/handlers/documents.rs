@@ -9,12 +9,12 @@ use std::sync::Arc;
 use api::Status;
 use authn::tokens;
 use bytes::Bytes;
+use crd::CustomResourceDefinition;
+use documents::discovery::{self, Registration, SubEntry};
+use documents::openapi::{Current, Document, OpenApi, V2_PROTOBUF};
 use http::header::{CACHE_CONTROL, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderName};
-use resources::custom::CustomResourceDefinition;
-use resources::discovery::{self, Registration, SubEntry};
-use resources::openapi::{Current, Document, OpenApi, V2_PROTOBUF};
-use resources::table::{Verb, verbs};
+use kinds::table::{Verb, verbs};
 use sha2::{Digest as _, Sha512};
 use tokio::sync::Semaphore;
 use value::{Str, Value};
@@ -305,7 +305,7 @@ const TERMINATING: &[Verb] = &[Verb::Delete, Verb::DeleteCollection, Verb::Get, 
 pub fn paths(state: &State) -> Vec<String> {
     let mut paths: Vec<String> = PATHS.iter().map(|p| (*p).to_owned()).collect();
     paths.extend(state.health.paths());
-    for group in resources::table::GROUPS.iter().filter(|g| !g.name.is_empty()) {
+    for group in kinds::table::GROUPS.iter().filter(|g| !g.name.is_empty()) {
         let versions: Vec<&&str> =
             group.versions.iter().filter(|v| state.catalog.served().is_served(group.name, v)).collect();
         if !versions.is_empty() {

@@ -7,7 +7,7 @@ use api::selector::{FieldSelector, Selection, Selector};
 use api::{Cause, Details, Status, order};
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use resources::custom::columns::TableAllowance;
+use crd::columns::TableAllowance;
 use storage::{Entry, List, ListAt, ReadError};
 use value::{Value, json, write};
 

@@ -41,7 +41,7 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &ServedResource) ->
     if meta::name(&binding) != pod {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
-    let errors = resources::validation::rules(&GroupKind::new("", "Binding"))
+    let errors = kinds::validation::rules(&GroupKind::new("", "Binding"))
         .map(|rules| (rules.create)(&binding, &state.validation_context(call.now)))
         .unwrap_or_default();
     if !errors.is_empty() {
@@ -105,7 +105,7 @@ fn assign(pod: &mut Value, binding: &Value, now: i64) -> Result<(), String> {
     for (key, value) in annotations {
         pod.set_at(&["metadata", "annotations", &key], value);
     }
-    resources::strategy::drop_init_container_annotations(pod);
+    kinds::strategy::drop_init_container_annotations(pod);
     // Where the node is comes with the binding; a nomination has served its purpose.
     let labels: Vec<(String, String)> =
         meta::labels(binding).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();

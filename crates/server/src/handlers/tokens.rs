@@ -140,7 +140,7 @@ async fn answer(
     let account = encode::tree(&entry)?;
     let now = Timestamp::from_seconds(call.now);
     let request = TokenRequest::new(object, &account, &tokens.rules, now)?;
-    let rules = resources::validation::rules(&expected.group_kind());
+    let rules = kinds::validation::rules(&expected.group_kind());
     let mut validated = Cow::Borrowed(request.object());
     for dialect in empty {
         if validated.at(&["spec", dialect.field()]).is_none() {
@@ -165,8 +165,8 @@ async fn answer(
         call.annotate(key, value.as_str());
     }
     let mut answer = grant.answer(&token);
-    if let Some(schema) = resources::schema::of(&expected.group, &expected.version, &expected.kind) {
-        resources::decode::fill(&mut answer, schema);
+    if let Some(schema) = schema::of(&expected.group, &expected.version, &expected.kind) {
+        schema::decode::fill(&mut answer, schema);
     }
     Ok(Answer::Object(201, answer))
 }

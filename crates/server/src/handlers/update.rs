@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::{Status, meta};
 use bytes::Bytes;
-use resources::patch;
+use schema::patch;
 use storage::Entry;
 use value::Value;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use api::Status;
 use api::selector::Selection;
 use bytes::{Bytes, BytesMut};
-use resources::custom::columns::TableAllowance;
+use crd::columns::TableAllowance;
 use storage::{Entry, Event, Kind as EventKind, Store, Watch, WatchError, WatchFrom};
 use tokio::sync::mpsc;
 use tokio::time::Instant;

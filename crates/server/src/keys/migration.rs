@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use api::{GroupVersion, meta};
-use resources::table::{self, Resource, Storage};
+use kinds::table::{self, Resource, Storage};
 use storage::{Entries, Entry};
 use tracing::error;
 use value::Str;

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use resources::table::{self, GROUPS, Served, Storage};
+use kinds::table::{self, GROUPS, Served, Storage};
 
 use super::{CRDS, NAMED, ROOT, SERVICES, built_in, custom_prefix, custom_resource, prefix, prefix_end};
 use crate::catalog::Catalog;

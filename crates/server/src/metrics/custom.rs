@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use crd::Stopwatch;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
-use resources::custom::Stopwatch;
 
 use crate::metrics::MetricRegistry;
 use crate::outbound::Failure;

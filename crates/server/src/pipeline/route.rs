@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::Status;
 use http::Method;
-use resources::table::Verb;
+use kinds::table::Verb;
 
 use crate::call::Call;
 use crate::catalog::ServedResource;

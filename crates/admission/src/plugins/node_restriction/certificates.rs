@@ -112,7 +112,7 @@ impl Request<'_, '_> {
             return Ok(());
         }
         let pem = request.str_at(&["spec", "request"]).unwrap_or_default();
-        let parsed = resources::validation::certificates::certificate_request(pem)
+        let parsed = kinds::validation::certificates::certificate_request(pem)
             .map_err(|why| self.refuse(format!("unable to parse csr: {why}")))?;
         let own = format!("{}{}", names::NODE_PREFIX, self.name);
         if parsed.subject.common_name == own {

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::{GroupVersionKind, Status};
 use bytes::Bytes;
+use crd::columns::TableAllowance;
 use prometheus::IntCounter;
-use resources::custom::columns::TableAllowance;
 use storage::Entry;
 use value::{Budget, Str, Value};
 

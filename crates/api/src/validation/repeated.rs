@@ -1,0 +1,86 @@
+//! Finding repeated and named items of lists in one pass.
+//!
+//! Lists come from clients and may have 100,000 items. Searching the list again for each of its items would take minutes,
+//! so rules about repeated or referenced items ask these tables instead.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+use value::Value;
+
+use super::fields::Read;
+
+/// Which items of a list repeat another one.
+#[derive(Debug)]
+pub struct Repeated(Vec<bool>);
+
+impl Repeated {
+    /// The items that have the key of an earlier item.
+    pub fn earlier<K: Hash + Eq>(keys: impl IntoIterator<Item = K>) -> Self {
+        let mut seen = HashSet::new();
+        Repeated(keys.into_iter().map(|key| !seen.insert(key)).collect())
+    }
+
+    /// The items that have the key of a later item.
+    pub fn later<K: Hash + Eq>(keys: impl DoubleEndedIterator<Item = K>) -> Self {
+        let Repeated(mut repeated) = Repeated::earlier(keys.rev());
+        repeated.reverse();
+        Repeated(repeated)
+    }
+
+    /// The items whose text in `field` an earlier item has, too.
+    pub fn of_field(items: &[Value], field: &str) -> Self {
+        Repeated::earlier(items.iter().map(|item| item.text(field)))
+    }
+
+    /// Whether the item at `index` is one of them.
+    pub fn at(&self, index: usize) -> bool {
+        self.0.get(index).copied().unwrap_or_default()
+    }
+
+    /// Whether there is one.
+    pub fn any(&self) -> bool {
+        self.0.contains(&true)
+    }
+}
+
+/// The first item of each text in `field`; items without the field have an empty text.
+pub fn first_by<'a>(items: &'a [Value], field: &str) -> HashMap<&'a str, &'a Value> {
+    last_of(items.iter().rev(), field)
+}
+
+/// The last item of each text in `field`; items without the field have an empty text.
+pub fn last_by<'a>(items: &'a [Value], field: &str) -> HashMap<&'a str, &'a Value> {
+    last_of(items.iter(), field)
+}
+
+fn last_of<'a>(items: impl Iterator<Item = &'a Value>, field: &str) -> HashMap<&'a str, &'a Value> {
+    items.map(|item| (item.text(field), item)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn indices(repeated: &Repeated) -> Vec<usize> {
+        (0..repeated.0.len()).filter(|i| repeated.at(*i)).collect()
+    }
+
+    #[test]
+    fn repeated_items_are_found_in_either_direction() {
+        let keys = ["a", "b", "a", "a", "c"];
+        assert_eq!(indices(&Repeated::earlier(keys)), [2, 3]);
+        assert_eq!(indices(&Repeated::later(keys.into_iter())), [0, 2]);
+        assert!(Repeated::earlier(keys).any());
+        assert!(!Repeated::earlier(["a", "b"]).any());
+    }
+
+    #[test]
+    fn the_first_and_the_last_item_of_a_name_are_told_apart() {
+        let item = |name: &str, number: i64| Value::map([("name", Value::from(name)), ("n", number.into())]);
+        let items = [item("a", 1), item("a", 2), item("b", 3)];
+        let number = |item: Option<&&Value>| item.and_then(|item| item.int_at(&["n"]));
+        assert_eq!(number(first_by(&items, "name").get("a")), Some(1));
+        assert_eq!(number(last_by(&items, "name").get("a")), Some(2));
+    }
+}

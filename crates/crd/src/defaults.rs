@@ -1,0 +1,153 @@
+//! What absent values become, as the schema says.
+//!
+//! A default is added to every item of a list that lacks it, so that a small object may become hundreds of times as large. What is
+//! added is counted, and filling ends where there is no room for more.
+
+use std::fmt;
+
+use value::Value;
+
+use super::node::Node;
+
+/// How many bytes of JSON defaults may add to an object: as many as can be stored.
+const MOST_ADDED: usize = 4 << 20;
+/// How many they may add to the objects of a list together.
+const MOST_ADDED_TO_LIST: usize = 64 << 20;
+
+/// Defaults would add more to an object than can be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the defaults of its CustomResourceDefinition add more than {MOST_ADDED} bytes to the object"
+        )
+    }
+}
+
+impl std::error::Error for TooLarge {}
+
+/// How many bytes may still be added.
+#[derive(Debug)]
+pub struct Room(usize);
+
+impl Room {
+    /// For one object.
+    pub fn for_object() -> Self {
+        Room(MOST_ADDED)
+    }
+
+    /// For the objects of a list.
+    pub fn for_list() -> Self {
+        Room(MOST_ADDED_TO_LIST)
+    }
+
+    /// The bytes that defaults may add to one object of a list.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        Room(self.0.min(MOST_ADDED))
+    }
+
+    /// Takes what an object used of its share.
+    pub fn settle(&mut self, share: &Room) {
+        self.0 -= self.0.min(self.share().0.saturating_sub(share.0));
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), TooLarge> {
+        self.0 = self.0.checked_sub(bytes).ok_or(TooLarge)?;
+        Ok(())
+    }
+}
+
+/// About how long a value is, written as JSON.
+pub(crate) fn size(value: &Value) -> usize {
+    value.size_up_to(usize::MAX)
+}
+
+fn is_null(value: &Value, node: Option<&Node>) -> bool {
+    value.is_null() && node.is_some_and(|node| !node.nullable)
+}
+
+/// Fills in the defaults below a value, until there is no room for more.
+pub(super) fn apply(value: &mut Value, node: &Node, room: &mut Room) -> Result<(), TooLarge> {
+    match value {
+        Value::Map(map) => {
+            for (name, property) in &node.properties {
+                if let Some(default) = &property.default
+                    && map.get(name).is_none_or(|value| is_null(value, Some(property)))
+                {
+                    room.take(name.len() + size(default) + 4)?;
+                    map.insert(name.clone(), default.clone());
+                }
+            }
+            for (key, value) in map.iter_mut() {
+                if let Some(property) = node.property(key) {
+                    apply(value, property, room)?;
+                } else if let Some(values) = node.values() {
+                    replace_null(value, values, room)?;
+                    apply(value, values, room)?;
+                }
+            }
+        }
+        Value::List(items) => {
+            let Some(below) = node.items.as_deref() else { return Ok(()) };
+            for item in items {
+                replace_null(item, below, room)?;
+                apply(item, below, room)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn replace_null(value: &mut Value, node: &Node, room: &mut Room) -> Result<(), TooLarge> {
+    if is_null(value, Some(node)) {
+        room.take(node.default.as_ref().map_or(0, size))?;
+        *value = node.default.clone().unwrap_or_default();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::defaults::*;
+
+    fn items(count: usize) -> Value {
+        Value::map([("items", Value::List((0..count).map(|_| Value::Map(value::Map::new())).collect()))])
+    }
+
+    fn node() -> Node {
+        let schema = format!(
+            r#"{{"type": "object", "properties": {{"items": {{"type": "array", "items": {{"type": "object",
+            "properties": {{"text": {{"type": "string", "default": "{}"}}}}}}}}}}}}"#,
+            "x".repeat(1014)
+        );
+        Node::read(&value::json::parse(schema.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn defaults_end_where_an_object_becomes_larger_than_what_is_stored() {
+        let node = node();
+        let mut fits = items(4096);
+        assert_eq!(apply(&mut fits, &node, &mut Room::for_object()), Ok(()));
+        assert!(size(&fits) > MOST_ADDED);
+        let mut large = items(200_000);
+        assert_eq!(apply(&mut large, &node, &mut Room::for_object()), Err(TooLarge));
+        assert!(size(&large) < MOST_ADDED + 2_000_000, "what has been added is bounded, too");
+    }
+
+    #[test]
+    fn the_objects_of_a_list_share_their_room() {
+        let mut room = Room::for_list();
+        for _ in 0..MOST_ADDED_TO_LIST / MOST_ADDED {
+            let mut share = room.share();
+            assert_eq!(share.take(MOST_ADDED), Ok(()));
+            assert_eq!(share.take(1), Err(TooLarge));
+            room.settle(&share);
+        }
+        assert_eq!(room.share().take(1), Err(TooLarge));
+    }
+}

@@ -1,0 +1,113 @@
+//! A schema of a CRD as the facts that patches and server-side apply walk.
+
+use std::sync::Arc;
+
+use schema::{Format, Kind, Link, ListOf, ListType, MapOf, MapType, Object, Omit, Patch, Property, Schema};
+use value::{Str, write};
+
+use super::node::Node;
+
+/// The schema of a whole resource: what is specified, and the metadata that every resource has.
+///
+/// `open` says that unknown fields are kept in the whole of it; `x-kubernetes-preserve-unknown-fields` says so of a node and, as
+/// server-side apply sees it, of everything below.
+pub(super) fn resource(node: &Node, open: bool) -> Schema {
+    let mut schema = of(node, open);
+    if let Kind::Map(map) = &mut schema.kind {
+        // It has the fields of every resource, and is no free-form map any more.
+        let keeps = open || node.preserve || node.additional.as_ref().is_some_and(|more| more.allows);
+        let rest = keeps.then(|| std::mem::replace(&mut map.values, any()));
+        schema.kind = Kind::Object(Object { atomic: map.atomic, rest, ..Object::default() });
+    }
+    let metadata = schema::named("meta.v1.ObjectMeta").map_or_else(any, Link::Node);
+    if let Kind::Object(object) = &mut schema.kind {
+        let mut properties: Vec<Property> = std::mem::take(&mut object.properties).into_vec();
+        properties.retain(|property| !matches!(property.name.as_str(), "apiVersion" | "kind" | "metadata"));
+        properties.push(property("apiVersion".into(), text(), None));
+        properties.push(property("kind".into(), text(), None));
+        properties.push(property("metadata".into(), metadata, None));
+        properties.sort_by(|a, b| a.name.cmp(&b.name));
+        object.properties = properties.into();
+    }
+    schema
+}
+
+fn any() -> Link {
+    Link::Shared(Arc::new(Schema::default()))
+}
+
+fn text() -> Link {
+    Link::Shared(Arc::new(Schema { kind: Kind::String(Format::Plain), ..Schema::default() }))
+}
+
+fn property(name: Str, schema: Link, map_type: Option<MapType>) -> Property {
+    Property {
+        name,
+        schema,
+        required: false,
+        pointer: true,
+        omit: Omit::Empty,
+        patch: Patch::default(),
+        map_type,
+        embedded: None,
+        default: None,
+    }
+}
+
+fn link(node: &Node, open: bool) -> Link {
+    Link::Shared(Arc::new(if node.embedded { resource(node, open) } else { of(node, open) }))
+}
+
+fn map_type(node: &Node) -> Option<MapType> {
+    match node.map_type.as_deref() {
+        Some("atomic") => Some(MapType::Atomic),
+        Some("granular") => Some(MapType::Granular),
+        _ => None,
+    }
+}
+
+fn of(node: &Node, open: bool) -> Schema {
+    let open = open || node.preserve;
+    let atomic = node.map_type.as_deref() == Some("atomic");
+    let kind = match node.kind.as_str() {
+        _ if node.int_or_string => Kind::Any,
+        "object" if node.properties.is_empty() && !node.embedded => {
+            let values = node.values().map_or_else(any, |values| link(values, open));
+            Kind::Map(MapOf { values, key: None, atomic })
+        }
+        "object" => {
+            let properties = node.properties.iter().map(|(name, node)| Property {
+                // What an item of a list is known by may be a default.
+                default: node.default.as_ref().map(|value| write::to_string(value).into()),
+                ..property(name.clone(), link(node, open), map_type(node))
+            });
+            Kind::Object(Object {
+                properties: properties.collect(),
+                atomic,
+                rest: open.then(any),
+                ..Object::default()
+            })
+        }
+        "array" => {
+            let list_type = match node.list_type.as_deref() {
+                Some("set") => Some(ListType::Set),
+                Some("map") => Some(ListType::Map(node.list_map_keys.clone().into())),
+                Some(_) => Some(ListType::Atomic),
+                None => None,
+            };
+            let items = node.items.as_deref().map_or_else(any, |items| link(items, open));
+            Kind::List(ListOf { items, list_type })
+        }
+        "string" => Kind::String(Format::Plain),
+        "integer" => Kind::Int64,
+        "number" => Kind::Float,
+        "boolean" => Kind::Bool,
+        _ => Kind::Any,
+    };
+    let format = match &node.checks {
+        _ if node.int_or_string => Str::new_static(schema::INT_OR_STRING),
+        Some(checks) => checks.format.clone(),
+        None => Str::default(),
+    };
+    Schema { kind, format, ..Schema::default() }
+}

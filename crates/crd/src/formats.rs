@@ -1,0 +1,418 @@
+//! The string formats that schemas may name, judged as Kubernetes' validation library judges them.
+
+use std::net::IpAddr;
+use std::sync::LazyLock;
+
+use cel::pattern::Pattern;
+use value::Value;
+
+use api::validation::fields::Read;
+
+/// The formats of strings, without dashes.
+const STRINGS: &[&str] = &[
+    "bsonobjectid",
+    "uri",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "cidr",
+    "mac",
+    "uuid",
+    "uuid3",
+    "uuid4",
+    "uuid5",
+    "isbn",
+    "isbn10",
+    "isbn13",
+    "creditcard",
+    "ssn",
+    "hexcolor",
+    "rgbcolor",
+    "byte",
+    "password",
+    "date",
+    "duration",
+    "datetime",
+    "k8sshortname",
+    "k8slongname",
+];
+
+/// The format of a schema, if Kubernetes does not know it (and then ignores it).
+pub fn unrecognized(schema: &Value) -> Option<&str> {
+    unrecognized_of(schema, schema.text("type"))
+}
+
+/// The same where the values of `x-kubernetes-int-or-string` have two types, and so none.
+pub(super) fn ignored(schema: &Value) -> bool {
+    let kind = if schema.flag("x-kubernetes-int-or-string") { "" } else { schema.text("type") };
+    unrecognized_of(schema, kind).is_some()
+}
+
+fn unrecognized_of<'s>(schema: &'s Value, kind: &str) -> Option<&'s str> {
+    let format = schema.text("format");
+    let known = match kind {
+        _ if format.is_empty() => true,
+        "" | "string" => STRINGS.contains(&format.replace('-', "").as_str()),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
+        _ => false,
+    };
+    (!known).then_some(format)
+}
+
+/// Whether a format is one of strings.
+pub(super) fn is_of_strings(format: &str) -> bool {
+    STRINGS.contains(&format.replace('-', "").as_str())
+}
+
+/// Whether a text is in a format.
+pub(super) fn is_valid(format: &str, text: &str) -> bool {
+    match format.replace('-', "").as_str() {
+        "bsonobjectid" => text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit()),
+        "uri" => is_request_uri(text),
+        "email" => is_email(text),
+        "hostname" => is_hostname(text),
+        "ipv4" => text.contains('.') && is_ip(text),
+        "ipv6" => text.contains(':') && is_ip(text),
+        "cidr" => is_cidr(text),
+        "mac" => is_mac(text),
+        "uuid" => matches(&UUID, text),
+        "uuid3" => matches(&UUID3, text),
+        "uuid4" => matches(&UUID4, text),
+        "uuid5" => matches(&UUID5, text),
+        "isbn" => is_isbn10(text) || is_isbn13(text),
+        "isbn10" => is_isbn10(text),
+        "isbn13" => is_isbn13(text),
+        "creditcard" => is_credit_card(text),
+        "ssn" => matches(&SSN, text),
+        "hexcolor" => matches(&HEX_COLOR, text),
+        "rgbcolor" => matches(&RGB_COLOR, text),
+        "byte" => matches(&BASE64, text),
+        "date" => is_date(text),
+        "duration" => is_duration(text),
+        "datetime" => is_date_time(text),
+        "k8sshortname" => text.len() <= 63 && matches(&SHORT_NAME, text),
+        "k8slongname" => text.len() <= 253 && matches(&LONG_NAME, text),
+        _ => true,
+    }
+}
+
+type Lazy = LazyLock<Option<Pattern>>;
+
+macro_rules! patterns {
+    ($($name:ident = $text:expr;)*) => { $(static $name: Lazy = LazyLock::new(|| Pattern::compile($text).ok());)* };
+}
+
+patterns! {
+    HOST_CHARACTERS = r"^[a-zA-Z0-9\p{S}\p{L}]*$";
+    LETTERS = r"^[a-zA-Z\p{L}]*$";
+    UUID = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
+    UUID3 = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?3[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
+    UUID4 = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?4[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
+    UUID5 = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?5[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
+    SSN = r"^\d{3}[- ]?\d{2}[- ]?\d{4}$";
+    HEX_COLOR = r"^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$";
+    RGB_COLOR = r"^rgb\(\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*,\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*,\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*\)$";
+    BASE64 = r"^(?:[A-Za-z0-9+\/]{4})*(?:[A-Za-z0-9+\/]{2}==|[A-Za-z0-9+\/]{3}=|[A-Za-z0-9+\/]{4})$";
+    CREDIT_CARD = r"^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|(222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11}|6[27][0-9]{14})$";
+    ISBN10 = r"^(?:[0-9]{9}X|[0-9]{10})$";
+    ISBN13 = r"^(?:[0-9]{13})$";
+    TIME = r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$";
+    SHORT_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+    LONG_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+}
+
+fn matches(pattern: &Lazy, text: &str) -> bool {
+    pattern.as_ref().is_some_and(|pattern| pattern.is_match(text))
+}
+
+/// One label that may have a dash after its first character, or several of which the last has letters only.
+fn is_hostname(text: &str) -> bool {
+    if text.len() > 255 || text.split('.').any(|part| part.len() > 63) {
+        return false;
+    }
+    let plain = |part: &str| matches(&HOST_CHARACTERS, part);
+    let Some((head, last)) = text.rsplit_once('.') else {
+        let mut rest = text.chars();
+        let first = rest.next().map(String::from).unwrap_or_default();
+        let rest = rest.as_str();
+        return !first.is_empty() && plain(&first) && plain(rest.strip_prefix('-').unwrap_or(rest));
+    };
+    let label = |part: &str| {
+        !part.is_empty() && !part.starts_with('-') && !part.ends_with('-') && plain(&part.replace('-', ""))
+    };
+    last.chars().count() >= 2 && matches(&LETTERS, last) && head.split('.').all(label)
+}
+
+/// An address as Go's lenient parser reads it: leading zeros are decimal.
+fn is_ip(text: &str) -> bool {
+    let text = match text.rsplit_once(':') {
+        Some((head, tail)) if tail.contains('.') => match plain_v4(tail) {
+            Some(tail) => format!("{head}:{tail}"),
+            None => return false,
+        },
+        Some(_) => text.to_owned(),
+        None => match plain_v4(text) {
+            Some(text) => text,
+            None => return false,
+        },
+    };
+    text.parse::<IpAddr>().is_ok()
+}
+
+/// Four decimal numbers, without their leading zeros.
+fn plain_v4(text: &str) -> Option<String> {
+    let parts: Option<Vec<String>> = text
+        .split('.')
+        .map(|part| {
+            let digits = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+            digits.then(|| part.parse::<u8>().ok()).flatten().map(|n| n.to_string())
+        })
+        .collect();
+    parts.filter(|parts| parts.len() == 4).map(|parts| parts.join("."))
+}
+
+fn is_cidr(text: &str) -> bool {
+    let Some((address, bits)) = text.split_once('/') else { return false };
+    let most = if address.contains(':') { 128 } else { 32 };
+    let digits = !bits.is_empty() && bits.len() <= 3 && bits.bytes().all(|b| b.is_ascii_digit());
+    digits && is_ip(address) && bits.parse::<u16>().is_ok_and(|bits| bits <= most)
+}
+
+/// Addresses of 6, 8 or 20 bytes, in pairs of hex digits with `:` or `-`, or in fours with `.`.
+fn is_mac(text: &str) -> bool {
+    let is_hex = |part: &str| part.bytes().all(|b| b.is_ascii_hexdigit());
+    let groups = |separator: char, width: usize, counts: &[usize]| {
+        let parts: Vec<&str> = text.split(separator).collect();
+        counts.contains(&parts.len()) && parts.iter().all(|part| part.len() == width && is_hex(part))
+    };
+    groups(':', 2, &[6, 8, 20]) || groups('-', 2, &[6, 8, 20]) || groups('.', 4, &[3, 4, 10])
+}
+
+/// An absolute URI or an absolute path, as `net/url.ParseRequestURI` takes it.
+fn is_request_uri(text: &str) -> bool {
+    if text.is_empty() || text.bytes().any(|b| b < 0x20 || b == 0x7f) {
+        return false;
+    }
+    if text == "*" {
+        return true;
+    }
+    let (scheme, rest) = match text.split_once(':') {
+        Some((scheme, rest)) if is_scheme(scheme) => (scheme, rest),
+        _ => ("", text),
+    };
+    let path = rest.split('?').next().unwrap_or_default();
+    if !path.starts_with('/') {
+        // An opaque URI, as `mailto:x`, needs its scheme.
+        return !scheme.is_empty();
+    }
+    let path = match path.strip_prefix("//").filter(|_| !scheme.is_empty()) {
+        Some(after) => {
+            let (authority, path) = match after.find('/') {
+                Some(at) => (after.get(..at).unwrap_or_default(), after.get(at..).unwrap_or_default()),
+                None => (after, ""),
+            };
+            if !is_authority(authority) {
+                return false;
+            }
+            path
+        }
+        None => path,
+    };
+    escapes_are_right(path)
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
+}
+
+fn is_authority(text: &str) -> bool {
+    let host = text.rsplit_once('@').map_or(text, |(_, host)| host);
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((name, port)) => (name, port),
+            None => return false,
+        },
+        None => match host.rsplit_once(':') {
+            Some((name, port)) if !name.contains(':') => (name, host.get(name.len()..).map_or(port, |p| p)),
+            Some(_) => return false,
+            None => (host, ""),
+        },
+    };
+    let port_is_right =
+        port.is_empty() || port.strip_prefix(':').is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit()));
+    port_is_right
+        && !name.contains([' ', '"', '<', '>', '\\', '^', '`', '{', '|', '}'])
+        && escapes_are_right(name)
+}
+
+fn escapes_are_right(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes
+        .iter()
+        .enumerate()
+        .filter(|(_, b)| **b == b'%')
+        .all(|(at, _)| bytes.get(at + 1..at + 3).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)))
+}
+
+/// One address, with or without a name and angle brackets, as `net/mail.ParseAddress` takes it.
+fn is_email(text: &str) -> bool {
+    let text = text.trim();
+    let address = match (text.find('<'), text.strip_suffix('>')) {
+        (Some(at), Some(_)) => text.get(at + 1..text.len() - 1).unwrap_or_default(),
+        (None, None) => text,
+        _ => return false,
+    };
+    let Some((local, domain)) = address.rsplit_once('@') else { return false };
+    let atom = |text: &str| {
+        !text.is_empty()
+            && text.chars().all(|c| {
+                !c.is_whitespace()
+                    && !c.is_control()
+                    && !matches!(c, '(' | ')' | '<' | '>' | '[' | ']' | ':' | ';' | '@' | '\\' | ',' | '"')
+            })
+    };
+    let dotted = |text: &str| text.split('.').all(atom);
+    let quoted = local.len() >= 2 && local.starts_with('"') && local.ends_with('"');
+    let literal = domain.starts_with('[') && domain.ends_with(']') && domain.len() > 2;
+    (quoted || dotted(local)) && (literal || dotted(domain))
+}
+
+fn is_isbn10(text: &str) -> bool {
+    let plain = text.replace(['-', ' '], "");
+    if !matches(&ISBN10, &plain) {
+        return false;
+    }
+    let digit = |b: u8| if b == b'X' { 10 } else { u32::from(b - b'0') };
+    let sum: u32 = plain.bytes().zip(1..).map(|(b, weight)| weight * digit(b)).sum();
+    sum.is_multiple_of(11)
+}
+
+fn is_isbn13(text: &str) -> bool {
+    let plain = text.replace(['-', ' '], "");
+    if !matches(&ISBN13, &plain) {
+        return false;
+    }
+    let sum: u32 =
+        plain.bytes().enumerate().map(|(i, b)| u32::from(b - b'0') * if i % 2 == 0 { 1 } else { 3 }).sum();
+    sum.is_multiple_of(10)
+}
+
+fn is_credit_card(text: &str) -> bool {
+    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+    if !matches(&CREDIT_CARD, &digits) {
+        return false;
+    }
+    let sum: u32 = digits
+        .bytes()
+        .rev()
+        .enumerate()
+        .map(|(i, b)| {
+            let digit = u32::from(b - b'0') * if i % 2 == 1 { 2 } else { 1 };
+            if digit >= 10 { digit % 10 + 1 } else { digit }
+        })
+        .sum();
+    sum.is_multiple_of(10)
+}
+
+fn is_date(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let [year, month, day] = parts.as_slice() else { return false };
+    let number = |part: &str, width: usize| {
+        (part.len() == width && part.bytes().all(|b| b.is_ascii_digit()))
+            .then(|| part.parse::<u32>().ok())
+            .flatten()
+    };
+    let (Some(year), Some(month), Some(day)) = (number(year, 4), number(month, 2), number(day, 2)) else {
+        return false;
+    };
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let days = match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if leap => 29,
+        2 => 28,
+        1..=12 => 31,
+        _ => return false,
+    };
+    (1..=days).contains(&day)
+}
+
+fn is_date_time(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    let mut parts = lower.split('t');
+    let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };
+    let within = |from: usize, most: &str| time.get(from..from + 2).is_some_and(|part| part <= most);
+    text.len() >= 4
+        && is_date(date)
+        && matches(&TIME, time)
+        && within(0, "23")
+        && within(3, "59")
+        && within(6, "59")
+}
+
+/// Units of time with the spellings that are taken; the last of each also as the beginning of a longer word.
+const UNITS: &[&[&str]] = &[
+    &["ns", "nano"],
+    &["us", "µs", "micro"],
+    &["ms", "milli"],
+    &["s", "sec"],
+    &["m", "min"],
+    &["h", "hr", "hour"],
+    &["d", "day"],
+    &["w", "wk", "week"],
+];
+
+/// A duration of Go, or numbers with words as Scala has them.
+fn is_duration(text: &str) -> bool {
+    if is_go_duration(text) {
+        return true;
+    }
+    let mut found = false;
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        rest = rest.get(at..).unwrap_or_default();
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let number = rest.get(..digits).unwrap_or_default();
+        rest = rest.get(digits..).unwrap_or_default();
+        let word = rest.trim_start();
+        let letters = word.find(|c: char| !(c.is_ascii_alphabetic() || c == 'µ')).unwrap_or(word.len());
+        let unit = word.get(..letters).unwrap_or_default().to_lowercase();
+        if unit.is_empty() {
+            continue;
+        }
+        if number.parse::<i64>().is_err() {
+            return false;
+        }
+        rest = word.get(letters..).unwrap_or_default();
+        found |= UNITS.iter().any(|names| {
+            names.contains(&unit.as_str()) || names.last().is_some_and(|last| unit.starts_with(last))
+        });
+    }
+    found
+}
+
+fn is_go_duration(text: &str) -> bool {
+    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if rest == "0" {
+        return true;
+    }
+    if rest.is_empty() {
+        return false;
+    }
+    while !rest.is_empty() {
+        let number = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
+        let digits = rest.get(..number).unwrap_or_default();
+        if !digits.bytes().any(|b| b.is_ascii_digit()) || digits.matches('.').count() > 1 {
+            return false;
+        }
+        rest = rest.get(number..).unwrap_or_default();
+        let unit = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        if !matches!(rest.get(..unit), Some("ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h")) {
+            return false;
+        }
+        rest = rest.get(unit..).unwrap_or_default();
+    }
+    true
+}

@@ -1,0 +1,90 @@
+//! Custom resources: what a `CustomResourceDefinition` says of the kind it declares, and what follows from it for its objects.
+//!
+//! A stored CRD is read twice. [`CustomResourceDefinition::read`] takes the few facts that routing, discovery and names need, when the
+//! CRD changes; the schema of a version is compiled ([`Compiled`]) when its first object is written or read, so that
+//! thousands of unused CRDs cost nothing but their bytes. A schema becomes one tree of [`Node`]s; pruning,
+//! defaulting, validation, rules and the facts of [`schema`] all walk that tree. [`validation`] has the rules for CRDs themselves.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use value::Value;
+//!
+//! #[derive(Debug)]
+//! struct Stored(Value);
+//!
+//! impl crd::Source for Stored {
+//!     fn load(&self) -> Option<Value> {
+//!         Some(self.0.clone())
+//!     }
+//! }
+//!
+//! let object = value::yaml::body(
+//!     br"
+//! metadata: {name: things.example.com}
+//! spec:
+//!   group: example.com
+//!   names: {plural: things, kind: Thing}
+//!   versions:
+//!   - name: v1
+//!     schema:
+//!       openAPIV3Schema:
+//!         type: object
+//!         properties:
+//!           replicas: {type: integer, maximum: 3}
+//! status:
+//!   acceptedNames: {plural: things, kind: Thing}
+//! ",
+//! )
+//! .unwrap()
+//! .value;
+//! let source: Arc<dyn crd::Source> = Arc::new(Stored(object.clone()));
+//! let crd = crd::CustomResourceDefinition::read(&object, &source, |_, _| None);
+//! let text = br#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"},"replicas":4}"#;
+//! let thing = value::json::parse(text).unwrap();
+//! let found = crd.versions[0].compiled().validate_create(&thing, crd::Bounds::NONE);
+//! let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+//! assert_eq!(errors, ["replicas: Invalid value: 4: replicas in body should be less than or equal to 3"]);
+//! ```
+
+pub mod columns;
+mod compiled;
+mod correlate;
+mod crd;
+mod defaults;
+mod facts;
+mod field_path;
+mod formats;
+pub mod json_path;
+mod lists;
+mod metadata;
+pub mod names;
+mod node;
+mod prune;
+pub mod rules;
+pub mod scale;
+mod stopwatch;
+mod strategy;
+#[cfg(test)]
+mod tests;
+mod validate;
+mod validate_defaults;
+pub mod validation;
+mod verdict;
+
+/// Finds the built-in resource whose storage directory overlaps `<group>/<plural>`: a CRD of that group and plural is refused and
+/// never served. Callers pass it in, because this module does not know the built-in resources.
+pub type OverlappingBuiltIn = fn(group: &str, plural: &str) -> Option<api::GroupResource>;
+
+pub use compiled::{Compiled, Found};
+pub use crd::{Conversion, CustomResourceDefinition, Names, ScalePaths, Source, Version};
+pub use defaults::{Room, TooLarge};
+pub use field_path::{FieldPath, field_path};
+pub use formats::unrecognized as unrecognized_format;
+pub use node::{Additional, Node, Rule};
+pub use stopwatch::Stopwatch;
+pub use strategy::Bounds;
+pub use validate::defaults_are_valid;
+
+pub(crate) use defaults::size;
+pub(crate) use metadata::{default_errors as metadata_errors, resource_errors as embedded_errors};
+pub(crate) use prune::without_unknown;

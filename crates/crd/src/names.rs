@@ -1,0 +1,258 @@
+//! Which names a CRD gets, and what its status says of it: the conditions of a CRD.
+
+use std::collections::HashSet;
+
+use api::field::quote;
+use api::validation::fields::Read;
+use value::{Map, Str, Value};
+
+use super::OverlappingBuiltIn;
+use super::crd::Names;
+
+/// The finalizer that keeps a CRD until its objects are gone.
+pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// The reason and the message of a CRD whose objects would be stored among those of a built-in resource.
+pub const OVERLAPPING: (&str, &str) =
+    ("OverlappingBuiltInResource", "instances overlap with built-in resources in storage");
+
+/// The names that the other CRDs of a group have been given.
+#[derive(Debug, Default)]
+pub struct Taken {
+    resources: HashSet<String>,
+    kinds: HashSet<String>,
+    /// The name of a CRD whose names are not known.
+    unreadable: Option<Str>,
+}
+
+impl Taken {
+    /// Adds the accepted names of another CRD of the group.
+    pub fn add(&mut self, names: &Names) {
+        let short = names.short_names.iter();
+        let resources = [&names.plural, &names.singular].into_iter().chain(short);
+        self.resources.extend(resources.map(ToString::to_string));
+        self.kinds.extend([&names.kind, &names.list_kind].map(ToString::to_string));
+    }
+
+    /// Adds a CRD of the group that cannot be read: it may have any name, so no other CRD gets a new one.
+    pub fn add_unreadable(&mut self, name: &Str) {
+        self.unreadable = Some(name.clone());
+    }
+
+    /// Why a CRD does not get names that it does not have yet.
+    fn refusal(&self) -> Option<(&'static str, String)> {
+        let name = self.unreadable.as_ref()?;
+        let message = format!(
+            "the stored CustomResourceDefinition {} cannot be read: the names it has are not known",
+            quote(name)
+        );
+        Some(("UnreadableDefinition", message))
+    }
+}
+
+/// The status that a CRD should have; `None` where it has it. `lost_kind` says that its status claims a kind which another
+/// CRD has: statuses can be written by others than this server. `now` is a time as conditions write it.
+pub fn status(
+    crd: &Value,
+    lost_kind: bool,
+    taken: impl FnOnce() -> Taken,
+    overlapping: OverlappingBuiltIn,
+    now: &str,
+) -> Option<Value> {
+    let mut status = crd.get("status").cloned().unwrap_or_default();
+    let before = status.clone();
+    let wanted = Names::read(crd.part("spec").part("names"));
+    let mut accepted = Names::read(status.part("acceptedNames"));
+    if lost_kind {
+        (accepted.kind, accepted.list_kind) = (Str::default(), Str::default());
+    }
+    if wanted != accepted || find(&status, "NamesAccepted").is_none() {
+        let taken = taken();
+        let (names, why) = match taken.refusal() {
+            Some(why) => (accepted, Some(why)),
+            None => judge(&wanted, &accepted, &taken),
+        };
+        status.set_at(&["acceptedNames"], to_value(&names));
+        let condition = match &why {
+            Some((reason, message)) => ("False", *reason, message.as_str()),
+            None => ("True", "NoConflicts", "no conflicts found"),
+        };
+        set(&mut status, "NamesAccepted", condition, now);
+        if why.is_some() && (lost_kind || find(&status, "Established").is_none()) {
+            set(&mut status, "Established", ("False", "NotAccepted", "not all names are accepted"), now);
+        }
+    }
+    let is_true = |status: &Value, name: &str| find(status, name).is_some_and(|c| c.text("status") == "True");
+    if overlapping(crd.part("spec").text("group"), &wanted.plural).is_some() {
+        // Stored before such CRDs were refused.
+        set(&mut status, "Established", ("False", OVERLAPPING.0, OVERLAPPING.1), now);
+    } else if is_true(&status, "NamesAccepted") && !is_true(&status, "Established") {
+        let condition = ("True", "InitialNamesAccepted", "the initial names have been accepted");
+        set(&mut status, "Established", condition, now);
+    }
+    approval(crd, &mut status, now);
+    match crate::validation::non_structural(crd) {
+        Some((reason, message)) => {
+            let truth = if reason == "Violations" { "True" } else { "Unknown" };
+            set(&mut status, "NonStructuralSchema", (truth, reason, &message), now);
+        }
+        None if find(&status, "NonStructuralSchema").is_some() => {
+            let mut conditions = status.list_at(&["conditions"]).to_vec();
+            conditions.retain(|condition| condition.text("type") != "NonStructuralSchema");
+            status.set_at(&["conditions"], Value::List(conditions));
+        }
+        None => {}
+    }
+    (status != before).then_some(status)
+}
+
+/// The names that are given, and why some are not.
+fn judge(wanted: &Names, accepted: &Names, taken: &Taken) -> (Names, Option<(&'static str, String)>) {
+    let mut names = accepted.clone();
+    let mut why = None;
+    let in_use = |name: &str| format!("{} is already in use", quote(name));
+    let mut single = |wanted: &Str, place: &mut Str, used: &HashSet<String>, reason| {
+        if wanted != place && used.contains(wanted.as_str()) {
+            why = Some((reason, in_use(wanted)));
+        } else {
+            place.clone_from(wanted);
+        }
+    };
+    single(&wanted.plural, &mut names.plural, &taken.resources, "PluralConflict");
+    single(&wanted.singular, &mut names.singular, &taken.resources, "SingularConflict");
+    if wanted.short_names != accepted.short_names {
+        let conflicts: Vec<String> = wanted
+            .short_names
+            .iter()
+            .filter(|name| !accepted.short_names.contains(name) && taken.resources.contains(name.as_str()))
+            .map(|name| in_use(name))
+            .collect();
+        if conflicts.is_empty() {
+            names.short_names.clone_from(&wanted.short_names);
+        } else {
+            why = Some(("ShortNamesConflict", api::field::aggregate(conflicts)));
+        }
+    }
+    let mut single = |wanted: &Str, place: &mut Str, reason| {
+        if wanted != place && taken.kinds.contains(wanted.as_str()) {
+            why = Some((reason, in_use(wanted)));
+        } else {
+            place.clone_from(wanted);
+        }
+    };
+    single(&wanted.kind, &mut names.kind, "KindConflict");
+    single(&wanted.list_kind, &mut names.list_kind, "ListKindConflict");
+    names.categories.clone_from(&wanted.categories);
+    (names, why)
+}
+
+fn to_value(names: &Names) -> Value {
+    let mut map = Map::new();
+    // These two are written even when they are empty.
+    map.insert("plural", names.plural.clone());
+    map.insert("kind", names.kind.clone());
+    for (field, name) in [("singular", &names.singular), ("listKind", &names.list_kind)] {
+        if !name.is_empty() {
+            map.insert(field, name.clone());
+        }
+    }
+    for (field, list) in [("shortNames", &names.short_names), ("categories", &names.categories)] {
+        if !list.is_empty() {
+            map.insert(field, Value::list(list.iter().cloned()));
+        }
+    }
+    Value::Map(map)
+}
+
+fn find<'a>(status: &'a Value, name: &str) -> Option<&'a Value> {
+    status.list_at(&["conditions"]).iter().find(|condition| condition.text("type") == name)
+}
+
+/// Sets a condition; its time changes with its status.
+pub fn set(status: &mut Value, name: &str, (truth, reason, message): (&str, &str, &str), now: &str) {
+    let since = match find(status, name) {
+        Some(old) if old.text("status") == truth => old.text("lastTransitionTime").to_owned(),
+        _ => now.to_owned(),
+    };
+    let condition = Value::map([
+        ("type", Value::from(name)),
+        ("status", truth.into()),
+        ("reason", reason.into()),
+        ("message", message.into()),
+        ("lastTransitionTime", since.into()),
+    ]);
+    let mut conditions: Vec<Value> = status.list_at(&["conditions"]).to_vec();
+    match conditions.iter_mut().find(|condition| condition.text("type") == name) {
+        Some(old) => *old = condition,
+        None => conditions.push(condition),
+    }
+    status.set_at(&["conditions"], Value::List(conditions));
+}
+
+/// The annotation that says who approved an API of a group that belongs to the project.
+pub const APPROVED: &str = "api-approved.kubernetes.io";
+
+/// Whether a group belongs to the Kubernetes project.
+pub fn is_protected(group: &str) -> bool {
+    group == "k8s.io"
+        || group == "kubernetes.io"
+        || group.ends_with(".k8s.io")
+        || group.ends_with(".kubernetes.io")
+}
+
+/// What the approval annotation comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Approval {
+    /// It is a URL.
+    Approved,
+    /// It says that there is none.
+    Bypassed,
+    /// It is neither.
+    Invalid,
+    /// There is none.
+    Missing,
+}
+
+/// What the annotations of a CRD say about its approval, and why.
+pub fn approved(crd: &Value) -> (Approval, String) {
+    let annotation = crd.part("metadata").part("annotations").text(APPROVED);
+    if annotation.is_empty() {
+        let why = format!(
+            "protected groups must have approval annotation {}, see https://github.com/kubernetes/enhancements/pull/1111",
+            quote(APPROVED)
+        );
+        return (Approval::Missing, why);
+    }
+    if annotation.starts_with("unapproved") {
+        let why = format!("not approved: {}", quote(annotation));
+        return (Approval::Bypassed, why);
+    }
+    let is_url = annotation.split_once("://").is_some_and(|(scheme, rest)| {
+        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        !scheme.is_empty()
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+            && !host.is_empty()
+    });
+    if is_url {
+        return (Approval::Approved, format!("approved in {annotation}"));
+    }
+    let why = format!(
+        "protected groups must have approval annotation {} with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111",
+        quote(APPROVED)
+    );
+    (Approval::Invalid, why)
+}
+
+fn approval(crd: &Value, status: &mut Value, now: &str) {
+    if !is_protected(crd.part("spec").text("group")) {
+        return;
+    }
+    let (approval, why) = approved(crd);
+    let condition = match approval {
+        Approval::Invalid => ("False", "InvalidAnnotation", why.as_str()),
+        Approval::Missing => ("False", "MissingAnnotation", why.as_str()),
+        Approval::Bypassed => ("False", "UnapprovedAnnotation", why.as_str()),
+        Approval::Approved => ("True", "ApprovedAnnotation", why.as_str()),
+    };
+    set(status, "KubernetesAPIApprovalPolicyConformant", condition, now);
+}

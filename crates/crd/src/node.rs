@@ -1,0 +1,373 @@
+//! One schema of a CRD as a tree: what the fields of `JSONSchemaProps` mean, read once.
+
+use std::collections::HashSet;
+use std::sync::OnceLock;
+
+use cel::pattern::Pattern;
+use value::{Map, Str, Value};
+
+use api::validation::fields::Read;
+
+/// How deep schemas are read: as deep as any CRD can be that was ever read.
+const DEEPEST: usize = value::json::MAX_DEPTH;
+
+/// The schema of a value, with everything that is said of it.
+#[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the fields of a schema, each of them a fact of its own")]
+pub struct Node {
+    /// `object`, `array`, `string`, `integer`, `number`, `boolean`; empty where any is allowed.
+    pub kind: Str,
+    /// Whether `null` is a value.
+    pub nullable: bool,
+    /// What an absent value becomes.
+    pub default: Option<Value>,
+    /// The fields of an object, sorted by name.
+    pub properties: Vec<(Str, Node)>,
+    /// What the values of a map are.
+    pub additional: Option<Additional>,
+    /// What the items of a list are.
+    pub items: Option<Box<Node>>,
+    /// `x-kubernetes-preserve-unknown-fields`.
+    pub preserve: bool,
+    /// `x-kubernetes-embedded-resource`.
+    pub embedded: bool,
+    /// `x-kubernetes-int-or-string`.
+    pub int_or_string: bool,
+    /// `x-kubernetes-list-type`.
+    pub list_type: Option<Str>,
+    /// `x-kubernetes-list-map-keys`.
+    pub list_map_keys: Vec<Str>,
+    /// `x-kubernetes-map-type`.
+    pub map_type: Option<Str>,
+    /// `x-kubernetes-validations`.
+    pub rules: Vec<Rule>,
+    /// The names of fields that must be there.
+    pub required: Vec<Str>,
+    /// What else values must fulfil; absent where nothing is said.
+    pub checks: Option<Box<Checks>>,
+}
+
+/// `additionalProperties`: a boolean or a schema.
+#[derive(Debug)]
+pub struct Additional {
+    /// Whether there may be any.
+    pub allows: bool,
+    /// What they are.
+    pub node: Option<Box<Node>>,
+}
+
+/// What values must fulfil besides their structure.
+#[derive(Debug, Default)]
+pub struct Checks {
+    /// The format, as it is written; empty where Kubernetes does not know it.
+    pub format: Str,
+    pub(crate) maximum: Option<f64>,
+    pub(crate) exclusive_maximum: bool,
+    pub(crate) minimum: Option<f64>,
+    pub(crate) exclusive_minimum: bool,
+    pub(crate) multiple_of: Option<f64>,
+    pub(crate) max_length: Option<i64>,
+    pub(crate) min_length: Option<i64>,
+    pub(crate) max_items: Option<i64>,
+    pub(crate) min_items: Option<i64>,
+    pub(crate) max_properties: Option<i64>,
+    pub(crate) min_properties: Option<i64>,
+    pub(crate) unique_items: bool,
+    pub(crate) pattern: Option<LazyPattern>,
+    pub(crate) enumeration: Enumeration,
+    pub(crate) all_of: Vec<Node>,
+    pub(crate) any_of: Vec<Node>,
+    pub(crate) one_of: Vec<Node>,
+    pub(crate) not: Option<Box<Node>>,
+}
+
+/// The values that are allowed, with an index of the texts: there may be as many as fit into a CRD, and each item of a
+/// list is looked up.
+#[derive(Debug, Default)]
+pub(crate) struct Enumeration {
+    values: Vec<Value>,
+    texts: HashSet<Str>,
+    /// The parts of all values: what it takes to compare something with them.
+    parts: usize,
+}
+
+impl Enumeration {
+    fn new(values: &[Value]) -> Self {
+        let texts = values.iter().filter_map(|value| match value {
+            Value::String(text) => Some(text.clone()),
+            _ => None,
+        });
+        let parts = values.iter().map(parts).sum();
+        Enumeration { texts: texts.collect(), values: values.to_vec(), parts }
+    }
+
+    /// The steps of looking for a value.
+    pub(crate) fn steps(&self, value: &Value) -> usize {
+        match value {
+            Value::String(_) => 1,
+            Value::List(_) | Value::Map(_) => self.parts,
+            _ => self.values.len(),
+        }
+    }
+
+    /// Whether everything is allowed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// In the order of the CRD.
+    pub(crate) fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// Whether a value is among them; `same` says when two are, but for texts.
+    pub(crate) fn has(&self, value: &Value, same: impl Fn(&Value, &Value) -> bool) -> bool {
+        match value {
+            Value::String(text) => self.texts.contains(text),
+            other => self.values.iter().any(|allowed| same(other, allowed)),
+        }
+    }
+}
+
+/// The parts of a value, each of which may have to be compared. A long text counts as several.
+fn parts(value: &Value) -> usize {
+    const TEXT: usize = 64;
+    match value {
+        Value::String(text) => 1 + text.len() / TEXT,
+        Value::List(items) => 1 + items.iter().map(parts).sum::<usize>(),
+        Value::Map(map) => {
+            1 + map.iter().map(|(key, value)| 1 + key.len() / TEXT + parts(value)).sum::<usize>()
+        }
+        _ => 1,
+    }
+}
+
+/// A pattern that is compiled when the first text is matched.
+#[derive(Debug)]
+pub(crate) struct LazyPattern {
+    pub(crate) text: Str,
+    compiled: OnceLock<Result<Pattern, String>>,
+}
+
+impl LazyPattern {
+    /// The pattern, or why it is none in Go's words.
+    pub(crate) fn get(&self) -> &Result<Pattern, String> {
+        self.compiled.get_or_init(|| Pattern::compile(&self.text).map_err(|error| error.to_string()))
+    }
+}
+
+/// One of `x-kubernetes-validations`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rule {
+    /// The expression.
+    pub rule: Str,
+    /// What is said when it is not fulfilled.
+    pub message: Str,
+    /// An expression that says it.
+    pub message_expression: Str,
+    /// The sort of error: `FieldValueInvalid` where empty.
+    pub reason: Str,
+    /// The field the error is about, relative to the rule.
+    pub field_path: Str,
+    /// Whether `oldSelf` is an optional.
+    pub optional_old_self: Option<bool>,
+}
+
+impl Rule {
+    /// From its JSON.
+    pub fn read(rule: &Value) -> Self {
+        Rule {
+            rule: rule.text("rule").into(),
+            message: rule.text("message").into(),
+            message_expression: rule.text("messageExpression").into(),
+            reason: rule.text("reason").into(),
+            field_path: rule.text("fieldPath").into(),
+            optional_old_self: rule.flag_if_set("optionalOldSelf"),
+        }
+    }
+}
+
+impl Node {
+    /// Reads a `JSONSchemaProps`.
+    pub fn read(schema: &Value) -> Node {
+        read(schema, 0)
+    }
+
+    /// As Kubernetes judges defaults by it: without `x-kubernetes-int-or-string`, here and below, and with every format, whether
+    /// it is known for the type or not.
+    pub fn for_defaults(schema: &Value) -> Node {
+        let mut node = Node::read(schema);
+        node.judge_defaults(schema);
+        node
+    }
+
+    fn judge_defaults(&mut self, schema: &Value) {
+        self.int_or_string = false;
+        if let Some(checks) = &mut self.checks {
+            checks.format = schema.text("format").into();
+        }
+        for (name, node) in &mut self.properties {
+            if let Some(schema) = schema.at(&["properties", name]) {
+                node.judge_defaults(schema);
+            }
+        }
+        let values = self.additional.as_mut().and_then(|additional| additional.node.as_deref_mut());
+        for (node, field) in [(self.items.as_deref_mut(), "items"), (values, "additionalProperties")] {
+            if let (Some(node), Some(schema)) = (node, schema.get(field)) {
+                node.judge_defaults(schema);
+            }
+        }
+    }
+
+    /// The schema of the field `name`.
+    pub fn property(&self, name: &str) -> Option<&Node> {
+        let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
+        self.properties.get(at).map(|(_, node)| node)
+    }
+
+    /// The schema of the values of a map.
+    pub fn values(&self) -> Option<&Node> {
+        self.additional.as_ref()?.node.as_deref()
+    }
+
+    /// The schema of the value at `key` of an object.
+    pub fn at_key(&self, key: &str) -> Option<&Node> {
+        self.property(key).or_else(|| self.values())
+    }
+
+    /// Whether this node or one below it has a default.
+    pub fn has_defaults(&self) -> bool {
+        self.default.is_some()
+            || self.items.as_deref().is_some_and(Node::has_defaults)
+            || self.values().is_some_and(Node::has_defaults)
+            || self.properties.iter().any(|(_, node)| node.has_defaults())
+    }
+
+    /// Whether this node or one below it has rules.
+    pub fn has_rules(&self) -> bool {
+        !self.rules.is_empty()
+            || self.items.as_deref().is_some_and(Node::has_rules)
+            || self.values().is_some_and(Node::has_rules)
+            || self.properties.iter().any(|(_, node)| node.has_rules())
+    }
+
+    /// How many rules this node and those below it have.
+    pub(super) fn count_rules(&self) -> u64 {
+        let below = self.items.as_deref().into_iter().chain(self.values());
+        let below = below.chain(self.properties.iter().map(|(_, node)| node));
+        self.rules.len() as u64 + below.map(Node::count_rules).sum::<u64>()
+    }
+
+    /// Whether a list of this schema is told apart by keys.
+    pub fn is_keyed_list(&self) -> bool {
+        self.list_type.as_deref() == Some("map")
+    }
+}
+
+fn read(schema: &Value, depth: usize) -> Node {
+    if depth > DEEPEST {
+        // Nothing is of this type: what cannot be read must not let everything pass.
+        return Node { kind: Str::new_static("none"), ..Node::default() };
+    }
+    let below = |schema: &Value| read(schema, depth + 1);
+    let text = |field: &str| -> Str { schema.text(field).into() };
+    let texts = |field: &str| schema.texts(field).map(Str::from).collect::<Vec<_>>();
+    let properties: Vec<(Str, Node)> = schema
+        .map_of("properties")
+        .into_iter()
+        .flat_map(Map::iter)
+        .map(|(name, property)| (name.clone(), below(property)))
+        .collect();
+    let additional = match schema.part("additionalProperties") {
+        None => None,
+        Some(Value::Bool(allows)) => Some(Additional { allows: *allows, node: None }),
+        Some(node) => Some(Additional { allows: true, node: Some(Box::new(below(node))) }),
+    };
+    Node {
+        kind: text("type"),
+        nullable: schema.flag("nullable"),
+        default: schema.part("default").cloned(),
+        properties,
+        additional,
+        items: schema
+            .part("items")
+            .filter(|items| items.as_map().is_some())
+            .map(|items| Box::new(below(items))),
+        preserve: schema.flag("x-kubernetes-preserve-unknown-fields"),
+        embedded: schema.flag("x-kubernetes-embedded-resource"),
+        int_or_string: schema.flag("x-kubernetes-int-or-string"),
+        list_type: schema.text_if_set("x-kubernetes-list-type").map(Str::from),
+        list_map_keys: texts("x-kubernetes-list-map-keys"),
+        map_type: schema.text_if_set("x-kubernetes-map-type").map(Str::from),
+        rules: schema.items("x-kubernetes-validations").iter().map(Rule::read).collect(),
+        required: texts("required"),
+        checks: checks(schema, depth),
+    }
+}
+
+/// The fields that make up [`Checks`].
+const CHECKS: &[&str] = &[
+    "format",
+    "maximum",
+    "exclusiveMaximum",
+    "minimum",
+    "exclusiveMinimum",
+    "multipleOf",
+    "maxLength",
+    "minLength",
+    "maxItems",
+    "minItems",
+    "maxProperties",
+    "minProperties",
+    "uniqueItems",
+    "pattern",
+    "enum",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+];
+
+fn checks(schema: &Value, depth: usize) -> Option<Box<Checks>> {
+    let map = schema.as_map()?;
+    if !map.keys().any(|key| CHECKS.contains(&key.as_str())) {
+        return None;
+    }
+    let nodes =
+        |field: &str| schema.items(field).iter().map(|node| read(node, depth + 1)).collect::<Vec<_>>();
+    let pattern = schema.text("pattern");
+    let format = schema.text("format");
+    Some(Box::new(Checks {
+        format: if super::formats::ignored(schema) { Str::default() } else { format.into() },
+        maximum: number(schema, "maximum"),
+        exclusive_maximum: schema.flag("exclusiveMaximum"),
+        minimum: number(schema, "minimum"),
+        exclusive_minimum: schema.flag("exclusiveMinimum"),
+        multiple_of: number(schema, "multipleOf"),
+        max_length: schema.number_if_set("maxLength"),
+        min_length: schema.number_if_set("minLength"),
+        max_items: schema.number_if_set("maxItems"),
+        min_items: schema.number_if_set("minItems"),
+        max_properties: schema.number_if_set("maxProperties"),
+        min_properties: schema.number_if_set("minProperties"),
+        unique_items: schema.flag("uniqueItems"),
+        pattern: (!pattern.is_empty())
+            .then(|| LazyPattern { text: pattern.into(), compiled: OnceLock::new() }),
+        enumeration: Enumeration::new(schema.items("enum")),
+        all_of: nodes("allOf"),
+        any_of: nodes("anyOf"),
+        one_of: nodes("oneOf"),
+        not: schema.part("not").map(|not| Box::new(read(not, depth + 1))),
+    }))
+}
+
+/// A number that may be written with or without a fraction.
+#[expect(clippy::cast_precision_loss, reason = "Go reads these fields as float64, too")]
+fn number(schema: &Value, field: &str) -> Option<f64> {
+    match schema.part(field)? {
+        Value::Int(number) => Some(*number as f64),
+        Value::UInt(number) => Some(*number as f64),
+        Value::Float(number) => Some(*number),
+        _ => None,
+    }
+}

@@ -1,0 +1,168 @@
+//! `scale` of a custom resource: the numbers of replicas where the CRD says they are.
+
+use api::Status;
+use api::field::quote;
+use api::validation::fields::Read;
+use value::{Map, Value};
+
+use super::crd::ScalePaths;
+
+fn steps(path: &str) -> Vec<&str> {
+    path.strip_prefix('.').unwrap_or(path).split('.').collect()
+}
+
+/// A number at a path; `Ok(None)` where there is none.
+pub(super) fn number_at(object: &Value, path: &str) -> Result<Option<i64>, String> {
+    match nested(object, path)? {
+        None => Ok(None),
+        Some(Value::Int(number)) => Ok(Some(*number)),
+        Some(other) => Err(accessor(path, other, "int64")),
+    }
+}
+
+/// A text at a path; `Ok(None)` where there is none.
+pub(super) fn text_at<'a>(object: &'a Value, path: &str) -> Result<Option<&'a str>, String> {
+    match nested(object, path)? {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(other) => Err(accessor(path, other, "string")),
+    }
+}
+
+fn accessor(path: &str, found: &Value, wanted: &str) -> String {
+    format!(
+        ".{} accessor error: {} is of the type {}, expected {wanted}",
+        steps(path).join("."),
+        printed(found),
+        go_type(found)
+    )
+}
+
+/// What is at a path of maps.
+fn nested<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> {
+    let mut here = object;
+    let steps = steps(path);
+    for (depth, step) in steps.iter().enumerate() {
+        match here {
+            Value::Map(map) => match map.get(step) {
+                Some(value) => here = value,
+                None => return Ok(None),
+            },
+            Value::Null => return Ok(None),
+            other => {
+                let upto = steps.get(..=depth).unwrap_or_default().join(".");
+                return Err(format!(
+                    ".{upto} accessor error: {} is of the type {}, expected map[string]interface{{}}",
+                    printed(other),
+                    go_type(other)
+                ));
+            }
+        }
+    }
+    Ok(Some(here))
+}
+
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::UInt(_) => "uint64",
+        Value::Float(_) => "float64",
+        Value::String(_) => "string",
+        Value::List(_) => "[]interface {}",
+        Value::Map(_) => "map[string]interface {}",
+    }
+}
+
+/// A value as Go's `%v` prints it.
+fn printed(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.to_string(),
+        Value::List(items) => {
+            format!("[{}]", items.iter().map(printed).collect::<Vec<_>>().join(" "))
+        }
+        Value::Map(map) => {
+            let entries: Vec<String> =
+                map.iter().map(|(key, value)| format!("{key}:{}", printed(value))).collect();
+            format!("map[{}]", entries.join(" "))
+        }
+        other => value::write::to_string(other),
+    }
+}
+
+/// The scale of an object, and whether it says how many replicas it wants.
+pub fn from_object(paths: &ScalePaths, object: &Value) -> Result<(Value, bool), String> {
+    let wanted = number_at(object, &paths.spec_replicas)?;
+    let current = number_at(object, &paths.status_replicas)?.unwrap_or(0);
+    let selector = match &paths.label_selector {
+        Some(path) if !path.is_empty() => text_at(object, path)?.unwrap_or_default(),
+        _ => "",
+    };
+    let mut metadata = Map::new();
+    for field in ["creationTimestamp", "name", "namespace", "resourceVersion", "uid"] {
+        if let Some(value) = object.part("metadata").part(field) {
+            metadata.insert(field, value.clone());
+        }
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "Go keeps the lower bits, too")]
+    let narrow = |number: i64| i64::from(number as i32);
+    let mut spec = Map::new();
+    if let Some(wanted) = wanted.filter(|wanted| *wanted != 0) {
+        spec.insert("replicas", narrow(wanted));
+    }
+    let mut status = Map::new();
+    status.insert("replicas", narrow(current));
+    if !selector.is_empty() {
+        status.insert("selector", selector);
+    }
+    let scale = Value::map([
+        ("apiVersion", Value::from("autoscaling/v1")),
+        ("kind", "Scale".into()),
+        ("metadata", Value::Map(metadata)),
+        ("spec", Value::Map(spec)),
+        ("status", Value::Map(status)),
+    ]);
+    Ok((scale, wanted.is_some()))
+}
+
+/// What GET of `scale` answers.
+pub fn get(paths: &ScalePaths, object: &Value) -> Result<Value, Status> {
+    let (scale, found) = from_object(paths, object).map_err(Status::plain)?;
+    if found {
+        return Ok(scale);
+    }
+    let path = quote(&paths.spec_replicas);
+    Err(Status::internal(format!("the spec replicas field {path} does not exist")))
+}
+
+/// The number of replicas of who does not say how many: a change that leaves it so is refused.
+const UNSAID: i64 = i32::MIN as i64;
+
+/// The scale that a change starts from.
+pub fn to_change(paths: &ScalePaths, object: &Value) -> Result<Value, String> {
+    let (mut scale, found) = from_object(paths, object)?;
+    if !found {
+        scale.set_at(&["spec", "replicas"], UNSAID);
+    }
+    Ok(scale)
+}
+
+/// The object with the replicas that a scale asks for; none where it does not say how many.
+pub fn apply(paths: &ScalePaths, object: &Value, scale: &Value) -> Result<Value, Status> {
+    let mut changed = object.clone();
+    let steps = steps(&paths.spec_replicas);
+    number_at(object, &paths.spec_replicas).map_err(Status::plain)?;
+    let sent = scale.part("spec").number("replicas");
+    if sent == UNSAID {
+        let path = quote(&paths.spec_replicas);
+        return Err(Status::bad_request(format!("the spec replicas field {path} cannot be empty")));
+    }
+    changed.set_at(&steps, sent);
+    let version = api::meta::resource_version(scale);
+    if !version.is_empty() {
+        api::meta::set(&mut changed, "resourceVersion", version);
+    }
+    Ok(changed)
+}

@@ -1,0 +1,134 @@
+//! The defaults in a schema: they fulfil the schema they stand in.
+
+use api::FieldErrors;
+use api::field::aggregate;
+use api::validation::fields::{At, Read};
+use value::{Map, Value};
+
+use super::schema::bad_default;
+use super::strictness::Strictness;
+use crate::{Bounds, Node, embedded_errors, rules, size, without_unknown};
+
+/// What the rules in all defaults of a schema may cost together.
+const BUDGET: i64 = 10_000_000;
+
+/// As many bytes of a schema are read in one step.
+const BYTES_OF_STEP: usize = 16;
+
+/// What is wrong with the defaults of a whole resource's schema.
+pub(super) fn check(schema: &Value, at: &At<'_>, strict: &Strictness) -> FieldErrors {
+    let mut walk = Walk { errors: FieldErrors::new(), budget: BUDGET, strict };
+    walk.schema(schema, at, true, &[], false);
+    walk.errors
+}
+
+struct Walk<'s> {
+    errors: FieldErrors,
+    budget: i64,
+    strict: &'s Strictness,
+}
+
+impl Walk<'_> {
+    /// `around` is the way from the resource that the schema is in: names, and `None` for items.
+    fn schema(
+        &mut self,
+        schema: &Value,
+        at: &At<'_>,
+        resource: bool,
+        around: &[Option<&str>],
+        inside_metadata: bool,
+    ) {
+        let is_resource = resource || schema.flag("x-kubernetes-embedded-resource");
+        let (around, inside_metadata) =
+            if is_resource { (&[][..], false) } else { (around, inside_metadata) };
+        if let Some(default) = schema.part("default") {
+            self.default(schema, default, at, is_resource, around, inside_metadata);
+        }
+        if self.is_ended() {
+            return;
+        }
+        if let Some(items) = schema.part("items") {
+            let way: Vec<Option<&str>> = around.iter().copied().chain([None]).collect();
+            self.schema(items, &at.field("items"), false, &way, inside_metadata);
+        }
+        let properties = at.field("properties");
+        for (name, property) in schema.entries("properties") {
+            if self.is_ended() {
+                return;
+            }
+            let meta = is_resource && matches!(name, "metadata" | "apiVersion" | "kind");
+            let way: Vec<Option<&str>> = around.iter().copied().chain([Some(name)]).collect();
+            self.schema(property, &properties.key(name), false, &way, inside_metadata || meta);
+        }
+    }
+
+    fn is_ended(&self) -> bool {
+        self.budget < 0 || self.strict.budget.check().is_err()
+    }
+
+    fn default(
+        &mut self,
+        schema: &Value,
+        default: &Value,
+        at: &At<'_>,
+        is_resource: bool,
+        around: &[Option<&str>],
+        inside_metadata: bool,
+    ) {
+        let place = at.field("default");
+        // Defaults inside each other read the innermost schema as often as there are of them. What ends here is refused below.
+        let _ = self.strict.budget.spend((size(schema) / BYTES_OF_STEP) as u64);
+        let mut node = Node::read(schema);
+        node.embedded |= is_resource;
+        if inside_metadata {
+            let object = wrap(default.clone(), around);
+            if let Some(wrong) = embedded_errors(&object) {
+                let detail = format!("must result in valid metadata: {wrong}");
+                return bad_default(&place, default, detail, &mut self.errors);
+            }
+        } else {
+            if self.strict.pruned_defaults && without_unknown(default, &node) != *default {
+                bad_default(&place, default, "must not have unknown fields".to_owned(), &mut self.errors);
+            }
+            let found = crate::metadata_errors(default, &node, &place);
+            if !found.is_empty() {
+                self.errors.extend(found);
+                return;
+            }
+        }
+        let mut found = FieldErrors::new();
+        let judged = Node::for_defaults(schema);
+        let budget = &self.strict.budget;
+        crate::defaults_are_valid(default, &judged, &place.to_string(), budget, &mut found);
+        if found.is_empty() {
+            let bounds = Bounds { watch: self.strict.stopwatch.as_deref(), budget };
+            let (errors, left) =
+                rules::check_default(&node, schema, is_resource, default, &place, self.budget, bounds);
+            found = errors;
+            self.budget = left;
+        }
+        self.errors.append(&mut found);
+    }
+}
+
+/// A resource that has a value at the end of a way.
+fn wrap(value: Value, around: &[Option<&str>]) -> Value {
+    let mut object = around.iter().rev().fold(value, |inner, step| match step {
+        None => Value::List(vec![inner]),
+        Some(name) => Value::map([(*name, inner)]),
+    });
+    if !matches!(object, Value::Map(_)) {
+        object = Value::Map(Map::new());
+    }
+    for (field, text) in [("kind", "Validation"), ("apiVersion", "validation/v1")] {
+        if object.get(field).is_none() {
+            object.set_at(&[field], text);
+        }
+    }
+    object
+}
+
+/// Several errors as one text.
+pub(super) fn joined(errors: &FieldErrors) -> String {
+    aggregate(errors)
+}

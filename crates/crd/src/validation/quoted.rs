@@ -1,0 +1,232 @@
+//! Parts of a CRD as Kubernetes prints them in errors: its internal structs, every field under its Go name.
+
+use std::fmt::Write as _;
+
+use value::{Value, write};
+
+use api::validation::fields::Read;
+
+/// A rule.
+pub(super) fn rule(rule: &Value) -> String {
+    let text = |field| write::to_string(&Value::from(rule.text(field)));
+    let or_null = |field: &str| rule.part(field).map_or_else(|| "null".to_owned(), write::to_string);
+    format!(
+        r#"{{"Rule":{},"Message":{},"MessageExpression":{},"Reason":{},"FieldPath":{},"OptionalOldSelf":{}}}"#,
+        text("rule"),
+        text("message"),
+        text("messageExpression"),
+        or_null("reason"),
+        text("fieldPath"),
+        or_null("optionalOldSelf")
+    )
+}
+
+/// The versions of a spec.
+pub(super) fn versions(spec: &Value) -> String {
+    list(spec, "versions", version)
+}
+
+/// A list, item by item: Go tells an empty one from none.
+fn list(of: &Value, name: &str, item: impl Fn(&Value) -> String) -> String {
+    match of.part(name).and_then(Value::as_list) {
+        None => "null".to_owned(),
+        Some(items) => format!("[{}]", items.iter().map(item).collect::<Vec<_>>().join(",")),
+    }
+}
+
+/// A map, entry by entry.
+fn entries(of: &Value, name: &str, entry: impl Fn(&Value) -> String) -> String {
+    let Some(map) = of.map_of(name) else { return "null".to_owned() };
+    let entries: Vec<String> = map
+        .iter()
+        .map(|(key, value)| format!("{}:{}", write::to_string(&Value::from(key.clone())), entry(value)))
+        .collect();
+    format!("{{{}}}", entries.join(","))
+}
+
+fn version(version: &Value) -> String {
+    let or_null = |field: &str| version.part(field).map_or_else(|| "null".to_owned(), write::to_string);
+    let validation = match version.part("schema") {
+        None => "null".to_owned(),
+        Some(validation) => {
+            let inner = validation.part("openAPIV3Schema").map_or_else(|| "null".to_owned(), schema);
+            format!(r#"{{"OpenAPIV3Schema":{inner}}}"#)
+        }
+    };
+    let subresources = match version.part("subresources") {
+        None => "null".to_owned(),
+        Some(subresources) => {
+            let status = if subresources.part("status").is_some() { "{}" } else { "null" };
+            let scale = match subresources.part("scale") {
+                None => "null".to_owned(),
+                Some(scale) => {
+                    let text = |field| write::to_string(&Value::from(scale.text(field)));
+                    format!(
+                        r#"{{"SpecReplicasPath":{},"StatusReplicasPath":{},"LabelSelectorPath":{}}}"#,
+                        text("specReplicasPath"),
+                        text("statusReplicasPath"),
+                        scale.part("labelSelectorPath").map_or_else(|| "null".to_owned(), write::to_string)
+                    )
+                }
+            };
+            format!(r#"{{"Status":{status},"Scale":{scale}}}"#)
+        }
+    };
+    let columns = list(version, "additionalPrinterColumns", |column| {
+        let text = |field| write::to_string(&Value::from(column.text(field)));
+        format!(
+            r#"{{"Name":{},"Type":{},"Format":{},"Description":{},"Priority":{},"JSONPath":{}}}"#,
+            text("name"),
+            text("type"),
+            text("format"),
+            text("description"),
+            column.number("priority"),
+            text("jsonPath")
+        )
+    });
+    let selectable = list(version, "selectableFields", |field| {
+        format!(r#"{{"JSONPath":{}}}"#, write::to_string(&Value::from(field.text("jsonPath"))))
+    });
+    format!(
+        r#"{{"Name":{},"Served":{},"Storage":{},"Deprecated":{},"DeprecationWarning":{},"Schema":{validation},"Subresources":{subresources},"AdditionalPrinterColumns":{columns},"SelectableFields":{selectable}}}"#,
+        write::to_string(&Value::from(version.text("name"))),
+        version.flag("served"),
+        version.flag("storage"),
+        version.flag("deprecated"),
+        or_null("deprecationWarning"),
+    )
+}
+
+/// What a field of `JSONSchemaProps` holds.
+enum Form {
+    Text,
+    Flag,
+    /// Anything, printed as it is; null where absent.
+    Plain,
+    Schema,
+    Schemas,
+    SchemaMap,
+    SchemaOrArray,
+    SchemaOrBool,
+    Dependencies,
+    Documentation,
+    Rules,
+}
+
+/// Every field, in the order of the struct: the Go name, the name in JSON, and what it holds.
+const FIELDS: &[(&str, &str, Form)] = &[
+    ("ID", "id", Form::Text),
+    ("Schema", "$schema", Form::Text),
+    ("Ref", "$ref", Form::Plain),
+    ("Description", "description", Form::Text),
+    ("Type", "type", Form::Text),
+    ("Nullable", "nullable", Form::Flag),
+    ("Format", "format", Form::Text),
+    ("Title", "title", Form::Text),
+    ("Default", "default", Form::Plain),
+    ("Maximum", "maximum", Form::Plain),
+    ("ExclusiveMaximum", "exclusiveMaximum", Form::Flag),
+    ("Minimum", "minimum", Form::Plain),
+    ("ExclusiveMinimum", "exclusiveMinimum", Form::Flag),
+    ("MaxLength", "maxLength", Form::Plain),
+    ("MinLength", "minLength", Form::Plain),
+    ("Pattern", "pattern", Form::Text),
+    ("MaxItems", "maxItems", Form::Plain),
+    ("MinItems", "minItems", Form::Plain),
+    ("UniqueItems", "uniqueItems", Form::Flag),
+    ("MultipleOf", "multipleOf", Form::Plain),
+    ("Enum", "enum", Form::Plain),
+    ("MaxProperties", "maxProperties", Form::Plain),
+    ("MinProperties", "minProperties", Form::Plain),
+    ("Required", "required", Form::Plain),
+    ("Items", "items", Form::SchemaOrArray),
+    ("AllOf", "allOf", Form::Schemas),
+    ("OneOf", "oneOf", Form::Schemas),
+    ("AnyOf", "anyOf", Form::Schemas),
+    ("Not", "not", Form::Schema),
+    ("Properties", "properties", Form::SchemaMap),
+    ("AdditionalProperties", "additionalProperties", Form::SchemaOrBool),
+    ("PatternProperties", "patternProperties", Form::SchemaMap),
+    ("Dependencies", "dependencies", Form::Dependencies),
+    ("AdditionalItems", "additionalItems", Form::SchemaOrBool),
+    ("Definitions", "definitions", Form::SchemaMap),
+    ("ExternalDocs", "externalDocs", Form::Documentation),
+    ("Example", "example", Form::Plain),
+    ("XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields", Form::Plain),
+    ("XEmbeddedResource", "x-kubernetes-embedded-resource", Form::Flag),
+    ("XIntOrString", "x-kubernetes-int-or-string", Form::Flag),
+    ("XListMapKeys", "x-kubernetes-list-map-keys", Form::Plain),
+    ("XListType", "x-kubernetes-list-type", Form::Plain),
+    ("XMapType", "x-kubernetes-map-type", Form::Plain),
+    ("XValidations", "x-kubernetes-validations", Form::Rules),
+];
+
+/// The Go name of a field of `JSONSchemaProps` that is set, of all that are, in the order of the struct.
+pub(super) fn fields_set(schema: &Value) -> impl Iterator<Item = &'static str> {
+    FIELDS.iter().filter(|(_, name, form)| is_set(schema, name, form)).map(|(go, _, _)| *go)
+}
+
+fn is_set(schema: &Value, name: &str, form: &Form) -> bool {
+    match form {
+        Form::Text => !schema.text(name).is_empty(),
+        Form::Flag => schema.flag(name),
+        // An empty list or map is not none.
+        Form::SchemaOrArray => schema.get(name).is_some(),
+        _ => schema.part(name).is_some(),
+    }
+}
+
+/// A schema.
+pub(super) fn schema(value: &Value) -> String {
+    let mut out = String::from("{");
+    for (i, (go, name, form)) in FIELDS.iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        let _ = write!(out, "\"{go}\":{}", field(value, name, form));
+    }
+    out.push('}');
+    out
+}
+
+fn field(value: &Value, name: &str, form: &Form) -> String {
+    let null = || "null".to_owned();
+    match form {
+        Form::Text => write::to_string(&Value::from(value.text(name))),
+        Form::Flag => value.flag(name).to_string(),
+        Form::Plain => value.part(name).map_or_else(null, write::to_string),
+        Form::Schema => value.part(name).map_or_else(null, schema),
+        Form::Schemas => list(value, name, schema),
+        Form::SchemaMap => entries(value, name, schema),
+        Form::Dependencies => entries(value, name, |dependency| match dependency {
+            Value::List(_) => format!(r#"{{"Schema":null,"Property":{}}}"#, write::to_string(dependency)),
+            Value::Map(_) => format!(r#"{{"Schema":{},"Property":null}}"#, schema(dependency)),
+            _ => r#"{"Schema":null,"Property":null}"#.to_owned(),
+        }),
+        Form::Documentation => value.part(name).map_or_else(null, |docs| {
+            let text = |field| write::to_string(&Value::from(docs.text(field)));
+            format!(r#"{{"Description":{},"URL":{}}}"#, text("description"), text("url"))
+        }),
+        Form::SchemaOrArray => value.get(name).map_or_else(null, items),
+        Form::SchemaOrBool => match value.part(name) {
+            None => null(),
+            Some(Value::Bool(allows)) => format!(r#"{{"Allows":{allows},"Schema":null}}"#),
+            Some(inner) => format!(r#"{{"Allows":true,"Schema":{}}}"#, schema(inner)),
+        },
+        Form::Rules => list(value, name, rule),
+    }
+}
+
+/// A schema or a list of them; an empty list was read as null.
+pub(super) fn items(value: &Value) -> String {
+    match value {
+        Value::Null => r#"{"Schema":null,"JSONSchemas":[]}"#.to_owned(),
+        Value::List(items) => {
+            format!(
+                r#"{{"Schema":null,"JSONSchemas":[{}]}}"#,
+                items.iter().map(schema).collect::<Vec<_>>().join(",")
+            )
+        }
+        inner => format!(r#"{{"Schema":{},"JSONSchemas":null}}"#, schema(inner)),
+    }
+}

@@ -1,0 +1,319 @@
+//! Whether a schema is structural: every field is specified outside of `allOf`, `anyOf`, `oneOf` and `not`, and what is inside
+//! of those only restricts values.
+
+use api::FieldErrors;
+use cel::pattern::Pattern;
+use value::Value;
+
+use api::validation::fields::{At, Read, Report};
+
+/// Where a schema stands.
+#[derive(Clone, Copy, PartialEq)]
+enum Level {
+    Root,
+    Item,
+    Field,
+}
+
+/// Why a schema cannot be read as a structural one at all.
+pub(super) fn unreadable(schema: &Value) -> Option<String> {
+    let set = |field: &str| match schema.part(field) {
+        None => false,
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Map(map)) => !map.is_empty() || field == "additionalItems",
+        Some(_) => true,
+    };
+    let unsupported = [
+        ("id", "id"),
+        ("$schema", "schema"),
+        ("$ref", "$ref"),
+        ("patternProperties", "patternProperties"),
+        ("dependencies", "dependencies"),
+        ("additionalItems", "additionalItems"),
+        ("definitions", "definitions"),
+    ];
+    if let Some((_, name)) = unsupported.into_iter().find(|(field, _)| set(field)) {
+        return Some(format!("OpenAPIV3Schema '{name}' is not supported"));
+    }
+    let mut below: Vec<&Value> = Vec::new();
+    below.extend(schema.part("not"));
+    for field in ["allOf", "anyOf", "oneOf"] {
+        below.extend(schema.items(field));
+    }
+    if let Some(wrong) = below.iter().find_map(|schema| unreadable(schema)) {
+        return Some(wrong);
+    }
+    if schema.flag_if_set("x-kubernetes-preserve-unknown-fields") == Some(false) {
+        return Some(
+            "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined".to_owned(),
+        );
+    }
+    if matches!(schema.part("items"), Some(Value::List(items)) if !items.is_empty()) {
+        return Some("OpenAPIV3Schema 'items' must be a schema, but is an array".to_owned());
+    }
+    let mut below: Vec<&Value> = Vec::new();
+    below.extend(schema.part("items"));
+    below.extend(schema.entries("properties").map(|(_, schema)| schema));
+    below.extend(schema.part("additionalProperties").filter(|schema| schema.as_map().is_some()));
+    below.iter().find_map(|schema| unreadable(schema))
+}
+
+/// What keeps a schema from being structural.
+pub(super) fn violations(schema: &Value, at: &At<'_>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    invariants(schema, Level::Root, at, &mut errors);
+    completeness(schema, Some(schema), &at.to_string(), &at.to_string(), &mut errors);
+    errors.sort_by_cached_key(ToString::to_string);
+    errors
+}
+
+fn invariants(schema: &Value, level: Level, at: &At<'_>, errors: &mut FieldErrors) {
+    let kind = schema.text("type");
+    let embedded = schema.flag("x-kubernetes-embedded-resource");
+    let int_or_string = schema.flag("x-kubernetes-int-or-string");
+    let preserve = schema.flag("x-kubernetes-preserve-unknown-fields");
+    match schema.part("items") {
+        None if kind == "array" => errors.required(&at.field("items"), "must be specified"),
+        None => {}
+        Some(items) => invariants(items, Level::Item, &at.field("items"), errors),
+    }
+    let properties = at.field("properties");
+    for (name, property) in schema.entries("properties") {
+        invariants(property, Level::Field, &properties.key(name), errors);
+    }
+    let additional = schema.part("additionalProperties");
+    if let Some(additional) = additional {
+        let place = at.field("additionalProperties");
+        if level == Level::Root {
+            errors.forbidden(&place, "must not be used at the root");
+        }
+        if additional.as_map().is_some() {
+            invariants(additional, Level::Field, &place, errors);
+        }
+    }
+    if int_or_string && preserve {
+        let detail = "must be false if x-kubernetes-int-or-string is true";
+        errors.invalid(&at.field("x-kubernetes-preserve-unknown-fields"), true, detail);
+    }
+    if int_or_string && embedded {
+        let detail = "must be false if x-kubernetes-int-or-string is true";
+        errors.invalid(&at.field("x-kubernetes-embedded-resource"), true, detail);
+    }
+    let skip_any_of = is_int_or_string(schema.items("anyOf"));
+    let skip_first =
+        schema.items("allOf").first().is_some_and(|first| is_int_or_string(first.items("anyOf")));
+    restrictions(schema, skip_any_of, skip_first, level, at, errors);
+    let type_at = at.field("type");
+    if embedded && kind != "object" {
+        let detail = "must be object if x-kubernetes-embedded-resource is true";
+        if kind.is_empty() {
+            errors.required(&type_at, detail);
+        } else {
+            errors.invalid(&type_at, kind, detail);
+        }
+    } else if kind.is_empty() && !int_or_string && !preserve {
+        let detail = match level {
+            Level::Root => "must not be empty at the root",
+            Level::Item => "must not be empty for specified array items",
+            Level::Field => "must not be empty for specified object fields",
+        };
+        errors.required(&type_at, detail);
+    }
+    if embedded && additional.is_some() {
+        let detail = "must not be used if x-kubernetes-embedded-resource is set";
+        errors.forbidden(&at.field("additionalProperties"), detail);
+    }
+    if level == Level::Root && !kind.is_empty() && kind != "object" {
+        errors.invalid(&type_at, kind, "must be object at the root");
+    }
+    let is_resource = level == Level::Root || embedded;
+    for name in ["kind", "apiVersion"] {
+        if let Some(property) = schema.part("properties").part(name).filter(|_| is_resource)
+            && property.text("type") != "string"
+        {
+            let place = properties.key(name);
+            errors.invalid(&place.field("type"), property.text("type"), "must be string");
+        }
+    }
+    if let Some(metadata) = schema.part("properties").part("metadata") {
+        let place = properties.key("metadata");
+        if is_resource && metadata.text("type") != "object" {
+            errors.invalid(&place.field("type"), metadata.text("type"), "must be object");
+        }
+        if level == Level::Root && says_too_much(metadata) {
+            let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+            errors.forbidden(&place, detail);
+        }
+    }
+    if embedded && !preserve && schema.map_of("properties").is_none_or(value::Map::is_empty) {
+        let detail = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
+        errors.required(&properties, detail);
+    }
+}
+
+/// Whether a schema of metadata says more than what names look like.
+fn says_too_much(metadata: &Value) -> bool {
+    let names_only = metadata.map_of("properties").is_none_or(|properties| {
+        properties.keys().all(|name| matches!(name.as_str(), "name" | "generateName"))
+    });
+    let others =
+        specified(metadata, Level::Field).any(|field| !matches!(field, "Type" | "Default" | "Properties"));
+    !names_only || others
+}
+
+/// The fields of a schema, under their Go names, that are in its structural form. There a list that is empty may be none, and
+/// what only the specification of schemas has is never in it.
+fn specified(schema: &Value, level: Level) -> impl Iterator<Item = &'static str> {
+    let empty = |field: &str| match schema.part(field) {
+        None | Some(Value::Bool(false)) => true,
+        Some(Value::List(items)) => items.is_empty(),
+        Some(Value::Map(map)) => map.is_empty(),
+        Some(_) => false,
+    };
+    super::quoted::fields_set(schema).filter(move |field| match *field {
+        "Ref" | "PatternProperties" | "Dependencies" | "Definitions" => false,
+        "Items" => schema.part("items").is_some(),
+        "Enum" => !empty("enum"),
+        "AllOf" => !empty("allOf"),
+        "AnyOf" => !empty("anyOf"),
+        "OneOf" => !empty("oneOf"),
+        "Properties" => level != Level::Field || !empty("properties"),
+        "AdditionalProperties" => {
+            level == Level::Field || schema.part("additionalProperties") != Some(&Value::Bool(false))
+        }
+        _ => true,
+    })
+}
+
+fn is_int_or_string(any_of: &[Value]) -> bool {
+    let only = |schema: &Value, kind: &str| {
+        schema.text("type") == kind && specified(schema, Level::Item).eq(["Type"])
+    };
+    matches!(any_of, [first, second] if only(first, "integer") && only(second, "string"))
+}
+
+/// What restricts values.
+fn restrictions(
+    schema: &Value,
+    skip_any_of: bool,
+    skip_first_all_of: bool,
+    level: Level,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
+    let list = at.field("anyOf");
+    for (i, inner) in schema.items("anyOf").iter().enumerate().filter(|_| !skip_any_of) {
+        nested(inner, false, level, &list.index(i), errors);
+    }
+    let list = at.field("allOf");
+    for (i, inner) in schema.items("allOf").iter().enumerate() {
+        nested(inner, skip_first_all_of && i == 0, level, &list.index(i), errors);
+    }
+    let list = at.field("oneOf");
+    for (i, inner) in schema.items("oneOf").iter().enumerate() {
+        nested(inner, false, level, &list.index(i), errors);
+    }
+    if let Some(inner) = schema.part("not") {
+        nested(inner, false, level, &at.field("not"), errors);
+    }
+    let pattern = schema.text("pattern");
+    if !pattern.is_empty()
+        && let Err(error) = Pattern::check(pattern)
+    {
+        let detail = format!("must be a valid regular expression, but isn't: {error}");
+        errors.invalid(&at.field("pattern"), pattern, detail);
+    }
+}
+
+/// A schema inside of `allOf` and the like.
+fn nested(schema: &Value, skip_any_of: bool, level: Level, at: &At<'_>, errors: &mut FieldErrors) {
+    restrictions(schema, skip_any_of, false, level, at, errors);
+    if let Some(items) = schema.part("items") {
+        nested(items, false, level, &at.field("items"), errors);
+    }
+    let properties = at.field("properties");
+    for (name, property) in schema.entries("properties") {
+        nested(property, false, Level::Field, &properties.key(name), errors);
+    }
+    let texts = [("type", "must be empty to be structural")];
+    for (field, detail) in texts {
+        if !schema.text(field).is_empty() {
+            errors.forbidden(&at.field(field), detail);
+        }
+    }
+    if !matches!(schema.part("additionalProperties"), None | Some(Value::Bool(false))) {
+        errors.forbidden(&at.field("additionalProperties"), "must be undefined to be structural");
+    }
+    if schema.part("default").is_some() {
+        errors.forbidden(&at.field("default"), "must be undefined to be structural");
+    }
+    for field in ["title", "description"] {
+        if !schema.text(field).is_empty() {
+            errors.forbidden(&at.field(field), "must be empty to be structural");
+        }
+    }
+    for field in [
+        "nullable",
+        "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-embedded-resource",
+        "x-kubernetes-int-or-string",
+    ] {
+        if schema.flag(field) {
+            errors.forbidden(&at.field(field), "must be false to be structural");
+        }
+    }
+    if !schema.items("x-kubernetes-list-map-keys").is_empty() {
+        errors.forbidden(&at.field("x-kubernetes-list-map-keys"), "must be empty to be structural");
+    }
+    for field in ["x-kubernetes-list-type", "x-kubernetes-map-type"] {
+        if schema.part(field).is_some() {
+            errors.forbidden(&at.field(field), "must be undefined to be structural");
+        }
+    }
+    if !schema.items("x-kubernetes-validations").is_empty() {
+        errors.forbidden(&at.field("x-kubernetes-validations"), "must be empty to be structural");
+    }
+    if schema.part("properties").part("metadata").is_some() {
+        errors.forbidden(&properties.key("metadata"), "must not be specified in a nested context");
+    }
+}
+
+/// Everything that is restricted is specified, too.
+fn completeness(
+    restricts: &Value,
+    specifies: Option<&Value>,
+    place: &str,
+    from: &str,
+    errors: &mut FieldErrors,
+) {
+    let Some(specified) = specifies else {
+        errors.required(&At::new(place), format!("because it is defined in {from}"));
+        return;
+    };
+    if let Some(inner) = restricts.part("not") {
+        inside(inner, Some(specified), place, &format!("{from}.not"), errors);
+    }
+    for field in ["allOf", "anyOf", "oneOf"] {
+        for (i, inner) in restricts.items(field).iter().enumerate() {
+            inside(inner, Some(specified), place, &format!("{from}.{field}[{i}]"), errors);
+        }
+    }
+}
+
+fn inside(restricts: &Value, specifies: Option<&Value>, place: &str, from: &str, errors: &mut FieldErrors) {
+    let Some(specified) = specifies else {
+        errors.required(&At::new(place), format!("because it is defined in {from}"));
+        return;
+    };
+    completeness(restricts, Some(specified), place, from, errors);
+    if let Some(items) = restricts.part("items") {
+        inside(items, specified.part("items"), &format!("{place}.items"), &format!("{from}.items"), errors);
+    }
+    for (name, property) in restricts.entries("properties") {
+        let (place, from) = (format!("{place}.properties[{name}]"), format!("{from}.properties[{name}]"));
+        match specified.part("properties").part(name) {
+            None => errors.required(&At::new(&place), format!("because it is defined in {from}")),
+            Some(specified) => inside(property, Some(specified), &place, &from, errors),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What kube-apiserver 1.37 says of the same CRDs.
+
+use value::{Budget, Value, json};
+
+use super::{Context, create, update};
+
+/// A CRD with a root schema that has some more fields, decoded as the server does.
+fn crd(root: &str, version: &str) -> Value {
+    let text = format!(
+        r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"ts.g.example.com"}},
+        "spec":{{"group":"g.example.com","scope":"Cluster","names":{{"plural":"ts","singular":"t","kind":"T","listKind":"TList"}},
+        "versions":[{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{{"type":"object"{root}}}}}{version}}}]}},
+        "status":{{"storedVersions":["v1"]}}}}"#
+    );
+    decoded(&text)
+}
+
+fn decoded(text: &str) -> Value {
+    let mut object = json::parse(text.as_bytes()).unwrap();
+    let schema = schema::of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
+    assert_eq!(schema::decode::normalise(&mut object, schema).type_error(&[]), None);
+    object
+}
+
+fn context() -> Context {
+    Context { stopwatch: None, budget: Budget::UNLIMITED, overlapping: crate::tests::overlapping }
+}
+
+fn errors(crd: &Value) -> Vec<String> {
+    create(crd, &context()).iter().map(ToString::to_string).collect()
+}
+
+/// What is wrong with a property of the spec.
+fn of_property(schema: &str) -> Vec<String> {
+    let root = format!(r#","properties":{{"spec":{{"type":"object","properties":{{"a":{schema}}}}}}}"#);
+    let before = "spec.validation.openAPIV3Schema.properties[spec].properties[a]";
+    errors(&crd(&root, "")).iter().map(|error| error.replace(before, "")).collect()
+}
+
+#[test]
+fn what_is_empty_is_told_from_what_is_absent() {
+    let forbidden = ".dependencies: Forbidden: dependencies is not supported";
+    assert_eq!(of_property(r#"{"type":"string","dependencies":{}}"#), [forbidden]);
+    assert_eq!(of_property(r#"{"type":"string","definitions":{},"patternProperties":{}}"#), [""; 0]);
+    let status = r#","subresources":{"status":{}}"#;
+    let refused = errors(&crd(r#","oneOf":[]"#, status));
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(refused[0].contains(r#""OneOf":[],"AnyOf":null"#), "{refused:?}");
+    assert!(errors(&crd("", status)).is_empty());
+    // An empty list that makes one of the two alternatives more than a type.
+    let either = r#"{"x-kubernetes-int-or-string":true,"anyOf":[{"type":"integer"},{"type":"string"FIELD}]}"#;
+    assert_eq!(of_property(&either.replace("FIELD", "")), [""; 0]);
+    assert_eq!(of_property(&either.replace("FIELD", r#","additionalProperties":false"#)), [""; 0]);
+    assert_eq!(of_property(&either.replace("FIELD", r#","required":[]"#)).len(), 2);
+}
+
+#[test]
+fn a_schema_that_cannot_be_read_is_not_judged_further() {
+    let found = of_property(r#"{"type":"string","additionalItems":{},"additionalProperties":{}}"#);
+    assert_eq!(found, [".additionalItems: Forbidden: additionalItems is not supported"]);
+    let rule =
+        r#"{"type":"object","$schema":"x","x-kubernetes-validations":[{"rule":"true","fieldPath":".nope"}]}"#;
+    let found = of_property(rule);
+    let only =
+        "spec.validation.openAPIV3Schema: Invalid value: \"\": OpenAPIV3Schema 'schema' is not supported";
+    assert_eq!(found, [only]);
+    assert_eq!(of_property(&rule.replace(r#""$schema":"x","#, "")).len(), 1);
+    let selects = r#","selectableFields":[{"jsonPath":"x"}]"#;
+    let found = errors(&crd(r##","$ref":"#/x""##, selects));
+    assert_eq!(
+        found,
+        [
+            "spec.validation.openAPIV3Schema.$ref: Forbidden: $ref is not supported",
+            "spec.schema.openAPIV3Schema: Invalid value: \"\": OpenAPIV3Schema '$ref' is not supported",
+            "spec.selectableFields[0].jsonPath: Invalid value: \"x\": is an invalid path: expected [ or . but got: x",
+        ]
+    );
+}
+
+#[test]
+fn values_are_quoted_as_go_writes_them() {
+    let found = errors(&crd("", ",\"deprecationWarning\":\"\u{a0}x\""));
+    let words = "spec.versions[0].deprecationWarning: Invalid value: \"\u{a0}x\": can only be set for deprecated versions";
+    assert_eq!(found, [words]);
+    let mut without = crd("", "");
+    without.remove_at(&["spec", "versions"]);
+    assert!(errors(&without)[0].starts_with("spec.versions: Invalid value: null: must have exactly one"));
+    let docs = r#","externalDocs":{"url":"x"},"oneOf":[],"dependencies":{"a":["b"]}"#;
+    let found = errors(&crd(docs, r#","subresources":{"status":{}}"#));
+    assert!(found[0].contains(r#""ExternalDocs":{"Description":"","URL":"x"}"#), "{found:?}");
+    assert!(found[0].contains(r#""Dependencies":{"a":{"Schema":null,"Property":["b"]}}"#), "{found:?}");
+}
+
+#[test]
+fn defaults_are_judged_by_every_format_and_limit() {
+    let found = of_property(r#"{"type":"boolean","format":"int32","default":5}"#);
+    assert_eq!(found, [".default: Invalid value: \"int64\":  in body must be of type int32: \"int64\""]);
+    let found = of_property(r#"{"type":"string","maxLength":-1,"default":"x"}"#);
+    assert_eq!(found, [".default: Too long: value is too long"]);
+    let empty = r#"{"type":"string","default":"x","x-kubernetes-validations":[{"rule":" "}]}"#;
+    let found = of_property(empty);
+    assert_eq!(found, [".x-kubernetes-validations[0].rule: Required value: rule is not specified"]);
+    let found = errors(&crd(r#","properties":{"metadata":{"type":"object","default":false}}"#, ""));
+    let words = "spec.validation.openAPIV3Schema.properties[metadata].default: Invalid value: false: must result in valid metadata: metadata: Invalid value: false: json: cannot unmarshal bool into Go value of type v1.ObjectMeta";
+    assert_eq!(found[0], words);
+}
+
+#[test]
+fn a_version_that_is_repeated_is_not_stored_twice() {
+    let mut twice = crd("", "");
+    let version = twice.at(&["spec", "versions"]).and_then(Value::as_list).unwrap()[0].clone();
+    twice.set_at(&["spec", "versions"], Value::List(vec![version.clone(), version]));
+    let found = errors(&twice);
+    assert_eq!(
+        found.last().map(String::as_str),
+        Some("status.storedVersions: Invalid value: [\"v1\"]: must have the storage version v1")
+    );
+}
+
+#[test]
+fn an_update_that_only_empties_changes_nothing() {
+    let old = crd(r#","properties":{"spec":{"type":"object"}}"#, "");
+    let new = crd(r#","properties":{"spec":{"type":"object","properties":{},"required":[]}}"#, "");
+    assert!(super::same(new.at(&["spec"]), old.at(&["spec"])));
+    assert!(update(&new, &old, &context()).iter().all(|error| error.field.starts_with("metadata")));
+}

@@ -1,0 +1,345 @@
+//! Discovery: what the table says, as the documents clients read.
+//!
+//! The old form is one document per level (`/api`, `/apis`, `/apis/GROUP`, `/apis/GROUP/VERSION`); the aggregated form is one
+//! document for each of `/api` and `/apis`. Both are made of [`Entry`] rows: the table's, and those a caller adds for custom
+//! resources.
+
+#[cfg(test)]
+mod built_in_tests;
+mod registered;
+mod remote;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+
+use api::gvk::compare_versions;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest as _, Sha256};
+use value::{Map, Value};
+
+use kinds::table::{GROUPS, Resource, Served, Storage, Verb};
+
+pub use registered::{Registration, built_in, of_custom_version, registered_group, registered_groups};
+pub use remote::{RemoteVersion, aggregated_versions, legacy_version, stale_version};
+
+/// The media type of the aggregated form.
+pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// A resource in one version, as discovery lists it.
+#[derive(Clone, Debug)]
+pub struct Entry<'a> {
+    /// The group; empty for the core group.
+    pub group: &'a str,
+    /// The version.
+    pub version: &'a str,
+    /// The kind.
+    pub kind: &'a str,
+    /// The name in URLs.
+    pub plural: &'a str,
+    /// The singular name.
+    pub singular: &'a str,
+    /// What kubectl also accepts.
+    pub short_names: Vec<&'a str>,
+    /// The sets it belongs to.
+    pub categories: Vec<&'a str>,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// What can be done with it.
+    pub verbs: &'a [Verb],
+    /// What is below its objects, sorted by name.
+    pub subresources: Vec<SubEntry<'a>>,
+    /// The hash of where it is stored.
+    pub storage_hash: Option<String>,
+    /// Whether it is a custom resource: the aggregated form names the group and version of those.
+    pub custom: bool,
+}
+
+/// A subresource, as discovery lists it.
+#[derive(Clone, Debug)]
+pub struct SubEntry<'a> {
+    /// The name in URLs.
+    pub name: &'a str,
+    /// The kind.
+    pub kind: &'a str,
+    /// The group and version of the kind, where they are not the resource's.
+    pub group_version: Option<(&'a str, &'a str)>,
+    /// What can be done with it.
+    pub verbs: &'a [Verb],
+}
+
+impl Entry<'static> {
+    /// A row of the table in one of its versions.
+    pub fn of(row: &'static Resource, version: &'static str) -> Self {
+        Entry {
+            group: row.group,
+            version,
+            kind: row.kind,
+            plural: row.plural,
+            singular: row.singular,
+            short_names: row.short_names.to_vec(),
+            categories: row.categories.to_vec(),
+            namespaced: row.is_namespaced(),
+            verbs: row.verbs,
+            subresources: row
+                .subresources
+                .iter()
+                .map(|sub| SubEntry {
+                    name: sub.name,
+                    kind: sub.kind,
+                    group_version: sub.group_version,
+                    verbs: sub.verbs,
+                })
+                .collect(),
+            storage_hash: storage_hash(row),
+            custom: false,
+        }
+    }
+}
+
+/// Discovery's hash of where a kind is stored: equal hashes mean the same stored objects.
+pub fn storage_hash(row: &Resource) -> Option<String> {
+    match row.storage {
+        Storage::Own(version) => Some(hash(row.group, row.hashed_version.unwrap_or(version), row.kind)),
+        Storage::With(group, version) => Some(hash(group, version, row.kind)),
+        Storage::Nowhere => None,
+    }
+}
+
+/// The hash of a stored group, version and kind.
+pub fn hash(group: &str, version: &str, kind: &str) -> String {
+    let digest = Sha256::digest(format!("{group}/{version}/{kind}"));
+    STANDARD.encode(digest.get(..8).unwrap_or_default())
+}
+
+/// `/api`.
+pub fn core_versions(server_address: &str) -> Value {
+    Value::map([
+        ("kind", Value::from("APIVersions")),
+        ("versions", Value::list(["v1"])),
+        (
+            "serverAddressByClientCIDRs",
+            Value::list([Value::map([("clientCIDR", "0.0.0.0/0"), ("serverAddress", server_address)])]),
+        ),
+    ])
+}
+
+/// `/apis/GROUP` of a group that is served without being registered.
+pub fn group(served: &Served, custom: &[Entry<'_>], name: &str) -> Option<Value> {
+    let groups = Groups::collect(served, custom);
+    let mut document = group_document(groups.named().find(|group| group.name == name)?);
+    document.insert("kind", "APIGroup");
+    document.insert("apiVersion", "v1");
+    Some(Value::Map(document))
+}
+
+/// `/api/v1` and `/apis/GROUP/VERSION`.
+pub fn resources(served: &Served, custom: &[Entry<'_>], group: &str, version: &str) -> Option<Value> {
+    let groups = Groups::collect(served, custom);
+    let found = groups.0.iter().find(|found| found.name == group)?;
+    let (_, entries) = found.versions.iter().find(|(name, _)| *name == version)?;
+    let mut list = Vec::new();
+    for entry in entries {
+        let mut resource = Map::new();
+        resource.insert("name", entry.plural);
+        resource.insert("singularName", entry.singular);
+        resource.insert("namespaced", entry.namespaced);
+        resource.insert("kind", entry.kind);
+        resource.insert("verbs", verbs(entry.verbs));
+        names(&mut resource, "shortNames", &entry.short_names);
+        names(&mut resource, "categories", &entry.categories);
+        if let Some(hash) = &entry.storage_hash {
+            resource.insert("storageVersionHash", hash.as_str());
+        }
+        list.push(Value::Map(resource));
+        for sub in &entry.subresources {
+            let mut resource = Map::new();
+            resource.insert("name", format!("{}/{}", entry.plural, sub.name).as_str());
+            resource.insert("singularName", "");
+            resource.insert("namespaced", entry.namespaced);
+            if let Some((group, version)) = sub.group_version {
+                resource.insert("group", group);
+                resource.insert("version", version);
+            }
+            resource.insert("kind", sub.kind);
+            resource.insert("verbs", verbs(sub.verbs));
+            list.push(Value::Map(resource));
+        }
+    }
+    let mut document = Map::new();
+    document.insert("kind", "APIResourceList");
+    // The core group's document has never had an apiVersion.
+    if !group.is_empty() {
+        document.insert("apiVersion", "v1");
+    }
+    document.insert("groupVersion", group_version(group, version));
+    document.insert("resources", Value::List(list));
+    Some(Value::Map(document))
+}
+
+/// `/api` in the aggregated form.
+pub fn aggregated_core(served: &Served) -> Value {
+    let groups = Groups::collect(served, &[]);
+    aggregated(groups.0.iter().filter(|group| group.name.is_empty()))
+}
+
+/// `/apis` in the aggregated form, with what other servers serve.
+pub fn aggregated_groups(served: &Served, custom: &[Entry<'_>], remote: &[RemoteVersion]) -> Value {
+    let groups = Groups::collect(served, custom);
+    if remote.is_empty() {
+        return aggregated(groups.named());
+    }
+    remote::merge(groups.named(), remote)
+}
+
+/// The groups that have something to list, in order.
+struct Groups<'a>(Vec<GroupEntries<'a>>);
+
+struct GroupEntries<'a> {
+    name: &'a str,
+    versions: Vec<(&'a str, Vec<Entry<'a>>)>,
+}
+
+impl<'a> Groups<'a> {
+    fn collect(served: &Served, custom: &'a [Entry<'a>]) -> Self {
+        let mut groups: Vec<GroupEntries<'a>> = GROUPS
+            .iter()
+            .map(|group| {
+                let versions = group.versions.iter().filter(|version| served.is_served(group.name, version));
+                let versions = versions.map(|version| {
+                    let rows = group.resources.iter().filter(|row| row.version(version).is_some());
+                    (*version, rows.map(|row| Entry::of(row, version)).collect())
+                });
+                GroupEntries { name: group.name, versions: versions.collect() }
+            })
+            .filter(|group: &GroupEntries<'_>| !group.versions.is_empty())
+            .collect();
+        // Custom groups come after the built-in ones, by name.
+        let mut by_group: BTreeMap<&str, Vec<&Entry<'a>>> = BTreeMap::new();
+        for entry in custom {
+            by_group.entry(entry.group).or_default().push(entry);
+        }
+        let built_in = groups.len();
+        for (name, entries) in by_group {
+            // No custom group comes twice.
+            let at = groups.iter().take(built_in).position(|group| group.name == name);
+            let mut group = match at {
+                Some(at) => groups.remove(at),
+                None => GroupEntries { name, versions: Vec::new() },
+            };
+            let mut by_version: HashMap<&str, usize> =
+                group.versions.iter().enumerate().map(|(at, (version, _))| (*version, at)).collect();
+            for entry in entries {
+                let at = *by_version.entry(entry.version).or_insert_with(|| {
+                    group.versions.push((entry.version, Vec::new()));
+                    group.versions.len() - 1
+                });
+                if let Some((_, entries)) = group.versions.get_mut(at) {
+                    entries.push(entry.clone());
+                }
+            }
+            for (_, entries) in &mut group.versions {
+                entries.sort_by(|a, b| a.plural.cmp(b.plural));
+            }
+            group.versions.sort_by(|(a, _), (b, _)| compare_versions(a, b));
+            groups.insert(at.unwrap_or(groups.len()), group);
+        }
+        Groups(groups)
+    }
+
+    /// The groups under `/apis`.
+    fn named(&self) -> impl Iterator<Item = &GroupEntries<'a>> {
+        self.0.iter().filter(|group| !group.name.is_empty())
+    }
+}
+
+fn group_document(group: &GroupEntries<'_>) -> Map {
+    let version = |version: &str| {
+        Value::map([
+            ("groupVersion", Value::from(group_version(group.name, version))),
+            ("version", Value::from(version)),
+        ])
+    };
+    let mut document = Map::new();
+    document.insert("name", group.name);
+    document.insert("versions", Value::list(group.versions.iter().map(|(name, _)| version(name))));
+    if let Some((preferred, _)) = group.versions.first() {
+        document.insert("preferredVersion", version(preferred));
+    }
+    document
+}
+
+fn aggregated<'a>(groups: impl Iterator<Item = &'a GroupEntries<'a>>) -> Value {
+    aggregated_list(groups.map(|group| {
+        let versions = group.versions.iter();
+        aggregated_group(group.name, versions.map(|(version, entries)| aggregated_version(version, entries)))
+    }))
+}
+
+fn aggregated_group(name: &str, versions: impl Iterator<Item = Value>) -> Value {
+    let metadata = match name {
+        "" => Map::new(),
+        name => Map::from_iter([("name".into(), name.into())]),
+    };
+    Value::map([("metadata", Value::Map(metadata)), ("versions", Value::list(versions))])
+}
+
+fn aggregated_version(version: &str, entries: &[Entry<'_>]) -> Value {
+    Value::map([
+        ("version", Value::from(version)),
+        ("resources", Value::list(entries.iter().map(aggregated_resource))),
+        ("freshness", Value::from("Current")),
+    ])
+}
+
+fn aggregated_list(items: impl Iterator<Item = Value>) -> Value {
+    Value::map([
+        ("kind", Value::from("APIGroupDiscoveryList")),
+        ("apiVersion", Value::from("apidiscovery.k8s.io/v2")),
+        ("metadata", Value::Map(Map::new())),
+        ("items", Value::list(items)),
+    ])
+}
+
+fn aggregated_resource(entry: &Entry<'_>) -> Value {
+    // A group and version are said only where they are not those of the resource's own URL.
+    let response_kind = |group_version: Option<(&str, &str)>, kind: &str| {
+        let (group, version) = group_version.unwrap_or(("", ""));
+        Value::map([("group", group), ("version", version), ("kind", kind)])
+    };
+    let mut resource = Map::new();
+    resource.insert("resource", entry.plural);
+    let own = entry.custom.then_some((entry.group, entry.version));
+    resource.insert("responseKind", response_kind(own, entry.kind));
+    resource.insert("scope", if entry.namespaced { "Namespaced" } else { "Cluster" });
+    resource.insert("singularResource", entry.singular);
+    resource.insert("verbs", verbs(entry.verbs));
+    names(&mut resource, "shortNames", &entry.short_names);
+    names(&mut resource, "categories", &entry.categories);
+    if !entry.subresources.is_empty() {
+        let list = entry.subresources.iter().map(|sub| {
+            Value::map([
+                ("subresource", Value::from(sub.name)),
+                ("responseKind", response_kind(sub.group_version.or(own), sub.kind)),
+                ("verbs", verbs(sub.verbs)),
+            ])
+        });
+        resource.insert("subresources", Value::list(list));
+    }
+    Value::Map(resource)
+}
+
+fn verbs(verbs: &[Verb]) -> Value {
+    Value::list(verbs.iter().map(|verb| verb.as_str()))
+}
+
+fn names(map: &mut Map, key: &'static str, names: &[&str]) {
+    if !names.is_empty() {
+        map.insert(key, Value::list(names.iter().copied()));
+    }
+}
+
+fn group_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}

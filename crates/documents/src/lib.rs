@@ -1,0 +1,17 @@
+//! The documents in which clients read which resources a server has: discovery and OpenAPI.
+//!
+//! Both are made of the table of built-in kinds, the CRDs that are served and what aggregated API servers publish.
+//! [`discovery::Entry`] is one resource in one version; [`openapi::OpenApi`] builds OpenAPI v2 and v3 documents on first use and keeps
+//! them.
+//!
+//! ```
+//! use documents::discovery::{Entry, storage_hash};
+//!
+//! let row = kinds::table::find("apps", "v1", "deployments").unwrap();
+//! let entry = Entry::of(row, "v1");
+//! assert_eq!((entry.kind, entry.namespaced), ("Deployment", true));
+//! assert_eq!(entry.storage_hash, storage_hash(row));
+//! ```
+
+pub mod discovery;
+pub mod openapi;

@@ -1,0 +1,230 @@
+//! A [`Schema`] → its OpenAPI form, in either version.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use value::{Map, Str, Value, json};
+
+use schema::{Format, Kind, Link, ListType, MapType, Object, Patch, Property, Schema, definition_name};
+
+/// Which OpenAPI is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// Swagger 2.0: no `oneOf`, no defaults, `$ref` with siblings.
+    V2,
+    /// OpenAPI 3.0.
+    V3,
+}
+
+impl Dialect {
+    fn reference(self, name: &str) -> Value {
+        let place = match self {
+            Dialect::V2 => "#/definitions/",
+            Dialect::V3 => "#/components/schemas/",
+        };
+        Value::map([("$ref", format!("{place}{}", definition_name(name)))])
+    }
+}
+
+/// A reference to the definition of a type by its short name.
+pub(super) fn reference(name: &str, dialect: Dialect) -> Value {
+    dialect.reference(name)
+}
+
+/// The definitions of these types and of everything they refer to, by full name. Kinds that are in every group and version say so of
+/// those that the document is about.
+pub(super) fn definitions(roots: BTreeSet<String>, everywhere: &[(&str, &str)], dialect: Dialect) -> Map {
+    let mut found: BTreeMap<String, Value> = BTreeMap::new();
+    let mut wanted: Vec<String> = roots.into_iter().collect();
+    while let Some(name) = wanted.pop() {
+        let full = definition_name(&name);
+        if found.contains_key(&full) {
+            continue;
+        }
+        let Some(schema) = schema::named(&name) else { continue };
+        found.insert(full, definition(schema, everywhere, dialect));
+        if let Some(object) = schema.object() {
+            for property in &object.properties {
+                mentions(&property.schema, &mut wanted);
+            }
+        }
+    }
+    found.into_iter().map(|(name, definition)| (name.into(), definition)).collect()
+}
+
+/// The types with definitions of their own that a field mentions.
+fn mentions(link: &Link, wanted: &mut Vec<String>) {
+    let schema = link.get();
+    if has_definition(schema) {
+        wanted.push(schema.name.to_string());
+        return;
+    }
+    match &schema.kind {
+        Kind::List(list) => mentions(&list.items, wanted),
+        Kind::Map(map) => mentions(&map.values, wanted),
+        _ => {}
+    }
+}
+
+/// Whether a type is referred to; named scalars, lists and maps are written where they are used.
+fn has_definition(schema: &Schema) -> bool {
+    !schema.name.is_empty()
+        && match &schema.kind {
+            Kind::Object(_) | Kind::Any | Kind::SchemaOr(_) => true,
+            Kind::String(format) => !matches!(format, Format::Plain | Format::Bytes),
+            _ => false,
+        }
+}
+
+fn definition(schema: &Schema, everywhere: &[(&str, &str)], dialect: Dialect) -> Value {
+    let typed = |kind: &str| Map::from_iter([("type".into(), kind.into())]);
+    let mut map = match &schema.kind {
+        Kind::Object(object) => return object_definition(schema, object, everywhere, dialect),
+        Kind::Any if schema.struct_name() == "JSON" => Map::new(),
+        Kind::SchemaOr(_) => Map::new(),
+        Kind::Any => typed("object"),
+        Kind::String(Format::Quantity) if dialect == Dialect::V3 => one_of(["string", "number"]),
+        Kind::String(Format::IntOrString) if dialect == Dialect::V3 => one_of(["integer", "string"]),
+        _ => typed("string"),
+    };
+    match schema.kind {
+        Kind::String(Format::IntOrString) => map.insert("format", "int-or-string"),
+        Kind::String(Format::Time | Format::MicroTime) => map.insert("format", "date-time"),
+        _ => None,
+    };
+    Value::Map(map)
+}
+
+fn one_of(kinds: [&str; 2]) -> Map {
+    Map::from_iter([("oneOf".into(), Value::list(kinds.map(|kind| Value::map([("type", kind)]))))])
+}
+
+fn object_definition(
+    schema: &Schema,
+    object: &Object,
+    everywhere: &[(&str, &str)],
+    dialect: Dialect,
+) -> Value {
+    let mut map = Map::new();
+    map.insert("type", "object");
+    if !object.properties.is_empty() {
+        let properties = object.properties.iter().map(|p| (p.name.clone(), property(p, dialect)));
+        map.insert("properties", Value::map(properties));
+    }
+    let required: Vec<Value> =
+        object.properties.iter().filter(|p| p.required).map(|p| p.name.clone().into()).collect();
+    if !required.is_empty() {
+        map.insert("required", required);
+    }
+    if object.atomic {
+        map.insert("x-kubernetes-map-type", "atomic");
+    }
+    if let Some(unions) = object.unions.and_then(|text| json::parse(text.as_bytes()).ok()) {
+        map.insert("x-kubernetes-unions", unions);
+    }
+    let kind = |group: &str, version: &str| {
+        Value::map([("group", group), ("version", version), ("kind", schema.struct_name())])
+    };
+    match object.group_version {
+        "" => {}
+        "*" => {
+            let kinds = everywhere.iter().map(|(group, version)| kind(group, version));
+            map.insert("x-kubernetes-group-version-kind", Value::list(kinds));
+        }
+        group_version => {
+            let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
+            map.insert("x-kubernetes-group-version-kind", Value::list([kind(group, version)]));
+        }
+    }
+    Value::Map(map)
+}
+
+fn property(property: &Property, dialect: Dialect) -> Value {
+    let schema = property.schema.get();
+    let mut map = match inline(schema, dialect) {
+        // In 3.0 a reference has no siblings, so it goes into an `allOf`.
+        Value::Map(map) if dialect == Dialect::V3 && map.contains_key("$ref") => {
+            Map::from_iter([("allOf".into(), Value::list([Value::Map(map)]))])
+        }
+        Value::Map(map) => map,
+        _ => Map::new(),
+    };
+    if dialect == Dialect::V3
+        && let Some(default) = property.default.as_ref().and_then(|text| json::parse(text.as_bytes()).ok())
+    {
+        map.insert("default", default);
+    }
+    match property.map_type {
+        // A list type on bytes: Go's bytes are a list.
+        Some(MapType::Atomic) if matches!(schema.kind, Kind::String(_)) => {
+            map.insert("x-kubernetes-list-type", "atomic")
+        }
+        Some(MapType::Atomic) => map.insert("x-kubernetes-map-type", "atomic"),
+        Some(MapType::Granular) => map.insert("x-kubernetes-map-type", "granular"),
+        None => None,
+    };
+    if let Some(strategy) = strategy(&property.patch) {
+        map.insert("x-kubernetes-patch-strategy", strategy);
+    }
+    if let Some(key) = &property.patch.merge_key {
+        map.insert("x-kubernetes-patch-merge-key", key.clone());
+    }
+    Value::Map(map)
+}
+
+fn strategy(patch: &Patch) -> Option<&'static str> {
+    match (patch.merge, patch.retain_keys, patch.replace) {
+        (true, true, _) => Some("merge,retainKeys"),
+        (true, false, _) => Some("merge"),
+        (false, true, _) => Some("retainKeys"),
+        (false, false, true) => Some("replace"),
+        (false, false, false) => None,
+    }
+}
+
+/// A schema where it is used: a reference if it has a definition, otherwise itself.
+fn inline(schema: &Schema, dialect: Dialect) -> Value {
+    if has_definition(schema) {
+        return dialect.reference(&schema.name);
+    }
+    let mut map = Map::new();
+    let mut typed = |kind: &str, format: Option<&str>| {
+        map.insert("type", kind);
+        if let Some(format) = format {
+            map.insert("format", format);
+        }
+    };
+    match &schema.kind {
+        Kind::String(Format::Bytes) => typed("string", Some("byte")),
+        Kind::String(_) => typed("string", None),
+        Kind::Int32 => typed("integer", Some("int32")),
+        Kind::Int64 => typed("integer", Some("int64")),
+        Kind::Float => typed("number", Some("double")),
+        Kind::Bool => typed("boolean", None),
+        Kind::Object(_) | Kind::Any | Kind::SchemaOr(_) => typed("object", None),
+        Kind::Map(map_of) => {
+            typed("object", None);
+            map.insert("additionalProperties", inline(map_of.values.get(), dialect));
+        }
+        Kind::List(list) => {
+            typed("array", None);
+            map.insert("items", inline(list.items.get(), dialect));
+            match &list.list_type {
+                None => {}
+                Some(ListType::Atomic) => {
+                    map.insert("x-kubernetes-list-type", "atomic");
+                }
+                Some(ListType::Set) => {
+                    map.insert("x-kubernetes-list-type", "set");
+                }
+                Some(ListType::Map(keys)) => {
+                    map.insert("x-kubernetes-list-type", "map");
+                    map.insert("x-kubernetes-list-map-keys", Value::list(keys.iter().cloned()));
+                }
+            }
+        }
+    }
+    if !schema.values.is_empty() {
+        map.insert("enum", Value::list(schema.values.iter().map(Str::clone)));
+    }
+    Value::Map(map)
+}

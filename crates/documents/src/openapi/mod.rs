@@ -1,0 +1,302 @@
+//! OpenAPI: the table and the schemas as the documents that kubectl, client generators and `kubectl explain` read.
+//!
+//! Version 3 is an index and one document per group and version; version 2 is one document for everything, as JSON and in the
+//! protobuf form that older kubectls ask for. Types and facts only: there are no descriptions. A document is made when it is first
+//! asked for and kept; a server that is never asked pays nothing.
+
+mod as_v3;
+mod components;
+mod custom;
+mod operations;
+mod paths;
+mod protobuf;
+mod remote;
+#[cfg(test)]
+mod tests;
+mod v2;
+mod v3;
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sha2::{Digest as _, Sha512};
+use value::{Str, Value, write};
+
+use crd::CustomResourceDefinition;
+use kinds::table::{GROUPS, Served};
+
+pub use remote::below;
+
+/// The media type of version 2 in protobuf.
+pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// A document as it is sent.
+#[derive(Debug)]
+pub struct Document {
+    /// The body.
+    pub body: Vec<u8>,
+    /// SHA-512 in upper-case hex: the `hash` of the index, and the ETag.
+    pub hash: String,
+}
+
+impl Document {
+    fn new(body: Vec<u8>) -> Self {
+        let hash = hash(&body);
+        Document { body, hash }
+    }
+}
+
+fn hash(bytes: &[u8]) -> String {
+    let mut hash = String::with_capacity(128);
+    for byte in Sha512::digest(bytes) {
+        let _ = write!(hash, "{byte:02X}");
+    }
+    hash
+}
+
+/// The documents of one server.
+#[derive(Debug)]
+pub struct OpenApi {
+    served: Served,
+    version: String,
+    /// Documents about the table alone, which never change.
+    own: Mutex<BTreeMap<String, Arc<Document>>>,
+    /// Documents in which custom resources and those of other servers are; dropped when those change.
+    custom: Mutex<BTreeMap<String, Arc<Document>>>,
+    /// How often those have been dropped.
+    generation: AtomicU64,
+    /// Whether there is an issuer of tokens whose keys are published.
+    issuer: bool,
+}
+
+/// How many bytes are kept of version 3 documents that can change.
+const MAX_KEPT_BYTES: usize = 64 * 1024 * 1024;
+
+/// Forgets version 3 documents, besides one, until the others are not too many: a definition may have thousands of versions.
+fn forget_some(kept: &mut BTreeMap<String, Arc<Document>>, besides: &str) {
+    let is_one = |name: &str| ![INDEX, V2_JSON, V2_BINARY, besides].contains(&name);
+    let ones = kept.iter().filter(|(name, _)| is_one(name));
+    let mut bytes: usize = ones.map(|(_, document)| document.body.len()).sum();
+    kept.retain(|name, document| {
+        let stays = bytes <= MAX_KEPT_BYTES || !is_one(name);
+        if !stays {
+            bytes = bytes.saturating_sub(document.body.len());
+        }
+        stays
+    });
+}
+
+/// The served definitions.
+type Custom<'a> = &'a [Arc<CustomResourceDefinition>];
+
+/// What documents are made of besides the table.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Current<'a> {
+    /// From [`OpenApi::generation`], asked before the rest was read.
+    pub generation: u64,
+    /// The served definitions.
+    pub custom: &'a [Arc<CustomResourceDefinition>],
+    /// The version 3 documents of other servers: paths in the index, and URLs.
+    pub remote_v3: &'a [(String, String)],
+    /// What other servers serve, as [`below`] leaves it of their version 2 documents.
+    pub remote_v2: &'a [Arc<Value>],
+    /// Those of them that have no version 3 document: paths in the index, and what they serve.
+    pub only_v2: &'a [(String, Arc<Value>)],
+}
+
+const INDEX: &str = "index";
+const V2_JSON: &str = "v2";
+const V2_BINARY: &str = "v2 protobuf";
+
+impl OpenApi {
+    /// The documents of a server that serves these versions and calls itself `version` (`1.37`). Nothing is made yet.
+    pub fn new(served: Served, version: impl Into<String>) -> Self {
+        OpenApi {
+            served,
+            version: version.into(),
+            own: Mutex::default(),
+            custom: Mutex::default(),
+            generation: AtomicU64::new(0),
+            issuer: false,
+        }
+    }
+
+    /// Forgets the documents in which custom resources and those of other servers are: they changed.
+    pub fn forget_custom(&self) {
+        let mut kept = self.custom.lock().unwrap_or_else(PoisonError::into_inner);
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        kept.clear();
+    }
+
+    /// Which state of these things documents are made of. To be asked before they are read: a document that was made of what has
+    /// changed meanwhile is not kept.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// A document, made if it is not there; one that can change, of what there was in a generation.
+    fn keep(
+        &self,
+        name: &str,
+        generation: Option<u64>,
+        make: impl FnOnce() -> Option<Document>,
+    ) -> Option<Arc<Document>> {
+        let kept = if generation.is_some() { &self.custom } else { &self.own };
+        if let Some(document) = kept.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
+            return Some(Arc::clone(document));
+        }
+        // Made without the lock: others may want other documents meanwhile.
+        let document = Arc::new(make()?);
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if generation.is_some_and(|generation| generation != self.generation()) {
+            return Some(document);
+        }
+        let document = Arc::clone(kept.entry(name.to_owned()).or_insert(document));
+        if generation.is_some() {
+            forget_some(&mut kept, name);
+        }
+        Some(document)
+    }
+
+    /// These documents, with the two about an issuer of tokens if there is one.
+    #[must_use]
+    pub fn with_issuer(self, issuer: bool) -> Self {
+        OpenApi { issuer, ..self }
+    }
+
+    /// `/openapi/v3`: the paths of all documents with their hashes; those of other servers with the URLs they gave.
+    pub fn v3_index(&self, current: Current<'_>) -> Arc<Document> {
+        let custom = current.custom;
+        let make = || {
+            let versions = custom::by_version(custom);
+            let paths = self.v3_paths(custom).into_iter().map(|path| {
+                // The hash is the content's, so every document of the table is made here. Those of custom resources are known
+                // by the state of their definitions: there may be thousands, and few are asked for.
+                let kinds = path.strip_prefix("apis/").and_then(|path| path.split_once('/'));
+                let hash = if let Some(kinds) = kinds.and_then(|version| versions.get(&version)) {
+                    Some(hash(custom::stamp(kinds).as_bytes()))
+                } else {
+                    let kept = self.own.lock().unwrap_or_else(PoisonError::into_inner).get(&path).cloned();
+                    match kept {
+                        Some(document) => Some(document.hash.clone()),
+                        None => self.make_v3(&path, custom).map(|document| document.hash),
+                    }
+                };
+                let url = format!("/openapi/v3/{path}?hash={}", hash.unwrap_or_default());
+                (path, Value::map([("serverRelativeURL", url)]))
+            });
+            let others = current
+                .remote_v3
+                .iter()
+                .map(|(path, url)| (path.clone(), Value::map([("serverRelativeURL", url.as_str())])));
+            let made = current.only_v2.iter().filter_map(|(path, _)| {
+                let url = format!("/openapi/v3/{path}?hash={}", self.v3(path, current)?.hash);
+                Some((path.clone(), Value::map([("serverRelativeURL", url)])))
+            });
+            let paths = Value::map(paths.chain(others).chain(made));
+            Some(Document::new(write::to_vec(&Value::map([("paths", paths)]))))
+        };
+        self.keep(INDEX, Some(current.generation), make)
+            .unwrap_or_else(|| Arc::new(Document::new(Vec::new())))
+    }
+
+    /// `/openapi/v3/PATH`, where the path is one of the index's: `api/v1`, `apis/apps/v1`.
+    pub fn v3(&self, path: &str, current: Current<'_>) -> Option<Arc<Document>> {
+        if let Some((_, theirs)) = current.only_v2.iter().find(|(own, _)| own == path) {
+            let make = || as_v3::as_v3(theirs).map(|made| Document::new(write::to_vec(&made)));
+            return self.keep(path, Some(current.generation), make);
+        }
+        let is_custom = Self::custom_version(path, current.custom).is_some();
+        self.keep(path, is_custom.then_some(current.generation), || self.make_v3(path, current.custom))
+    }
+
+    /// `/openapi/v2` as JSON, with what other servers serve. `report` is told the definitions that are left out because the
+    /// document would be too large, when it is made.
+    pub fn v2_json(&self, current: Current<'_>, report: impl Fn(&[Str])) -> Arc<Document> {
+        let make = || Document::new(write::to_vec(&self.v2(current, &report)));
+        self.keep(V2_JSON, Some(current.generation), || Some(make())).unwrap_or_else(|| Arc::new(make()))
+    }
+
+    fn v2(&self, current: Current<'_>, report: impl Fn(&[Str])) -> Value {
+        let (document, left_out) =
+            v2::document(&self.served, &self.version, self.issuer, current.custom, v2::MAX_CUSTOM_BYTES);
+        if !left_out.is_empty() {
+            report(&left_out);
+        }
+        remote::merge(document, current.remote_v2)
+    }
+
+    /// The same in protobuf.
+    pub fn v2_protobuf(&self, current: Current<'_>, report: impl Fn(&[Str])) -> Arc<Document> {
+        let make = || Document::new(protobuf::document(&self.v2(current, &report)));
+        self.keep(V2_BINARY, Some(current.generation), || Some(make())).unwrap_or_else(|| Arc::new(make()))
+    }
+
+    /// The group and version of the document at a path, if custom resources are in it.
+    fn custom_version<'p>(path: &'p str, custom: Custom<'_>) -> Option<(&'p str, &'p str)> {
+        let (group, version) = path.strip_prefix("apis/")?.split_once('/')?;
+        let mut versions = custom::served(custom, Some(group));
+        versions.any(|(_, found)| found.name == version).then_some((group, version))
+    }
+
+    /// The paths of the version 3 documents.
+    fn v3_paths(&self, custom: Custom<'_>) -> Vec<String> {
+        let mut paths = vec!["api".to_owned(), "apis".to_owned(), "version".to_owned()];
+        if self.issuer {
+            paths.extend(operations::ISSUER.iter().map(|path| (*path).to_owned()));
+        }
+        for group in GROUPS {
+            let mut versions =
+                group.versions.iter().filter(|version| self.served.is_served(group.name, version)).peekable();
+            if versions.peek().is_some() && !group.name.is_empty() {
+                paths.push(format!("apis/{}", group.name));
+            }
+            for version in versions {
+                paths.push(match group.name {
+                    "" => format!("api/{version}"),
+                    name => format!("apis/{name}/{version}"),
+                });
+            }
+        }
+        let mut known: HashSet<String> = paths.iter().cloned().collect();
+        for (definition, version) in custom::served(custom, None) {
+            let path = format!("apis/{}/{}", definition.group, version.name);
+            if known.insert(path.clone()) {
+                paths.push(path);
+            }
+        }
+        paths
+    }
+
+    fn make_v3(&self, path: &str, custom: Custom<'_>) -> Option<Document> {
+        if !self.v3_paths(custom).iter().any(|known| known == path) {
+            return None;
+        }
+        let parts: Vec<&str> = path.split('/').collect();
+        let group_version = match *parts.as_slice() {
+            ["api", version] => Some(("", version)),
+            ["apis", group, version] => Some((group, version)),
+            _ => None,
+        };
+        let mut items = operations::of_document(path).unwrap_or_default();
+        let mut schemas = Vec::new();
+        let own = Self::custom_version(path, custom);
+        if let Some((group, version)) = own {
+            items.extend(custom::items(group, &custom::of_version(custom, group, version)));
+            schemas = custom::schemas(custom, group_version, components::Dialect::V3);
+        }
+        if items.is_empty() {
+            return None;
+        }
+        let body = write::to_vec(&v3::document(&items, group_version, &self.version, schemas));
+        Some(match own {
+            None => Document::new(body),
+            Some((group, version)) => Document {
+                body,
+                hash: hash(custom::stamp(&custom::of_version(custom, group, version)).as_bytes()),
+            },
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! Defaults of the group batch.
+
+use api::validation::fields::same;
+use value::{Map, Value};
+
+use super::{fields::Fill, pod::template};
+use crate::validation::batch::{LEGACY_NAME_LABEL, LEGACY_UID_LABEL, NAME_LABEL, UID_LABEL};
+
+const BACKOFF_LIMIT: i64 = 6;
+
+/// Job.
+pub fn job(object: &mut Value) {
+    let labels = object.at(&["spec", "template", "metadata", "labels"]).and_then(Value::as_map).cloned();
+    if let Some(labels) = labels.filter(|labels| !labels.is_empty())
+        && object.at(&["metadata", "labels"]).and_then(Value::as_map).is_none_or(Map::is_empty)
+    {
+        object.set_at(&["metadata", "labels"], labels);
+    }
+    let Some(object) = object.as_map_mut() else { return };
+    let spec = object.child_made("spec");
+    let is_set = |field| spec.get(field).is_some_and(|value: &Value| !value.is_null());
+    let (counts, limits_each, fails_by_policy) = (
+        is_set("completions") || is_set("parallelism"),
+        is_set("backoffLimitPerIndex"),
+        is_set("podFailurePolicy"),
+    );
+    if !counts {
+        spec.insert("completions", 1);
+    }
+    spec.fill("parallelism", 1);
+    spec.fill("backoffLimit", if limits_each { i64::from(i32::MAX) } else { BACKOFF_LIMIT });
+    spec.fill("completionMode", "NonIndexed");
+    spec.fill("suspend", false);
+    spec.fill("podReplacementPolicy", if fails_by_policy { "Failed" } else { "TerminatingOrFailed" });
+    spec.fill("manualSelector", false);
+    job_template_spec(spec);
+}
+
+/// The labels and the selector that tell the pods of a new job from all others, unless the job brings its own. Labels that
+/// are there stay; validation refuses those that do not fit.
+pub fn prepare_job(job: &mut Value) {
+    if job.bool_at(&["spec", "manualSelector"]).unwrap_or_default() {
+        return;
+    }
+    let (name, uid) = (api::meta::name(job).to_owned(), api::meta::uid(job).to_owned());
+    let template_labels = ["spec", "template", "metadata", "labels"];
+    // A job without labels of its own has its template's, and then the generated ones too.
+    let shares_labels = same(job.at(&["metadata", "labels"]), job.at(&template_labels));
+    let Some(map) = job.as_map_mut() else { return };
+    let spec = map.child_made("spec");
+    let labels = spec.child_made("template").child_made("metadata").child_made("labels");
+    for (key, value) in
+        [(LEGACY_NAME_LABEL, &name), (NAME_LABEL, &name), (LEGACY_UID_LABEL, &uid), (UID_LABEL, &uid)]
+    {
+        labels.fill(key, value.as_str());
+    }
+    spec.child_made("selector").child_made("matchLabels").fill(UID_LABEL, uid);
+    if shares_labels && let Some(labels) = job.at(&template_labels).cloned() {
+        job.set_at(&["metadata", "labels"], labels);
+    }
+}
+
+/// CronJob.
+pub fn cron_job(object: &mut Value) {
+    let Some(object) = object.as_map_mut() else { return };
+    let spec = object.child_made("spec");
+    spec.fill_zero("concurrencyPolicy", "Allow");
+    spec.fill("suspend", false);
+    spec.fill("successfulJobsHistoryLimit", 3);
+    spec.fill("failedJobsHistoryLimit", 1);
+    job_template_spec(spec.child_made("jobTemplate").child_made("spec"));
+}
+
+/// What a job and the template of a CronJob's jobs share.
+fn job_template_spec(spec: &mut Map) {
+    if let Some(policy) = spec.child("podFailurePolicy") {
+        for pattern in policy.children("rules").flat_map(|rule| rule.children("onPodConditions")) {
+            pattern.fill_zero("status", "True");
+        }
+    }
+    template(spec.child_made("template"));
+}

@@ -1,0 +1,168 @@
+//! The types of a kind's schema, for checking expressions against what objects really look like.
+
+use std::sync::Arc;
+
+use cel::schema::unescape;
+use cel::{Env, Issues, Type, TypeProvider};
+use schema::{Format, INT_OR_STRING, Kind, Link, Object, Schema};
+use value::Str;
+
+use super::{Age, DEEPEST_TYPE, Offered, Shape, VariableTypes, declared, environment};
+
+/// Declares the types of one kind: `Pod`, `Pod.spec`, `Pod.spec.containers.@idx` and so on.
+#[derive(Debug)]
+pub struct KindTypes {
+    name: Str,
+    schema: Link,
+    /// Whether only what is certain has a type.
+    tolerant: bool,
+}
+
+impl KindTypes {
+    /// The types of a kind with this schema, as Kubernetes' own check of policies has them.
+    pub fn new(name: impl Into<Str>, schema: Link) -> Self {
+        KindTypes { name: name.into(), schema, tolerant: false }
+    }
+
+    /// The same for a check whose warnings may be errors: what Kubernetes' check has no type for, and what it takes for something
+    /// else than expressions see when they run (times, durations and bytes are strings in objects), may be anything.
+    pub fn tolerant(name: impl Into<Str>, schema: Link) -> Self {
+        KindTypes { name: name.into(), schema, tolerant: true }
+    }
+
+    /// The type of its objects.
+    pub fn root(&self) -> Type {
+        Type::Struct(self.name.clone())
+    }
+
+    /// Calls `found` with the schema of a type; `None` if there is none of this name.
+    fn find<T>(&self, name: &str, found: impl FnOnce(&Schema) -> Option<T>) -> Option<T> {
+        let rest = name.strip_prefix(self.name.as_str())?;
+        if !rest.is_empty() && !rest.starts_with('.') {
+            return None;
+        }
+        let mut here = self.schema.get();
+        let mut above = vec![here.name.as_str()];
+        for step in rest.split('.').skip(1) {
+            here = match step {
+                "@idx" | "@elem" => here.element()?,
+                field => here.field(&unescape(field)?)?,
+            };
+            // To Kubernetes a type inside itself is an object of which no field is known.
+            if !self.tolerant && !here.name.is_empty() && matches!(here.kind, Kind::Object(_)) {
+                if above.contains(&here.name.as_str()) {
+                    let closed = Schema { kind: Kind::Object(Object::default()), ..Schema::default() };
+                    return found(&closed);
+                }
+                above.push(&here.name);
+            }
+        }
+        found(here)
+    }
+}
+
+impl TypeProvider for KindTypes {
+    fn find_type(&self, name: &str) -> Option<Type> {
+        self.find(name, |schema| self.type_of(schema, name))
+    }
+
+    fn find_field(&self, type_name: &str, field: &str) -> Option<Type> {
+        let property = unescape(field)?;
+        self.find(type_name, |schema| match schema.field(&property) {
+            Some(found) => self.type_of(found, &format!("{type_name}.{field}")),
+            None => self.type_of_unknown(schema),
+        })
+    }
+}
+
+impl KindTypes {
+    /// The type of values of a schema; `None` where Kubernetes' schemas give expressions none, as for quantities.
+    fn type_of(&self, schema: &Schema, name: &str) -> Option<Type> {
+        let anything = self.tolerant.then_some(Type::Dyn);
+        Some(match &schema.kind {
+            Kind::Any if schema.format == INT_OR_STRING => Type::Dyn,
+            Kind::String(Format::Plain) if matches!(schema.format.as_str(), "date" | "date-time") => {
+                anything.unwrap_or(Type::Timestamp)
+            }
+            Kind::String(Format::Plain) if schema.format == "duration" => anything.unwrap_or(Type::Duration),
+            Kind::String(Format::Plain) if schema.format == "byte" => anything.unwrap_or(Type::Bytes),
+            Kind::Object(_) => Type::Struct(name.into()),
+            Kind::Map(map) => {
+                Type::map(Type::String, self.type_of(map.values.get(), &format!("{name}.@elem"))?)
+            }
+            Kind::List(list) => Type::list(self.type_of(list.items.get(), &format!("{name}.@idx"))?),
+            Kind::String(Format::Plain) => Type::String,
+            Kind::String(Format::Bytes) => anything.unwrap_or(Type::Bytes),
+            Kind::String(Format::Time | Format::MicroTime) => anything.unwrap_or(Type::Timestamp),
+            Kind::String(Format::IntOrString) => Type::Dyn,
+            Kind::Int32 | Kind::Int64 => Type::Int,
+            Kind::Float => Type::Double,
+            Kind::Bool => Type::Bool,
+            // `runtime.RawExtension` and `meta.v1.FieldsV1`: objects of which no field is known.
+            Kind::Any if schema.is_free_object() => anything.unwrap_or(Type::Struct(name.into())),
+            Kind::String(Format::Quantity) | Kind::Any | Kind::SchemaOr(_) => return anything,
+        })
+    }
+
+    /// The type of a field that a schema does not declare; `None` if there can be no such field.
+    fn type_of_unknown(&self, schema: &Schema) -> Option<Type> {
+        let keeps_others = schema.object().is_some_and(|object| object.rest.is_some());
+        (self.tolerant && keeps_others).then_some(Type::Dyn)
+    }
+}
+
+/// Checks the expressions of one policy against one kind.
+#[derive(Debug)]
+pub struct TypedCompiler {
+    env: Env,
+    variables: Arc<VariableTypes>,
+    tolerant: bool,
+}
+
+impl TypedCompiler {
+    /// A checker for objects of a kind. `params` is `None` if the policy has none, and without types if they are not known.
+    pub fn new(object: &Arc<KindTypes>, params: Option<Option<&Arc<KindTypes>>>) -> Self {
+        let offered = Offered { params: params.is_some(), authorizer: false, patches: false };
+        Self::with(object, params.flatten(), offered)
+    }
+
+    /// A checker of policies without parameters that warns only of what is certain; `object` should be
+    /// [tolerant](KindTypes::tolerant) types. `patches` says whether it is for mutating policies.
+    pub fn tolerant(object: &Arc<KindTypes>, patches: bool) -> Self {
+        Self::with(object, None, Offered { params: false, authorizer: true, patches })
+    }
+
+    fn with(object: &Arc<KindTypes>, params: Option<&Arc<KindTypes>>, offered: Offered) -> Self {
+        let variables: Arc<VariableTypes> = Arc::default();
+        let provider = |types: &Arc<KindTypes>| Arc::clone(types) as Arc<dyn TypeProvider>;
+        let mut env = environment(Shape { offered, composed: true, age: Age::Stored })
+            .with_types(Arc::clone(&variables) as Arc<dyn TypeProvider>)
+            .with_types(provider(object))
+            .with_variables([
+                ("object", object.root()),
+                ("oldObject", object.root()),
+                ("authorizer", cel::authz::authorizer_type()),
+            ]);
+        if let Some(params) = params {
+            env = env.with_types(provider(params)).with_variables([("params", params.root())]);
+        }
+        TypedCompiler { env, variables, tolerant: object.tolerant }
+    }
+
+    /// Makes a variable known, and says what is wrong with its expression; one that does not compile may be anything.
+    pub fn variable(&self, name: &str, expression: &str) -> Result<(), Issues> {
+        let checked = self.env.compile(expression);
+        let known = match &checked {
+            // Kubernetes' check forgets the types of objects in variables.
+            Ok(checked) => declared(checked.output_type(), DEEPEST_TYPE, self.tolerant),
+            Err(_) => Type::Dyn,
+        };
+        self.variables.add(name, known);
+        checked.map(|_| ())
+    }
+
+    /// What is wrong with an expression.
+    pub fn check(&self, expression: &str) -> Result<(), Issues> {
+        self.env.compile(expression).map(|_| ())
+    }
+}

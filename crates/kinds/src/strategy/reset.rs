@@ -1,0 +1,62 @@
+//! The fields that a write through some subresource cannot set: nobody comes to own them there.
+
+use std::sync::LazyLock;
+
+use api::GroupKind;
+use schema::apply::Reset;
+
+use super::{MetadataOnStatus, Status, of};
+
+macro_rules! without {
+    ($($name:ident: $paths:expr;)*) => {
+        $(static $name: LazyLock<Reset> = LazyLock::new(|| Reset::without(&$paths));)*
+    };
+}
+
+static NOTHING: Reset = Reset::Nothing;
+
+without! {
+    STATUS: ["status"];
+    SPEC: ["spec"];
+    SPEC_AND_STATUS: ["spec", "status"];
+    SPEC_AND_LABELS: ["spec", "metadata.labels"];
+    SPEC_AND_METADATA: ["spec", "metadata"];
+    SPEC_AND_CONDITIONS: ["spec", "status.conditions"];
+    SPEC_AND_CERTIFICATE: ["spec", "status.certificate"];
+    POD_STATUS: ["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"];
+}
+
+/// The fields that a write of `kind` through `subresource` (empty for the object itself) cannot set.
+pub fn reset_fields(kind: &GroupKind, subresource: &str) -> &'static Reset {
+    let is_signing_request = kind.group == "certificates.k8s.io" && kind.kind == "CertificateSigningRequest";
+    let is_pod = kind.group.is_empty() && kind.kind == "Pod";
+    let Some(row) = of(kind) else { return &NOTHING };
+    match subresource {
+        "" if is_signing_request => &SPEC_AND_STATUS,
+        "" => match row.status {
+            Status::AsSent => &NOTHING,
+            Status::Reset | Status::KeptOnUpdate => &STATUS,
+        },
+        "status" if is_signing_request => &SPEC_AND_CONDITIONS,
+        "status" if is_pod => &POD_STATUS,
+        "status" => match row.metadata {
+            MetadataOnStatus::AsSent => &SPEC,
+            MetadataOnStatus::LabelsKept => &SPEC_AND_LABELS,
+            MetadataOnStatus::Kept | MetadataOnStatus::ApiServiceKept | MetadataOnStatus::AllKept => {
+                &SPEC_AND_METADATA
+            }
+        },
+        "approval" => &SPEC_AND_CERTIFICATE,
+        "finalize" => &STATUS,
+        _ => &NOTHING,
+    }
+}
+
+/// The same for custom resources that have a `status` subresource; the others can be written whole.
+pub fn custom_reset_fields(subresource: &str) -> &'static Reset {
+    match subresource {
+        "" => &STATUS,
+        "status" => &SPEC_AND_METADATA,
+        _ => &NOTHING,
+    }
+}

@@ -1,0 +1,161 @@
+use super::{Fields, GROUPS, Served, Storage, Verb, all, find, find_kind, overlapping};
+
+#[test]
+fn every_row_has_a_schema_in_every_version_and_its_list_too() {
+    for row in all() {
+        for version in row.versions {
+            let schema = row.schema(version.name).unwrap_or_else(|| panic!("{} {}", row.kind, version.name));
+            assert_eq!(schema.struct_name(), row.kind);
+            if row.allows(Verb::List) {
+                let list = schema::of(row.group, version.name, &format!("{}List", row.kind));
+                assert!(list.is_some(), "{}List", row.kind);
+            }
+        }
+        for sub in row.subresources.iter().filter(|sub| !sub.connect) {
+            let (group, version) = sub.group_version.unwrap_or((row.group, "v1"));
+            let found = schema::of(group, version, sub.kind)
+                .or_else(|| schema::of(group, row.versions[0].name, sub.kind));
+            assert!(found.is_some(), "{}/{}", row.plural, sub.name);
+        }
+    }
+}
+
+#[test]
+fn rows_belong_to_their_group_and_are_sorted() {
+    for group in GROUPS {
+        assert!(group.resources.iter().all(|row| row.group == group.name), "{}", group.name);
+        assert!(group.resources.is_sorted_by(|a, b| a.plural < b.plural), "{}", group.name);
+        for row in group.resources {
+            assert!(row.subresources.is_sorted_by(|a, b| a.name < b.name), "{}", row.plural);
+            assert!(row.verbs.is_sorted(), "{}", row.plural);
+            assert!(
+                row.versions.iter().all(|version| group.versions.contains(&version.name)),
+                "{}",
+                row.plural
+            );
+            let has_status_field = row.schema(row.versions[0].name).unwrap().field("status").is_some();
+            assert!(has_status_field || !row.has_status(), "{}", row.plural);
+        }
+    }
+}
+
+#[test]
+fn selectable_fields_lead_to_fields_of_the_schema() {
+    for row in all() {
+        let Fields::These(fields) = row.fields else { continue };
+        for field in fields {
+            for path in field.paths {
+                let mut schema = row.schema(row.versions[0].name).unwrap();
+                for step in *path {
+                    schema = schema.element().unwrap_or(schema);
+                    schema = schema.field(step).unwrap_or_else(|| panic!("{} {}", row.kind, field.label));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_are_found_by_plural_and_by_kind() {
+    assert_eq!(find("", "v1", "pods").unwrap().kind, "Pod");
+    assert_eq!(find_kind("apps", "v1", "Deployment").unwrap().plural, "deployments");
+    assert_eq!(find("autoscaling", "v1", "horizontalpodautoscalers").unwrap().storage, Storage::Own("v2"));
+    assert!(find("", "v2", "pods").is_none());
+    assert!(find("resource.k8s.io", "v1beta1", "devicetaintrules").is_none());
+    assert!(find("example.com", "v1", "pods").is_none());
+}
+
+#[test]
+fn unknown_field_selectors_are_refused_in_kubernetes_words() {
+    let pods = find("", "v1", "pods").unwrap();
+    assert_eq!(pods.field("v1", "spec.nodeName").unwrap().paths, [["spec", "nodeName"]]);
+    assert_eq!(pods.field("v1", "spec.x").unwrap_err(), "field label not supported: spec.x");
+    let maps = find("", "v1", "configmaps").unwrap();
+    assert_eq!(
+        maps.field("v1", "data").unwrap_err(),
+        r#""data" is not a known field selector: only "metadata.name", "metadata.namespace""#
+    );
+    let jobs = find("batch", "v1", "jobs").unwrap();
+    assert_eq!(jobs.field("v1", "x").unwrap_err(), r#"field label "x" not supported for Job"#);
+    let slices = find("resource.k8s.io", "v1", "resourceslices").unwrap();
+    assert_eq!(
+        slices.field("v1beta2", "x").unwrap_err(),
+        "field label not supported for resource.k8s.io/v1beta2, Kind=ResourceSlice: x"
+    );
+}
+
+#[test]
+fn beta_versions_are_served_only_when_asked_for() {
+    let served = Served::default();
+    assert!(served.is_served("", "v1") && !served.is_served("resource.k8s.io", "v1beta1"));
+    let served = Served::parse("resource.k8s.io/v1beta1=true,apps/v1=false").unwrap();
+    assert!(
+        served.is_served("resource.k8s.io", "v1beta1") && !served.is_served("resource.k8s.io", "v1beta2")
+    );
+    assert!(!served.is_served("apps", "v1") && served.is_served("batch", "v1"));
+    let served = Served::parse("api/beta=true").unwrap();
+    assert!(served.is_served("admissionregistration.k8s.io", "v1beta1"));
+    let claims = find("resource.k8s.io", "v1", "resourceclaims").unwrap();
+    assert_eq!(served.versions(claims).collect::<Vec<_>>(), ["v1", "v1beta2", "v1beta1"]);
+    assert!(Served::parse("apps/v1=maybe").is_err() && Served::parse("nothing.example/v1").is_err());
+}
+
+#[test]
+fn a_deleted_taint_rule_is_answered_with_itself_before_v1_only() {
+    let rules = find("resource.k8s.io", "v1", "devicetaintrules").unwrap();
+    assert!(!rules.returns_deleted_in("v1") && rules.returns_deleted_in("v1beta2"));
+    let claims = find("resource.k8s.io", "v1", "resourceclaims").unwrap();
+    assert!(claims.returns_deleted_in("v1") && claims.returns_deleted_in("v1beta1"));
+}
+
+/// Kubernetes' own directories: see its test of storage paths.
+#[test]
+fn directories_are_those_of_kubernetes() {
+    let unusual: Vec<_> = all()
+        .filter(|row| row.directory().is_some_and(|directory| directory != row.plural))
+        .map(|row| (row.group, row.plural, row.directory().unwrap()))
+        .collect();
+    assert_eq!(
+        unusual,
+        [
+            ("", "endpoints", "services/endpoints"),
+            ("", "nodes", "minions"),
+            ("", "replicationcontrollers", "controllers"),
+            ("", "services", "services/specs"),
+            ("apiregistration.k8s.io", "apiservices", "apiregistration.k8s.io/apiservices"),
+            ("networking.k8s.io", "ingresses", "ingress"),
+            (
+                "apiextensions.k8s.io",
+                "customresourcedefinitions",
+                "apiextensions.k8s.io/customresourcedefinitions"
+            ),
+        ]
+    );
+    assert!(all().filter(|row| row.storage == Storage::Nowhere).all(|row| row.directory().is_none()));
+}
+
+#[test]
+fn only_two_built_in_directories_can_be_reached_by_a_crd() {
+    let groups = GROUPS.iter().map(|group| group.name).filter(|name| !name.is_empty());
+    let groups: Vec<&str> =
+        groups.chain(all().map(|row| row.plural)).chain(["services", "minions"]).collect();
+    let plurals: Vec<&str> = all().map(|row| row.plural).chain(["specs", "things"]).collect();
+    let mut found = Vec::new();
+    for group in groups.iter().filter(|group| group.contains('.')) {
+        found.extend(
+            plurals.iter().filter(|plural| overlapping(group, plural).is_some()).map(|p| (*group, *p)),
+        );
+    }
+    found.sort_unstable();
+    found.dedup();
+    assert_eq!(
+        found,
+        [("apiextensions.k8s.io", "customresourcedefinitions"), ("apiregistration.k8s.io", "apiservices")]
+    );
+    // Groups that validation refuses for want of a dot would overlap, and are refused for that, too.
+    for (group, plural) in [("services", "specs"), ("pods", "x"), ("events", "events"), ("minions", "a")] {
+        assert!(overlapping(group, plural).is_some(), "{group} {plural}");
+    }
+    assert!(overlapping("services", "other").is_none());
+    assert!(overlapping("networking.k8s.io", "networkpolicies").is_none());
+}

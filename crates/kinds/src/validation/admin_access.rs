@@ -1,0 +1,89 @@
+//! Admin access to devices (KEP-5018): asked for only in namespaces that are labelled for it.
+
+use api::{FieldError, GroupKind};
+use value::{Path, Value};
+
+pub use api::admin_access::{KEP_LABEL, LABEL, allowed_by};
+
+/// Where a new object, or a changed status, asks for admin access; the first place counts. What had it before is not asked again.
+pub fn asked(kind: &GroupKind, new: &Value, old_status_of: Option<&Value>) -> Option<Path> {
+    if kind.group != "resource.k8s.io" {
+        return None;
+    }
+    let requests = |path: &[&str]| {
+        let first = api::admin_access::first_asking(new.list_at(path))?;
+        // Templates, too, are reported under the path of a claim.
+        let at = Path::root().field("spec").field("devices").field("requests").index(first);
+        Some(at.field("adminAccess"))
+    };
+    match (kind.kind.as_str(), old_status_of) {
+        ("ResourceClaim", None) => requests(&["spec", "devices", "requests"]),
+        ("ResourceClaimTemplate", None) => requests(&["spec", "spec", "devices", "requests"]),
+        ("ResourceClaim", Some(old)) if granted(old).is_none() => {
+            let at = Path::root().field("status").field("allocation").field("devices").field("results");
+            granted(new).map(|first| at.index(first).field("adminAccess"))
+        }
+        _ => None,
+    }
+}
+
+/// The first result of an allocation that has admin access.
+fn granted(claim: &Value) -> Option<usize> {
+    let results = claim.list_at(&["status", "allocation", "devices", "results"]);
+    results.iter().position(|result| result.at(&["adminAccess"]) == Some(&Value::Bool(true)))
+}
+
+/// The refusal.
+pub fn refused(at: &Path) -> FieldError {
+    FieldError::forbidden(at, api::admin_access::refusal())
+}
+
+#[cfg(test)]
+mod tests {
+    use api::GroupKind;
+    use value::json::parse;
+
+    use crate::validation::admin_access::{allowed_by, asked};
+
+    #[test]
+    fn the_first_request_that_asks_is_named_in_claims_and_templates() {
+        let kind = |kind: &str| GroupKind::new("resource.k8s.io", kind);
+        let spec = r#"{"devices":{"requests":[{"name":"a","exactly":{}},{"name":"b","exactly":{"adminAccess":true}}]}}"#;
+        let claim = parse(format!(r#"{{"spec":{spec}}}"#).as_bytes()).unwrap();
+        let template = parse(format!(r#"{{"spec":{{"spec":{spec}}}}}"#).as_bytes()).unwrap();
+        let path = Some("spec.devices.requests[1].adminAccess".to_owned());
+        assert_eq!(asked(&kind("ResourceClaim"), &claim, None).map(|p| p.to_string()), path);
+        assert_eq!(asked(&kind("ResourceClaimTemplate"), &template, None).map(|p| p.to_string()), path);
+        assert_eq!(asked(&kind("DeviceClass"), &claim, None), None);
+        assert_eq!(asked(&GroupKind::new("example.com", "ResourceClaim"), &claim, None), None);
+    }
+
+    #[test]
+    fn a_status_asks_when_it_first_gains_a_result() {
+        let kind = GroupKind::new("resource.k8s.io", "ResourceClaim");
+        let none = parse(b"{}").unwrap();
+        let some =
+            parse(br#"{"status":{"allocation":{"devices":{"results":[{"adminAccess":true}]}}}}"#).unwrap();
+        let path = asked(&kind, &some, Some(&none)).map(|p| p.to_string());
+        assert_eq!(path.as_deref(), Some("status.allocation.devices.results[0].adminAccess"));
+        assert_eq!(asked(&kind, &some, Some(&some)), None);
+        assert_eq!(asked(&kind, &none, Some(&none)), None);
+    }
+
+    #[test]
+    fn either_label_allows_it_if_it_is_true() {
+        let namespace = |label: &str, value: &str| {
+            parse(format!(r#"{{"metadata":{{"labels":{{"{label}":"{value}"}}}}}}"#).as_bytes()).unwrap()
+        };
+        assert_eq!(
+            allowed_by(&namespace(crate::validation::admin_access::LABEL, "true")),
+            Some(crate::validation::admin_access::LABEL)
+        );
+        assert_eq!(
+            allowed_by(&namespace(crate::validation::admin_access::KEP_LABEL, "true")),
+            Some(crate::validation::admin_access::KEP_LABEL)
+        );
+        assert_eq!(allowed_by(&namespace(crate::validation::admin_access::LABEL, "yes")), None);
+        assert_eq!(allowed_by(&namespace("resource.k8s.io/admin-access", "true")), None);
+    }
+}

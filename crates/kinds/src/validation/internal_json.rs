@@ -1,0 +1,149 @@
+//! A part of a pod → the JSON that Kubernetes prints for it in errors.
+//!
+//! kube-apiserver quotes its internal structs there: every field in declaration order under its Go name, zero values included.
+//! `data/internal-types.txt` and `data/internal-kinds.txt` have those names; they are read when the first such error is written.
+
+use std::{collections::HashMap, sync::LazyLock};
+
+use value::{Value, write};
+
+use api::validation::fields::Read;
+
+/// One field of a type.
+struct Field {
+    name: &'static str,
+    leaves_out_empty: bool,
+    path: Vec<&'static str>,
+    kind: &'static str,
+}
+
+static TYPES: LazyLock<HashMap<&'static str, Vec<Field>>> = LazyLock::new(|| {
+    let mut types: HashMap<&str, Vec<Field>> = HashMap::new();
+    let mut current = "";
+    let kinds = include_str!("../../data/internal-kinds.txt").lines();
+    for line in include_str!("../../data/internal-types.txt").lines().chain(kinds) {
+        if line.starts_with('#') {
+            continue;
+        }
+        let Some(field) = line.strip_prefix(' ') else {
+            current = line;
+            continue;
+        };
+        let mut words = field.split(' ');
+        if let (Some(name), Some(path), Some(kind)) = (words.next(), words.next(), words.next()) {
+            types.entry(current).or_default().push(Field {
+                name: name.trim_end_matches('?'),
+                leaves_out_empty: name.ends_with('?'),
+                path: path.split('.').collect(),
+                kind,
+            });
+        }
+    }
+    types
+});
+
+/// How the JSON is laid out.
+#[derive(Clone, Copy)]
+enum Layout {
+    Compact,
+    /// One field per line, one space per level.
+    Indented,
+}
+
+/// `value` as the internal type `kind` on one line.
+pub(super) fn compact(kind: &str, value: Option<&Value>) -> String {
+    let mut out = String::new();
+    print(kind, value, Layout::Compact, 0, &mut out);
+    out
+}
+
+/// `value` as the internal type `kind`, indented by one space per level.
+pub(super) fn indented(kind: &str, value: Option<&Value>) -> String {
+    let mut out = String::new();
+    print(kind, value, Layout::Indented, 0, &mut out);
+    out
+}
+
+fn print(kind: &str, value: Option<&Value>, layout: Layout, depth: usize, out: &mut String) {
+    let value = value.filter(|value| !value.is_null());
+    if let Some(inner) = kind.strip_prefix('*') {
+        match value {
+            None => out.push_str("null"),
+            some => print(inner, some, layout, depth, out),
+        }
+        return;
+    }
+    if let Some(inner) = kind.strip_prefix("[]") {
+        let Some(list) = value.and_then(Value::as_list) else {
+            out.push_str("null");
+            return;
+        };
+        let items = list.iter().map(|item| (None, inner, Some(item)));
+        return bracketed('[', ']', items, layout, depth, out);
+    }
+    match kind {
+        "text" => out.push_str(&write::to_string(&value.cloned().unwrap_or_else(|| "".into()))),
+        "number" | "any" => out.push_str(&write::to_string(&value.cloned().unwrap_or_else(|| 0.into()))),
+        "flag" => out.push_str(&write::to_string(&value.cloned().unwrap_or_else(|| false.into()))),
+        "quantity" => out.push_str(&write::to_string(&value.cloned().unwrap_or_else(|| "0".into()))),
+        "time" => out.push_str(&write::to_string(value.unwrap_or(&Value::Null))),
+        "map" => match value.and_then(Value::as_map) {
+            None => out.push_str("null"),
+            Some(map) => {
+                let entries = map.iter().map(|(key, value)| (Some(key.as_str()), "any", Some(value)));
+                bracketed('{', '}', entries, layout, depth, out);
+            }
+        },
+        name => {
+            let fields = TYPES.get(name).map(Vec::as_slice).unwrap_or_default();
+            let present = fields.iter().filter_map(|field| {
+                let inner =
+                    value.and_then(|value| field.path.iter().try_fold(value, |value, step| value.part(step)));
+                let empty = inner.is_none_or(|inner| {
+                    inner.as_map().is_some_and(value::Map::is_empty)
+                        || inner.as_list().is_some_and(<[Value]>::is_empty)
+                        || inner.as_str().is_some_and(str::is_empty)
+                });
+                (!(field.leaves_out_empty && empty)).then_some((Some(field.name), field.kind, inner))
+            });
+            bracketed('{', '}', present, layout, depth, out);
+        }
+    }
+}
+
+fn bracketed<'a>(
+    open: char,
+    close: char,
+    items: impl Iterator<Item = (Option<&'a str>, &'a str, Option<&'a Value>)>,
+    layout: Layout,
+    depth: usize,
+    out: &mut String,
+) {
+    let line = |depth: usize, out: &mut String| {
+        if matches!(layout, Layout::Indented) {
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', depth));
+        }
+    };
+    out.push(open);
+    let mut any = false;
+    for (key, kind, value) in items {
+        if any {
+            out.push(',');
+        }
+        any = true;
+        line(depth + 1, out);
+        if let Some(key) = key {
+            out.push_str(&write::to_string(&key.into()));
+            out.push(':');
+            if matches!(layout, Layout::Indented) {
+                out.push(' ');
+            }
+        }
+        print(kind, value, layout, depth + 1, out);
+    }
+    if any {
+        line(depth, out);
+    }
+    out.push(close);
+}

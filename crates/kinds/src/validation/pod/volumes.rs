@@ -1,0 +1,588 @@
+//! The volumes of a pod: one source each, and the rules of every source.
+
+use std::collections::{HashMap, HashSet};
+
+use api::validation::fields::{At, Read, Report};
+use api::{FieldErrors, names, quantity::Quantity};
+use value::Value;
+
+use super::mounts::Volumes;
+use super::options::Options;
+use super::{claims, containers, env, projected};
+
+/// What a source's rules may know besides the source.
+pub(in crate::validation) struct Volume<'a> {
+    /// The volume's name.
+    name: &'a str,
+    /// The pod's name; empty in a template.
+    pod: &'a str,
+    pub(in crate::validation) options: &'a Options,
+}
+
+type SourceRule = fn(&Value, &Volume<'_>, &At<'_>, &mut FieldErrors);
+
+/// Every source but `emptyDir`, in the order they are looked at: its field, the path an error about a second source names,
+/// the path of errors inside it, its rules. The paths are Kubernetes', slips included.
+const SOURCES: &[(&str, &str, &str, SourceRule)] = &[
+    ("hostPath", "hostPath", "hostPath", host_path),
+    ("gitRepo", "gitRepo", "gitRepo", git_repo),
+    ("gcePersistentDisk", "gcePersistentDisk", "persistentDisk", gce_disk),
+    ("awsElasticBlockStore", "awsElasticBlockStore", "awsElasticBlockStore", aws_disk),
+    ("secret", "secret", "secret", secret),
+    ("nfs", "nfs", "nfs", nfs),
+    ("iscsi", "iscsi", "iscsi", iscsi),
+    ("glusterfs", "glusterfs", "glusterfs", glusterfs),
+    ("flocker", "flocker", "flocker", flocker),
+    ("persistentVolumeClaim", "persistentVolumeClaim", "persistentVolumeClaim", claim),
+    ("rbd", "rbd", "rbd", rbd),
+    ("cinder", "cinder", "cinder", cinder),
+    ("cephfs", "cephFS", "cephfs", ceph_fs),
+    ("quobyte", "quobyte", "quobyte", quobyte),
+    ("downwardAPI", "downwarAPI", "downwardAPI", downward_api),
+    ("fc", "fc", "fc", fibre_channel),
+    ("flexVolume", "flexVolume", "flexVolume", flex_volume),
+    ("configMap", "configMap", "configMap", config_map),
+    ("azureFile", "azureFile", "azureFile", azure_file),
+    ("vsphereVolume", "vsphereVolume", "vsphereVolume", vsphere),
+    ("photonPersistentDisk", "photonPersistentDisk", "photonPersistentDisk", photon_disk),
+    ("portworxVolume", "portworxVolume", "portworxVolume", portworx),
+    ("azureDisk", "azureDisk", "azureDisk", azure_disk),
+    ("storageos", "storageos", "storageos", storage_os),
+    ("projected", "projected", "projected", projected::projected),
+    ("scaleIO", "scaleIO", "scaleIO", scale_io),
+    ("csi", "csi", "csi", csi),
+    ("ephemeral", "ephemeral", "ephemeral", ephemeral),
+    ("image", "image", "image", image),
+];
+
+const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
+const MAX_FILE_MODE: i64 = 0o777;
+
+/// The volumes of a pod; returns those without errors, which containers may mount.
+pub(in crate::validation) fn volumes<'a>(
+    spec: &'a Value,
+    pod: &str,
+    at: &At<'_>,
+    options: &Options,
+    errors: &mut FieldErrors,
+) -> Volumes<'a> {
+    let at = at.field("volumes");
+    let mut good: Volumes<'a> = HashMap::new();
+    let all = spec.items("volumes");
+    let ephemeral: HashSet<&str> = all
+        .iter()
+        .filter(|volume| volume.part("ephemeral").is_some())
+        .map(|volume| volume.text("name"))
+        .collect();
+    for (i, volume) in all.iter().enumerate() {
+        let at = at.index(i);
+        let name = volume.text("name");
+        let before = errors.len();
+        source(volume, &Volume { name, pod, options }, &at, errors);
+        let name_at = at.field("name");
+        if name.is_empty() {
+            errors.required(&name_at, "");
+        } else {
+            errors.invalid_each(&name_at, name, names::is_dns1123_label(name));
+        }
+        if good.contains_key(name) {
+            errors.duplicate(&name_at, name);
+        }
+        if errors.len() == before {
+            good.insert(name, volume);
+        }
+        if let Some(claim) = volume.part("persistentVolumeClaim") {
+            let claim = claim.text("claimName");
+            let made_for = claim.strip_prefix(pod).and_then(|rest| rest.strip_prefix('-'));
+            if !pod.is_empty() && made_for.is_some_and(|volume| ephemeral.contains(volume)) {
+                let detail = "must not reference a PVC that gets created for an ephemeral volume";
+                errors.invalid(&at.field("persistentVolumeClaim.claimName"), claim, detail);
+            }
+        }
+    }
+    good
+}
+
+fn source(volume: &Value, facts: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    let mut found = false;
+    if let Some(source) = volume.part("emptyDir") {
+        found = true;
+        let limit = source.text_if_set("sizeLimit").and_then(|text| Quantity::parse(text).ok());
+        if limit.is_some_and(|limit| limit.sign() < 0) {
+            let detail = "SizeLimit field must be a valid resource quantity";
+            errors.forbidden(&at.field("emptyDir.sizeLimit"), detail);
+        }
+        if let Some(mode) = source.number_if_set("mode")
+            && !(0..=0o1777).contains(&mode)
+        {
+            let detail = "must be a number between 0 and 01777 (octal), both inclusive";
+            errors.invalid(&at.field("emptyDir.mode"), mode, detail);
+        }
+    }
+    for (field, second_path, path, rule) in SOURCES {
+        let Some(source) = volume.part(field) else { continue };
+        if found {
+            errors.forbidden(&at.field(second_path), "may not specify more than 1 volume type");
+        } else {
+            found = true;
+            rule(source, facts, &at.field(path), errors);
+        }
+        if *field == "iscsi"
+            && source.part("initiatorName").is_some()
+            && facts.name.len() + 1 + source.text("targetPortal").len() > 64
+        {
+            let detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
+            errors.invalid(&at.field("name"), facts.name, detail);
+        }
+        if *field == "ephemeral" && !facts.pod.is_empty() && !facts.name.is_empty() {
+            let claim = format!("{}-{}", facts.pod, facts.name);
+            for message in names::name_is_dns_subdomain(&claim, false) {
+                let detail = format!("PVC name {}: {message}", api::field::quote(&claim));
+                errors.invalid(&at.field("name"), facts.name, detail);
+            }
+        }
+    }
+    if !found {
+        errors.required(at, "must specify a volume type");
+    }
+}
+
+/// Each of these texts must be there.
+fn require(source: &Value, fields: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
+    for field in fields {
+        if source.text(field).is_empty() {
+            errors.required(&at.field(field), "");
+        }
+    }
+}
+
+fn secret_ref(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+    if source.part("secretRef").is_some_and(|secret| secret.text("name").is_empty()) {
+        errors.required(&at.field("secretRef.name"), "");
+    }
+}
+
+fn host_path(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    const TYPES: [&str; 8] =
+        ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+    let path = source.text("path");
+    if path.is_empty() {
+        errors.required(&at.field("path"), "");
+        return;
+    }
+    no_backsteps(path, &at.field("path"), errors);
+    if let Some(kind) = source.text_if_set("type").filter(|kind| !TYPES.contains(kind)) {
+        errors.not_supported(&at.field("type"), kind, &TYPES);
+    }
+}
+
+fn git_repo(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["repository"], at, errors);
+    descending_path(source.text("directory"), &at.field("directory"), errors);
+}
+
+fn gce_disk(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["pdName"], at, errors);
+    partition(source, at, errors);
+}
+
+fn aws_disk(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["volumeID"], at, errors);
+    partition(source, at, errors);
+}
+
+fn partition(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+    let partition = source.number("partition");
+    if !(0..=255).contains(&partition) {
+        errors.invalid(&at.field("partition"), partition, names::inclusive_range_error(1, 255));
+    }
+}
+
+fn secret(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["secretName"], at, errors);
+    default_mode(source, at, errors);
+    keys_to_paths(source, at, errors);
+}
+
+fn config_map(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["name"], at, errors);
+    default_mode(source, at, errors);
+    keys_to_paths(source, at, errors);
+}
+
+/// The mode and user that a source's files get.
+pub(in crate::validation) fn default_mode(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+    file_mode(source, "defaultMode", at, errors);
+    user(source, "defaultUser", at, errors);
+}
+
+fn file_mode(source: &Value, field: &str, at: &At<'_>, errors: &mut FieldErrors) {
+    if let Some(mode) = source.number_if_set(field)
+        && !(0..=MAX_FILE_MODE).contains(&mode)
+    {
+        errors.invalid(&at.field(field), mode, FILE_MODE);
+    }
+}
+
+/// A user id, where one is given.
+pub(in crate::validation) fn user(source: &Value, field: &str, at: &At<'_>, errors: &mut FieldErrors) {
+    if let Some(user) = source.number_if_set(field) {
+        for message in names::is_valid_user_id(user) {
+            errors.invalid(&at.field(field), user, message);
+        }
+    }
+}
+
+fn keys_to_paths(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+    let at = at.field("items");
+    for (i, item) in source.items("items").iter().enumerate() {
+        key_to_path(item, &at.index(i), errors);
+    }
+}
+
+/// One key of a Secret or ConfigMap and the file it becomes.
+pub(in crate::validation) fn key_to_path(item: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+    require(item, &["key", "path"], at, errors);
+    local_path(item.text("path"), &at.field("path"), errors);
+    file_mode(item, "mode", at, errors);
+    user(item, "user", at, errors);
+}
+
+fn nfs(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["server", "path"], at, errors);
+    let path = source.text("path");
+    if !path.starts_with('/') {
+        errors.invalid(&at.field("path"), path, "must be an absolute path");
+    }
+}
+
+fn iscsi(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    const UNKNOWN: &str = "must be valid format starting with iqn, eui, or naa";
+    require(source, &["targetPortal", "iqn"], at, errors);
+    let iqn = source.text("iqn");
+    if !iqn.is_empty() {
+        if !has_iscsi_prefix(iqn) {
+            errors.invalid(&at.field("iqn"), iqn, UNKNOWN);
+        } else if !is_iscsi_name(iqn) {
+            errors.invalid(&at.field("iqn"), iqn, "must be valid format");
+        }
+    }
+    let lun = source.number("lun");
+    if !(0..=255).contains(&lun) {
+        errors.invalid(&at.field("lun"), lun, names::inclusive_range_error(0, 255));
+    }
+    if (source.flag("chapAuthDiscovery") || source.flag("chapAuthSession"))
+        && source.part("secretRef").is_none()
+    {
+        errors.required(&at.field("secretRef"), "");
+    }
+    if let Some(initiator) = source.text_if_set("initiatorName") {
+        if !has_iscsi_prefix(initiator) {
+            errors.invalid(&at.field("initiatorname"), initiator, UNKNOWN);
+        } else if !is_iscsi_name(initiator) {
+            errors.invalid(&at.field("initiatorname"), initiator, "must be valid format");
+        }
+    }
+}
+
+/// Whether an iSCSI name says which of the three forms it has.
+pub(in crate::validation) fn has_iscsi_prefix(name: &str) -> bool {
+    ["iqn", "eui", "naa"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether an iSCSI name has the form its prefix announces.
+pub(in crate::validation) fn is_iscsi_name(name: &str) -> bool {
+    let is_alnum = |s: &str| s.chars().all(|c| c.is_ascii_alphanumeric());
+    // `eui` and `naa` are followed by one character of any kind and a fixed number of alphanumeric ones.
+    let fixed = |rest: &str, length: usize| {
+        let mut rest = rest.chars();
+        rest.next().is_some_and(|c| c != '\n') && rest.as_str().len() == length && is_alnum(rest.as_str())
+    };
+    if let Some(rest) = name.strip_prefix("eui") {
+        return fixed(rest, 16);
+    }
+    if let Some(rest) = name.strip_prefix("naa") {
+        return fixed(rest, 32);
+    }
+    name.match_indices("iqn.").any(|(start, _)| {
+        let Some(rest) = name.get(start + 4..) else { return false };
+        let (Some(date), Some(authority)) = (rest.get(..8), rest.get(8..)) else { return false };
+        let is_date = date
+            .bytes()
+            .zip(*b"dddd-dd.")
+            .all(|(b, form)| if form == b'd' { b.is_ascii_digit() } else { b == form });
+        is_date
+            && authority.split_once(':').is_some_and(|(authority, unique)| {
+                !authority.is_empty()
+                    && authority.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.')
+                    && !unique.is_empty()
+                    && !unique.contains([',', ';', '*', '&', '$', '|', ' ', '\t', '\n', '\r', '\x0c'])
+            })
+    })
+}
+
+fn glusterfs(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["endpoints", "path"], at, errors);
+}
+
+fn flocker(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    let (name, uuid) = (source.text("datasetName"), source.text("datasetUUID"));
+    if name.is_empty() && uuid.is_empty() {
+        errors.required(at, "one of datasetName and datasetUUID is required");
+    }
+    if !name.is_empty() && !uuid.is_empty() {
+        errors.invalid(at, "resource", "datasetName and datasetUUID can not be specified simultaneously");
+    }
+    if name.contains('/') {
+        errors.invalid(&at.field("datasetName"), name, "must not contain '/'");
+    }
+}
+
+fn claim(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["claimName"], at, errors);
+}
+
+fn rbd(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    if source.items("monitors").is_empty() {
+        errors.required(&at.field("monitors"), "");
+    }
+    require(source, &["image"], at, errors);
+}
+
+fn cinder(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["volumeID"], at, errors);
+    secret_ref(source, at, errors);
+}
+
+fn ceph_fs(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    if source.items("monitors").is_empty() {
+        errors.required(&at.field("monitors"), "");
+    }
+}
+
+fn quobyte(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    const PAIRS: &str = "must be a host:port pair or multiple pairs separated by commas";
+    let registry = source.text("registry");
+    if registry.is_empty() {
+        errors.required(&at.field("registry"), PAIRS);
+    } else if source.text("tenant").len() >= 65 {
+        let detail = "must be a UUID and may not exceed a length of 64 characters";
+        errors.required(&at.field("tenant"), detail);
+    } else {
+        for _ in registry.split(',').filter(|pair| !is_host_and_port(pair)) {
+            errors.invalid(&at.field("registry"), registry, PAIRS);
+        }
+    }
+    require(source, &["volume"], at, errors);
+}
+
+/// As Go's `net.SplitHostPort` sees it: the port may be empty, an IPv6 host stands in brackets.
+fn is_host_and_port(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    match host.strip_prefix('[') {
+        Some(inside) => {
+            inside.strip_suffix(']').is_some_and(|inside| !inside.contains(['[', ']']))
+                && !port.contains([']', '['])
+        }
+        None => !text.contains(['[', ']']) && !host.contains(':'),
+    }
+}
+
+fn downward_api(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    default_mode(source, at, errors);
+    for file in source.items("items") {
+        downward_file(file, at, errors);
+    }
+}
+
+/// One file of the downward API.
+pub(in crate::validation) fn downward_file(file: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+    const FIELDS: &[&str] =
+        &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
+    require(file, &["path"], at, errors);
+    local_path(file.text("path"), &at.field("path"), errors);
+    if let Some(field) = file.part("fieldRef") {
+        env::field_ref(field, FIELDS, &at.field("fieldRef"), errors);
+        if file.part("resourceFieldRef").is_some() {
+            let detail = "fieldRef and resourceFieldRef can not be specified simultaneously";
+            errors.invalid(at, "resource", detail);
+        }
+    } else if let Some(resource) = file.part("resourceFieldRef") {
+        env::resource_field_ref(resource, true, &at.field("resourceFieldRef"), errors);
+    } else {
+        errors.required(at, "one of fieldRef and resourceFieldRef is required");
+    }
+    file_mode(file, "mode", at, errors);
+    user(file, "user", at, errors);
+}
+
+fn fibre_channel(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    let names_ports = !source.items("targetWWNs").is_empty();
+    let names_volumes = !source.items("wwids").is_empty();
+    if !names_ports && !names_volumes {
+        let detail = "must specify either targetWWNs or wwids, but not both";
+        errors.required(&at.field("targetWWNs"), detail);
+    }
+    if names_ports && names_volumes {
+        let detail = "targetWWNs and wwids can not be specified simultaneously";
+        errors.invalid(&at.field("targetWWNs"), source.items("targetWWNs").to_vec(), detail);
+    }
+    if names_ports {
+        match source.number_if_set("lun") {
+            None => errors.required(&at.field("lun"), "lun is required if targetWWNs is specified"),
+            Some(lun) if !(0..=255).contains(&lun) => {
+                errors.invalid(&at.field("lun"), lun, names::inclusive_range_error(0, 255));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+fn flex_volume(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["driver"], at, errors);
+    for (key, _) in source.entries("options") {
+        let namespace = key.split_once('/').map_or(key, |(namespace, _)| namespace).to_lowercase();
+        let reserved = |domain: &str| {
+            namespace.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        if reserved("kubernetes.io") || reserved("k8s.io") {
+            let detail = "kubernetes.io and k8s.io namespaces are reserved";
+            errors.invalid(&at.field("options").key(key), key, detail);
+        }
+    }
+}
+
+fn azure_file(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["secretName", "shareName"], at, errors);
+}
+
+fn vsphere(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["volumePath"], at, errors);
+}
+
+fn photon_disk(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["pdID"], at, errors);
+}
+
+fn portworx(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["volumeID"], at, errors);
+}
+
+fn azure_disk(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    const CACHING: [&str; 3] = ["None", "ReadOnly", "ReadWrite"];
+    const KINDS: [&str; 3] = ["Dedicated", "Managed", "Shared"];
+    const MANAGED: &str =
+        "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
+    const BLOB: &str = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd";
+    require(source, &["diskName", "diskURI"], at, errors);
+    if let Some(mode) = source.text_if_set("cachingMode").filter(|mode| !CACHING.contains(mode)) {
+        errors.not_supported(&at.field("cachingMode"), mode, &CACHING);
+    }
+    let kind = source.text_if_set("kind");
+    if let Some(kind) = kind.filter(|kind| !KINDS.contains(kind)) {
+        errors.not_supported(&at.field("kind"), kind, &KINDS);
+    }
+    let uri = source.text("diskURI");
+    match kind {
+        Some("Managed") if !uri.starts_with("/subscriptions/") => {
+            errors.not_supported(&at.field("diskURI"), uri, &[MANAGED]);
+        }
+        Some("Managed") | None => {}
+        Some(_) if !uri.starts_with("https://") => errors.not_supported(&at.field("diskURI"), uri, &[BLOB]),
+        Some(_) => {}
+    }
+}
+
+fn storage_os(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["volumeName"], at, errors);
+    for field in ["volumeName", "volumeNamespace"] {
+        let name = source.text(field);
+        if !name.is_empty() {
+            errors.invalid_each(&at.field(field), name, names::is_dns1123_label(name));
+        }
+    }
+    secret_ref(source, at, errors);
+}
+
+fn scale_io(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    require(source, &["gateway", "system", "volumeName"], at, errors);
+}
+
+fn csi(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    csi_driver_name(source.text("driver"), &at.field("driver"), errors);
+    if let Some(secret) = source.part("nodePublishSecretRef") {
+        let name = secret.text("name");
+        if name.is_empty() {
+            errors.required(&at.field("nodePublishSecretRef.name"), "");
+        } else {
+            errors.invalid_each(&at.field("name"), name, names::name_is_dns_subdomain(name, false));
+        }
+    }
+}
+
+/// The name of a CSI driver.
+pub(crate) fn csi_driver_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
+    const MAX: usize = 63;
+    if name.is_empty() {
+        errors.required(at, "");
+        return;
+    }
+    if name.len() > MAX {
+        errors.too_long(at, MAX);
+    }
+    errors.invalid_each(at, name, names::is_dns1123_subdomain(&name.to_lowercase()));
+}
+
+fn ephemeral(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    let at = at.field("volumeClaimTemplate");
+    match source.part("volumeClaimTemplate") {
+        None => errors.required(&at, ""),
+        Some(template) => {
+            claims::template_metadata(template.part("metadata"), &at.field("metadata"), errors);
+            claims::claim_spec(template.part("spec"), false, &at.field("spec"), errors);
+        }
+    }
+}
+
+fn image(source: &Value, volume: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
+    if !volume.options.empty_image_reference {
+        require(source, &["reference"], at, errors);
+    }
+    containers::pull_policy(source.text("pullPolicy"), &at.field("pullPolicy"), errors);
+}
+
+/// A path that does not leave where it starts: no step up.
+pub(in crate::validation) fn no_backsteps(path: &str, at: &At<'_>, errors: &mut FieldErrors) {
+    if path.split('/').any(|step| step == "..") {
+        errors.invalid(at, path, "must not contain '..'");
+    }
+}
+
+/// A relative path without steps up.
+pub(in crate::validation) fn descending_path(path: &str, at: &At<'_>, errors: &mut FieldErrors) {
+    if path.starts_with('/') {
+        errors.invalid(at, path, "must be a relative path");
+    }
+    no_backsteps(path, at, errors);
+}
+
+/// A relative path without steps up that does not begin with two dots, which the kubelet keeps for itself.
+pub(in crate::validation) fn local_path(path: &str, at: &At<'_>, errors: &mut FieldErrors) {
+    descending_path(path, at, errors);
+    if path.starts_with("..") && !path.starts_with("../") {
+        errors.invalid(at, path, "must not start with '..'");
+    }
+}
+
+/// A source that persistent volumes have too, under the same rules.
+pub(in crate::validation) fn shared_source(
+    field: &str,
+    source: &Value,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
+    let facts = Volume { name: "", pod: "", options: &Options::default() };
+    if let Some((_, _, path, rule)) = SOURCES.iter().find(|(name, ..)| *name == field) {
+        rule(source, &facts, &at.field(path), errors);
+    }
+}

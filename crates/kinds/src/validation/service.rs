@@ -1,0 +1,568 @@
+//! Service.
+
+use std::collections::{BTreeSet, HashSet};
+use std::net::IpAddr;
+
+use api::FieldErrors;
+use api::names;
+use api::validation::fields::{At, IMMUTABLE, Read, Report};
+use api::validation::meta;
+use api::validation::repeated::Repeated;
+use value::Value;
+
+use super::core::{endpoint_ip, protocol};
+use super::{Context, Rules, internal_json};
+
+pub(super) const SERVICE: Rules = Rules { create, update, update_status };
+
+const SPEC: At<'static> = At::new("spec");
+const CLUSTER_IPS: At<'static> = At::new("spec.clusterIPs");
+const IP_FAMILIES: At<'static> = At::new("spec.ipFamilies");
+const IP_FAMILY_POLICY: At<'static> = At::new("spec.ipFamilyPolicy");
+const ONLY_LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
+const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
+const POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
+const MAX_AFFINITY_SECONDS: i64 = 86_400;
+const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+
+fn create(service: &Value, _: &Context) -> FieldErrors {
+    let mut errors = meta::create(service, true, names::name_is_dns_label);
+    rules(service, None, &mut errors);
+    errors
+}
+
+fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+    let mut errors = meta::update(new, old);
+    cluster_ips_stay(new, old, &mut errors);
+    families_stay(new, old, &mut errors);
+    load_balancer_class(new, Some(old), &mut errors);
+    let port = |service: &Value| service.part("spec").number("healthCheckNodePort");
+    if needs_health_check(new) && needs_health_check(old) && port(new) != port(old) {
+        errors.forbidden(&SPEC.field("healthCheckNodePort"), IMMUTABLE);
+    }
+    rules(new, Some(old), &mut errors);
+    errors
+}
+
+fn update_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+    let mut errors = meta::update(new, old);
+    let at = At::new("status.loadBalancer.ingress");
+    let ingress = new.list_at(&["status", "loadBalancer", "ingress"]);
+    if kind_of(new) != "LoadBalancer" && !ingress.is_empty() {
+        errors.forbidden(&at, "may only be used when `spec.type` is 'LoadBalancer'");
+        return errors;
+    }
+    let before: HashSet<&str> = old
+        .list_at(&["status", "loadBalancer", "ingress"])
+        .iter()
+        .map(|ingress| ingress.text("ip"))
+        .collect();
+    for (i, ingress) in ingress.iter().enumerate() {
+        load_balancer_ingress(ingress, &before, true, &at.index(i), &mut errors);
+    }
+    errors
+}
+
+/// One point of entry in a load balancer's status; only services have `ipMode`.
+pub(super) fn load_balancer_ingress(
+    ingress: &Value,
+    before: &HashSet<&str>,
+    has_mode: bool,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
+    let ip = ingress.text("ip");
+    if !ip.is_empty() {
+        legacy_ip(ip, before, &at.field("ip"), errors);
+    }
+    if has_mode {
+        let mode_at = at.field("ipMode");
+        match ingress.text_if_set("ipMode") {
+            None if !ip.is_empty() => errors.required(&mode_at, "must be specified when `ip` is set"),
+            Some(_) if ip.is_empty() => {
+                errors.forbidden(&mode_at, "may not be specified when `ip` is not set");
+            }
+            None | Some("VIP" | "Proxy") => {}
+            Some(other) => errors.not_supported(&mode_at, other, &["Proxy", "VIP"]),
+        }
+    }
+    let hostname = ingress.text("hostname");
+    if !hostname.is_empty() {
+        errors.invalid_each(&at.field("hostname"), hostname, names::is_dns1123_subdomain(hostname));
+        if names::parse_ip_sloppy(hostname).is_some() {
+            errors.invalid(&at.field("hostname"), hostname, "must be a DNS name, not an IP address");
+        }
+    }
+}
+
+fn kind_of(service: &Value) -> &str {
+    service.str_at(&["spec", "type"]).unwrap_or_default()
+}
+
+fn is_headless(service: &Value) -> bool {
+    matches!(service.list_at(&["spec", "clusterIPs"]), [only] if only.as_str() == Some("None"))
+}
+
+fn needs_health_check(service: &Value) -> bool {
+    kind_of(service) == "LoadBalancer" && service.part("spec").text("externalTrafficPolicy") == "Local"
+}
+
+fn legacy_ip(ip: &str, before: &HashSet<&str>, at: &At<'_>, errors: &mut FieldErrors) {
+    if !before.contains(ip) {
+        errors.invalid_each(at, ip, names::is_valid_ip_for_legacy_field(ip, true));
+    }
+}
+
+fn legacy_cidr(cidr: &str, before: &HashSet<&str>, at: &At<'_>, errors: &mut FieldErrors) {
+    if !before.contains(cidr) {
+        errors.invalid_each(at, cidr, names::is_valid_cidr_for_legacy_field(cidr, true));
+    }
+}
+
+fn rules(service: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+    let spec = service.part("spec");
+    let annotations = service.part("metadata").part("annotations");
+    let (hints, mode) = ("service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode");
+    if let (Some(hint), Some(chosen)) = (annotations.text_if_set(hints), annotations.text_if_set(mode))
+        && hint != chosen
+    {
+        let detail = format!("must match annotations[{hints}] when both are specified");
+        errors.invalid(&At::new("metadata.annotations").key(mode), chosen, detail);
+    }
+    let kind = kind_of(service);
+    let headless = is_headless(service);
+    let ports = spec.items("ports");
+    if ports.is_empty() && !headless && kind != "ExternalName" {
+        errors.required(&SPEC.field("ports"), "");
+    }
+    match kind {
+        "LoadBalancer" | "NodePort" if headless => {
+            errors.invalid(
+                &CLUSTER_IPS.index(0),
+                "None",
+                format!("may not be set to 'None' for {kind} services"),
+            );
+        }
+        "ExternalName" => external_name(service, errors),
+        _ => {}
+    }
+    port_rules(ports, errors);
+    meta::labels(spec, "selector", &SPEC, errors);
+    session_affinity(spec, errors);
+    errors.extend(cluster_ip_errors(service, old));
+    let before: HashSet<&str> =
+        old.map(|old| old.part("spec").texts("externalIPs").collect()).unwrap_or_default();
+    let at = At::new("spec.externalIPs");
+    for (i, ip) in spec.texts("externalIPs").enumerate() {
+        let here = at.index(i);
+        let count = errors.len();
+        legacy_ip(ip, &before, &here, errors);
+        if errors.len() == count {
+            endpoint_ip(ip, &here, errors);
+        }
+    }
+    if kind.is_empty() {
+        errors.required(&SPEC.field("type"), "");
+    } else if !TYPES.contains(&kind) {
+        errors.not_supported(&SPEC.field("type"), kind, &TYPES);
+    }
+    node_port_rules(kind, ports, errors);
+    source_ranges(service, old, errors);
+    if spec.part("allocateLoadBalancerNodePorts").is_some() && kind != "LoadBalancer" {
+        errors.forbidden(&SPEC.field("allocateLoadBalancerNodePorts"), ONLY_LOAD_BALANCER);
+    }
+    if kind == "LoadBalancer" && spec.part("allocateLoadBalancerNodePorts").is_none() {
+        errors.required(&At::new("allocateLoadBalancerNodePorts"), "");
+    }
+    load_balancer_class(service, None, errors);
+    traffic(service, errors);
+}
+
+fn external_name(service: &Value, errors: &mut FieldErrors) {
+    let spec = service.part("spec");
+    let words = "may not be set for ExternalName services";
+    if !spec.items("clusterIPs").is_empty() {
+        errors.forbidden(&CLUSTER_IPS, words);
+    }
+    if !spec.items("ipFamilies").is_empty() {
+        errors.forbidden(&IP_FAMILIES, words);
+    }
+    if spec.part("ipFamilyPolicy").is_some() {
+        errors.forbidden(&IP_FAMILY_POLICY, words);
+    }
+    let name = spec.text("externalName");
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let at = SPEC.field("externalName");
+    if name.is_empty() {
+        errors.required(&at, "");
+    } else {
+        errors.invalid_each(&at, name, names::is_dns1123_subdomain(name));
+    }
+}
+
+fn port_rules(ports: &[Value], errors: &mut FieldErrors) {
+    let list = At::new("spec.ports");
+    let mut seen: HashSet<&str> = HashSet::new();
+    for (i, port) in ports.iter().enumerate() {
+        let at = list.index(i);
+        let name = port.text("name");
+        if ports.len() > 1 && name.is_empty() {
+            errors.required(&at.field("name"), "");
+        } else if !name.is_empty() {
+            errors.invalid_each(&at.field("name"), name, names::is_dns1123_label(name));
+            if !seen.insert(name) {
+                errors.duplicate(&at.field("name"), name);
+            }
+        }
+        let number = port.number("port");
+        for error in names::is_valid_port_num(number) {
+            errors.invalid(&at.field("port"), number, error);
+        }
+        protocol(port.text("protocol"), &at.field("protocol"), errors);
+        port_number_or_name(port.part("targetPort"), &at.field("targetPort"), errors);
+        if let Some(app) = port.text_if_set("appProtocol") {
+            errors.invalid_each(&at.field("appProtocol"), app, names::is_qualified_name(app));
+        }
+    }
+}
+
+/// A port, by number or by name.
+pub(super) fn port_number_or_name(port: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
+    match port {
+        Some(Value::String(name)) => errors.invalid_each(at, name, names::is_valid_port_name(name)),
+        port => {
+            let number = port.and_then(Value::as_int).unwrap_or_default();
+            for error in names::is_valid_port_num(number) {
+                errors.invalid(at, number, error);
+            }
+        }
+    }
+}
+
+fn session_affinity(spec: Option<&Value>, errors: &mut FieldErrors) {
+    let at = SPEC.field("sessionAffinityConfig");
+    match spec.text("sessionAffinity") {
+        "" => errors.required(&SPEC.field("sessionAffinity"), ""),
+        "ClientIP" => {
+            let config = spec.part("sessionAffinityConfig");
+            let words = "when session affinity type is ClientIP";
+            if config.is_none() {
+                errors.required(&at, words);
+            } else if config.part("clientIP").is_none() {
+                errors.required(&at.field("clientIP"), words);
+            } else {
+                let at = at.field("clientIP.timeoutSeconds");
+                match config.part("clientIP").number_if_set("timeoutSeconds") {
+                    None => errors.required(&at, words),
+                    Some(seconds) if !(1..=MAX_AFFINITY_SECONDS).contains(&seconds) => {
+                        let detail = format!("must be greater than 0 and less than {MAX_AFFINITY_SECONDS}");
+                        errors.invalid(&at, seconds, detail);
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        "None" => {
+            if spec.part("sessionAffinityConfig").is_some() {
+                errors.forbidden(&at, "must not be set when session affinity is None");
+            }
+        }
+        other => errors.not_supported(&SPEC.field("sessionAffinity"), other, &["ClientIP", "None"]),
+    }
+}
+
+fn node_port_rules(kind: &str, ports: &[Value], errors: &mut FieldErrors) {
+    let list = At::new("spec.ports");
+    if kind == "ClusterIP" {
+        for (i, port) in ports.iter().enumerate() {
+            if port.number("nodePort") != 0 {
+                let at = list.index(i);
+                errors.forbidden(&at.field("nodePort"), "may not be used when `type` is 'ClusterIP'");
+            }
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for (i, port) in ports.iter().enumerate() {
+        let node_port = port.number("nodePort");
+        if node_port != 0 && !seen.insert((port.text("protocol"), node_port)) {
+            let at = list.index(i);
+            errors.duplicate(&at.field("nodePort"), node_port);
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for (i, port) in ports.iter().enumerate() {
+        if !seen.insert((port.text("protocol"), port.number("port"))) {
+            let key = Value::map([
+                ("port", Value::Int(port.number("port"))),
+                ("protocol", Value::from(port.text("protocol"))),
+            ]);
+            let shown = internal_json::compact("ServicePort", Some(&key));
+            errors.report(api::field::FieldErrorKind::Duplicate, &list.index(i), None, shown);
+        }
+    }
+}
+
+fn source_ranges(service: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+    let spec = service.part("spec");
+    let is_load_balancer = kind_of(service) == "LoadBalancer";
+    if !spec.items("loadBalancerSourceRanges").is_empty() {
+        let at = SPEC.field("LoadBalancerSourceRanges");
+        if !is_load_balancer {
+            errors.forbidden(&at, ONLY_LOAD_BALANCER);
+        }
+        let before: HashSet<&str> = old
+            .map(|old| old.part("spec").texts("loadBalancerSourceRanges").map(str::trim).collect())
+            .unwrap_or_default();
+        for (i, range) in spec.texts("loadBalancerSourceRanges").enumerate() {
+            legacy_cidr(range.trim(), &before, &at.index(i), errors);
+        }
+        return;
+    }
+    let annotation = |service: &Value| {
+        service.part("metadata").part("annotations").text_if_set(SOURCE_RANGES).map(str::to_owned)
+    };
+    let Some(ranges) = annotation(service) else { return };
+    let annotations = At::new("metadata.annotations");
+    let at = annotations.key(SOURCE_RANGES);
+    if !is_load_balancer {
+        errors.forbidden(&at, ONLY_LOAD_BALANCER);
+    }
+    let unchanged = old.is_some_and(|old| annotation(old).unwrap_or_default() == ranges);
+    if !unchanged && !ranges.trim().is_empty() {
+        for range in ranges.trim().split(',') {
+            legacy_cidr(range.trim(), &HashSet::new(), &at, errors);
+        }
+    }
+}
+
+fn load_balancer_class(service: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+    let at = SPEC.field("loadBalancerClass");
+    let is_load_balancer = kind_of(service) == "LoadBalancer";
+    let class = service.part("spec").text_if_set("loadBalancerClass");
+    if let Some(old) = old
+        && is_load_balancer
+        && kind_of(old) == "LoadBalancer"
+        && class != old.part("spec").text_if_set("loadBalancerClass")
+    {
+        let shown = class.map_or(Value::Null, Value::from);
+        errors.invalid(&at, shown, "may not change once set");
+    }
+    match class {
+        Some(class) if is_load_balancer => errors.invalid_each(&at, class, names::is_qualified_name(class)),
+        Some(_) => errors.forbidden(&at, ONLY_LOAD_BALANCER),
+        None => {}
+    }
+}
+
+fn traffic(service: &Value, errors: &mut FieldErrors) {
+    let spec = service.part("spec");
+    let policy = spec.text("externalTrafficPolicy");
+    let at = SPEC.field("externalTrafficPolicy");
+    if !is_external(service) {
+        if !policy.is_empty() {
+            errors.invalid(&at, policy, "may only be set for externally-accessible services");
+        }
+    } else if policy.is_empty() {
+        errors.required(&at, "");
+    } else if !matches!(policy, "Cluster" | "Local") {
+        errors.not_supported(&at, policy, &["Cluster", "Local"]);
+    }
+    let port = spec.number("healthCheckNodePort");
+    let at = SPEC.field("healthCheckNodePort");
+    if !needs_health_check(service) {
+        if port != 0 {
+            let detail =
+                "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+            errors.invalid(&at, port, detail);
+        }
+    } else if port == 0 {
+        errors.required(&at, "");
+    } else {
+        for error in names::is_valid_port_num(port) {
+            errors.invalid(&at, port, error);
+        }
+    }
+    let at = SPEC.field("internalTrafficPolicy");
+    match spec.text_if_set("internalTrafficPolicy") {
+        None => {
+            if matches!(kind_of(service), "NodePort" | "LoadBalancer" | "ClusterIP") {
+                errors.required(&at, "");
+            }
+        }
+        Some("Cluster" | "Local") => {}
+        Some(other) => errors.not_supported(&at, other, &["Cluster", "Local"]),
+    }
+    if let Some(distribution) = spec.text_if_set("trafficDistribution")
+        && !DISTRIBUTIONS.contains(&distribution)
+    {
+        errors.not_supported(&SPEC.field("trafficDistribution"), distribution, &DISTRIBUTIONS);
+    }
+}
+
+/// Cluster IPs, families and the policy that binds them; also asked before addresses are handed out.
+pub(crate) fn cluster_ip_errors(service: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    if kind_of(service) == "ExternalName" {
+        return errors;
+    }
+    let spec = service.part("spec");
+    let ips: Vec<&str> = spec.texts("clusterIPs").collect();
+    let shown = || Value::list(ips.iter().copied());
+    let first = spec.text("clusterIP");
+    if first.is_empty() {
+        if !ips.is_empty() {
+            errors.invalid(&CLUSTER_IPS, shown(), "must be empty when `clusterIP` is not specified");
+        }
+    } else if ips.is_empty() {
+        errors.required(&CLUSTER_IPS, "");
+    } else if ips.first() != Some(&first) {
+        errors.invalid(&CLUSTER_IPS, shown(), "first value must match `clusterIP`");
+    }
+    let families: Vec<&str> = spec.texts("ipFamilies").collect();
+    let repeated = Repeated::earlier(&families);
+    for (i, family) in families.iter().enumerate() {
+        let at = IP_FAMILIES.index(i);
+        if !matches!(*family, "IPv4" | "IPv6") {
+            errors.not_supported(&at, *family, &["IPv4", "IPv6"]);
+        }
+        if repeated.at(i) {
+            errors.duplicate(&at, *family);
+        }
+    }
+    if let Some(policy) = spec.text_if_set("ipFamilyPolicy")
+        && !POLICIES.contains(&policy)
+    {
+        errors.not_supported(&IP_FAMILY_POLICY, policy, &POLICIES);
+    }
+    let before: HashSet<&str> =
+        old.map(|old| old.part("spec").texts("clusterIPs").collect()).unwrap_or_default();
+    let mut malformed = false;
+    for (i, ip) in ips.iter().enumerate() {
+        if i == 0 && *ip == "None" {
+            if ips.len() > 1 {
+                malformed = true;
+                errors.invalid(&CLUSTER_IPS, shown(), "'None' must be the first and only value");
+            }
+            continue;
+        }
+        let count = errors.len();
+        legacy_ip(ip, &before, &CLUSTER_IPS.index(i), &mut errors);
+        malformed |= errors.len() != count;
+    }
+    if ips.len() > 2 {
+        errors.invalid(&CLUSTER_IPS, shown(), "may only hold up to 2 values");
+    }
+    if malformed {
+        return errors;
+    }
+    let is_v6 =
+        |ip: &str| names::parse_ip_sloppy(ip).is_some_and(|ip| matches!(ip.to_canonical(), IpAddr::V6(_)));
+    if ips.len() > 1 {
+        let sixes = ips.iter().filter(|ip| is_v6(ip)).count();
+        if sixes == 0 || sixes == ips.len() {
+            errors.invalid(&CLUSTER_IPS, shown(), "may specify no more than one IP for each IP family");
+        }
+    }
+    if !is_headless(service) {
+        for (i, (ip, family)) in ips.iter().zip(&families).enumerate() {
+            let wrong = match *family {
+                "IPv4" => is_v6(ip),
+                "IPv6" => !is_v6(ip),
+                _ => false,
+            };
+            if wrong {
+                let detail = format!("expected an {family} value as indicated by `ipFamilies[{i}]`");
+                errors.invalid(&CLUSTER_IPS.index(i), *ip, detail);
+            }
+        }
+    }
+    errors
+}
+
+fn cluster_ips_stay(new: &Value, old: &Value, errors: &mut FieldErrors) {
+    if kind_of(new) == "ExternalName"
+        || kind_of(old) == "ExternalName"
+        || (is_headless(new) && is_headless(old))
+    {
+        return;
+    }
+    let (now, before) = (new.list_at(&["spec", "clusterIPs"]), old.list_at(&["spec", "clusterIPs"]));
+    let words = "may not change once set";
+    let first_changed = !now.is_empty() && !before.is_empty() && now.first() != before.first();
+    if now.len() == before.len() {
+        for (i, (now_ip, ip)) in now.iter().zip(before).enumerate() {
+            if now_ip != ip {
+                errors.invalid(&CLUSTER_IPS.index(i), Value::List(now.to_vec()), words);
+            }
+        }
+    } else if before.len() > now.len() {
+        if now.is_empty() {
+            errors.invalid(&CLUSTER_IPS.index(0), shown_list(now), "primary clusterIP can not be unset");
+        }
+        if first_changed {
+            errors.invalid(&CLUSTER_IPS.index(0), Value::List(now.to_vec()), words);
+        }
+        if now.len() == 1 {
+            single_stack_to_release(new, "clusterIP", errors);
+        }
+    } else if first_changed {
+        errors.invalid(&CLUSTER_IPS.index(0), Value::List(now.to_vec()), words);
+    }
+}
+
+/// A list that is not there prints as `null`.
+fn shown_list(list: &[Value]) -> Value {
+    if list.is_empty() { Value::Null } else { Value::List(list.to_vec()) }
+}
+
+fn single_stack_to_release(service: &Value, what: &str, errors: &mut FieldErrors) {
+    let policy = service.part("spec").text_if_set("ipFamilyPolicy");
+    if policy != Some("SingleStack") {
+        let detail = format!("must be set to 'SingleStack' when releasing the secondary {what}");
+        errors.invalid(&IP_FAMILY_POLICY, policy.map_or(Value::Null, Value::from), detail);
+    }
+}
+
+fn families_stay(new: &Value, old: &Value, errors: &mut FieldErrors) {
+    if kind_of(new) == "ExternalName"
+        || kind_of(old) == "ExternalName"
+        || is_headless(new)
+        || is_headless(old)
+    {
+        return;
+    }
+    let (now, before) = (new.list_at(&["spec", "ipFamilies"]), old.list_at(&["spec", "ipFamilies"]));
+    let ips = new.list_at(&["spec", "clusterIPs"]);
+    let at = IP_FAMILIES.index(0);
+    let words = "may not change once set";
+    let first_changed = !now.is_empty() && !before.is_empty() && now.first() != before.first();
+    if now.len() == before.len() {
+        for (now_family, family) in now.iter().zip(before) {
+            if now_family != family {
+                errors.invalid(&at, Value::List(now.to_vec()), words);
+            }
+        }
+    } else if before.len() > now.len() {
+        if ips.is_empty() {
+            errors.invalid(&at, shown_list(now), "primary ipFamily can not be unset");
+        }
+        if first_changed {
+            errors.invalid(&at, shown_list(ips), words);
+        }
+        if now.len() == 1 {
+            single_stack_to_release(new, "ipFamily", errors);
+        }
+    } else if first_changed {
+        errors.invalid(&at, shown_list(ips), words);
+    }
+}
+
+/// Whether a service can be reached from outside the cluster.
+pub(crate) fn is_external(service: &Value) -> bool {
+    match service.str_at(&["spec", "type"]).unwrap_or_default() {
+        "LoadBalancer" | "NodePort" => true,
+        "ClusterIP" => !service.part("spec").items("externalIPs").is_empty(),
+        _ => false,
+    }
+}

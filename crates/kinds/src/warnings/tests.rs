@@ -1,0 +1,70 @@
+use api::GroupKind;
+use value::json::parse;
+
+use super::{on_update_status, on_write};
+
+fn warned(group: &str, kind: &str, object: &str) -> Vec<String> {
+    on_write(&GroupKind::new(group, kind), &parse(object.as_bytes()).unwrap(), None)
+}
+
+#[test]
+fn addresses_in_other_than_canonical_form_are_pointed_out() {
+    let slice = r#"{"metadata":{},"addressType":"IPv6","endpoints":[{"addresses":["2001:DB8::1"]}]}"#;
+    assert_eq!(
+        warned("discovery.k8s.io", "EndpointSlice", slice),
+        [
+            r#"endpoints[0].addresses[0]: IPv6 address "2001:DB8::1" should be in RFC 5952 canonical format ("2001:db8::1")"#
+        ]
+    );
+    let managed = slice.replace(r#""metadata":{}"#, r#""metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io"}}"#);
+    assert!(warned("discovery.k8s.io", "EndpointSlice", &managed).is_empty());
+    let kind = GroupKind::new("", "Pod");
+    let pod = parse(br#"{"status":{"podIPs":[{"ip":"010.0.0.1"}]}}"#).unwrap();
+    assert_eq!(
+        on_update_status(&kind, &pod),
+        [r#"status.podIPs[0].ip: non-standard IP address "010.0.0.1" is invalid: use "10.0.0.1""#]
+    );
+}
+
+#[test]
+fn a_pod_template_is_looked_at_again_only_when_it_changed() {
+    let kind = GroupKind::new("apps", "Deployment");
+    let with = |generation: u8| {
+        let text = format!(
+            r#"{{"metadata":{{"name":"d","generation":{generation}}},"spec":{{"template":{{"spec":{{"nodeSelector":{{"beta.kubernetes.io/os":"x"}}}}}}}}}}"#
+        );
+        parse(text.as_bytes()).unwrap()
+    };
+    let words = r#"spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use "kubernetes.io/os" instead"#;
+    assert_eq!(on_write(&kind, &with(1), None), [words]);
+    assert!(on_write(&kind, &with(1), Some(&with(1))).is_empty());
+    assert_eq!(on_write(&kind, &with(2), Some(&with(1))), [words]);
+}
+
+#[test]
+fn rules_that_name_reviews_have_no_effect() {
+    let hook = r#"{"metadata":{"name":"w"},"webhooks":[{"rules":[{"apiGroups":["authorization.k8s.io"],"resources":["subjectaccessreviews","pods"]}]}]}"#;
+    assert_eq!(
+        warned("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", hook),
+        [
+            "webhooks[0].rules[0]: subjectaccessreviews.authorization.k8s.io is excluded from admission webhooks; this rule will have no effect"
+        ]
+    );
+    assert!(
+        warned(
+            "admissionregistration.k8s.io",
+            "ValidatingWebhookConfiguration",
+            &hook.replace("\"pods\"", "\"*\"")
+        )
+        .is_empty()
+    );
+}
+
+#[test]
+fn requests_above_limits_are_pointed_out() {
+    assert_eq!(
+        warned("", "ResourceQuota", r#"{"spec":{"hard":{"cpu":"4","limits.cpu":"2"}}}"#),
+        ["ResourceQuota cpu (4) should be less than limits.cpu (2)"]
+    );
+    assert!(warned("", "ResourceQuota", r#"{"spec":{"hard":{"cpu":"2","limits.cpu":"2"}}}"#).is_empty());
+}

@@ -1,0 +1,195 @@
+//! Whether a configuration fits its schema, in the words of Kubernetes' merge library.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use value::{Value, go};
+
+use super::element::Element;
+use super::shape::{Shape, Typed};
+use crate::{Format, Kind, Schema};
+
+/// What does not fit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Misfits(Vec<(String, String)>);
+
+impl fmt::Display for Misfits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = |f: &mut fmt::Formatter<'_>, path: &str, what: &str| match path {
+            "" => f.write_str(what),
+            _ => write!(f, "{path}: {what}"),
+        };
+        if let [(path, what)] = self.0.as_slice() {
+            return one(f, path, what);
+        }
+        f.write_str("errors:")?;
+        for (path, what) in &self.0 {
+            f.write_str("\n  ")?;
+            one(f, path, what)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Misfits {}
+
+/// The most that is told: so many misfits, and soon after so many bytes. The way to each is told whole, and may have a long name in
+/// it that is the same for all.
+const MANY: usize = 100;
+const LONG: usize = 4 << 20;
+
+/// Checks `value` against the schema: types, undeclared fields, items of keyed lists and sets without a key or with the same
+/// one. Lists of stored objects may repeat an item, those of configurations may not.
+pub fn check(value: &Value, schema: &Schema, may_repeat: bool) -> Result<(), Misfits> {
+    let mut walk = Walk { way: Vec::new(), may_repeat, found: Misfits::default(), room: LONG };
+    walk.value(value, Typed::root(schema));
+    if walk.found.0.is_empty() { Ok(()) } else { Err(walk.found) }
+}
+
+struct Walk {
+    way: Vec<Element>,
+    may_repeat: bool,
+    found: Misfits,
+    room: usize,
+}
+
+impl Walk {
+    fn say(&mut self, what: String) {
+        if self.found.0.len() < MANY && self.room > 0 {
+            let way = told(&self.way);
+            self.room = self.room.saturating_sub(way.len() + what.len());
+            self.found.0.push((way, what));
+        }
+    }
+
+    fn value(&mut self, value: &Value, typed: Typed<'_>) {
+        if value.is_null() || typed.is_any() {
+            return;
+        }
+        match (&typed.schema().kind, value) {
+            (Kind::Object(_) | Kind::Map(_), Value::Map(map)) => {
+                for (key, value) in map.iter() {
+                    self.way.push(Element::Field(key.clone()));
+                    let Some((child, _)) = typed.field(key) else {
+                        self.say("field not declared in schema".to_owned());
+                        self.way.pop();
+                        return;
+                    };
+                    self.value(value, child);
+                    self.way.pop();
+                }
+            }
+            (Kind::Object(_) | Kind::Map(_), other) => {
+                self.say(format!("expected map, got {}", shown(other)));
+            }
+            (Kind::List(list), Value::List(items)) => self.list(items, typed, Typed::root(list.items.get())),
+            (Kind::List(_), other) => self.say(format!("expected list, got {}", shown(other))),
+            (_, scalar) => self.scalar(scalar, typed.schema()),
+        }
+    }
+
+    fn list(&mut self, items: &[Value], typed: Typed<'_>, child: Typed<'_>) {
+        let Shape::Items(told_apart) = typed.shape(None) else {
+            for (at, item) in (0_i64..).zip(items) {
+                self.way.push(Element::Index(at));
+                self.value(item, child);
+                self.way.pop();
+            }
+            return;
+        };
+        let mut seen: BTreeSet<Element> = BTreeSet::new();
+        for (at, item) in items.iter().enumerate() {
+            let element = match told_apart.element(item) {
+                Ok(element) => element,
+                Err(why) => return self.say(format!("element {at}: {why}")),
+            };
+            if !self.may_repeat && !seen.insert(element.clone()) {
+                self.say(format!("duplicate entries for key {element}"));
+            }
+            self.way.push(element);
+            self.value(item, child);
+            self.way.pop();
+        }
+    }
+
+    fn scalar(&mut self, value: &Value, schema: &Schema) {
+        let is_number = matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_));
+        match &schema.kind {
+            Kind::Int32 | Kind::Int64 | Kind::Float if !is_number => {
+                self.say(format!("expected numeric (int or float), got {}", go::type_name(value)));
+            }
+            Kind::String(Format::Plain | Format::Bytes) if value.as_str().is_none() => {
+                self.say(format!(
+                    "expected string, got &value.valueUnstructured{{Value:{}}}",
+                    go::syntax(&as_read(value), "string", LONG)
+                ));
+            }
+            Kind::Bool if value.as_bool().is_none() => {
+                self.say(format!("expected boolean, got {}", shown(value)));
+            }
+            // Quantities, times and the like: any scalar.
+            Kind::String(_) if matches!(value, Value::List(_) | Value::Map(_)) => {
+                self.say(format!("expected any scalar, got {}", shown(value)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// As Go prints the library's own box around a value.
+fn shown(value: &Value) -> String {
+    format!("&{{{}}}", go::text(&as_read(value)))
+}
+
+/// Configurations are read as JSON is, where every number is a float.
+fn as_read(value: &Value) -> Value {
+    match value {
+        #[expect(clippy::cast_precision_loss, reason = "so does Go when it reads one")]
+        Value::Int(i) => Value::Float(*i as f64),
+        #[expect(clippy::cast_precision_loss, reason = "so does Go when it reads one")]
+        Value::UInt(u) => Value::Float(*u as f64),
+        Value::List(items) => Value::List(items.iter().map(as_read).collect()),
+        Value::Map(map) => Value::Map(map.iter().map(|(key, value)| (key.clone(), as_read(value))).collect()),
+        other => other.clone(),
+    }
+}
+
+fn told(way: &[Element]) -> String {
+    way.iter().map(ToString::to_string).collect()
+}
+
+/// The paths of atomic lists, maps and structs in a configuration, as mutation policies refuse them: `.spec.selector`.
+pub fn atomics(value: &Value, schema: &Schema) -> Vec<String> {
+    let mut found = Vec::new();
+    find_atomics(value, Typed::root(schema), &mut Vec::new(), &mut found);
+    found
+}
+
+fn find_atomics(value: &Value, typed: Typed<'_>, way: &mut Vec<Element>, found: &mut Vec<String>) {
+    match value {
+        Value::Map(map) if !matches!(typed.shape(Some(value)), Shape::Scalar | Shape::Items(_)) => {
+            if typed.is_atomic_map() {
+                found.push(told(way));
+            }
+            for (key, value) in map.iter() {
+                if let Some((child, true)) = typed.field(key) {
+                    way.push(Element::Field(key.clone()));
+                    find_atomics(value, child, way, found);
+                    way.pop();
+                }
+            }
+        }
+        Value::List(items) => {
+            if matches!(typed.shape(Some(value)), Shape::Atomic) {
+                found.push(told(way));
+            }
+            let Some(child) = typed.items() else { return };
+            for (at, item) in (0_i64..).zip(items) {
+                way.push(Element::Index(at));
+                find_atomics(item, child, way, found);
+                way.pop();
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,229 @@
+//! Two versions of an object → the fields that were removed, modified and added.
+
+use std::iter::Peekable;
+
+use value::{Map, Value};
+
+use super::element::{Element, same};
+use super::set::FieldSet;
+use super::shape::{Items, Shape, Typed};
+use crate::Schema;
+
+/// What differs between two objects. No field is in two of the sets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Fields that only the first has.
+    pub removed: FieldSet,
+    /// Fields that both have, with different values.
+    pub modified: FieldSet,
+    /// Fields that only the second has.
+    pub added: FieldSet,
+}
+
+/// Compares two objects along the schema. The error says which list cannot be compared, and why.
+pub fn compare(old: &Value, new: &Value, schema: &Schema) -> Result<Comparison, String> {
+    let mut found = Comparison::default();
+    node(Some(old), Some(new), Typed::root(schema), &mut found)?;
+    Ok(found)
+}
+
+/// What happened to a value itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    None,
+    Removed,
+    Modified,
+    Added,
+}
+
+impl Comparison {
+    /// The fields that were modified or added.
+    pub fn set(&self) -> FieldSet {
+        let mut set = self.modified.clone();
+        set.unite(self.added.clone());
+        set
+    }
+
+    fn push(&mut self, element: impl Fn() -> Element, change: Change, below: Comparison) {
+        for (set, own, below) in [
+            (&mut self.removed, Change::Removed, below.removed),
+            (&mut self.modified, Change::Modified, below.modified),
+            (&mut self.added, Change::Added, below.added),
+        ] {
+            if change == own || !below.is_empty() {
+                set.push(element(), change == own, below);
+            }
+        }
+    }
+}
+
+fn whole(old: Option<&Value>, new: Option<&Value>) -> Change {
+    match (old, new) {
+        (None, _) => Change::Added,
+        (_, None) => Change::Removed,
+        (Some(old), Some(new)) if same(old, new) => Change::None,
+        _ => Change::Modified,
+    }
+}
+
+fn presence(old: Option<&Value>, new: Option<&Value>) -> Change {
+    match (old, new) {
+        (None, _) => Change::Added,
+        (_, None) => Change::Removed,
+        _ => Change::None,
+    }
+}
+
+fn node(
+    old: Option<&Value>,
+    new: Option<&Value>,
+    typed: Typed<'_>,
+    found: &mut Comparison,
+) -> Result<Change, String> {
+    if typed.is_any() {
+        return any(old, new, typed, found);
+    }
+    match typed.shape(None) {
+        Shape::Scalar | Shape::Atomic => Ok(whole(old, new)),
+        Shape::Fields(typed) => fields(old, new, typed, found),
+        Shape::Items(told_apart) => items(old, new, told_apart, found),
+    }
+}
+
+/// Where any JSON goes, a value may change its form: the parts of a map then come or go with it.
+fn any(
+    old: Option<&Value>,
+    new: Option<&Value>,
+    typed: Typed<'_>,
+    found: &mut Comparison,
+) -> Result<Change, String> {
+    let is_map = |value: Option<&Value>| matches!(value, None | Some(Value::Null | Value::Map(_)));
+    if typed.is_atomic_map() || !is_map(old) && !is_map(new) {
+        return Ok(whole(old, new));
+    }
+    if is_map(old) && is_map(new) {
+        return fields(old, new, typed, found);
+    }
+    fields(old.filter(|_| is_map(old)), new.filter(|_| is_map(new)), typed, found)?;
+    Ok(whole(old, new))
+}
+
+fn fields(
+    old: Option<&Value>,
+    new: Option<&Value>,
+    typed: Typed<'_>,
+    found: &mut Comparison,
+) -> Result<Change, String> {
+    static NONE: Map = Map::new();
+    let (before, after) =
+        (old.and_then(Value::as_map).unwrap_or(&NONE), new.and_then(Value::as_map).unwrap_or(&NONE));
+    if before.is_empty() && after.is_empty() {
+        // Two empty maps are compared as a whole, so that `null` and `{}` differ.
+        return Ok(whole(old, new));
+    }
+    let (mut before, mut after) = (before.iter().peekable(), after.iter().peekable());
+    while let Some((key, old, new)) = next_key(&mut before, &mut after) {
+        let Some((child, _)) = typed.field(key) else { continue };
+        let mut below = Comparison::default();
+        let change = node(old, new, child, &mut below).map_err(|why| format!(".{key}{why}"))?;
+        found.push(|| Element::Field(key.clone()), change, below);
+    }
+    Ok(presence(old, new))
+}
+
+type Step<'v> = (&'v value::Str, Option<&'v Value>, Option<&'v Value>);
+
+/// The next key of two maps, with the values either has there.
+fn next_key<'v, I>(before: &mut Peekable<I>, after: &mut Peekable<I>) -> Option<Step<'v>>
+where
+    I: Iterator<Item = (&'v value::Str, &'v Value)>,
+{
+    let from = match (before.peek(), after.peek()) {
+        (Some((a, _)), Some((b, _))) => a.as_str().cmp(b.as_str()),
+        (Some(_), None) => std::cmp::Ordering::Less,
+        (None, Some(_)) => std::cmp::Ordering::Greater,
+        (None, None) => return None,
+    };
+    let old = if from.is_le() { before.next() } else { None };
+    let new = if from.is_ge() { after.next() } else { None };
+    let key = old.or(new)?.0;
+    Some((key, old.map(|(_, value)| value), new.map(|(_, value)| value)))
+}
+
+fn items(
+    old: Option<&Value>,
+    new: Option<&Value>,
+    told_apart: Items<'_>,
+    found: &mut Comparison,
+) -> Result<Change, String> {
+    let before = old.and_then(Value::as_list).unwrap_or_default();
+    let after = new.and_then(Value::as_list).unwrap_or_default();
+    if before.is_empty() && after.is_empty() {
+        return Ok(whole(old, new));
+    }
+    let (before, after) = (sorted(before, told_apart)?, sorted(after, told_apart)?);
+    let (mut before, mut after) = (before.as_slice(), after.as_slice());
+    loop {
+        let element = match (before.first(), after.first()) {
+            (Some((a, _)), Some((b, _))) => a.min(b),
+            (Some((a, _)), None) => a,
+            (None, Some((b, _))) => b,
+            (None, None) => break,
+        };
+        let (olds, news) = (take(&mut before, element), take(&mut after, element));
+        let mut below = Comparison::default();
+        let descend = |old: Option<&Value>, new: Option<&Value>, below: &mut Comparison| {
+            node(old, new, told_apart.item, below).map_err(|why| format!("{element}{why}"))
+        };
+        let change = match (olds, news) {
+            ([] | [_], [] | [_]) => {
+                descend(olds.first().map(|(_, v)| *v), news.first().map(|(_, v)| *v), &mut below)?
+            }
+            // Items that are called the same are compared as a whole; when they become one or cease to be, the one comes or
+            // goes with all its parts.
+            ([_, _, ..], [_, _, ..]) => {
+                let equal = olds.len() == news.len()
+                    && olds.iter().zip(news).all(|((_, old), (_, new))| same(old, new));
+                if equal { Change::None } else { Change::Modified }
+            }
+            ([_, _, ..], _) => {
+                if let Some((_, new)) = news.first() {
+                    descend(None, Some(new), &mut below)?;
+                    // Both the several that went and the one that came are this path.
+                    found.added.push(element.clone(), true, FieldSet::EMPTY);
+                }
+                Change::Removed
+            }
+            (_, _) => {
+                if let Some((_, old)) = olds.first() {
+                    descend(Some(old), None, &mut below)?;
+                    found.removed.push(element.clone(), true, FieldSet::EMPTY);
+                }
+                Change::Added
+            }
+        };
+        found.push(|| element.clone(), change, below);
+    }
+    Ok(presence(old, new))
+}
+
+type Item<'v> = (Element, &'v Value);
+
+fn sorted<'v>(items: &'v [Value], told_apart: Items<'_>) -> Result<Vec<Item<'v>>, String> {
+    let mut out = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        let element = told_apart.element(item).map_err(|why| format!(": element {at}: {why}"))?;
+        out.push((element, item));
+    }
+    // Stable: items that are called the same stay in their order.
+    out.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(out)
+}
+
+/// The items called `element`, which are at the front if there are any.
+fn take<'i, 'v>(items: &mut &'i [Item<'v>], element: &Element) -> &'i [Item<'v>] {
+    let count = items.iter().take_while(|(own, _)| own == element).count();
+    let (taken, rest) = items.split_at_checked(count).unwrap_or((&[], items));
+    *items = rest;
+    taken
+}

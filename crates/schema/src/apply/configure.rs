@@ -1,0 +1,276 @@
+//! Server-side apply: an object, its managers and a configuration → the object as configured, and its managers.
+
+use value::{Map, Str, Value, json};
+
+use super::check::check;
+use super::compare::compare;
+use super::conflict::{Conflict, Refusal};
+use super::element::same;
+use super::extract::{fields, remove};
+use super::managed::{self, Managed, Manager, Managers, Operation};
+use super::merge::merge;
+use super::set::FieldSet;
+use super::shape::Typed;
+use super::track::{FieldManagement, Unconverted, strip};
+use crate::Schema;
+
+/// What came of an apply.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied {
+    /// The object in the version of the request, with its managed fields. It has been merged, not decoded: what is removed may
+    /// have become `null`, and defaults are not filled in.
+    pub object: Value,
+}
+
+/// The manager that owns what was there before anything was applied.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// The manager that `kubectl apply --server-side` is: for it alone, what it applied on the client's side before counts as its own.
+const KUBECTL: &str = "kubectl";
+
+/// Where `kubectl apply` on the client's side keeps what it applied last.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// How large all annotations together may be.
+const MAX_ANNOTATIONS: usize = 256 * 1024;
+
+impl FieldManagement<'_> {
+    /// Applies a configuration. `live` is the object in the version of the request with all the fields that are always written;
+    /// where there is none, `live` is an object without content and uid, as is `empty`.
+    pub fn apply(
+        &self,
+        live: &Value,
+        empty: &Value,
+        config: &Value,
+        manager: &str,
+        force: bool,
+    ) -> Result<Applied, Refusal> {
+        let mut managers = Managers::decode(managed::list(live))
+            .map_err(|why| Refusal::Failed(format!("failed to decode managed fields: {why}")))?;
+        self.check_kind(live, config)?;
+        let mut bare = live.clone();
+        bare.remove_at(&["metadata", "managedFields"]);
+        if managers.is_empty() {
+            self.update(empty, &bare, &mut managers, BEFORE_FIRST_APPLY).map_err(
+                |refusal| match refusal {
+                    Refusal::Failed(why) => {
+                        Refusal::Failed(format!("failed to create manager for existing fields: {why}"))
+                    }
+                    other => other,
+                },
+            )?;
+        }
+        if config.at(&["metadata", "managedFields"]).is_some_and(|list| !list.is_null()) {
+            return Err(Refusal::BadRequest("metadata.managedFields must be nil".to_owned()));
+        }
+        check(config, self.schema, false).map_err(|misfits| {
+            Refusal::Failed(format!("failed to create typed patch object ({}): {misfits}", described(config)))
+        })?;
+        let is_kubectl = manager == KUBECTL;
+        // Only the second attempt needs the managers as they were.
+        let before = (is_kubectl && !force).then(|| managers.clone());
+        let mut object = match self.configure(&bare, config, &mut managers, manager, force) {
+            Err(Refusal::Conflicts(conflicts)) => {
+                let Some(again) = before else { return Err(Refusal::Conflicts(conflicts)) };
+                let allowed =
+                    self.last_applied(&bare).ok_or_else(|| Refusal::Conflicts(conflicts.clone()))?;
+                let left: Vec<Conflict> =
+                    conflicts.into_iter().filter(|conflict| !allowed.has(&conflict.path.0)).collect();
+                if !left.is_empty() {
+                    return Err(Refusal::Conflicts(left));
+                }
+                managers = again;
+                self.configure(&bare, config, &mut managers, manager, true)?
+            }
+            other => other?,
+        };
+        if is_kubectl {
+            keep_last_applied(&mut object, config);
+        }
+        managed::set(&mut object, &managers);
+        Ok(Applied { object })
+    }
+
+    fn check_kind(&self, live: &Value, config: &Value) -> Result<(), Refusal> {
+        let (wanted, sent) = (live.str_at(&["kind"]), config.str_at(&["kind"]));
+        if wanted != sent || config.str_at(&["apiVersion"]) != Some(self.api_version) {
+            return Err(Refusal::BadRequest(format!("invalid object type: {}", gvk_text(config))));
+        }
+        Ok(())
+    }
+
+    fn configure(
+        &self,
+        live: &Value,
+        config: &Value,
+        managers: &mut Managers,
+        manager: &str,
+        force: bool,
+    ) -> Result<Value, Refusal> {
+        self.reconcile(live, managers)?;
+        let manager = self.manager(manager, Operation::Apply);
+        let merged = merge(live, config, self.schema)
+            .map_err(|why| Refusal::Failed(format!("failed to merge config: {why}")))?;
+        let last = managers.take(&manager);
+        let mut set = fields(config, self.schema);
+        self.reset.filter(&mut set);
+        let time = last.as_ref().and_then(|last| last.time);
+        managers.put(Managed { manager: manager.clone(), time, fields: set });
+        let new = match last {
+            Some(last) => self
+                .prune(merged, managers, &manager, &last)
+                .map_err(|why| Refusal::Failed(format!("failed to prune fields: {why}")))?,
+            None => merged,
+        };
+        self.share_out(live, &new, managers, Some(&manager), force)?;
+        if let Some(mut own) = managers.take(&manager) {
+            strip(&mut own.fields);
+            if !own.fields.is_empty() {
+                if !same(live, &new) {
+                    own.time = Some(self.now);
+                }
+                managers.put(own);
+            }
+        }
+        Ok(new)
+    }
+
+    /// Removes what the manager applied last time, does not apply now, and nobody else owns.
+    fn prune(
+        &self,
+        merged: Value,
+        managers: &Managers,
+        manager: &Manager,
+        last: &Managed,
+    ) -> Result<Value, String> {
+        let applied = managers.get(manager).map(|own| &own.fields);
+        // The common case: nothing was taken out of the configuration.
+        if last.fields.is_empty()
+            || last.manager.api_version == self.api_version
+                && managers.iter().all(|entry| entry.manager.api_version == self.api_version)
+                && applied.is_some_and(|applied| last.fields.is_within(applied))
+        {
+            return Ok(merged);
+        }
+        let version = &last.manager.api_version;
+        let (view, schema) = match self.view(&merged, version) {
+            Ok(shown) => shown,
+            Err(Unconverted::NoSuchVersion) => return Ok(merged),
+            Err(Unconverted::Failed(why)) => {
+                return Err(format!("failed to convert merged object to last applied version: {why}"));
+            }
+        };
+        let last_fields = last.fields.with_struct_fields(Some(Typed::root(schema)));
+        let mut pruned = view.clone();
+        remove(&mut pruned, &last_fields, Typed::root(schema));
+        // What others own, in whatever version, comes back.
+        let mut owned: Vec<(&Str, Vec<FieldSet>)> = vec![(version, Vec::new())];
+        for entry in managers.iter() {
+            let version = &entry.manager.api_version;
+            match owned.iter_mut().find(|(known, _)| *known == version) {
+                Some((_, sets)) => sets.push(entry.fields.clone()),
+                None => owned.push((version, vec![entry.fields.clone()])),
+            }
+        }
+        let mut base = view.clone();
+        for (version, owned) in owned {
+            let owned = FieldSet::of_sets(owned);
+            let shown = |object: &Value, which: &str| match self.view(object, version) {
+                Ok(shown) => Ok(Some(shown)),
+                Err(Unconverted::NoSuchVersion) => Ok(None),
+                Err(Unconverted::Failed(why)) => Err(format!(
+                    "failed add back owned items: failed to convert {which} object at version {version}: {why}"
+                )),
+            };
+            let (Some((whole, schema)), Some((less, _))) =
+                (shown(&base, "merged")?, shown(&pruned, "pruned")?)
+            else {
+                continue;
+            };
+            let mut gone = named(&whole, schema);
+            gone.subtract(&named(&less, schema));
+            gone.subtract(&owned.with_struct_fields(Some(Typed::root(schema))));
+            pruned = whole.clone();
+            remove(&mut pruned, &gone, Typed::root(schema));
+            base = whole;
+        }
+        // And so does what nobody owned, but for what this manager did.
+        let less = match self.view(&pruned, version) {
+            Ok((less, _)) => less,
+            Err(Unconverted::NoSuchVersion) => return Ok(merged),
+            Err(Unconverted::Failed(why)) => {
+                return Err(format!(
+                    "failed add back dangling items: failed to convert pruned object to last applied version: {why}"
+                ));
+            }
+        };
+        let mut gone = named(&view, schema);
+        gone.subtract(&named(&less, schema));
+        let gone = gone.intersection(&last_fields);
+        let mut out = view;
+        remove(&mut out, &gone, Typed::root(schema));
+        match self.view(&out, self.api_version) {
+            Ok((out, _)) => Ok(out),
+            Err(Unconverted::NoSuchVersion) => Ok(merged),
+            Err(Unconverted::Failed(why)) => Err(why),
+        }
+    }
+
+    /// The fields that were last applied on the client's side and are still as they were applied.
+    fn last_applied(&self, live: &Value) -> Option<FieldSet> {
+        let text = live.str_at(&["metadata", "annotations", LAST_APPLIED]).filter(|text| !text.is_empty())?;
+        let last = json::parse(text.as_bytes()).ok()?;
+        if last.str_at(&["apiVersion"]) != Some(self.api_version) || check(&last, self.schema, false).is_err()
+        {
+            return None;
+        }
+        let found = compare(&last, live, self.schema).ok()?;
+        let mut set = fields(&last, self.schema);
+        for changed in [&found.modified, &found.added, &found.removed] {
+            set.subtract(changed);
+        }
+        Some(set)
+    }
+}
+
+fn named(object: &Value, schema: &Schema) -> FieldSet {
+    fields(object, schema).with_struct_fields(Some(Typed::root(schema)))
+}
+
+/// An object that has been applied on the client's side keeps the annotation of that up to date, so that doing so again works.
+fn keep_last_applied(object: &mut Value, config: &Value) {
+    let has = object.str_at(&["metadata", "annotations", LAST_APPLIED]).is_some_and(|text| !text.is_empty());
+    if !has {
+        return;
+    }
+    let mut config = config.clone();
+    if let Some(Value::Map(annotations)) = config.at_mut(&["metadata", "annotations"]) {
+        annotations.remove(LAST_APPLIED);
+        if annotations.is_empty() {
+            config.remove_at(&["metadata", "annotations"]);
+        }
+    }
+    let text = format!("{}\n", value::write::to_string(&config));
+    let Some(annotations) = object.at_mut(&["metadata", "annotations"]).and_then(Value::as_map_mut) else {
+        return;
+    };
+    let size = |map: &Map| -> usize {
+        map.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum()
+    };
+    annotations.insert(LAST_APPLIED, text);
+    if size(annotations) > MAX_ANNOTATIONS {
+        annotations.remove(LAST_APPLIED);
+    }
+}
+
+/// `NAMESPACE/NAME; GROUP/VERSION, Kind=KIND`.
+fn described(object: &Value) -> String {
+    format!("{}/{}; {}", api::meta::namespace(object), api::meta::name(object), gvk_text(object))
+}
+
+/// `apps/v1, Kind=Deployment`; `/v1, Kind=Pod`.
+fn gvk_text(object: &Value) -> String {
+    let api_version = object.str_at(&["apiVersion"]).unwrap_or_default();
+    let slash = if api_version.contains('/') { "" } else { "/" };
+    format!("{slash}{api_version}, Kind={}", object.str_at(&["kind"]).unwrap_or_default())
+}

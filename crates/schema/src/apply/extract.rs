@@ -1,0 +1,108 @@
+//! A value → the set of its fields; and a value without some of its fields.
+
+use value::{Map, Value};
+
+use super::element::Element;
+use super::set::FieldSet;
+use super::shape::{Items, Shape, Typed};
+use crate::Schema;
+
+/// Every field and item that `value` mentions: what its author owns.
+pub fn fields(value: &Value, schema: &Schema) -> FieldSet {
+    walk(value, Typed::root(schema)).1
+}
+
+/// Whether the value's own path is in the set, and what is below it.
+fn walk(value: &Value, typed: Typed<'_>) -> (bool, FieldSet) {
+    match typed.shape(Some(value)) {
+        Shape::Scalar | Shape::Atomic => (true, FieldSet::EMPTY),
+        Shape::Fields(typed) => match value {
+            Value::Map(map) => (false, of_map(map, typed)),
+            _ => (false, FieldSet::EMPTY),
+        },
+        Shape::Items(told_apart) => match value {
+            Value::List(items) => (false, of_list(items, told_apart)),
+            _ => (false, FieldSet::EMPTY),
+        },
+    }
+}
+
+fn of_map(map: &Map, typed: Typed<'_>) -> FieldSet {
+    let mut set = FieldSet::default();
+    for (key, value) in map.iter() {
+        let Some((child, declared)) = typed.field(key) else { continue };
+        let (own, below) = walk(value, child);
+        let is_empty = match value {
+            Value::Null => true,
+            Value::Map(map) => map.is_empty(),
+            _ => false,
+        };
+        set.push(Element::Field(key.clone()), own || is_empty || !declared, below);
+    }
+    set
+}
+
+fn of_list(items: &[Value], told_apart: Items<'_>) -> FieldSet {
+    let mut sorted: Vec<(Element, &Value)> =
+        items.iter().filter_map(|item| Some((told_apart.element(item).ok()?, item))).collect();
+    sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let mut set = FieldSet::default();
+    let mut sorted = sorted.into_iter().peekable();
+    while let Some((element, item)) = sorted.next() {
+        let mut repeated = false;
+        while sorted.next_if(|(next, _)| *next == element).is_some() {
+            repeated = true;
+        }
+        // Nobody can own a part of one of several items that are called the same.
+        let below = if repeated { FieldSet::EMPTY } else { walk(item, told_apart.item).1 };
+        set.push(element, true, below);
+    }
+    set
+}
+
+/// Removes the fields and items of `set`. What loses its last one becomes `null`.
+pub(super) fn remove(value: &mut Value, set: &FieldSet, typed: Typed<'_>) {
+    if set.is_empty() {
+        return;
+    }
+    let emptied = match typed.shape(Some(value)) {
+        Shape::Scalar => return,
+        Shape::Atomic => true,
+        Shape::Fields(typed) => match value {
+            Value::Map(map) => {
+                map.retain(|name, value| match set.get(&Element::Field(name.clone())) {
+                    Some(entry) if entry.owned => false,
+                    Some(entry) => {
+                        if let Some((child, _)) = typed.field(name) {
+                            remove(value, &entry.below, child);
+                        }
+                        true
+                    }
+                    None => true,
+                });
+                map.is_empty()
+            }
+            _ => true,
+        },
+        Shape::Items(told_apart) => match value {
+            Value::List(items) => {
+                items.retain_mut(|item| {
+                    let entry = told_apart.element(item).ok().and_then(|element| set.get(&element));
+                    match entry {
+                        Some(entry) if entry.owned => false,
+                        Some(entry) => {
+                            remove(item, &entry.below, told_apart.item);
+                            true
+                        }
+                        None => true,
+                    }
+                });
+                items.is_empty()
+            }
+            _ => true,
+        },
+    };
+    if emptied {
+        *value = Value::Null;
+    }
+}

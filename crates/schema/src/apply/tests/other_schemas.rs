@@ -1,0 +1,184 @@
+//! Managers of other versions, and schemas that are not those of built-in kinds.
+
+use value::Value;
+
+use super::super::{FieldManagement, Refusal, Unconverted, Versions, check, fields};
+use super::{Alone, NOTHING, parse, show};
+use crate::{Kind, Link, ListOf, ListType, MapOf, MapType, Object, Omit, Patch, Property, Schema};
+
+/// `v1` has `a`, `v2` calls it `b`.
+struct Renamed;
+
+fn renamed(field: &'static str) -> Schema {
+    custom(
+        vec![
+            ("apiVersion", Link::Node(text())),
+            ("kind", Link::Node(text())),
+            ("metadata", Link::Shared(custom(Vec::new(), true).into())),
+            (field, Link::Node(text())),
+        ],
+        false,
+    )
+}
+
+fn text() -> &'static Schema {
+    Box::leak(Box::new(Schema { kind: Kind::String(crate::Format::Plain), ..Schema::default() }))
+}
+
+fn custom(fields: Vec<(&'static str, Link)>, open: bool) -> Schema {
+    let property = |(name, schema): (&'static str, Link)| Property {
+        name: name.into(),
+        schema,
+        required: false,
+        pointer: false,
+        omit: Omit::Empty,
+        patch: Patch::default(),
+        map_type: None,
+        embedded: None,
+        default: None,
+    };
+    let mut properties: Vec<Property> = fields.into_iter().map(property).collect();
+    properties.sort_by(|a, b| a.name.cmp(&b.name));
+    let rest = open.then(|| Link::Shared(std::sync::Arc::new(Schema::ANY)));
+    Schema {
+        kind: Kind::Object(Object { properties: properties.into(), rest, ..Object::default() }),
+        ..Schema::default()
+    }
+}
+
+/// The door of the object itself in a version.
+fn door<'a>(api_version: &'a str, schema: &'a Schema, versions: &'a dyn Versions) -> FieldManagement<'a> {
+    FieldManagement { api_version, schema, subresource: "", reset: &NOTHING, versions, now: 1 }
+}
+
+impl Versions for Renamed {
+    fn schema(&self, api_version: &str) -> Option<&Schema> {
+        (api_version == "v1").then(|| &*Box::leak(Box::new(renamed("a"))))
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, Unconverted> {
+        let (from, to) = match api_version {
+            "v1" => ("b", "a"),
+            "v2" => ("a", "b"),
+            _ => return Err(Unconverted::NoSuchVersion),
+        };
+        let mut object = object.clone();
+        if let Some(value) = object.remove_at(&[from]) {
+            object.set_at(&[to], value);
+        }
+        object.set_at(&["apiVersion"], api_version);
+        Ok(object)
+    }
+}
+
+#[test]
+fn managers_of_other_versions_are_compared_in_theirs_and_forgotten_with_it() {
+    let schema = renamed("b");
+    let door = door("v2", &schema, &Renamed);
+    let entry = |manager: &str, version: &str| {
+        format!(
+            "{{manager: {manager}, operation: Apply, apiVersion: {version}, fieldsType: FieldsV1, fieldsV1: {{'f:a': {{}}}}}}"
+        )
+    };
+    let live = parse(&format!(
+        "{{apiVersion: v2, kind: X, b: x, metadata: {{managedFields: [{}, {}]}}}}",
+        entry("one", "v1"),
+        entry("old", "v0")
+    ));
+    let empty = parse("{apiVersion: v2, kind: X}");
+    let config = parse("{apiVersion: v2, kind: X, b: w}");
+    let status = door.apply(&live, &empty, &config, "two", false).unwrap_err().into_status();
+    assert_eq!(status.message(), r#"Apply failed with 1 conflict: conflict with "one": .a"#);
+    // The same manager in a new version removes what it applied in the old one.
+    let applied = door.apply(&live, &empty, &empty, "one", false).unwrap();
+    assert_eq!(show(&applied.object), r#"{"apiVersion":"v2","kind":"X","metadata":{}}"#);
+}
+
+/// `v1` has `a`, `v2` has `b`, and an object is called another version as it is.
+struct NothingConverts;
+
+impl Versions for NothingConverts {
+    fn schema(&self, api_version: &str) -> Option<&Schema> {
+        Renamed.schema(api_version)
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, Unconverted> {
+        if api_version != "v1" {
+            return Err(Unconverted::Failed(format!("no {api_version}")));
+        }
+        let mut object = object.clone();
+        object.set_at(&["apiVersion"], api_version);
+        Ok(object)
+    }
+}
+
+#[test]
+fn what_a_managers_version_cannot_show_refuses_applies_and_keeps_the_owners_in_other_writes() {
+    let schema = renamed("b");
+    let door = door("v2", &schema, &NothingConverts);
+    let live = |version: &str, fields: &str| {
+        parse(&format!(
+            "{{apiVersion: v2, kind: X{fields}, metadata: {{uid: u, managedFields: [{{manager: one, operation: Apply, apiVersion: {version}, fieldsType: FieldsV1, fieldsV1: {{'f:a': {{}}}}}}]}}}}"
+        ))
+    };
+    let empty = parse("{apiVersion: v2, kind: X}");
+    let config = parse("{apiVersion: v2, kind: X, b: w}");
+    for (live, why) in [
+        (live("v0", ", b: x"), "no v0"),
+        (live("v1", ", b: x"), ".b: field not declared in schema"),
+        (live("v1", ""), "failed to convert new object: .b: field not declared in schema"),
+    ] {
+        let refusal = door.apply(&live, &empty, &config, "two", true).unwrap_err();
+        assert_eq!(refusal, Refusal::Failed(why.to_owned()));
+        let mut new = live.clone();
+        new.set_at(&["b"], "changed");
+        assert_eq!(door.track(&live, &new, "web").as_ref(), live.at(&["metadata", "managedFields"]));
+    }
+}
+
+#[test]
+fn custom_schemas_may_keep_unknown_fields_and_have_atomic_maps() {
+    let strings = || Link::Node(text());
+    let items = Schema {
+        kind: Kind::List(ListOf { items: strings(), list_type: Some(ListType::Set) }),
+        ..Schema::default()
+    };
+    let whole =
+        Schema { kind: Kind::Map(MapOf { values: strings(), key: None, atomic: true }), ..Schema::default() };
+    let schema =
+        custom(vec![("set", Link::Shared(items.into())), ("whole", Link::Shared(whole.into()))], true);
+    let value = parse("{set: [a], whole: {k: v}, free: {x: {q: 1}, list: [1, {z: 2}]}}");
+    check(&value, &schema, false).unwrap();
+    let paths: Vec<String> = fields(&value, &schema).paths().iter().map(ToString::to_string).collect();
+    assert_eq!(paths, [".free", ".whole", ".free.list", ".free.x", ".free.x.q", r#".set[="a"]"#]);
+}
+
+#[test]
+fn fields_of_what_has_become_atomic_are_joined() {
+    let mut schema = custom(
+        vec![
+            ("apiVersion", Link::Node(text())),
+            ("kind", Link::Node(text())),
+            (
+                "m",
+                Link::Shared(
+                    Schema {
+                        kind: Kind::Map(MapOf { values: Link::Node(text()), key: None, atomic: false }),
+                        ..Schema::default()
+                    }
+                    .into(),
+                ),
+            ),
+        ],
+        false,
+    );
+    let Kind::Object(object) = &mut schema.kind else { panic!() };
+    object.properties[2].map_type = Some(MapType::Atomic);
+    let door = door("v1", &schema, &Alone);
+    let live = parse(
+        "{apiVersion: v1, kind: X, m: {a: x, b: x}, metadata: {uid: u, managedFields: [{manager: one, operation: Apply, \
+         apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {'f:m': {'f:a': {}}}}]}}",
+    );
+    let list = door.track(&live, &live, "web").unwrap();
+    assert_eq!(show(list.as_list().unwrap()[0].get("fieldsV1").unwrap()), r#"{"f:m":{}}"#);
+}

@@ -1,0 +1,297 @@
+//! Strategic merge patches: merge patches that know which lists are merged item by item, and by which key.
+//!
+//! Directives inside the patch steer it: `$patch` (delete, replace), `$retainKeys`, `$setElementOrder/LIST` and
+//! `$deleteFromPrimitiveList/LIST`.
+
+mod lists;
+
+use std::collections::HashSet;
+
+use api::{Details, Reason, Status};
+use value::{Map, Str, Value, go};
+
+use self::lists::{Merged, merge_lists, merge_ordered};
+use super::edited::Edited;
+use crate::{Kind, Schema};
+
+const DIRECTIVE: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const SET_ELEMENT_ORDER: &str = "$setElementOrder";
+const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
+
+/// The most items of lists that one patch may look at. An item may be merged into a hundred thousand times, and each time all of a
+/// list in it with what is added to that.
+const MAX_WORK: usize = 1_000_000;
+
+/// What a strategic merge needs to know of a type. Errors are Kubernetes' words.
+pub trait MergeSchema: Copy {
+    /// The rule of a field whose value is an object.
+    fn object_field(self, name: &str) -> Result<Rule<Self>, String>;
+    /// The rule of a field whose value is a list; [`Rule::schema`] is that of the items.
+    fn list_field(self, name: &str) -> Result<Rule<Self>, String>;
+    /// Go's word for the kind of the type: `struct`, `map`, `string`.
+    fn kind_word(self) -> &'static str;
+}
+
+/// How a field is patched.
+#[derive(Clone, Debug)]
+pub struct Rule<S> {
+    /// The schema below.
+    pub schema: S,
+    /// Lists merge item by item.
+    pub merge: bool,
+    /// Objects are replaced as a whole.
+    pub replace: bool,
+    /// The key that tells items of a merged list apart.
+    pub merge_key: Option<Str>,
+}
+
+impl MergeSchema for &Schema {
+    fn object_field(self, name: &str) -> Result<Rule<Self>, String> {
+        let property = match &self.kind {
+            Kind::Object(object) => object.property(name),
+            // Structs without fields of their own in Go.
+            Kind::Any | Kind::SchemaOr(_) => None,
+            _ => {
+                return Err(format!(
+                    "merging an object in json but data type is not struct, instead is: {}",
+                    self.kind_word()
+                ));
+            }
+        };
+        let property = property.ok_or_else(|| {
+            let name = api::field::quote(name);
+            format!("unable to find api field in struct {} for the json field {name}", self.struct_name())
+        })?;
+        Ok(Rule {
+            schema: property.schema.get(),
+            merge: property.patch.merge,
+            replace: property.patch.replace,
+            merge_key: property.patch.merge_key.clone(),
+        })
+    }
+
+    fn list_field(self, name: &str) -> Result<Rule<Self>, String> {
+        let rule = self.object_field(name)?;
+        match &rule.schema.kind {
+            Kind::List(list) => match list.items.get() {
+                items if matches!(items.kind, Kind::List(_)) => Err("unexpected slice of slice".to_owned()),
+                items => Ok(Rule { schema: items, ..rule }),
+            },
+            _ => Err(format!("expected slice or array type, but got: {}", self.kind_word())),
+        }
+    }
+
+    fn kind_word(self) -> &'static str {
+        match &self.kind {
+            Kind::Object(_) | Kind::Any | Kind::SchemaOr(_) => "struct",
+            Kind::Map(_) => "map",
+            Kind::List(_) => "slice",
+            Kind::String(_) => "string",
+            Kind::Int32 => "int32",
+            Kind::Int64 => "int64",
+            Kind::Float => "float64",
+            Kind::Bool => "bool",
+        }
+    }
+}
+
+/// Why a patch cannot be merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The patch is malformed: 400 with these words.
+    Malformed(&'static str),
+    /// The patch cannot be applied here: 422; the words stay unsaid.
+    Inapplicable(&'static str),
+    /// Anything else: 500 with these words, as kube-apiserver answers.
+    Other(String),
+}
+
+/// What Go prints of a value's type, and of the one that nothing has.
+fn go_type(value: &Value) -> &'static str {
+    if value.is_null() { "%!s(<nil>)" } else { go::type_name(value) }
+}
+
+impl Error {
+    const BAD_DELETION_LIST: Error = Error::Malformed("invalid patch format of primitive list");
+    const BAD_RETAIN_KEYS: Error = Error::Malformed("invalid patch format of retainKeys");
+    const BAD_ORDER: Error = Error::Malformed("invalid patch format of setElementOrder list");
+    const LIST_OF_LISTS: Error = Error::Inapplicable("lists of lists are not supported");
+    const TOO_MUCH_WORK: Error = Error::Inapplicable("the patch takes too much work");
+
+    fn no_merge_key(item: &Map, key: &str) -> Self {
+        let item = go::text(&Value::Map(item.clone()));
+        Error::Other(format!("map: {item} does not contain declared merge key: {key}"))
+    }
+
+    fn wrong_type(expected: &Value, actual: &Value) -> Self {
+        Error::Other(format!("expected a {}, but received a {}", go_type(expected), go_type(actual)))
+    }
+
+    fn bad_directive(directive: &Value, item: &Map) -> Self {
+        let directive = match directive {
+            Value::String(s) => s.to_string(),
+            other => format!("%!s({}={})", go_type(other), go::text(other)),
+        };
+        let item = go::text(&Value::Map(item.clone()));
+        Error::Other(format!("unknown patch type: {directive} in map: {item}"))
+    }
+
+    /// The refusal a client sees.
+    pub fn into_status(self) -> Status {
+        match self {
+            Error::Malformed(message) => Status::bad_request(message),
+            Error::Inapplicable(_) => Status::failure(
+                422,
+                Reason::Invalid,
+                "the server rejected our request due to an error in our request",
+            )
+            .with_details(Details::default()),
+            Error::Other(message) => Status::failure(500, Reason::Unknown, message),
+        }
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Malformed(message) | Error::Inapplicable(message) => f.write_str(message),
+            Error::Other(message) => f.write_str(message),
+        }
+    }
+}
+
+/// Merges `patch` into `original`.
+pub fn merge<S: MergeSchema>(original: Map, patch: Map, schema: S) -> Result<Map, Error> {
+    merge_maps(original, patch, schema, &mut Work(MAX_WORK))
+}
+
+/// How many items may still be looked at.
+struct Work(usize);
+
+impl Work {
+    fn on(&mut self, items: usize) -> Result<(), Error> {
+        self.0 = self.0.checked_sub(items).ok_or(Error::TOO_MUCH_WORK)?;
+        Ok(())
+    }
+}
+
+fn merge_maps<S: MergeSchema>(
+    mut original: Map,
+    mut patch: Map,
+    schema: S,
+    work: &mut Work,
+) -> Result<Map, Error> {
+    if let Some(directive) = patch.remove(DIRECTIVE) {
+        return match directive.as_str() {
+            Some("replace") => Ok(patch),
+            Some("delete") => Ok(Map::new()),
+            _ => {
+                patch.insert(DIRECTIVE, directive.clone());
+                Err(Error::bad_directive(&directive, &patch))
+            }
+        };
+    }
+    retain_keys(&mut original, &mut patch)?;
+    merge_ordered(&mut original, &mut patch, schema, work)?;
+    let mut original = Edited::of(original);
+    for (key, value) in patch {
+        let deletes = key.starts_with(DELETE_FROM_LIST);
+        let key = if deletes { directive_field(&key, DELETE_FROM_LIST)? } else { key };
+        if value.is_null() {
+            original.remove(key);
+            continue;
+        }
+        let Some(old) = original.get_mut(&key) else {
+            if !deletes && let Some(new) = fresh(value) {
+                original.insert(key, new);
+            }
+            continue;
+        };
+        match (std::mem::take(old), value) {
+            (Value::Map(map), Value::Map(patch)) => {
+                let rule = schema.object_field(&key).map_err(Error::Other)?;
+                *old =
+                    Value::Map(if rule.replace { patch } else { merge_maps(map, patch, rule.schema, work)? });
+            }
+            (Value::List(list), Value::List(patch)) => {
+                let rule = schema.list_field(&key).map_err(Error::Other)?;
+                *old = Value::List(merge_list_field(list, patch, &rule, deletes, work)?.list);
+            }
+            (kept, _) if deletes => *old = kept,
+            (_, value) => match fresh(value) {
+                Some(new) => *old = new,
+                None => original.remove(key),
+            },
+        }
+    }
+    Ok(original.finish())
+}
+
+/// A list field that is in both: deletion lists always merge, others where the field says so.
+fn merge_list_field<S: MergeSchema>(
+    original: Vec<Value>,
+    patch: Vec<Value>,
+    rule: &Rule<S>,
+    deletes: bool,
+    work: &mut Work,
+) -> Result<Merged, Error> {
+    if rule.merge || deletes { merge_lists(original, patch, rule, deletes, work) } else { Ok(patch.into()) }
+}
+
+/// `$retainKeys`: drops the fields it does not name; the patch may set only those it does.
+fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), Error> {
+    let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
+    let Value::List(keys) = keys else { return Err(Error::BAD_RETAIN_KEYS) };
+    let keys: HashSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let kept = |key: &str| keys.contains(key);
+    for (key, value) in patch.iter() {
+        let directive = key.starts_with(DELETE_FROM_LIST) || key.starts_with(SET_ELEMENT_ORDER);
+        if !value.is_null() && !directive && !kept(key) {
+            return Err(Error::BAD_RETAIN_KEYS);
+        }
+    }
+    original.retain(|key, _| kept(key));
+    Ok(())
+}
+
+/// The field that a directive such as `$setElementOrder/containers` is about.
+fn directive_field(key: &str, directive: &str) -> Result<Str, Error> {
+    match key.split_once('/') {
+        Some((prefix, field)) if prefix == directive => Ok(field.into()),
+        _ if directive == DELETE_FROM_LIST => Err(Error::BAD_DELETION_LIST),
+        _ => Err(Error::BAD_ORDER),
+    }
+}
+
+/// A value that takes a field over as it is: without nulls and without objects that are directives. `None` if it is one
+/// itself.
+fn fresh(mut value: Value) -> Option<Value> {
+    drop_nulls(&mut value);
+    without_directives(value)
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Map(map) => map.retain(|_, item| {
+            drop_nulls(item);
+            !item.is_null()
+        }),
+        Value::List(list) => list.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+fn without_directives(value: Value) -> Option<Value> {
+    match value {
+        Value::Map(map) if map.contains_key(DIRECTIVE) => None,
+        Value::Map(map) => Some(Value::Map(
+            map.into_iter().filter_map(|(key, item)| Some((key, without_directives(item)?))).collect(),
+        )),
+        Value::List(list) => Some(Value::List(list.into_iter().filter_map(without_directives).collect())),
+        other => Some(other),
+    }
+}
+
+#[cfg(test)]
+mod tests;

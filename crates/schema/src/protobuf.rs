@@ -1,0 +1,135 @@
+//! A body in `application/vnd.kubernetes.protobuf` → the tree that the JSON of the same object would give.
+//!
+//! Such a body is four bytes of magic and a `runtime.Unknown` message: the object's version and kind, and its bytes. Those are
+//! read along the schema of the kind ([`crate`]) and the field numbers of `data/protobuf.txt` ([`layout`]). What comes out
+//! is as a client would have written it in JSON; [`crate::decode::normalise`] runs on it next, as on any other tree.
+//!
+//! The bytes come from outside, so nothing is taken on trust: lengths are checked, the tree is no deeper than one read from JSON,
+//! and the work is proportional to the input even where fields are repeated. Field numbers that nobody knows are skipped, since
+//! newer clients send them; groups, which Kubernetes never writes, are refused. Errors are in the words of the decoders that
+//! Kubernetes generates.
+
+mod layout;
+mod message;
+mod special;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use api::field::quote;
+use api::gvk::{GroupVersion, GroupVersionKind};
+use value::{Map, Value, json};
+
+use wire::Wire;
+
+/// What every body begins with.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// The largest body: as much as the server reads at all.
+const MAX_BYTES: usize = 3 * 1024 * 1024;
+
+/// Reads a body that names its version and kind.
+///
+/// # Errors
+/// What is wrong with the bytes, in the words of Kubernetes' decoder.
+pub fn read(bytes: &[u8]) -> Result<Value, String> {
+    read_as(bytes, None)
+}
+
+/// Reads a body; where it does not name its version or its kind, `expected` stands in.
+///
+/// # Errors
+/// What is wrong with the bytes, in the words of Kubernetes' decoder.
+pub fn read_as(bytes: &[u8], expected: Option<&GroupVersionKind>) -> Result<Value, String> {
+    if bytes.is_empty() {
+        return Err("empty data".to_owned());
+    }
+    if bytes.len() > MAX_BYTES {
+        return Err(format!("Request entity too large: limit is {MAX_BYTES}"));
+    }
+    let Some(envelope) = bytes.strip_prefix(MAGIC) else {
+        return Err("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+            .to_owned());
+    };
+    if envelope.is_empty() {
+        return Err("empty body".to_owned());
+    }
+    let unknown = Unknown::read(envelope)?;
+    let gvk = unknown.gvk(expected)?;
+    let not_registered = || {
+        format!(
+            "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+            quote(&gvk.kind),
+            quote(&gvk.api_version())
+        )
+    };
+    let schema = crate::of(&gvk.group, &gvk.version, &gvk.kind).ok_or_else(not_registered)?;
+    let layout = layout::of(schema).ok_or_else(not_registered)?;
+    let mut object = Map::new();
+    message::read(layout, &[unknown.raw], &mut object, 1)?;
+    object.insert("apiVersion", gvk.api_version());
+    object.insert("kind", gvk.kind);
+    Ok(Value::Map(object))
+}
+
+/// The envelope. Its content encoding and content type are read past, as Kubernetes does.
+#[derive(Default)]
+struct Unknown<'a> {
+    api_version: String,
+    kind: String,
+    raw: &'a [u8],
+}
+
+impl<'a> Unknown<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self, String> {
+        let mut unknown = Unknown::default();
+        let mut wire = Wire::new(bytes);
+        while let Some(field) = wire.next("Unknown")? {
+            match field.number {
+                1 => unknown.type_meta(field.bytes("TypeMeta")?)?,
+                2 => unknown.raw = field.bytes("Raw")?,
+                3 => _ = field.bytes("ContentEncoding")?,
+                4 => _ = field.bytes("ContentType")?,
+                _ => {}
+            }
+        }
+        Ok(unknown)
+    }
+
+    fn type_meta(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let mut wire = Wire::new(bytes);
+        while let Some(field) = wire.next("TypeMeta")? {
+            match field.number {
+                1 => self.api_version = json::lossy(field.bytes("APIVersion")?).into_owned(),
+                2 => self.kind = json::lossy(field.bytes("Kind")?).into_owned(),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What the object is. Kubernetes takes a version that cannot be read for none at all.
+    fn gvk(&self, expected: Option<&GroupVersionKind>) -> Result<GroupVersionKind, String> {
+        let mut version = GroupVersion::parse(&self.api_version).unwrap_or(GroupVersion::new("", ""));
+        let mut kind = self.kind.clone();
+        if let Some(expected) = expected {
+            if version.version.is_empty() {
+                version = expected.group_version();
+            }
+            if kind.is_empty() {
+                kind = expected.kind.to_string();
+            }
+        }
+        let missing = |what| {
+            let (version, kind) = (quote(&self.api_version), quote(&self.kind));
+            format!("Object '{what}' is missing in 'runtime.TypeMeta{{APIVersion:{version}, Kind:{kind}}}'")
+        };
+        if kind.is_empty() {
+            return Err(missing("Kind"));
+        }
+        if version.version.is_empty() {
+            return Err(missing("apiVersion"));
+        }
+        Ok(version.kind(kind))
+    }
+}
