@@ -1,4 +1,4 @@
-//! kube-apiserver's flags about API servers behind this one.
+//! kube-apiserver's flags for aggregated API servers.
 
 use std::path::PathBuf;
 
@@ -6,29 +6,26 @@ use anyhow::{Result, bail};
 use server::pki::Identity;
 use server::{Config, Redirects};
 
-use crate::serve::read;
+use crate::serve::read_file;
 
-/// The flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AggregationArgs {
-    /// The certificate with which this server proves itself to API servers behind it, so that they believe what it says in
-    /// headers about callers.
+    /// PEM file with the client certificate for aggregated API servers, which then trust the identity headers of this server.
+    /// Reloaded when it changes.
     #[arg(long, help_heading = "API aggregation")]
     proxy_client_cert_file: Option<PathBuf>,
-    /// The key of that certificate.
+    /// PEM file with the private key of --proxy-client-cert-file. Reloaded when it changes.
     #[arg(long, help_heading = "API aggregation")]
     proxy_client_key_file: Option<PathBuf>,
-    /// Whether answers of API servers behind this one that redirect the client elsewhere are refused.
+    /// Reject redirects from aggregated API servers instead of passing them to the client.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set, help_heading = "API aggregation")]
     aggregator_reject_forwarding_redirect: bool,
-    /// Whether services are reached at the addresses of their endpoints. They always are: nothing here makes their cluster IPs lead
-    /// anywhere.
+    /// Accepted for compatibility. Services are always reached at their endpoints, never at their cluster IPs.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set, help_heading = "API aggregation")]
     enable_aggregator_routing: bool,
 }
 
 impl AggregationArgs {
-    /// Takes over what the flags say.
     pub(crate) fn apply(&self, config: &mut Config) -> Result<()> {
         if !self.aggregator_reject_forwarding_redirect {
             config.apis.redirects = Redirects::PassedOn;
@@ -41,12 +38,10 @@ impl AggregationArgs {
         let (cert, key) = match (&self.proxy_client_cert_file, &self.proxy_client_key_file) {
             (Some(cert), Some(key)) => (cert, key),
             (None, None) => return Ok(()),
-            _ => bail!(
-                "--proxy-client-cert-file and --proxy-client-key-file belong together: one of them is missing"
-            ),
+            _ => bail!("set both --proxy-client-cert-file and --proxy-client-key-file, or neither"),
         };
         let text = |flag: &str, path: &PathBuf| -> Result<String> {
-            match String::from_utf8(read(flag, path)?) {
+            match String::from_utf8(read_file(flag, path)?) {
                 Ok(text) => Ok(text),
                 Err(_) => bail!("--{flag}: `{}` is not PEM", path.display()),
             }

@@ -6,68 +6,68 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use server::audit::{AuditConfig, Batch, Format, LogConfig, Mode, Policy, Rotation};
 
-/// The flags that say what is recorded of requests, and where.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_field_names, reason = "each field is named as its flag")]
 pub(crate) struct AuditArgs {
-    /// The audit policy: which requests are recorded, and how much of them.
+    /// audit.k8s.io/v1 Policy file: which requests are recorded, and at which level.
     #[arg(long, help_heading = "Audit")]
     audit_policy_file: Option<PathBuf>,
-    /// Where events are written; - is standard output.
+    /// File for audit events; - is standard output. Without it, no events are recorded.
     #[arg(long, help_heading = "Audit")]
     audit_log_path: Option<PathBuf>,
-    /// The form of events: json or legacy.
+    /// Format of audit events: json, or legacy for one line of text.
     #[arg(long, default_value = "json", help_heading = "Audit")]
     audit_log_format: String,
-    /// The API version of events.
+    /// API group and version of audit events; only audit.k8s.io/v1 is supported.
     #[arg(long, default_value = "audit.k8s.io/v1", help_heading = "Audit")]
     audit_log_version: String,
-    /// Whether requests wait for their events: blocking, blocking-strict or batch. Only batch may lose events, and counts them.
+    /// When events are written: blocking (before the response), blocking-strict (and a failed write fails the request) or batch (in the
+    /// background; events are dropped and counted if the buffer is full).
     #[arg(long, default_value = "blocking", help_heading = "Audit")]
     audit_log_mode: String,
-    /// For how many days old files are kept; 0 is for ever.
+    /// Days that rotated files are kept; 0 means forever.
     #[arg(long, default_value_t = 366, allow_negative_numbers = true, help_heading = "Audit")]
     audit_log_maxage: i64,
-    /// How many old files are kept; 0 is all.
+    /// Number of rotated files that are kept; 0 means all.
     #[arg(long, default_value_t = 100, allow_negative_numbers = true, help_heading = "Audit")]
     audit_log_maxbackup: i64,
-    /// How large a file becomes before it is put aside, in megabytes; 0 is without bounds.
+    /// Size in megabytes at which the file is rotated; 0 means never.
     #[arg(long, default_value_t = 100, allow_negative_numbers = true, help_heading = "Audit")]
     audit_log_maxsize: i64,
-    /// Whether old files are compressed.
+    /// Compress rotated files with gzip.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "Audit")]
     audit_log_compress: bool,
-    /// How many events wait at most; in batch mode.
+    /// Number of events that are buffered, in batch mode.
     #[arg(long, default_value_t = 10000, allow_negative_numbers = true, help_heading = "Audit")]
     audit_log_batch_buffer_size: i64,
-    /// How many events are written at once; in batch mode.
+    /// Maximum number of events in a batch, in batch mode.
     #[arg(long, default_value_t = 1, allow_negative_numbers = true, help_heading = "Audit")]
     audit_log_batch_max_size: i64,
-    /// How long a batch waits to become full; in batch mode.
+    /// Time after which a batch is written even if it is not full, in batch mode.
     #[arg(long, default_value = "0s", help_heading = "Audit")]
     audit_log_batch_max_wait: String,
-    /// Whether batches are throttled; in batch mode.
+    /// Limit the rate of batches, in batch mode.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "Audit")]
     audit_log_batch_throttle_enable: bool,
-    /// How many batches are written in a second, in the long run; in batch mode.
+    /// Average number of batches per second, if throttling is enabled.
     #[arg(long, default_value_t = 0.0, allow_negative_numbers = true, help_heading = "Audit")]
     audit_log_batch_throttle_qps: f32,
-    /// How many batches are written at once when there was nothing to write before; in batch mode.
+    /// Number of batches that may exceed the average rate, if throttling is enabled.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true, help_heading = "Audit")]
     audit_log_batch_throttle_burst: i64,
-    /// Whether events that are too large are cut.
+    /// Shorten events that exceed --audit-log-truncate-max-event-size.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "Audit")]
     audit_log_truncate_enabled: bool,
-    /// The most bytes of a batch.
+    /// Maximum size of a batch in bytes, if truncation is enabled.
     #[arg(long, default_value_t = 10_485_760, allow_negative_numbers = true, help_heading = "Audit")]
     audit_log_truncate_max_batch_size: i64,
-    /// The most bytes of an event.
+    /// Maximum size of an event in bytes, if truncation is enabled.
     #[arg(long, default_value_t = 102_400, allow_negative_numbers = true, help_heading = "Audit")]
     audit_log_truncate_max_event_size: i64,
 }
 
 impl AuditArgs {
-    /// What the flags say; nothing is recorded without both a policy and a place for the log.
+    /// `None` unless both a policy and a log path are set: without either, nothing is recorded.
     pub(crate) fn config(&self) -> Result<Option<AuditConfig>> {
         let log = self.log()?;
         let policy = self.policy()?;
@@ -78,7 +78,9 @@ impl AuditArgs {
                 Ok(None)
             }
             (Some(_), None) => {
-                tracing::warn!("--audit-policy-file without --audit-log-path: no events will be recorded");
+                tracing::warn!(
+                    "--audit-policy-file is set without --audit-log-path, so no audit events are recorded; set --audit-log-path"
+                );
                 Ok(None)
             }
             (None, None) => Ok(None),
@@ -95,7 +97,7 @@ impl AuditArgs {
         Ok(Some(policy))
     }
 
-    /// Every rule that is broken is reported, in Kubernetes' words.
+    /// Reports all invalid flags at once, with kube-apiserver's messages.
     fn log(&self) -> Result<Option<LogConfig>> {
         let Some(path) = self.audit_log_path.clone().filter(|p| !p.as_os_str().is_empty()) else {
             return Ok(None);

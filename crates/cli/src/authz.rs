@@ -1,9 +1,9 @@
-//! `portcullis authz`: an authorization configuration looked at without a server.
+//! `portcullis authz`: validates an AuthorizationConfiguration and evaluates it without a server.
 //!
-//! `check` reads a file as the server does and prints the chain, or everything that is wrong with it. `can-i` runs the chain on one
-//! question: with the roles and bindings of manifests, and with assumed answers in place of webhooks. The engine is the server's.
+//! `check` prints the authorizer chain, or every problem in the file. `can-i` evaluates the chain for one request, with roles and bindings
+//! from manifests and with assumed responses instead of webhook calls. Both use the code of the server.
 
-mod ask;
+mod can_i;
 mod manifests;
 
 #[cfg(test)]
@@ -24,7 +24,6 @@ use authz::config::{
 
 use crate::check;
 
-/// The flags of `authz`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -33,109 +32,112 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Task {
-    /// Read a configuration file as the server does, and print the chain or what is wrong with it.
-    Check(CheckArgs),
-    /// Say whether somebody may do something, and why: VERB RESOURCE[.GROUP][/NAME], or VERB /path.
+    /// Validate an AuthorizationConfiguration file and print the authorizer chain.
     ///
-    /// Exits with 0 for yes, 1 for no, and 3 where a webhook would have to be asked.
-    CanI(Box<ask::Args>),
+    /// Exit codes: 0 valid, 1 problems found, 2 usage error.
+    Check(CheckArgs),
+    /// Evaluate the authorizer chain for one request: VERB RESOURCE[.GROUP][/NAME], or VERB /PATH.
+    ///
+    /// Exit codes: 0 allowed, 1 denied or problems found, 2 usage error, 3 the decision depends on a webhook without --assume.
+    CanI(Box<can_i::Args>),
 }
 
-/// The flags of `check`.
 #[derive(Debug, clap::Args)]
 struct CheckArgs {
     #[command(flatten)]
     file: FileArgs,
 }
 
-/// Where a configuration is.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct FileArgs {
-    /// The configuration file, as for --authorization-config.
+    /// AuthorizationConfiguration file, as for --authorization-config.
     #[arg(long)]
     config: PathBuf,
-    /// The policies of type ABAC, as for --authorization-policy-file.
+    /// Policy file of the ABAC authorizer, as for --authorization-policy-file.
     #[arg(long)]
     policy_file: Option<PathBuf>,
-    /// Do not look at the kubeconfigs that the file names: they are on another machine.
+    /// Do not read the kubeconfig files that the configuration names, for example because they are on another machine.
     #[arg(long)]
     without_kubeconfigs: bool,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let out = &mut std::io::BufWriter::new(std::io::stdout().lock());
     let code = match &args.task {
         Task::Check(args) => {
             let loaded = load(&args.file)?;
-            print(&args.file.config, &loaded.configuration, out)?;
+            print_chain(&args.file.config, &loaded.configuration, out)?;
             for warning in &loaded.warnings {
                 writeln!(out, "warning: {}", warning.located(&args.file.config.display().to_string()))?;
             }
             ExitCode::SUCCESS
         }
-        Task::CanI(args) => ask::run(args, out)?,
+        Task::CanI(args) => can_i::run(args, out)?,
     };
     out.flush()?;
     Ok(code)
 }
 
-/// A configuration with the policies it needs.
-struct Loaded {
+struct LoadedConfiguration {
     configuration: Configuration,
     warnings: Vec<config::Problem>,
+    /// The ABAC policies, if the chain has an ABAC authorizer.
     policies: Option<Policies>,
 }
 
-/// Reads a configuration as the server does: how many authorizers it has, or everything that is wrong with it.
-pub(crate) fn judge(path: &Path) -> std::result::Result<usize, Vec<Problem>> {
-    let whole = |why: String| vec![check::whole(path, why)];
+/// Validates a file with all kubeconfigs that it names. Returns the number of authorizers, or every problem.
+pub(crate) fn validate(path: &Path) -> std::result::Result<usize, Vec<Problem>> {
+    let whole = |why: String| vec![check::file_problem(path, why)];
     let bytes = std::fs::read(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
-    let Checked { configuration, .. } = read(&bytes, false).map_err(|refused| {
-        let place = |problem: &config::Problem| Problem {
+    let Checked { configuration, .. } = parse(&bytes, false).map_err(|refused| {
+        let located = |problem: &config::Problem| Problem {
             position: problem.position,
             hint: problem.hint.clone(),
-            source: problem.position.and_then(|position| line(&bytes, position.line)),
-            ..check::whole(path, problem.message.clone())
+            source: problem.position.and_then(|position| source_line(&bytes, position.line)),
+            ..check::file_problem(path, problem.message.clone())
         };
-        refused.problems().iter().map(place).collect::<Vec<_>>()
+        refused.problems().iter().map(located).collect::<Vec<_>>()
     })?;
     for authorizer in &configuration.authorizers {
         if let Some(webhook) = &authorizer.webhook {
-            kubeconfig(&webhook.kubeconfig)
+            kubeconfig_url(&webhook.kubeconfig)
                 .map_err(|error| whole(format!("the kubeconfig of `{}`: {error:#}", authorizer.name)))?;
         }
     }
     Ok(configuration.authorizers.len())
 }
 
-/// A line of a file, unless it is too long to be a help.
-fn line(bytes: &[u8], number: usize) -> Option<String> {
+/// A line of a file, unless it is too long to be shown.
+fn source_line(bytes: &[u8], number: usize) -> Option<String> {
     let line = bytes.split(|byte| *byte == b'\n').nth(number.checked_sub(1)?)?;
     (line.len() <= 400).then(|| String::from_utf8_lossy(line).replace('\t', " "))
 }
 
-fn read(bytes: &[u8], without_kubeconfigs: bool) -> std::result::Result<Checked, config::Refused> {
+fn parse(bytes: &[u8], without_kubeconfigs: bool) -> std::result::Result<Checked, config::Refused> {
     let compiler = ReviewCompiler::default();
-    let anywhere = |_: &str| Ok(());
+    let unchecked = |_: &str| Ok(());
     let environment = Environment {
         compiler: &compiler,
-        kubeconfig: if without_kubeconfigs { &anywhere } else { &server::authorization::kubeconfig_is_there },
+        kubeconfig: if without_kubeconfigs {
+            &unchecked
+        } else {
+            &server::authorization::kubeconfig_is_there
+        },
         required: &[],
     };
     config::load(bytes, &environment)
 }
 
-fn load(args: &FileArgs) -> Result<Loaded> {
+fn load(args: &FileArgs) -> Result<LoadedConfiguration> {
     let path = args.config.display().to_string();
     let bytes = std::fs::read(&args.config).with_context(|| format!("cannot read `{path}`"))?;
-    let Checked { configuration, warnings } = read(&bytes, args.without_kubeconfigs).map_err(|refused| {
-        anyhow::anyhow!("{}\n\nkube-apiserver would say: {refused}", refused.located(&path).join("\n"))
+    let Checked { configuration, warnings } = parse(&bytes, args.without_kubeconfigs).map_err(|refused| {
+        anyhow::anyhow!("{}\n\nkube-apiserver's message: {refused}", refused.located(&path).join("\n"))
     })?;
     if !args.without_kubeconfigs {
         for authorizer in &configuration.authorizers {
             if let Some(webhook) = &authorizer.webhook {
-                kubeconfig(&webhook.kubeconfig)
+                kubeconfig_url(&webhook.kubeconfig)
                     .with_context(|| format!("the kubeconfig of `{}`", authorizer.name))?;
             }
         }
@@ -144,7 +146,7 @@ fn load(args: &FileArgs) -> Result<Loaded> {
     let policies = match (&args.policy_file, uses_policies) {
         (_, false) => None,
         (None, true) => bail!(
-            "{path}: the authorizer type ABAC needs the file of its policies: set --policy-file to what --authorization-policy-file names"
+            "{path}: the ABAC authorizer needs a policy file: set --policy-file to the file of --authorization-policy-file"
         ),
         (Some(path), true) => {
             let text =
@@ -152,39 +154,39 @@ fn load(args: &FileArgs) -> Result<Loaded> {
             Some(Policies::parse(&path.display().to_string(), &text)?.0)
         }
     };
-    Ok(Loaded { configuration, warnings, policies })
+    Ok(LoadedConfiguration { configuration, warnings, policies })
 }
 
-/// Reads a kubeconfig with everything it names, as the server does before it uses one; hands back its URL.
-fn kubeconfig(path: &str) -> Result<String> {
+/// Reads a kubeconfig and the files that it names, as the server does. Returns the URL of its server.
+fn kubeconfig_url(path: &str) -> Result<String> {
     let endpoint =
         server::outbound::from_kubeconfig(Path::new(path), &mut Vec::new()).map_err(anyhow::Error::msg)?;
     let target = server::outbound::Target::new(endpoint)?;
     Ok(target.url().to_string())
 }
 
-/// The chain, one authorizer after the other.
-fn print(path: &Path, configuration: &Configuration, out: &mut dyn Write) -> Result<()> {
+/// Prints the authorizers in order.
+fn print_chain(path: &Path, configuration: &Configuration, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "{} is valid", path.display())?;
     for (i, authorizer) in configuration.authorizers.iter().enumerate() {
         let ConfiguredAuthorizer { kind, name, webhook } = authorizer;
         writeln!(out, "{}. {name} ({})", i + 1, kind.as_str())?;
         let Some(webhook) = webhook else { continue };
         let WebhookConfiguration { timeout, failure_policy, version, .. } = webhook;
-        let kept = |ttl: Option<std::time::Duration>| {
-            ttl.map_or_else(|| "not kept".to_owned(), |ttl| format!("kept {ttl:?}"))
+        let cached = |ttl: Option<std::time::Duration>| {
+            ttl.map_or_else(|| "not cached".to_owned(), |ttl| format!("cached for {ttl:?}"))
         };
-        let url =
-            kubeconfig(&webhook.kubeconfig).unwrap_or_else(|_| format!("as {} says", webhook.kubeconfig));
-        writeln!(out, "   asks {url} by {} reviews, at most {timeout:?}", review(*version))?;
+        let url = kubeconfig_url(&webhook.kubeconfig)
+            .unwrap_or_else(|_| format!("the server in {}", webhook.kubeconfig));
+        writeln!(out, "   sends {} reviews to {url}, timeout {timeout:?}", review_version(*version))?;
         writeln!(
             out,
-            "   allows are {}, other answers are {}; a failure {}",
-            kept(webhook.authorized_ttl),
-            kept(webhook.unauthorized_ttl),
+            "   allowed responses are {}, other responses are {}; if the call fails: {}",
+            cached(webhook.authorized_ttl),
+            cached(webhook.unauthorized_ttl),
             match failure_policy {
-                FailurePolicy::NoOpinion => "is no opinion",
-                FailurePolicy::Deny => "denies",
+                FailurePolicy::NoOpinion => "no opinion",
+                FailurePolicy::Deny => "deny",
             }
         )?;
         for expression in webhook.conditions.expressions() {
@@ -194,7 +196,7 @@ fn print(path: &Path, configuration: &Configuration, out: &mut dyn Write) -> Res
     Ok(())
 }
 
-fn review(version: ReviewVersion) -> &'static str {
+fn review_version(version: ReviewVersion) -> &'static str {
     match version {
         ReviewVersion::V1 => "v1",
         ReviewVersion::V1Beta1 => "v1beta1",

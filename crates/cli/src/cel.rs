@@ -1,7 +1,6 @@
-//! `portcullis cel`: an expression, what it gives and what it costs.
+//! `portcullis cel`: evaluates a CEL expression in the environment of admission policies, with variables from files or flags.
 //!
-//! The expression runs in the environment that policies have, on variables from files or from the command line. With
-//! `--batch` it is a door for programs: one JSON line in, one out.
+//! With `--batch`, a program can send many expressions: one JSON object per line in, one per line out.
 
 mod batch;
 mod vars;
@@ -15,38 +14,36 @@ use anyhow::{Context as _, Result, bail};
 use cel::batch::{VARIABLES, show};
 use cel::{Activation, Env, NoHints, Type, Val, Version};
 
-/// The flags of `cel`.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Args {
-    /// The expression.
+    /// CEL expression to evaluate.
     #[arg(required_unless_present = "batch", conflicts_with = "batch")]
     expression: Option<String>,
-    /// A variable: NAME=VALUE with VALUE in YAML or JSON, or NAME=@FILE (@- is standard input).
+    /// Variable as NAME=VALUE, with VALUE in YAML or JSON, or NAME=@FILE (@- reads standard input). May be repeated.
     ///
-    /// object, oldObject, request, params, namespaceObject, self and x are always there, null where not given.
+    /// object, oldObject, request, params, namespaceObject, self and x are always declared; they are null if not set.
     #[arg(long = "var", value_name = "NAME=VALUE", conflicts_with = "batch")]
     vars: Vec<String>,
-    /// Show the checked tree with the types of its parts instead of running it.
+    /// Print the type-checked syntax tree instead of evaluating the expression.
     #[arg(long, conflicts_with = "batch")]
     ast: bool,
-    /// Answer requests from standard input, one JSON line each: {"id":…,"expr":…,"vars":{…}}.
+    /// Evaluate expressions from standard input, one JSON object per line: {"id":…,"expr":…,"vars":{…}}.
     #[arg(long)]
     batch: bool,
 }
 
-/// Where an expression from the command line is said to be.
+/// Shown instead of a file name in compile errors.
 const ORIGIN: &str = "<expression>";
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let stdout = &mut std::io::BufWriter::new(std::io::stdout().lock());
     let done = if args.batch {
         batch::run(std::io::stdin().lock(), stdout)
     } else {
-        one(args, stdout).and_then(|()| Ok(stdout.flush()?))
+        evaluate(args, stdout).and_then(|()| Ok(stdout.flush()?))
     };
     match done {
-        // Whoever reads the answers has read enough.
+        // The reader, for example `head`, has closed the pipe.
         Err(error) if is_broken_pipe(&error) => Ok(()),
         done => done,
     }
@@ -56,18 +53,18 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-fn one(args: &Args, out: &mut dyn Write) -> Result<()> {
-    let text = args.expression.as_deref().context("there is no expression")?;
+fn evaluate(args: &Args, out: &mut dyn Write) -> Result<()> {
+    let text = args.expression.as_deref().context("no expression is given")?;
     let vars = vars::read(&args.vars)?;
     let base = Env::kubernetes(Version::CURRENT).with_variables(VARIABLES.map(|name| (name, Type::Dyn)));
     let env = base.with_variables(vars.iter().map(|(name, _)| (name.as_str(), Type::Dyn)));
-    let parsed = env.parse(text).map_err(|issues| refused(&env, &issues))?;
+    let parsed = env.parse(text).map_err(|issues| compile_error(&env, &issues))?;
     for (name, _) in &vars {
         if !VARIABLES.contains(&name.as_str()) && !parsed.mentions(name) {
-            bail!("--var {name}: {}", unused(name));
+            bail!("--var {name}: {}", unused_variable(name));
         }
     }
-    let checked = env.check(parsed).map_err(|issues| refused(&env, &issues))?;
+    let checked = env.check(parsed).map_err(|issues| compile_error(&env, &issues))?;
     if args.ast {
         writeln!(out, "{}", checked.show())?;
         return Ok(());
@@ -106,17 +103,17 @@ fn one(args: &Args, out: &mut dyn Write) -> Result<()> {
     }
 }
 
-/// A compile error, as a compiler prints it. The caller writes the first `error: ` itself.
-fn refused(env: &Env, issues: &cel::Issues) -> anyhow::Error {
+/// Renders compile errors with source excerpts. `main` prints the leading `error: `.
+fn compile_error(env: &Env, issues: &cel::Issues) -> anyhow::Error {
     let report = cel::report(env, issues, ORIGIN);
     let report = report.strip_prefix("error: ").unwrap_or(&report).trim_end();
     anyhow::anyhow!("{report}")
 }
 
-/// Why a variable that nothing reads is an error, and the way out.
-fn unused(name: &str) -> String {
+/// The error for a variable that the expression does not use: most likely a typo.
+fn unused_variable(name: &str) -> String {
     match cel::nearest(name, VARIABLES) {
         Some(known) => format!("the expression does not read `{name}`; did you mean `{known}`?"),
-        None => format!("the expression does not read `{name}`; leave the flag out, or correct the name"),
+        None => format!("the expression does not read `{name}`; remove the flag, or correct the name"),
     }
 }

@@ -1,4 +1,4 @@
-//! `portcullis check`: folders of static manifests and configuration files, checked by the loader that the server uses.
+//! `portcullis check`: validates static manifests and configuration files with the loader of the server.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,32 +10,31 @@ use clap::ValueEnum;
 use server::manifests;
 use value::{Value, write};
 
-/// The flags of `check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folders of static manifests. Each may hold all six admission kinds, unless --plugin says what it is for.
+    /// Directories of static manifests. Without --plugin, a directory may contain all six admission kinds.
     #[arg(value_name = "DIR", required_unless_present_any = ["config", "authorization_config"])]
     folders: Vec<PathBuf>,
-    /// The plugin whose `staticManifestsDir` the folders are.
+    /// Admission plugin that the directories are for: only its kinds are valid.
     #[arg(long, value_enum, conflicts_with = "config")]
     plugin: Option<Plugin>,
-    /// An AdmissionConfiguration, as for --admission-control-config-file: it is checked with every folder that it names.
+    /// AdmissionConfiguration file, as for --admission-control-config-file; the directories that it names are checked, too.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// An AuthorizationConfiguration, as for --authorization-config.
+    /// AuthorizationConfiguration file, as for --authorization-config.
     #[arg(long, value_name = "FILE")]
     authorization_config: Option<PathBuf>,
-    /// Treat warnings as errors: expressions that are wrong about the objects they are for, policies without a binding, `caBundle`s
-    /// without a certificate, and folders without objects.
+    /// Treat warnings as errors: type errors in expressions, policies without a binding, a caBundle without a certificate, and
+    /// directories without objects.
     #[arg(long)]
     strict: bool,
-    /// Write the list of the objects of each folder to its file `expected-objects.txt`. From then on, the folder is refused when it does
-    /// not have exactly these objects.
+    /// Write the names of the objects in each directory to its file expected-objects.txt. From then on, the directory is rejected
+    /// unless it contains exactly these objects.
     #[arg(long)]
     write_expected: bool,
-    /// How problems are printed.
-    #[arg(long, short, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    /// Format of the output.
+    #[arg(long, short, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -51,33 +50,33 @@ enum Plugin {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// As a compiler prints them.
+enum OutputFormat {
+    /// Text with file, line and source excerpt
     Text,
-    /// One JSON object.
+    /// A single JSON object
     Json,
-    /// As GitHub Actions shows them beside the lines.
+    /// Workflow commands that annotate lines in GitHub Actions
     Github,
 }
 
-/// What a folder or a file turned out to be.
-struct Checked {
+/// The result for one directory or file.
+struct CheckReport {
     path: PathBuf,
-    found: Found,
+    content: CheckedContent,
     problems: Vec<Problem>,
     /// Valid, but probably not what the author meant.
     warnings: Vec<Problem>,
 }
 
-/// What is at a path, if nothing is wrong with it.
-enum Found {
-    /// A folder of manifests: how many objects, and the hash over them.
-    Folder(usize, String),
-    /// A configuration file: what it says, in a few words.
+/// A summary, empty if there are problems.
+enum CheckedContent {
+    /// A directory of manifests: the number of objects and the hash of their content.
+    Directory(usize, String),
+    /// A configuration file: a summary such as `2 authorizers`.
     File(String),
 }
 
-/// Checks, prints, and fails if anything is wrong.
+/// Prints the results; the error is the number of problems.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let set = match args.plugin {
         None => Set::Mixed,
@@ -86,42 +85,49 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(Plugin::ValidatingWebhook) => Set::ValidatingWebhooks,
         Some(Plugin::MutatingWebhook) => Set::MutatingWebhooks,
     };
-    let mut checked: Vec<Checked> = args.folders.iter().map(|folder| check(set, folder, args)).collect();
+    let mut checked: Vec<CheckReport> =
+        args.folders.iter().map(|folder| check_directory(set, folder, args)).collect();
     if let Some(path) = &args.config {
-        checked.extend(admission_config(path, args));
+        checked.extend(check_admission_config(path, args));
     }
-    checked.extend(args.authorization_config.as_deref().map(authorization_config));
+    checked.extend(args.authorization_config.as_deref().map(check_authorization_config));
     let mut out = std::io::stdout().lock();
     match args.output {
-        Output::Text => checked.iter().for_each(|c| text(&mut out, c)),
-        Output::Github => checked.iter().for_each(|c| github(&mut out, c)),
-        Output::Json => {
-            let _ = writeln!(out, "{}", String::from_utf8_lossy(&write::to_vec(&json(&checked))));
+        OutputFormat::Text => checked.iter().for_each(|c| print_text(&mut out, c)),
+        OutputFormat::Github => checked.iter().for_each(|c| print_github(&mut out, c)),
+        OutputFormat::Json => {
+            let _ = writeln!(out, "{}", String::from_utf8_lossy(&write::to_vec(&json_report(&checked))));
         }
     }
     let problems: usize = checked.iter().map(|c| c.problems.len()).sum();
-    match problems {
-        0 => Ok(()),
-        1 => bail!("1 problem"),
-        n => bail!("{n} problems"),
+    if problems > 0 {
+        bail!("{}", counted(problems, "problem"));
     }
+    Ok(())
 }
 
-fn check(set: Set, folder: &Path, args: &Args) -> Checked {
+/// `1 object`, `2 objects`.
+pub(crate) fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+fn check_directory(set: Set, folder: &Path, args: &Args) -> CheckReport {
     let rules = Rules { strict: args.strict, kinds: &BuiltInKinds };
     let outcome = if args.write_expected {
         write_expected(set, folder, rules)
     } else {
         manifests::load(set, folder, rules)
     };
-    let (found, problems, warnings) = match outcome {
-        Ok(loaded) => (Found::Folder(loaded.len(), loaded.hash), Vec::new(), loaded.warnings),
-        Err(refused) => (Found::Folder(0, String::new()), refused.problems().to_vec(), Vec::new()),
+    let (content, problems, warnings) = match outcome {
+        Ok(loaded) => (CheckedContent::Directory(loaded.len(), loaded.hash), Vec::new(), loaded.warnings),
+        Err(refused) => {
+            (CheckedContent::Directory(0, String::new()), refused.problems().to_vec(), Vec::new())
+        }
     };
-    Checked { path: folder.to_owned(), found, problems, warnings }
+    CheckReport { path: folder.to_owned(), content, problems, warnings }
 }
 
-/// Checks a folder without regard to its list of expected objects, and writes the list anew.
+/// Checks a directory, ignoring its list of expected objects, and replaces the list.
 fn write_expected(set: Set, folder: &Path, rules: Rules<'_>) -> Result<Loaded, Refused> {
     let list = folder.join(EXPECTED_OBJECTS);
     let mut files = manifests::read(set, folder)?;
@@ -137,39 +143,44 @@ fn write_expected(set: Set, folder: &Path, rules: Rules<'_>) -> Result<Loaded, R
     Ok(loaded)
 }
 
-/// The file of `--admission-control-config-file`, then every folder in it, as the server takes them.
-fn admission_config(path: &Path, args: &Args) -> Vec<Checked> {
-    let found = |words: String, problems| Checked {
+/// Checks an AdmissionConfiguration file, then every `staticManifestsDir` in it.
+fn check_admission_config(path: &Path, args: &Args) -> Vec<CheckReport> {
+    let report = |summary: String, problems| CheckReport {
         path: path.to_owned(),
-        found: Found::File(words),
+        content: CheckedContent::File(summary),
         problems,
         warnings: Vec::new(),
     };
     match manifests::configured(path) {
-        Err(error) => vec![found(String::new(), vec![whole(path, error.to_string())])],
+        Err(error) => vec![report(String::new(), vec![file_problem(path, error.to_string())])],
         Ok(folders) => {
-            let words = format!("{} folders of manifests", folders.len());
-            let folders = folders.iter().map(|(set, folder)| check(*set, folder, args));
-            std::iter::once(found(words, Vec::new())).chain(folders).collect()
+            let noun = if folders.len() == 1 { "directory" } else { "directories" };
+            let summary = format!("{} {noun} of manifests", folders.len());
+            let folders = folders.iter().map(|(set, folder)| check_directory(*set, folder, args));
+            std::iter::once(report(summary, Vec::new())).chain(folders).collect()
         }
     }
 }
 
-/// The file of `--authorization-config`.
-fn authorization_config(path: &Path) -> Checked {
-    let (words, problems) = match crate::authz::judge(path) {
-        Ok(count) => (format!("{count} authorizers"), Vec::new()),
+fn check_authorization_config(path: &Path) -> CheckReport {
+    let (summary, problems) = match crate::authz::validate(path) {
+        Ok(count) => (counted(count, "authorizer"), Vec::new()),
         Err(problems) => (String::new(), problems),
     };
-    Checked { path: path.to_owned(), found: Found::File(words), problems, warnings: Vec::new() }
+    CheckReport {
+        path: path.to_owned(),
+        content: CheckedContent::File(summary),
+        problems,
+        warnings: Vec::new(),
+    }
 }
 
-/// A problem of a file as a whole.
-pub(crate) fn whole(path: &Path, message: String) -> Problem {
+/// A problem without line and column.
+pub(crate) fn file_problem(path: &Path, message: String) -> Problem {
     Problem::of_file(&path.display().to_string(), message, None)
 }
 
-fn text(out: &mut impl std::io::Write, checked: &Checked) {
+fn print_text(out: &mut impl std::io::Write, checked: &CheckReport) {
     for problem in &checked.problems {
         let _ = writeln!(out, "{problem}\n");
     }
@@ -178,38 +189,38 @@ fn text(out: &mut impl std::io::Write, checked: &Checked) {
     }
     if checked.problems.is_empty() {
         let path = checked.path.display();
-        let _ = match &checked.found {
-            Found::Folder(objects, hash) if hash.is_empty() => {
-                writeln!(out, "{path}: {objects} objects, no content")
+        let _ = match &checked.content {
+            CheckedContent::Directory(objects, hash) => {
+                let hash = if hash.is_empty() { "no content" } else { hash };
+                writeln!(out, "{path}: {}, {hash}", counted(*objects, "object"))
             }
-            Found::Folder(objects, hash) => writeln!(out, "{path}: {objects} objects, {hash}"),
-            Found::File(words) => writeln!(out, "{path}: {words}"),
+            CheckedContent::File(summary) => writeln!(out, "{path}: {summary}"),
         };
     }
 }
 
-/// `::error file=F,line=L,col=C::message`, or `::warning`, with what has a meaning there escaped.
-fn github(out: &mut impl std::io::Write, checked: &Checked) {
+/// Prints `::error file=F,line=L,col=C::message` or `::warning …`, with special characters escaped.
+fn print_github(out: &mut impl std::io::Write, checked: &CheckReport) {
     use std::fmt::Write as _;
     let escape = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
     let property = |text: &str| escape(text).replace(':', "%3A").replace(',', "%2C");
     let errors = checked.problems.iter().map(|problem| ("error", problem));
     let warnings = checked.warnings.iter().map(|warning| ("warning", warning));
     for (level, problem) in errors.chain(warnings) {
-        let mut place = if problem.file.is_empty() {
+        let mut properties = if problem.file.is_empty() {
             String::new()
         } else {
             format!(" file={}", property(&problem.file))
         };
         if let Some(position) = problem.position {
-            let _ = write!(place, ",line={},col={}", position.line, position.column);
+            let _ = write!(properties, ",line={},col={}", position.line, position.column);
         }
         let help = problem.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-        let _ = writeln!(out, "::{level}{place}::{}", escape(&format!("{}{help}", problem.message)));
+        let _ = writeln!(out, "::{level}{properties}::{}", escape(&format!("{}{help}", problem.message)));
     }
 }
 
-fn json(checked: &[Checked]) -> Value {
+fn json_report(checked: &[CheckReport]) -> Value {
     let checked_values = checked.iter().map(|checked| {
         let shown = |problem: &Problem| {
             let mut value = Value::map([("message", problem.message.as_str())]);
@@ -229,14 +240,14 @@ fn json(checked: &[Checked]) -> Value {
             value
         };
         let path = checked.path.display().to_string();
-        let mut value = match &checked.found {
-            Found::Folder(objects, hash) => {
+        let mut value = match &checked.content {
+            CheckedContent::Directory(objects, hash) => {
                 let mut value = Value::map([("folder", path)]);
                 value.set_at(&["objects"], i64::try_from(*objects).unwrap_or(i64::MAX));
                 value.set_at(&["hash"], hash.as_str());
                 value
             }
-            Found::File(_) => Value::map([("file", path)]),
+            CheckedContent::File(_) => Value::map([("file", path)]),
         };
         value.set_at(&["problems"], Value::List(checked.problems.iter().map(shown).collect()));
         value.set_at(&["warnings"], Value::List(checked.warnings.iter().map(shown).collect()));
@@ -248,4 +259,14 @@ fn json(checked: &[Checked]) -> Value {
     report.set_at(&["folders"], Value::List(folders));
     report.set_at(&["files"], Value::List(files));
     report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted;
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!([0, 1, 2].map(|n| counted(n, "object")), ["0 objects", "1 object", "2 objects"]);
+    }
 }

@@ -1,59 +1,57 @@
-//! kube-apiserver's flags that `serve` knows but does not act on: those that cannot matter here, and those that must not be
-//! ignored.
+//! kube-apiserver flags that `serve` does not implement: it ignores those that have no effect here, with a warning, and rejects those
+//! whose setting protects something.
 
-/// A flag that is known by name alone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
-    /// The name, without dashes.
+pub(crate) struct UnsupportedFlag {
+    /// Name without the leading dashes.
     pub(crate) name: &'static str,
-    /// What becomes of it.
-    pub(crate) fate: Fate,
-    /// Whether it is a switch, which may stand without a value.
-    pub(crate) switch: bool,
+    pub(crate) support: FlagSupport,
+    /// A boolean flag: the value may be omitted, which means `true`.
+    pub(crate) boolean: bool,
 }
 
-/// What becomes of a flag.
+/// How `serve` treats a flag that it does not implement, with the reason that it prints.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Fate {
-    /// Accepted with a warning: it cannot matter here, for this reason.
+pub(crate) enum FlagSupport {
+    /// The flag has no effect here; a warning says why.
     Ignored(&'static str),
-    /// A start-up error: it decides who may do what, where data lives or how it is protected, and is not implemented yet.
-    Refused(&'static str),
+    /// A start-up error: the flag decides about access, about the store or about protection of data, so ignoring it would be unsafe.
+    Rejected(&'static str),
 }
 
-const fn ignored(name: &'static str, reason: &'static str) -> Known {
-    Known { name, fate: Fate::Ignored(reason), switch: false }
+const fn ignored(name: &'static str, reason: &'static str) -> UnsupportedFlag {
+    UnsupportedFlag { name, support: FlagSupport::Ignored(reason), boolean: false }
 }
 
-const fn refused(name: &'static str, what: &'static str) -> Known {
-    Known { name, fate: Fate::Refused(what), switch: false }
+const fn rejected(name: &'static str, reason: &'static str) -> UnsupportedFlag {
+    UnsupportedFlag { name, support: FlagSupport::Rejected(reason), boolean: false }
 }
 
-const fn switch(known: Known) -> Known {
-    Known { switch: true, ..known }
+const fn boolean(flag: UnsupportedFlag) -> UnsupportedFlag {
+    UnsupportedFlag { boolean: true, ..flag }
 }
 
-const ETCD: &str = "objects are kept in --data-dir; etcd is not supported yet";
-const NO_ETCD: &str = "it tunes the connection to etcd, and there is none";
-const AUDIT: &str = "sending audit events to a webhook is not implemented yet";
-const OIDC: &str = "OpenID Connect tokens are not implemented yet";
-const TOKEN_WEBHOOK: &str = "asking a webhook about tokens is not implemented yet";
-const NO_NODES: &str = "no node is contacted";
-const ONE_SERVER: &str = "there is one server, so nothing is coordinated between several";
-const LOGS: &str = "log lines are written at once and need no tuning";
-const LEASES: &str = "leadership is not coordinated by this server";
+const ETCD: &str = "etcd is not supported yet; objects are stored in --data-dir";
+const NO_ETCD: &str = "it configures the connection to etcd, which is not used";
+const AUDIT: &str = "the audit webhook backend is not implemented yet";
+const OIDC: &str = "OpenID Connect authentication is not implemented yet";
+const TOKEN_WEBHOOK: &str = "webhook token authentication is not implemented yet";
+const NO_NODES: &str = "the server does not connect to nodes";
+const ONE_SERVER: &str = "only one server can use the store, so there are no peers";
+const LOGS: &str = "log lines are written immediately, to standard error";
+const LEASES: &str = "coordinated leader election is not implemented";
 
-/// Every flag that is known by name alone, by the part of the server it is about.
-pub(crate) const KNOWN: &[Known] = &[
-    // Where data lives.
-    refused("etcd-servers", ETCD),
-    refused("etcd-servers-overrides", ETCD),
-    refused("etcd-cafile", ETCD),
-    refused("etcd-certfile", ETCD),
-    refused("etcd-keyfile", ETCD),
-    refused("etcd-prefix", ETCD),
-    refused("encryption-provider-config", "encryption of stored objects is not implemented yet"),
-    switch(refused(
+/// Grouped by subject; `docs/reference/flags.md` lists them.
+pub(crate) const UNSUPPORTED_FLAGS: &[UnsupportedFlag] = &[
+    // Storage.
+    rejected("etcd-servers", ETCD),
+    rejected("etcd-servers-overrides", ETCD),
+    rejected("etcd-cafile", ETCD),
+    rejected("etcd-certfile", ETCD),
+    rejected("etcd-keyfile", ETCD),
+    rejected("etcd-prefix", ETCD),
+    rejected("encryption-provider-config", "encryption of stored objects is not implemented yet"),
+    boolean(rejected(
         "encryption-provider-config-automatic-reload",
         "encryption of stored objects is not implemented yet",
     )),
@@ -63,54 +61,60 @@ pub(crate) const KNOWN: &[Known] = &[
     ignored("etcd-healthcheck-timeout", NO_ETCD),
     ignored("etcd-readycheck-timeout", NO_ETCD),
     ignored("lease-reuse-duration-seconds", NO_ETCD),
-    ignored("storage-backend", "the embedded store is the only one"),
+    ignored("storage-backend", "the embedded store is the only backend"),
     ignored("storage-media-type", "objects are stored as JSON"),
-    ignored("storage-initialization-timeout", "the store opens before the server listens"),
-    switch(ignored("watch-cache", "the working set is always in memory")),
-    ignored("watch-cache-sizes", "the working set is always in memory"),
-    ignored("default-watch-cache-size", "the working set is always in memory"),
-    // Who is calling.
-    refused("authentication-config", "structured authentication is not implemented yet"),
-    refused("authentication-token-webhook-cache-ttl", TOKEN_WEBHOOK),
-    refused("authentication-token-webhook-config-file", TOKEN_WEBHOOK),
-    refused("authentication-token-webhook-version", TOKEN_WEBHOOK),
-    refused("oidc-ca-file", OIDC),
-    refused("oidc-client-id", OIDC),
-    refused("oidc-groups-claim", OIDC),
-    refused("oidc-groups-prefix", OIDC),
-    refused("oidc-issuer-url", OIDC),
-    refused("oidc-required-claim", OIDC),
-    refused("oidc-signing-algs", OIDC),
-    refused("oidc-username-claim", OIDC),
-    refused("oidc-username-prefix", OIDC),
-    switch(refused("enable-bootstrap-token-auth", "bootstrap tokens are not implemented yet")),
-    refused("service-account-signing-endpoint", "an external signer is not implemented yet"),
-    // What they may do.
-    refused("admission-control", "use --enable-admission-plugins and --disable-admission-plugins"),
-    // What is recorded.
-    refused("audit-webhook-config-file", AUDIT),
-    refused("audit-webhook-mode", AUDIT),
-    refused("audit-webhook-version", AUDIT),
-    refused("audit-webhook-initial-backoff", AUDIT),
-    refused("audit-webhook-batch-buffer-size", AUDIT),
-    refused("audit-webhook-batch-max-size", AUDIT),
-    refused("audit-webhook-batch-max-wait", AUDIT),
-    refused("audit-webhook-batch-throttle-burst", AUDIT),
-    switch(refused("audit-webhook-batch-throttle-enable", AUDIT)),
-    refused("audit-webhook-batch-throttle-qps", AUDIT),
-    switch(refused("audit-webhook-truncate-enabled", AUDIT)),
-    refused("audit-webhook-truncate-max-batch-size", AUDIT),
-    refused("audit-webhook-truncate-max-event-size", AUDIT),
-    // How traffic is protected.
-    refused("egress-selector-config-file", "proxies for outbound traffic are not implemented yet"),
-    refused("tls-sni-cert-key", "several serving certificates are not implemented yet"),
-    refused("tls-curve-preferences", "the key exchange groups cannot be chosen yet"),
-    refused("strict-transport-security-directives", "HSTS headers are not implemented yet"),
-    refused("cors-allowed-origins", "cross-origin requests are never allowed"),
-    refused("peer-ca-file", "forwarding between servers is not implemented yet"),
-    switch(refused("disable-http2-serving", "HTTP/2 cannot be switched off yet")),
-    refused("debug-socket-path", "the profiling socket is not implemented"),
-    // What cannot matter here.
+    ignored("storage-initialization-timeout", "the server opens the store before it listens"),
+    boolean(ignored("watch-cache", "the watch cache is always on and holds every object")),
+    ignored("watch-cache-sizes", "the watch cache is always on and holds every object"),
+    ignored("default-watch-cache-size", "the watch cache is always on and holds every object"),
+    // Authentication.
+    rejected("authentication-config", "AuthenticationConfiguration is not implemented yet"),
+    rejected("authentication-token-webhook-cache-ttl", TOKEN_WEBHOOK),
+    rejected("authentication-token-webhook-config-file", TOKEN_WEBHOOK),
+    rejected("authentication-token-webhook-version", TOKEN_WEBHOOK),
+    rejected("oidc-ca-file", OIDC),
+    rejected("oidc-client-id", OIDC),
+    rejected("oidc-groups-claim", OIDC),
+    rejected("oidc-groups-prefix", OIDC),
+    rejected("oidc-issuer-url", OIDC),
+    rejected("oidc-required-claim", OIDC),
+    rejected("oidc-signing-algs", OIDC),
+    rejected("oidc-username-claim", OIDC),
+    rejected("oidc-username-prefix", OIDC),
+    boolean(rejected("enable-bootstrap-token-auth", "bootstrap token authentication is not implemented yet")),
+    rejected(
+        "service-account-signing-endpoint",
+        "external signing of service account tokens is not implemented yet",
+    ),
+    // Admission.
+    rejected("admission-control", "use --enable-admission-plugins and --disable-admission-plugins"),
+    // Audit.
+    rejected("audit-webhook-config-file", AUDIT),
+    rejected("audit-webhook-mode", AUDIT),
+    rejected("audit-webhook-version", AUDIT),
+    rejected("audit-webhook-initial-backoff", AUDIT),
+    rejected("audit-webhook-batch-buffer-size", AUDIT),
+    rejected("audit-webhook-batch-max-size", AUDIT),
+    rejected("audit-webhook-batch-max-wait", AUDIT),
+    rejected("audit-webhook-batch-throttle-burst", AUDIT),
+    boolean(rejected("audit-webhook-batch-throttle-enable", AUDIT)),
+    rejected("audit-webhook-batch-throttle-qps", AUDIT),
+    boolean(rejected("audit-webhook-truncate-enabled", AUDIT)),
+    rejected("audit-webhook-truncate-max-batch-size", AUDIT),
+    rejected("audit-webhook-truncate-max-event-size", AUDIT),
+    // Transport security.
+    rejected("egress-selector-config-file", "egress proxies are not implemented yet"),
+    rejected("tls-sni-cert-key", "additional serving certificates are not implemented yet"),
+    rejected("tls-curve-preferences", "selecting key exchange groups is not implemented yet"),
+    rejected(
+        "strict-transport-security-directives",
+        "the Strict-Transport-Security header is not implemented yet",
+    ),
+    rejected("cors-allowed-origins", "CORS is not implemented; cross-origin requests are never allowed"),
+    rejected("peer-ca-file", "forwarding requests to peer servers is not implemented yet"),
+    boolean(rejected("disable-http2-serving", "disabling HTTP/2 is not implemented yet")),
+    rejected("debug-socket-path", "there are no profiling endpoints"),
+    // Flags without effect.
     ignored("endpoint-reconciler-type", ONE_SERVER),
     ignored("peer-advertise-ip", ONE_SERVER),
     ignored("peer-advertise-port", ONE_SERVER),
@@ -124,32 +128,44 @@ pub(crate) const KNOWN: &[Known] = &[
     ignored("kubelet-preferred-address-types", NO_NODES),
     ignored("kubelet-timeout", NO_NODES),
     ignored("max-connection-bytes-per-sec", NO_NODES),
-    ignored("kubernetes-service-node-port", "the kubernetes service has a cluster IP only"),
-    switch(ignored("enable-logs-handler", "log files are not served")),
-    switch(ignored("enable-garbage-collector", "garbage is always collected")),
-    ignored("delete-collection-workers", "collections are deleted one object after the other"),
-    ignored("external-hostname", "published documents name --advertise-address"),
-    ignored("livez-grace-period", "the server answers as soon as it lives"),
-    ignored("min-request-timeout", "watches last half an hour to an hour unless the client says otherwise"),
-    ignored("shutdown-delay-duration", "the server stops at once and lets requests finish"),
-    switch(ignored("shutdown-send-retry-after", "the server stops at once and lets requests finish")),
-    ignored("shutdown-watch-termination-grace-period", "watches end when the server stops"),
-    ignored("http2-max-streams-per-connection", "the number of streams is bounded at 250"),
-    switch(ignored("permit-address-sharing", "the address is bound once")),
-    switch(ignored("permit-port-sharing", "the port is bound once")),
-    switch(ignored("contention-profiling", "there is no profiling page")),
+    ignored("kubernetes-service-node-port", "the Service default/kubernetes has a cluster IP only"),
+    boolean(ignored("enable-logs-handler", "log files are not served")),
+    boolean(ignored("enable-garbage-collector", "the garbage collector always runs")),
+    ignored("delete-collection-workers", "deletecollection deletes objects sequentially"),
+    ignored("external-hostname", "published URLs use --advertise-address"),
+    ignored("livez-grace-period", "/livez succeeds as soon as the server listens"),
+    ignored(
+        "min-request-timeout",
+        "watches end after 30 to 60 minutes unless the client sets timeoutSeconds",
+    ),
+    ignored(
+        "shutdown-delay-duration",
+        "the server stops accepting connections immediately and completes running requests",
+    ),
+    boolean(ignored(
+        "shutdown-send-retry-after",
+        "the server stops accepting connections immediately and completes running requests",
+    )),
+    ignored("shutdown-watch-termination-grace-period", "watches end when the server shuts down"),
+    ignored("http2-max-streams-per-connection", "the limit is always 250"),
+    boolean(ignored("permit-address-sharing", "the server does not share its address with other processes")),
+    boolean(ignored("permit-port-sharing", "the server does not share its port with other processes")),
+    boolean(ignored("contention-profiling", "there are no profiling endpoints")),
     ignored("allow-metric-labels", "metrics are not filtered"),
     ignored("allow-metric-labels-manifest", "metrics are not filtered"),
     ignored("disabled-metrics", "metrics are not filtered"),
     ignored("show-hidden-metrics-for-version", "metrics are not filtered"),
-    ignored("tracing-config-file", "traces are not recorded"),
+    ignored("tracing-config-file", "tracing is not implemented"),
     ignored("log-flush-frequency", LOGS),
     ignored("log-json-info-buffer-size", LOGS),
-    switch(ignored("log-json-split-stream", LOGS)),
+    boolean(ignored("log-json-split-stream", LOGS)),
     ignored("log-text-info-buffer-size", LOGS),
-    switch(ignored("log-text-split-stream", LOGS)),
+    boolean(ignored("log-text-split-stream", LOGS)),
     ignored("vmodule", LOGS),
-    switch(ignored("emulation-forward-compatible", "APIs are always those of 1.37")),
-    ignored("min-compatibility-version", "APIs are always those of 1.37"),
-    switch(ignored("runtime-config-emulation-forward-compatible", "APIs are always those of 1.37")),
+    boolean(ignored("emulation-forward-compatible", "the served APIs are always those of 1.37")),
+    ignored("min-compatibility-version", "the served APIs are always those of 1.37"),
+    boolean(ignored(
+        "runtime-config-emulation-forward-compatible",
+        "the served APIs are always those of 1.37",
+    )),
 ];

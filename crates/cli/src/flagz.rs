@@ -1,10 +1,10 @@
-//! What the server was started with, as `/flagz` shows it. Flags name files; what is in those is never shown. No flag of kube-apiserver
-//! is itself a secret, but a URL may hold one.
+//! Flags and their values for `/flagz`. Values name files, whose content is never shown. No flag of kube-apiserver is a secret itself, but
+//! a URL may contain a password, which is replaced.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
-/// Every flag of a command with its value or default, by name. Flags that are known by name alone are there if they were given.
+/// Every flag of a command with its value or default, sorted by name. Hidden (unsupported) flags are included only if they are set.
 pub(crate) fn read(command: &Command, matches: &ArgMatches) -> Vec<(String, String)> {
     let mut flags: Vec<(String, String)> = command
         .get_arguments()
@@ -14,14 +14,14 @@ pub(crate) fn read(command: &Command, matches: &ArgMatches) -> Vec<(String, Stri
         })
         .filter_map(|arg| {
             let name = arg.get_long().filter(|name| *name != "help")?;
-            Some((name.to_owned(), value(arg, matches)))
+            Some((name.to_owned(), flag_value(arg, matches)))
         })
         .collect();
     flags.sort();
     flags
 }
 
-fn value(arg: &Arg, matches: &ArgMatches) -> String {
+fn flag_value(arg: &Arg, matches: &ArgMatches) -> String {
     let raw = matches.try_get_raw(arg.get_id().as_str()).ok().flatten().into_iter().flatten();
     let values: Vec<String> = raw.map(|value| without_passwords(&value.to_string_lossy())).collect();
     if arg.get_value_delimiter().is_some() {
@@ -31,7 +31,7 @@ fn value(arg: &Arg, matches: &ArgMatches) -> String {
     values.last().cloned().unwrap_or_else(|| if takes_value { String::new() } else { "false".to_owned() })
 }
 
-/// A value in which URLs show no password, as Go writes them where nobody may see it.
+/// Replaces passwords in URLs by `xxxxx`, as Go's `URL.Redacted` does.
 fn without_passwords(value: &str) -> String {
     let mut parts = value.split("://");
     let mut shown = parts.next().unwrap_or_default().to_owned();
@@ -87,7 +87,7 @@ mod tests {
         let secret = |name: &str| {
             ["password", "secret", "token", "key", "credential"].iter().any(|word| name.contains(word))
         };
-        // Files, and what is known of tokens without being one.
+        // Paths of files, and properties of tokens such as their lifetime.
         let harmless = ["-file", "keyfile", "-expiration", "-ttl", "-version", "-auth", "-key"];
         for name in serve.get_arguments().filter_map(|arg| arg.get_long()).filter(|name| secret(name)) {
             assert!(harmless.iter().any(|end| name.ends_with(end)), "--{name} may be a secret");
@@ -114,8 +114,8 @@ mod tests {
         assert_eq!(value("allow-privileged"), Some("true"));
         assert_eq!(value("enable-admission-plugins"), Some("[]"));
         assert_eq!(value("max-requests-inflight"), Some("400"));
-        assert_eq!(value("goaway-chance"), Some("0.1"), "it was given");
-        assert_eq!(value("etcd-servers"), None, "it is known by name alone and was not given");
+        assert_eq!(value("goaway-chance"), Some("0.1"), "it is set");
+        assert_eq!(value("etcd-servers"), None, "it is unsupported and not set");
         assert_eq!(value("client-ca-file"), Some(""));
     }
 }

@@ -1,14 +1,13 @@
-//! Flags about limits that `serve` and `up` share, and the limit on open files.
+//! Limit flags that `serve` and `up` share, and the process limit on open files.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use server::Config;
 use server::accept::Limits;
 use server::config::DEFAULT_STORE_QUOTA;
 
-/// The limits that both commands have.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LimitArgs {
-    /// Bytes of stored objects above which writes are refused; 0 is the default, 2 GiB; a negative number is no limit.
+    /// Size of all stored objects in bytes above which writes are rejected; 0 means 2 GiB, a negative number means no limit.
     #[arg(
         long,
         value_name = "BYTES",
@@ -17,16 +16,17 @@ pub(crate) struct LimitArgs {
         help_heading = "Limits"
     )]
     quota_backend_bytes: i64,
-    /// Open connections of one IP address (IPv6: one /64 network); 0 is no limit. Not for use behind a load balancer.
+    /// Maximum number of open connections per client IP address (IPv6: per /64 network); 0 means no limit. Do not set it behind a load
+    /// balancer.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, help_heading = "Limits")]
     max_connections_per_address: usize,
 }
 
 impl LimitArgs {
-    /// Sets the limits, and raises the one on open files as far as the system allows.
+    /// Also raises the process limit on open files to its maximum, because the limit on connections depends on it.
     pub(crate) fn apply(&self, config: &mut Config) {
-        config.storage.quota = quota(self.quota_backend_bytes);
-        let descriptors = raise_descriptors();
+        config.storage.quota = store_quota(self.quota_backend_bytes);
+        let descriptors = raise_open_file_limit();
         config.serving.limits = descriptors.map_or_else(Limits::default, Limits::for_descriptors);
         config.serving.limits.connections_per_address = self.max_connections_per_address;
         tracing::info!(
@@ -37,8 +37,8 @@ impl LimitArgs {
     }
 }
 
-/// As etcd reads it: 0 is the default, and a negative number no limit.
-fn quota(bytes: i64) -> Option<u64> {
+/// Reads the value as etcd does: 0 is the default, a negative number means no limit.
+fn store_quota(bytes: i64) -> Option<u64> {
     match u64::try_from(bytes) {
         Ok(0) => Some(DEFAULT_STORE_QUOTA),
         Ok(bytes) => Some(bytes),
@@ -46,8 +46,8 @@ fn quota(bytes: i64) -> Option<u64> {
     }
 }
 
-/// Raises the soft limit on open files to the hard one. Gives the limit in force; `None` is no limit.
-fn raise_descriptors() -> Option<u64> {
+/// Raises the soft limit on open files to the hard limit. Returns the resulting limit; `None` means unlimited.
+fn raise_open_file_limit() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
         return current;
@@ -55,7 +55,7 @@ fn raise_descriptors() -> Option<u64> {
     match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
         Ok(()) => maximum,
         Err(error) => {
-            tracing::warn!(%error, ?current, ?maximum, "the limit on open files cannot be raised");
+            tracing::warn!(%error, ?current, ?maximum, "cannot raise the limit on open files; the limit on connections stays lower");
             current
         }
     }
@@ -63,10 +63,10 @@ fn raise_descriptors() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{DEFAULT_STORE_QUOTA, quota};
+    use super::{DEFAULT_STORE_QUOTA, store_quota};
 
     #[test]
-    fn the_quota_is_read_as_etcd_reads_it() {
-        assert_eq!([-1, 0, 1].map(quota), [None, Some(DEFAULT_STORE_QUOTA), Some(1)]);
+    fn zero_is_the_default_quota_and_negative_is_no_limit() {
+        assert_eq!([-1, 0, 1].map(store_quota), [None, Some(DEFAULT_STORE_QUOTA), Some(1)]);
     }
 }

@@ -1,4 +1,4 @@
-//! Structured logs, as text or JSON, to standard error.
+//! Structured logs to standard error, as text or JSON.
 
 use std::io::{self, Write};
 
@@ -6,23 +6,22 @@ use anyhow::{Result, bail};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// `--logging-format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
-    /// Lines for people.
+pub(crate) enum LogFormat {
+    /// One line of text per event
     Text,
-    /// One JSON object a line.
+    /// One JSON object per event
     Json,
 }
 
-/// Starts logging. `verbosity` is kube-apiserver's `-v`: 0 to 2 informs, 3 to 5 explains, more shows everything.
-pub(crate) fn start(format: Format, verbosity: u8) -> Result<()> {
+/// Installs the logger of the process. `verbosity` is kube-apiserver's `-v`: 0 to 2 is level info, 3 to 5 debug, more trace.
+pub(crate) fn start(format: LogFormat, verbosity: u8) -> Result<()> {
     let level = match verbosity {
         0..=2 => "info",
         3..=5 => "debug",
         _ => "trace",
     };
-    // Libraries stay quiet unless everything was asked for.
+    // Below trace, dependencies log warnings only.
     let filter = EnvFilter::new(if level == "trace" {
         "trace".to_owned()
     } else {
@@ -31,10 +30,10 @@ pub(crate) fn start(format: Format, verbosity: u8) -> Result<()> {
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     let started = match format {
-        Format::Text => {
-            builder.with_ansi(false).with_writer(|| OneLine(std::io::stderr())).finish().try_init()
+        LogFormat::Text => {
+            builder.with_ansi(false).with_writer(|| EscapeControls(std::io::stderr())).finish().try_init()
         }
-        Format::Json => builder.json().finish().try_init(),
+        LogFormat::Json => builder.json().finish().try_init(),
     };
     if let Err(error) = started {
         bail!("cannot start logging: {error}");
@@ -42,12 +41,12 @@ pub(crate) fn start(format: Format, verbosity: u8) -> Result<()> {
     Ok(())
 }
 
-/// Writes every event as one line: control characters, which clients may have put into names and messages, are escaped. Events in JSON
-/// have none.
-struct OneLine<W>(W);
+/// Escapes control characters, which clients can put into names and messages, so that every event is one line. JSON escapes them
+/// itself.
+struct EscapeControls<W>(W);
 
-impl<W: Write> Write for OneLine<W> {
-    /// Takes an event with its line feed, as the formatter hands it over.
+impl<W: Write> Write for EscapeControls<W> {
+    /// The formatter passes one whole event with its final newline per call.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let line = text.strip_suffix('\n').unwrap_or(&text);
@@ -69,7 +68,7 @@ impl<W: Write> Write for OneLine<W> {
     }
 }
 
-/// Line and paragraph separators end lines for some readers; directional marks show text in another order than it has.
+/// Some programs end a line at line and paragraph separators; directional marks change the order in which text is displayed.
 fn is_escaped(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -81,12 +80,12 @@ mod tests {
 
     fn written(event: &str) -> String {
         let mut out = Vec::new();
-        OneLine(&mut out).write_all(event.as_bytes()).unwrap();
+        EscapeControls(&mut out).write_all(event.as_bytes()).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
-    fn an_event_is_one_line_whatever_is_in_it() {
+    fn control_characters_in_an_event_are_escaped() {
         assert_eq!(written("INFO ready owner=\"\u{e4}\" \\ x\n"), "INFO ready owner=\"\u{e4}\" \\ x\n");
         assert_eq!(written("WARN owner=a\nINFO b\r\t\u{1b}[2K\n"), "WARN owner=a\\nINFO b\\r\\t\\u{1b}[2K\n");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The one binary, `portcullis`.
+//! The binary `portcullis`: turns flags into a `server::Config` and runs the server, or one of the offline commands.
 
 mod aggregation;
 mod audit;
@@ -6,6 +6,8 @@ mod authz;
 mod cel;
 mod check;
 mod flags;
+#[cfg(test)]
+mod flags_page;
 mod flagz;
 mod front_proxy;
 mod gates;
@@ -22,12 +24,12 @@ use clap::{
     Arg, ArgAction, Args as _, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
 };
 
-/// Objects are many small strings, made on one thread and freed on another: measured, the system's allocator took a tenth of the
+/// Objects consist of many small strings that are allocated on one thread and freed on another. The system allocator took a tenth of the
 /// time of a request.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A Kubernetes API server whose security plane cannot be bypassed.
+/// A Kubernetes API server in one binary.
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version = server::version::GIT_VERSION, disable_version_flag = true)]
 struct Cli {
@@ -37,35 +39,35 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Start a server with no configuration at all, with its state in ./.portcullis.
+    /// Start a server on 127.0.0.1 that needs no configuration.
     ///
-    /// The first start makes a certificate authority, a serving certificate, an administrator's client certificate, a
-    /// kubeconfig and an empty database; every later start finds them as they were. It listens on 127.0.0.1 only.
+    /// The first start creates a certificate authority, a serving certificate, a client certificate for an administrator, a kubeconfig
+    /// and an empty store in --data-dir. Later starts use them again. Unauthenticated clients can reach only the health endpoints.
     Up(up::Args),
     /// Start a server with kube-apiserver's flags.
     Serve(Box<serve::Args>),
-    /// Evaluate a CEL expression as policies do: its value, type, cost and estimate.
+    /// Evaluate a CEL expression as admission policies do; print its value, type, cost and estimated cost.
     Cel(cel::Args),
-    /// Check folders of static admission manifests and configuration files, as the server would load them.
+    /// Validate static admission manifests and configuration files without a server.
     ///
-    /// Exits with 0 if nothing is wrong, 1 if something is, and 2 if it was not told what to check.
+    /// Exit codes: 0 valid, 1 problems found, 2 usage error.
     Check(check::Args),
-    /// Look at an authorization configuration without a server.
+    /// Validate and try out an AuthorizationConfiguration without a server.
     Authz(authz::Args),
-    /// Look at or repair the store of a server that does not run.
+    /// Check or repair the store of a stopped server.
     Store(store::Args),
-    /// Print the version.
+    /// Print the versions of portcullis and of Kubernetes.
     Version,
     /// Print a completion script for a shell.
     Completion {
-        /// The shell.
+        /// Shell that the script is for.
         shell: clap_complete::Shell,
     },
 }
 
 fn main() -> ExitCode {
-    // What lives for long is small and lies apart: with huge pages each of it would hold two megabytes, and an idle server a third
-    // more memory. A system that has none of them says so, and nothing is lost.
+    // Long-lived allocations are small and scattered: transparent huge pages would make an idle server use a third more memory.
+    // On kernels without huge pages the call fails, which does no harm.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     let command = command();
@@ -81,8 +83,9 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Task::Up(args) => up::run(&args, flags().unwrap_or_default()),
         Task::Serve(args) => {
-            let known = matches.subcommand_matches("serve").map(serve::given).unwrap_or_default();
-            serve::run(&args, &known, flags().unwrap_or_default())
+            let unsupported =
+                matches.subcommand_matches("serve").map(serve::unsupported_flags_in).unwrap_or_default();
+            serve::run(&args, &unsupported, flags().unwrap_or_default())
         }
         Task::Cel(args) => cel::run(&args),
         Task::Check(args) => check::run(&args),
@@ -105,7 +108,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<serve::Reported>() => ExitCode::FAILURE,
+        Err(error) if error.is::<serve::AlreadyPrinted>() => ExitCode::FAILURE,
         Err(error) => {
             let text = format!("{error:#}");
             let mut stderr = std::io::stderr().lock();
@@ -115,13 +118,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line, with the flags that `serve` knows by name alone.
+/// The command line. `serve` also accepts the unsupported flags of kube-apiserver, hidden from `--help`.
 fn command() -> Command {
-    // Of a flag that is given twice the last counts, as in Kubernetes.
+    // If a flag is repeated, the last value counts, as in kube-apiserver.
     let serve = serve::Args::augment_args(Command::new("serve").args_override_self(true)).args(
-        flags::KNOWN.iter().map(|flag| {
+        flags::UNSUPPORTED_FLAGS.iter().map(|flag| {
             let arg = Arg::new(flag.name).long(flag.name).hide(true).action(ArgAction::Append);
-            if flag.switch {
+            if flag.boolean {
                 arg.num_args(0..=1).require_equals(true).default_missing_value("true")
             } else {
                 arg.num_args(1)
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_flag_that_is_given_twice_the_last_counts() {
+    fn the_last_value_of_a_repeated_flag_counts() {
         let words = ["portcullis", "serve", "--secure-port=1", "--secure-port=2"];
         let given = super::command().try_get_matches_from(words).unwrap();
         let serve = given.subcommand_matches("serve").unwrap();

@@ -1,4 +1,4 @@
-//! `portcullis serve`: kube-apiserver's flags.
+//! `portcullis serve`: starts a server from kube-apiserver's flags.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -18,101 +18,104 @@ use server::{Authorization, Config, ConfigError, Data};
 
 use crate::aggregation::AggregationArgs;
 use crate::audit::AuditArgs;
-use crate::flags::{Fate, KNOWN};
+use crate::flags::{FlagSupport, UNSUPPORTED_FLAGS};
 use crate::front_proxy::RequestHeaderArgs;
-use crate::gates::{ADMIN_ACCESS, AUTHORIZATION_CONFIG, Emulated, Gates, STATIC_MANIFESTS, WEBHOOK_TOKENS};
+use crate::gates::{
+    ADMIN_ACCESS, AUTHORIZATION_CONFIG, EmulatedVersion, FeatureGates, STATIC_MANIFESTS, WEBHOOK_TOKENS,
+};
 use crate::limits::LimitArgs;
-use crate::logging::{self, Format};
+use crate::logging::{self, LogFormat};
 
-/// The flags that `serve` acts on.
+/// The flags that `serve` implements. The others that kube-apiserver has are in [`UNSUPPORTED_FLAGS`].
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
-    /// The folder the store lives in; created with mode 0700.
+    /// Directory of the embedded store (required). Created with mode 0700 if it does not exist.
     #[arg(long, help_heading = "Storage")]
     data_dir: Option<PathBuf>,
 
-    /// The port to listen on.
+    /// Port of the HTTPS server.
     #[arg(long, default_value_t = 6443, help_heading = "Serving")]
     secure_port: u16,
-    /// The address to listen on.
+    /// IP address that the HTTPS server binds to.
     #[arg(long, default_value = "0.0.0.0", help_heading = "Serving")]
     bind_address: IpAddr,
-    /// The address that members of the cluster are told; the one listened on if not given.
+    /// IP address published to members of the cluster [default: --bind-address].
     #[arg(long, help_heading = "Serving")]
     advertise_address: Option<IpAddr>,
-    /// Where a serving certificate is made when none is given.
+    /// Directory for the serving certificate that is generated if --tls-cert-file is not set.
     #[arg(long, default_value = "/var/run/kubernetes", help_heading = "Serving")]
     cert_dir: PathBuf,
-    /// The serving certificate, with intermediates after it.
+    /// PEM file with the serving certificate, followed by intermediate certificates. Reloaded when it changes.
     #[arg(long, requires = "tls_private_key_file", help_heading = "Serving")]
     tls_cert_file: Option<PathBuf>,
-    /// Its private key.
+    /// PEM file with the private key of --tls-cert-file. Reloaded when it changes.
     #[arg(long, requires = "tls_cert_file", help_heading = "Serving")]
     tls_private_key_file: Option<PathBuf>,
-    /// The lowest TLS version: VersionTLS12 or VersionTLS13.
+    /// Minimum TLS version: VersionTLS12 or VersionTLS13 [default: VersionTLS12].
     #[arg(long, help_heading = "Serving")]
     tls_min_version: Option<String>,
-    /// The cipher suites for TLS 1.2, by Go's names.
+    /// Comma-separated cipher suites for TLS 1.2, by Go's names [default: all that are supported].
     #[arg(long, value_delimiter = ',', help_heading = "Serving")]
     tls_cipher_suites: Vec<String>,
 
     #[command(flatten)]
     request_header: RequestHeaderArgs,
-    /// Client certificates signed by an authority in this file name their user and groups.
+    /// PEM file with the certificate authorities of client certificates. The common name is the user, organizations are the groups.
+    /// Reloaded when it changes.
     #[arg(long, help_heading = "Authentication")]
     client_ca_file: Option<PathBuf>,
-    /// A CSV file of tokens: token,user,uid,"group,group".
+    /// CSV file of static bearer tokens, one per line: token,user,uid,"group1,group2". Reloaded when it changes.
     #[arg(long, help_heading = "Authentication")]
     token_auth_file: Option<PathBuf>,
-    /// Whether requests without credentials are admitted as system:anonymous. The default is true, but false where everything
-    /// is allowed.
+    /// Accept requests without credentials as user system:anonymous [default: true, but false with --authorization-mode=AlwaysAllow].
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Authentication")]
     anonymous_auth: Option<bool>,
-    /// The issuer of service-account tokens.
+    /// Issuer of service account tokens. If repeated, the first one signs and all are accepted.
     #[arg(long, help_heading = "Authentication")]
     service_account_issuer: Vec<String>,
-    /// Keys that verify service-account tokens (PEM, public or private).
+    /// Comma-separated PEM files with public or private keys that verify service account tokens [default: the key of
+    /// --service-account-signing-key-file].
     #[arg(long, value_delimiter = ',', help_heading = "Authentication")]
     service_account_key_file: Vec<PathBuf>,
-    /// The key that signs service-account tokens.
+    /// PEM file with the private key that signs service account tokens. Without it, the server issues and accepts none.
     #[arg(long, help_heading = "Authentication")]
     service_account_signing_key_file: Option<PathBuf>,
-    /// The longest life of a token that may be asked for; 0 is no limit.
+    /// Maximum lifetime of a token from the TokenRequest API, between 1h and 2^32 seconds; 0 means no limit.
     #[arg(long, default_value = "0s", help_heading = "Authentication")]
     service_account_max_token_expiration: String,
-    /// Whether tokens of pods that never learned to read them again live a year.
+    /// Extend projected service account tokens to one year for clients that do not reload them.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, help_heading = "Authentication")]
     service_account_extend_token_expiration: bool,
-    /// Whether tokens that secrets hold are compared with the stored secret.
+    /// Accept a token from a service account Secret only while that Secret exists with this token.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, help_heading = "Authentication")]
     service_account_lookup: bool,
-    /// Where relying parties find the key set, if not here.
+    /// JWKS URL in the OpenID discovery document; must be https [default: /openid/v1/jwks of this server].
     #[arg(long, help_heading = "Authentication")]
     service_account_jwks_uri: Option<String>,
-    /// The audiences of this API; the issuer if not given.
+    /// Comma-separated audiences of this API server: tokens for one of them are accepted [default: the issuers].
     #[arg(long, value_delimiter = ',', help_heading = "Authentication")]
     api_audiences: Vec<String>,
 
-    /// The file that configures the chain of authorizers; followed while the server runs.
+    /// AuthorizationConfiguration file with the authorizer chain. Reloaded when it changes.
     #[arg(long, visible_alias = "authorization-config-file", help_heading = "Authorization")]
     authorization_config: Option<String>,
-    /// Who decides what callers may do, in order: AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node.
+    /// Comma-separated authorizers in order: AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node [default: AlwaysAllow].
     #[arg(long, value_delimiter = ',', help_heading = "Authorization")]
     authorization_mode: Option<Vec<String>>,
-    /// The policies of mode ABAC, one JSON object a line.
+    /// Policy file of the ABAC authorizer, one JSON object per line.
     #[arg(long, help_heading = "Authorization")]
     authorization_policy_file: Option<String>,
-    /// The kubeconfig that says where the webhook of mode Webhook is.
+    /// Kubeconfig file of the Webhook authorizer.
     #[arg(long, help_heading = "Authorization")]
     authorization_webhook_config_file: Option<String>,
-    /// The version of the reviews that the webhook is sent; v1beta1 if not given.
+    /// API version of the SubjectAccessReview sent to the webhook: v1 or v1beta1 [default: v1beta1].
     #[arg(long, help_heading = "Authorization")]
     authorization_webhook_version: Option<String>,
-    /// How long an allow of the webhook is kept; 5m0s if not given.
+    /// Cache duration of the webhook's "allowed" responses [default: 5m0s].
     #[arg(long, help_heading = "Authorization")]
     authorization_webhook_cache_authorized_ttl: Option<String>,
-    /// How long any other answer of the webhook is kept; 30s if not given.
+    /// Cache duration of the webhook's other responses [default: 30s].
     #[arg(long, help_heading = "Authorization")]
     authorization_webhook_cache_unauthorized_ttl: Option<String>,
 
@@ -122,21 +125,20 @@ pub(crate) struct Args {
     #[command(flatten)]
     audit: AuditArgs,
 
-    /// Admission plugins to switch on besides the default ones.
+    /// Comma-separated admission plugins to enable in addition to the default ones.
     #[arg(long, value_delimiter = ',', help_heading = "Admission")]
     enable_admission_plugins: Vec<String>,
-    /// Admission plugins to switch off.
+    /// Comma-separated admission plugins to disable.
     #[arg(long, value_delimiter = ',', help_heading = "Admission")]
     disable_admission_plugins: Vec<String>,
-    /// The file that configures admission plugins.
+    /// AdmissionConfiguration file with the configuration of admission plugins.
     #[arg(long, help_heading = "Admission")]
     admission_control_config_file: Option<PathBuf>,
-    /// Treat warnings about static manifests as errors, as `portcullis check --strict` does: at start the server ends, and later the last
-    /// good manifests stay in force.
+    /// Treat warnings about static manifests as errors: the server does not start, and a reload keeps the previous manifests.
     #[arg(long, help_heading = "Admission", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     strict_manifests: bool,
 
-    /// How long pods tolerate a node that is not ready, unless they say so themselves.
+    /// Seconds that a pod tolerates the taint node.kubernetes.io/not-ready:NoExecute, unless the pod has its own toleration.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -146,7 +148,7 @@ pub(crate) struct Args {
     )]
     default_not_ready_toleration_seconds: i64,
 
-    /// How long pods tolerate a node that is not reachable, unless they say so themselves.
+    /// Seconds that a pod tolerates the taint node.kubernetes.io/unreachable:NoExecute, unless the pod has its own toleration.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -156,96 +158,98 @@ pub(crate) struct Args {
     )]
     default_unreachable_toleration_seconds: i64,
 
-    /// API versions to switch on or off: GROUP/VERSION=true, api/beta=true, …
+    /// Comma-separated API versions to enable or disable: GROUP/VERSION=true, api/beta=true, api/all=false.
     #[arg(long, value_delimiter = ',', help_heading = "API")]
     runtime_config: Vec<String>,
-    /// Feature gates: NAME=true|false.
+    /// Comma-separated feature gates: NAME=true or NAME=false.
     #[arg(long, value_delimiter = ',', help_heading = "API")]
     feature_gates: Vec<String>,
-    /// The Kubernetes version, 1.34 to 1.37, whose feature gates can be set; everything else is as in 1.37.
+    /// Kubernetes version, 1.34 to 1.37, that decides which feature gates can be set. Everything else is as in 1.37.
     #[arg(long, help_heading = "API")]
     emulated_version: Option<String>,
-    /// The ranges that services get their cluster IPs from, at most one of each family.
+    /// CIDR ranges for cluster IPs of Services: one IPv4 range, one IPv6 range, or both separated by a comma.
     #[arg(long, default_value = "10.0.0.0/24", help_heading = "API")]
     service_cluster_ip_range: String,
-    /// Whether containers may be privileged.
+    /// Allow pods with privileged containers.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "API")]
     allow_privileged: bool,
-    /// Gives pods nodes with a small scheduler of its own; without it, that is a kube-scheduler's.
+    /// Run the built-in scheduler; otherwise run kube-scheduler.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "API")]
     enable_scheduler: bool,
-    /// How long events are kept after their last write, as 1h0m0s; 0 is for ever.
+    /// Time after the last write at which Events are deleted; 0 means never.
     #[arg(long, default_value = "1h0m0s", help_heading = "API")]
     event_ttl: String,
 
     #[command(flatten)]
     limits: LimitArgs,
-    /// Queue requests fairly by FlowSchemas and PriorityLevelConfigurations; otherwise the two limits below apply each on its own.
+    /// Limit and queue requests by FlowSchema and PriorityLevelConfiguration objects (API Priority and Fairness).
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set, help_heading = "Limits")]
     enable_priority_and_fairness: bool,
-    /// The seats of API Priority and Fairness are this and --max-mutating-requests-inflight together; without it, the most reading requests at once, 0 for no limit.
+    /// Concurrent requests: together with --max-mutating-requests-inflight the seats of API Priority and Fairness. Without API Priority
+    /// and Fairness, the limit of concurrent read-only requests; 0 means no limit.
     #[arg(long, default_value_t = 400, help_heading = "Limits")]
     max_requests_inflight: usize,
-    /// See --max-requests-inflight; without API Priority and Fairness, the most mutating requests at once, 0 for no limit.
+    /// See --max-requests-inflight. Without API Priority and Fairness, the limit of concurrent mutating requests; 0 means no limit.
     #[arg(long, default_value_t = 200, help_heading = "Limits")]
     max_mutating_requests_inflight: usize,
-    /// How long a request may take, as 1m0s; watches and the like excepted.
+    /// Time limit of a request. Long-running requests such as watches are exempt.
     #[arg(long, default_value = "1m0s", help_heading = "Limits")]
     request_timeout: String,
 
-    /// Accepted for compatibility; there is no profiling page.
+    /// Accepted for compatibility. There are no profiling endpoints.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Logging")]
     profiling: Option<bool>,
-    /// text or json.
+    /// Format of log lines.
     #[arg(long, default_value = "text", help_heading = "Logging")]
-    logging_format: Format,
-    /// How much is logged: 0 to 2 informs, 3 to 5 explains, more shows everything.
+    logging_format: LogFormat,
+    /// Log verbosity: 0 to 2 logs at level info, 3 to 5 at debug, 6 and above at trace.
     #[arg(short = 'v', long = "v", default_value_t = 0, help_heading = "Logging")]
     verbosity: u8,
 }
 
-/// The flags known by name alone that were given, with their first value.
-pub(crate) fn given(matches: &ArgMatches) -> Vec<&'static str> {
-    KNOWN
+/// The names of the unsupported flags that are on the command line.
+pub(crate) fn unsupported_flags_in(matches: &ArgMatches) -> Vec<&'static str> {
+    UNSUPPORTED_FLAGS
         .iter()
         .filter(|flag| matches.value_source(flag.name) == Some(ValueSource::CommandLine))
         .map(|flag| flag.name)
         .collect()
 }
 
-/// Runs the server until it is told to stop.
-pub(crate) fn run(args: &Args, known: &[&'static str], flags: Vec<(String, String)>) -> Result<()> {
+/// Runs the server until SIGTERM or SIGINT. `unsupported` are the names of unsupported flags on the command line; `flags` are all
+/// flags with their values, for `/flagz`.
+pub(crate) fn run(args: &Args, unsupported: &[&'static str], flags: Vec<(String, String)>) -> Result<()> {
     logging::start(args.logging_format, args.verbosity)?;
-    let outcome = config(args, known).and_then(|config| serve(Config { flags, ..config }));
+    let outcome = config(args, unsupported).and_then(|config| serve(Config { flags, ..config }));
     let Err(error) = outcome else { return Ok(()) };
     let text = format!("{error:#}");
     let words = error.downcast_ref::<ConfigError>().and_then(ConfigError::kubernetes_words);
-    // The form in which kube-apiserver reports why it does not start, for whoever reads logs for it.
+    // kube-apiserver logs a start error in this form; log alerts look for it.
     let in_log = |words: &str| eprintln!("\"command failed\" err={}", api::field::quote(words));
     if let Some(problems) = error.downcast_ref::<ConfigError>().and_then(ConfigError::file_problems) {
-        // Nothing is said twice.
+        // The list of positions repeats each message, so the error itself is not printed again.
         in_log(&problems.words);
         eprintln!("{}", problems.locations.trim_start_matches('\n'));
-        bail!(Reported);
+        bail!(AlreadyPrinted);
     }
     in_log(words.unwrap_or(&text));
     Err(error)
 }
 
-/// An error that has been printed.
+/// The error of a command that has already printed why it failed; `main` only sets the exit code.
 #[derive(Debug)]
-pub(crate) struct Reported;
+pub(crate) struct AlreadyPrinted;
 
-impl std::fmt::Display for Reported {
+impl std::fmt::Display for AlreadyPrinted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the server did not start")
     }
 }
 
-impl std::error::Error for Reported {}
+impl std::error::Error for AlreadyPrinted {}
 
-/// Starts a server and waits for a signal.
-pub(crate) fn serve(config: Config) -> Result<()> {
+/// Starts a server and stops it at SIGTERM or SIGINT.
+fn serve(config: Config) -> Result<()> {
     runtime()?.block_on(async move {
         let running = server::start(config).await?;
         wait_for_signal().await?;
@@ -254,9 +258,8 @@ pub(crate) fn serve(config: Config) -> Result<()> {
     })
 }
 
-/// The runtime that the server runs on.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the async runtime")
 }
 
 /// Returns at SIGTERM or SIGINT.
@@ -268,23 +271,23 @@ pub(crate) async fn wait_for_signal() -> Result<()> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    tracing::info!("stopping");
+    tracing::info!("shutting down after SIGTERM or SIGINT");
     Ok(())
 }
 
-fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
-    check_known(known)?;
+fn config(args: &Args, unsupported: &[&'static str]) -> Result<Config> {
+    check_unsupported(unsupported)?;
     let emulated = match args.emulated_version.as_deref() {
-        None => Emulated::default(),
-        Some(version) => Emulated::read(version).map_err(|why| anyhow!(why))?,
+        None => EmulatedVersion::default(),
+        Some(version) => EmulatedVersion::parse(version).map_err(|why| anyhow!(why))?,
     };
-    if emulated != Emulated::default() {
+    if emulated != EmulatedVersion::default() {
         tracing::warn!(
-            "--emulated-version=1.{}: only the feature gate DRAAdminAccess follows it; everything else is as in 1.37",
+            "--emulated-version=1.{} affects only the feature gate DRAAdminAccess; everything else is as in 1.37",
             emulated.minor()
         );
     }
-    let gates = Gates::read(&args.feature_gates, emulated)
+    let gates = FeatureGates::parse(&args.feature_gates, emulated)
         .map_err(|errors| anyhow!(api::field::aggregate(&errors)))?;
     let authorization = authorization(args, &gates)?;
     let allows_all = match &authorization {
@@ -293,34 +296,35 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     };
     if allows_all {
         tracing::warn!(
-            "authorization mode AlwaysAllow: every authenticated caller may do everything; set --authorization-mode=RBAC"
+            "authorization mode AlwaysAllow lets every authenticated user do everything; set --authorization-mode=Node,RBAC"
         );
     }
-    // Where the flags allow everything, nobody is let in without a name. A file that says AlwaysAllow means it, as in Kubernetes.
+    // kube-apiserver disables anonymous requests, too, if flags select AlwaysAllow. AlwaysAllow in --authorization-config has no such
+    // effect.
     if args.anonymous_auth == Some(true) && allows_all {
         tracing::warn!(
-            "AlwaysAllow would open the server to everybody, so anonymous requests are not admitted"
+            "--anonymous-auth=true has no effect with authorization mode AlwaysAllow: anonymous requests are rejected"
         );
     }
     let admits_anonymous = args.anonymous_auth.unwrap_or(true) && !allows_all;
     let anonymous = if admits_anonymous { Anonymous::On } else { Anonymous::Off };
-    let ranges = ranges(&args.service_cluster_ip_range)?;
-    let serving = serving(args, &ranges)?;
+    let ranges = parse_service_ranges(&args.service_cluster_ip_range)?;
+    let serving = serving_certificate(args, &ranges)?;
     let mut config = Config::new(SocketAddr::new(args.bind_address, args.secure_port), serving);
     config.advertise = args.advertise_address;
     config.storage.data = match &args.data_dir {
         Some(folder) => Data::Folder(folder.clone()),
-        None => bail!("--data-dir is required: the folder in which objects are kept"),
+        None => bail!("--data-dir is required: set it to the directory of the embedded store"),
     };
     config.serving.tls = TlsOptions {
         min_version: args.tls_min_version.clone(),
-        cipher_suites: listed(&args.tls_cipher_suites).to_vec(),
+        cipher_suites: list_values(&args.tls_cipher_suites).to_vec(),
     };
     config.authentication.client_ca =
-        args.client_ca_file.as_deref().map(|path| read("client-ca-file", path)).transpose()?;
+        args.client_ca_file.as_deref().map(|path| read_file("client-ca-file", path)).transpose()?;
     config.files.client_ca.clone_from(&args.client_ca_file);
     if let Some(path) = args.token_auth_file.as_deref() {
-        let bytes = read("token-auth-file", path)?;
+        let bytes = read_file("token-auth-file", path)?;
         config.authentication.static_tokens = Some(static_tokens(path, &bytes)?);
         config.files.static_tokens = Some((path.to_owned(), bytes));
     }
@@ -332,8 +336,8 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     config.authentication.anonymous = anonymous;
     config.authorization = authorization;
     config.serving.audit = args.audit.config()?;
-    config.admission.enable = listed(&args.enable_admission_plugins).to_vec();
-    config.admission.disable = listed(&args.disable_admission_plugins).to_vec();
+    config.admission.enable = list_values(&args.enable_admission_plugins).to_vec();
+    config.admission.disable = list_values(&args.disable_admission_plugins).to_vec();
     config.admission.configuration_file =
         args.admission_control_config_file.clone().filter(|path| !path.as_os_str().is_empty());
     config.admission.plugins.not_ready_toleration_seconds = args.default_not_ready_toleration_seconds;
@@ -359,30 +363,28 @@ fn config(args: &Args, known: &[&'static str]) -> Result<Config> {
     config.admission.strict_manifests = args.strict_manifests;
     config.admission.webhook_tokens = gates.is_on(WEBHOOK_TOKENS);
     if args.profiling == Some(true) {
-        tracing::warn!("--profiling: there is no profiling page");
+        tracing::warn!("--profiling=true has no effect: there are no profiling endpoints");
     }
-    config.authentication.tokens = tokens(args)?;
+    config.authentication.tokens = token_config(args)?;
     Ok(config)
 }
 
-fn check_known(given: &[&'static str]) -> Result<()> {
-    let mut refused = Vec::new();
-    for flag in KNOWN.iter().filter(|flag| given.contains(&flag.name)) {
-        match flag.fate {
-            Fate::Ignored(reason) => tracing::warn!("--{} has no effect: {reason}", flag.name),
-            Fate::Refused(what) => refused.push(format!("--{}: {what}", flag.name)),
+/// Warns about flags that are ignored; fails if one is rejected.
+fn check_unsupported(given: &[&'static str]) -> Result<()> {
+    let mut rejected = Vec::new();
+    for flag in UNSUPPORTED_FLAGS.iter().filter(|flag| given.contains(&flag.name)) {
+        match flag.support {
+            FlagSupport::Ignored(reason) => tracing::warn!("--{} has no effect: {reason}", flag.name),
+            FlagSupport::Rejected(reason) => rejected.push(format!("--{} ({reason})", flag.name)),
         }
     }
-    if !refused.is_empty() {
-        bail!(
-            "{}; leaving this out silently would be unsafe, so the server does not start",
-            refused.join("; ")
-        );
+    if !rejected.is_empty() {
+        bail!("cannot start with {}: ignoring this would be unsafe, so remove it", rejected.join(", "));
     }
     Ok(())
 }
 
-fn authorization(args: &Args, gates: &Gates) -> Result<Authorization> {
+fn authorization(args: &Args, gates: &FeatureGates) -> Result<Authorization> {
     let policy_file = args.authorization_policy_file.clone().unwrap_or_default();
     let given = args.authorization_mode.is_some()
         || args.authorization_webhook_config_file.is_some()
@@ -393,7 +395,7 @@ fn authorization(args: &Args, gates: &Gates) -> Result<Authorization> {
         let path = PathBuf::from(path);
         if let Some(gate) = AUTHORIZATION_CONFIG.into_iter().find(|gate| !gates.is_on(gate)) {
             let why = format!(
-                "the feature gate {gate} is off; turn it on, or configure authorization with --authorization-mode"
+                "the feature gate {gate} is off; enable it, or configure authorization with --authorization-mode"
             );
             bail!(ConfigError::flag("authorization-config", why));
         }
@@ -427,36 +429,37 @@ fn authorization(args: &Args, gates: &Gates) -> Result<Authorization> {
             let nanos = api::time::parse_duration(text).map_err(|why| {
                 anyhow!("invalid argument {} for \"--{flag}\" flag: {why}", api::field::quote(text))
             })?;
-            // One that is negative keeps nothing, as zero does.
+            // A negative duration disables the cache, as zero does.
             *ttl = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
         }
     }
     Ok(Authorization::Flags(flags))
 }
 
-/// What a list says: a flag with nothing behind it says nothing.
-pub(crate) fn listed(values: &[String]) -> &[String] {
+/// The values of a list flag. `--flag=` is an empty list, not a list with one empty string.
+pub(crate) fn list_values(values: &[String]) -> &[String] {
     match values {
         [only] if only.is_empty() => &[],
         values => values,
     }
 }
 
-fn ranges(texts: &str) -> Result<Vec<IpNet>> {
+fn parse_service_ranges(texts: &str) -> Result<Vec<IpNet>> {
     let mut out: Vec<IpNet> = Vec::new();
     for text in texts.split(',') {
         let net: IpNet = text.parse().map_err(|_| {
-            anyhow!("--service-cluster-ip-range: `{text}` is not a range such as 10.0.0.0/24")
+            anyhow!("--service-cluster-ip-range: `{text}` is not a CIDR range such as 10.0.0.0/24")
         })?;
         if out.iter().any(|other| other.addr().is_ipv4() == net.addr().is_ipv4()) {
-            bail!("--service-cluster-ip-range: two ranges of the same family");
+            bail!("--service-cluster-ip-range: two ranges have the same IP family; give at most one of each");
         }
         out.push(net);
     }
     Ok(out)
 }
 
-pub(crate) fn read(flag: &str, path: &Path) -> Result<Vec<u8>> {
+/// Reads the file that a flag names; an error names the flag.
+pub(crate) fn read_file(flag: &str, path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("--{flag}: cannot read `{}`", path.display()))
 }
 
@@ -471,11 +474,11 @@ fn static_tokens(path: &Path, bytes: &[u8]) -> Result<StaticTokens> {
     Ok(tokens)
 }
 
-/// The serving certificate: the one given, or one made in `--cert-dir` and found there again.
-fn serving(args: &Args, ranges: &[IpNet]) -> Result<Identity> {
+/// Reads `--tls-cert-file`, or the certificate in `--cert-dir`, which is created if it is missing.
+fn serving_certificate(args: &Args, ranges: &[IpNet]) -> Result<Identity> {
     if let (Some(cert), Some(key)) = (&args.tls_cert_file, &args.tls_private_key_file) {
         let text = |flag: &str, path: &Path| {
-            String::from_utf8(read(flag, path)?)
+            String::from_utf8(read_file(flag, path)?)
                 .map_err(|_| anyhow!("--{flag}: `{}` is not PEM", path.display()))
         };
         return Ok(Identity {
@@ -487,7 +490,7 @@ fn serving(args: &Args, ranges: &[IpNet]) -> Result<Identity> {
     if let (Ok(cert_pem), Ok(key_pem)) = (std::fs::read_to_string(&cert), std::fs::read_to_string(&key)) {
         return Ok(Identity { cert_pem, key_pem });
     }
-    let now = now();
+    let now = unix_time();
     let authority = pki::authority("portcullis-ca", now)?;
     let mut ips = vec![args.advertise_address.unwrap_or(args.bind_address), IpAddr::from([127, 0, 0, 1])];
     ips.extend(ranges.first().and_then(|net| net.hosts().next()));
@@ -501,7 +504,7 @@ fn serving(args: &Args, ranges: &[IpNet]) -> Result<Identity> {
     Ok(identity)
 }
 
-/// The names by which members of a cluster know the server.
+/// The DNS names by which members of a cluster reach the server.
 pub(crate) fn dns_names() -> Vec<String> {
     [
         "localhost",
@@ -514,25 +517,25 @@ pub(crate) fn dns_names() -> Vec<String> {
     .to_vec()
 }
 
-/// Seconds since the epoch.
-pub(crate) fn now() -> i64 {
+/// The current Unix time in seconds.
+pub(crate) fn unix_time() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_secs()).unwrap_or(0)
 }
 
-/// A file with keys; where there is none, kube-apiserver's words begin with `before`.
-fn key(flag: &'static str, path: &Path, before: &str) -> Result<Vec<u8>> {
+/// Reads a key file. If that fails, the error also has kube-apiserver's message, which begins with `prefix`.
+fn read_key(flag: &'static str, path: &Path, prefix: &str) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|error| {
         let shown = path.display();
         let text = error.to_string();
         let words = text.split(" (os error").next().unwrap_or_default().to_ascii_lowercase();
         let refused = ConfigError::flag(flag, format!("cannot read `{shown}`: {text}"));
-        refused.in_kubernetes_words(format!("{before}open {shown}: {words}")).into()
+        refused.in_kubernetes_words(format!("{prefix}open {shown}: {words}")).into()
     })
 }
 
-/// What the flags say about service-account tokens; nothing where none is given.
-fn tokens(args: &Args) -> Result<Option<TokenConfig>> {
+/// The configuration of service account tokens; `None` if no flag configures them.
+fn token_config(args: &Args) -> Result<Option<TokenConfig>> {
     let Some(signing) = &args.service_account_signing_key_file else {
         if !args.service_account_key_file.is_empty() || !args.service_account_issuer.is_empty() {
             bail!(
@@ -559,7 +562,8 @@ fn tokens(args: &Args) -> Result<Option<TokenConfig>> {
             format!("service-account-jwks-uri requires https scheme, parsed as: {uri}")
         });
     }
-    let keys = args.service_account_key_file.iter().map(|path| key("service-account-key-file", path, ""));
+    let keys =
+        args.service_account_key_file.iter().map(|path| read_key("service-account-key-file", path, ""));
     let nanos = api::time::parse_duration(&args.service_account_max_token_expiration)
         .map_err(|e| anyhow!("--service-account-max-token-expiration: {e}"))?;
     if nanos != 0 && !(3600 * 1_000_000_000..=(1 << 32) * 1_000_000_000).contains(&nanos) {
@@ -570,13 +574,13 @@ fn tokens(args: &Args) -> Result<Option<TokenConfig>> {
     }
     Ok(Some(TokenConfig {
         issuers: args.service_account_issuer.iter().map(|i| i.as_str().into()).collect(),
-        signing_key: key(
+        signing_key: read_key(
             "service-account-signing-key-file",
             signing,
             "failed to parse service-account-issuer-key-file: ",
         )?,
         keys: keys.collect::<Result<_>>()?,
-        audiences: listed(&args.api_audiences).iter().map(|a| a.as_str().into()).collect(),
+        audiences: list_values(&args.api_audiences).iter().map(|a| a.as_str().into()).collect(),
         max_seconds: nanos / 1_000_000_000,
         extend: args.service_account_extend_token_expiration,
         jwks_uri: args.service_account_jwks_uri.clone().unwrap_or_default(),

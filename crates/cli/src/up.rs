@@ -1,4 +1,4 @@
-//! `portcullis up`: a server with no configuration at all.
+//! `portcullis up`: starts a server on 127.0.0.1 without any configuration and creates the certificates, keys and kubeconfig it needs.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write as _;
@@ -14,55 +14,54 @@ use server::pki::{self, Identity};
 use server::tokens::TokenConfig;
 use server::{Authorization, Config, Data};
 
-use crate::gates::{Gates, WEBHOOK_TOKENS};
+use crate::gates::{FeatureGates, WEBHOOK_TOKENS};
 use crate::limits::LimitArgs;
-use crate::logging::{self, Format};
-use crate::serve::{dns_names, now, runtime, wait_for_signal};
+use crate::logging::{self, LogFormat};
+use crate::serve::{dns_names, runtime, unix_time, wait_for_signal};
 
-/// The flags of `up`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The folder that everything is kept in; created with mode 0700.
+    /// Directory for certificates, keys, kubeconfig and the store. Created with mode 0700 if it does not exist.
     #[arg(long, default_value = "./.portcullis")]
     data_dir: PathBuf,
-    /// The port to listen on, on 127.0.0.1 only; 0 takes any free one.
+    /// Port on 127.0.0.1; 0 selects a free port.
     #[arg(long, default_value_t = 6443)]
     secure_port: u16,
-    /// A folder of static admission manifests, of any of the six kinds: in force before the first request, and read again when
-    /// it changes.
+    /// Directory of static admission manifests: policies, bindings and webhook configurations. Reloaded when a file changes.
     #[arg(long, value_name = "DIR")]
     policies: Option<PathBuf>,
-    /// Treat warnings about static manifests as errors, as `portcullis check --strict` does.
+    /// Treat warnings about static manifests as errors: the server does not start, and a reload keeps the previous manifests.
     #[arg(long)]
     strict_manifests: bool,
-    /// Gives pods nodes with a small scheduler of its own.
+    /// Run the built-in scheduler; otherwise run kube-scheduler.
     #[arg(long)]
     enable_scheduler: bool,
     #[command(flatten)]
     limits: LimitArgs,
-    /// text or json.
+    /// Format of log lines.
     #[arg(long, default_value = "text")]
-    logging_format: Format,
-    /// How much is logged: 0 to 2 informs, 3 to 5 explains, more shows everything.
+    logging_format: LogFormat,
+    /// Log verbosity: 0 to 2 logs at level info, 3 to 5 at debug, 6 and above at trace.
     #[arg(short = 'v', long = "v", default_value_t = 0)]
     verbosity: u8,
 }
 
-/// Paths of health, which callers without credentials may ask for.
-const HEALTH: &[&str] = &["/healthz", "/livez", "/readyz"];
+/// Unauthenticated clients can reach only these paths.
+const HEALTH_PATHS: &[&str] = &["/healthz", "/livez", "/readyz"];
 
-/// Runs the server until it is told to stop.
+/// Runs the server until SIGTERM or SIGINT. `flags` are all flags with their values, for `/flagz`.
 pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
     logging::start(args.logging_format, args.verbosity)?;
     let folder = &args.data_dir;
-    private_folder(folder)?;
-    let files = Files::prepare(folder)?;
+    create_private_directory(folder)?;
+    let files = ClusterFiles::read_or_create(folder)?;
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let mut config = Config::new(SocketAddr::new(local, args.secure_port), files.serving);
     config.storage.data = Data::Folder(folder.join("store"));
     config.authentication.client_ca = Some(files.authority.cert_pem.clone().into_bytes());
     config.controllers.root_ca = Some(files.authority.cert_pem.clone());
-    // API servers behind this one believe whoever shows this certificate; so does this server.
+    // Aggregated API servers trust identity headers from the holder of the proxy client certificate. They read its authority from the
+    // ConfigMap `extension-apiserver-authentication`, which publishes what this server trusts itself.
     config.authentication.front_proxy =
         Some((files.proxy_authority.cert_pem.clone().into_bytes(), front_proxy()));
     config.apis.proxy_client = Some(files.proxy_client.clone());
@@ -76,19 +75,19 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
         jwks_uri: String::new(),
         lookup: true,
     });
-    config.authentication.anonymous = Anonymous::Paths(HEALTH.iter().map(|p| (*p).into()).collect());
+    config.authentication.anonymous = Anonymous::Paths(HEALTH_PATHS.iter().map(|p| (*p).into()).collect());
     let modes = vec!["Node".to_owned(), "RBAC".to_owned()];
     config.authorization = Authorization::Flags(Flags { modes, ..Flags::default() });
-    // The Node authorizer lets nodes create pods and ask for tokens; only this plugin restricts them to their own.
+    // The Node authorizer lets nodes create pods and request tokens; only this plugin restricts them to their own.
     config.admission.enable = vec!["NodeRestriction".to_owned()];
     args.limits.apply(&mut config);
     config.apis.allow_privileged = true;
     config.controllers.scheduler = args.enable_scheduler;
     config.flags = flags;
-    // No cluster is being upgraded here, so webhooks are told who asks them.
+    // Off in `serve`, as in Kubernetes 1.37, for clusters that are upgraded. In a cluster of `up`, no webhook depends on calls without tokens.
     config.admission.webhook_tokens = true;
     config.admission.strict_manifests = args.strict_manifests;
-    config.feature_gates = Gates::default().with(WEBHOOK_TOKENS, true).all();
+    config.feature_gates = FeatureGates::default().with(WEBHOOK_TOKENS, true).all();
     config.admission.manifests.extend(args.policies.clone().map(|folder| (Set::Mixed, folder)));
     runtime()?.block_on(async move {
         let running = server::start(config).await?;
@@ -112,8 +111,8 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
     })
 }
 
-/// What `up` keeps besides the store.
-struct Files {
+/// The certificates and keys in the data directory.
+struct ClusterFiles {
     authority: Identity,
     serving: Identity,
     admin: Identity,
@@ -122,10 +121,10 @@ struct Files {
     signing_key: String,
 }
 
-/// The name of the certificate by which API servers behind this one recognise it.
+/// Common name of the client certificate that this server presents to aggregated API servers.
 const PROXY_CLIENT: &str = "front-proxy-client";
 
-/// What the holder of that certificate may say about callers.
+/// Accepts identity headers from the holder of that certificate.
 fn front_proxy() -> FrontProxy {
     FrontProxy {
         allowed_names: vec![PROXY_CLIENT.into()],
@@ -136,10 +135,10 @@ fn front_proxy() -> FrontProxy {
     }
 }
 
-impl Files {
-    /// Reads what is there and makes what is missing.
-    fn prepare(folder: &Path) -> Result<Self> {
-        let now = now();
+impl ClusterFiles {
+    /// Reads the files that exist and creates those that are missing.
+    fn read_or_create(folder: &Path) -> Result<Self> {
+        let now = unix_time();
         let authority = identity(folder, "ca", || pki::authority("portcullis-ca", now))?;
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let first = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -160,11 +159,11 @@ impl Files {
             write_private(&path, &made)?;
             made
         };
-        Ok(Files { authority, serving, admin, proxy_authority, proxy_client, signing_key })
+        Ok(ClusterFiles { authority, serving, admin, proxy_authority, proxy_client, signing_key })
     }
 }
 
-/// The certificate and key called `name`, made if neither is there.
+/// Reads `NAME.crt` and `NAME.key`, or creates both if neither exists.
 fn identity(
     folder: &Path,
     name: &str,
@@ -186,38 +185,38 @@ fn identity(
             Ok(made)
         }
         _ => bail!(
-            "of `{}` and `{}` only one is there: restore the other, or remove this one to have both made anew",
+            "only one of `{}` and `{}` exists: restore the missing file, or remove the other one to create both again",
             cert.display(),
             key.display()
         ),
     }
 }
 
-/// Makes the folder, or checks that nobody else can look into it.
-fn private_folder(folder: &Path) -> Result<()> {
+/// Creates the directory, or checks that only the current user can access it.
+fn create_private_directory(folder: &Path) -> Result<()> {
     if !folder.exists() {
         return fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(folder)
-            .with_context(|| format!("cannot create the data folder `{}`", folder.display()));
+            .with_context(|| format!("cannot create the data directory `{}`", folder.display()));
     }
     let metadata = fs::metadata(folder)
-        .with_context(|| format!("cannot read the data folder `{}`", folder.display()))?;
+        .with_context(|| format!("cannot read the data directory `{}`", folder.display()))?;
     if !metadata.is_dir() {
-        bail!("the data folder `{}` is not a folder", folder.display());
+        bail!("the data directory `{}` is not a directory", folder.display());
     }
-    let me = fs::metadata("/proc/self").context("cannot tell who runs this process")?.uid();
+    let me = fs::metadata("/proc/self").context("cannot read the user of this process")?.uid();
     if metadata.uid() != me {
         bail!(
-            "the data folder `{}` belongs to another user, who could have put keys into it",
+            "the data directory `{}` belongs to another user, who could have put keys into it: use another directory",
             folder.display()
         );
     }
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         bail!(
-            "the data folder `{}` has mode {mode:04o}, so others can look into it: run `chmod 700 {}`",
+            "the data directory `{}` has mode {mode:04o}, so other users can access it: run `chmod 700 {}`",
             folder.display(),
             folder.display()
         );
@@ -230,7 +229,7 @@ fn check_private(path: &Path) -> Result<()> {
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         bail!(
-            "`{}` has mode {mode:04o}, so others can read it: run `chmod 600 {}`",
+            "`{}` has mode {mode:04o}, so other users can read it: run `chmod 600 {}`",
             path.display(),
             path.display()
         );
@@ -238,7 +237,7 @@ fn check_private(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file that only its owner can read, in one step: a reader sees the old one or the new one.
+/// Writes a file with mode 0600 and replaces an existing one atomically.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let temporary = path.with_extension("new");
     let write = || -> std::io::Result<()> {

@@ -28,6 +28,7 @@ use value::{Str, Value};
 use crate::config::{ConfigError, Redirects};
 use crate::informer::{InformerProgress, Notes, start_informer};
 use crate::keys;
+use crate::metrics::MetricRegistry;
 use crate::outbound::{self, Forward, Trust};
 use crate::pki;
 use crate::state::State;
@@ -79,7 +80,7 @@ impl Aggregation {
         unreadable: &Arc<Unreadable>,
         identity: Option<&pki::Identity>,
         redirects: Redirects,
-        metrics: &prometheus::Registry,
+        metrics: &MetricRegistry,
     ) -> Result<Self, ConfigError> {
         let identity = identity.map(|identity| outbound::Identity {
             certificate: identity.cert_pem.clone().into_bytes(),

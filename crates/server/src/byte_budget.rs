@@ -14,11 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use api::Status;
 use authn::User;
 use authn::names::SERVICE_ACCOUNT_PREFIX;
-use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{IntCounterVec, IntGauge, Opts};
 use tracing::warn;
 use value::Str;
 
 use crate::connections::{ClientAddress, LogLimit};
+use crate::metrics::MetricRegistry;
 
 /// The bytes of each budget.
 const TOTAL: u64 = 256 << 20;
@@ -119,7 +120,7 @@ struct BudgetMetrics {
 }
 
 impl BudgetMetrics {
-    fn register(registry: &Registry, held: IntGauge, refused: Opts) -> Result<Self, prometheus::Error> {
+    fn register(registry: &MetricRegistry, held: IntGauge, refused: Opts) -> Result<Self, prometheus::Error> {
         let refused = IntCounterVec::new(refused, &["reason"])?;
         registry.register(Box::new(held.clone()))?;
         registry.register(Box::new(refused.clone()))?;
@@ -129,7 +130,7 @@ impl BudgetMetrics {
 
 impl ByteBudget {
     /// The budget for request bodies.
-    pub fn for_bodies(registry: &Registry) -> Result<Arc<Self>, prometheus::Error> {
+    pub fn for_bodies(registry: &MetricRegistry) -> Result<Arc<Self>, prometheus::Error> {
         let held = IntGauge::new(
             "apiserver_request_body_bytes",
             "Bytes of request bodies that the server holds, as charged to the budget for them.",
@@ -142,7 +143,7 @@ impl ByteBudget {
     }
 
     /// The budget for answers.
-    pub fn for_answers(registry: &Registry) -> Result<Arc<Self>, prometheus::Error> {
+    pub fn for_answers(registry: &MetricRegistry) -> Result<Arc<Self>, prometheus::Error> {
         let held = IntGauge::new(
             "apiserver_unsent_response_bytes",
             "Bytes of answers that clients have not read yet, as charged to the budget for them.",

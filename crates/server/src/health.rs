@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, TextEncoder};
 use storage::Store;
 
 use crate::bootstrap::{Hook, Progress};
 use crate::manifests::FolderStatuses;
+use crate::metrics::MetricRegistry;
 use crate::request_info::Query;
 use crate::state::Storage;
 use crate::unreadable::Unreadable;
@@ -31,14 +32,14 @@ pub struct Health {
 /// What came of the checks, as `/metrics/slis` shows it.
 #[derive(Debug)]
 struct Results {
-    registry: Registry,
+    registry: MetricRegistry,
     last: IntGaugeVec,
     total: IntCounterVec,
 }
 
 impl Results {
     fn new() -> Result<Self, prometheus::Error> {
-        let registry = Registry::new();
+        let registry = MetricRegistry::new();
         let last = IntGaugeVec::new(
             Opts::new(
                 "kubernetes_healthcheck",
@@ -124,6 +125,11 @@ impl Health {
             stopping: AtomicBool::new(false),
             results: Results::new()?,
         })
+    }
+
+    /// The registry of `/metrics/slis`.
+    pub fn registry(&self) -> &MetricRegistry {
+        &self.results.registry
     }
 
     /// The results of all checks so far, as metrics.

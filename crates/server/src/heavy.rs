@@ -17,7 +17,9 @@ use std::time::Instant;
 
 use admission::expression::take_rested;
 use api::Status;
-use prometheus::{IntCounter, IntGauge, Registry};
+use prometheus::{IntCounter, IntGauge};
+
+use crate::metrics::MetricRegistry;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
@@ -96,7 +98,7 @@ impl Drop for Turn {
 
 impl HeavyLane {
     /// Starts the threads: half as many as there are cores, at least one.
-    pub fn start(registry: &Registry) -> io::Result<Self> {
+    pub fn start(registry: &MetricRegistry) -> io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let runtime = Builder::new_multi_thread()
             .worker_threads((cores / 2).max(1))
@@ -385,7 +387,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn only_large_work_moves_to_the_lane_and_what_it_spawns_stays_home() {
-        let lane = HeavyLane::start(&Registry::new()).expect("the lane starts");
+        let lane = HeavyLane::start(&MetricRegistry::new()).expect("the lane starts");
         for (size, in_lane) in [(LARGE, false), (LARGE + 1, true)] {
             let effort = Effort::default();
             let names = Arc::new(Mutex::new(Vec::new()));
@@ -410,7 +412,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn expressions_that_cost_much_move_to_the_lane() {
-        let lane = HeavyLane::start(&Registry::new()).expect("the lane starts");
+        let lane = HeavyLane::start(&MetricRegistry::new()).expect("the lane starts");
         for (cost, in_lane) in [(QUICK_COST / 2, false), (QUICK_COST, true)] {
             let work = Box::pin(async move {
                 let pace = admission::expression::Pace::default();
@@ -425,7 +427,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn work_that_takes_many_steps_begins_again_in_the_lane() {
-        let lane = HeavyLane::start(&Registry::new()).expect("the lane starts");
+        let lane = HeavyLane::start(&MetricRegistry::new()).expect("the lane starts");
         for (steps, in_lane) in [(QUICK_STEPS, false), (QUICK_STEPS + 1, true)] {
             let effort = Effort::default();
             let inner = effort.clone();
@@ -441,7 +443,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn busy_work_in_the_lane_ends_at_the_deadline() {
-        let lane = HeavyLane::start(&Registry::new()).expect("the lane starts");
+        let lane = HeavyLane::start(&MetricRegistry::new()).expect("the lane starts");
         let effort = Effort::default();
         let inner = effort.clone();
         let deadline = Instant::now() + Duration::from_millis(20);
@@ -463,7 +465,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_that_waits_does_not_use_the_turns_of_its_account() {
-        let lane = Arc::new(HeavyLane::start(&Registry::new()).unwrap());
+        let lane = Arc::new(HeavyLane::start(&MetricRegistry::new()).unwrap());
         let effort = || {
             let effort = Effort::default();
             effort.set_account(&Str::from("alice"));
@@ -492,7 +494,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_that_only_lets_others_run_keeps_its_turn() {
-        let lane = Arc::new(HeavyLane::start(&Registry::new()).unwrap());
+        let lane = Arc::new(HeavyLane::start(&MetricRegistry::new()).unwrap());
         let (ends, ended) = tokio::sync::watch::channel(false);
         let (rests, mut rested) = tokio::sync::mpsc::unbounded_channel();
         let mut requests = tokio::task::JoinSet::new();

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::{
-    Encoder, HistogramVec, IntCounterVec, IntGaugeVec, Registry, TextEncoder,
-    register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
-    register_int_gauge_vec_with_registry,
+    Encoder, HistogramVec, IntCounterVec, IntGaugeVec, TextEncoder, register_histogram_vec_with_registry,
+    register_int_counter_vec_with_registry, register_int_gauge_vec_with_registry,
 };
 
 use crate::request_info::RequestInfo;
@@ -17,6 +16,7 @@ mod claims;
 mod custom;
 mod features;
 mod process;
+mod registry;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -24,13 +24,14 @@ mod tests;
 pub use authentication::{AuthenticationMetrics, Outcomes};
 pub use claims::ClaimMetrics;
 pub use custom::{CustomMetrics, Review};
+pub use registry::{MetricRegistry, RegisteredFamily};
 pub use storage::StorageMetrics;
 
 use process::{ProcessMetrics, register_build_info};
 
 /// The metrics of the server. Subsystems register further ones in [`Metrics::registry`].
 pub struct Metrics {
-    registry: Registry,
+    registry: MetricRegistry,
     requests: IntCounterVec,
     durations: HistogramVec,
     response_sizes: HistogramVec,
@@ -80,7 +81,7 @@ pub struct Finished<'a> {
 impl Metrics {
     /// Registers all metrics. `started` is the start of the process, in seconds since the epoch.
     pub fn new(started: f64) -> Result<Self, prometheus::Error> {
-        let registry = Registry::new();
+        let registry = MetricRegistry::new();
         register_build_info(&registry)?;
         let counter = |name: &str, help: &str, labels: &[&str]| {
             register_int_counter_vec_with_registry!(name, help, labels, &registry)
@@ -163,7 +164,7 @@ impl Metrics {
         })
     }
 
-    pub fn registry(&self) -> &Registry {
+    pub fn registry(&self) -> &MetricRegistry {
         &self.registry
     }
 

@@ -1,4 +1,4 @@
-//! Files of manifests → the roles, bindings and other objects that authorizers know.
+//! Reads the roles, bindings and other objects that authorizers use from manifest files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use authz::node::{self, NodeAuthorizer};
 use authz::rbac::{self, aggregation, bootstrap};
 use value::{Value, yaml};
 
-/// What authorizers answer from.
-pub(super) struct Known {
+/// The data of the RBAC and Node authorizers.
+pub(super) struct AuthorizerData {
     pub(super) roles: Arc<rbac::Index>,
     pub(super) nodes: Arc<NodeAuthorizer>,
 }
 
-/// Reads files, and the YAML and JSON files of folders. Aggregated cluster roles get the rules that the controller would give them.
-pub(super) fn read(paths: &[PathBuf], with_bootstrap: bool) -> Result<Known> {
+/// Reads files, and the YAML and JSON files in directories. Computes the rules of aggregated ClusterRoles as the controller does.
+pub(super) fn read(paths: &[PathBuf], with_bootstrap: bool) -> Result<AuthorizerData> {
     let mut objects = if with_bootstrap { bootstrap::objects() } else { Vec::new() };
     for path in paths {
         for file in files(path)? {
@@ -29,29 +29,29 @@ pub(super) fn read(paths: &[PathBuf], with_bootstrap: bool) -> Result<Known> {
             }
         }
     }
-    let known = Known { roles: Arc::default(), nodes: Arc::new(NodeAuthorizer::new()) };
+    let data = AuthorizerData { roles: Arc::default(), nodes: Arc::new(NodeAuthorizer::new()) };
     let mut cluster_roles: Vec<Value> = Vec::new();
     for object in objects {
         let kind = object.str_at(&["kind"]).unwrap_or_default();
         match (rbac::Kind::parse(kind), node::Kind::parse(kind)) {
             (Some(rbac::Kind::ClusterRole), _) => {
-                // One of the same name replaces the one before it.
+                // A ClusterRole replaces an earlier one of the same name.
                 cluster_roles.retain(|role| meta::name(role) != meta::name(&object));
                 cluster_roles.push(object);
             }
-            (Some(kind), _) => known.roles.apply(kind, None, Some(&object)),
-            (_, Some(kind)) => known.nodes.graph().apply(kind, None, Some(&object)),
+            (Some(kind), _) => data.roles.apply(kind, None, Some(&object)),
+            (_, Some(kind)) => data.nodes.graph().apply(kind, None, Some(&object)),
             _ => {}
         }
     }
     aggregate(&mut cluster_roles);
     for role in &cluster_roles {
-        known.roles.apply(rbac::Kind::ClusterRole, None, Some(role));
+        data.roles.apply(rbac::Kind::ClusterRole, None, Some(role));
     }
-    Ok(known)
+    Ok(data)
 }
 
-/// Roles that aggregate may themselves be aggregated: done when nothing changes any more, or after as many rounds as there are roles.
+/// Repeats until nothing changes, because an aggregated ClusterRole may itself be aggregated; cycles end after one round per role.
 fn aggregate(roles: &mut [Value]) {
     roles.sort_by(|a, b| meta::name(a).cmp(meta::name(b)));
     for _ in 0..roles.len() {
@@ -92,7 +92,7 @@ fn add(object: Value, objects: &mut Vec<Value>, file: &Path) -> Result<()> {
         return Ok(());
     }
     if kind.is_empty() {
-        bail!("{}: an object without a kind", file.display());
+        bail!("{}: an object has no kind", file.display());
     }
     if kind.ends_with("List") && object.get("items").is_some() {
         let (api_version, item_kind) = (
@@ -101,7 +101,7 @@ fn add(object: Value, objects: &mut Vec<Value>, file: &Path) -> Result<()> {
         );
         for item in object.list_at(&["items"]) {
             let mut item = item.clone();
-            // The items of a list of one kind need not repeat it.
+            // The items of a list of one kind, such as RoleList, need not repeat the kind.
             if item.str_at(&["kind"]).is_none() && !item_kind.is_empty() {
                 item.set_at(&["kind"], item_kind.as_str());
                 item.set_at(&["apiVersion"], api_version.as_str());
@@ -111,7 +111,7 @@ fn add(object: Value, objects: &mut Vec<Value>, file: &Path) -> Result<()> {
         return Ok(());
     }
     if rbac::Kind::parse(kind).is_none() && node::Kind::parse(kind).is_none() {
-        bail!("{}: authorizers know nothing of the kind `{kind}`", file.display());
+        bail!("{}: no authorizer uses the kind `{kind}`; remove the object", file.display());
     }
     objects.push(object);
     Ok(())

@@ -1,4 +1,4 @@
-//! The commands on files.
+//! Tests of `authz check` and `authz can-i` with files in a temporary directory.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args as _, FromArgMatches as _};
 use expect_test::{Expect, expect};
 
-use super::{Args, Task, ask, load, print};
+use super::{Args, Task, can_i, load, print_chain};
 
 /// A folder with a configuration, roles and a kubeconfig.
 struct Folder(tempfile::TempDir);
@@ -86,7 +86,7 @@ items:
         let words: Vec<&str> = ["can-i", "-f", &roles].into_iter().chain(words.iter().copied()).collect();
         let Task::CanI(args) = self.parse(&words) else { panic!() };
         let mut out = Vec::new();
-        let code = ask::run(&args, &mut out).unwrap();
+        let code = can_i::run(&args, &mut out).unwrap();
         let shown = String::from_utf8(out).unwrap();
         let shown: Vec<String> = shown
             .lines()
@@ -107,16 +107,17 @@ items:
 }
 
 #[test]
-fn a_valid_file_is_shown_as_the_chain_it_means() {
+fn check_prints_the_authorizer_chain_of_a_valid_file() {
     let folder = Folder::new();
     let Task::Check(args) = folder.parse(&["check"]) else { panic!() };
     let mut out = Vec::new();
-    print(std::path::Path::new("authz.yaml"), &load(&args.file).unwrap().configuration, &mut out).unwrap();
+    print_chain(std::path::Path::new("authz.yaml"), &load(&args.file).unwrap().configuration, &mut out)
+        .unwrap();
     expect![[r"
         authz.yaml is valid
         1. system (Webhook)
-           asks https://hook.example/authz by v1 reviews, at most 3s
-           allows are kept 300s, other answers are kept 30s; a failure denies
+           sends v1 reviews to https://hook.example/authz, timeout 3s
+           allowed responses are cached for 300s, other responses are cached for 30s; if the call fails: deny
            if has(request.resourceAttributes)
            if request.resourceAttributes.namespace == 'kube-system'
            if !('admins' in request.groups)
@@ -126,7 +127,7 @@ fn a_valid_file_is_shown_as_the_chain_it_means() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_said_with_its_place() {
+fn check_reports_every_problem_with_line_and_column() {
     let folder = Folder::new();
     folder.write(
         "authz.yaml",
@@ -136,12 +137,12 @@ fn everything_that_is_wrong_is_said_with_its_place() {
         authz.yaml:4:3: authorizers[0].name: Required value (add `name: rbac`)
         authz.yaml:5:3: authorizers[1].type: Unsupported value: "Nope": supported values: "ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"
 
-        kube-apiserver would say: [authorizers[0].name: Required value, authorizers[1].type: Unsupported value: "Nope": supported values: "ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"]"#]]
+        kube-apiserver's message: [authorizers[0].name: Required value, authorizers[1].type: Unsupported value: "Nope": supported values: "ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"]"#]]
     .assert_eq(&folder.refused());
 }
 
 #[test]
-fn a_kubeconfig_that_cannot_be_used_is_refused_and_can_be_left_out() {
+fn an_unreadable_kubeconfig_is_an_error_unless_kubeconfigs_are_skipped() {
     let folder = Folder::new();
     folder.write("kubeconfig", "apiVersion: v1\nkind: Config\ncurrent-context: nope\n");
     assert!(
@@ -154,7 +155,7 @@ fn a_kubeconfig_that_cannot_be_used_is_refused_and_can_be_left_out() {
 }
 
 #[test]
-fn each_step_is_shown_with_its_conditions_decision_and_reason() {
+fn can_i_prints_conditions_decision_and_reason_of_each_authorizer() {
     let folder = Folder::new();
     let code = folder.can_i(
         &["--as", "alice", "-n", "web", "get", "deploy/front"],
@@ -186,7 +187,7 @@ fn each_step_is_shown_with_its_conditions_decision_and_reason() {
 }
 
 #[test]
-fn a_webhook_is_not_asked_but_its_answer_can_be_assumed() {
+fn can_i_does_not_call_webhooks_but_takes_an_assumed_response() {
     let folder = Folder::new();
     let words = ["--as", "alice", "-n", "kube-system", "list", "pods"];
     let code = folder.can_i(
@@ -196,10 +197,10 @@ fn a_webhook_is_not_asked_but_its_answer_can_be_assumed() {
                has(request.resourceAttributes): true
                request.resourceAttributes.namespace == 'kube-system': true
                !('admins' in request.groups): true
-               would be asked; its answer is not known here
+               would be called; set its response with --assume
             2. rbac (RBAC)
                allows: RBAC: allowed by RoleBinding "viewers/kube-system" of ClusterRole "view" to User "alice" [TIME]
-            it depends on the webhook `system`: without its opinion yes (--assume system=allow|deny|no-opinion|fail)"#]],
+            the decision depends on the webhook `system`; if it has no opinion: yes (use --assume system=allow|deny|no-opinion|fail)"#]],
     );
     assert_eq!(code, ExitCode::from(3));
     let denied = [&["--assume", "system=deny"], words.as_slice()].concat();
@@ -225,13 +226,13 @@ fn a_webhook_is_not_asked_but_its_answer_can_be_assumed() {
                !('admins' in request.groups): true
                denies (error: assumed to fail) [TIME]
             no
-            the server would answer 500: assumed to fail"]],
+            the server would respond with 500: assumed to fail"]],
     );
     assert_eq!(code, ExitCode::FAILURE);
 }
 
 #[test]
-fn masters_paths_and_errors_in_conditions() {
+fn can_i_handles_masters_paths_and_condition_errors() {
     let folder = Folder::new();
     let code = folder.can_i(
         &["--as", "root", "--as-group", "system:masters", "delete", "nodes"],

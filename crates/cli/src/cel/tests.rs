@@ -2,7 +2,7 @@ use std::io::Write as _;
 
 use expect_test::{Expect, expect};
 
-use super::{Args, batch, one};
+use super::{Args, batch, evaluate};
 
 fn args(expression: &str, vars: &[&str]) -> Args {
     Args {
@@ -15,7 +15,7 @@ fn args(expression: &str, vars: &[&str]) -> Args {
 
 fn check(args: &Args, expected: &Expect) {
     let mut out = Vec::new();
-    let outcome = one(args, &mut out);
+    let outcome = evaluate(args, &mut out);
     if let Err(error) = outcome {
         writeln!(out, "error: {error:#}").unwrap();
     }
@@ -29,7 +29,7 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn a_value_its_type_its_cost_and_its_estimate_are_printed() {
+fn prints_value_type_cost_and_estimate() {
     check(
         &args("[1, 2, 3].map(i, i * 2)", &[]),
         &expect![[r"
@@ -60,7 +60,7 @@ fn a_value_its_type_its_cost_and_its_estimate_are_printed() {
 }
 
 #[test]
-fn variables_come_from_files() {
+fn a_variable_can_be_read_from_a_file() {
     let pod = file("metadata:\n  name: web\nspec:\n  containers:\n  - image: nginx\n");
     let var = format!("object=@{}", pod.path().display());
     check(
@@ -83,7 +83,7 @@ fn variables_come_from_files() {
 }
 
 #[test]
-fn the_tree_is_shown_with_types() {
+fn ast_prints_the_checked_tree_with_types() {
     let mut args = args("x.all(e, e > 1)", &[]);
     args.ast = true;
     check(
@@ -145,7 +145,7 @@ fn a_compile_error_is_underlined() {
 }
 
 #[test]
-fn a_bad_variable_is_one_clear_error() {
+fn an_invalid_variable_is_an_error_that_names_the_flag() {
     check(
         &args("x", &["x"]),
         &expect![[r"
@@ -155,13 +155,13 @@ fn a_bad_variable_is_one_clear_error() {
     check(
         &args("x", &["1x=3"]),
         &expect![[r"
-        error: --var 1x: a name is made of letters, digits and `_`, and does not begin with a digit
+        error: --var 1x: a name consists of letters, digits and `_` and does not begin with a digit
     "]],
     );
     check(
         &args("x", &["x=1", "x=2"]),
         &expect![[r"
-        error: --var x: it is given twice; leave one out
+        error: --var x: the variable is set twice; remove one of them
     "]],
     );
     check(
@@ -173,7 +173,7 @@ fn a_bad_variable_is_one_clear_error() {
     check(
         &args("x", &["x=@"]),
         &expect![[r"
-        error: --var x: there is no file name after `@`; write x=@FILE
+        error: --var x: the file name after `@` is missing; write x=@FILE
     "]],
     );
     check(
@@ -191,29 +191,29 @@ fn a_bad_variable_is_one_clear_error() {
     check(
         &args("object", &["unrelated=1"]),
         &expect![[r"
-        error: --var unrelated: the expression does not read `unrelated`; leave the flag out, or correct the name
+        error: --var unrelated: the expression does not read `unrelated`; remove the flag, or correct the name
     "]],
     );
 }
 
 #[test]
-fn a_bad_file_is_an_error_with_its_line() {
+fn an_invalid_file_is_an_error_with_its_line() {
     for (text, wanted) in [
         ("a: 1\nb: [\n", ":3:1: not YAML: "),
-        ("a: 1\nb: 2\na: 3\n", ":3:1: `a` is there twice; leave one out"),
-        ("a: 1\n---\nb: 2\n", ":1:1: the file holds 2 documents; a variable is one"),
+        ("a: 1\nb: 2\na: 3\n", ":3:1: duplicate key `a`; remove one of them"),
+        ("a: 1\n---\nb: 2\n", ":1:1: the file contains 2 documents; a variable must be one document"),
         ("{\"a\": }", ":1:7: not YAML: "),
     ] {
         let file = file(text);
         let path = file.path().display().to_string();
-        let error = one(&args("x", &[&format!("x=@{path}")]), &mut Vec::new()).unwrap_err().to_string();
+        let error = evaluate(&args("x", &[&format!("x=@{path}")]), &mut Vec::new()).unwrap_err().to_string();
         assert!(error.starts_with(&format!("--var x: {path}{wanted}")), "{error}");
     }
 }
 
 #[test]
-fn every_line_of_a_batch_is_answered() {
-    let long = vec![b'['; batch::LONGEST + 1];
+fn every_input_line_of_a_batch_gets_one_output_line() {
+    let long = vec![b'['; batch::MAX_LINE_BYTES + 1];
     let deep = format!("{{\"id\":\"deep\",\"expr\":\"{}\"}}", "(".repeat(5000));
     let nested = format!("{{\"id\":9,\"expr\":\"1\",\"vars\":{{\"x\":{}1}}}}", "[".repeat(100_000));
     let lines: [&[u8]; 10] = [

@@ -1,4 +1,4 @@
-//! The variables of an expression from the command line.
+//! Parses `--var` of `portcullis cel`.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,15 +6,14 @@ use std::io::Read;
 use anyhow::{Result, bail};
 use value::{Value, yaml};
 
-/// The largest file a variable is read from. A server takes far smaller objects.
-const LARGEST: u64 = 16 << 20;
-/// How many variables may be given.
-const MOST: usize = 100;
+/// Far larger than the objects that a server accepts.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+const MAX_VARIABLES: usize = 100;
 
-/// Reads `NAME=VALUE` and `NAME=@FILE`.
+/// Parses `NAME=VALUE` and reads the files of `NAME=@FILE`.
 pub(super) fn read(flags: &[String]) -> Result<Vec<(String, Value)>> {
-    if flags.len() > MOST {
-        bail!("--var is given {} times; {MOST} times are allowed", flags.len());
+    if flags.len() > MAX_VARIABLES {
+        bail!("--var is given {} times; at most {MAX_VARIABLES} are allowed", flags.len());
     }
     let mut vars: Vec<(String, Value)> = Vec::with_capacity(flags.len());
     for flag in flags {
@@ -22,10 +21,10 @@ pub(super) fn read(flags: &[String]) -> Result<Vec<(String, Value)>> {
             bail!("--var {flag}: write NAME=VALUE, or NAME=@FILE to read a file");
         };
         if !is_name(name) {
-            bail!("--var {name}: a name is made of letters, digits and `_`, and does not begin with a digit");
+            bail!("--var {name}: a name consists of letters, digits and `_` and does not begin with a digit");
         }
         if vars.iter().any(|(other, _)| other == name) {
-            bail!("--var {name}: it is given twice; leave one out");
+            bail!("--var {name}: the variable is set twice; remove one of them");
         }
         let value = match text.strip_prefix('@') {
             Some(path) => file(name, path)?,
@@ -48,12 +47,12 @@ fn is_name(name: &str) -> bool {
 
 fn file(name: &str, path: &str) -> Result<Value> {
     if path.is_empty() {
-        bail!("--var {name}: there is no file name after `@`; write {name}=@FILE");
+        bail!("--var {name}: the file name after `@` is missing; write {name}=@FILE");
     }
     let bytes = if path == "-" {
-        bounded(std::io::stdin().lock())
+        read_bounded(std::io::stdin().lock())
     } else {
-        File::open(path).map_err(anyhow::Error::from).and_then(bounded)
+        File::open(path).map_err(anyhow::Error::from).and_then(read_bounded)
     };
     let bytes = bytes.map_err(|error| {
         anyhow::anyhow!("--var {name}: cannot read `{path}`: {error}; give the path of a YAML or JSON file")
@@ -61,51 +60,57 @@ fn file(name: &str, path: &str) -> Result<Value> {
     parse(&bytes).map_err(|error| anyhow::anyhow!("--var {name}: {path}:{}", error.in_file()))
 }
 
-fn bounded(reader: impl Read) -> Result<Vec<u8>> {
+fn read_bounded(reader: impl Read) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    reader.take(LARGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LARGEST {
-        bail!("it is larger than {} MiB", LARGEST >> 20);
+    reader.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        bail!("it is larger than {} MiB", MAX_FILE_BYTES >> 20);
     }
     Ok(bytes)
 }
 
-/// Why a text is not one value.
-enum Bad {
-    Yaml(yaml::Error),
-    Repeated(String, yaml::Position),
-    Several(usize),
+/// Why a text is not exactly one YAML document.
+enum DocumentError {
+    Syntax(yaml::Error),
+    DuplicateKey(String, yaml::Position),
+    SeveralDocuments(usize),
 }
 
-impl Bad {
+impl DocumentError {
+    /// The message for a value on the command line.
     fn in_text(&self) -> String {
         match self {
-            Bad::Yaml(error) => error.message.clone(),
-            Bad::Repeated(key, _) => format!("`{key}` is there twice"),
-            Bad::Several(count) => format!("it holds {count} documents"),
+            DocumentError::Syntax(error) => error.message.clone(),
+            DocumentError::DuplicateKey(key, _) => format!("duplicate key `{key}`"),
+            DocumentError::SeveralDocuments(count) => format!("it contains {count} documents"),
         }
     }
 
+    /// The message for a file, beginning with line and column.
     fn in_file(&self) -> String {
         match self {
-            Bad::Yaml(error) => format!("{}: not YAML: {}; correct it", error.position, error.message),
-            Bad::Repeated(key, position) => format!("{position}: `{key}` is there twice; leave one out"),
-            Bad::Several(count) => format!("1:1: the file holds {count} documents; a variable is one"),
+            DocumentError::Syntax(error) => format!("{}: not YAML: {}", error.position, error.message),
+            DocumentError::DuplicateKey(key, position) => {
+                format!("{position}: duplicate key `{key}`; remove one of them")
+            }
+            DocumentError::SeveralDocuments(count) => {
+                format!("1:1: the file contains {count} documents; a variable must be one document")
+            }
         }
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Value, Bad> {
-    let mut documents = yaml::documents(bytes).map_err(Bad::Yaml)?;
+fn parse(bytes: &[u8]) -> Result<Value, DocumentError> {
+    let mut documents = yaml::documents(bytes).map_err(DocumentError::Syntax)?;
     if documents.len() > 1 {
         documents.retain(|document| !document.value.is_null());
     }
     if documents.len() > 1 {
-        return Err(Bad::Several(documents.len()));
+        return Err(DocumentError::SeveralDocuments(documents.len()));
     }
     let Some(document) = documents.pop() else { return Ok(Value::Null) };
     if let Some(key) = document.duplicates.first() {
-        return Err(Bad::Repeated(key.clone(), document.spans.nearest(key).key));
+        return Err(DocumentError::DuplicateKey(key.clone(), document.spans.nearest(key).key));
     }
     Ok(document.value)
 }

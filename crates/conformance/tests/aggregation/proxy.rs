@@ -20,7 +20,7 @@ async fn a_certificate_that_cannot_be_used_is_a_start_up_error() {
     let patience = Duration::from_secs(20);
     let (code, said) = run_to_end(&["serve", &data, &cert], patience).await.unwrap();
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("belong together"), "{said}");
+    assert!(said.contains("set both --proxy-client-cert-file"), "{said}");
     let (code, said) = run_to_end(&["serve", &data, "--secure-port=0", &cert, &key], patience).await.unwrap();
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("--proxy-client-cert-file"), "{said}");

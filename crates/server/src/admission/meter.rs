@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use admission::{CheckError, Conditions, Linked, Meter, Operation, Phase, Rejection};
 use prometheus::{
-    Histogram, HistogramVec, IntCounterVec, Registry, register_histogram_vec_with_registry,
+    Histogram, HistogramVec, IntCounterVec, register_histogram_vec_with_registry,
     register_int_counter_vec_with_registry,
 };
 
 use crate::admission::summary::Summary;
+use crate::metrics::MetricRegistry;
 
 /// Codes above this are counted as it, so that a webhook cannot make up series.
 const MAX_CODE: u16 = 600;
@@ -63,7 +64,7 @@ const CONDITION_LABELS: &[&str] = &["kind", "name", "operation", "type"];
 
 impl AdmissionMeter {
     /// Registers the families.
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str, labels: &[&str]| {
             register_int_counter_vec_with_registry!(name, help, labels, registry)
         };
@@ -117,7 +118,7 @@ impl AdmissionMeter {
 
 impl Decisions {
     /// Registers the families: Kubernetes' own, or their parallels of KEP-5793.
-    fn new(registry: &Registry, manifests: bool) -> Result<Self, prometheus::Error> {
+    fn new(registry: &MetricRegistry, manifests: bool) -> Result<Self, prometheus::Error> {
         let word = if manifests { "manifest_" } else { "" };
         let help = |stability: &str, help: &str| {
             if manifests {

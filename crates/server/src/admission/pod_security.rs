@@ -1,7 +1,9 @@
 //! The counters of PodSecurity, with Kubernetes' names and labels.
 
 use admission::plugins::pod_security::Counter;
-use prometheus::{IntCounterVec, Opts, Registry};
+use prometheus::{IntCounterVec, Opts};
+
+use crate::metrics::MetricRegistry;
 
 /// The three families.
 pub(crate) struct PodSecurityCounters {
@@ -12,7 +14,7 @@ pub(crate) struct PodSecurityCounters {
 
 impl PodSecurityCounters {
     /// Registers the families, with the series that Kubernetes shows from the start.
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
             let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
             registry.register(Box::new(metric.clone()))?;

@@ -1,6 +1,8 @@
 //! What is counted about APIServices that cannot be used.
 
-use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounterVec, IntGaugeVec, Opts};
+
+use crate::metrics::MetricRegistry;
 
 /// Kubernetes' two families.
 pub(super) struct AvailabilityMetrics {
@@ -10,7 +12,7 @@ pub(super) struct AvailabilityMetrics {
 
 impl AvailabilityMetrics {
     /// Registers the families.
-    pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(super) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let unavailable = IntGaugeVec::new(
             Opts::new(
                 "aggregator_unavailable_apiservice",

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
+use prometheus::{IntCounter, IntCounterVec, Opts};
 use tokio::sync::oneshot;
 use tracing::error;
 
@@ -18,6 +18,7 @@ use super::event::Event;
 use super::file::{Output, Rotation};
 use super::policy::Stage;
 use crate::config::ConfigError;
+use crate::metrics::MetricRegistry;
 
 /// `--audit-log-mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +78,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(super) fn register(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let counters = Counters {
             events: IntCounter::new(
                 "apiserver_audit_event_total",

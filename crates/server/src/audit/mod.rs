@@ -23,7 +23,6 @@ use api::meta;
 use authn::{Caller, User, Via};
 use bytes::Bytes;
 use http::HeaderMap;
-use prometheus::Registry;
 use tracing::warn;
 use value::{Str, Value, json, write};
 
@@ -32,6 +31,7 @@ pub use log::{Batch, Format, LogConfig, Mode};
 pub use policy::{Level, Policy, Stage, Verdict};
 
 use crate::config::ConfigError;
+use crate::metrics::MetricRegistry;
 use crate::request_info::RequestInfo;
 use event::{Event, Impersonated, ObjectRef, ResponseStatus};
 use log::{Counters, Log};
@@ -60,7 +60,7 @@ impl Audit {
     /// Opens the log. The counters are registered whether anything is recorded or not.
     pub(crate) fn open(
         config: Option<AuditConfig>,
-        registry: &Registry,
+        registry: &MetricRegistry,
     ) -> Result<Option<Arc<Self>>, ConfigError> {
         let counters = Counters::register(registry).map_err(ConfigError::other)?;
         let Some(AuditConfig { policy, log }) = config else { return Ok(None) };

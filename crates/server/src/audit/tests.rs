@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use authn::User;
 use http::{HeaderMap, HeaderValue, Method};
-use prometheus::Registry;
 use value::{Value, json};
 
 use super::event::{source_ips, user_agent};
 use super::{Audit, AuditConfig, Format, LogConfig, Mode, Policy, Record, Rotation, Sent};
+use crate::metrics::MetricRegistry;
 use crate::request_info::{Query, RequestInfo};
 
 struct Log {
@@ -31,7 +31,7 @@ impl Log {
                 max_event: None,
             },
         };
-        let audit = Audit::open(Some(config), &Registry::new()).unwrap();
+        let audit = Audit::open(Some(config), &MetricRegistry::new()).unwrap();
         Log { audit, path, _folder: folder }
     }
 

@@ -6,13 +6,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use authz::config::AuthorizerType;
 use authz::{Decision, Evaluation, Observer, Permit, Refusal};
 use prometheus::{
-    CounterVec, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry,
-    exponential_buckets, register_counter_vec_with_registry, register_gauge_vec_with_registry,
+    CounterVec, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, exponential_buckets,
+    register_counter_vec_with_registry, register_gauge_vec_with_registry,
     register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
     register_int_counter_with_registry, register_int_gauge_vec_with_registry,
 };
 
 use crate::identity;
+use crate::metrics::MetricRegistry;
 
 /// The metrics of authorization.
 pub struct AuthorizationMetrics {
@@ -43,7 +44,7 @@ struct StepMetrics {
 }
 
 impl StepMetrics {
-    fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str, labels: &[&str]| {
             register_int_counter_vec_with_registry!(name, help, labels, registry)
         };
@@ -83,7 +84,7 @@ const WEBHOOK_BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 impl AuthorizationMetrics {
     /// Registers the metrics. `id` is the identity of the server.
-    pub fn new(registry: &Registry, id: &str) -> Result<Arc<Self>, prometheus::Error> {
+    pub fn new(registry: &MetricRegistry, id: &str) -> Result<Arc<Self>, prometheus::Error> {
         let counter = |name: &str, help: &str, labels: &[&str]| {
             register_int_counter_vec_with_registry!(name, help, labels, registry)
         };

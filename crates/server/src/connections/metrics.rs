@@ -1,6 +1,8 @@
 //! What is counted of connections.
 
-use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts};
+
+use crate::metrics::MetricRegistry;
 
 /// The connections on the metrics page.
 #[derive(Clone, Debug)]
@@ -14,7 +16,7 @@ pub struct ConnectionMetrics {
 
 impl ConnectionMetrics {
     /// Registers them.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let metrics = ConnectionMetrics {
             open: IntGauge::new("apiserver_connections_open", "Number of open client connections.")?,
             limit: IntGauge::new(

@@ -3,13 +3,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use prometheus::Registry;
-
 use super::{ClientAddress, ConnectionMetrics, Connections, GO, LogLimit, Open, STAY, TAKE_LEAVE};
 use crate::accept::Limits;
+use crate::metrics::MetricRegistry;
 
 fn connections(limits: Limits) -> Arc<Connections> {
-    Connections::new(limits, ConnectionMetrics::new(&Registry::new()).unwrap())
+    Connections::new(limits, ConnectionMetrics::new(&MetricRegistry::new()).unwrap())
 }
 
 async fn open(connections: &Arc<Connections>, address: &str) -> Option<Open> {

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use admission::manifests::{Loaded, Set};
-use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts};
 
 use super::{plugin_of, plugins};
+use crate::metrics::MetricRegistry;
 
 #[derive(Debug)]
 pub(crate) struct ManifestMetrics {
@@ -26,7 +27,7 @@ pub(crate) struct ManifestMetrics {
 
 impl ManifestMetrics {
     /// Registers the families. `id_hash` is the hash of the server's identity.
-    pub(crate) fn new(registry: &Registry, id_hash: String) -> Result<Arc<Self>, prometheus::Error> {
+    pub(crate) fn new(registry: &MetricRegistry, id_hash: String) -> Result<Arc<Self>, prometheus::Error> {
         const RELOADS: &str = "Total number of automatic reloads of admission manifest configuration split by status, plugin, and apiserver identity.";
         const TIMES: &str = "Timestamp of the last automatic reload of admission manifest configuration split by status, plugin, and apiserver identity.";
         let labels = &["apiserver_id_hash", "plugin", "status"];

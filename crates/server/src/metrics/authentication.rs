@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use authn::{Observer, TokenEvent, TokenUse};
-use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts};
+
+use crate::metrics::MetricRegistry;
 use value::Str;
 
 /// The families about authentication.
@@ -33,7 +35,7 @@ pub enum Outcomes<'a> {
 }
 
 impl AuthenticationMetrics {
-    pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(super) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let counters =
             |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
                 let metric = IntCounterVec::new(Opts::new(name, help), labels)?;

@@ -2,7 +2,9 @@
 //! those of 1.37.
 
 use controllers::{ClaimLabels, ClaimObserver};
-use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts};
+
+use crate::metrics::MetricRegistry;
 
 /// The metrics of the controller that makes claims from templates.
 pub struct ClaimMetrics {
@@ -15,7 +17,7 @@ pub struct ClaimMetrics {
 
 impl ClaimMetrics {
     /// Registers the families.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str, labels: &[&str]| {
             let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
             registry.register(Box::new(metric.clone()))?;

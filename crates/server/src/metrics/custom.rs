@@ -4,8 +4,9 @@
 use std::time::{Duration, Instant};
 
 use crd::Stopwatch;
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry};
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
 
+use crate::metrics::MetricRegistry;
 use crate::outbound::Failure;
 
 /// What came of asking a conversion webhook.
@@ -49,7 +50,7 @@ pub struct CustomMetrics {
 }
 
 impl CustomMetrics {
-    pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(super) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let histogram = |name: &str, help: &str| -> Result<Histogram, prometheus::Error> {
             let metric = Histogram::with_opts(HistogramOpts::new(name, help))?;
             registry.register(Box::new(metric.clone()))?;

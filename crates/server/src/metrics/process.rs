@@ -1,7 +1,8 @@
 //! The metrics of the process: its resources, and the build that it runs.
 
+use super::MetricRegistry;
 use prometheus::{
-    Counter, Gauge, Registry, register_counter_with_registry, register_gauge_vec_with_registry,
+    Counter, Gauge, register_counter_with_registry, register_gauge_vec_with_registry,
     register_gauge_with_registry,
 };
 
@@ -17,7 +18,7 @@ pub(super) struct ProcessMetrics {
 
 impl ProcessMetrics {
     /// `started` is the start of the process, in seconds since the epoch.
-    pub(super) fn new(registry: &Registry, started: f64) -> Result<Self, prometheus::Error> {
+    pub(super) fn new(registry: &MetricRegistry, started: f64) -> Result<Self, prometheus::Error> {
         let gauge = |name: &str, help: &str| register_gauge_with_registry!(name, help, registry);
         gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.")?
             .set(started);
@@ -62,7 +63,7 @@ impl ProcessMetrics {
 }
 
 /// Registers `kubernetes_build_info`, whose labels are its information.
-pub(super) fn register_build_info(registry: &Registry) -> Result<(), prometheus::Error> {
+pub(super) fn register_build_info(registry: &MetricRegistry) -> Result<(), prometheus::Error> {
     const HELP: &str = "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.";
     let labels = [
         ("build_date", ""),

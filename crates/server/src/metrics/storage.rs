@@ -1,6 +1,8 @@
 //! What is counted of the store's size.
 
-use prometheus::{IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{IntGauge, IntGaugeVec, Opts};
+
+use crate::metrics::MetricRegistry;
 use storage::Space;
 
 /// How large the store is, and how large it may be.
@@ -14,7 +16,7 @@ pub struct StorageMetrics {
 
 impl StorageMetrics {
     /// Registers them.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let metrics = StorageMetrics {
             size: IntGaugeVec::new(
                 Opts::new(

@@ -16,12 +16,13 @@ use ::admission::webhook::Recipient;
 use api::attestation::{self, AttestationDialect};
 use api::time::Timestamp;
 use api::{Status, meta};
-use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry};
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
 use tokio::sync::watch;
 use tracing::warn;
 use value::Value;
 
 use crate::loopback::Loopback;
+use crate::metrics::MetricRegistry;
 use crate::outbound::Bearer;
 
 /// A token is replaced when this much of its life is over.
@@ -46,7 +47,7 @@ pub(crate) struct TokenMetrics {
 
 impl TokenMetrics {
     /// Registers the families.
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str, label: &str| -> Result<IntCounterVec, prometheus::Error> {
             let metric = IntCounterVec::new(Opts::new(name, help), &[label])?;
             registry.register(Box::new(metric.clone()))?;

@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use authn::User;
-use prometheus::Registry;
 
 use super::{Batch, Bucket, Counters, Format, Log, LogConfig, Mode};
 use crate::audit::event::{Event, ObjectRef};
 use crate::audit::file::Rotation;
 use crate::audit::policy::{Level, Stage};
+use crate::metrics::MetricRegistry;
 
 fn event() -> Event {
     Event {
@@ -39,7 +39,7 @@ fn config(path: &std::path::Path, mode: Mode) -> LogConfig {
 }
 
 fn counters() -> Counters {
-    Counters::register(&Registry::new()).unwrap()
+    Counters::register(&MetricRegistry::new()).unwrap()
 }
 
 #[tokio::test]

@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use api::{GroupVersionKind, Status};
 use bytes::Bytes;
 use crd::columns::TableAllowance;
-use prometheus::{IntCounter, Registry};
+use prometheus::IntCounter;
 use storage::Entry;
 use value::{Budget, Str, Value};
 
 use super::frame;
 use crate::catalog::ServedResource;
 use crate::heavy::{CancelOnDrop, Effort, LARGE};
+use crate::metrics::MetricRegistry;
 use crate::negotiate::Form;
 use crate::respond;
 use crate::state::State;
@@ -84,7 +85,7 @@ struct Held {
 
 impl SharedFrames {
     /// None are held yet.
-    pub fn new(registry: &Registry) -> prometheus::Result<Self> {
+    pub fn new(registry: &MetricRegistry) -> prometheus::Result<Self> {
         let made = IntCounter::new(
             "portcullis_watch_events_converted_total",
             "Events that were converted for watches, each for all watches that want it in the same form.",

@@ -1,12 +1,11 @@
-use prometheus::Registry;
-
 use super::CustomMetrics;
+use crate::metrics::MetricRegistry;
 use crate::outbound::{Failure, FailureKind};
 
 /// Certificates that name their server in the old way, or are signed in it, are counted; other failures are not.
 #[test]
 fn only_certificates_of_former_times_are_counted() {
-    let metrics = CustomMetrics::new(&Registry::new()).unwrap();
+    let metrics = CustomMetrics::new(&MetricRegistry::new()).unwrap();
     let fail = |why: &str| {
         let message = format!("Post \"https://x\": tls: failed to verify certificate: {why}");
         metrics.webhook_failed(&Failure { kind: FailureKind::Connect, message });

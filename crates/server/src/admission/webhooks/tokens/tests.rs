@@ -2,9 +2,10 @@ use api::attestation::WebhookConfigurationKind;
 use value::json;
 
 use super::*;
+use crate::metrics::MetricRegistry;
 
 fn tokens() -> Arc<WebhookTokens> {
-    WebhookTokens::new(TokenMetrics::new(&Registry::new()).unwrap(), Loopback::disconnected())
+    WebhookTokens::new(TokenMetrics::new(&MetricRegistry::new()).unwrap(), Loopback::disconnected())
 }
 
 fn recipient(uid: &str, audience: &str) -> Recipient {

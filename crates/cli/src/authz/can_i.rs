@@ -1,4 +1,4 @@
-//! One question, put to every authorizer of a chain in turn.
+//! `authz can-i`: evaluates one request with every authorizer of a chain in order.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,116 +17,120 @@ use value::Str;
 
 use super::{FileArgs, load, manifests};
 
-/// The flags of `can-i`.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     file: FileArgs,
-    /// Whom the question is about.
+    /// Name of the user.
     #[arg(long = "as", value_name = "USER")]
     user: String,
-    /// A group of theirs; may be repeated. system:authenticated is added, unless they are system:anonymous.
+    /// Group of the user; may be repeated. system:authenticated is added, or system:unauthenticated for system:anonymous.
     #[arg(long = "as-group", value_name = "GROUP")]
     groups: Vec<String>,
-    /// Their unique id.
+    /// UID of the user.
     #[arg(long = "as-uid", value_name = "UID", default_value = "")]
     uid: String,
-    /// Something else that is known of them: KEY=VALUE; may be repeated.
+    /// Extra attribute of the user as KEY=VALUE; may be repeated.
     #[arg(long = "as-user-extra", value_name = "KEY=VALUE")]
     extra: Vec<String>,
-    /// The namespace; without it the question is about the cluster, or all namespaces.
+    /// Namespace of the request. Without it, the request is cluster-scoped or for all namespaces.
     #[arg(short, long, default_value = "")]
     namespace: String,
-    /// The subresource, as `log`.
+    /// Subresource, such as log.
     #[arg(long, default_value = "")]
     subresource: String,
-    /// The label selector of a list, watch or deletecollection.
+    /// Label selector of a list, watch or deletecollection request.
     #[arg(long, default_value = "")]
     label_selector: String,
-    /// The field selector of a list, watch or deletecollection.
+    /// Field selector of a list, watch or deletecollection request.
     #[arg(long, default_value = "")]
     field_selector: String,
-    /// Roles, bindings and what else authorizers know: a file, or a folder of files; may be repeated.
+    /// File or directory with roles, bindings and the objects that the Node authorizer uses; may be repeated.
     #[arg(short = 'f', long = "filename", value_name = "PATH")]
     manifests: Vec<PathBuf>,
-    /// Leave out the roles and bindings that every cluster begins with.
+    /// Do not add the bootstrap roles and bindings of Kubernetes.
     #[arg(long)]
     without_bootstrap: bool,
-    /// What a webhook is taken to answer: NAME=allow|deny|no-opinion|fail; may be repeated.
+    /// Assume the response of a webhook: NAME=allow, deny, no-opinion or fail; may be repeated.
     #[arg(long, value_name = "NAME=ANSWER")]
     assume: Vec<String>,
-    /// The verb.
+    /// Verb of the request, such as get.
     verb: String,
-    /// RESOURCE[.GROUP][/NAME], or a path that begins with a slash.
+    /// RESOURCE[.GROUP][/NAME], or a path that begins with /.
     resource: String,
-    /// The name of one object.
+    /// Name of the object.
     name: Option<String>,
 }
 
-/// Runs the command.
+/// Prints every authorizer's decision, then `yes` or `no`. The exit code is 3 if the decision depends on a webhook without `--assume`.
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode> {
     let loaded = load(&args.file)?;
-    let known = manifests::read(&args.manifests, !args.without_bootstrap)?;
-    let standing = Standing {
-        rbac: Some(known.roles),
-        node: Some(known.nodes),
+    let data = manifests::read(&args.manifests, !args.without_bootstrap)?;
+    let sources = Standing {
+        rbac: Some(data.roles),
+        node: Some(data.nodes),
         abac: loaded.policies.map(Arc::new),
         observer: Arc::new(Unobserved),
     };
     let assumed = assumptions(&args.assume, &loaded.configuration)?;
     let (user, attributes) = (user(args)?, attributes(args));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let asked = Question { configuration: &loaded.configuration, standing: &standing, assumed: &assumed };
-    let told = runtime.block_on(asked.put(&user, &attributes, out))?;
-    let (answer, code) = match (told.answer.decision, &told.open) {
+    let evaluation =
+        Evaluation { configuration: &loaded.configuration, sources: &sources, assumed: &assumed };
+    let result = runtime.block_on(evaluation.run(&user, &attributes, out))?;
+    let (answer, code) = match (result.answer.decision, &result.unknown_webhook) {
         (Decision::Allow, None) => ("yes", ExitCode::SUCCESS),
         (_, None) => ("no", ExitCode::FAILURE),
         (decision, Some(webhook)) => {
             let otherwise = if decision == Decision::Allow { "yes" } else { "no" };
             writeln!(
                 out,
-                "it depends on the webhook `{webhook}`: without its opinion {otherwise} (--assume {webhook}=allow|deny|no-opinion|fail)"
+                "the decision depends on the webhook `{webhook}`; if it has no opinion: {otherwise} (use --assume {webhook}=allow|deny|no-opinion|fail)"
             )?;
             return Ok(ExitCode::from(3));
         }
     };
     writeln!(out, "{answer}")?;
     if code == ExitCode::FAILURE {
-        let reason = told.answer.reason.to_string();
-        match &told.answer.error {
-            Some(error) => writeln!(out, "the server would answer 500: {error}")?,
+        let reason = result.answer.reason.to_string();
+        match &result.answer.error {
+            Some(error) => writeln!(out, "the server would respond with 500: {error}")?,
             None => writeln!(out, "{}", authz::forbidden(&user.name, &attributes, &reason).message())?,
         }
     }
     Ok(code)
 }
 
-/// What came of a question.
-struct Told {
+struct EvaluationResult {
     answer: Answer,
-    /// The first webhook whose answer is not known.
-    open: Option<Str>,
+    /// The first webhook that would be called and has no assumed response.
+    unknown_webhook: Option<Str>,
 }
 
-struct Question<'a> {
+struct Evaluation<'a> {
     configuration: &'a Configuration,
-    standing: &'a Standing,
-    assumed: &'a [(Str, Assumed)],
+    sources: &'a Standing,
+    assumed: &'a [(Str, AssumedResponse)],
 }
 
-impl Question<'_> {
-    /// Asks the authorizers one by one, and the chain as a whole for the answer.
-    async fn put(&self, user: &User, attributes: &Attributes, out: &mut dyn Write) -> Result<Told> {
-        let mut open = None;
+impl Evaluation<'_> {
+    /// Evaluates the authorizers one by one to print each decision, then the whole chain for the result.
+    async fn run(
+        &self,
+        user: &User,
+        attributes: &Attributes,
+        out: &mut dyn Write,
+    ) -> Result<EvaluationResult> {
+        let mut unknown_webhook = None;
         if user.is_in(names::MASTERS) {
             writeln!(out, "0. members of {} may do everything", names::MASTERS)?;
         } else {
             for (i, authorizer) in self.configuration.authorizers.iter().enumerate() {
                 writeln!(out, "{}. {} ({})", i + 1, authorizer.name, authorizer.kind.as_str())?;
-                let asks = conditions(authorizer, user, attributes, out)?;
-                if asks && self.assumption(&authorizer.name).is_none() {
-                    writeln!(out, "   would be asked; its answer is not known here")?;
-                    open.get_or_insert(authorizer.name.clone());
+                let is_called = print_conditions(authorizer, user, attributes, out)?;
+                if is_called && self.assumption(&authorizer.name).is_none() {
+                    writeln!(out, "   would be called; set its response with --assume")?;
+                    unknown_webhook.get_or_insert(authorizer.name.clone());
                     continue;
                 }
                 let alone = Configuration { authorizers: vec![authorizer.clone()] };
@@ -134,31 +138,31 @@ impl Question<'_> {
                 let begun = Instant::now();
                 let answer = chain.decide(user, attributes).await;
                 let took = begun.elapsed();
-                show(authorizer, &answer, took, out)?;
+                print_decision(authorizer, &answer, took, out)?;
                 if answer.decision != Decision::NoOpinion {
                     break;
                 }
             }
         }
         let answer = self.chain(self.configuration)?.decide(user, attributes).await;
-        Ok(Told { answer, open })
+        Ok(EvaluationResult { answer, unknown_webhook })
     }
 
     fn chain(&self, configuration: &Configuration) -> Result<authz::Chain> {
         let sender = |name: &str, webhook: &WebhookConfiguration| {
-            let answer = self.assumption(name).unwrap_or(Assumed::NoOpinion);
-            Ok(Arc::new(Pretend { answer, version: webhook.version }) as Arc<dyn Sender>)
+            let response = self.assumption(name).unwrap_or(AssumedResponse::NoOpinion);
+            Ok(Arc::new(AssumedWebhook { response, version: webhook.version }) as Arc<dyn Sender>)
         };
-        assemble(configuration, self.standing, &sender).map_err(|why| anyhow!("{why}"))
+        assemble(configuration, self.sources, &sender).map_err(|why| anyhow!("{why}"))
     }
 
-    fn assumption(&self, name: &str) -> Option<Assumed> {
-        self.assumed.iter().find(|(known, _)| known == name).map(|(_, assumed)| *assumed)
+    fn assumption(&self, name: &str) -> Option<AssumedResponse> {
+        self.assumed.iter().find(|(webhook, _)| webhook == name).map(|(_, assumed)| *assumed)
     }
 }
 
-/// Shows the conditions of a webhook with their values, and whether it is asked.
-fn conditions(
+/// Prints the match conditions of a webhook with their values. Returns whether the webhook is called.
+fn print_conditions(
     authorizer: &ConfiguredAuthorizer,
     user: &User,
     attributes: &Attributes,
@@ -175,7 +179,7 @@ fn conditions(
     Ok(webhook.conditions.evaluate(user, attributes) == Match::Yes)
 }
 
-fn show(
+fn print_decision(
     authorizer: &ConfiguredAuthorizer,
     answer: &Answer,
     took: Duration,
@@ -200,55 +204,55 @@ fn show(
     Ok(())
 }
 
-/// What a webhook is taken to answer.
+/// The response that `--assume` sets for a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Assumed {
+enum AssumedResponse {
     Allow,
     Deny,
     NoOpinion,
     Fail,
 }
 
-fn assumptions(texts: &[String], configuration: &Configuration) -> Result<Vec<(Str, Assumed)>> {
+fn assumptions(texts: &[String], configuration: &Configuration) -> Result<Vec<(Str, AssumedResponse)>> {
     let mut all = Vec::new();
     for text in texts {
-        let (name, answer) = text
-            .split_once('=')
-            .ok_or_else(|| anyhow!("--assume {text}: write NAME=allow, deny, no-opinion or fail"))?;
+        let (name, answer) = text.split_once('=').ok_or_else(|| {
+            anyhow!("--assume {text}: write NAME=allow, NAME=deny, NAME=no-opinion or NAME=fail")
+        })?;
         let is_webhook = |a: &&ConfiguredAuthorizer| a.name == name && a.kind == AuthorizerType::Webhook;
         if !configuration.authorizers.iter().any(|a| is_webhook(&a)) {
             bail!("--assume {text}: the configuration has no webhook called `{name}`");
         }
         let answer = match answer {
-            "allow" => Assumed::Allow,
-            "deny" => Assumed::Deny,
-            "no-opinion" => Assumed::NoOpinion,
-            "fail" => Assumed::Fail,
-            other => bail!("--assume {text}: `{other}` is none of allow, deny, no-opinion and fail"),
+            "allow" => AssumedResponse::Allow,
+            "deny" => AssumedResponse::Deny,
+            "no-opinion" => AssumedResponse::NoOpinion,
+            "fail" => AssumedResponse::Fail,
+            other => bail!("--assume {text}: `{other}` is not allow, deny, no-opinion or fail"),
         };
         all.push((Str::from(name), answer));
     }
     Ok(all)
 }
 
-/// Answers in place of a webhook.
-struct Pretend {
-    answer: Assumed,
+/// Responds instead of a webhook.
+struct AssumedWebhook {
+    response: AssumedResponse,
     version: ReviewVersion,
 }
 
-impl Sender for Pretend {
+impl Sender for AssumedWebhook {
     fn send<'a>(&'a self, _review: &'a [u8]) -> BoxFuture<'a, Result<Answered, SendError>> {
-        let status = match self.answer {
-            Assumed::Allow => r#"{"allowed":true,"reason":"assumed"}"#,
-            Assumed::Deny => r#"{"allowed":false,"denied":true,"reason":"assumed"}"#,
-            Assumed::NoOpinion => r#"{"allowed":false,"reason":"assumed"}"#,
-            Assumed::Fail => {
+        let status = match self.response {
+            AssumedResponse::Allow => r#"{"allowed":true,"reason":"assumed"}"#,
+            AssumedResponse::Deny => r#"{"allowed":false,"denied":true,"reason":"assumed"}"#,
+            AssumedResponse::NoOpinion => r#"{"allowed":false,"reason":"assumed"}"#,
+            AssumedResponse::Fail => {
                 let failure = SendError::Other("assumed to fail".to_owned());
                 return Box::pin(std::future::ready(Err(failure)));
             }
         };
-        let version = super::review(self.version);
+        let version = super::review_version(self.version);
         let body = format!(
             r#"{{"apiVersion":"authorization.k8s.io/{version}","kind":"SubjectAccessReview","status":{status}}}"#
         );
@@ -286,7 +290,7 @@ fn user(args: &Args) -> Result<User> {
     Ok(user)
 }
 
-/// What is asked. A resource that Kubernetes knows may be named by its kind or a short name, and without its group.
+/// The request attributes. A built-in resource can be given by plural or singular name, kind or short name, and without its group.
 fn attributes(args: &Args) -> Attributes {
     if args.resource.starts_with('/') {
         return Attributes::path(args.verb.as_str(), args.resource.as_str());
