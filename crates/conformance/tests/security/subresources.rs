@@ -240,10 +240,10 @@ async fn a_status_write_changes_no_spec_and_only_the_metadata_that_kubernetes_le
         .filter(|s| s.name == "status")
         .map(|s| (s.collection(), s.parent_kind))
         .collect();
-    let kinds = script::all().unwrap().into_iter().find(|script| script.name == "kinds").unwrap();
+    let kinds = script::load("kinds").unwrap();
     let gauge = json!({"path": "/apis/example.com/v1/namespaces/default/gauges", "kind": "Gauge",
         "object": {"apiVersion": "example.com/v1", "kind": "Gauge", "metadata": {"name": "k-{id}"}, "spec": {"a": 1}}});
-    let mut each: Vec<Value> = kinds.each.iter().map(|vars| json!(vars)).collect();
+    let mut each: Vec<Value> = kinds.rounds.iter().map(|vars| json!(vars)).collect();
     each.push(gauge);
     let mut checked = 0;
     // An owner that exists, so that nothing is collected meanwhile.
