@@ -1,17 +1,19 @@
 //! `cargo xtask test`: everything that must hold, in one command.
 
 use std::fs;
+use std::iter;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail};
 
 use crate::command::{cargo, find, run as run_command};
+use crate::commits;
 use crate::setup::{self, Tools};
 use crate::stages::Stages;
 use crate::tidy;
 
-/// Runs the command; further arguments go to the test runner.
+/// Further arguments go to the test runner.
 pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> Result<()> {
     let filter: Vec<String> = args.collect();
     let target = setup::target_folder(root)?;
@@ -30,6 +32,7 @@ pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> Result<()>
         ]))
     });
     stages.run("tidy", || tidy::run(root));
+    stages.run("commits", || commits::run(root, iter::empty()));
     let built = stages.run("build", || {
         // Binaries and tests together, so that both are built from the same artifacts, and the next stage measures tests alone.
         run_command(cargo(root).args(["build", "--quiet", "--workspace", "--bins", "--tests"]))
