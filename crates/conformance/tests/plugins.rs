@@ -1,5 +1,5 @@
 //! The built-in admission plugins on a running server, where time and many callers matter. What they answer is in the scripts
-//! `plugins-*.yaml`.
+//! `admission-*.yaml` and `evictions.yaml`.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::time::Duration;

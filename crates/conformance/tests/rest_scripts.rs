@@ -3,6 +3,8 @@
 //! Each script has one line in [`scripts!`] with its exact number of steps, so that a lost step fails. A script without a line
 //! fails `every_script_has_a_test`.
 
+use std::collections::BTreeSet;
+
 use conformance::{script, suite};
 
 /// Makes one test per script and the list of their names.
@@ -23,34 +25,42 @@ macro_rules! scripts {
 
 scripts! {
     access "access" 52
-    apiservices "apiservices" 66
-    apply "apply" 185
-    corners "corners" 42
-    create "create" 65
-    custom "custom" 186
-    custom_apply "custom-apply" 50
-    definition_defaults "definition-defaults" 34
-    definitions "definitions" 172
-    delete "delete" 60
+    admission_cluster_objects "admission-cluster-objects" 38
+    admission_limits_and_quotas "admission-limits-and-quotas" 46
+    admission_pod_security "admission-pod-security" 168
+    admission_pods "admission-pods" 46
+    apiservices "apiservices" 67
+    apply "apply" 186
+    autoscalers "autoscalers" 4
+    crd_defaults "crd-defaults" 20
+    crd_lifecycle "crd-lifecycle" 25
+    crd_validation "crd-validation" 161
+    create "create" 66
+    custom_resource_rules "custom-resource-rules" 41
+    custom_resources "custom-resources" 186
+    custom_resources_apply "custom-resources-apply" 50
+    delete "delete" 63
+    delete_collections "delete-collections" 11
+    delete_unreadable_objects "delete-unreadable-objects" 4
     discovery "discovery" 134
+    evictions "evictions" 40
     kinds "kinds" 539
+    managed_fields "managed-fields" 20
+    media_types "media-types" 10
     namespaces "namespaces" 22
-    owners "owners" 19
     patch "patch" 51
-    plugins_cluster "plugins-cluster" 38
-    plugins_evictions "plugins-evictions" 40
-    plugins_limits "plugins-limits" 46
-    plugins_pod_security "plugins-pod-security" 168
-    plugins_pods "plugins-pods" 46
-    read "read" 90
-    refusals "refusals" 57
-    rules "rules" 41
-    services "services" 40
-    strategic "strategic" 75
-    subresources "subresources" 157
-    update "update" 57
-    validation "validation" 97
-    watch "watch" 51
+    pod_fields "pod-fields" 5
+    query_parameters "query-parameters" 7
+    read "read" 91
+    request_bodies "request-bodies" 13
+    services "services" 48
+    strategic_merge_patch "strategic-merge-patch" 75
+    strategic_merge_patch_types "strategic-merge-patch-types" 9
+    subresources "subresources" 158
+    tables "tables" 9
+    update "update" 61
+    validation "validation" 104
+    watch "watch" 52
 }
 
 /// Replays one script against a server of its own. `steps` counts the steps of every round of the script.
@@ -67,6 +77,45 @@ async fn check(name: &str, steps: usize) {
 fn every_script_has_a_test() {
     let found: Vec<String> = script::all().unwrap().into_iter().map(|script| script.name).collect();
     assert_eq!(found, NAMES, "the files in `scripts/` and the lines of `scripts!` differ");
+}
+
+#[test]
+fn step_names_are_unique_in_their_script() {
+    for script in script::all().unwrap() {
+        let mut names = BTreeSet::new();
+        for step in &script.steps {
+            assert!(names.insert(&step.name), "{}.yaml: two steps are named `{}`", script.name, step.name);
+        }
+    }
+}
+
+#[test]
+fn step_names_make_sense_without_the_step_before() {
+    let dependent = [
+        "and ",
+        "nor ",
+        "or ",
+        "but ",
+        "it ",
+        "its ",
+        "they ",
+        "their ",
+        "so ",
+        "again",
+        "the same",
+        "another one",
+    ];
+    for script in script::all().unwrap() {
+        for step in &script.steps {
+            let name = &step.name;
+            assert!(
+                name.split_whitespace().count() >= 2
+                    && !dependent.iter().any(|start| name.starts_with(start)),
+                "{}.yaml: the step name `{name}` does not make sense alone in a failure report",
+                script.name
+            );
+        }
+    }
 }
 
 #[test]
