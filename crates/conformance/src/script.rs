@@ -32,7 +32,7 @@ pub struct Script {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum AdmissionSetup {
-    /// Only NamespaceLifecycle.
+    /// NamespaceLifecycle is the only plugin.
     #[default]
     Bare,
     /// Every plugin that is enabled by default.
@@ -48,7 +48,7 @@ pub struct Step {
     /// Method and path; `WATCH` is a GET whose answer is a stream.
     #[serde(rename = "do")]
     pub request: String,
-    /// Sent as JSON.
+    /// A body that is sent as JSON.
     #[serde(default)]
     pub body: Option<Value>,
     /// A body that is sent unchanged.
@@ -119,7 +119,7 @@ pub fn all() -> Result<Vec<Script>> {
     names.iter().map(|name| load(name)).collect()
 }
 
-/// Reads `scripts/NAME.yaml`.
+/// Reads and parses `scripts/NAME.yaml`.
 pub fn load(name: &str) -> Result<Script> {
     let script: Script = serde_saphyr::from_str(&text(name)?).map_err(|e| Problem::at(name, e))?;
     Ok(Script { name: name.to_owned(), ..script })

@@ -1,4 +1,4 @@
-//! An operator as people write them with kube-rs: a definition, objects that it finalizes, what it makes for them, and a status.
+//! An operator written with kube-rs: a CRD, finalizers, dependents and status.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ fn greetings(client: &kube::Client) -> Api<DynamicObject> {
     Api::default_namespaced_with(client.clone(), &kind)
 }
 
-/// Brings one greeting to what it should be; the operator's whole reason.
+/// Reconciles one greeting.
 async fn reconcile(client: &kube::Client, greeting: DynamicObject) {
     let greetings = greetings(client);
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
@@ -111,7 +111,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn an_operator_reconciles_its_objects_until_they_and_their_definition_are_gone() {
+async fn an_operator_reconciles_until_its_objects_and_crd_are_deleted() {
     let server = Server::up().await.unwrap();
     let client = client(&server).await;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -123,7 +123,7 @@ async fn an_operator_reconciles_its_objects_until_they_and_their_definition_are_
     })
     .await;
 
-    // Whoever has seen that it is established may use it at once.
+    // A client that has seen the condition Established can use the CRD at once.
     let greetings = greetings(&client);
     let listed = greetings.list(&ListParams::default()).await.unwrap();
     let from = listed.metadata.resource_version.unwrap();
@@ -166,7 +166,7 @@ async fn an_operator_reconciles_its_objects_until_they_and_their_definition_are_
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     assert_eq!(maps.get("world").await.unwrap().data.unwrap()["said"], "good night, world");
 
-    // Deleting the definition deletes the objects, and those wait for the operator.
+    // Deleting the CRD deletes its objects, which wait for the operator's finalizer.
     definitions.delete("greetings.example.com", &DeleteParams::default()).await.unwrap();
     until("the definition is gone", async || {
         definitions.get_opt("greetings.example.com").await.unwrap().is_none()

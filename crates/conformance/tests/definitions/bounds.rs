@@ -1,4 +1,4 @@
-//! What a definition or an object asks for is bounded, and nothing is stored that cannot be read again.
+//! Limits on CRDs and custom resources: every stored object can be read again.
 
 use conformance::{Server, accepts, rejects};
 use http::Method;
@@ -18,7 +18,7 @@ fn open() -> Value {
     )
 }
 
-/// `levels` maps in each other below `spec`.
+/// `levels` nested maps below `spec`.
 fn nested(name: &str, levels: usize) -> Value {
     let mut spec = json!("x");
     for _ in 0..levels {
@@ -28,7 +28,7 @@ fn nested(name: &str, levels: usize) -> Value {
 }
 
 #[tokio::test]
-async fn an_object_as_deep_as_can_be_sent_can_be_read_changed_and_deleted() {
+async fn the_deepest_accepted_object_can_be_read_changed_and_deleted() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     define(&client, &open()).await;
@@ -45,7 +45,7 @@ async fn an_object_as_deep_as_can_be_sent_can_be_read_changed_and_deleted() {
         let labels = accepts(client.get(&path).await).unwrap()["metadata"]["labels"].clone();
         assert_eq!(labels, json!({"changed": "yes", "patched": "yes"}));
     }
-    // These are deeper than this suite's own reader goes, the first with its managed fields.
+    // These are nested deeper than this suite's reader supports, the first one only with its managedFields.
     for levels in [122, 127] {
         accepts(client.post(OPEN, &nested(&format!("deep-{levels}"), levels)).await).unwrap();
         accepts(client.get(&format!("{OPEN}/deep-{levels}")).await).unwrap();
@@ -55,7 +55,7 @@ async fn an_object_as_deep_as_can_be_sent_can_be_read_changed_and_deleted() {
     assert_eq!(listed.matches("\"name\":\"deep-").count(), 6, "{listed}");
     accepts(client.delete(OPEN).await).unwrap();
     rejects(client.post(OPEN, &nested("deeper", 128)).await, 400, "BadRequest").unwrap();
-    // What would be too deep only with what the server adds is refused where that cannot be left out.
+    // An object that is too deep only with fields that the server adds is rejected where they are required.
     let config = nested("applied", 126).to_string();
     let path = format!("{OPEN}/applied?fieldManager=me");
     let headers = [("content-type", "application/apply-patch+yaml")];
@@ -67,12 +67,12 @@ async fn an_object_as_deep_as_can_be_sent_can_be_read_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_definition_as_deep_as_can_be_sent_is_served_again_after_a_restart() {
+async fn the_deepest_accepted_crd_is_served_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::serve_at(folder.path(), &[]).await.unwrap();
     let client = server.client().unwrap();
     let mut default = json!("x");
-    // metadata.managedFields nests deeper than what it is about.
+    // metadata.managedFields is nested deeper than the object.
     for _ in 0..116 {
         default = json!([default]);
     }
@@ -90,7 +90,7 @@ async fn a_definition_as_deep_as_can_be_sent_is_served_again_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_column_of_nested_filters_kills_nobody() {
+async fn a_printer_column_with_nested_filters_does_not_crash_the_server() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let mut body = open();

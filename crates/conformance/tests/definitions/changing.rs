@@ -1,4 +1,4 @@
-//! Schemas that change while objects are written.
+//! Custom resources that are written while the schema of their CRD changes.
 
 use conformance::{Client, Problem, Server, accepts, eventually};
 use futures_util::future::join_all;
@@ -10,7 +10,7 @@ use super::{DEFINITIONS, PATIENCE, define, definition};
 const GROUP: &str = "changing.example.com";
 const THINGS: &str = "/apis/changing.example.com/v1/namespaces/default/things";
 
-/// With the field `extra`, or without it, which drops it from what is sent and from what is shown.
+/// A CRD with the field `extra`, or without it, so that the field is pruned from requests and answers.
 fn versions(extra: bool) -> Value {
     let mut spec = json!({"a": {"type": "string", "default": "d"}});
     if extra {
@@ -32,9 +32,9 @@ async fn change(client: &Client, extra: bool) {
     accepts(patch.await).unwrap();
 }
 
-/// A write that was judged by a former schema is stored a moment after the schema changed: it is shown by the schema as it is.
+/// A write that was validated by the old schema may be stored just after the schema changed. It must be shown by the new schema.
 #[tokio::test]
-async fn what_is_written_while_the_schema_changes_is_shown_by_the_last_one() {
+async fn objects_written_during_a_schema_change_are_shown_by_the_new_schema() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     define(&client, &definition(GROUP, "things", "Thing", &versions(true))).await;

@@ -1,4 +1,4 @@
-//! Conversion by a live webhook over TLS: in `v1` a host is `name:port`, in `v2` it is two fields.
+//! Conversion by a webhook over TLS: in `v1` a host is `name:port`, in `v2` it is two fields.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ const V1: &str = "/apis/convert.example.com/v1/namespaces/default/hosts";
 const V2: &str = "/apis/convert.example.com/v2/namespaces/default/hosts";
 const APPLY: [(&str, &str); 1] = [("content-type", "application/apply-patch+yaml")];
 
-/// What the webhook does with the objects that it converted.
+/// Changes that the webhook makes to the converted objects.
 type Twist = Arc<dyn Fn(&Asked, Vec<Value>) -> Reply + Send + Sync>;
 
 fn converted(object: &Value, wanted: &str) -> Value {
@@ -48,7 +48,7 @@ fn answer(asked: &Asked, objects: Vec<Value>) -> Reply {
     Reply::Json(200, review)
 }
 
-/// A webhook, a server that asks it, and what it does with its answers.
+/// A webhook, a server that calls it, and the switch for its answers.
 struct World {
     client: Client,
     hook: Hook,
@@ -90,7 +90,7 @@ impl World {
     }
 }
 
-/// Hosts, stored in a version.
+/// A CRD of hosts with this storage version.
 fn hosts(hook: &Hook, stored: &str) -> Value {
     let version = |name: &str, properties: Value, selectable: &str| {
         json!({"name": name, "served": true, "storage": name == stored, "subresources": {"status": {}},
@@ -121,7 +121,7 @@ fn v2(name: &str, host: &str, port: &str) -> Value {
 }
 
 #[tokio::test]
-async fn objects_are_made_read_listed_watched_changed_and_deleted_in_both_versions() {
+async fn all_verbs_work_in_both_versions() {
     let world = World::start().await;
     let client = &world.client;
     let mut events = client.events(&format!("{V2}?watch=true"), &[]).await.unwrap();
@@ -146,7 +146,7 @@ async fn objects_are_made_read_listed_watched_changed_and_deleted_in_both_versio
     accepts(client.get(V1).await).unwrap();
     assert_eq!(world.hook.take().len(), 0, "what is stored as it is asked for is not converted");
 
-    // Selectable fields are those of the version of the request.
+    // Selectable fields are those of the request's version.
     let names = |list: &Value| -> Vec<String> {
         let items = list["items"].as_array().cloned().unwrap_or_default();
         items.iter().map(|item| item["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
@@ -179,7 +179,7 @@ async fn objects_are_made_read_listed_watched_changed_and_deleted_in_both_versio
     let patched = client.send(Method::PATCH, &format!("{V2}/a/status"), &merge, patch.into()).await;
     assert_eq!(accepts(patched).unwrap()["status"], json!({"seen": true}));
 
-    // The storage version changes; what is stored stays as it was and is shown as before.
+    // After a change of the storage version, stored objects are shown as before.
     let mut stored = accepts(client.get(&format!("{DEFINITIONS}/hosts.convert.example.com")).await).unwrap();
     stored["spec"]["versions"] = hosts(&world.hook, "v2")["spec"]["versions"].clone();
     accepts(client.json(Method::PUT, &format!("{DEFINITIONS}/hosts.convert.example.com"), &stored).await)
@@ -205,15 +205,15 @@ async fn objects_are_made_read_listed_watched_changed_and_deleted_in_both_versio
 }
 
 #[tokio::test]
-async fn who_applied_in_one_version_owns_the_fields_in_the_other() {
+async fn applied_fields_are_owned_in_every_version() {
     let world = World::start().await;
     let (in_v1, in_v2) = (format!("{V1}/a"), format!("{V2}/a"));
     accepts(world.apply(&in_v1, "first", &v1("a", "one.example:80")).await).unwrap();
-    // What it says in the version of another is what that other owns there.
+    // A field that it applies in the other version is the one that the other manager owns.
     let status =
         rejects(world.apply(&in_v2, "second", &v2("a", "one.example", "81")).await, 409, "Conflict").unwrap();
     assert_eq!(status["message"], "Apply failed with 1 conflict: conflict with \"first\": .spec.hostPort");
-    // The same value is shared, in whatever version.
+    // Managers share a field with the same value in any version.
     accepts(world.apply(&in_v2, "second", &v2("a", "one.example", "80")).await).unwrap();
     let mut forced = v2("a", "one.example", "82");
     forced["spec"]["note"] = json!("mine");
@@ -228,7 +228,7 @@ async fn who_applied_in_one_version_owns_the_fields_in_the_other() {
         .map(|entry| &entry["manager"])
         .collect();
     assert_eq!(managers, ["second"], "what was taken over is no longer the other's");
-    // An update in the other version takes the fields from who applied them.
+    // An update in the other version takes the fields from the manager that applied them.
     let mut updated = accepts(world.client.get(&in_v1).await).unwrap();
     updated["spec"]["hostPort"] = json!("other.example:1");
     accepts(world.client.json(Method::PUT, &format!("{in_v1}?fieldManager=updater"), &updated).await)
@@ -242,7 +242,7 @@ async fn who_applied_in_one_version_owns_the_fields_in_the_other() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_lies_or_fails_changes_nothing_and_is_named() {
+async fn errors_of_a_conversion_webhook_name_it_and_store_nothing() {
     let world = World::start().await;
     let client = &world.client;
     accepts(client.post(V1, &v1("a", "one.example:80")).await).unwrap();
@@ -378,7 +378,7 @@ async fn a_webhook_that_lies_or_fails_changes_nothing_and_is_named() {
     );
     let mut events = client.events(&format!("{V2}?watch=true"), &[]).await.unwrap();
     assert_eq!(events.within(PATIENCE).await.unwrap().unwrap()["type"], "ERROR");
-    // What needs no conversion is served all the same, and goes with its definition.
+    // Requests without conversion are served, and objects are deleted with their CRD.
     accepts(client.get(&format!("{V1}/a")).await).unwrap();
     accepts(client.delete(&format!("{DEFINITIONS}/hosts.convert.example.com")).await).unwrap();
     eventually(PATIENCE, async || {
@@ -392,7 +392,7 @@ async fn a_webhook_that_lies_or_fails_changes_nothing_and_is_named() {
 }
 
 #[tokio::test]
-async fn only_labels_and_annotations_of_metadata_are_taken_from_a_webhook() {
+async fn a_conversion_webhook_may_change_only_labels_and_annotations_of_metadata() {
     let world = World::start().await;
     let client = &world.client;
     accepts(client.post(V1, &v1("a", "one.example:80")).await).unwrap();
@@ -416,7 +416,7 @@ async fn only_labels_and_annotations_of_metadata_are_taken_from_a_webhook() {
 }
 
 #[tokio::test]
-async fn a_list_names_every_object_that_is_not_converted() {
+async fn a_list_error_names_every_object_that_failed_to_convert() {
     let world = World::start().await;
     let client = &world.client;
     for name in ["a", "b"] {
@@ -437,7 +437,7 @@ async fn a_list_names_every_object_that_is_not_converted() {
     let start = "failed to read one or more hosts.convert.example.com from the storage: StorageError: corrupt object, Code: 7";
     let end = "conversion webhook for convert.example.com/v1, Kind=Host returned 0 objects, expected 1 (and 1 more)";
     assert!(message.starts_with(start) && message.ends_with(end), "{message}");
-    // One that is converted alone does not help the other.
+    // An object that is converted alone does not help the other one.
     world.twist(|asked, objects| {
         let good =
             objects.first().is_some_and(|object| object["metadata"]["name"] == "a") && objects.len() == 1;
@@ -449,7 +449,7 @@ async fn a_list_names_every_object_that_is_not_converted() {
 }
 
 #[tokio::test]
-async fn a_dry_run_shows_what_conversion_there_and_back_makes() {
+async fn a_dry_run_shows_the_object_after_conversion_to_storage_and_back() {
     let world = World::start().await;
     let client = &world.client;
     world.twist(|asked, mut objects| {
@@ -466,7 +466,7 @@ async fn a_dry_run_shows_what_conversion_there_and_back_makes() {
 }
 
 #[tokio::test]
-async fn a_webhook_may_send_the_review_on_within_itself_and_reviews_are_counted() {
+async fn conversion_webhooks_may_redirect_and_are_counted() {
     let world = World::start().await;
     let client = &world.client;
     accepts(client.post(V1, &v1("a", "one.example:80")).await).unwrap();

@@ -1,4 +1,4 @@
-//! Custom resources: conversion by a live webhook, who owns what, bounds on what definitions and objects may do, and many at once.
+//! Custom resources: conversion webhooks, managedFields, limits, and many CRDs at once.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod bounds;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A definition of a namespaced kind with these versions.
+/// A CRD of a namespaced kind with these versions.
 pub(crate) fn definition(group: &str, plural: &str, kind: &str, versions: &Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -30,7 +30,7 @@ pub(crate) fn definition(group: &str, plural: &str, kind: &str, versions: &Value
     })
 }
 
-/// Creates a definition and waits until it is served.
+/// Creates a CRD and waits until it is served.
 pub(crate) async fn define(client: &Client, definition: &Value) {
     accepts(client.post(DEFINITIONS, definition).await).unwrap();
     let name = definition["metadata"]["name"].as_str().unwrap();

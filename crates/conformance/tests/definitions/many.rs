@@ -1,4 +1,4 @@
-//! Operators install definitions by the hundred.
+//! Hundreds of CRDs, as operators install them.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ async fn install(client: &Client, from: usize, to: usize) {
 }
 
 #[tokio::test]
-async fn hundreds_of_custom_versions_are_established_and_served() {
+async fn hundreds_of_crds_are_established_and_served() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let begun = Instant::now();
@@ -48,9 +48,9 @@ async fn hundreds_of_custom_versions_are_established_and_served() {
     }
 }
 
-/// Definitions that come, change and go while others do: none of the changes may be lost.
+/// CRDs are created, changed and deleted concurrently; no change may be lost.
 #[tokio::test]
-async fn definitions_that_come_change_and_go_side_by_side_are_served_as_they_are_stored() {
+async fn concurrently_changed_crds_are_served_as_they_are_stored() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let one = |number: usize| {
@@ -71,7 +71,7 @@ async fn definitions_that_come_change_and_go_side_by_side_are_served_as_they_are
                 definition("race.example.com", &plural, &format!("Race{number}"), &versions(&["v1"]));
             accepts(client.post(DEFINITIONS, &body).await).unwrap();
             let path = format!("{DEFINITIONS}/{plural}.race.example.com");
-            // Against the writer of the status, at once.
+            // Concurrently with the controller that writes the status.
             eventually(PATIENCE, async || {
                 body["metadata"]["resourceVersion"] =
                     accepts(client.get(&path).await)?["metadata"]["resourceVersion"].clone();

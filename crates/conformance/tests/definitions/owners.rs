@@ -1,4 +1,4 @@
-//! Who owns what where the schema leaves it open, as a real kube-apiserver was seen to decide.
+//! managedFields of custom resources where the schema is open, as observed from a real kube-apiserver.
 
 use conformance::{Server, accepts, rejects};
 use http::Method;
@@ -14,7 +14,7 @@ fn owned(object: &Value) -> Vec<(&str, &Value)> {
 }
 
 #[tokio::test]
-async fn a_list_that_was_sent_empty_is_owned_and_one_left_out_is_not() {
+async fn an_empty_list_is_owned_and_a_missing_one_is_not() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles?fieldManager=me";
@@ -37,7 +37,7 @@ async fn a_list_that_was_sent_empty_is_owned_and_one_left_out_is_not() {
 }
 
 #[tokio::test]
-async fn what_a_schema_keeps_without_knowing_it_is_applied_and_owned_field_by_field() {
+async fn preserved_unknown_fields_are_owned_individually() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let versions = json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
@@ -69,7 +69,7 @@ async fn what_a_schema_keeps_without_knowing_it_is_applied_and_owned_field_by_fi
         json!({"spec": {"known": {"a": "x", "more": {"deep": 1}}, "free": {"k": "v"}, "list": [1, 2]}});
     let made = accepts(apply("one", first).await).unwrap();
     assert_eq!(made["spec"]["known"]["more"]["deep"], 1);
-    // Another manager adds beside it, and may not change it.
+    // Another manager may add a field beside it, and may not change it.
     let made = accepts(
         apply("two", json!({"spec": {"free": {"other": "w"}, "known": {"more": {"wide": 2}}}})).await,
     )
@@ -83,7 +83,7 @@ async fn what_a_schema_keeps_without_knowing_it_is_applied_and_owned_field_by_fi
         status["message"],
         "Apply failed with 2 conflicts: conflicts with \"one\":\n- .spec.list\n- .spec.free.k"
     );
-    // What is not applied any more goes; what the other owns stays.
+    // A field that is no longer applied is removed; the other manager's field stays.
     let made = accepts(apply("one", json!({"spec": {"known": {"a": "x"}}})).await).unwrap();
     assert_eq!(made["spec"], json!({"free": {"other": "w"}, "known": {"a": "x", "more": {"wide": 2}}}));
     let answer = apply("one", json!({"closed": {"a": "x", "b": "y"}})).await.unwrap();
@@ -92,9 +92,9 @@ async fn what_a_schema_keeps_without_knowing_it_is_applied_and_owned_field_by_fi
     assert!(message.contains(".closed.b: field not declared in schema"), "{message}");
 }
 
-/// A status that is dropped because it has a door of its own is never validated.
+/// A status that is dropped because it has a subresource is not validated.
 #[tokio::test]
-async fn what_cannot_be_read_as_its_schema_says_has_no_owners_and_rules_are_timed() {
+async fn objects_that_do_not_match_their_schema_have_no_owners() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let versions = json!([{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
@@ -113,7 +113,7 @@ async fn what_cannot_be_read_as_its_schema_says_has_no_owners_and_rules_are_time
     assert_eq!(owned(&fitting), [("me", &json!({"f:spec": {".": {}, "f:a": {}}}))]);
     let made = accepts(client.post(bags, &bag("misfit", json!("x"))).await).unwrap();
     assert_eq!(made["metadata"].get("managedFields"), None);
-    // A change of one that has owners leaves them what they have.
+    // A change of an object with owners keeps the other owners.
     let path = "/apis/misfit.example.com/v1/namespaces/default/bags/fits?fieldManager=other";
     let mut changed = bag("fits", json!("x"));
     changed["spec"]["a"] = json!("y");

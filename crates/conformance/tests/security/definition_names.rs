@@ -33,7 +33,7 @@ async fn patch(client: &Client, path: &str, body: &Value) -> Value {
     accepts(patched).unwrap()
 }
 
-/// The conditions `NamesAccepted` and `Established` of a definition.
+/// The conditions `NamesAccepted` and `Established` of a CRD.
 async fn conditions(client: &Client, plural: &str) -> (String, String) {
     let found = accepts(client.get(&format!("{DEFINITIONS}/{plural}.rules.example.com")).await).unwrap();
     let condition = |name: &str| {
@@ -57,7 +57,7 @@ async fn becomes(client: &Client, plural: &str, wanted: (&str, &str)) {
     .unwrap();
 }
 
-/// Claims the kind `Limit` in the status of a definition, as whoever may write that can.
+/// Claims the kind `Limit` in the status of a CRD, as a user with permission for the status can.
 async fn claim(client: &Client, plural: &str) {
     let condition = |kind: &str| {
         json!({"type": kind, "status": "True", "reason": "NoConflicts", "message": "",
@@ -71,7 +71,7 @@ async fn claim(client: &Client, plural: &str) {
 }
 
 #[tokio::test]
-async fn a_status_that_claims_the_kind_of_another_definition_is_corrected_and_has_no_effect() {
+async fn a_status_that_claims_the_kind_of_another_crd_is_corrected_and_has_no_effect() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     accepts(client.post(DEFINITIONS, &definition("limits", "Limit")).await).unwrap();
@@ -96,19 +96,19 @@ async fn a_status_that_claims_the_kind_of_another_definition_is_corrected_and_ha
     };
     eventually(PATIENCE, is_denied).await.unwrap();
 
-    // Names that sort before and after the one whose kind is claimed.
+    // Names that sort before and after the CRD whose kind is claimed.
     for attacker in ["alimits", "zlimits"] {
         accepts(client.post(DEFINITIONS, &definition(attacker, "Limit")).await).unwrap();
         becomes(&client, attacker, ("False", "False")).await;
         claim(&client, attacker).await;
-        // What is claimed is not served at any time.
+        // The claimed kind is never served from the other CRD.
         assert_eq!(client.post(&objects(attacker), &limit(false)).await.unwrap().code, 404, "{attacker}");
         is_denied().await.unwrap();
         becomes(&client, attacker, ("False", "False")).await;
         is_denied().await.unwrap();
     }
     becomes(&client, "limits", ("True", "True")).await;
-    // The kind is free when its definition is gone.
+    // The kind is free when its CRD is deleted.
     accepts(client.delete(&format!("{DEFINITIONS}/zlimits.rules.example.com")).await).unwrap();
     accepts(client.delete(&format!("{DEFINITIONS}/limits.rules.example.com")).await).unwrap();
     becomes(&client, "alimits", ("True", "True")).await;

@@ -7,7 +7,7 @@ use crate::callers::{SOON, metric};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Defines a kind with so many versions, and waits until all of them are served.
+/// Creates a CRD with `count` versions and waits until all are served.
 async fn define(admin: &Client, plural: &str, versions: usize) {
     let listed: Vec<Value> = (1..=versions)
         .map(|number| {
@@ -33,7 +33,7 @@ async fn on_the_lane(admin: &Client) -> f64 {
 }
 
 #[tokio::test]
-async fn discovery_of_many_versions_runs_apart_from_small_requests() {
+async fn discovery_of_many_versions_runs_on_the_heavy_lane() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     define(&admin, "few", 2).await;
@@ -49,12 +49,12 @@ async fn discovery_of_many_versions_runs_apart_from_small_requests() {
 }
 
 #[tokio::test]
-async fn a_definition_with_thousands_of_versions_does_not_make_openapi_large() {
+async fn a_crd_with_thousands_of_versions_does_not_make_openapi_large() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     define(&admin, "few", 2).await;
     define(&admin, "many", 9000).await;
-    // The document is made anew when the definitions have changed.
+    // The document is computed again when CRDs have changed.
     let document = eventually(SOON, async || {
         let document = admin.get("/openapi/v2").await?;
         if document.text().contains("/apis/few.example.com/v2/few") {
@@ -66,7 +66,7 @@ async fn a_definition_with_thousands_of_versions_does_not_make_openapi_large() {
     let document = document.await.unwrap();
     assert!(document.body.len() < 64 * 1024 * 1024, "{} bytes", document.body.len());
     assert!(!document.text().contains("/apis/many.example.com/"));
-    // Version 3 has one document for each version.
+    // OpenAPI v3 has one document for each version.
     let one = accepts(admin.get("/openapi/v3/apis/many.example.com/v8999").await).unwrap();
     assert!(one["paths"]["/apis/many.example.com/v8999/many"].is_object());
 }

@@ -1,4 +1,4 @@
-//! Attacks on the security plane, each over HTTPS against the built binary. Every test fails on a server without the defence.
+//! Attacks on the built binary over HTTPS. Every test fails on a server without the defence.
 
 #![expect(
     clippy::unwrap_used,
