@@ -1,4 +1,4 @@
-//! Assertions about answers.
+//! Assertions about the answers of a server.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,8 @@ pub fn accepts(answer: Result<Answer>) -> Result<Value> {
 pub fn rejects(answer: Result<Answer>, code: u16, reason: &str) -> Result<Value> {
     let answer = answer?;
     let status = answer.json();
-    let told = status.get("reason").and_then(Value::as_str).unwrap_or_default();
-    if answer.code == code && (reason.is_empty() || told == reason) {
+    let got_reason = status.get("reason").and_then(Value::as_str).unwrap_or_default();
+    if answer.code == code && (reason.is_empty() || got_reason == reason) {
         return Ok(status);
     }
     Err(Problem::new(format!("expected {code} {reason}, got {}: {}", answer.code, answer.text())))

@@ -53,7 +53,7 @@ type Answering = Arc<dyn Fn(Asked) -> Pin<Box<dyn Future<Output = Reply> + Send>
 
 /// A running webhook, ended when dropped.
 pub struct Hook {
-    /// The URL `https://127.0.0.1:PORT`.
+    /// The base URL, `https://127.0.0.1:PORT`.
     pub url: String,
     /// The CA of its certificate in PEM format.
     pub authority: String,
@@ -82,16 +82,17 @@ impl Hook {
         let address = listener.local_addr().map_err(|e| Problem::at("a port", e))?;
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
-        let heard = Arc::clone(&asked);
+        let received = Arc::clone(&asked);
         let answer: Answering = Arc::new(move |asked| Box::pin(answer(asked)));
         let serving = tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
-                let (acceptor, heard, answer) = (acceptor.clone(), Arc::clone(&heard), Arc::clone(&answer));
+                let (acceptor, received, answer) =
+                    (acceptor.clone(), Arc::clone(&received), Arc::clone(&answer));
                 tokio::spawn(async move {
                     let Ok(tls) = acceptor.accept(tcp).await else { return };
                     let service = service_fn(move |request| {
-                        let (heard, answer) = (Arc::clone(&heard), Arc::clone(&answer));
-                        respond(request, heard, answer)
+                        let (received, answer) = (Arc::clone(&received), Arc::clone(&answer));
+                        respond(request, received, answer)
                     });
                     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
                     let _ = builder.serve_connection(TokioIo::new(tls), service).await;
@@ -138,7 +139,7 @@ impl Drop for Hook {
 
 async fn respond(
     request: Request<Incoming>,
-    heard: Arc<Mutex<Vec<Asked>>>,
+    received: Arc<Mutex<Vec<Asked>>>,
     answer: Answering,
 ) -> std::result::Result<Response<Full<Bytes>>, Infallible> {
     let (parts, body) = request.into_parts();
@@ -148,7 +149,7 @@ async fn respond(
         headers: parts.headers,
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),
     };
-    heard.lock().unwrap_or_else(PoisonError::into_inner).push(asked.clone());
+    received.lock().unwrap_or_else(PoisonError::into_inner).push(asked.clone());
     let (code, kind, body) = match answer(asked).await {
         Reply::Json(code, value) => (code, "application/json", value.to_string().into_bytes()),
         Reply::Raw(code, kind, body) => (code, kind, body),

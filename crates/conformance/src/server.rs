@@ -53,7 +53,7 @@ pub struct Server {
     /// The working folder. It is deleted with the server, unless the test passed it in.
     folder: Folder,
     log: Arc<Mutex<String>>,
-    /// The URL `https://HOST:PORT`.
+    /// The base URL, `https://HOST:PORT`.
     pub url: String,
     /// The lines of standard output before the server was ready.
     pub greeting: Vec<String>,

@@ -82,7 +82,7 @@ pub struct Call {
     pub headers: HeaderMap,
     /// The parsed review; null if it is nested too deeply for this reader.
     pub review: Value,
-    /// The unparsed review.
+    /// The bytes of the unparsed review.
     pub body: Bytes,
     /// The number of its connection, counted from 0.
     pub connection: usize,
@@ -111,16 +111,16 @@ impl WebhookServer {
         let listener = TcpListener::bind("0.0.0.0:0").await.map_err(|e| Problem::at("a port", e))?;
         let port = listener.local_addr().map_err(|e| Problem::at("a port", e))?.port();
         let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
-        let (heard, behaviour) = (Arc::clone(&calls), Arc::new(behaviour) as Behaviour);
+        let (received, behaviour) = (Arc::clone(&calls), Arc::new(behaviour) as Behaviour);
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let serving = tokio::spawn(async move {
             let mut connection = 0;
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, heard, behaviour) =
-                    (acceptor.clone(), Arc::clone(&heard), Arc::clone(&behaviour));
+                let (acceptor, received, behaviour) =
+                    (acceptor.clone(), Arc::clone(&received), Arc::clone(&behaviour));
                 tokio::spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
-                    let service = service_fn(|request| answer(request, connection, &heard, &behaviour));
+                    let service = service_fn(|request| answer(request, connection, &received, &behaviour));
                     // Tests may close connections early; such errors are ignored.
                     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
                 });

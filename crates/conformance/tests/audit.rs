@@ -106,8 +106,8 @@ async fn an_event_has_user_request_and_response_status() {
     let events = audited.recorded(&alice, "two", Method::GET, SECRETS, &Value::Null).await;
     assert_eq!(events[1]["annotations"]["authorization.k8s.io/decision"], "forbid");
     assert_eq!(events[1]["responseStatus"]["reason"], "Forbidden");
-    let nobody = audited.client.as_token(Some("wrong"));
-    let events = audited.recorded(&nobody, "three", Method::GET, SECRETS, &Value::Null).await;
+    let unauthenticated = audited.client.as_token(Some("wrong"));
+    let events = audited.recorded(&unauthenticated, "three", Method::GET, SECRETS, &Value::Null).await;
     assert_eq!(stages(&events), ["ResponseStarted"]);
     assert_eq!(events[0]["user"], json!({}));
     assert_eq!(events[0]["responseStatus"]["code"], 401);

@@ -466,10 +466,10 @@ async fn tokens_of_an_old_key_are_valid_only_while_it_is_in_the_key_files() {
     let old = token(&admin, json!({})).await.unwrap();
     server.kill().unwrap();
     let key = folder.path().join("sa.key");
-    let kept = folder.path().join("old.key");
-    fs::rename(&key, &kept).unwrap();
+    let old_key = folder.path().join("old.key");
+    fs::rename(&key, &old_key).unwrap();
     // The harness creates a new key if the file is missing.
-    let flag = format!("--service-account-key-file={}", kept.display());
+    let flag = format!("--service-account-key-file={}", old_key.display());
     let mut server = Server::serve_at(folder.path(), &[&flag]).await.unwrap();
     let admin = server.client().unwrap();
     whoami(&admin.as_token(Some(&old)), &[]).await.unwrap();

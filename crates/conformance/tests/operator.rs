@@ -24,7 +24,7 @@ async fn client(server: &Server) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-fn definition() -> CustomResourceDefinition {
+fn crd() -> CustomResourceDefinition {
     serde_json::from_value(json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -68,7 +68,7 @@ fn greetings(client: &kube::Client) -> Api<DynamicObject> {
     Api::default_namespaced_with(client.clone(), &kind)
 }
 
-/// Reconciles one greeting.
+/// Brings one greeting to its desired state.
 async fn reconcile(client: &kube::Client, greeting: DynamicObject) {
     let greetings = greetings(client);
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
@@ -115,7 +115,7 @@ async fn an_operator_reconciles_until_its_objects_and_crd_are_deleted() {
     let server = Server::up().await.unwrap();
     let client = client(&server).await;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    definitions.create(&PostParams::default(), &definition()).await.unwrap();
+    definitions.create(&PostParams::default(), &crd()).await.unwrap();
     until("the definition is established", async || {
         let status = definitions.get("greetings.example.com").await.unwrap().status.unwrap_or_default();
         let conditions = status.conditions.unwrap_or_default();

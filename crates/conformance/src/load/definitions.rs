@@ -28,7 +28,7 @@ pub async fn definitions() -> Result<Figures> {
     let mut server = Server::serve_at(folder.path(), &[]).await?;
     let wires = Wires::connect(&server.url, &tls(Trust::Anything, None)?, Some(ADMIN_TOKEN)).await?;
     let begun = Instant::now();
-    wires.flood(Until::Count(MANY), |number| (Method::POST, PATH.to_owned(), definition(number))).await?;
+    wires.flood(Until::Count(MANY), |number| (Method::POST, PATH.to_owned(), crd(number))).await?;
     loop {
         let listed = wires.once(&Method::GET, PATH, Bytes::new()).await?;
         let established = established(&serde_json::from_slice(&listed).unwrap_or_default());
@@ -70,7 +70,7 @@ fn established(list: &Value) -> u64 {
     list["items"].as_array().map_or(0, |items| items.iter().filter(holds).count() as u64)
 }
 
-fn definition(number: u64) -> Bytes {
+fn crd(number: u64) -> Bytes {
     let property = |i: usize| {
         let words = format!(
             "The {i}th of many things that can be said about this kind, and what it means if left out."

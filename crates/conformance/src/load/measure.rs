@@ -22,7 +22,7 @@ const EVENTS: u64 = 200;
 /// A server to measure.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// The URL `https://HOST:PORT`.
+    /// The base URL, `https://HOST:PORT`.
     pub url: String,
     /// The trusted CA, and the client certificate.
     pub tls: ClientConfig,

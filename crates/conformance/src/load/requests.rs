@@ -46,7 +46,7 @@ pub(super) enum Until {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     pub(super) per_second: f64,
-    /// The median latency.
+    /// The median of the latencies.
     pub(super) p50: Duration,
     /// The latency of the 99th percentile.
     pub(super) p99: Duration,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::discovery::aggregated;
-use crate::setting::{FISCHERS, NAME, PATIENCE, ROOT, SERVICES, place, says, service, wardle};
+use crate::setting::{FISCHERS, NAME, PATIENCE, ROOT, SERVICES, create_service, says, service, wardle};
 
 #[tokio::test]
 async fn conditions_name_what_is_missing_and_requests_get_503() {
@@ -91,7 +91,7 @@ fn own_address() -> String {
 async fn no_request_is_sent_to_a_server_with_a_wrong_certificate() {
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();
-    place(&client).await;
+    create_service(&client).await;
     let extension = Extension::start("wardle.default.svc", None, wardle).await.unwrap();
     let other = Extension::start("wardle.default.svc", None, wardle).await.unwrap();
     accepts(client.post(SERVICES, &service(extension.port, &other.ca_bundle)).await).unwrap();
@@ -149,7 +149,7 @@ async fn no_request_is_sent_to_a_server_with_a_wrong_certificate() {
 async fn a_server_that_hangs_delays_no_other_request() {
     let server = Server::serve(&["--request-timeout=2s"]).await.unwrap();
     let client = server.client().unwrap();
-    place(&client).await;
+    create_service(&client).await;
     // It answers until it counts as available, and never again.
     let hangs = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let asked = std::sync::Arc::clone(&hangs);

@@ -6,7 +6,9 @@ use conformance::{Server, accepts, rejects};
 use http::Method;
 use serde_json::json;
 
-use crate::setting::{FISCHERS, GROUP, NAME, SERVICES, behind, fischers, place, says, service, wardle};
+use crate::setting::{
+    FISCHERS, GROUP, NAME, SERVICES, behind, create_service, fischers, says, service, wardle,
+};
 
 #[tokio::test]
 async fn users_are_sent_in_front_proxy_headers_and_client_headers_are_dropped() {
@@ -51,7 +53,7 @@ async fn requests_are_authorized_by_the_path_that_is_forwarded() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let extension = Extension::start("wardle.default.svc", None, wardle).await.unwrap();
-    place(&client).await;
+    create_service(&client).await;
     accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
     says(&client, NAME, "True", "Passed").await;
 
@@ -108,7 +110,7 @@ async fn webhooks_served_by_aggregated_servers_are_called_through_the_aggregator
     })
     .await
     .unwrap();
-    place(&client).await;
+    create_service(&client).await;
     accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
     says(&client, NAME, "True", "Passed").await;
     let own = json!({"service": {"namespace": "default", "name": "kubernetes", "path": reviews}});

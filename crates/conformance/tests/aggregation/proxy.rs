@@ -8,7 +8,7 @@ use conformance::server::run_to_end;
 use conformance::{Server, accepts};
 use tempfile::TempDir;
 
-use crate::setting::{FISCHERS, NAME, SERVICES, place, says, service, wardle};
+use crate::setting::{FISCHERS, NAME, SERVICES, create_service, says, service, wardle};
 
 #[tokio::test]
 async fn an_unusable_proxy_certificate_stops_the_start() {
@@ -60,7 +60,7 @@ async fn a_new_proxy_certificate_is_used_without_a_restart() {
     let server = Server::serve(&[&flags[0], &flags[1]]).await.unwrap();
     let client = server.client().unwrap();
     let extension = Extension::start("wardle.default.svc", Some(&authority), wardle).await.unwrap();
-    place(&client).await;
+    create_service(&client).await;
     accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
     says(&client, NAME, "False", "FailedDiscoveryCheck").await;
     assert!(extension.received().is_empty());

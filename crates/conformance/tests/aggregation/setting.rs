@@ -85,7 +85,7 @@ pub(crate) fn service(port: u16, ca_bundle: &str) -> Value {
 }
 
 /// A Service whose endpoint is this machine.
-pub(crate) async fn place(client: &Client) {
+pub(crate) async fn create_service(client: &Client) {
     let service = json!({"metadata": {"name": "wardle"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
     accepts(client.post("/api/v1/namespaces/default/services", &service).await).unwrap();
 }
@@ -120,7 +120,7 @@ pub(crate) async fn behind(
     let client = server.client().unwrap();
     let authority = proxies(&client).await;
     let extension = Extension::start("wardle.default.svc", Some(&authority), does).await.unwrap();
-    place(&client).await;
+    create_service(&client).await;
     accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
     says(&client, NAME, "True", "Passed").await;
     (server, client, extension)

@@ -233,13 +233,13 @@ async fn transient_errors_are_retried() {
 
 #[tokio::test]
 async fn answers_are_cached_by_all_attributes_for_the_configured_time() {
-    let (kept, fresh) = (by_user("kept").await, by_user("fresh").await);
+    let (cached, fresh) = (by_user("cached").await, by_user("fresh").await);
     let files = Files::new();
     let server = files
         .serve_with(&[
             Webhook {
                 conditions: &["request.resourceAttributes.namespace != 'fresh'"],
-                ..Webhook::new("kept", &kept)
+                ..Webhook::new("cached", &cached)
             },
             Webhook {
                 conditions: &["request.resourceAttributes.namespace == 'fresh'"],
@@ -252,9 +252,9 @@ async fn answers_are_cached_by_all_attributes_for_the_configured_time() {
         review(&server, "alice", "default").await;
         review(&server, "bob", "default").await;
     }
-    assert_eq!(kept.take().len(), 2);
+    assert_eq!(cached.take().len(), 2);
     review(&server, "alice", "other").await;
-    assert_eq!(kept.take().len(), 1);
+    assert_eq!(cached.take().len(), 1);
     // Reviews and requests share the cache entries of the same attributes.
     accepts(server.client().unwrap().as_token(Some("alicetoken")).get("/api/v1/namespaces/third/pods").await)
         .unwrap();
@@ -262,7 +262,7 @@ async fn answers_are_cached_by_all_attributes_for_the_configured_time() {
         "resourceAttributes": {"verb": "list", "version": "v1", "resource": "pods", "namespace": "third"}});
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     accepts(server.client().unwrap().post(path, &json!({"spec": spec})).await).unwrap();
-    assert_eq!(kept.take().len(), 1);
+    assert_eq!(cached.take().len(), 1);
     // With a TTL of zero, and with a short TTL.
     review(&server, "bob", "fresh").await;
     review(&server, "bob", "fresh").await;

@@ -20,8 +20,8 @@ async fn reloads(server: &Server, status: &str) -> u64 {
 
 async fn allows_alice(server: &Server, wanted: bool) {
     eventually(TIME, async || {
-        let told = review(server, "alice", "default").await;
-        if told["allowed"] == wanted { Ok(()) } else { Err(Problem::new(told.to_string())) }
+        let status = review(server, "alice", "default").await;
+        if status["allowed"] == wanted { Ok(()) } else { Err(Problem::new(status.to_string())) }
     })
     .await
     .unwrap();
@@ -127,8 +127,8 @@ async fn the_kubeconfig_of_a_webhook_is_reloaded() {
     assert_eq!(review(&server, "alice", "other").await["reason"], "old likes alice");
     files.put("hook.kubeconfig", &new.kubeconfig("/hook", "hook-token"));
     eventually(TIME, async || {
-        let told = review(&server, "alice", "default").await;
-        if told["reason"] == "new likes alice" { Ok(()) } else { Err(Problem::new(told.to_string())) }
+        let status = review(&server, "alice", "default").await;
+        if status["reason"] == "new likes alice" { Ok(()) } else { Err(Problem::new(status.to_string())) }
     })
     .await
     .unwrap();
@@ -193,11 +193,11 @@ async fn restoring_the_valid_content_clears_the_failure() {
 /// Waits until this webhook is asked about Alice.
 async fn asks(server: &Server, who: &str) {
     eventually(TIME, async || {
-        let told = review(server, "alice", "default").await;
-        if told["reason"] == format!("{who} likes alice") {
+        let status = review(server, "alice", "default").await;
+        if status["reason"] == format!("{who} likes alice") {
             Ok(())
         } else {
-            Err(Problem::new(told.to_string()))
+            Err(Problem::new(status.to_string()))
         }
     })
     .await
@@ -275,10 +275,10 @@ async fn requests_get_right_decisions_while_the_chain_is_swapped() {
                 while !stop.load(Ordering::SeqCst) {
                     let (user, allowed, denied) = [("alice", true, false), ("bob", false, false), ("carol", false, true)][n % 3];
                     let body = serde_json::json!({"spec": {"user": user, "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": format!("n{i}-{}", n % 50)}}});
-                    let told = conformance::accepts(client.post(path, &body).await).unwrap()["status"].clone();
-                    assert_eq!(told["allowed"] == true, allowed, "{user}: {told}");
-                    assert_eq!(told["denied"] == true, denied, "{user}: {told}");
-                    assert!(told["evaluationError"].is_null(), "{user}: {told}");
+                    let status = conformance::accepts(client.post(path, &body).await).unwrap()["status"].clone();
+                    assert_eq!(status["allowed"] == true, allowed, "{user}: {status}");
+                    assert_eq!(status["denied"] == true, denied, "{user}: {status}");
+                    assert!(status["evaluationError"].is_null(), "{user}: {status}");
                     asked.fetch_add(1, Ordering::SeqCst);
                     n += 1;
                 }

@@ -33,10 +33,10 @@ async fn without_the_gate_new_objects_lose_admin_access_and_stored_ones_are_not_
     assert_eq!((&version["minor"], &version["emulationMinor"]), (&json!("37"), &json!("35")));
     let dropped = accepts(client.post(&claims, &claim("dropped", true)).await).unwrap();
     assert_eq!(access(&dropped), None);
-    let mut kept = accepts(client.get(&format!("{claims}/kept")).await).unwrap();
-    kept["metadata"]["labels"] = json!({"a": "b"});
-    let kept = accepts(client.json(Method::PUT, &format!("{claims}/kept"), &kept).await).unwrap();
-    assert_eq!(access(&kept), Some(json!(true)));
+    let mut stored = accepts(client.get(&format!("{claims}/kept")).await).unwrap();
+    stored["metadata"]["labels"] = json!({"a": "b"});
+    let stored = accepts(client.json(Method::PUT, &format!("{claims}/kept"), &stored).await).unwrap();
+    assert_eq!(access(&stored), Some(json!(true)));
     node(&client, "one").await;
     accepts(client.post(PODS, &pod("direct", &json!({"resourceClaimName": "kept"}))).await).unwrap();
     accepts(client.post(PODS, &pod("made", &json!({"resourceClaimTemplateName": "kept"}))).await).unwrap();

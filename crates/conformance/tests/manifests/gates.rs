@@ -69,9 +69,9 @@ async fn invalid_manifests_stop_the_start_and_all_are_named() {
     folders.write("b.yaml", &refusing("b", "x").replace("  validations:", "  validation:"));
     let said = refused(&[&folders.flag()]).await;
     let folder = folders.policies();
-    for place in ["a.yaml:4:9", "b.yaml:12:3"] {
-        let place = format!("{}/{place}", folder.display());
-        assert!(said.contains(&place), "{place} is not in\n{said}");
+    for position in ["a.yaml:4:9", "b.yaml:12:3"] {
+        let position = format!("{}/{position}", folder.display());
+        assert!(said.contains(&position), "{position} is not in\n{said}");
     }
     assert!(said.contains("must have a name ending with \\\".static.k8s.io\\\""), "{said}");
     assert!(

@@ -424,7 +424,7 @@ async fn malformed_identity_headers_do_not_fall_back_to_the_proxy_user() {
         assert!(line.contains(" 401 "), "{line}");
     }
     // A malformed token does not fall back to anonymous access either.
-    let nobody = Client::new(&server.url, Trust::Anything, Credentials::None).unwrap();
-    let line = answer(&nobody, &[b"authorization: Bearer \xff"]).await;
+    let anonymous = Client::new(&server.url, Trust::Anything, Credentials::None).unwrap();
+    let line = answer(&anonymous, &[b"authorization: Bearer \xff"]).await;
     assert!(line.contains(" 401 "), "{line}");
 }

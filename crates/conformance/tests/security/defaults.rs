@@ -6,12 +6,12 @@ use conformance::{Client, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A CRD with a list whose items have many defaults, or none.
-fn definition(has_defaults: bool) -> Value {
+fn crd(has_defaults: bool) -> Value {
     let field = |i: usize| {
         let mut schema = json!({"type": "string"});
         if has_defaults {
@@ -35,7 +35,7 @@ fn definition(has_defaults: bool) -> Value {
 }
 
 async fn define(client: &Client, has_defaults: bool) {
-    accepts(client.post(DEFINITIONS, &definition(has_defaults)).await).unwrap();
+    accepts(client.post(CRDS, &crd(has_defaults)).await).unwrap();
     eventually(PATIENCE, async || accepts(client.get(THINGS).await)).await.unwrap();
 }
 
@@ -82,9 +82,9 @@ async fn a_stored_object_with_too_many_defaults_can_be_deleted() {
     for name in ["large", "small"] {
         accepts(client.post(THINGS, &thing(name, if name == "large" { 200_000 } else { 10 })).await).unwrap();
     }
-    let path = format!("{DEFINITIONS}/things.example.com");
+    let path = format!("{CRDS}/things.example.com");
     let mut now = accepts(client.get(&path).await).unwrap();
-    now["spec"] = definition(true)["spec"].clone();
+    now["spec"] = crd(true)["spec"].clone();
     accepts(client.json(Method::PUT, &path, &now).await).unwrap();
     let is_defaulted = async || {
         let small = accepts(client.get(&format!("{THINGS}/small")).await)?;

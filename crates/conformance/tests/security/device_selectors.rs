@@ -88,13 +88,13 @@ async fn expensive_selectors_fail_without_delaying_other_pods() {
     assert!(why.contains("costs too much"), "{why}");
     eventually(SOON, async || {
         let events = accepts(admin.get("/api/v1/namespaces/default/events").await)?;
-        let is_told = events["items"].as_array().is_some_and(|events| {
+        let has_event = events["items"].as_array().is_some_and(|events| {
             events.iter().any(|event| {
                 event["reason"] == "FailedScheduling"
                     && event["message"].as_str().is_some_and(|message| message.contains("costs too much"))
             })
         });
-        if is_told { Ok(()) } else { Err(Problem::new(format!("no event: {events}"))) }
+        if has_event { Ok(()) } else { Err(Problem::new(format!("no event: {events}"))) }
     })
     .await
     .unwrap();

@@ -7,7 +7,7 @@ use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use serde_json::{Value, json};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -47,14 +47,14 @@ async fn requests_of_the_server_itself_run_on_the_heavy_lane() {
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": text}}],
         },
     });
-    accepts(client.post(DEFINITIONS, &definition).await).unwrap();
+    accepts(client.post(CRDS, &definition).await).unwrap();
     eventually(PATIENCE, async || accepts(client.get(THINGS).await)).await.unwrap();
     let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "large"},
         "text": "x".repeat(200_000)});
     accepts(client.post(THINGS, &thing).await).unwrap();
     let before = lane_requests(&client).await;
     // The server itself deletes the custom resources.
-    let path = format!("{DEFINITIONS}/things.example.com");
+    let path = format!("{CRDS}/things.example.com");
     accepts(client.delete(&path).await).unwrap();
     let is_gone = async || match client.get(&path).await?.code {
         404 => Ok(()),

@@ -108,13 +108,13 @@ fn identity(headers: &HeaderMap) -> Vec<(String, String)> {
 
 /// The identity headers of the administrator at an aggregated API server.
 fn administrator() -> Vec<(String, String)> {
-    let told = [
+    let headers = [
         ("x-remote-group", "system:authenticated"),
         ("x-remote-group", "system:masters"),
         ("x-remote-uid", "admin"),
         ("x-remote-user", "admin"),
     ];
-    told.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+    headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
 }
 
 #[tokio::test]

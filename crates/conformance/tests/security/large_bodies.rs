@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods?dryRun=All";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Small requests take milliseconds; this limit is for busy machines.
 const SOON: Duration = Duration::from_secs(10);
@@ -131,7 +131,7 @@ async fn define_alternatives(client: &Client) {
             }}}],
         },
     });
-    accepts(client.post(DEFINITIONS, &definition).await).unwrap();
+    accepts(client.post(CRDS, &definition).await).unwrap();
     eventually(PATIENCE, async || accepts(client.get(BOMBS).await)).await.unwrap();
 }
 

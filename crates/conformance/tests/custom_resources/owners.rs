@@ -4,7 +4,7 @@ use conformance::{Server, accepts, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{define, definition};
+use super::{crd, define};
 
 const APPLY: [(&str, &str); 1] = [("content-type", "application/apply-patch+yaml")];
 
@@ -51,7 +51,7 @@ async fn preserved_unknown_fields_are_owned_individually() {
             "closed": {"type": "object", "properties": {"a": {"type": "string"}}},
         },
     }}}]);
-    define(&client, &definition("open.example.com", "bags", "Bag", &versions)).await;
+    define(&client, &crd("open.example.com", "bags", "Bag", &versions)).await;
     let bags = "/apis/open.example.com/v1/namespaces/default/bags/b";
     let config = |body: Value| {
         let mut config =
@@ -103,7 +103,7 @@ async fn objects_that_do_not_match_their_schema_have_no_owners() {
             "x-kubernetes-validations": [{"rule": "self.a != 'bad'"}]},
         "status": {"type": "object", "properties": {"n": {"type": "integer"}}},
     }}}}]);
-    define(&client, &definition("misfit.example.com", "bags", "Bag", &versions)).await;
+    define(&client, &crd("misfit.example.com", "bags", "Bag", &versions)).await;
     let bag = |name: &str, n: Value| {
         json!({"apiVersion": "misfit.example.com/v1", "kind": "Bag", "metadata": {"name": name},
             "spec": {"a": "x"}, "status": {"n": n}})

@@ -4,12 +4,12 @@ use conformance::{Server, accepts, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{DEFINITIONS, PATIENCE, define, definition};
+use super::{CRDS, PATIENCE, crd, define};
 
 const OPEN: &str = "/apis/deep.example.com/v1/namespaces/default/opens";
 
 fn open() -> Value {
-    definition(
+    crd(
         "deep.example.com",
         "opens",
         "Open",
@@ -79,13 +79,13 @@ async fn the_deepest_accepted_crd_is_served_after_a_restart() {
     let mut body = open();
     body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] =
         json!({"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "example": default}});
-    let answer = client.post(DEFINITIONS, &body).await.unwrap();
+    let answer = client.post(CRDS, &body).await.unwrap();
     assert!(answer.code == 201 || answer.code == 400, "{}", answer.text());
-    let listed = accepts(client.get(DEFINITIONS).await).unwrap();
+    let listed = accepts(client.get(CRDS).await).unwrap();
     server.terminate().unwrap();
     server.wait(PATIENCE).await.unwrap();
     let server = Server::serve_at(folder.path(), &[]).await.unwrap();
-    let again = accepts(server.client().unwrap().get(DEFINITIONS).await).unwrap();
+    let again = accepts(server.client().unwrap().get(CRDS).await).unwrap();
     assert_eq!(again["items"].as_array().map(Vec::len), listed["items"].as_array().map(Vec::len));
 }
 

@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{DEFINITIONS, PATIENCE, define, definition};
+use super::{CRDS, PATIENCE, crd, define};
 
 const GROUP: &str = "changing.example.com";
 const THINGS: &str = "/apis/changing.example.com/v1/namespaces/default/things";
@@ -22,7 +22,7 @@ fn versions(extra: bool) -> Value {
 
 async fn change(client: &Client, extra: bool) {
     let body = json!({"spec": {"versions": versions(extra)}});
-    let path = format!("{DEFINITIONS}/things.{GROUP}");
+    let path = format!("{CRDS}/things.{GROUP}");
     let patch = client.send(
         Method::PATCH,
         &path,
@@ -37,7 +37,7 @@ async fn change(client: &Client, extra: bool) {
 async fn objects_written_during_a_schema_change_are_shown_by_the_new_schema() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    define(&client, &definition(GROUP, "things", "Thing", &versions(true))).await;
+    define(&client, &crd(GROUP, "things", "Thing", &versions(true))).await;
     for round in 0..6 {
         let write = async |number: usize| {
             let own = client.as_token(client.token());

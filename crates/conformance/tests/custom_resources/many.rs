@@ -7,19 +7,19 @@ use futures_util::StreamExt as _;
 use futures_util::stream::iter;
 use serde_json::json;
 
-use super::{DEFINITIONS, PATIENCE, definition, is_established};
+use super::{CRDS, PATIENCE, crd, is_established};
 
 async fn install(client: &Client, from: usize, to: usize) {
     let one = |number: usize| async move {
         let versions = json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
             {"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}}}}]);
         let group = format!("g{}.many.example.com", number % 20);
-        let body = definition(&group, &format!("kinds{number}"), &format!("Kind{number}"), &versions);
-        accepts(client.clone().as_token(client.token()).post(DEFINITIONS, &body).await).unwrap();
+        let body = crd(&group, &format!("kinds{number}"), &format!("Kind{number}"), &versions);
+        accepts(client.clone().as_token(client.token()).post(CRDS, &body).await).unwrap();
     };
     iter(from..to).map(one).buffer_unordered(8).collect::<Vec<()>>().await;
     eventually(PATIENCE, async || {
-        let listed = accepts(client.get(DEFINITIONS).await)?;
+        let listed = accepts(client.get(CRDS).await)?;
         let items = listed["items"].as_array().cloned().unwrap_or_default();
         let established = items.iter().filter(|definition| is_established(definition)).count();
         if established == to {
@@ -67,10 +67,9 @@ async fn concurrently_changed_crds_are_served_as_they_are_stored() {
                     .collect()
             };
             let plural = format!("races{number}");
-            let mut body =
-                definition("race.example.com", &plural, &format!("Race{number}"), &versions(&["v1"]));
-            accepts(client.post(DEFINITIONS, &body).await).unwrap();
-            let path = format!("{DEFINITIONS}/{plural}.race.example.com");
+            let mut body = crd("race.example.com", &plural, &format!("Race{number}"), &versions(&["v1"]));
+            accepts(client.post(CRDS, &body).await).unwrap();
+            let path = format!("{CRDS}/{plural}.race.example.com");
             // Concurrently with the controller that writes the status.
             eventually(PATIENCE, async || {
                 body["metadata"]["resourceVersion"] =

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::callers::{SOON, metric};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Creates a CRD with `count` versions and waits until all are served.
 async fn define(admin: &Client, plural: &str, versions: usize) {
@@ -23,7 +23,7 @@ async fn define(admin: &Client, plural: &str, versions: usize) {
             "versions": listed,
         },
     });
-    accepts(admin.post(DEFINITIONS, &definition).await).unwrap();
+    accepts(admin.post(CRDS, &definition).await).unwrap();
     let last = format!("/apis/{plural}.example.com/v{versions}/{plural}");
     eventually(SOON, async || accepts(admin.get(&last).await)).await.unwrap();
 }

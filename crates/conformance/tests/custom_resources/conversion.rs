@@ -9,7 +9,7 @@ use conformance::{Asked, Client, Hook, Reply, Server, accepts, eventually, rejec
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{DEFINITIONS, PATIENCE, define, definition};
+use super::{CRDS, PATIENCE, crd, define};
 
 const V1: &str = "/apis/convert.example.com/v1/namespaces/default/hosts";
 const V2: &str = "/apis/convert.example.com/v2/namespaces/default/hosts";
@@ -104,7 +104,7 @@ fn hosts(hook: &Hook, stored: &str) -> Value {
         version("v1", json!({"hostPort": text, "note": text}), ".spec.hostPort"),
         version("v2", json!({"host": text, "port": text, "note": text}), ".spec.port"),
     ]);
-    let mut body = definition("convert.example.com", "hosts", "Host", &versions);
+    let mut body = crd("convert.example.com", "hosts", "Host", &versions);
     body["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
         "conversionReviewVersions": ["v1"],
         "clientConfig": {"url": format!("{}/convert", hook.url), "caBundle": BASE64_STANDARD.encode(&hook.authority)},
@@ -180,12 +180,11 @@ async fn all_verbs_work_in_both_versions() {
     assert_eq!(accepts(patched).unwrap()["status"], json!({"seen": true}));
 
     // After a change of the storage version, stored objects are shown as before.
-    let mut stored = accepts(client.get(&format!("{DEFINITIONS}/hosts.convert.example.com")).await).unwrap();
+    let mut stored = accepts(client.get(&format!("{CRDS}/hosts.convert.example.com")).await).unwrap();
     stored["spec"]["versions"] = hosts(&world.hook, "v2")["spec"]["versions"].clone();
-    accepts(client.json(Method::PUT, &format!("{DEFINITIONS}/hosts.convert.example.com"), &stored).await)
-        .unwrap();
+    accepts(client.json(Method::PUT, &format!("{CRDS}/hosts.convert.example.com"), &stored).await).unwrap();
     let both = eventually(PATIENCE, async || {
-        let stored = accepts(client.get(&format!("{DEFINITIONS}/hosts.convert.example.com")).await)?;
+        let stored = accepts(client.get(&format!("{CRDS}/hosts.convert.example.com")).await)?;
         match &stored["status"]["storedVersions"] {
             versions if *versions == json!(["v1", "v2"]) => Ok(versions.clone()),
             versions => Err(conformance::Problem::new(versions.to_string())),
@@ -361,7 +360,7 @@ async fn errors_of_a_conversion_webhook_name_it_and_store_nothing() {
     assert_eq!(accepts(client.get(&format!("{V1}/a")).await).unwrap(), before, "nothing has changed");
     assert_eq!(accepts(client.get(&format!("{V2}/a")).await).unwrap()["spec"]["port"], "80");
     rejects(client.get(&format!("{V1}/new")).await, 404, "NotFound").unwrap();
-    let path = format!("{DEFINITIONS}/hosts.convert.example.com");
+    let path = format!("{CRDS}/hosts.convert.example.com");
     let mut stored = accepts(client.get(&path).await).unwrap();
     let (port, guard) = free_port().unwrap();
     drop(guard);
@@ -380,9 +379,9 @@ async fn errors_of_a_conversion_webhook_name_it_and_store_nothing() {
     assert_eq!(events.within(PATIENCE).await.unwrap().unwrap()["type"], "ERROR");
     // Requests without conversion are served, and objects are deleted with their CRD.
     accepts(client.get(&format!("{V1}/a")).await).unwrap();
-    accepts(client.delete(&format!("{DEFINITIONS}/hosts.convert.example.com")).await).unwrap();
+    accepts(client.delete(&format!("{CRDS}/hosts.convert.example.com")).await).unwrap();
     eventually(PATIENCE, async || {
-        match client.get(&format!("{DEFINITIONS}/hosts.convert.example.com")).await?.code {
+        match client.get(&format!("{CRDS}/hosts.convert.example.com")).await?.code {
             404 => Ok(()),
             code => Err(conformance::Problem::new(format!("still there: {code}"))),
         }

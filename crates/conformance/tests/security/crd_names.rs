@@ -6,12 +6,12 @@ use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn definition(plural: &str, kind: &str) -> Value {
+fn crd(plural: &str, kind: &str) -> Value {
     json!({
         "metadata": {"name": format!("{plural}.rules.example.com")},
         "spec": {
@@ -35,7 +35,7 @@ async fn patch(client: &Client, path: &str, body: &Value) -> Value {
 
 /// The conditions `NamesAccepted` and `Established` of a CRD.
 async fn conditions(client: &Client, plural: &str) -> (String, String) {
-    let found = accepts(client.get(&format!("{DEFINITIONS}/{plural}.rules.example.com")).await).unwrap();
+    let found = accepts(client.get(&format!("{CRDS}/{plural}.rules.example.com")).await).unwrap();
     let condition = |name: &str| {
         let mut conditions = found["status"]["conditions"].as_array().into_iter().flatten();
         let condition = conditions.find(|condition| condition["type"] == name);
@@ -67,14 +67,14 @@ async fn claim(client: &Client, plural: &str) {
         "acceptedNames": {"plural": plural, "singular": plural.trim_end_matches('s'), "kind": "Limit", "listKind": "LimitList"},
         "conditions": [condition("NamesAccepted"), condition("Established")],
     }});
-    patch(client, &format!("{DEFINITIONS}/{plural}.rules.example.com/status"), &status).await;
+    patch(client, &format!("{CRDS}/{plural}.rules.example.com/status"), &status).await;
 }
 
 #[tokio::test]
 async fn a_status_that_claims_the_kind_of_another_crd_is_corrected_and_has_no_effect() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    accepts(client.post(DEFINITIONS, &definition("limits", "Limit")).await).unwrap();
+    accepts(client.post(CRDS, &crd("limits", "Limit")).await).unwrap();
     becomes(&client, "limits", ("True", "True")).await;
 
     let limit = |strict: bool| json!({"apiVersion": "rules.example.com/v1", "kind": "Limit", "metadata": {"name": "main"}, "strict": strict});
@@ -98,7 +98,7 @@ async fn a_status_that_claims_the_kind_of_another_crd_is_corrected_and_has_no_ef
 
     // Names that sort before and after the CRD whose kind is claimed.
     for attacker in ["alimits", "zlimits"] {
-        accepts(client.post(DEFINITIONS, &definition(attacker, "Limit")).await).unwrap();
+        accepts(client.post(CRDS, &crd(attacker, "Limit")).await).unwrap();
         becomes(&client, attacker, ("False", "False")).await;
         claim(&client, attacker).await;
         // The claimed kind is never served from the other CRD.
@@ -109,7 +109,7 @@ async fn a_status_that_claims_the_kind_of_another_crd_is_corrected_and_has_no_ef
     }
     becomes(&client, "limits", ("True", "True")).await;
     // The kind is free when its CRD is deleted.
-    accepts(client.delete(&format!("{DEFINITIONS}/zlimits.rules.example.com")).await).unwrap();
-    accepts(client.delete(&format!("{DEFINITIONS}/limits.rules.example.com")).await).unwrap();
+    accepts(client.delete(&format!("{CRDS}/zlimits.rules.example.com")).await).unwrap();
+    accepts(client.delete(&format!("{CRDS}/limits.rules.example.com")).await).unwrap();
     becomes(&client, "alimits", ("True", "True")).await;
 }

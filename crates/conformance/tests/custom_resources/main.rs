@@ -12,11 +12,11 @@ use std::time::Duration;
 use conformance::{Client, accepts, eventually};
 use serde_json::{Value, json};
 
-pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(crate) const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A CRD of a namespaced kind with these versions.
-pub(crate) fn definition(group: &str, plural: &str, kind: &str, versions: &Value) -> Value {
+pub(crate) fn crd(group: &str, plural: &str, kind: &str, versions: &Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -32,10 +32,10 @@ pub(crate) fn definition(group: &str, plural: &str, kind: &str, versions: &Value
 
 /// Creates a CRD and waits until it is served.
 pub(crate) async fn define(client: &Client, definition: &Value) {
-    accepts(client.post(DEFINITIONS, definition).await).unwrap();
+    accepts(client.post(CRDS, definition).await).unwrap();
     let name = definition["metadata"]["name"].as_str().unwrap();
     eventually(PATIENCE, async || {
-        let stored = accepts(client.get(&format!("{DEFINITIONS}/{name}")).await)?;
+        let stored = accepts(client.get(&format!("{CRDS}/{name}")).await)?;
         if is_established(&stored) {
             Ok(())
         } else {
