@@ -99,9 +99,12 @@ pub(super) fn read(root: &Path, tree: &Tree) -> Result<Vec<Document>> {
         .collect()
 }
 
+fn is_markdown(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "md")
+}
+
 fn is_document(path: &str) -> bool {
-    path.ends_with(".md")
-        && (!path.contains('/') || path.starts_with("docs/") || path.ends_with("/README.md"))
+    is_markdown(path) && (!path.contains('/') || path.starts_with("docs/") || path.ends_with("/README.md"))
 }
 
 /// Every path in backticks exists. Of a path with a `<placeholder>`, the folder before it.
@@ -148,7 +151,7 @@ pub(super) fn links(document: &Document, tree: &Tree, text: impl Fn(&str) -> Opt
                 continue;
             };
             if !anchor.is_empty()
-                && file.ends_with(".md")
+                && is_markdown(&file)
                 && !text(&file).is_some_and(|text| anchors(&text).contains(anchor))
             {
                 complaints.push(format!("{at}: the link to `{target}`: `{file}` has no such heading"));
