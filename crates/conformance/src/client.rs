@@ -23,62 +23,59 @@ use tokio_rustls::client::TlsStream;
 
 use crate::{Problem, Result};
 
-/// How long an answer may take before the client gives up.
+/// The time limit for one answer.
 const PATIENCE: Duration = Duration::from_secs(70);
 
-/// Whom a server's certificate is checked against.
+/// The certificate authorities that a client trusts.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// Authorities, as PEM.
+    /// Authorities in PEM format.
     Authorities(Vec<u8>),
-    /// Nobody: any certificate will do. Only for a reference server on this machine.
+    /// Accepts any certificate. Only for a reference server on this machine.
     Anything,
 }
 
-/// How a client says who it is.
+/// The credentials that a client sends.
 #[derive(Clone, Debug)]
 pub enum Credentials {
-    /// Not at all.
+    /// Sends no credentials (anonymous).
     None,
-    /// A bearer token.
+    /// Sends this bearer token.
     Token(String),
-    /// A client certificate and its key, as PEM.
+    /// A client certificate and its key in PEM format.
     Certificate(Vec<u8>, Vec<u8>),
 }
 
-/// A client of one server, for one caller.
+/// A client of one server with one user's credentials.
 #[derive(Clone, Debug)]
 pub struct Client {
     authority: String,
     tls: Arc<ClientConfig>,
     token: Option<String>,
-    /// The connection that waits for the next request.
+    /// The idle connection that the next request uses.
     idle: Arc<Mutex<Option<http1::SendRequest<Full<Bytes>>>>>,
 }
 
-/// What a server answered.
+/// A complete response of a server.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The code.
     pub code: u16,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The body as it came.
     pub body: Bytes,
 }
 
 impl Answer {
-    /// The body as JSON; null if it is none.
+    /// The body as JSON; null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// The body as text.
+    /// The body as text; invalid UTF-8 is replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// A header, or nothing.
+    /// The value of a header; empty if there is none.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -98,44 +95,41 @@ impl Client {
         Ok(Client { authority, tls: Arc::new(tls), token, idle: Arc::default() })
     }
 
-    /// The same server, for somebody with another token; `None` is nobody.
+    /// A client of this server with another token, or without credentials for `None`, on a connection of its own.
     #[must_use]
     pub fn as_token(&self, token: Option<&str>) -> Client {
         Client { token: token.map(str::to_owned), idle: Arc::default(), ..self.clone() }
     }
 
-    /// Host and port.
+    /// The address as `HOST:PORT`.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// The token, if that is how it says who it is.
+    /// The bearer token, if the client uses one.
     pub fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }
 
-    /// GET.
     pub async fn get(&self, path: &str) -> Result<Answer> {
         self.send(Method::GET, path, &[], Bytes::new()).await
     }
 
-    /// POST of JSON.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Answer> {
         self.json(Method::POST, path, body).await
     }
 
-    /// DELETE without options.
     pub async fn delete(&self, path: &str) -> Result<Answer> {
         self.send(Method::DELETE, path, &[], Bytes::new()).await
     }
 
-    /// A request with a JSON body.
+    /// Sends a request with a JSON body.
     pub async fn json(&self, method: Method, path: &str, body: &Value) -> Result<Answer> {
         let body = serde_json::to_vec(body).map_err(|e| Problem::at("cannot write JSON", e))?;
         self.send(method, path, &[("content-type", "application/json")], body.into()).await
     }
 
-    /// Any request, answered in full.
+    /// Sends a request and reads the whole answer.
     pub async fn send(
         &self,
         method: Method,
@@ -163,7 +157,7 @@ impl Client {
         answered.map_err(|_| Problem::new(format!("{method} {path}: no answer in {PATIENCE:?}")))?
     }
 
-    /// A request whose answer is a stream of lines, on a connection of its own.
+    /// Sends a request whose answer is a stream of JSON lines, on a connection of its own.
     pub async fn events(&self, path: &str, headers: &[(&str, &str)]) -> Result<Events> {
         let mut sender = self.connect().await?;
         let request = self.request(&Method::GET, path, headers, Bytes::new())?;
@@ -178,7 +172,7 @@ impl Client {
         })
     }
 
-    /// A TLS connection, for tests that say something else than HTTP.
+    /// Opens a TLS connection for tests that do not speak HTTP through this client.
     pub async fn tls_stream(&self) -> Result<TlsStream<TcpStream>> {
         let tcp = TcpStream::connect(&self.authority).await.map_err(|e| Problem::at(&self.authority, e))?;
         let _ = tcp.set_nodelay(true);
@@ -217,12 +211,11 @@ impl Client {
     }
 }
 
-/// A stream of lines of JSON, as a watch answers.
+/// A stream of JSON lines, such as the answer to a watch.
 #[derive(Debug)]
 pub struct Events {
-    /// The code of the answer.
+    /// The status code of the answer.
     pub code: StatusCode,
-    /// Its headers.
     pub headers: HeaderMap,
     body: Option<Incoming>,
     waiting: Vec<u8>,
@@ -230,7 +223,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// The next line; nothing when the stream has ended.
+    /// The next line; `None` when the stream has ended.
     pub async fn next(&mut self) -> Result<Option<Value>> {
         loop {
             if let Some(at) = self.waiting.iter().position(|byte| *byte == b'\n') {
@@ -259,7 +252,7 @@ impl Events {
         }
     }
 
-    /// Everything that is left, when the answer turned out to be no stream.
+    /// The rest of the answer, if it is no stream but an error.
     pub async fn rest(mut self) -> Result<Bytes> {
         let mut all = std::mem::take(&mut self.waiting);
         if let Some(body) = self.body.take() {
@@ -269,7 +262,7 @@ impl Events {
         Ok(all.into())
     }
 
-    /// The next line within a time; an error if there is none.
+    /// The next line; an error if none arrives within `time`.
     pub async fn within(&mut self, time: Duration) -> Result<Option<Value>> {
         tokio::time::timeout(time, self.next())
             .await
@@ -277,7 +270,7 @@ impl Events {
     }
 }
 
-/// The configuration of a TLS client.
+/// The TLS configuration of a client.
 pub fn tls(trust: Trust, certificate: Option<(Vec<u8>, Vec<u8>)>) -> Result<ClientConfig> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -308,7 +301,7 @@ pub fn tls(trust: Trust, certificate: Option<(Vec<u8>, Vec<u8>)>) -> Result<Clie
     }
 }
 
-/// Takes any certificate.
+/// Accepts any server certificate.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

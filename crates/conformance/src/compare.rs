@@ -1,13 +1,13 @@
-//! What differs between two answers, by path.
+//! Compares two answers and lists their differences by path.
 
 use serde_json::Value;
 
 use crate::script::Observed;
 
-/// At most so many differences of one step are told.
+/// The maximum number of differences that are reported for one step.
 const MANY: usize = 12;
 
-/// What differs; nothing if nothing does.
+/// All differences; empty if the answers are equal.
 pub fn differences(expected: &Observed, got: &Observed) -> Vec<String> {
     let mut found = Vec::new();
     if expected.code != got.code {

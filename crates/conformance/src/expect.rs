@@ -1,4 +1,4 @@
-//! What is expected of an answer.
+//! Assertions about the answers of a server.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::client::Answer;
 use crate::{Problem, Result};
 
-/// The object of an answer that must be a success.
+/// The object of an answer; an error unless the status code is 2xx.
 pub fn accepts(answer: Result<Answer>) -> Result<Value> {
     let answer = answer?;
     if (200..300).contains(&answer.code) {
@@ -16,18 +16,18 @@ pub fn accepts(answer: Result<Answer>) -> Result<Value> {
     Err(Problem::new(format!("expected success, got {}: {}", answer.code, answer.text())))
 }
 
-/// The `Status` of an answer that must be this refusal: the code, and the reason when one is given.
+/// The `Status` of an error answer; an error unless it has this code and, if `reason` is not empty, this reason.
 pub fn rejects(answer: Result<Answer>, code: u16, reason: &str) -> Result<Value> {
     let answer = answer?;
     let status = answer.json();
-    let told = status.get("reason").and_then(Value::as_str).unwrap_or_default();
-    if answer.code == code && (reason.is_empty() || told == reason) {
+    let got_reason = status.get("reason").and_then(Value::as_str).unwrap_or_default();
+    if answer.code == code && (reason.is_empty() || got_reason == reason) {
         return Ok(status);
     }
     Err(Problem::new(format!("expected {code} {reason}, got {}: {}", answer.code, answer.text())))
 }
 
-/// Asks again until `check` is satisfied; an error with the last complaint when time is up.
+/// Repeats `check` until it succeeds. Returns its last error when `time` is over.
 pub async fn eventually<T>(time: Duration, mut check: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + time;
     loop {

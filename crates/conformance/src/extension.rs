@@ -1,4 +1,5 @@
-//! An API server behind the one under test: real TLS that asks for the front proxy's certificate, and any answer a test wants.
+//! An aggregated API server for tests: it requires the front proxy's client certificate over TLS and gives the answers that a
+//! test sets.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -28,35 +29,33 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{Client, Problem, Result, accepts, eventually};
 
-/// A server that was registered is asked whether it is available within seconds.
+/// The longest wait until a registered server is available.
 const AVAILABLE_WITHIN: Duration = Duration::from_secs(30);
 
-/// A request as it came in.
+/// A request that the server received.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// The method.
     pub method: http::Method,
-    /// Path and query.
+    /// The path with its query.
     pub target: String,
-    /// The protocol.
+    /// The HTTP version of the request.
     pub version: Version,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The trailers that came after the body.
+    /// The trailers after the body.
     pub trailers: HeaderMap,
-    /// How long the body was.
+    /// The length of the body in bytes.
     pub length: usize,
-    /// The body, if it is JSON.
+    /// The body, if it is JSON; otherwise null.
     pub body: Value,
 }
 
 impl Received {
-    /// The path, without the query.
+    /// The path without the query.
     pub fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
     }
 
-    /// A header, or nothing.
+    /// The value of a header; empty if there is none.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -67,20 +66,20 @@ impl Received {
     }
 }
 
-/// What the server does with a request.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub enum Does {
     /// Answers with this code and JSON.
     Json(u16, Value),
     /// Answers with code, content type, further headers and body.
     Raw(u16, &'static str, Vec<(&'static str, &'static str)>, String),
-    /// Answers with whatever [`Extension::feed`] is given, until [`Extension::finish`].
+    /// Streams the bytes passed to [`Extension::feed`] until [`Extension::finish`].
     Stream,
-    /// Becomes another protocol, in which it sends back whatever it gets.
+    /// Switches to another protocol, in which it echoes every byte.
     Echo(&'static str),
-    /// The same, having announced this many bytes.
+    /// Streams like `Stream`, with this `Content-Length`.
     StreamOf(&'static str),
-    /// Never answers.
+    /// Never sends an answer.
     Hang,
 }
 
@@ -94,17 +93,17 @@ struct Shared {
 
 /// A running API server, ended when dropped.
 pub struct Extension {
-    /// The port, on every address of this machine.
+    /// The port; the server listens on all addresses.
     pub port: u16,
-    /// The bundle of authorities that vouch for it, in base64 as an `APIService` holds it.
+    /// The CA bundle for its certificate, in base64 as in an `APIService`.
     pub ca_bundle: String,
     shared: Arc<Shared>,
     serving: JoinHandle<()>,
 }
 
 impl Extension {
-    /// Starts one that serves as `name` (`SERVICE.NAMESPACE.svc`). With `proxies` (PEM), only clients whose certificates those
-    /// authorities signed come through the handshake.
+    /// Starts a server with a certificate for `name` (`SERVICE.NAMESPACE.svc`). With `proxies` (PEM), the handshake requires a
+    /// client certificate of these authorities.
     pub async fn start(
         name: &str,
         proxies: Option<&str>,
@@ -118,7 +117,7 @@ impl Extension {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let known = Arc::clone(&shared);
         let serving = tokio::spawn(async move {
-            // Connections end with the server.
+            // The task of a connection ends with the server.
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((tcp, _)) = listener.accept().await {
                 let (acceptor, shared, behaviour) =
@@ -136,12 +135,12 @@ impl Extension {
         Ok(Extension { port, ca_bundle: BASE64_STANDARD.encode(ca_pem), shared, serving })
     }
 
-    /// What it received so far.
+    /// The requests received so far.
     pub fn received(&self) -> Vec<Received> {
         self.shared.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Registers it for version v1 of a group, through the Service `default/<service>`, and waits until it is available.
+    /// Registers version v1 of a group through the Service `default/<service>`, and waits until it is available.
     pub async fn register(&self, client: &Client, service: &str, group: &str) -> Result<()> {
         let object = json!({"metadata": {"name": service}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
         accepts(client.post("/api/v1/namespaces/default/services", &object).await)?;
@@ -160,26 +159,26 @@ impl Extension {
         .await
     }
 
-    /// What it received of requests that this server did not make for itself.
+    /// The received requests, except those that the server under test sends by itself.
     pub fn received_for_others(&self) -> Vec<Received> {
         let mut all = self.received();
         all.retain(|received| !received.header("x-remote-user").ends_with("aggregator"));
         all
     }
 
-    /// Sends bytes to everybody who got a stream.
+    /// Sends bytes to every open stream.
     pub fn feed(&self, bytes: &str) {
         for stream in self.shared.streams.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let _ = stream.send(Bytes::copy_from_slice(bytes.as_bytes()));
         }
     }
 
-    /// Ends the streams.
+    /// Ends all open streams.
     pub fn finish(&self) {
         self.shared.streams.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// How many of the streams are still wanted.
+    /// The number of streams whose client is still connected.
     pub fn open_streams(&self) -> usize {
         let streams = self.shared.streams.lock().unwrap_or_else(PoisonError::into_inner);
         streams.iter().filter(|stream| !stream.is_closed()).count()
@@ -263,7 +262,7 @@ async fn answer(
     Ok(response)
 }
 
-/// What is sent back.
+/// The HTTP response for a reply.
 enum Sent {
     All(Option<Bytes>),
     Stream(mpsc::UnboundedReceiver<Bytes>),
@@ -286,7 +285,7 @@ impl Body for Sent {
     }
 }
 
-/// The TLS configuration, and PEM of who vouches for it.
+/// The TLS configuration and the PEM of its CA.
 fn identity(
     name: &str,
     proxies: Option<&str>,

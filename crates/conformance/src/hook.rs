@@ -1,4 +1,4 @@
-//! A webhook: a real HTTPS server on this machine that remembers what it was asked and answers as it is told to.
+//! A webhook server over HTTPS on this machine. It records requests and gives the answers that a test sets.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -26,27 +26,26 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{Problem, Result};
 
-/// What a webhook was asked.
+/// A request that the webhook received.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// The path, without the query.
+    /// The path without the query.
     pub path: String,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The body; null if it was no JSON.
+    /// The body; null if it is not JSON.
     pub body: Value,
 }
 
-/// What a webhook does.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// Answers with this code and JSON.
     Json(u16, Value),
-    /// Answers with this code, type and body.
+    /// Answers with this code, content type and body.
     Raw(u16, &'static str, Vec<u8>),
-    /// Sends the client on, with what it asked, to a path of the same server.
+    /// Redirects the client, which keeps its method, to another path of this server.
     SendOn(&'static str),
-    /// Never answers.
+    /// Never sends an answer.
     Hang,
 }
 
@@ -54,16 +53,16 @@ type Answering = Arc<dyn Fn(Asked) -> Pin<Box<dyn Future<Output = Reply> + Send>
 
 /// A running webhook, ended when dropped.
 pub struct Hook {
-    /// `https://127.0.0.1:PORT`.
+    /// The base URL, `https://127.0.0.1:PORT`.
     pub url: String,
-    /// PEM of the authority that vouches for it.
+    /// The CA of its certificate in PEM format.
     pub authority: String,
     asked: Arc<Mutex<Vec<Asked>>>,
     serving: JoinHandle<()>,
 }
 
 impl Hook {
-    /// Starts one that answers at once.
+    /// Starts a webhook whose answer is computed synchronously.
     pub async fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Result<Self> {
         let answer = Arc::new(answer);
         Self::start_slow(move |asked| {
@@ -73,7 +72,7 @@ impl Hook {
         .await
     }
 
-    /// Starts one that may take its time.
+    /// Starts a webhook whose answer is computed asynchronously.
     pub async fn start_slow<F>(answer: impl Fn(Asked) -> F + Send + Sync + 'static) -> Result<Self>
     where
         F: Future<Output = Reply> + Send + 'static,
@@ -83,16 +82,17 @@ impl Hook {
         let address = listener.local_addr().map_err(|e| Problem::at("a port", e))?;
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
-        let heard = Arc::clone(&asked);
+        let received = Arc::clone(&asked);
         let answer: Answering = Arc::new(move |asked| Box::pin(answer(asked)));
         let serving = tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
-                let (acceptor, heard, answer) = (acceptor.clone(), Arc::clone(&heard), Arc::clone(&answer));
+                let (acceptor, received, answer) =
+                    (acceptor.clone(), Arc::clone(&received), Arc::clone(&answer));
                 tokio::spawn(async move {
                     let Ok(tls) = acceptor.accept(tcp).await else { return };
                     let service = service_fn(move |request| {
-                        let (heard, answer) = (Arc::clone(&heard), Arc::clone(&answer));
-                        respond(request, heard, answer)
+                        let (received, answer) = (Arc::clone(&received), Arc::clone(&answer));
+                        respond(request, received, answer)
                     });
                     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
                     let _ = builder.serve_connection(TokioIo::new(tls), service).await;
@@ -102,17 +102,17 @@ impl Hook {
         Ok(Hook { url: format!("https://{address}"), authority, asked, serving })
     }
 
-    /// What it was asked so far.
+    /// The requests received so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What it was asked so far, forgotten.
+    /// Returns the requests received so far and forgets them.
     pub fn take(&self) -> Vec<Asked> {
         std::mem::take(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A kubeconfig for it, with a token.
+    /// A kubeconfig for the webhook with a token.
     pub fn kubeconfig(&self, path: &str, token: &str) -> String {
         let authority = BASE64_STANDARD.encode(&self.authority);
         format!(
@@ -139,7 +139,7 @@ impl Drop for Hook {
 
 async fn respond(
     request: Request<Incoming>,
-    heard: Arc<Mutex<Vec<Asked>>>,
+    received: Arc<Mutex<Vec<Asked>>>,
     answer: Answering,
 ) -> std::result::Result<Response<Full<Bytes>>, Infallible> {
     let (parts, body) = request.into_parts();
@@ -149,7 +149,7 @@ async fn respond(
         headers: parts.headers,
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),
     };
-    heard.lock().unwrap_or_else(PoisonError::into_inner).push(asked.clone());
+    received.lock().unwrap_or_else(PoisonError::into_inner).push(asked.clone());
     let (code, kind, body) = match answer(asked).await {
         Reply::Json(code, value) => (code, "application/json", value.to_string().into_bytes()),
         Reply::Raw(code, kind, body) => (code, kind, body),
@@ -167,7 +167,7 @@ async fn respond(
     Ok(response)
 }
 
-/// An authority, and the certificate it gives a server on this machine.
+/// A CA and a server certificate for 127.0.0.1.
 fn identity() -> std::result::Result<(String, ServerConfig), Box<dyn std::error::Error + Send + Sync>> {
     let mut params = CertificateParams::new(Vec::<String>::new())?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -28,22 +28,20 @@ pub use hook::{Asked, Hook, Reply};
 pub use server::Server;
 pub use webhook::WebhookServer;
 
-/// What goes wrong in the harness itself, in words.
+/// A failure of the test harness.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Problem(String);
 
 impl Problem {
-    /// Something in words.
     pub fn new(words: impl Into<String>) -> Self {
         Problem(words.into())
     }
 
-    /// Something that went wrong while doing something.
+    /// Puts the action that failed before the error.
     pub fn at(doing: &str, error: impl std::fmt::Display) -> Self {
         Problem(format!("{doing}: {error}"))
     }
 }
 
-/// What the harness hands back.
 pub type Result<T> = std::result::Result<T, Problem>;

@@ -1,8 +1,8 @@
-//! What differs from run to run is replaced by a word that says what it was: `<uid>`, `<now>`, `<rv>`, `<ip>`, `<age>`, …
+//! Replaces values that differ from run to run by a word for their kind: `<uid>`, `<now>`, `<rv>`, `<ip>`, `<age>`, …
 
 use serde_json::Value;
 
-/// Numbers after these words are revisions.
+/// Words in messages that are followed by a resource version.
 const BEFORE_REVISIONS: [&str; 5] = [
     "ResourceVersion in object meta: ",
     "ResourceVersion in record (",
@@ -11,14 +11,14 @@ const BEFORE_REVISIONS: [&str; 5] = [
     "Too large resource version: ",
 ];
 
-/// How refusals offer protobuf.
+/// The media types of protobuf in error messages.
 const PROTOBUF: &str = ", application/vnd.kubernetes.protobuf";
 const PROTOBUF_WATCH: &str = ", application/vnd.kubernetes.protobuf;stream=watch";
 
-/// Columns of tables that say how long ago something was.
+/// Table columns with an age.
 const AGES: [&str; 5] = ["Age", "Last Seen", "First Seen", "Duration", "Last Schedule"];
 
-/// Replaces in a whole answer. `names` are values that the run made up, with the variable each came from.
+/// Normalises a whole answer. `names` are texts of this run with the variable that each came from.
 pub fn normalise(value: &mut Value, names: &[(String, String)]) {
     if value.get("kind").and_then(Value::as_str) == Some("Table") {
         columns_and_ages(value);
@@ -46,14 +46,14 @@ pub fn normalise(value: &mut Value, names: &[(String, String)]) {
     }
 }
 
-/// Managers are listed by the time of their last change; which of two writes fell into the same second differs from run to run.
+/// Sorts managers by name: their recorded order depends on the second of their last change, which differs from run to run.
 fn manager(entry: &Value) -> Vec<String> {
     ["operation", "manager", "apiVersion", "subresource"]
         .map(|field| entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned())
         .to_vec()
 }
 
-/// Removes the groups that other scripts define meanwhile from documents that list all groups.
+/// Removes the groups of other scripts from documents that list all groups.
 fn without_custom_groups(value: &mut Value) {
     const CUSTOM: &str = ".example.com";
     let is_custom = |group: &Value, pointer: &str| {
@@ -77,7 +77,7 @@ fn without_custom_groups(value: &mut Value) {
     }
 }
 
-/// Replaces what is known by its name.
+/// Replaces the values of fields that are known by their name.
 fn named(key: &str, value: &mut Value) {
     let word = match (key, &*value) {
         ("resourceVersion", Value::String(text)) if !text.is_empty() && text != "0" => "<rv>",
@@ -90,7 +90,7 @@ fn named(key: &str, value: &mut Value) {
     *value = Value::from(word);
 }
 
-/// Removes the prose from a table's columns, and replaces the ages in its rows.
+/// Removes the descriptions of table columns, and replaces the ages in its rows.
 fn columns_and_ages(table: &mut Value) {
     let columns: Vec<bool> = table
         .get("columnDefinitions")
@@ -107,7 +107,7 @@ fn columns_and_ages(table: &mut Value) {
             column.remove("description");
         }
     }
-    // In a watch only the first event names the columns.
+    // Only the first event of a watch has column definitions.
     let unnamed = columns.is_empty();
     for row in table.get_mut("rows").and_then(Value::as_array_mut).into_iter().flatten() {
         let cells = row.get_mut("cells").and_then(Value::as_array_mut).into_iter().flatten();
@@ -122,16 +122,16 @@ fn columns_and_ages(table: &mut Value) {
     }
 }
 
-/// Whether a cell is a count of seconds, minutes, hours, days or years; a column of dates may hold a whole timestamp instead.
+/// Whether a cell is an age such as `5s` or `3d`; a date column may contain a timestamp instead.
 fn is_age(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit())
         && text.ends_with(['s', 'm', 'h', 'd', 'y'])
         && text.chars().all(|c| c.is_ascii_digit() || "smhdy".contains(c))
 }
 
-/// Replaces in a text: made-up names, uids, times of this run, revisions, hashes.
+/// Normalises a text: texts of this run, uids, times of this run, resource versions, hashes.
 pub fn text(own: &str, names: &[(String, String)]) -> String {
-    // Protobuf is not served (README.md), so it is not among the media types that a refusal offers.
+    // Portcullis does not serve protobuf (README.md), so errors do not offer it.
     let mut whole = own.replace(PROTOBUF_WATCH, "").replace(PROTOBUF, "");
     for (value, name) in names {
         whole = whole.replace(value, &format!("{{{name}}}"));
@@ -162,7 +162,7 @@ pub fn text(own: &str, names: &[(String, String)]) -> String {
     out
 }
 
-/// Replaces what follows each `marker` as long as `belongs` says so.
+/// Replaces the characters after each `marker` for which `belongs` is true.
 fn after(whole: &str, marker: &str, word: &str, belongs: fn(char) -> bool) -> String {
     let mut parts = whole.split(marker);
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -175,13 +175,13 @@ fn after(whole: &str, marker: &str, word: &str, belongs: fn(char) -> bool) -> St
     out
 }
 
-/// Replaces addresses of the range that services get theirs from.
+/// Replaces addresses of the service cluster IP range.
 fn addresses(whole: &str) -> String {
     let mut parts = whole.split("10.0.0.");
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
-        // A range, as in 10.0.0.0/24, is no address of a service.
+        // A CIDR such as 10.0.0.0/24 is kept.
         if rest.len() == part.len() || rest.starts_with('/') {
             out.push_str("10.0.0.");
             out.push_str(part);
@@ -193,7 +193,7 @@ fn addresses(whole: &str) -> String {
     out
 }
 
-/// How long a uid at the start of `rest` is.
+/// The length of a uid at the start of `rest`.
 fn uid(rest: &str) -> Option<usize> {
     matches(rest, "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", |pattern, c| match pattern {
         'x' => c.is_ascii_hexdigit() && !c.is_ascii_uppercase(),
@@ -201,7 +201,7 @@ fn uid(rest: &str) -> Option<usize> {
     })
 }
 
-/// How long a time of this run at the start of `rest` is. Scripts that want a time to stay name one before 2026.
+/// The length of a time of this run at the start of `rest`. A time before 2026 is kept, so that scripts can use fixed times.
 fn time(rest: &str) -> Option<usize> {
     let digits = |pattern: char, c: char| if pattern == 'd' { c.is_ascii_digit() } else { pattern == c };
     let length = matches(rest, "20dd-dd-ddTdd:dd:dd", digits)?;

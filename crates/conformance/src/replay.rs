@@ -1,4 +1,4 @@
-//! Runs a script against a server.
+//! Sends the requests of a script to a server and collects the normalised answers.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -13,22 +13,21 @@ use crate::normalise::{self, normalise};
 use crate::script::{Observed, Script, Step};
 use crate::{Problem, Result};
 
-/// The headers that are compared.
-const HEADERS: [&str; 6] =
+/// Other headers differ from run to run or between servers, and are not compared.
+const COMPARED_HEADERS: [&str; 6] =
     ["content-type", "warning", "retry-after", "content-encoding", "allow", "accept-patch"];
 
-/// How long a stream may stay silent.
-const SILENCE: Duration = Duration::from_secs(15);
+/// The longest wait for the next event of a watch.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long what takes effect a moment later may take.
-const MOMENT: Duration = Duration::from_secs(10);
+/// How long a step with `until` is repeated.
+const UNTIL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The variables of a run.
 #[derive(Debug, Default)]
 struct Variables {
     values: BTreeMap<String, Value>,
-    /// Texts that the run made up, with the variable each came from; longest first.
-    names: Vec<(String, String)>,
+    /// Texts that are replaced by their variable in names and answers, with the name of that variable; longest first.
+    replaced: Vec<(String, String)>,
 }
 
 impl Variables {
@@ -39,9 +38,9 @@ impl Variables {
             && !text.starts_with("ey")
             && !text.starts_with("10.0.0.")
         {
-            self.names.retain(|(_, own)| own != name);
-            self.names.push((text.to_owned(), name.to_owned()));
-            self.names.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+            self.replaced.retain(|(_, own)| own != name);
+            self.replaced.push((text.to_owned(), name.to_owned()));
+            self.replaced.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
         }
         self.values.insert(name.to_owned(), value);
     }
@@ -63,7 +62,7 @@ impl Variables {
             Value::String(text) => {
                 let whole = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
                 match whole.and_then(|name| self.values.get(name)) {
-                    // A variable that stands alone keeps its type, and may have variables in it.
+                    // A string that is nothing but a variable becomes a value of its type, in which variables are filled in too.
                     Some(value @ (Value::Object(_) | Value::Array(_))) => self.in_tree(value),
                     Some(value) => value.clone(),
                     None => Value::String(self.in_text(text)),
@@ -78,10 +77,12 @@ impl Variables {
     }
 }
 
-/// Runs every step and hands back what was answered, in order. `unique` tells this run from others on the same server.
+/// Runs every step of every round and returns the answers in order. `unique` keeps the names of objects apart from those of other
+/// runs on the same server.
 pub async fn replay(client: &Client, script: &Script, unique: &str) -> Result<Vec<Observed>> {
-    let nothing = BTreeMap::new();
-    let rounds: Vec<_> = if script.each.is_empty() { vec![&nothing] } else { script.each.iter().collect() };
+    let no_variables = BTreeMap::new();
+    let rounds: Vec<_> =
+        if script.rounds.is_empty() { vec![&no_variables] } else { script.rounds.iter().collect() };
     let mut observed = Vec::new();
     for (number, round) in rounds.into_iter().enumerate() {
         let mut variables = Variables::default();
@@ -106,8 +107,8 @@ pub async fn replay(client: &Client, script: &Script, unique: &str) -> Result<Ve
             }
         }
         for step in &script.steps {
-            let title = normalise::text(&variables.in_text(&step.name), &variables.names);
-            let answer = one(client, step, &mut variables)
+            let title = normalise::text(&variables.in_text(&step.name), &variables.replaced);
+            let answer = run_step(client, step, &mut variables)
                 .await
                 .map_err(|problem| Problem::at(&format!("{}, {title}", script.name), problem))?;
             observed.push(Observed { step: title, ..answer });
@@ -116,7 +117,7 @@ pub async fn replay(client: &Client, script: &Script, unique: &str) -> Result<Ve
     Ok(observed)
 }
 
-async fn one(client: &Client, step: &Step, variables: &mut Variables) -> Result<Observed> {
+async fn run_step(client: &Client, step: &Step, variables: &mut Variables) -> Result<Observed> {
     let client = match step.token.as_deref() {
         None => client.clone(),
         Some("none") => client.as_token(None),
@@ -141,7 +142,7 @@ async fn one(client: &Client, step: &Step, variables: &mut Variables) -> Result<
     }
     headers.extend(step.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
 
-    let deadline = Instant::now() + MOMENT;
+    let deadline = Instant::now() + UNTIL_TIMEOUT;
     loop {
         let (answer, mut tree) = if method == "WATCH" {
             watch(&client, &path, &headers, step.events).await?
@@ -159,22 +160,22 @@ async fn one(client: &Client, step: &Step, variables: &mut Variables) -> Result<
             let found = if pointer == "/" { Some(&tree) } else { tree.pointer(pointer) };
             variables.set(name, found.cloned().unwrap_or(Value::from("missing")));
         }
-        normalise(&mut tree, &variables.names);
+        normalise(&mut tree, &variables.replaced);
         return Ok(Observed {
             step: String::new(),
             code: answer.code,
             headers: headers_of(&answer.headers, variables),
-            body: chosen(tree, step, variables),
+            body: compared_part(tree, step, variables),
         });
     }
 }
 
-/// Reads a stream: as many events as wanted, or all. A refusal is an answer as any other.
+/// Reads `count` events of a watch, or all until it ends. An error response is returned like the answer of any request.
 async fn watch(
     client: &Client,
     path: &str,
     headers: &[(&str, &str)],
-    wanted: Option<usize>,
+    count: Option<usize>,
 ) -> Result<(Answer, Value)> {
     let mut events = client.events(path, headers).await?;
     let mut answer =
@@ -185,8 +186,8 @@ async fn watch(
         return Ok((answer, refusal));
     }
     let mut seen = Vec::new();
-    while wanted.is_none_or(|wanted| seen.len() < wanted) {
-        match events.within(SILENCE).await {
+    while count.is_none_or(|count| seen.len() < count) {
+        match events.within(EVENT_TIMEOUT).await {
             Ok(Some(event)) => seen.push(event),
             Ok(None) => break,
             Err(problem) => {
@@ -198,7 +199,7 @@ async fn watch(
     Ok((answer, Value::Array(seen)))
 }
 
-/// The body as a tree: JSON and YAML as what they say, everything else as text.
+/// The body as a JSON value: JSON and YAML are parsed, everything else becomes a string.
 fn tree(answer: &Answer) -> Value {
     let mut plain = Vec::new();
     let bytes = if answer.header("content-encoding") == "gzip" {
@@ -216,7 +217,7 @@ fn tree(answer: &Answer) -> Value {
             serde_saphyr::from_str(&text()).unwrap_or_else(|_| Value::from(text()))
         }
         _ if bytes.is_empty() => Value::Null,
-        // Some documents come as JSON under another name.
+        // Some documents are JSON under another media type.
         _ if bytes.starts_with(b"{") => serde_json::from_slice(bytes).unwrap_or_else(|_| Value::from(text())),
         _ => Value::from(text()),
     }
@@ -224,12 +225,12 @@ fn tree(answer: &Answer) -> Value {
 
 fn headers_of(headers: &HeaderMap, variables: &Variables) -> BTreeMap<String, Vec<String>> {
     let mut chosen = BTreeMap::new();
-    for name in HEADERS {
+    for name in COMPARED_HEADERS {
         let values: Vec<String> = headers
             .get_all(name)
             .iter()
             .filter_map(|value| value.to_str().ok())
-            .map(|value| normalise::text(value, &variables.names))
+            .map(|value| normalise::text(value, &variables.replaced))
             .collect();
         if !values.is_empty() {
             chosen.insert(name.to_owned(), values);
@@ -238,8 +239,8 @@ fn headers_of(headers: &HeaderMap, variables: &Variables) -> BTreeMap<String, Ve
     chosen
 }
 
-/// What of the body is compared.
-fn chosen(mut tree: Value, step: &Step, variables: &Variables) -> Value {
+/// The part of the body that the step compares.
+fn compared_part(mut tree: Value, step: &Step, variables: &Variables) -> Value {
     if !step.only.is_empty() {
         let parts = step.only.iter().map(|pointer| {
             (pointer.clone(), tree.pointer(pointer).cloned().unwrap_or(Value::from("<absent>")))
@@ -264,7 +265,7 @@ fn chosen(mut tree: Value, step: &Step, variables: &Variables) -> Value {
     tree
 }
 
-/// The short names that scripts use for media types.
+/// Expands the short names that scripts use for media types.
 fn long_name(short: &str) -> &str {
     match short {
         "json" => "application/json",

@@ -1,7 +1,7 @@
-//! Request scripts: what is asked, as data (`scripts/NAME.yaml`), and what a real kube-apiserver answered
+//! Request scripts: requests as data (`scripts/NAME.yaml`), and the answers recorded from a real kube-apiserver
 //! (`scripts/NAME.expected.json`).
 //!
-//! The form of both is described in `scripts/README.md`.
+//! `scripts/README.md` describes the format of both.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,122 +12,122 @@ use serde_json::Value;
 
 use crate::{Problem, Result};
 
-/// One script.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    /// Its name: the file's.
+    /// The file name without `.yaml`.
     #[serde(skip)]
     pub name: String,
-    /// What it is about, for readers.
+    /// One sentence for readers.
     pub about: String,
-    /// Which admission plugins it is for.
     #[serde(default)]
-    pub admission: Admission,
-    /// The steps are run once for each of these, with the variables it sets.
+    pub admission: AdmissionSetup,
+    /// Variable sets: the steps run once for each of them, or once if there is none.
     #[serde(default, rename = "for")]
-    pub each: Vec<BTreeMap<String, Value>>,
-    /// The steps, in order.
+    pub rounds: Vec<BTreeMap<String, Value>>,
     pub steps: Vec<Step>,
 }
 
-/// The admission plugins of the server that a script is for.
+/// The admission plugins of the server that a script is recorded from and replayed against.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-pub enum Admission {
-    /// The life of namespaces alone.
+pub enum AdmissionSetup {
+    /// NamespaceLifecycle is the only plugin.
     #[default]
     Bare,
-    /// Those that are on by default.
+    /// Every plugin that is enabled by default.
     Default,
 }
 
-/// One request and what of its answer matters.
+/// One request, and the parts of its answer that are compared.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// What it shows.
+    /// A statement that makes sense alone in a failure report.
     pub name: String,
     /// Method and path; `WATCH` is a GET whose answer is a stream.
     #[serde(rename = "do")]
     pub request: String,
-    /// The body, sent as JSON.
+    /// A body that is sent as JSON.
     #[serde(default)]
     pub body: Option<Value>,
-    /// The body, sent as it is.
+    /// A body that is sent unchanged.
     #[serde(default)]
     pub text: Option<String>,
-    /// The media type of the body, or a short name for it.
+    /// The media type of the body, in full or as a short name.
     #[serde(default, rename = "type")]
     pub media_type: Option<String>,
-    /// What is accepted as an answer, or a short name for it.
+    /// The `Accept` header, in full or as a short name.
     #[serde(default)]
     pub accept: Option<String>,
-    /// Further headers.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// Who asks, if not the administrator: a token, or `none`.
+    /// The bearer token, if not the administrator's; `none` sends no token.
     #[serde(default)]
     pub token: Option<String>,
-    /// How many events to read of a stream; without it, all until it ends.
+    /// The number of events to read from a watch; without it, all until the stream ends.
     #[serde(default)]
     pub events: Option<usize>,
     /// Variables for later steps, by JSON pointer into the answer.
     #[serde(default)]
     pub save: BTreeMap<String, String>,
-    /// What alone is compared, by JSON pointer.
+    /// JSON pointers: if there are any, only these parts of the body are compared.
     #[serde(default)]
     pub only: Vec<String>,
-    /// What is not compared, by JSON pointer.
+    /// JSON pointers to the parts of the body that are not compared.
     #[serde(default)]
     pub ignore: Vec<String>,
-    /// Asked again until this code comes, for what takes effect a moment later.
+    /// The request is repeated until it is answered with this status code.
     #[serde(default)]
     pub until: Option<u16>,
 }
 
 impl Step {
-    /// Method and path.
     pub fn method_and_path(&self) -> (&str, &str) {
         self.request.split_once(' ').unwrap_or(("GET", self.request.as_str()))
     }
 }
 
-/// What a server answered to one step, without what differs from run to run.
+/// A server's answer to one step, after values that differ from run to run were replaced.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 pub struct Observed {
-    /// The step.
+    /// The step's name, with its variables filled in.
     pub step: String,
-    /// The code.
     pub code: u16,
-    /// The headers that matter.
+    /// Only the headers that are compared.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, Vec<String>>,
-    /// The body, as JSON or as text.
+    /// A JSON value; a string if the body is not JSON or YAML.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub body: Value,
 }
 
-/// Where the scripts are.
-pub fn folder() -> PathBuf {
+fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts")
 }
 
-/// Every script, by name.
+/// All scripts, sorted by name.
 pub fn all() -> Result<Vec<Script>> {
-    let folder = folder();
-    let mut scripts = Vec::new();
-    for entry in fs::read_dir(&folder).map_err(|e| Problem::at("the scripts", e))? {
-        let path = entry.map_err(|e| Problem::at("the scripts", e))?.path();
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder()).map_err(|e| Problem::at("cannot list the scripts", e))? {
+        let path = entry.map_err(|e| Problem::at("cannot list the scripts", e))?.path();
         if path.extension().is_some_and(|extension| extension == "yaml") {
-            let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let text = fs::read_to_string(&path).map_err(|e| Problem::at(&name, e))?;
-            let script: Script = serde_saphyr::from_str(&text).map_err(|e| Problem::at(&name, e))?;
-            scripts.push(Script { name, ..script });
+            names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
         }
     }
-    scripts.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(scripts)
+    names.sort();
+    names.iter().map(|name| load(name)).collect()
+}
+
+/// Reads and parses `scripts/NAME.yaml`.
+pub fn load(name: &str) -> Result<Script> {
+    let script: Script = serde_saphyr::from_str(&text(name)?).map_err(|e| Problem::at(name, e))?;
+    Ok(Script { name: name.to_owned(), ..script })
+}
+
+/// The unparsed text of `scripts/NAME.yaml`.
+pub fn text(name: &str) -> Result<String> {
+    fs::read_to_string(folder().join(format!("{name}.yaml"))).map_err(|e| Problem::at(name, e))
 }
 
 impl Script {
@@ -135,13 +135,18 @@ impl Script {
         folder().join(format!("{}.expected.json", self.name))
     }
 
-    /// What was recorded from a real kube-apiserver.
+    /// The number of steps of all rounds together.
+    pub fn step_count(&self) -> usize {
+        self.steps.len() * self.rounds.len().max(1)
+    }
+
+    /// The answers that were recorded from a real kube-apiserver, in the order of the steps.
     pub fn expected(&self) -> Result<Vec<Observed>> {
         let text = fs::read_to_string(self.expected_file()).map_err(|e| Problem::at(&self.name, e))?;
         serde_json::from_str(&text).map_err(|e| Problem::at(&self.name, e))
     }
 
-    /// Records what a real kube-apiserver answered: one line per step, so that a change shows which.
+    /// Writes the answers of a real kube-apiserver to `NAME.expected.json`: one line per step, so that diffs are readable.
     pub fn record(&self, observed: &[Observed]) -> Result<()> {
         let lines: std::result::Result<Vec<_>, _> = observed.iter().map(serde_json::to_string).collect();
         let lines = lines.map_err(|e| Problem::at(&self.name, e))?;

@@ -1,4 +1,4 @@
-//! The server under test: the built binary, in a folder of its own, ended when dropped.
+//! The server under test: the built binary in a temporary folder, killed when dropped.
 
 use std::env;
 use std::fs;
@@ -19,20 +19,20 @@ use tempfile::TempDir;
 use crate::client::{Client, Credentials, Trust};
 use crate::{Problem, Result};
 
-/// How long a server may take to be ready; generous, because machines that test are busy.
+/// The time limit for the start; generous, because test machines are busy.
 const READY: Duration = Duration::from_secs(30);
 
-/// The callers that the servers under test know by token, as a token file.
+/// The users of the servers under test, as a token file.
 pub const TOKENS: &str = "\
 admintoken,admin,admin,system:masters
 alicetoken,alice,alice-uid,\"devs,testers\"
 bobtoken,bob,bob-uid
 ";
 
-/// The token of the administrator.
+/// The bearer token of the administrator.
 pub const ADMIN_TOKEN: &str = "admintoken";
 
-/// Who issues service-account tokens.
+/// The issuer of service account tokens.
 const ISSUER: &str = "https://kubernetes.default.svc";
 
 /// The binary under test: `PORTCULLIS_BIN`, or what cargo last built in the target folder of this test.
@@ -46,18 +46,18 @@ pub fn binary() -> Result<PathBuf> {
     })
 }
 
-/// A running server.
+/// A running server process.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
-    /// Its folder, removed with it, unless the folder was given.
+    /// The working folder. It is deleted with the server, unless the test passed it in.
     folder: Folder,
     log: Arc<Mutex<String>>,
-    /// `https://HOST:PORT`.
+    /// The base URL, `https://HOST:PORT`.
     pub url: String,
-    /// The lines of standard output until it was ready.
+    /// The lines of standard output before the server was ready.
     pub greeting: Vec<String>,
-    /// How long it took from start to ready.
+    /// The time from start to ready.
     pub took: Duration,
 }
 
@@ -68,19 +68,20 @@ enum Folder {
 }
 
 impl Server {
-    /// Starts `portcullis serve` with the callers of [`TOKENS`], RBAC unless the flags say otherwise, and further flags.
+    /// Starts `portcullis serve` with the users of [`TOKENS`] and further flags, and with RBAC unless the flags choose
+    /// authorizers.
     pub async fn serve(flags: &[&str]) -> Result<Self> {
         let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
         Self::serve_in(Folder::Own(own), "", flags).await
     }
 
-    /// The same, started by a shell that runs `first` before it: for limits that a process inherits.
+    /// Like [`Server::serve`], from a shell that runs `first` before it, for resource limits that the process inherits.
     pub async fn serve_after(first: &str, flags: &[&str]) -> Result<Self> {
         let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
         Self::serve_in(Folder::Own(own), first, flags).await
     }
 
-    /// The same in a folder that outlives the server.
+    /// Like [`Server::serve`], in a folder that outlives the server.
     pub async fn serve_at(folder: &Path, flags: &[&str]) -> Result<Self> {
         Self::serve_in(Folder::Given(folder.to_owned()), "", flags).await
     }
@@ -136,29 +137,29 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts `portcullis up` in a folder of its own.
+    /// Starts `portcullis up` in a temporary folder.
     pub async fn up() -> Result<Self> {
         let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
         Self::up_in(Folder::Own(own), 0, &[]).await
     }
 
-    /// The same with further flags.
+    /// Like [`Server::up`], with further flags.
     pub async fn up_with(flags: &[&str]) -> Result<Self> {
         let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
         Self::up_in(Folder::Own(own), 0, flags).await
     }
 
-    /// Starts `portcullis up` in this folder, which outlives the server and from which paths in further flags lead.
+    /// Starts `portcullis up` in this folder, which outlives the server and is the base of relative paths in flags.
     pub async fn up_in_folder(folder: &Path, flags: &[&str]) -> Result<Self> {
         Self::up_in(Folder::Given(folder.to_owned()), 0, flags).await
     }
 
-    /// Starts `portcullis up` with its data under a folder that outlives the server.
+    /// Starts `portcullis up` with its data below a folder that outlives the server.
     pub async fn up_at(folder: &Path) -> Result<Self> {
         Self::up_in(Folder::Given(folder.to_owned()), 0, &[]).await
     }
 
-    /// The same on this port.
+    /// Like [`Server::up_at`], on this port.
     pub async fn up_at_port(folder: &Path, port: u16) -> Result<Self> {
         Self::up_in(Folder::Given(folder.to_owned()), port, &[]).await
     }
@@ -176,7 +177,7 @@ impl Server {
         let started = Instant::now();
         let (mut child, log) = spawn(command)?;
         let stdout = child.stdout.take().ok_or_else(|| Problem::new("no standard output"))?;
-        // Three lines come when it is ready; they are read on a thread, so that a silent server can be given up on.
+        // The server prints three lines when it is ready. A thread reads them, so that waiting for a silent server can time out.
         let reading = tokio::task::spawn_blocking(move || {
             BufReader::new(stdout).lines().take(3).map_while(std::result::Result::ok).collect::<Vec<_>>()
         });
@@ -198,7 +199,7 @@ impl Server {
         Ok(server)
     }
 
-    /// A client for its administrator.
+    /// A client with the administrator's credentials.
     pub fn client(&self) -> Result<Client> {
         let data = self.folder.path().join("data");
         if self.greeting.is_empty() {
@@ -209,12 +210,12 @@ impl Server {
         Client::new(&self.url, Trust::Authorities(read("ca.crt")?), credentials)
     }
 
-    /// Its data folder.
+    /// The folder with the server's data.
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// The kubeconfig of its administrator; written if the server has none of its own.
+    /// The kubeconfig of the administrator; created if the server did not write one.
     pub fn kubeconfig(&self) -> Result<PathBuf> {
         let own = self.data().join("kubeconfig");
         if own.is_file() {
@@ -225,29 +226,29 @@ impl Server {
         Ok(path)
     }
 
-    /// Its process id.
+    /// The process id of the server.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Memory in use, in KiB, as the system counts it.
+    /// The resident memory in KiB.
     pub fn resident_kib(&self) -> Option<u64> {
         resident_kib(self.pid())
     }
 
-    /// What it logged so far.
+    /// The log output so far.
     pub fn log(&self) -> String {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Kills it as a power cut would, and waits until it is gone.
+    /// Kills the process without a chance to clean up, and waits for its end.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill().map_err(|e| Problem::at("cannot kill the server", e))?;
         self.child.wait().map_err(|e| Problem::at("waiting", e))?;
         Ok(())
     }
 
-    /// Asks it to stop, as a service manager does.
+    /// Sends SIGTERM, as a service manager does.
     pub fn terminate(&self) -> Result<()> {
         let status = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
         match status {
@@ -256,7 +257,7 @@ impl Server {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     pub async fn wait(&mut self, time: Duration) -> Result<ExitStatus> {
         let deadline = Instant::now() + time;
         loop {
@@ -294,7 +295,7 @@ impl Folder {
     }
 }
 
-/// Runs the binary to its end and hands back its code and everything it said. It is ended when it takes too long.
+/// Runs the binary to its end and returns its exit code and output. It is killed after a time limit.
 pub async fn run_to_end(args: &[&str], time: Duration) -> Result<(Option<i32>, String)> {
     let mut command = tokio::process::Command::new(binary()?);
     command.args(args).stdin(Stdio::null()).kill_on_drop(true);
@@ -307,13 +308,13 @@ pub async fn run_to_end(args: &[&str], time: Duration) -> Result<(Option<i32>, S
     Ok((output.status.code(), said))
 }
 
-/// RBAC, unless flags choose the authorizers themselves.
+/// The flag for RBAC, unless `flags` choose the authorizers.
 fn default_authorization(flags: &[&str]) -> Option<&'static str> {
     let chosen = flags.iter().any(|flag| flag.starts_with("--authorization-"));
     (!chosen).then_some("--authorization-mode=RBAC")
 }
 
-/// A kubeconfig for a token, of a server whose certificate is not checked.
+/// A kubeconfig with a token that does not verify the server's certificate.
 pub fn kubeconfig(url: &str, token: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
@@ -323,21 +324,21 @@ pub fn kubeconfig(url: &str, token: &str) -> String {
     )
 }
 
-/// Memory in use by a process, in KiB.
+/// The resident memory of a process in KiB.
 pub fn resident_kib(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().trim_end_matches("kB").trim().parse().ok()
 }
 
-/// A port nobody listens on, held until the guard is dropped.
+/// A free port, reserved until the guard is dropped.
 pub fn free_port() -> Result<(u16, TcpListener)> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| Problem::at("a free port", e))?;
     let port = listener.local_addr().map_err(|e| Problem::at("a free port", e))?.port();
     Ok((port, listener))
 }
 
-/// A key that signs service-account tokens, as PEM.
+/// A key for service account tokens in PEM format.
 fn signing_key() -> Result<String> {
     let random = SystemRandom::new();
     let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random);
@@ -347,7 +348,7 @@ fn signing_key() -> Result<String> {
     Ok(format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n")))
 }
 
-/// Writes a file that only its owner can read, in a folder that is made if need be.
+/// Writes a file that only its owner can read, and creates its folder.
 pub fn write_private(path: &Path, text: &str) -> Result<()> {
     if let Some(folder) = path.parent() {
         fs::DirBuilder::new()
@@ -363,7 +364,7 @@ pub fn write_private(path: &Path, text: &str) -> Result<()> {
         .map_err(|e| Problem::at(&path.display().to_string(), e))
 }
 
-/// Starts a process whose standard error is collected.
+/// Starts a process whose standard error is collected in a buffer.
 fn spawn(mut command: Command) -> Result<(Child, Arc<Mutex<String>>)> {
     let mut child = command
         .stdin(Stdio::null())

@@ -1,4 +1,4 @@
-//! A webhook's server: real TLS, real HTTP, and any answer a test wants of it.
+//! An admission webhook server over TLS that gives the answers that a test sets.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,103 +26,102 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{Problem, Result};
 
-/// What the server proves itself with.
+/// The certificate of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// A certificate for 127.0.0.1, localhost and `hook.default.svc`, signed by an authority.
     Signed,
-    /// The same, and its own authority, as `openssl req -x509` makes it.
+    /// Like `Signed`, but self-signed and a CA, as `openssl req -x509` creates it.
     SelfSigned,
-    /// Signed, for another name.
+    /// Signed by the CA, for another name.
     OtherName,
-    /// Signed, and no longer valid.
+    /// Signed by the CA, and expired.
     Expired,
 }
 
-/// What a webhook does with a review.
+/// The answer to a review.
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// Answers with this `response`, to which the uid is added if it has none.
     Response(Value),
     /// Answers with status, content type, further headers and body.
     Raw(u16, &'static str, Vec<(&'static str, &'static str)>, String),
-    /// Closes the connection.
+    /// Closes the connection without an answer.
     Drop,
-    /// Never answers.
+    /// Never sends an answer.
     Silence,
-    /// Lets the request pass after so long.
+    /// Allows the request after this delay.
     AllowAfter(Duration),
-    /// Lets the request pass as soon as there is a permit, which it keeps.
+    /// Allows the request as soon as the semaphore has a permit, and consumes the permit.
     AllowWith(Arc<Semaphore>),
 }
 
 impl Reply {
-    /// Lets the request pass.
+    /// Allows the request without changes.
     pub fn allow() -> Self {
         Reply::Response(json!({"allowed": true}))
     }
 
-    /// Refuses it.
+    /// Denies the request with a message.
     pub fn deny(message: &str) -> Self {
         Reply::Response(json!({"allowed": false, "status": {"message": message, "code": 403}}))
     }
 
-    /// Changes the object.
+    /// Allows the request with a JSON patch.
     pub fn patch(operations: &Value) -> Self {
         let patch = BASE64_STANDARD.encode(operations.to_string());
         Reply::Response(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
     }
 }
 
-/// A review as it came in.
+/// A review that the webhook received.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Path and query.
+    /// The path with its query.
     pub target: String,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The review; null if it is too deep to be read here.
+    /// The parsed review; null if it is nested too deeply for this reader.
     pub review: Value,
-    /// The review as it came.
+    /// The bytes of the unparsed review.
     pub body: Bytes,
-    /// Which connection it came over, from 0.
+    /// The number of its connection, counted from 0.
     pub connection: usize,
 }
 
 type Behaviour = Arc<dyn Fn(&Call) -> Reply + Send + Sync>;
 
-/// A running webhook.
+/// A running webhook server.
 pub struct WebhookServer {
-    /// The port, on every address of this machine.
+    /// The port; the server listens on all addresses.
     pub port: u16,
-    /// The bundle of authorities that vouch for it, in base64 as a configuration holds it.
+    /// The CA bundle for its certificate, in base64 as in a webhook configuration.
     pub ca_bundle: String,
     calls: Arc<Mutex<Vec<Call>>>,
     serving: JoinHandle<()>,
 }
 
 impl WebhookServer {
-    /// Starts one.
+    /// Starts a webhook server.
     pub async fn start(
         proof: Proof,
         behaviour: impl Fn(&Call) -> Reply + Send + Sync + 'static,
     ) -> Result<Self> {
         let (config, ca_pem) = identity(proof).map_err(|e| Problem::at("a certificate", e))?;
-        // Endpoints of services are never on the loopback, so this listens on every address.
+        // Endpoints of services may not be loopback addresses, so this listens on every address.
         let listener = TcpListener::bind("0.0.0.0:0").await.map_err(|e| Problem::at("a port", e))?;
         let port = listener.local_addr().map_err(|e| Problem::at("a port", e))?.port();
         let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
-        let (heard, behaviour) = (Arc::clone(&calls), Arc::new(behaviour) as Behaviour);
+        let (received, behaviour) = (Arc::clone(&calls), Arc::new(behaviour) as Behaviour);
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let serving = tokio::spawn(async move {
             let mut connection = 0;
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, heard, behaviour) =
-                    (acceptor.clone(), Arc::clone(&heard), Arc::clone(&behaviour));
+                let (acceptor, received, behaviour) =
+                    (acceptor.clone(), Arc::clone(&received), Arc::clone(&behaviour));
                 tokio::spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
-                    let service = service_fn(|request| answer(request, connection, &heard, &behaviour));
-                    // A connection that the test breaks off is no problem of the harness.
+                    let service = service_fn(|request| answer(request, connection, &received, &behaviour));
+                    // Tests may close connections early; such errors are ignored.
                     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
                 });
                 connection += 1;
@@ -131,12 +130,12 @@ impl WebhookServer {
         Ok(WebhookServer { port, ca_bundle: BASE64_STANDARD.encode(ca_pem), calls, serving })
     }
 
-    /// Its URL, with a path.
+    /// The URL with this path.
     pub fn url(&self, path: &str) -> String {
         format!("https://127.0.0.1:{}{path}", self.port)
     }
 
-    /// What it was asked so far; the next call begins anew.
+    /// Returns the reviews received so far and forgets them.
     pub fn take_calls(&self) -> Vec<Call> {
         std::mem::take(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -154,7 +153,7 @@ impl std::fmt::Debug for WebhookServer {
     }
 }
 
-/// A closed connection, for hyper.
+/// The error that makes hyper close a connection.
 #[derive(Debug, thiserror::Error)]
 #[error("closed")]
 struct Closed;
@@ -211,7 +210,7 @@ async fn answer(
     }
 }
 
-/// The TLS configuration, and PEM of who vouches for it.
+/// The TLS configuration and the PEM of its CA.
 fn identity(proof: Proof) -> std::result::Result<(ServerConfig, String), Box<dyn std::error::Error>> {
     let named = |name: &str| {
         let mut params = CertificateParams::default();

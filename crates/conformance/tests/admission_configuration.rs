@@ -1,5 +1,5 @@
-//! `--admission-control-config-file` against a running server: every plugin takes its configuration, and what cannot be followed is
-//! refused at the start, never left out.
+//! `--admission-control-config-file` on a running server: every plugin uses its configuration, and a configuration that is not
+//! supported stops the start.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -36,7 +36,7 @@ async fn refused(plugins: &str, flags: &[&str], words: &str) {
 }
 
 #[tokio::test]
-async fn what_would_lose_policy_is_refused_at_the_start() {
+async fn unsupported_plugin_configuration_stops_the_start() {
     refused("- name: ValidatingAdmissionPolicies\n", &[], "there is no admission plugin of this name").await;
     refused("- name: PodSecurity\n- name: PodSecurity\n", &[], "plugins[1].name: Duplicate value").await;
     let pod_security = "- name: PodSecurity\n  configuration:\n    apiVersion: pod-security.admission.config.k8s.io/v1\n    kind: PodSecurityConfiguration\n    default: {enforce: restricted}\n";
@@ -75,7 +75,7 @@ async fn namespace(client: &Client, name: &str) {
 }
 
 #[tokio::test]
-async fn plugins_that_are_off_run_as_they_are_configured() {
+async fn plugins_that_are_off_by_default_use_their_configuration() {
     let folder = TempDir::new().unwrap();
     let plugins = "\
 - name: EventRateLimit
@@ -97,7 +97,7 @@ async fn plugins_that_are_off_run_as_they_are_configured() {
     .unwrap();
     let client = server.client().unwrap();
 
-    // Events: two at once, then one a second.
+    // EventRateLimit: a burst of two, then one event per second.
     let event = |name: &str| json!({"metadata": {"name": name}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}, "reason": "r", "type": "Normal"});
     let events = "/api/v1/namespaces/default/events";
     let mut limited = None;
@@ -113,14 +113,14 @@ async fn plugins_that_are_off_run_as_they_are_configured() {
     assert_eq!(status["message"], "Too many requests: limit reached on type Namespace for key default");
     assert_eq!(status["reason"], "TooManyRequests");
 
-    // A namespace is made for what is created in it, but not in a dry run.
+    // NamespaceAutoProvision creates the namespace of an object, but not in a dry run.
     let map = json!({"metadata": {"name": "m"}});
     rejects(client.post("/api/v1/namespaces/fresh/configmaps?dryRun=All", &map).await, 404, "NotFound")
         .unwrap();
     accepts(client.post("/api/v1/namespaces/fresh/configmaps", &map).await).unwrap();
     accepts(client.get("/api/v1/namespaces/fresh").await).unwrap();
 
-    // Pods get what the cluster wants, and a namespace may choose among what it is given.
+    // PodNodeSelector merges the selectors of the cluster and of the namespace, within the namespace's whitelist.
     let made = accepts(client.post("/api/v1/namespaces/default/pods?dryRun=All", &pod("p")).await).unwrap();
     assert_eq!(made["spec"]["nodeSelector"], json!({"zone": "a"}));
     let tolerations = made["spec"]["tolerations"].as_array().unwrap();
@@ -139,7 +139,7 @@ async fn plugins_that_are_off_run_as_they_are_configured() {
         "{status}"
     );
 
-    // What is limited needs a quota.
+    // A limited resource needs a quota.
     let service =
         json!({"metadata": {"name": "s"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
     let services = "/api/v1/namespaces/default/services?dryRun=All";
@@ -153,7 +153,7 @@ async fn plugins_that_are_off_run_as_they_are_configured() {
 }
 
 #[tokio::test]
-async fn a_service_is_asked_about_images() {
+async fn image_policy_webhook_decides_about_images() {
     let hook = Hook::start(|asked| {
         let signed = asked.body["spec"]["containers"][0]["image"] != "registry.example.com/a:1";
         let status = json!({"allowed": signed, "reason": "not signed", "auditAnnotations": {"seen": "yes"}});
@@ -197,7 +197,7 @@ async fn a_service_is_asked_about_images() {
 }
 
 #[tokio::test]
-async fn a_client_says_how_long_webhooks_may_take_in_all() {
+async fn the_request_timeout_limits_all_webhooks_together() {
     let webhook = WebhookServer::start(Proof::Signed, |_| Review::Silence).await.unwrap();
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
@@ -208,7 +208,7 @@ async fn a_client_says_how_long_webhooks_may_take_in_all() {
     accepts(client.post(configurations, &configuration).await).unwrap();
     let maps = "/api/v1/namespaces/default/configmaps";
     let map = json!({"metadata": {"name": "m"}});
-    // Their own times are longer, and their failures would be ignored.
+    // The webhooks' own timeouts are longer, and failurePolicy Ignore would hide their failure.
     rejects(client.post(&format!("{maps}?timeout=1s"), &map).await, 504, "Timeout").unwrap();
     let status =
         rejects(client.post(&format!("{maps}?timeout=soon"), &map).await, 400, "BadRequest").unwrap();
@@ -221,7 +221,7 @@ async fn a_client_says_how_long_webhooks_may_take_in_all() {
 }
 
 #[tokio::test]
-async fn whoever_names_parameters_must_be_able_to_read_them() {
+async fn creating_a_policy_needs_permission_to_read_its_parameters() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let role = json!({"metadata": {"name": "policies"}, "rules": [{"apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"], "verbs": ["*"]}]});
@@ -266,7 +266,7 @@ async fn whoever_names_parameters_must_be_able_to_read_them() {
 }
 
 #[tokio::test]
-async fn mutating_policies_are_served_in_their_beta_version_if_asked_for() {
+async fn mutating_policies_are_served_in_beta_if_runtime_config_enables_it() {
     let beta = "/apis/admissionregistration.k8s.io/v1beta1";
     let off = Server::serve(&[]).await.unwrap();
     rejects(off.client().unwrap().get(&format!("{beta}/mutatingadmissionpolicies")).await, 404, "NotFound")

@@ -1,4 +1,4 @@
-//! The audit log of the built binary: what is in it, what is not, and what happens when it cannot be written.
+//! The audit log of the built binary: its content, its levels, and failures to write it.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(30);
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
-/// A server that records by a policy.
+/// A server with an audit policy.
 struct Audited {
     server: Server,
     client: Client,
@@ -46,16 +46,16 @@ impl Audited {
         std::fs::read_to_string(self.folder.path().join("audit.log")).unwrap()
     }
 
-    /// The events of a request, by its id.
+    /// The events with an audit ID.
     fn events(&self, id: &str) -> Vec<Value> {
         let text = self.text();
-        // The server may be writing the last line: it has requests of its own.
+        // The last line may be incomplete, because the server writes events of its own requests.
         let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
         let events = whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>();
         events.into_iter().filter(|event| event["auditID"] == id).collect()
     }
 
-    /// Sends a request under an id, and waits for its last event.
+    /// Sends a request with an audit ID and waits for its last event.
     async fn recorded(
         &self,
         client: &Client,
@@ -77,7 +77,7 @@ fn stages(events: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_request_is_recorded_with_who_what_and_the_outcome() {
+async fn an_event_has_user_request_and_response_status() {
     let audited = Audited::start("rules: [{level: Metadata}]", &[]).await;
     let map = json!({"metadata": {"name": "m"}, "data": {"k": "v"}});
     let events = audited.recorded(&audited.client, "one", Method::POST, MAPS, &map).await;
@@ -101,28 +101,28 @@ async fn a_request_is_recorded_with_who_what_and_the_outcome() {
     assert_eq!(event["responseStatus"], json!({"metadata": {}, "code": 201}));
     assert_eq!(event["annotations"]["authorization.k8s.io/decision"], "allow");
     assert!(event.get("requestObject").is_none() && event.get("responseObject").is_none());
-    // Somebody who may not, and somebody whom nobody knows.
+    // A forbidden user and an unauthenticated client.
     let alice = audited.client.as_token(Some("alicetoken"));
     let events = audited.recorded(&alice, "two", Method::GET, SECRETS, &Value::Null).await;
     assert_eq!(events[1]["annotations"]["authorization.k8s.io/decision"], "forbid");
     assert_eq!(events[1]["responseStatus"]["reason"], "Forbidden");
-    let nobody = audited.client.as_token(Some("wrong"));
-    let events = audited.recorded(&nobody, "three", Method::GET, SECRETS, &Value::Null).await;
+    let unauthenticated = audited.client.as_token(Some("wrong"));
+    let events = audited.recorded(&unauthenticated, "three", Method::GET, SECRETS, &Value::Null).await;
     assert_eq!(stages(&events), ["ResponseStarted"]);
     assert_eq!(events[0]["user"], json!({}));
     assert_eq!(events[0]["responseStatus"]["code"], 401);
     assert!(!audited.text().contains("wrong"));
-    // An id is made for whoever brings none.
+    // The server creates an audit ID if the client sends none.
     let answer = audited.client.get("/version").await.unwrap();
     assert_eq!(audited.events(answer.header("audit-id")).len(), 2);
-    // What the server does itself is recorded too.
+    // Requests of the server itself are recorded.
     assert!(audited.text().contains(
         r#""user":{"username":"system:apiserver","groups":["system:masters","system:authenticated"]}"#
     ));
 }
 
 #[tokio::test]
-async fn a_watch_has_a_beginning_and_an_end() {
+async fn a_watch_is_recorded_at_its_start_and_end() {
     let audited = Audited::start("rules: [{level: Metadata, omitStages: [RequestReceived]}]", &[]).await;
     let path = format!("{MAPS}?watch=1");
     let events = audited.client.events(&path, &[("audit-id", "w")]).await.unwrap();
@@ -134,7 +134,7 @@ async fn a_watch_has_a_beginning_and_an_end() {
     })
     .await
     .unwrap();
-    // One that the client ends in time, and one that is refused.
+    // A watch that the client ends, and one that is rejected.
     let path = format!("{MAPS}?watch=1&timeoutSeconds=1");
     audited.client.events(&path, &[("audit-id", "x")]).await.unwrap().rest().await.unwrap();
     eventually(SOON, async || match audited.events("x").len() {
@@ -154,7 +154,7 @@ async fn a_watch_has_a_beginning_and_an_end() {
 }
 
 #[tokio::test]
-async fn use_of_what_is_deprecated_is_recorded_and_counted() {
+async fn requests_for_deprecated_versions_are_annotated_and_counted() {
     let betas = "--runtime-config=resource.k8s.io/v1beta1=true";
     let audited = Audited::start("rules: [{level: Metadata}]\n", &[betas]).await;
     let client = &audited.client;
@@ -191,7 +191,7 @@ async fn use_of_what_is_deprecated_is_recorded_and_counted() {
 }
 
 #[tokio::test]
-async fn secrets_and_tokens_stay_below_the_level_of_the_policy() {
+async fn bodies_of_secrets_and_tokens_are_not_recorded_below_their_level() {
     let rules = "rules:\n- {level: Metadata, resources: [{resources: [secrets, serviceaccounts/token]}]}\n- {level: RequestResponse, omitManagedFields: true}";
     let audited = Audited::start(rules, &[]).await;
     let secret = json!({"metadata": {"name": "s"}, "stringData": {"k": "do-not-tell"}});
@@ -206,7 +206,7 @@ async fn secrets_and_tokens_stay_below_the_level_of_the_policy() {
     let text = audited.text();
     assert!(!text.contains("do-not-tell") && !text.contains("ZG8tbm90LXRlbGw") && !text.contains(token));
     assert!(text.contains("authentication.kubernetes.io/issued-credential-id"));
-    // Everything else is there in full.
+    // Other resources are recorded in full.
     let map = json!({"metadata": {"name": "m"}, "data": {"k": "<tell>"}});
     let events = audited.recorded(&audited.client, "m", Method::POST, MAPS, &map).await;
     assert_eq!(events[1]["requestObject"]["data"]["k"], "<tell>");
@@ -229,7 +229,7 @@ async fn secrets_and_tokens_stay_below_the_level_of_the_policy() {
 }
 
 #[tokio::test]
-async fn an_impersonated_user_stands_beside_the_real_one() {
+async fn an_event_has_the_real_and_the_impersonated_user() {
     let audited = Audited::start("rules: [{level: Metadata}]", &[]).await;
     let headers = [("audit-id", "i"), ("impersonate-user", "bob"), ("impersonate-group", "g")];
     audited.client.send(Method::GET, MAPS, &headers, Bytes::new()).await.unwrap();
@@ -243,7 +243,7 @@ async fn an_impersonated_user_stands_beside_the_real_one() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_recorded_stops_a_request_in_strict_mode_alone() {
+async fn a_failed_audit_write_fails_the_request_only_in_strict_mode() {
     if !Path::new("/dev/full").exists() {
         return;
     }
@@ -272,7 +272,7 @@ async fn what_cannot_be_recorded_stops_a_request_in_strict_mode_alone() {
 }
 
 #[tokio::test]
-async fn a_batch_is_written_in_time_and_before_the_end() {
+async fn a_batch_is_written_on_time_and_at_shutdown() {
     let flags =
         ["--audit-log-mode=batch", "--audit-log-batch-max-size=1000", "--audit-log-batch-max-wait=1h"];
     let mut audited = Audited::start("rules: [{level: Metadata, users: [alice]}]", &flags).await;
@@ -287,7 +287,7 @@ async fn a_batch_is_written_in_time_and_before_the_end() {
 }
 
 #[tokio::test]
-async fn a_bad_policy_or_flag_is_refused_before_anything_is_served() {
+async fn an_invalid_audit_policy_or_flag_stops_the_start() {
     let folder = TempDir::new().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     let policy = at("policy.yaml");
@@ -315,7 +315,7 @@ async fn a_bad_policy_or_flag_is_refused_before_anything_is_served() {
     )
     .await;
     check(&format!("{head}rules: [{{level: X}}]"), mode, "rules[0].level: Unsupported value").await;
-    // A field that is not known is passed over, with a warning; what is missing then is not.
+    // An unknown field of the policy causes a warning; a missing required field is an error.
     let said = r#"Audit policy contains errors, falling back to lenient decoding: strict decoding error: unknown field "rules[0].levle""#;
     check(&format!("{head}rules: [{{levle: None}}]"), mode, said).await;
     check(&format!("{head}rules: [{{levle: None}}]"), mode, "rules[0].level: Required value").await;
@@ -335,7 +335,7 @@ async fn without_a_policy_nothing_is_recorded() {
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_does_not_erase_what_it_did() {
+async fn a_request_whose_client_disconnects_is_recorded() {
     let audited = Audited::start("omitStages: [RequestReceived]\nrules: [{level: Metadata}]", &[]).await;
     let hung_up = Arc::new(Notify::new());
     let waits = Arc::clone(&hung_up);
@@ -372,7 +372,7 @@ async fn a_client_that_hangs_up_does_not_erase_what_it_did() {
         }
     }
     drop(leaving);
-    // The connection is closed for the server, too, before the webhook lets the request go on.
+    // The server notices the closed connection before the webhook answers.
     eventually(SOON, async || accepts(audited.client.get("/version").await)).await.unwrap();
     hung_up.notify_one();
     let events = eventually(SOON, async || {

@@ -1,4 +1,4 @@
-//! Who is calling: certificates, tokens and proxies, as a stranger tries them; and files that change while the server runs.
+//! Authentication by certificates, tokens and front proxies, and files that change while the server runs.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -22,7 +22,7 @@ const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 const PUBLISHED: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
-/// A certificate authority.
+/// A certificate authority for tests.
 struct Authority {
     params: CertificateParams,
     key: KeyPair,
@@ -54,7 +54,7 @@ impl Authority {
         (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
     }
 
-    /// The credentials of a client.
+    /// A client certificate as credentials.
     fn client(&self, name: &str, groups: &[&str], uid: Option<&str>) -> Credentials {
         let mut subject = DistinguishedName::new();
         subject.push(DnType::CommonName, name);
@@ -73,7 +73,7 @@ fn connect(server: &Server, credentials: Credentials) -> Client {
     Client::new(&server.url, Trust::Anything, credentials).unwrap()
 }
 
-/// Who the server says is calling.
+/// The user name of a SelfSubjectReview.
 async fn whoami(client: &Client, headers: &[(&str, &str)]) -> Result<Value> {
     let mut all = vec![("content-type", "application/json")];
     all.extend(headers);
@@ -82,7 +82,7 @@ async fn whoami(client: &Client, headers: &[(&str, &str)]) -> Result<Value> {
     Ok(answer.pointer("/status/userInfo").cloned().unwrap_or_default())
 }
 
-/// A file in a folder, and the flag that names it.
+/// Writes a file and returns the flag that names it.
 fn file(folder: &TempDir, flag: &str, name: &str, text: &str) -> (PathBuf, String) {
     let path = folder.path().join(name);
     write_private(&path, text).unwrap();
@@ -90,7 +90,7 @@ fn file(folder: &TempDir, flag: &str, name: &str, text: &str) -> (PathBuf, Strin
     (path, flag)
 }
 
-/// Replaces a file in one step, as careful programs do.
+/// Replaces a file atomically by a rename.
 fn replace(path: &Path, text: &str) {
     let fresh = path.with_extension("fresh");
     write_private(&fresh, text).unwrap();
@@ -104,7 +104,7 @@ async fn metric(client: &Client, series: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_certificate_names_its_holder_if_a_known_authority_signed_it() {
+async fn a_client_certificate_authenticates_if_its_ca_is_known() {
     let folder = TempDir::new().unwrap();
     let (known, stranger) = (Authority::new("known"), Authority::new("stranger"));
     let (_, flag) = file(&folder, "client-ca-file", "ca.crt", &known.pem);
@@ -117,20 +117,20 @@ async fn a_certificate_names_its_holder_if_a_known_authority_signed_it() {
     let credential =
         user.pointer("/extra/authentication.kubernetes.io~1credential-id/0").and_then(Value::as_str);
     assert!(credential.unwrap().starts_with("X509SHA256="), "{user}");
-    // Another authority's word is worth nothing, and takes away even what anybody may do.
+    // A certificate of an unknown CA is rejected and disables anonymous access.
     let forged = connect(&server, stranger.client("carol", &["system:masters"], None));
     let status = rejects(forged.get("/version").await, 401, "Unauthorized").unwrap();
     assert_eq!(
         status,
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "Unauthorized", "reason": "Unauthorized", "code": 401})
     );
-    // A certificate for servers does not make a client.
+    // A server certificate does not authenticate a client.
     let mut subject = DistinguishedName::new();
     subject.push(DnType::CommonName, "carol");
     let (cert, key) = known.issue(&subject, ExtendedKeyUsagePurpose::ServerAuth, &["localhost"]);
     let wrong = connect(&server, Credentials::Certificate(cert.into_bytes(), key.into_bytes()));
     rejects(wrong.get("/version").await, 401, "Unauthorized").unwrap();
-    // Nobody at all is system:anonymous.
+    // A client without credentials is system:anonymous.
     accepts(connect(&server, Credentials::None).get("/version").await).unwrap();
     assert_eq!(
         metric(
@@ -143,7 +143,7 @@ async fn a_certificate_names_its_holder_if_a_known_authority_signed_it() {
 }
 
 #[tokio::test]
-async fn a_changed_authority_counts_for_open_connections_too_and_a_bad_file_changes_nothing() {
+async fn a_reloaded_client_ca_applies_to_open_connections_and_an_invalid_file_is_ignored() {
     let folder = TempDir::new().unwrap();
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let (path, flag) = file(&folder, "client-ca-file", "ca.crt", &old.pem);
@@ -171,7 +171,7 @@ async fn a_changed_authority_counts_for_open_connections_too_and_a_bad_file_chan
     eventually(SOON, async || whoami(&after, &[]).await).await.unwrap();
     rejects(before.get("/version").await, 401, "Unauthorized").unwrap();
     assert_eq!(metric(&admin, &series("success")).await, 1);
-    // What is published follows; what was there before stays, as far as it lives.
+    // The published document has the new CA; unexpired tokens of before stay valid.
     eventually(SOON, async || {
         let map = accepts(admin.get(PUBLISHED).await)?;
         let published = map.pointer("/data/client-ca-file").and_then(Value::as_str).unwrap_or_default();
@@ -183,10 +183,10 @@ async fn a_changed_authority_counts_for_open_connections_too_and_a_bad_file_chan
 }
 
 #[tokio::test]
-async fn a_link_that_is_swapped_is_a_changed_file() {
+async fn swapping_a_symbolic_link_reloads_the_file() {
     let folder = TempDir::new().unwrap();
     let (old, new) = (Authority::new("old"), Authority::new("new"));
-    // As volumes of config maps are laid out: file → ..data/file, ..data → a folder.
+    // The layout of config map volumes: file → ..data/file, ..data → a folder.
     for (name, authority) in [("one", &old), ("two", &new)] {
         write_private(&folder.path().join(name).join("ca.crt"), &authority.pem).unwrap();
     }
@@ -202,7 +202,7 @@ async fn a_link_that_is_swapped_is_a_changed_file() {
 }
 
 #[tokio::test]
-async fn a_changed_token_file_counts_and_a_bad_one_does_not() {
+async fn a_token_file_is_reloaded_and_an_invalid_one_is_ignored() {
     let folder = TempDir::new().unwrap();
     let server = Server::serve_at(folder.path(), &[]).await.unwrap();
     let tokens = folder.path().join("tokens.csv");
@@ -232,7 +232,7 @@ async fn a_changed_token_file_counts_and_a_bad_one_does_not() {
 }
 
 #[tokio::test]
-async fn a_changed_serving_certificate_meets_the_next_connection() {
+async fn a_new_serving_certificate_is_used_for_new_connections() {
     let folder = TempDir::new().unwrap();
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let mut subject = DistinguishedName::new();
@@ -248,7 +248,7 @@ async fn a_changed_serving_certificate_meets_the_next_connection() {
     accepts(trusting(&old).get("/version").await).unwrap();
     assert!(trusting(&new).get("/version").await.is_err());
     let (cert, key) = new.issue(&subject, ExtendedKeyUsagePurpose::ServerAuth, &["127.0.0.1"]);
-    // Between the two steps they do not fit each other, and the old pair stays in force.
+    // Between the two steps, certificate and key do not match, and the old pair stays in use.
     replace(&cert_path, &cert);
     replace(&key_path, &key);
     eventually(SOON, async || accepts(trusting(&new).get("/version").await)).await.unwrap();
@@ -256,7 +256,7 @@ async fn a_changed_serving_certificate_meets_the_next_connection() {
 }
 
 #[tokio::test]
-async fn a_front_proxy_speaks_for_others_if_it_is_one() {
+async fn identity_headers_are_accepted_only_from_front_proxies() {
     let folder = TempDir::new().unwrap();
     let (clients, proxies) = (Authority::new("clients"), Authority::new("proxies"));
     let (_, client_flag) = file(&folder, "client-ca-file", "ca.crt", &clients.pem);
@@ -285,16 +285,16 @@ async fn a_front_proxy_speaks_for_others_if_it_is_one() {
     assert_eq!(user["uid"], "frank-uid");
     assert_eq!(user["groups"], json!(["devs", "ops", "system:authenticated"]));
     assert_eq!(user["extra"], json!({"example.com/scope": ["one"]}));
-    // Another name, another authority, or no certificate at all: nobody's word but their own counts.
+    // With another name, another CA or no certificate, the identity headers are ignored.
     let other = connect(&server, proxies.client("other", &[], None));
     rejects(other.send(Method::GET, "/version", &said, Bytes::new()).await, 401, "Unauthorized").unwrap();
     let client = connect(&server, clients.client("carol", &[], None));
     assert_eq!(whoami(&client, &said).await.unwrap()["username"], "carol");
     let token = connect(&server, Credentials::Token("alicetoken".into()));
     assert_eq!(whoami(&token, &said).await.unwrap()["username"], "alice");
-    // A proxy that says nothing is nobody.
+    // A front proxy without identity headers is anonymous.
     rejects(front.get("/version").await, 401, "Unauthorized").unwrap();
-    // Servers that extend this one are told.
+    // The configuration of front proxies is published for aggregated API servers.
     let admin = server.client().unwrap();
     let map = accepts(admin.get(PUBLISHED).await).unwrap();
     assert_eq!(map["data"]["requestheader-allowed-names"], r#"["front"]"#);
@@ -303,13 +303,13 @@ async fn a_front_proxy_speaks_for_others_if_it_is_one() {
     assert_eq!(map["data"]["requestheader-group-headers"], r#"["X-Remote-Group"]"#);
     assert_eq!(map["data"]["requestheader-extra-headers-prefix"], r#"["X-Remote-Extra-"]"#);
     assert!(map["data"]["requestheader-client-ca-file"].as_str().unwrap().contains("BEGIN CERTIFICATE"));
-    // Taken away, it comes back.
+    // The config map is created again after its deletion.
     accepts(admin.delete(PUBLISHED).await).unwrap();
     eventually(SOON, async || accepts(admin.get(PUBLISHED).await)).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_proxy_that_any_client_could_be_is_refused_at_start() {
+async fn a_front_proxy_ca_that_overlaps_the_client_ca_stops_the_start() {
     let folder = TempDir::new().unwrap();
     let authority = Authority::new("both");
     let (_, client_flag) = file(&folder, "client-ca-file", "ca.crt", &authority.pem);
@@ -325,18 +325,18 @@ async fn a_proxy_that_any_client_could_be_is_refused_at_start() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_any_client_could_be_is_refused_on_reload() {
+async fn a_front_proxy_ca_that_overlaps_the_client_ca_is_ignored_on_reload() {
     let folder = TempDir::new().unwrap();
     let (clients, proxies) = (Authority::new("clients"), Authority::new("proxies"));
     let (path, client_flag) = file(&folder, "client-ca-file", "ca.crt", &clients.pem);
     let (_, proxy_flag) = file(&folder, "requestheader-client-ca-file", "proxy.crt", &proxies.pem);
     let header = "--requestheader-username-headers=X-Remote-User";
-    // A list with nothing in it allows any name, as no list does.
+    // An empty list of names allows any name, as a missing one does.
     let anybody = "--requestheader-allowed-names=";
     let server = Server::serve(&[&client_flag, &proxy_flag, header, anybody]).await.unwrap();
     let of = |authority: &Authority| connect(&server, authority.client("alice", &[], None));
     whoami(&of(&clients), &[]).await.unwrap();
-    // Both authorities in the file of the clients: it is not taken, so a third one in it is not known either.
+    // With both CAs in the client CA file, the file is rejected, so a third CA in it is unknown too.
     let third = Authority::new("third");
     replace(&path, &format!("{}{}{}", clients.pem, proxies.pem, third.pem));
     eventually(SOON, async || {
@@ -346,12 +346,12 @@ async fn a_proxy_that_any_client_could_be_is_refused_on_reload() {
     .await
     .unwrap();
     assert!(whoami(&of(&third), &[]).await.is_err());
-    // Without the overlap it is.
+    // A file without the overlap is accepted.
     replace(&path, &format!("{}{}", clients.pem, third.pem));
     eventually(SOON, async || whoami(&of(&third), &[]).await).await.unwrap();
 }
 
-/// A token of the account `robot`.
+/// A token of the service account `robot`.
 async fn token(admin: &Client, spec: Value) -> Result<String> {
     let answer = accepts(admin.post(&format!("{ACCOUNTS}/robot/token"), &json!({"spec": spec})).await)?;
     let token = answer.pointer("/status/token").and_then(Value::as_str);
@@ -359,7 +359,7 @@ async fn token(admin: &Client, spec: Value) -> Result<String> {
 }
 
 #[tokio::test]
-async fn a_token_lives_and_dies_with_what_it_is_bound_to() {
+async fn a_token_is_valid_only_while_its_bound_object_exists() {
     let server = Server::serve(&["--disable-admission-plugins=ServiceAccount"]).await.unwrap();
     let admin = server.client().unwrap();
     accepts(admin.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await).unwrap();
@@ -393,7 +393,7 @@ async fn a_token_lives_and_dies_with_what_it_is_bound_to() {
             "{user}"
         );
     }
-    // Whatever goes takes its token with it, within the life of what is remembered.
+    // A token is rejected after its bound object was deleted and the cache entry expired.
     for (kind, path, client) in tokens.iter().rev() {
         accepts(admin.send(Method::DELETE, &format!("{path}?gracePeriodSeconds=0"), &[], Bytes::new()).await)
             .unwrap();
@@ -405,7 +405,7 @@ async fn a_token_lives_and_dies_with_what_it_is_bound_to() {
 }
 
 #[tokio::test]
-async fn tokens_are_for_their_audience_and_reviewed_for_others() {
+async fn tokens_are_valid_for_their_audience_only() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     accepts(admin.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await).unwrap();
@@ -427,14 +427,14 @@ async fn tokens_are_for_their_audience_and_reviewed_for_others() {
         r#"[invalid bearer token, token audiences ["vault"] is invalid for the target audiences ["other"]]"#
     );
     assert_eq!(review("nonsense", json!(["other"])).await["error"], "invalid bearer token");
-    // Reviews have no names, and nobody finds one.
+    // A TokenReview has no name and cannot be read.
     rejects(admin.get("/apis/authentication.k8s.io/v1/tokenreviews/x").await, 404, "NotFound").unwrap();
     rejects(admin.get("/apis/authentication.k8s.io/v1/tokenreviews").await, 405, "MethodNotAllowed").unwrap();
     let status = review(&vault, Value::Null).await;
     assert!(status.get("authenticated").is_none(), "{status}");
     let status = review("alicetoken", Value::Null).await;
     assert_eq!(status["user"]["groups"], json!(["devs", "testers", "system:authenticated"]));
-    // What cannot be asked for.
+    // Invalid token requests are rejected.
     for (spec, field) in [
         (json!({"expirationSeconds": 599}), "spec.expirationSeconds"),
         (json!({"expirationSeconds": 4_294_967_297_i64}), "spec.expirationSeconds"),
@@ -458,7 +458,7 @@ async fn tokens_are_for_their_audience_and_reviewed_for_others() {
 }
 
 #[tokio::test]
-async fn a_token_outlives_the_key_that_signed_it_only_if_that_is_still_listed() {
+async fn tokens_of_an_old_key_are_valid_only_while_it_is_in_the_key_files() {
     let folder = TempDir::new().unwrap();
     let mut server = Server::serve_at(folder.path(), &[]).await.unwrap();
     let admin = server.client().unwrap();
@@ -466,10 +466,10 @@ async fn a_token_outlives_the_key_that_signed_it_only_if_that_is_still_listed() 
     let old = token(&admin, json!({})).await.unwrap();
     server.kill().unwrap();
     let key = folder.path().join("sa.key");
-    let kept = folder.path().join("old.key");
-    fs::rename(&key, &kept).unwrap();
-    // The harness makes another key where there is none.
-    let flag = format!("--service-account-key-file={}", kept.display());
+    let old_key = folder.path().join("old.key");
+    fs::rename(&key, &old_key).unwrap();
+    // The harness creates a new key if the file is missing.
+    let flag = format!("--service-account-key-file={}", old_key.display());
     let mut server = Server::serve_at(folder.path(), &[&flag]).await.unwrap();
     let admin = server.client().unwrap();
     whoami(&admin.as_token(Some(&old)), &[]).await.unwrap();
@@ -487,7 +487,7 @@ async fn a_token_outlives_the_key_that_signed_it_only_if_that_is_still_listed() 
 }
 
 #[tokio::test]
-async fn the_documents_of_the_issuer_are_published_and_described() {
+async fn openid_discovery_documents_are_published() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     let answer = admin.get("/.well-known/openid-configuration").await.unwrap();
@@ -512,7 +512,7 @@ async fn the_documents_of_the_issuer_are_published_and_described() {
 }
 
 #[tokio::test]
-async fn whoever_may_not_act_as_another_is_told_what_was_missing() {
+async fn denied_impersonation_names_the_missing_permission() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     let alice = admin.as_token(Some("alicetoken"));
@@ -541,7 +541,7 @@ async fn whoever_may_not_act_as_another_is_told_what_was_missing() {
 }
 
 #[tokio::test]
-async fn a_wish_to_be_somebody_else_that_cannot_be_read_is_refused() {
+async fn malformed_impersonation_headers_are_rejected() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
@@ -552,7 +552,7 @@ async fn a_wish_to_be_somebody_else_that_cannot_be_read_is_refused() {
         request.extend_from_slice(b"\r\n\r\n");
         stream.write_all(&request).await.unwrap();
         let mut answer = Vec::new();
-        // A server may end a connection without the last word of TLS.
+        // A server may close a connection without a TLS close_notify.
         let _ = stream.read_to_end(&mut answer).await;
         assert!(
             answer.starts_with(format!("HTTP/1.1 {code} ").as_bytes()),

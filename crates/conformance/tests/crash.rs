@@ -1,6 +1,6 @@
-//! The server is killed at random moments under a write load; every acknowledged write must be there afterwards.
+//! Kills the server at random times under a write load; every acknowledged write must be there afterwards.
 //!
-//! `PORTCULLIS_ROUNDS` says how often, `PORTCULLIS_SEED` where the moments come from.
+//! `PORTCULLIS_ROUNDS` sets the number of rounds, `PORTCULLIS_SEED` the random times.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -14,21 +14,21 @@ use http::Method;
 use serde_json::json;
 use tempfile::TempDir;
 
-/// How many write at once.
+/// The number of concurrent writers.
 const WRITERS: u64 = 8;
 
-/// What is known of an object: what was acknowledged last, and what was asked for since and never answered.
+/// The last acknowledged state of an object, and a later write that was never answered.
 #[derive(Clone, Debug, Default)]
 struct Known {
     acknowledged: Option<u64>,
     asked: Option<Wish>,
 }
 
-/// What was asked for: this value, or that it be gone.
+/// The value of an unanswered write; `None` for a deletion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Wish(Option<u64>);
 
-/// Small random numbers, the same for the same seed.
+/// A small deterministic random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -43,7 +43,7 @@ fn setting(name: &str, otherwise: u64) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_survives_being_killed() {
+async fn acknowledged_writes_survive_a_kill() {
     let seed = setting("PORTCULLIS_SEED", 1);
     let mut dice = Dice(seed);
     let folder = TempDir::new().unwrap();
@@ -80,7 +80,8 @@ async fn what_was_acknowledged_survives_being_killed() {
     assert!(writes > 0, "nothing was written");
 }
 
-/// Creates, changes and deletes objects that only this writer touches, until the server is gone. How many were acknowledged.
+/// Creates, changes and deletes objects that only this writer uses, until the server is killed. Returns the number of
+/// acknowledged writes.
 async fn write(
     client: Client,
     number: u64,
@@ -116,7 +117,8 @@ async fn write(
     acknowledged
 }
 
-/// Compares what is there with what is known; what was asked for and never answered may be either way, and is known now.
+/// Compares the stored objects with the expected ones. An unanswered write may have happened or not; its outcome becomes the
+/// expected state.
 async fn check(
     client: &Client,
     model: &Mutex<BTreeMap<String, Known>>,

@@ -1,4 +1,4 @@
-//! Bounds: what is too much is refused, and nobody can stop the others from being served.
+//! Limits on bodies, headers, requests in flight, connections, watches and history.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// The largest body that is read.
+/// The largest request body.
 const LARGEST: usize = 3 * 1024 * 1024;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -20,7 +20,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
-/// Lets alice do anything with config maps.
+/// Grants alice all verbs on config maps.
 async fn alice(client: &Client) -> Client {
     let role = json!({"metadata": {"name": "maps"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]});
     accepts(client.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await).unwrap();
@@ -36,7 +36,7 @@ async fn alice(client: &Client) -> Client {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused() {
+async fn a_body_that_is_too_large_is_rejected() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let status = rejects(
@@ -45,17 +45,17 @@ async fn a_body_that_is_too_large_is_refused() {
         "RequestEntityTooLarge",
     );
     assert_eq!(status.unwrap()["message"], "Request entity too large: limit is 3145728");
-    // As large as it may be, it is read, and refused for what it says.
+    // A body of the maximum size is read, and rejected because of its content.
     rejects(client.send(Method::POST, MAPS, &JSON, vec![b'a'; LARGEST].into()).await, 400, "BadRequest")
         .unwrap();
-    // An object has a bound of its own.
+    // The size of an object has a limit of its own.
     let large = json!({"metadata": {"name": "large"}, "data": {"k": "x".repeat(1024 * 1024 + 1)}});
     let status = rejects(client.post(MAPS, &large).await, 422, "Invalid").unwrap();
     assert_eq!(status["details"]["causes"][0]["reason"], "FieldValueTooLong", "{status}");
 }
 
 #[tokio::test]
-async fn hostile_bodies_and_headers_are_refused_and_the_server_lives() {
+async fn hostile_bodies_and_headers_are_rejected_without_a_crash() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let deep = |open: &str, close: &str, times: usize| Bytes::from(open.repeat(times) + &close.repeat(times));
@@ -74,7 +74,7 @@ async fn hostile_bodies_and_headers_are_refused_and_the_server_lives() {
         writeln!(bomb, "{own}: &{own} [{nine}]").unwrap();
     }
     rejects(client.send(Method::POST, MAPS, &yaml, bomb.into()).await, 400, "BadRequest").unwrap();
-    // Headers of a megabyte: refused in any way, and the next connection works.
+    // A megabyte of headers is rejected in any way, and the next connection works.
     let long = "x".repeat(1_000_000);
     if let Ok(answer) = client.send(Method::GET, "/healthz", &[("x-long", &long)], Bytes::new()).await {
         assert_eq!(answer.code, 431);
@@ -87,7 +87,7 @@ async fn hostile_bodies_and_headers_are_refused_and_the_server_lives() {
 }
 
 #[tokio::test]
-async fn over_the_limit_in_flight_is_429_with_a_time_to_come_back() {
+async fn requests_above_the_in_flight_limit_get_429_with_retry_after() {
     let server = Server::serve(&[
         "--enable-priority-and-fairness=false",
         "--max-requests-inflight=1",
@@ -97,7 +97,7 @@ async fn over_the_limit_in_flight_is_429_with_a_time_to_come_back() {
     .unwrap();
     let client = server.client().unwrap();
     let alice = alice(&client).await;
-    // A creation that a webhook does not answer takes the one seat.
+    // A creation whose webhook does not answer occupies the only seat.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let hook = json!({"metadata": {"name": "silent"}, "webhooks": [{
         "name": "silent.example.com",
@@ -131,28 +131,28 @@ async fn over_the_limit_in_flight_is_429_with_a_time_to_come_back() {
     let refused = alice.post(MAPS, &map).await.unwrap();
     assert_eq!(refused.code, 429, "{}", refused.text());
     assert_eq!(refused.header("retry-after"), "1");
-    // Kubernetes says this one in plain text.
+    // Kubernetes answers this error in plain text.
     assert_eq!(refused.text(), "Too many requests, please try again later.\n");
     assert_eq!(refused.header("content-type"), "text/plain; charset=utf-8");
-    // Reading, watching and the administrator have their own.
+    // Reads, watches and the administrator have other limits.
     accepts(alice.get(MAPS).await).unwrap();
     assert_eq!(alice.events(&format!("{MAPS}?watch=1"), &[]).await.unwrap().code, 200);
     accepts(client.post(MAPS, &map).await).unwrap();
-    // The one whose webhook is gone goes on, and gives the seat back.
+    // The request continues when its webhook is gone, and releases the seat.
     drop(silent);
     stalled.await.unwrap().unwrap();
     eventually(SOON, async || accepts(alice.post(MAPS, &map).await)).await.unwrap();
 }
 
 #[tokio::test]
-async fn stalled_handshakes_and_silent_connections_block_nobody() {
+async fn stalled_handshakes_and_silent_connections_do_not_block_other_clients() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let mut silent = Vec::new();
     for number in 0..200 {
         let mut connection = TcpStream::connect(client.authority()).await.unwrap();
         if number % 2 == 0 {
-            // The beginning of a TLS record, and nothing more.
+            // The beginning of a TLS record without the rest.
             connection.write_all(&[0x16, 0x03, 0x01, 0x02]).await.unwrap();
         }
         silent.push(connection);
@@ -166,7 +166,7 @@ async fn stalled_handshakes_and_silent_connections_block_nobody() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_does_not_read_is_ended_and_costs_bounded_memory() {
+async fn a_watch_that_is_not_read_ends_and_uses_bounded_memory() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let mut slow = client.tls_stream().await.unwrap();
@@ -181,8 +181,8 @@ async fn a_watcher_that_does_not_read_is_ended_and_costs_bounded_memory() {
     slow.read_exact(&mut first).await.unwrap();
     let mut fast = client.events(&format!("{MAPS}?watch=1"), &[]).await.unwrap();
 
-    // 150 MB of events, each replacing the one before. The history holds 64 MiB of them, encoded once more for
-    // those who watch; a server that keeps what a watcher does not read needs all of it.
+    // 150 MB of events, each replacing the previous one. The history holds 64 MiB, encoded once more for the watch; a server that
+    // buffered unread events would need all of it.
     let before = server.resident_kib().unwrap();
     let padding = "x".repeat(500_000);
     let (mut seen, mut most) = (0, before);
@@ -204,7 +204,7 @@ async fn a_watcher_that_does_not_read_is_ended_and_costs_bounded_memory() {
     println!("memory grew by {} MiB", (most - before) / 1024);
     assert!(most - before < 150 * 1024, "memory grew by {} MiB", (most - before) / 1024);
 
-    // What is left in the pipes can be read; then the stream is over.
+    // Data in the pipes can still be read; then the stream ends.
     let read = async {
         let mut chunk = vec![0; 1 << 20];
         let mut length = 0;
@@ -221,7 +221,7 @@ async fn a_watcher_that_does_not_read_is_ended_and_costs_bounded_memory() {
 }
 
 #[tokio::test]
-async fn a_revision_too_old_is_410_for_lists_and_an_error_event_for_watches() {
+async fn a_compacted_resource_version_is_410_for_lists_and_an_error_event_for_watches() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     for number in 0..3 {
@@ -230,7 +230,7 @@ async fn a_revision_too_old_is_410_for_lists_and_an_error_event_for_watches() {
     let page = accepts(client.get(&format!("{MAPS}?limit=1")).await).unwrap();
     let token = page["metadata"]["continue"].as_str().unwrap().to_owned();
     let old = page["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
-    // History is bounded by count and by bytes: enough of it moves the window on.
+    // History is limited by count and by bytes, so enough writes move its window.
     let padding = "x".repeat(1_000_000);
     let watch = format!("{MAPS}?watch=1&resourceVersion={old}");
     let mut gone = Value::Null;
@@ -250,7 +250,7 @@ async fn a_revision_too_old_is_410_for_lists_and_an_error_event_for_watches() {
     assert_eq!(gone["object"]["code"], 410, "{gone}");
     assert_eq!(gone["object"]["reason"], "Expired", "{gone}");
     assert!(gone["object"]["message"].as_str().unwrap().starts_with("too old resource version: "), "{gone}");
-    // A list that began then may go on where it was, or is told to begin anew with a token to go on inconsistently.
+    // A list that started before may continue, or gets an error with a token for an inconsistent continuation.
     let next = client.get(&format!("{MAPS}?limit=1&continue={token}")).await.unwrap();
     if next.code != 200 {
         let status = next.json();
@@ -262,14 +262,14 @@ async fn a_revision_too_old_is_410_for_lists_and_an_error_event_for_watches() {
 }
 
 #[tokio::test]
-async fn events_are_kept_for_as_long_as_the_flag_says() {
+async fn events_expire_after_the_configured_ttl() {
     let events = "/api/v1/namespaces/default/events";
     let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}});
     for (flags, stays) in [(vec!["--event-ttl=1s"], false), (vec!["--event-ttl=0"], true), (vec![], true)] {
         let server = Server::serve(&flags).await.unwrap();
         let client = server.client().unwrap();
         accepts(client.post(events, &event).await).unwrap();
-        // What is no event has no end.
+        // Objects that are not events do not expire.
         let map = json!({"metadata": {"name": "m"}});
         accepts(client.post(MAPS, &map).await).unwrap();
         if stays {

@@ -1,4 +1,4 @@
-//! An operator as people write them with kube-rs: a definition, objects that it finalizes, what it makes for them, and a status.
+//! An operator written with kube-rs: a CRD, finalizers, dependents and status.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ async fn client(server: &Server) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-fn definition() -> CustomResourceDefinition {
+fn crd() -> CustomResourceDefinition {
     serde_json::from_value(json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -68,7 +68,7 @@ fn greetings(client: &kube::Client) -> Api<DynamicObject> {
     Api::default_namespaced_with(client.clone(), &kind)
 }
 
-/// Brings one greeting to what it should be; the operator's whole reason.
+/// Brings one greeting to its desired state.
 async fn reconcile(client: &kube::Client, greeting: DynamicObject) {
     let greetings = greetings(client);
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
@@ -111,11 +111,11 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn an_operator_reconciles_its_objects_until_they_and_their_definition_are_gone() {
+async fn an_operator_reconciles_until_its_objects_and_crd_are_deleted() {
     let server = Server::up().await.unwrap();
     let client = client(&server).await;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    definitions.create(&PostParams::default(), &definition()).await.unwrap();
+    definitions.create(&PostParams::default(), &crd()).await.unwrap();
     until("the definition is established", async || {
         let status = definitions.get("greetings.example.com").await.unwrap().status.unwrap_or_default();
         let conditions = status.conditions.unwrap_or_default();
@@ -123,7 +123,7 @@ async fn an_operator_reconciles_its_objects_until_they_and_their_definition_are_
     })
     .await;
 
-    // Whoever has seen that it is established may use it at once.
+    // A client that has seen the condition Established can use the CRD at once.
     let greetings = greetings(&client);
     let listed = greetings.list(&ListParams::default()).await.unwrap();
     let from = listed.metadata.resource_version.unwrap();
@@ -166,7 +166,7 @@ async fn an_operator_reconciles_its_objects_until_they_and_their_definition_are_
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     assert_eq!(maps.get("world").await.unwrap().data.unwrap()["said"], "good night, world");
 
-    // Deleting the definition deletes the objects, and those wait for the operator.
+    // Deleting the CRD deletes its objects, which wait for the operator's finalizer.
     definitions.delete("greetings.example.com", &DeleteParams::default()).await.unwrap();
     until("the definition is gone", async || {
         definitions.get_opt("greetings.example.com").await.unwrap().is_none()

@@ -1,5 +1,5 @@
-//! The built-in admission plugins on a running server, where time and many callers matter. What they answer is in the scripts
-//! `plugins-*.yaml`.
+//! Built-in admission plugins with concurrency and controllers. Their answers are tested by the scripts `admission-*.yaml` and
+//! `evictions.yaml`.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn pod(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
 }
 
-/// Makes a quota and waits until it is counted.
+/// Creates a quota and waits until its status is computed.
 async fn quota(client: &Client, namespace: &str, hard: &Value) {
     let path = format!("/api/v1/namespaces/{namespace}/resourcequotas");
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": hard}});
@@ -26,7 +26,7 @@ async fn quota(client: &Client, namespace: &str, hard: &Value) {
     used(client, namespace, |used| !used.is_null()).await;
 }
 
-/// Waits until what is used is as it should be.
+/// Waits until the used resources of the quota satisfy `is`.
 async fn used(client: &Client, namespace: &str, is: impl Fn(&Value) -> bool) -> Value {
     let path = format!("/api/v1/namespaces/{namespace}/resourcequotas/q");
     eventually(SOON, async || {
@@ -43,7 +43,7 @@ async fn count(client: &Client, path: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_quota_of_ten_lets_exactly_ten_of_a_hundred_in() {
+async fn quota_admits_exactly_its_limit_under_concurrency() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     namespace(&client, "q").await;
@@ -63,7 +63,7 @@ async fn a_quota_of_ten_lets_exactly_ten_of_a_hundred_in() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_or_ends_is_given_back_and_never_more() {
+async fn quota_is_released_by_deleted_and_finished_pods_and_never_exceeded() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     namespace(&client, "q").await;
@@ -88,12 +88,12 @@ async fn what_is_deleted_or_ends_is_given_back_and_never_more() {
     let most = work.join_all().await.into_iter().max().unwrap();
     assert!(most <= 5, "{most} pods at once");
     used(&client, "q", |used| used["pods"] == "0").await;
-    // A creation that comes to nothing is not paid for in the end.
+    // A creation that fails is not counted in the end.
     let map = json!({"metadata": {"name": "m"}});
     accepts(client.post("/api/v1/namespaces/q/configmaps", &map).await).unwrap();
     rejects(client.post("/api/v1/namespaces/q/configmaps", &map).await, 409, "AlreadyExists").unwrap();
     used(&client, "q", |used| used["count/configmaps"] == "1").await;
-    // A pod that has ended is only an object.
+    // A finished pod is not counted.
     accepts(client.post("/api/v1/namespaces/q/pods", &pod("ends")).await).unwrap();
     used(&client, "q", |used| used["pods"] == "1").await;
     let ended = json!({"status": {"phase": "Succeeded"}});
@@ -104,7 +104,7 @@ async fn what_is_deleted_or_ends_is_given_back_and_never_more() {
 }
 
 #[tokio::test]
-async fn the_first_pod_of_a_namespace_waits_for_its_account_and_no_longer() {
+async fn the_first_pod_of_a_namespace_waits_for_its_service_account() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     for i in 0..5 {
@@ -116,7 +116,7 @@ async fn the_first_pod_of_a_namespace_waits_for_its_account_and_no_longer() {
         assert!(volume.starts_with("kube-api-access-") && volume.len() == 21, "{volume}");
         assert_eq!(made["spec"]["containers"][0]["volumeMounts"][0]["name"], volume);
     }
-    // An account that nobody makes is missed.
+    // A service account that does not exist is reported.
     let mut other = pod("o");
     other["spec"]["serviceAccountName"] = json!("nobody");
     let status =
@@ -128,7 +128,7 @@ async fn the_first_pod_of_a_namespace_waits_for_its_account_and_no_longer() {
 }
 
 #[tokio::test]
-async fn pod_security_is_counted() {
+async fn pod_security_evaluations_are_counted() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let labelled =
@@ -144,7 +144,7 @@ async fn pod_security_is_counted() {
 }
 
 #[tokio::test]
-async fn plugins_can_be_switched() {
+async fn plugins_can_be_enabled_and_disabled() {
     let flags = [
         "--enable-admission-plugins=AlwaysPullImages,DenyServiceExternalIPs",
         "--disable-admission-plugins=ServiceAccount,PodSecurity",

@@ -1,4 +1,5 @@
-//! Policies against a running server: every denial names its policy and binding, and the same request passes without them.
+//! ValidatingAdmissionPolicies and MutatingAdmissionPolicies on a running server: every denial names policy and binding, and the
+//! request succeeds without them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
@@ -28,7 +29,7 @@ async fn mutating(client: &Client, name: &str, spec: Value) {
     accepts(client.post(&format!("{GROUP}/mutatingadmissionpolicybindings"), &object).await).unwrap();
 }
 
-/// Takes a binding away and waits until its policy no longer speaks.
+/// Deletes a binding and waits until its policy has no effect.
 async fn unbind(
     client: &Client,
     kind: &str,
@@ -55,7 +56,7 @@ fn denial(what: &str, policy: &str, binding: &str, why: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_policy_denies_from_the_moment_its_binding_is_answered_until_it_is_gone() {
+async fn a_policy_is_active_from_the_creation_of_its_binding_until_its_deletion() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     policy(
@@ -105,7 +106,7 @@ async fn a_policy_denies_from_the_moment_its_binding_is_answered_until_it_is_gon
 }
 
 #[tokio::test]
-async fn bindings_that_are_deleted_together_deny_nothing_once_that_is_answered() {
+async fn bindings_deleted_as_a_collection_deny_nothing_afterwards() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let dry = format!("{MAPS}?dryRun=All");
@@ -122,7 +123,7 @@ async fn bindings_that_are_deleted_together_deny_nothing_once_that_is_answered()
 }
 
 #[tokio::test]
-async fn warnings_reach_the_client_and_parameters_are_read_as_they_are() {
+async fn warnings_reach_the_client_and_parameters_are_current() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     policy(
@@ -148,7 +149,7 @@ async fn warnings_reach_the_client_and_parameters_are_read_as_they_are() {
     let missing =
         "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
     assert_eq!(status["message"], denial("secrets \"abcdef\"", "limited", "deny", missing));
-    // A parameter counts as soon as it is there.
+    // A parameter takes effect as soon as it exists.
     accepts(client.post(MAPS, &map("limit", &json!({"most": "3"}))).await).unwrap();
     let status = rejects(client.post(secrets, &secret).await, 422, "Invalid").unwrap();
     assert_eq!(status["message"], denial("secrets \"abcdef\"", "limited", "deny", "longer than 3"));
@@ -178,7 +179,7 @@ async fn warnings_reach_the_client_and_parameters_are_read_as_they_are() {
 }
 
 #[tokio::test]
-async fn mutations_change_what_is_stored_and_failures_deny() {
+async fn mutations_change_the_stored_object_and_failures_deny() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     mutating(
@@ -210,7 +211,7 @@ async fn mutations_change_what_is_stored_and_failures_deny() {
     let stored = accepts(client.post(path, &deployment("web")).await).unwrap();
     let containers = &stored["spec"]["template"]["spec"]["containers"];
     assert_eq!(containers[1]["name"], "proxy", "{stored}");
-    // What was added has its defaults.
+    // Objects that a mutation adds get their defaults.
     assert_eq!(containers[1]["imagePullPolicy"], "IfNotPresent");
     assert_eq!(stored["metadata"]["labels"]["count"], "2");
     let plain = accepts(client.post(path, &deployment("plain")).await).unwrap();
@@ -239,7 +240,7 @@ async fn mutations_change_what_is_stored_and_failures_deny() {
 }
 
 #[tokio::test]
-async fn policies_survive_a_restart_and_are_in_force_before_the_first_answer() {
+async fn policies_are_active_before_the_first_answer_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::serve_at(folder.path(), &[]).await.unwrap();
     let client = server.client().unwrap();
@@ -263,7 +264,7 @@ async fn policies_survive_a_restart_and_are_in_force_before_the_first_answer() {
 }
 
 #[tokio::test]
-async fn a_typo_in_a_policy_is_told_in_its_status() {
+async fn a_type_error_in_a_policy_is_reported_in_its_status() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     policy(
@@ -292,7 +293,7 @@ async fn a_typo_in_a_policy_is_told_in_its_status() {
 }
 
 #[tokio::test]
-async fn decisions_are_counted_under_kubernetes_names() {
+async fn decision_metrics_have_the_names_of_kubernetes() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     policy(

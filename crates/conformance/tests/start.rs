@@ -1,4 +1,4 @@
-//! Starting and stopping: what goes wrong is said in one clear error, and what was there is found again.
+//! Start and stop: clear errors, and state that survives a restart.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::{self, Permissions};
@@ -16,10 +16,10 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 
-/// How long a server that cannot start may take to say so.
+/// The time limit for a server that cannot start.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Runs a command that must fail, and hands back its one error.
+/// Runs a command that must fail, and returns its single error line.
 async fn fails(args: &[&str]) -> String {
     let (code, said) = run_to_end(args, SOON).await.unwrap();
     assert!(
@@ -39,9 +39,9 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A server that is told to stop finishes what it has begun, even if nobody waits for the answer any more.
+/// A server that is stopped completes its running requests, even if their clients disconnected.
 #[tokio::test]
-async fn a_write_under_way_is_finished_before_the_server_ends() {
+async fn a_running_write_is_completed_before_the_server_stops() {
     let folder = TempDir::new().unwrap();
     let mut server = Server::serve_at(folder.path(), &[]).await.unwrap();
     let client = server.client().unwrap();
@@ -93,7 +93,7 @@ async fn a_write_under_way_is_finished_before_the_server_ends() {
 }
 
 #[tokio::test]
-async fn up_greets_in_three_lines_and_keeps_its_secrets_private() {
+async fn up_prints_three_lines_and_protects_its_secrets() {
     let server = Server::up().await.unwrap();
     let [ready, export, first] = server.greeting.as_slice() else { unreachable_greeting(&server) };
     assert_eq!(*ready, format!("Portcullis is ready at {}", server.url));
@@ -119,22 +119,22 @@ fn unreachable_greeting(server: &Server) -> ! {
 }
 
 #[tokio::test]
-async fn nobody_gets_more_than_health_from_up() {
+async fn unauthenticated_clients_get_only_health_checks_from_up() {
     let server = Server::up().await.unwrap();
-    let nobody = Client::new(&server.url, Trust::Anything, Credentials::None).unwrap();
+    let anonymous = Client::new(&server.url, Trust::Anything, Credentials::None).unwrap();
     for path in ["/healthz", "/livez", "/readyz"] {
-        assert_eq!(nobody.get(path).await.unwrap().text(), "ok", "{path}");
+        assert_eq!(anonymous.get(path).await.unwrap().text(), "ok", "{path}");
     }
     for path in ["/", "/api", "/version", "/metrics", "/openapi/v2", "/api/v1/namespaces"] {
-        rejects(nobody.get(path).await, 401, "Unauthorized").unwrap();
+        rejects(anonymous.get(path).await, 401, "Unauthorized").unwrap();
     }
-    let wrong = nobody.as_token(Some("wrong"));
+    let wrong = anonymous.as_token(Some("wrong"));
     rejects(wrong.get("/api").await, 401, "Unauthorized").unwrap();
     accepts(server.client().unwrap().get("/api").await).unwrap();
 }
 
 #[tokio::test]
-async fn a_second_start_finds_everything_as_it_was() {
+async fn a_second_start_finds_the_state_of_the_first() {
     let folder = TempDir::new().unwrap();
     let (port, guard) = free_port().unwrap();
     drop(guard);
@@ -148,9 +148,9 @@ async fn a_second_start_finds_everything_as_it_was() {
     drop(server);
 
     let server = Server::up_at_port(folder.path(), port).await.unwrap();
-    // The client of before still trusts it and is still believed.
-    let kept = accepts(client.get("/api/v1/namespaces/default/configmaps/kept").await).unwrap();
-    assert_eq!(kept, made);
+    // A client of the first run trusts the server and is authenticated.
+    let found = accepts(client.get("/api/v1/namespaces/default/configmaps/kept").await).unwrap();
+    assert_eq!(found, made);
     assert_eq!(fs::read(server.data().join("kubeconfig")).unwrap(), kubeconfig);
     let namespaces = accepts(client.get("/api/v1/namespaces").await).unwrap();
     let names: Vec<_> = namespaces["items"]
@@ -163,7 +163,7 @@ async fn a_second_start_finds_everything_as_it_was() {
 }
 
 #[tokio::test]
-async fn the_service_of_the_server_is_where_the_server_is() {
+async fn the_kubernetes_service_has_the_address_of_the_server() {
     let folder = TempDir::new().unwrap();
     let service = "/api/v1/namespaces/default/services/kubernetes";
     let endpoints = "/api/v1/namespaces/default/endpoints/kubernetes";
@@ -191,7 +191,7 @@ async fn the_service_of_the_server_is_where_the_server_is() {
 }
 
 #[tokio::test]
-async fn a_port_in_use_is_named() {
+async fn a_port_in_use_is_an_error_with_its_number() {
     let folder = TempDir::new().unwrap();
     let (port, _guard) = free_port().unwrap();
     let said =
@@ -201,7 +201,7 @@ async fn a_port_in_use_is_named() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_written_is_named() {
+async fn an_unwritable_folder_is_an_error_with_its_path() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
@@ -212,7 +212,7 @@ async fn a_folder_that_cannot_be_written_is_named() {
 }
 
 #[tokio::test]
-async fn a_folder_that_another_holds_is_named() {
+async fn a_folder_in_use_by_another_server_is_an_error_with_its_path() {
     let server = Server::up().await.unwrap();
     let said = fails(&["up", "--data-dir", text(&server.data()), "--secure-port", "0"]).await;
     assert!(said.contains("another process"), "{said}");
@@ -221,7 +221,7 @@ async fn a_folder_that_another_holds_is_named() {
 }
 
 #[tokio::test]
-async fn loose_modes_are_refused_with_the_way_out() {
+async fn loose_file_modes_are_an_error_with_a_remedy() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let up = ["up", "--data-dir", text(&data), "--secure-port", "0"];
@@ -243,7 +243,7 @@ async fn loose_modes_are_refused_with_the_way_out() {
 }
 
 #[tokio::test]
-async fn a_folder_of_somebody_else_is_refused() {
+async fn a_folder_of_another_owner_is_rejected() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("theirs");
     fs::create_dir(&data).unwrap();
@@ -257,7 +257,7 @@ async fn a_folder_of_somebody_else_is_refused() {
 }
 
 #[tokio::test]
-async fn a_damaged_store_is_named() {
+async fn a_damaged_store_is_an_error_with_its_path() {
     let folder = TempDir::new().unwrap();
     drop(Server::up_at(folder.path()).await.unwrap());
     let store = folder.path().join("data/store");
@@ -273,7 +273,7 @@ async fn a_damaged_store_is_named() {
 }
 
 #[tokio::test]
-async fn an_unknown_flag_names_the_nearest() {
+async fn an_unknown_flag_error_suggests_the_nearest() {
     let said = fails(&["serve", "--secure-prt=6443"]).await;
     assert!(said.contains("--secure-prt") && said.contains("--secure-port"), "{said}");
     let said = fails(&["serve", "--encryption-provider-confg=x"]).await;
@@ -283,7 +283,7 @@ async fn an_unknown_flag_names_the_nearest() {
 }
 
 #[tokio::test]
-async fn flags_that_protect_and_are_not_implemented_are_refused() {
+async fn security_flags_that_are_not_implemented_are_rejected() {
     let folder = TempDir::new().unwrap();
     let data = format!("--data-dir={}", folder.path().join("data").display());
     let certs = format!("--cert-dir={}", folder.path().join("certs").display());
@@ -316,7 +316,7 @@ async fn flags_that_protect_and_are_not_implemented_are_refused() {
 }
 
 #[tokio::test]
-async fn a_group_of_which_no_version_is_served_is_not_there() {
+async fn a_group_without_a_served_version_is_not_in_discovery() {
     let server =
         Server::serve(&["--runtime-config=resource.k8s.io/v1=false,autoscaling/v1=false"]).await.unwrap();
     let client = server.client().unwrap();
@@ -327,13 +327,13 @@ async fn a_group_of_which_no_version_is_served_is_not_there() {
         let answer = client.get(&format!("/apis/resource.k8s.io{path}")).await.unwrap();
         assert_eq!((answer.code, answer.text().as_str()), (404, "404 page not found\n"), "{path}");
     }
-    // Of another group the rest is served.
+    // The other versions of another group are served.
     accepts(client.get("/apis/autoscaling/v2/horizontalpodautoscalers").await).unwrap();
     rejects(client.get("/apis/autoscaling/v1/horizontalpodautoscalers").await, 404, "NotFound").unwrap();
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_flags_about_tokens_is_said_in_both_words() {
+async fn errors_of_token_flags_are_reported_with_both_names() {
     let folder = TempDir::new().unwrap();
     let data = format!("--data-dir={}", folder.path().join("data").display());
     let certs = format!("--cert-dir={}", folder.path().join("certs").display());
@@ -358,13 +358,13 @@ async fn what_is_wrong_with_flags_about_tokens_is_said_in_both_words() {
 }
 
 #[tokio::test]
-async fn flags_that_cannot_matter_are_accepted_with_a_warning() {
+async fn flags_without_effect_are_accepted_with_a_warning() {
     let server = Server::serve(&[
         "--endpoint-reconciler-type=lease",
         "--goaway-chance=0.001",
         "--enable-garbage-collector",
         "--enable-aggregator-routing=true",
-        // Lists with nothing in them.
+        // Flags with empty lists.
         "--enable-admission-plugins=",
         "--disable-admission-plugins=",
         "--tls-cipher-suites=",
@@ -376,14 +376,14 @@ async fn flags_that_cannot_matter_are_accepted_with_a_warning() {
     let server = server.unwrap();
     accepts(server.client().unwrap().get("/api").await).unwrap();
     assert!(server.log().contains("endpoint-reconciler-type"), "{}", server.log());
-    // What is done anyway needs no warning.
+    // A flag for the default behaviour causes no warning.
     assert!(!server.log().contains("aggregator-routing"), "{}", server.log());
     let server = Server::serve(&["--enable-aggregator-routing=false"]).await.unwrap();
     assert!(server.log().contains("always reached at their endpoints"), "{}", server.log());
 }
 
 #[tokio::test]
-async fn allowing_all_is_warned_of_and_admits_nobody_anonymous() {
+async fn always_allow_causes_a_warning_and_admits_no_anonymous_client() {
     let server = Server::serve(&["--authorization-mode=AlwaysAllow"]).await.unwrap();
     assert!(server.log().contains("AlwaysAllow"), "{}", server.log());
     let client = server.client().unwrap();
@@ -392,7 +392,7 @@ async fn allowing_all_is_warned_of_and_admits_nobody_anonymous() {
 }
 
 #[tokio::test]
-async fn a_signal_ends_watches_and_then_the_server() {
+async fn sigterm_ends_watches_and_then_the_server() {
     let mut server = Server::up().await.unwrap();
     let client = server.client().unwrap();
     let mut watch = client.events("/api/v1/namespaces/default/secrets?watch=1", &[]).await.unwrap();
@@ -406,7 +406,7 @@ async fn a_signal_ends_watches_and_then_the_server() {
 }
 
 #[tokio::test]
-async fn secrets_do_not_reach_the_log() {
+async fn secrets_are_not_logged() {
     let server = Server::serve(&["-v=9"]).await.unwrap();
     let client = server.client().unwrap();
     accepts(client.get("/api/v1/namespaces").await).unwrap();
@@ -430,7 +430,7 @@ async fn logs_can_be_json() {
 }
 
 #[tokio::test]
-async fn help_version_and_completion_are_there() {
+async fn help_version_and_completion_work() {
     for (args, texts) in [
         (&["--help"][..], &["up", "serve", "version"][..]),
         (&["serve", "--help"], &["--secure-port", "--client-ca-file", "--authorization-mode", "--data-dir"]),

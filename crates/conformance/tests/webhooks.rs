@@ -1,6 +1,6 @@
-//! Admission webhooks over real TLS: what each answer and each failure means for a request.
+//! Admission webhooks over TLS: the effect of every answer and failure.
 //!
-//! Every refusal names the webhook, and the same request passes once the webhook is gone.
+//! Every denial names the webhook, and the same request succeeds once the webhook is removed.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -21,7 +21,7 @@ fn configurations(kind: &str) -> String {
     format!("/apis/admissionregistration.k8s.io/v1/{plural}webhookconfigurations")
 }
 
-/// A webhook for config maps that are created or changed, with further fields.
+/// A webhook for created and updated config maps, with further fields.
 fn hook(name: &str, client_config: &Value, more: &Value) -> Value {
     let mut hook = json!({
         "name": name,
@@ -44,7 +44,7 @@ async fn register(client: &Client, kind: &str, hooks: &[Value]) {
 
 async fn forget(client: &Client, kind: &str) {
     accepts(client.delete(&format!("{}/guards", configurations(kind))).await).unwrap();
-    // The next request must not meet it: the change is in force when no request is asked about it any more.
+    // Waits until no request calls the webhook any more.
     conformance::eventually(Duration::from_secs(10), async || {
         let probe = json!({"metadata": {"name": "probe"}});
         accepts(client.post(&format!("{MAPS}?dryRun=All"), &probe).await)
@@ -61,7 +61,7 @@ fn map(name: &str) -> Value {
     json!({"metadata": {"name": name}, "data": {"k": "v"}})
 }
 
-/// With the webhook a request is refused in these words; with `Ignore`, or without it, it passes.
+/// The request is denied with these words because of the webhook; with failurePolicy Ignore, or without it, it succeeds.
 async fn fails(client: &Client, kind: &str, client_config: &Value, more: &Value, words: &str) {
     register(client, kind, &[hook(NAME, client_config, more)]).await;
     let status = rejects(client.post(MAPS, &map("refused")).await, 500, "InternalError").unwrap();
@@ -81,7 +81,7 @@ async fn fails(client: &Client, kind: &str, client_config: &Value, more: &Value,
 }
 
 #[tokio::test]
-async fn a_refusal_names_the_webhook_and_nothing_is_refused_without_it() {
+async fn a_denial_names_the_webhook() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::deny("not on my watch")).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_refusal_names_the_webhook_and_nothing_is_refused_without_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_is_refused_or_ignored_as_the_policy_says() {
+async fn an_unreachable_webhook_follows_its_failure_policy() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let kind = "ValidatingWebhookConfiguration";
@@ -127,7 +127,7 @@ async fn what_cannot_be_asked_is_refused_or_ignored_as_the_policy_says() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_prove_its_name_is_not_believed() {
+async fn a_webhook_with_a_wrong_certificate_is_a_failure() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let kind = "MutatingWebhookConfiguration";
@@ -139,7 +139,7 @@ async fn a_server_that_cannot_prove_its_name_is_not_believed() {
     let unknown = format!("{verify}certificate signed by unknown authority");
     let crossed = json!({"url": signed.url("/review"), "caBundle": stranger.ca_bundle});
     fails(&client, kind, &crossed, &nothing, &unknown).await;
-    // Without a bundle the authorities of the system are trusted, and no others.
+    // Without a bundle, only the CAs of the system are trusted.
     fails(&client, kind, &json!({"url": signed.url("/review")}), &nothing, &unknown).await;
     let garbage = json!({"url": signed.url("/review"), "caBundle": "AAAA"});
     let words =
@@ -158,7 +158,7 @@ async fn a_server_that_cannot_prove_its_name_is_not_believed() {
         signed.take_calls().is_empty() && other.take_calls().is_empty() && expired.take_calls().is_empty()
     );
 
-    // A certificate that is its own authority is fine: that is how many webhooks are set up.
+    // A self-signed certificate that is its own CA is accepted, as many webhooks use it.
     let own = WebhookServer::start(Proof::SelfSigned, |_| Reply::deny("seen")).await.unwrap();
     register(&client, kind, &[hook(NAME, &at(&own), &nothing)]).await;
     let status = rejects(client.post(MAPS, &map("a")).await, 403, "").unwrap();
@@ -168,7 +168,7 @@ async fn a_server_that_cannot_prove_its_name_is_not_believed() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_is_a_failure() {
+async fn a_malformed_answer_is_a_failure() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let review = |response: &str| {
@@ -228,7 +228,7 @@ async fn an_answer_that_is_none_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_patch_that_cannot_be_applied_is_refused_whatever_the_policy() {
+async fn a_patch_that_cannot_be_applied_is_an_error_with_every_failure_policy() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let patch = json!([{"op": "test", "path": "/data/k", "value": "other"}]);
@@ -241,7 +241,7 @@ async fn a_patch_that_cannot_be_applied_is_refused_whatever_the_policy() {
     accepts(client.post(MAPS, &map("a")).await).unwrap();
 }
 
-/// Removes a configuration whose webhook refuses everything.
+/// Removes a configuration whose webhook denies everything.
 async fn forget_anyway(client: &Client, kind: &str) {
     accepts(client.delete(&format!("{}/guards", configurations(kind))).await).unwrap();
     conformance::eventually(Duration::from_secs(10), async || {
@@ -251,17 +251,17 @@ async fn forget_anyway(client: &Client, kind: &str) {
     .unwrap();
 }
 
-/// An address of this machine that is not on the loopback; a machine without a network has none.
+/// A non-loopback address of this machine; `None` without a network.
 fn own_address() -> Option<String> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
-    // Nothing is sent: this only asks which address would be used.
+    // No packet is sent: connecting a UDP socket only selects the local address.
     socket.connect("192.0.2.1:9").ok()?;
     let ip = socket.local_addr().ok()?.ip();
     (!ip.is_loopback() && !ip.is_unspecified()).then(|| ip.to_string())
 }
 
 #[tokio::test]
-async fn a_service_is_reached_through_its_ready_endpoints_and_proves_its_own_name() {
+async fn a_service_is_called_at_its_ready_endpoints_with_its_own_name() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let kind = "ValidatingWebhookConfiguration";
@@ -286,7 +286,7 @@ async fn a_service_is_reached_through_its_ready_endpoints_and_proves_its_own_nam
     let words = format!("{post}no endpoints available for service \"hook\"");
     fails(&client, kind, &config(8443, "/deep/review"), &nothing, &words).await;
 
-    // One endpoint is not ready, and nobody listens there.
+    // One endpoint is not ready, and has no listener.
     let own = own_address();
     let address = own.as_deref().unwrap_or("192.0.2.1");
     let slice = json!({
@@ -319,7 +319,7 @@ async fn a_service_is_reached_through_its_ready_endpoints_and_proves_its_own_nam
 }
 
 #[tokio::test]
-async fn webhooks_change_objects_in_order_and_once_more_if_they_ask_for_it() {
+async fn webhooks_mutate_in_order_and_are_reinvoked_if_needed() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let webhook = WebhookServer::start(Proof::Signed, |call| {
@@ -347,12 +347,12 @@ async fn webhooks_change_objects_in_order_and_once_more_if_they_ask_for_it() {
 }
 
 #[tokio::test]
-async fn a_dry_run_is_refused_where_a_webhook_may_have_side_effects() {
+async fn a_dry_run_is_rejected_if_a_webhook_may_have_side_effects() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
     let kind = "ValidatingWebhookConfiguration";
-    // New configurations cannot have side effects; what is asked in a dry run says so.
+    // New configurations must declare no side effects, so this one is called in a dry run.
     let refused = json!({"metadata": {"name": "guards"}, "webhooks": [hook(NAME, &at(&webhook), &json!({"sideEffects": "Some"}))]});
     rejects(client.post(&configurations(kind), &refused).await, 422, "Invalid").unwrap();
     register(&client, kind, &[hook(NAME, &at(&webhook), &json!({"sideEffects": "NoneOnDryRun"}))]).await;
@@ -361,7 +361,7 @@ async fn a_dry_run_is_refused_where_a_webhook_may_have_side_effects() {
 }
 
 #[tokio::test]
-async fn connections_are_kept_and_an_overloaded_webhook_is_asked_again() {
+async fn connections_are_reused_and_429_is_retried() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let busy = std::sync::atomic::AtomicUsize::new(0);
@@ -388,7 +388,7 @@ async fn connections_are_kept_and_an_overloaded_webhook_is_asked_again() {
 }
 
 #[tokio::test]
-async fn warnings_and_counters_tell_of_webhooks() {
+async fn webhook_warnings_and_metrics_are_reported() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let webhook = WebhookServer::start(Proof::Signed, |_| {
@@ -418,7 +418,7 @@ async fn warnings_and_counters_tell_of_webhooks() {
     accepts(client.post(MAPS, &map("a")).await).unwrap();
 }
 
-/// A configuration file of admission, and what it names, in a folder.
+/// An admission configuration file with its kubeconfigs in a folder.
 fn admission_file(folder: &TempDir, plugin: &str) -> String {
     let path = folder.path().join("admission.yaml");
     let text = format!(
@@ -429,7 +429,7 @@ fn admission_file(folder: &TempDir, plugin: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_says_as_whom_each_webhook_is_asked() {
+async fn a_kubeconfig_sets_the_credentials_for_each_webhook() {
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
     let folder = TempDir::new().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
@@ -455,7 +455,7 @@ async fn a_kubeconfig_says_as_whom_each_webhook_is_asked() {
         .collect();
     shown.sort();
     assert_eq!(shown, ["Basic bWU6c2VjcmV0", "Bearer for-this-port"]);
-    // The other kind of webhooks is configured apart, and shows nothing.
+    // The webhooks of the other kind are configured separately, and get no credentials.
     accepts(client.delete(&format!("{}/guards", configurations("ValidatingWebhookConfiguration"))).await)
         .unwrap();
     register(&client, "MutatingWebhookConfiguration", &[named("ip.example.com", "127.0.0.1")]).await;
@@ -469,7 +469,7 @@ async fn a_kubeconfig_says_as_whom_each_webhook_is_asked() {
 }
 
 #[tokio::test]
-async fn a_configuration_that_cannot_be_followed_is_refused_at_the_start() {
+async fn an_unsupported_webhook_configuration_stops_the_start() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     for (plugin, words) in [
@@ -515,7 +515,7 @@ async fn a_mutation_does_not_move_an_object_to_another_namespace() {
 }
 
 #[tokio::test]
-async fn a_connection_is_made_as_admission_changed_it() {
+async fn connect_requests_use_the_options_that_admission_changed() {
     let server = Server::serve(&["--disable-admission-plugins=ServiceAccount"]).await.unwrap();
     let client = server.client().unwrap();
     let webhook = WebhookServer::start(Proof::Signed, |_| {

@@ -1,4 +1,4 @@
-//! Seeds and tokens, and the inputs that are made of them.
+//! Generates inputs from seeds and tokens.
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use crate::mutate::{Mutation, mutation};
 
-/// The most mutations that one input has.
-const MOST_MUTATIONS: usize = 8;
+/// The maximum number of mutations of one input.
+const MAX_MUTATIONS: usize = 8;
 
 /// Values at the edges of what readers expect, for every language.
 const EDGES: &[&str] = &[
@@ -60,7 +60,7 @@ pub struct Corpus {
     tokens: Arc<[Vec<u8>]>,
 }
 
-/// An input, with how it was made.
+/// A generated input, with the mutations that produced it.
 #[derive(Clone)]
 pub struct Input {
     bytes: Vec<u8>,
@@ -76,13 +76,13 @@ impl Deref for Input {
 }
 
 impl Input {
-    /// The input as text; what is not UTF-8 becomes U+FFFD.
+    /// The input as text; invalid UTF-8 becomes U+FFFD.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 }
 
-/// At most 2,000 characters of the input: a failure is read by people.
+/// Shows at most 2,000 characters of the input, to keep failure messages readable.
 impl fmt::Debug for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 2000;
@@ -93,7 +93,7 @@ impl fmt::Debug for Input {
 }
 
 impl Corpus {
-    /// A corpus of these seeds and, besides numbers and separators of all languages, these tokens.
+    /// Adds tokens that matter in every language (numbers, separators, escapes) to `tokens`.
     pub fn new<S: AsRef<[u8]>>(seeds: impl IntoIterator<Item = S>, tokens: &[&str]) -> Self {
         let mut seeds: Vec<Vec<u8>> = seeds.into_iter().map(|seed| seed.as_ref().to_vec()).collect();
         if seeds.is_empty() {
@@ -103,7 +103,6 @@ impl Corpus {
         Corpus { seeds: seeds.into(), tokens }
     }
 
-    /// The seeds.
     pub fn seeds(&self) -> &[Vec<u8>] {
         &self.seeds
     }
@@ -111,7 +110,7 @@ impl Corpus {
     /// Seeds with up to eight mutations; fewer mutations and earlier seeds are simpler.
     pub fn inputs(&self) -> impl Strategy<Value = Input> + use<> {
         let corpus = self.clone();
-        let mutations = prop::collection::vec(mutation(), 0..=MOST_MUTATIONS);
+        let mutations = prop::collection::vec(mutation(), 0..=MAX_MUTATIONS);
         (0..self.seeds.len(), mutations).prop_map(move |(seed, mutations)| {
             let mut bytes = corpus.seeds.get(seed).cloned().unwrap_or_default();
             for mutation in &mutations {

@@ -1,8 +1,8 @@
 //! Mutation-based fuzzing for tests.
 //!
-//! A [`Corpus`] has valid inputs (seeds) and the tokens of their language; [`Corpus::inputs`] makes broken ones of them. [`run`]
-//! gives them to a check for ten seconds, or for `PORTCULLIS_ROUNDS` rounds of [`ROUND`] inputs. A check fails by returning an
-//! error, by panicking or by using more than [`MOST_CPU`] for one input; the smallest list of mutations that still fails is
+//! A [`Corpus`] has valid inputs (seeds) and the tokens of their language; [`Corpus::inputs`] generates broken inputs from them.
+//! [`run`] passes them to a check for ten seconds, or for `PORTCULLIS_ROUNDS` rounds of [`ROUND`] inputs. A check fails by returning an
+//! error, by panicking or by using more than [`MAX_CPU_TIME`] for one input; the smallest list of mutations that still fails is
 //! printed, and `PORTCULLIS_SEED` chooses other inputs.
 //!
 //! ```
@@ -18,4 +18,4 @@ mod mutate;
 mod run;
 
 pub use corpus::{Corpus, Input};
-pub use run::{MOST_CPU, ROUND, run, run_rounds};
+pub use run::{MAX_CPU_TIME, ROUND, run, run_rounds};

@@ -1,4 +1,4 @@
-//! Gives inputs to a check until time or rounds are over.
+//! Runs a check on generated inputs until the time or the rounds are over.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -6,19 +6,21 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
-/// How many inputs make a round.
+/// The number of inputs in one round.
 pub const ROUND: u32 = 256;
 
-/// How much processor time one input may take, in an unoptimised build. Time is the thread's own, so that a busy machine
-/// changes nothing.
-pub const MOST_CPU: Duration = Duration::from_secs(2);
+/// The processor time that one input may take in an unoptimised build. It is the thread's own time, so that a busy machine does not
+/// fail a test.
+pub const MAX_CPU_TIME: Duration = Duration::from_secs(2);
 
-/// How long a run takes without `PORTCULLIS_ROUNDS`, and how many rounds it has at most.
-const TIME: Duration = Duration::from_secs(10);
-const MOST_ROUNDS: u64 = 100;
+/// The duration of a run without `PORTCULLIS_ROUNDS`.
+const RUN_TIME: Duration = Duration::from_secs(10);
 
-/// How long a failing input is made simpler.
-const SHRINKING: Duration = Duration::from_secs(20);
+/// The maximum number of rounds of a run without `PORTCULLIS_ROUNDS`.
+const MAX_ROUNDS: u64 = 100;
+
+/// How long proptest may shrink a failing input.
+const SHRINK_TIME: Duration = Duration::from_secs(20);
 
 /// Checks inputs for ten seconds, or for `PORTCULLIS_ROUNDS` rounds if that is set.
 ///
@@ -30,17 +32,17 @@ pub fn run<T: std::fmt::Debug>(inputs: &impl Strategy<Value = T>, check: impl Fn
     }
     let (seed, started) = (first_seed(), Instant::now());
     let mut round = 0;
-    while started.elapsed() < TIME && round < MOST_ROUNDS {
+    while started.elapsed() < RUN_TIME && round < MAX_ROUNDS {
         run_round(seed.wrapping_add(round), inputs, &check);
         round += 1;
     }
     println!("{} inputs from seed {seed}", round * u64::from(ROUND));
 }
 
-/// The same for so many rounds.
+/// Checks the inputs of this number of rounds.
 ///
 /// # Panics
-/// As [`run`].
+/// If a check fails, as in [`run`].
 pub fn run_rounds<T: std::fmt::Debug>(
     rounds: u64,
     inputs: &impl Strategy<Value = T>,
@@ -56,10 +58,10 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// `PORTCULLIS_SEED`, or the same one every time: a test command that fails must fail again. `cargo xtask torture` sets another.
+/// `PORTCULLIS_SEED`, or 1, so that a failing test fails again. `cargo xtask torture` sets a new one every time.
 fn first_seed() -> u64 {
     let seed = number("PORTCULLIS_SEED").unwrap_or(1);
-    // A check that ends the process (a stack overflow) leaves nothing but this.
+    // Printed first: a check that aborts the process, by a stack overflow, prints nothing else.
     println!("PORTCULLIS_SEED={seed}");
     seed
 }
@@ -75,20 +77,20 @@ fn run_round<T: std::fmt::Debug>(
         *to = from;
     }
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let max_shrink_time = u32::try_from(SHRINKING.as_millis()).unwrap_or(u32::MAX);
+    let max_shrink_time = u32::try_from(SHRINK_TIME.as_millis()).unwrap_or(u32::MAX);
     let config = Config { cases: ROUND, failure_persistence: None, max_shrink_time, ..Config::default() };
     let result = TestRunner::new_with_rng(config, rng).run(inputs, |input| {
         let before = cpu_time();
         let checked = check(&input);
         let mut used = cpu_time().saturating_sub(before);
         checked.map_err(TestCaseError::fail)?;
-        if used > MOST_CPU {
-            // Once more: a busy machine may have stolen the time.
+        if used > MAX_CPU_TIME {
+            // Measured again: on a busy machine, the first measurement may be wrong.
             let before = cpu_time();
             let _ = check(&input);
             used = cpu_time().saturating_sub(before);
         }
-        if used > MOST_CPU {
+        if used > MAX_CPU_TIME {
             return Err(TestCaseError::fail(format!("{used:?} of processor time for one input")));
         }
         Ok(())
@@ -98,7 +100,7 @@ fn run_round<T: std::fmt::Debug>(
     }
 }
 
-/// How long this thread has run on a processor; nothing where the system does not say.
+/// The processor time of this thread; zero on systems without `/proc/thread-self/schedstat`.
 fn cpu_time() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split(' ').next().and_then(|first| first.parse().ok());

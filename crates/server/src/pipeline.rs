@@ -1,6 +1,6 @@
 //! The path of a request, in the order it runs. Open this file first.
 //!
-//! Each `// stage:` comment marks where the code of a stage begins; ARCHITECTURE.md has the table of stages, in the same order. From
+//! Each `// stage:` comment marks where the code of a stage begins; ARCHITECTURE.md has the table of stages, in the same order (tidy). From
 //! `receive` to `store`, a stage runs in the handlers and in [`crate::write`]. `Caller`, `Permit` and `Admitted` can only be made by
 //! their stage, so a handler that skips one does not compile. An error never reveals to an unauthorized caller whether an object
 //! exists.

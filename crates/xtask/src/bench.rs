@@ -8,7 +8,7 @@ use crate::command::{cargo, run as run_command};
 use crate::setup;
 use crate::stages::Stages;
 
-/// Runs the command: `engine` or `load` alone, or both.
+/// Runs both parts, or only `engine` or `load`.
 pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> Result<()> {
     let wanted: Vec<String> = args.collect();
     let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);

@@ -1,9 +1,9 @@
-//! `cargo xtask codegen`: published definitions + hand-kept facts → `crates/schema/data/schema.txt`.
+//! `cargo xtask codegen`: published OpenAPI definitions + hand-written facts → `crates/schema/data/schema.txt`.
 //!
 //! The definitions are the file `_definitions.json` of the newest version in PyPI's `kubernetes-validate` (`pip download
 //! kubernetes-validate==1.37.0` and unzip). They carry types, formats, required fields, list types, map keys, patch merge keys and
-//! group-version-kinds. `crates/schema/data/facts.txt` adds what they lack and says which packages are wanted. The form of the
-//! output is described where it is read, in `crates/schema/src/text.rs`.
+//! group-version-kinds. `crates/schema/data/facts.txt` adds facts that they lack and lists the packages to read.
+//! `crates/schema/src/text.rs`, which reads the output, describes its format.
 
 mod facts;
 #[cfg(test)]
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use facts::{Facts, FieldFacts, Omit};
 
-/// Where the hand-kept facts and the generated table live, from the workspace root.
+/// The hand-written facts and the generated table, from the workspace root.
 const FACTS: &str = "crates/schema/data/facts.txt";
 const SCHEMA: &str = "crates/schema/data/schema.txt";
 
@@ -78,7 +78,7 @@ fn generate(definitions: &Value, facts: &str) -> Result<String> {
     let mut lines = BTreeMap::new();
     let mut aliases = BTreeMap::new();
     let mut used = BTreeSet::new();
-    // The wanted packages, and what they refer to in others.
+    // The packages of the facts file, and the types of other packages that they refer to.
     let mut wanted: Vec<&str> = Vec::new();
     for full in definitions.keys() {
         if short(full)?.rsplit_once('.').is_some_and(|(package, _)| facts.packages.contains(package)) {
@@ -130,7 +130,7 @@ fn generate(definitions: &Value, facts: &str) -> Result<String> {
     Ok(text)
 }
 
-/// A definition's name without the prefix all of its family share.
+/// A definition's name without its prefix, such as `io.k8s.api.`.
 fn short(full: &str) -> Result<&str> {
     PREFIXES
         .iter()
@@ -138,7 +138,7 @@ fn short(full: &str) -> Result<&str> {
         .with_context(|| format!("definition `{full}` has an unknown prefix"))
 }
 
-/// One definition on its way to a line.
+/// Collects one definition while its line is written.
 struct Type<'a> {
     facts: &'a Facts,
     package: &'a str,
@@ -183,7 +183,7 @@ impl Type<'_> {
         let required: BTreeSet<&str> =
             array(definition, "required").iter().filter_map(Value::as_str).collect();
         let properties = definition.get("properties").and_then(Value::as_object);
-        // Names are in order, and what is added stands among them.
+        // The fields are sorted by name, added ones included.
         let mut added = self.added().into_iter().peekable();
         for (name, property) in properties.into_iter().flatten() {
             while let Some((_, shape)) = added.next_if(|(own, _)| own < name) {
@@ -198,7 +198,7 @@ impl Type<'_> {
         Ok(line)
     }
 
-    /// The fields that this type has here and not in Kubernetes, as the table writes them.
+    /// The fields that Portcullis adds to the Kubernetes type, in the format of the table.
     fn added(&mut self) -> Vec<(String, String)> {
         let mut added = Vec::new();
         for (key, facts) in self.facts.fields.iter().filter(|(_, facts)| facts.added) {
@@ -310,7 +310,7 @@ impl Type<'_> {
         Ok(())
     }
 
-    /// The shape of a property whose Go type has a name, or is a list or map of such.
+    /// The shape of a property whose Go type is named, or is a list or map of a named type.
     fn named_shape(&mut self, go_type: &str, property: &Value) -> Result<String> {
         if let Some(item) = go_type.strip_prefix("[]") {
             return Ok(format!("[]{}", self.named_shape(item, items(property)?)?));
@@ -326,7 +326,7 @@ impl Type<'_> {
         self.alias(go_type, &shape(property, package)?)
     }
 
-    /// Notes that `name` is a named `shape`, which gets a line of its own, and says how this line names it.
+    /// Records that `name` is a named `shape` with a line of its own, and returns how this line refers to it.
     fn alias(&mut self, name: &str, shape: &str) -> Result<String> {
         let known = self.aliases.entry(name.to_owned()).or_insert_with(|| shape.to_owned());
         if *known != shape {
@@ -336,7 +336,7 @@ impl Type<'_> {
     }
 }
 
-/// The shape a definition's property says, naming other types as seen from `package`.
+/// The shape of a property; types of `package` are named without their package.
 fn shape(property: &Value, package: &str) -> Result<String> {
     if let Some(target) = property.get("$ref").and_then(Value::as_str) {
         return Ok(relative(referenced(target)?, package));
@@ -354,7 +354,7 @@ fn shape(property: &Value, package: &str) -> Result<String> {
     })
 }
 
-/// How a line of `package` names a type: without the package when they share it.
+/// The name of a type in a line of `package`: without the package if it is the same.
 fn relative(name: &str, package: &str) -> String {
     match name.rsplit_once('.') {
         Some((own, kind)) if own == package => format!(".{kind}"),
@@ -408,7 +408,7 @@ fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str> {
     text_or_none(value, key).with_context(|| format!("no `{key}`"))
 }
 
-/// JSON on one line without spaces; the table separates by spaces.
+/// JSON on one line without spaces, because the table separates its columns by spaces.
 fn compact(value: &Value) -> Result<String> {
     let text = serde_json::to_string(value)?;
     if text.contains(' ') {

@@ -1,4 +1,4 @@
-//! Running other programs.
+//! Runs cargo and other programs, and turns their failures into errors.
 
 use std::env;
 use std::ffi::OsStr;
@@ -7,21 +7,21 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Cargo, at the workspace root.
+/// The cargo that runs this command, in the workspace root.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
     command
 }
 
-/// Runs to the end, with its output shown; anything but success is an error.
+/// Runs a program to its end and shows its output. An exit code other than 0 is an error.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let line = shown(command);
     let status = command.status().with_context(|| format!("cannot run `{line}`"))?;
     if status.success() { Ok(()) } else { bail!("`{line}` failed ({status})") }
 }
 
-/// Runs to the end and hands back what it printed; anything but success is an error with what it complained of.
+/// Runs a program to its end and returns its standard output. An exit code other than 0 is an error with its standard error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let line = shown(command);
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run `{line}`"))?;
@@ -31,12 +31,12 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Where `program` is on PATH.
+/// The path of `program`, if it is in PATH.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// Installs Debian packages when that is possible: an error says what to do where it is not.
+/// Installs Debian packages. Without apt-get or root, the error says which packages to install.
 pub(crate) fn install(packages: &[&str]) -> Result<()> {
     let names = packages.join(" ");
     if find("apt-get").is_none() {

@@ -1,4 +1,4 @@
-//! The project's own commands: set-up, test, bench, torture, code generation, tidy checks.
+//! The project's own commands: set-up, test, bench, torture, code generation, tidy checks, checks of commit messages.
 
 use std::env;
 use std::path::Path;
@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 mod bench;
 mod codegen;
 mod command;
+mod commits;
 mod setup;
 mod stages;
 mod test;
@@ -20,10 +21,11 @@ usage: cargo xtask COMMAND
 
   test      set up what the tests need, then check format, lints and architecture, and run every test
   setup     only set up what the tests need (kubectl, the Python client, the CEL conformance data)
-  tidy      check that the tree is what ARCHITECTURE.md says
+  tidy      check the claims of the documents, and the language of the sources
+  commits   check commit messages: those of the range that follows, or all new ones
   bench     run the benchmarks and the load run (REFERENCE_URL, REFERENCE_TOKEN: against a reference too)
-  torture   run the crash and model tests, and those of policies that change under load, for long (PORTCULLIS_ROUNDS: how many rounds)
-  codegen   write the table of schemas from the published definitions";
+  torture   run the crash and model tests and the tests of policies that change under load for many rounds (PORTCULLIS_ROUNDS)
+  codegen   write the schema table from the published OpenAPI definitions";
 
 fn main() -> ExitCode {
     match dispatch() {
@@ -42,6 +44,7 @@ fn dispatch() -> Result<()> {
         Some("test") => test::run(root, args),
         Some("setup" | "set-up") => setup::run(root),
         Some("tidy") => tidy::run(root),
+        Some("commits") => commits::run(root, args),
         Some("bench") => bench::run(root, args),
         Some("torture") => torture::run(root),
         Some("codegen") => codegen::run(root, args),

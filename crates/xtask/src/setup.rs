@@ -1,7 +1,7 @@
-//! What the tests need from outside: kubectl, the Python client, the CEL conformance data.
+//! Sets up what the tests need from outside the repository: kubectl, the Python client, the CEL conformance data.
 //!
-//! Everything fetched lives in the target folder. What cannot be had at all is left out with a line that says so; what should be
-//! there and does not install is an error.
+//! Downloads go into the target folder. Tests whose tools are not available are left out with a line that says so; an installation
+//! that fails is an error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,19 +18,19 @@ const KUBECTL_MINOR: u32 = 30;
 /// The Python client, of the version of Kubernetes that is served.
 const PYTHON_CLIENT: &str = "kubernetes>=34,<38";
 
-/// The CEL conformance data.
+/// The npm package with the CEL conformance data.
 const CEL_SPEC: &str = "@bufbuild/cel-spec@0.6.1";
 
-/// What was found, as the tests are told of it.
+/// The tools that were found, and the tests that are left out without theirs.
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     /// Environment variables for the tests.
     pub(crate) env: Vec<(&'static str, String)>,
-    /// What is left out, and why.
+    /// Lines that name tests which are left out, and why.
     pub(crate) left_out: Vec<String>,
 }
 
-/// Runs the command.
+/// `cargo xtask setup`: prints the environment variables that the tests need.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let tools = prepare(root)?;
     for (name, value) in &tools.env {
@@ -42,7 +42,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Finds or fetches everything.
+/// Finds or downloads all tools.
 pub(crate) fn prepare(root: &Path) -> Result<Tools> {
     let target = target_folder(root)?;
     fs::create_dir_all(&target)?;
@@ -54,7 +54,7 @@ pub(crate) fn prepare(root: &Path) -> Result<Tools> {
     Ok(tools)
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target folder, which may be outside the workspace.
 pub(crate) fn target_folder(root: &Path) -> Result<PathBuf> {
     let metadata = output(cargo(root).args(["metadata", "--format-version=1", "--no-deps"]))?;
     let metadata: Value = serde_json::from_str(&metadata)?;
@@ -87,7 +87,7 @@ fn minor(version: &Value) -> Option<u32> {
     text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
 }
 
-/// The packages for webhooks in other languages are tested where their toolchains are.
+/// The Go and Python packages for webhook authors are tested only where their toolchains are installed.
 fn webhook_packages(tools: &mut Tools) {
     let runs = |program: &str, args: &[&str]| output(Command::new(program).args(args)).is_ok();
     if !runs("go", &["version"]) {
@@ -112,7 +112,7 @@ fn python(folder: &Path, tools: &mut Tools) -> Result<()> {
     } else {
         let venv = || output(Command::new(&python).args(["-m", "venv", "--clear"]).arg(folder));
         if venv().is_err() {
-            // Debian keeps what venv needs in a package of its own.
+            // On Debian, `venv` needs a package of its own.
             install(&["python3-venv"])?;
             venv()?;
         }
@@ -129,7 +129,7 @@ fn python(folder: &Path, tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
-/// The conformance data comes as JavaScript modules of plain objects; one file of JSON is made of them.
+/// The conformance data is published as JavaScript modules of plain objects; Node.js converts them to one JSON file.
 fn cel_spec(folder: &Path, tools: &mut Tools) -> Result<()> {
     let file = folder.join("cel-spec.json");
     let stamp = folder.join("installed");

@@ -1,10 +1,10 @@
-//! The stages of a run: each is timed, a failed one does not hide the next, and the last lines say how it went.
+//! The stages of a command: each is timed, later stages run even if one fails, and the last lines summarise all.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// What was run so far.
+/// The stages that ran so far.
 #[derive(Debug, Default)]
 pub(crate) struct Stages {
     done: Vec<Stage>,
@@ -18,7 +18,7 @@ struct Stage {
 }
 
 impl Stages {
-    /// Runs one, and hands back what it made unless it failed.
+    /// Runs one stage. Returns its result, or `None` if it failed.
     pub(crate) fn run<T>(&mut self, name: &'static str, work: impl FnOnce() -> Result<T>) -> Option<T> {
         println!("==> {name}");
         let start = Instant::now();
@@ -36,7 +36,7 @@ impl Stages {
         made
     }
 
-    /// Prints the seconds of each stage; an error if one failed.
+    /// Prints the seconds of each stage. It is an error if one of them failed.
     pub(crate) fn finish(self) -> Result<()> {
         let total: Duration = self.done.iter().map(|stage| stage.took).sum();
         println!("\nseconds  stage");

@@ -1,17 +1,19 @@
 //! `cargo xtask test`: everything that must hold, in one command.
 
 use std::fs;
+use std::iter;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail};
 
 use crate::command::{cargo, find, run as run_command};
+use crate::commits;
 use crate::setup::{self, Tools};
 use crate::stages::Stages;
 use crate::tidy;
 
-/// Runs the command; further arguments go to the test runner.
+/// Further arguments go to the test runner.
 pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> Result<()> {
     let filter: Vec<String> = args.collect();
     let target = setup::target_folder(root)?;
@@ -30,6 +32,7 @@ pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> Result<()>
         ]))
     });
     stages.run("tidy", || tidy::run(root));
+    stages.run("commits", || commits::run(root, iter::empty()));
     let built = stages.run("build", || {
         // Binaries and tests together, so that both are built from the same artifacts, and the next stage measures tests alone.
         run_command(cargo(root).args(["build", "--quiet", "--workspace", "--bins", "--tests"]))
@@ -41,7 +44,7 @@ pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> Result<()>
             stages.run("tests", || {
                 run_command(tests(root, &target, tools).args(&filter).env("PORTCULLIS_SCORE", &score))
             });
-            print!("{}", fs::read_to_string(&score).unwrap_or_default());
+            println!("{}", conformance_score(&fs::read_to_string(&score).unwrap_or_default()));
             stages.run("documentation tests", || {
                 run_command(cargo(root).args(["test", "--quiet", "--workspace", "--doc"]))
             });
@@ -56,7 +59,23 @@ pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> Result<()>
     stages.finish()
 }
 
-/// The test runner, told of what was set up.
+/// Adds up the lines `PASSED of TOTAL SCRIPT` that the request scripts wrote.
+fn conformance_score(lines: &str) -> String {
+    let (mut passed, mut total, mut scripts) = (0_u32, 0_u32, 0_u32);
+    for line in lines.lines() {
+        let mut words = line.split(' ');
+        if let (Some(Ok(own)), Some("of"), Some(Ok(all))) =
+            (words.next().map(str::parse::<u32>), words.next(), words.next().map(str::parse::<u32>))
+        {
+            passed += own;
+            total += all;
+            scripts += 1;
+        }
+    }
+    format!("conformance score: {passed} of {total} steps of {scripts} scripts equal the recorded answers")
+}
+
+/// The test runner, with the environment variables for the tools that were set up.
 fn tests(root: &Path, target: &Path, tools: &Tools) -> Command {
     let mut command = cargo(root);
     if find("cargo-nextest").is_some() {
@@ -67,4 +86,15 @@ fn tests(root: &Path, target: &Path, tools: &Tools) -> Command {
     command.env("PORTCULLIS_BIN", target.join("debug/portcullis"));
     command.envs(tools.env.iter().map(|(name, value)| (name, value)));
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::conformance_score;
+
+    #[test]
+    fn the_scores_of_all_scripts_are_added_up() {
+        let line = conformance_score("52 of 52 access\n40 of 42 tables\n");
+        assert_eq!(line, "conformance score: 92 of 94 steps of 2 scripts equal the recorded answers");
+    }
 }

@@ -1,10 +1,12 @@
-//! `cargo xtask tidy`: the tree is what `ARCHITECTURE.md` says.
+//! `cargo xtask tidy`: checks the claims of `ARCHITECTURE.md` and of other documents, and the language of the sources.
 //!
-//! Each check is a function from what it reads to the lines it complains of; [`run`] reads, and fails if there is one line.
+//! Each check is a pure function from texts to complaints. [`run`] reads the texts and fails if there is a complaint.
 
 mod crates;
 mod documents;
+mod language;
 mod sources;
+mod stages;
 #[cfg(test)]
 mod tests;
 
@@ -16,13 +18,10 @@ use serde_json::Value;
 
 use crate::command::{cargo, output};
 use crates::Packages;
-use documents::Map;
+use documents::{Map, Tree};
 use sources::Source;
 
-/// The documents whose claims are checked.
-const DOCUMENTS: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
-
-/// Crates that decide and therefore do no I/O and read no clock, and the two that they stand on.
+/// Crates that do no I/O and read no clock (invariant 1).
 const DECISION_CRATES: [&str; 13] = [
     "value",
     "api",
@@ -39,13 +38,12 @@ const DECISION_CRATES: [&str; 13] = [
     "dra",
 ];
 
-/// Where files decide, though their crate does more: by how their paths below `crates/` begin.
+/// Files that do no I/O although their crate does, by the beginning of their path below `crates/`.
 const DECISION_FILES: [&str; 1] = ["webhook-auth/src/verify"];
 
-/// A file longer than this is named.
+/// A file with more lines is reported, but is no error.
 const LONG: usize = 900;
 
-/// Runs every check.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let mut complaints = Vec::new();
 
@@ -61,8 +59,12 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         cargo(root).args(["tree", "--workspace", "--invert", "ring", "--target=all"]).output()?;
     complaints.extend(crates::one_cryptography(&String::from_utf8_lossy(&ring_users.stdout)));
     complaints.extend(documents::headings(&architecture, &packages));
-    for document in DOCUMENTS {
-        complaints.extend(documents::paths(document, &read(document)?, |path| root.join(path).exists()));
+    complaints.extend(stages::same_order(&architecture, &read(stages::PIPELINE)?));
+    let tree = Tree::read(root)?;
+    let documents = documents::read(root, &tree)?;
+    for document in &documents {
+        complaints.extend(documents::paths(document, &tree));
+        complaints.extend(documents::links(document, &tree, |path| read(path).ok()));
     }
 
     let sources = sources::read(root)?;
@@ -71,6 +73,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         complaints.extend(sources::one_writer(source));
         complaints.extend(sources::keys_at_home(source));
         complaints.extend(sources::nothing_left_to_do(source));
+        complaints.extend(language::check(source));
     }
     complaints.extend(sources::the_writer_exists(&sources));
     for Source { path, lines, .. } in sources.iter().filter(|source| source.lines > LONG) {
@@ -78,11 +81,12 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
 
     if complaints.is_empty() {
-        println!("tidy: {} crates, {} files", packages.workspace().count(), sources.len());
+        let crates = packages.workspace().count();
+        println!("tidy: {crates} crates, {} sources, {} documents", sources.len(), documents.len());
         return Ok(());
     }
     for complaint in &complaints {
         println!("tidy: {complaint}");
     }
-    bail!("{} things are not as ARCHITECTURE.md says", complaints.len())
+    bail!("tidy found {} problems", complaints.len())
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask torture`: the crash and model tests, for long.
+//! `cargo xtask torture`: runs the crash, model and fuzz tests for much longer than `cargo xtask test` does.
 
 use std::env;
 use std::path::Path;
@@ -9,16 +9,15 @@ use crate::command::{cargo, run as run_command};
 use crate::setup;
 use crate::stages::Stages;
 
-/// Rounds when `PORTCULLIS_ROUNDS` does not say: some minutes of each.
+/// Rounds of each test without `PORTCULLIS_ROUNDS`: some minutes.
 const ROUNDS: &str = "500";
 
-/// The same for servers that are started under fire, and folders that are changed under load.
+/// Rounds of the tests that start servers during requests, or change manifest folders under load.
 const STARTS: &str = "100";
 
-/// Rounds of 256 inputs for every reader: some ten minutes of each.
+/// Rounds of 256 inputs for every reader: about ten minutes each.
 const FUZZ: &str = "2000";
 
-/// Runs the command.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let rounds = env::var("PORTCULLIS_ROUNDS").unwrap_or_else(|_| ROUNDS.to_owned());
     let mut stages = Stages::default();
@@ -55,7 +54,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     });
     stages.run("fuzzing of the readers", || {
         let rounds = env::var("PORTCULLIS_ROUNDS").unwrap_or_else(|_| FUZZ.to_owned());
-        // Other inputs every time.
+        // Different inputs in every run.
         let seed = env::var("PORTCULLIS_SEED").unwrap_or_else(|_| {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             now.as_secs().to_string()

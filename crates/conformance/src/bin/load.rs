@@ -14,14 +14,14 @@ use conformance::load::{self, Figures, Subject};
 use conformance::server::ADMIN_TOKEN;
 use conformance::{Problem, Result, Server};
 
-/// Starts that are timed; the quickest counts, for the others measure the machine.
+/// Starts that are timed. The fastest counts, because slower ones measure other work of the machine.
 const STARTS: usize = 5;
 
-/// Webhooks are shown tokens.
+/// Enables tokens for admission webhooks.
 const TOKENS: &str = "--feature-gates=APIServerWebhookAuthenticationToken=true";
 
 fn main() -> ExitCode {
-    // One thread, so that the client does not take the server's share of the machine.
+    // One thread, so that the client leaves the other processors to the server.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome =
         runtime.map_err(|e| Problem::at("the runtime", e)).and_then(|runtime| runtime.block_on(run()));
@@ -58,7 +58,7 @@ async fn run() -> Result<()> {
         load::print(&own, reference.as_ref());
     }
     if only == "policies" {
-        // Otherwise these are among the requests, with the reference beside them.
+        // Otherwise these are part of the requests and are measured on the reference too.
         let server = Server::serve(&[]).await?;
         load::print(&load::registered(&subject(&server, None, time)?).await?, None);
     }
@@ -82,7 +82,7 @@ async fn portcullis(time: Duration) -> Result<Figures> {
     }
     let server = Server::serve(&[]).await?;
     let mut figures = load::run(&subject(&server, quickest, time)?).await?;
-    // A server of its own for each, so that neither finds what the other left.
+    // A server for each measurement, so that it does not find objects of the other.
     for (name, flags) in [("dry run, one webhook /s", [].as_slice()), ("the same with tokens /s", &[TOKENS])]
     {
         let server = Server::serve(flags).await?;

@@ -1,5 +1,5 @@
-//! Request scripts by hand: `record` writes what the reference (`REFERENCE_URL`) answers, `diff` compares the built binary with
-//! the reference or with what was recorded. `PORTCULLIS_SCRIPT` chooses scripts by a part of their name.
+//! Runs request scripts by hand: `record` writes the answers of the reference server (`REFERENCE_URL`), `diff` compares the built
+//! binary with the reference server or with the recorded answers. `PORTCULLIS_SCRIPT` selects scripts by a part of their name.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! Who may do what: what bindings cost a review, and what a chain with match conditions or a webhook costs a request.
+//! Load measurements of authorization: the cost of role bindings for a review, and of match conditions and webhooks for a
+//! request.
 
 use std::fs;
 use std::time::Duration;
@@ -17,12 +18,12 @@ use crate::{Problem, Result};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// How many bindings there are in the namespace that reviews ask about, and what the figure is called.
+/// The numbers of bindings in the namespace of the reviews, with the names of their figures.
 const ROUNDS: [(u64, &str); 3] =
     [(10, "SAR, 10 bindings /s"), (10_000, "SAR, 10,000 bindings /s"), (100_000, "SAR, 100,000 bindings /s")];
-/// Who asks: nobody who is allowed everything, for they never come to the chain.
+/// A user without full access, because the authorization chain is not asked about system:masters.
 const CALLER: (&str, &str) = ("alicetoken", "alice");
-/// Conditions as people write them; all are true of what is asked for but the last.
+/// Realistic match conditions. All but the last are true for the measured requests.
 const CONDITIONS: [&str; 8] = [
     "has(request.resourceAttributes)",
     "request.resourceAttributes.namespace == 'default'",
@@ -34,7 +35,7 @@ const CONDITIONS: [&str; 8] = [
     "request.resourceAttributes.resource == 'secrets'",
 ];
 
-/// Reviews per second with more and more bindings in the namespace they are about: every other one is allowed. Rounds with more
+/// Reviews per second with increasing numbers of bindings in their namespace; every second review is allowed. Rounds with more
 /// than `most` bindings are left out.
 pub async fn bindings(subject: &Subject, most: u64) -> Result<Figures> {
     let wires = Wires::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
@@ -75,8 +76,8 @@ pub async fn bindings(subject: &Subject, most: u64) -> Result<Figures> {
     Ok(figures)
 }
 
-/// What a chain costs a request: RBAC alone, a webhook before it whose conditions say that it is not asked, and a webhook whose
-/// answer is kept. Measures the built binary.
+/// The cost of a chain for a request to the built binary: RBAC alone, a webhook whose conditions skip it, and a webhook whose
+/// answer is cached.
 pub async fn chains(time: Duration) -> Result<Figures> {
     let mut figures = Figures::new();
     let webhook = Hook::start(|asked| {
@@ -123,7 +124,7 @@ pub async fn chains(time: Duration) -> Result<Figures> {
     Ok(figures)
 }
 
-/// A chain of RBAC, after a webhook if there are conditions for one.
+/// A configuration with RBAC, after a webhook if there are conditions for one.
 fn configuration(conditions: Option<&[&str]>, kubeconfig: &str) -> Value {
     let rbac = json!({"type": "RBAC", "name": "rbac"});
     let authorizers = match conditions {
@@ -150,7 +151,7 @@ async fn post(wires: &Wires, path: &str, object: &Value) -> Result<Bytes> {
     wires.once(&Method::POST, path, object.to_string().into()).await
 }
 
-/// Until what was just bound is known to the authorizer.
+/// Waits until the authorizer knows a new binding.
 async fn allowed_in_time(wires: &Wires, review: &Value) -> Result<()> {
     for _ in 0..3000 {
         let answer: Value = serde_json::from_slice(&post(wires, REVIEWS, review).await?).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Definitions by the hundred: how long until they are served, and what a server that has them costs to start and to run.
+//! Load measurements with hundreds of CRDs: the time until they are served, and the start time and memory of a server that has
+//! them.
 
 use std::time::{Duration, Instant};
 
@@ -12,22 +13,22 @@ use crate::client::{Trust, tls};
 use crate::server::{ADMIN_TOKEN, resident_kib};
 use crate::{Problem, Result, Server};
 
-/// How many definitions are installed: operators bring hundreds.
+/// The number of CRDs; operators install hundreds.
 const MANY: u64 = 500;
-/// How many properties each of them has.
+/// The number of properties of each schema.
 const PROPERTIES: usize = 100;
-/// Starts that are timed; the quickest counts, for the others measure the machine.
+/// Starts that are timed. The fastest counts, because slower ones measure other work of the machine.
 const STARTS: usize = 3;
 const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Measures a server of its own.
+/// Measures a server that is started for this.
 pub async fn definitions() -> Result<Figures> {
     let folder = tempfile::tempdir().map_err(|e| Problem::at("a folder", e))?;
     let mut server = Server::serve_at(folder.path(), &[]).await?;
     let wires = Wires::connect(&server.url, &tls(Trust::Anything, None)?, Some(ADMIN_TOKEN)).await?;
     let begun = Instant::now();
-    wires.flood(Until::Count(MANY), |number| (Method::POST, PATH.to_owned(), definition(number))).await?;
+    wires.flood(Until::Count(MANY), |number| (Method::POST, PATH.to_owned(), crd(number))).await?;
     loop {
         let listed = wires.once(&Method::GET, PATH, Bytes::new()).await?;
         let established = established(&serde_json::from_slice(&listed).unwrap_or_default());
@@ -69,7 +70,7 @@ fn established(list: &Value) -> u64 {
     list["items"].as_array().map_or(0, |items| items.iter().filter(holds).count() as u64)
 }
 
-fn definition(number: u64) -> Bytes {
+fn crd(number: u64) -> Bytes {
     let property = |i: usize| {
         let words = format!(
             "The {i}th of many things that can be said about this kind, and what it means if left out."

@@ -21,20 +21,21 @@ use crate::{Problem, Result};
 
 /// Requests of the small flow at a time: more than there are seats, so that it waits even when it is alone.
 const SMALL: usize = 32;
-/// How many times as many the large flow has.
+/// The large flow has this many times as many requests.
 const TIMES: usize = 100;
-/// Requests at a time on one connection.
+/// Concurrent requests on one connection.
 const STREAMS: usize = 200;
-/// How long the webhook takes.
+/// The delay of the webhook's answer.
 const WEBHOOK: Duration = Duration::from_millis(20);
-/// Time for both flows to fill their queues.
+/// The time for both flows to fill their queues.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps?dryRun=All";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// Measures the built binary: with a webhook that waits, and with work for the processor alone, where the rates of both flows are shown.
+/// Measures the built binary twice: with a slow webhook, and with CPU-bound requests, for which the rates of both flows are
+/// printed.
 pub async fn fairness(time: Duration) -> Result<Figures> {
     let (alone, beside, _) = both_flows(time, true).await?;
     let mut figures: Figures = vec![
@@ -51,7 +52,7 @@ pub async fn fairness(time: Duration) -> Result<Figures> {
     Ok(figures)
 }
 
-/// The small flow alone, the same beside the large one, and that.
+/// Measures the small flow alone, then both flows, and returns the ratio.
 async fn both_flows(time: Duration, with_webhook: bool) -> Result<(Served, Served, Served)> {
     let server = Server::serve(&["--max-requests-inflight=4", "--max-mutating-requests-inflight=4"]).await?;
     let config = tls(Trust::Anything, None)?;
@@ -73,7 +74,7 @@ async fn both_flows(time: Duration, with_webhook: bool) -> Result<(Served, Serve
     Ok((alone, beside, large))
 }
 
-/// Requests of one flow that were let in, and how long they had waited together.
+/// The number of dispatched requests of one flow and the sum of their waiting times.
 #[derive(Clone, Copy, Debug)]
 struct Served {
     requests: f64,
@@ -81,7 +82,7 @@ struct Served {
 }
 
 impl Served {
-    /// How long a request waited on average, in seconds.
+    /// The average waiting time of a request in seconds.
     fn waited(self) -> f64 {
         self.seconds_waited / self.requests.max(1.0)
     }
@@ -91,7 +92,7 @@ impl Served {
     }
 }
 
-/// A level with nearly all shares, and a schema for each flow.
+/// A priority level with almost all shares, and a flow schema for each flow.
 async fn prepare(admin: &Wires) -> Result<()> {
     let post = async |path: &str, object: Value| {
         admin.once(&Method::POST, path, Bytes::from(object.to_string())).await.map(drop)
@@ -102,7 +103,7 @@ async fn prepare(admin: &Wires) -> Result<()> {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "maps"},
         "subjects": [{"kind": "Group", "name": "system:authenticated"}]});
     post(&format!("{RBAC}/clusterrolebindings"), binding).await?;
-    // As in the suggested levels; only the queues are longer.
+    // As in the suggested levels, with longer queues.
     let queuing = json!({"queues": 128, "handSize": 6, "queueLengthLimit": 1000});
     let limited = json!({"nominalConcurrencyShares": 100_000, "lendablePercent": 0, "borrowingLimitPercent": 0,
         "limitResponse": {"type": "Queue", "queuing": queuing}});
@@ -120,7 +121,7 @@ async fn prepare(admin: &Wires) -> Result<()> {
     Ok(())
 }
 
-/// Makes every write wait in a webhook.
+/// Registers a slow webhook for every write.
 async fn wait_in_webhook(admin: &Wires) -> Result<WebhookServer> {
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::AllowAfter(WEBHOOK)).await?;
     let configuration = json!({"metadata": {"name": "slow"}, "webhooks": [{
@@ -134,7 +135,7 @@ async fn wait_in_webhook(admin: &Wires) -> Result<WebhookServer> {
     Ok(webhook)
 }
 
-/// Keeps so many requests under way. A refused one is sent again, after a moment.
+/// Keeps `count` requests in flight. A rejected request is sent again after a short delay.
 fn keep_busy(wires: &Wires, requests: usize, tasks: &mut JoinSet<()>, stop: &Arc<AtomicBool>) {
     for _ in 0..requests {
         let (wires, stop) = (wires.clone(), Arc::clone(stop));
@@ -149,7 +150,7 @@ fn keep_busy(wires: &Wires, requests: usize, tasks: &mut JoinSet<()>, stop: &Arc
     }
 }
 
-/// What was served of the small and the large flow in a while.
+/// The numbers of served requests of the small and the large flow during a period.
 async fn served(admin: &Wires, time: Duration) -> Result<(Served, Served)> {
     tokio::time::sleep(WARM_UP).await;
     let before = (reading(admin, "small").await?, reading(admin, "large").await?);

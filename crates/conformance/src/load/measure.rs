@@ -1,4 +1,4 @@
-//! What is measured, in order.
+//! The list of measurements, in order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,31 +15,31 @@ use crate::server::resident_kib;
 use crate::webhook::{Proof, Reply, WebhookServer};
 use crate::{Problem, Result};
 
-/// How many watch at once in the fan-out, and how many events each sees.
+/// The number of concurrent watches in the fan-out, and of events that each of them receives.
 const WATCHERS: usize = 100;
 const EVENTS: u64 = 200;
 
 /// A server to measure.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// `https://HOST:PORT`.
+    /// The base URL, `https://HOST:PORT`.
     pub url: String,
-    /// How it is trusted, and the client's certificate.
+    /// The trusted CA, and the client certificate.
     pub tls: ClientConfig,
-    /// The administrator's token.
+    /// The bearer token of the administrator.
     pub token: Option<String>,
-    /// The processes whose memory counts.
+    /// The processes whose memory is added up.
     pub pids: Vec<u32>,
-    /// How long it took from start to ready, if that is known.
+    /// The time from start to ready, if it is known.
     pub start: Option<Duration>,
-    /// How long each rate is measured.
+    /// The duration of each rate measurement.
     pub time: Duration,
 }
 
 /// Name and figure, in the order measured. Rates are per second, times in milliseconds, memory in MB.
 pub type Figures = Vec<(&'static str, Option<f64>)>;
 
-/// Measures one server. It needs a namespace of its own, which it makes and fills.
+/// Measures one server in a namespace that it creates.
 pub async fn run(subject: &Subject) -> Result<Figures> {
     let wires = Wires::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
     let mut figures: Figures = vec![
@@ -90,8 +90,8 @@ pub async fn run(subject: &Subject) -> Result<Figures> {
     Ok(figures)
 }
 
-/// How many dry runs a server makes in a second of which each asks one webhook. The first, in which connections are made and
-/// tokens asked for, does not count.
+/// Dry runs per second that call one webhook each. The first request, which opens connections and requests tokens, is not
+/// counted.
 pub async fn webhook_rate(subject: &Subject) -> Result<f64> {
     let wires = Wires::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await?;
@@ -109,7 +109,7 @@ pub async fn webhook_rate(subject: &Subject) -> Result<f64> {
     Ok(wires.flood(Until::Time(subject.time), ask).await?.per_second)
 }
 
-/// A pod as people write them.
+/// A typical pod manifest.
 pub(super) fn dry_run_pod(
     namespace: &str,
 ) -> impl Fn(u64) -> (Method, String, Bytes) + Clone + Send + 'static {
@@ -138,7 +138,7 @@ fn access_review(namespace: &str) -> impl Fn(u64) -> (Method, String, Bytes) + C
     move |_| (Method::POST, "/apis/authorization.k8s.io/v1/subjectaccessreviews".to_owned(), body.clone())
 }
 
-/// Many watch one kind while objects of it are created: events delivered per second.
+/// Events delivered per second to many watches while objects are created.
 async fn fan_out(wires: &Wires, namespace: &str) -> Result<f64> {
     let secrets = format!("/api/v1/namespaces/{namespace}/secrets");
     let seen = Arc::new(AtomicU64::new(0));

@@ -1,4 +1,5 @@
-//! Static policies: how much later a server is ready that has many, what they cost a request, and how soon a change decides.
+//! Load measurements of static policies: start time with many of them, cost per request, and the delay until a change takes
+//! effect.
 
 use std::fs;
 use std::path::Path;
@@ -15,14 +16,14 @@ use crate::client::{Trust, tls};
 use crate::server::{ADMIN_TOKEN, Server, resident_kib};
 use crate::{Problem, Result};
 
-/// Starts that are timed; the quickest counts, for the others measure the machine.
+/// Starts that are timed. The fastest counts, because slower ones measure other work of the machine.
 const STARTS: usize = 3;
-/// Changes that are timed; the one in the middle counts.
+/// Changes that are timed. The median counts.
 const CHANGES: usize = 15;
-/// How often one of the files changes while requests are timed.
+/// The interval between changes of a file while requests are timed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A policy with its binding about pods, or about something that nobody asks for.
+/// A policy with its binding for pods, or for a resource that no request uses.
 fn policy(number: usize, resource: &str, forbidden: &str) -> String {
     format!(
         r#"apiVersion: admissionregistration.k8s.io/v1
@@ -59,7 +60,7 @@ fn fill(folder: &Path, count: usize, resource: &str) -> Result<()> {
     Ok(())
 }
 
-/// A folder of so many policies, each in a file of its own, and how to name it to a server.
+/// A folder with `count` policies, one per file, and the flag that names it.
 struct Folder {
     root: TempDir,
     flag: String,
@@ -84,7 +85,7 @@ impl Folder {
         self.root.path().join("policies")
     }
 
-    /// Replaces the file of a policy, as careful writers do.
+    /// Replaces the file of a policy atomically by a rename.
     fn change(&self, number: usize, resource: &str, forbidden: &str) -> Result<()> {
         let fresh = self.root.path().join("fresh");
         fs::write(&fresh, policy(number, resource, forbidden)).map_err(|e| Problem::at("a policy", e))?;
@@ -99,7 +100,7 @@ impl Folder {
     }
 }
 
-/// Measures the built binary. `time` is how long each rate is measured.
+/// Measures the built binary; each rate for `time`.
 pub async fn run(time: Duration) -> Result<Figures> {
     let mut figures = Figures::new();
     for (count, ready, memory) in [
@@ -137,7 +138,7 @@ pub async fn run(time: Duration) -> Result<Figures> {
     Ok(figures)
 }
 
-/// One of 1,000 files changes: how soon it decides, and what others notice of it.
+/// Changes one of 1,000 files: the delay until it takes effect, and the latency of other requests meanwhile.
 async fn reload(time: Duration, figures: &mut Figures) -> Result<()> {
     let folder = Folder::of(1_000, "pods")?;
     let (_server, wires) = folder.serve().await?;

@@ -1,5 +1,6 @@
-//! What policies of the API cost a pod that is created past them: none, a hundred and a thousand that match, and ten thousand that do
-//! not. Beside the rate, which moves with what else the machine does, the processor time of one request is measured.
+//! Load measurements of API policies: the cost of creating a pod with none, a hundred and a thousand matching policies, and ten
+//! thousand that do not match. The processor time per request is measured too, because the rate depends on other work of the
+//! machine.
 
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use super::requests::{Until, Wires};
 use crate::Result;
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
-/// The expressions that policies take in turn; the pod passes all of them.
+/// Expressions that are assigned to policies in turn; the pod satisfies all of them.
 const EXPRESSIONS: [&str; 5] = [
     "object.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || !c.securityContext.privileged)",
     "has(object.metadata.labels) && 'app' in object.metadata.labels",
@@ -21,7 +22,7 @@ const EXPRESSIONS: [&str; 5] = [
     "request.userInfo.username != 'nobody'",
 ];
 
-/// How many policies, of which resource, and what the figures are called: rate, processor time, memory.
+/// The number of policies, their resource, and the names of the figures: rate, processor time, memory.
 type Round = (u64, &'static str, [&'static str; 3]);
 
 const ROUNDS: [Round; 4] = [
@@ -35,12 +36,12 @@ const ROUNDS: [Round; 4] = [
     ),
 ];
 
-/// Measures, and takes everything away again.
+/// Measures one case and deletes its policies.
 pub(super) async fn run(subject: &Subject, wires: &Wires, namespace: &str) -> Result<Figures> {
     let mut figures = Figures::new();
     for (count, resource, [rate, time, bytes]) in ROUNDS {
         register(wires, count, resource).await?;
-        // The first requests find nothing ready.
+        // The first requests compile policies and are not measured.
         wires.flood(Until::Count(200), dry_run_pod(namespace)).await?;
         let (begun, spent) = (Instant::now(), processor_seconds(&subject.pids));
         let flood = wires.flood(Until::Time(subject.time), dry_run_pod(namespace)).await?;
@@ -58,13 +59,13 @@ pub(super) async fn run(subject: &Subject, wires: &Wires, namespace: &str) -> Re
     Ok(figures)
 }
 
-/// Measures a server on which nothing else was measured, so that its memory is that of the policies.
+/// Measures a fresh server, so that its memory is that of the policies.
 pub async fn registered(subject: &Subject) -> Result<Figures> {
     let wires = Wires::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
     run(subject, &wires, "default").await
 }
 
-/// Creates so many policies with their bindings.
+/// Creates `count` policies with their bindings.
 async fn register(wires: &Wires, count: u64, resource: &'static str) -> Result<()> {
     let metadata = |number: u64| json!({"name": format!("load-{number:05}")});
     let policy = move |number: u64| {
@@ -85,14 +86,14 @@ async fn register(wires: &Wires, count: u64, resource: &'static str) -> Result<(
     Ok(())
 }
 
-/// How long the processes have kept a processor busy, where that can be read.
+/// The processor time of the processes; `None` where `/proc` is missing.
 fn processor_seconds(pids: &[u32]) -> Option<f64> {
-    /// Ticks per second in `/proc`, on every system that has it.
+    /// Clock ticks per second in `/proc`; the same on every Linux system.
     const TICKS: f64 = 100.0;
     let mut sum = 0.0;
     for pid in pids {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // What comes after the name, which may have spaces in it: the state is the first field, times are the 12th and 13th.
+        // The fields after the program name, which may contain spaces: the state is the first, times are the 12th and 13th.
         let (_, rest) = stat.rsplit_once(") ")?;
         let mut fields = rest.split(' ').skip(11);
         let mut ticks = || fields.next()?.parse::<u32>().ok();

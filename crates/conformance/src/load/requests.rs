@@ -1,4 +1,4 @@
-//! Many requests at a time.
+//! Sends many concurrent requests and measures their latency.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,15 +17,15 @@ use tokio_rustls::TlsConnector;
 
 use crate::{Problem, Result};
 
-/// Connections at a time.
+/// The number of concurrent connections.
 pub const CONNECTIONS: usize = 4;
 
-/// Requests at a time on each.
+/// The number of concurrent requests on each connection.
 pub const STREAMS: usize = 8;
 
 type Sender = http2::SendRequest<Full<Bytes>>;
 
-/// Connections to one server, for its administrator.
+/// Connections to one server with the administrator's credentials.
 #[derive(Clone)]
 pub(super) struct Wires {
     authority: String,
@@ -33,22 +33,22 @@ pub(super) struct Wires {
     senders: Vec<Sender>,
 }
 
-/// How much to send.
+/// The amount of requests to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Until {
-    /// So many requests in all.
+    /// This number of requests in all.
     Count(u64),
-    /// For so long.
+    /// Requests for this long.
     Time(Duration),
 }
 
-/// What came of it.
+/// The rate and the latencies of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     pub(super) per_second: f64,
-    /// How long half of the requests took at most.
+    /// The median of the latencies.
     pub(super) p50: Duration,
-    /// How long all but one in a hundred took at most.
+    /// The latency of the 99th percentile.
     pub(super) p99: Duration,
 }
 
@@ -91,13 +91,13 @@ impl Wires {
         request.body(Full::new(body)).map_err(|e| Problem::at(path, e))
     }
 
-    /// One request; anything but success is an error.
+    /// Sends one request. A status code other than 2xx is an error.
     pub(super) async fn once(&self, method: &Method, path: &str, body: Bytes) -> Result<Bytes> {
         let sender = self.senders.first().ok_or_else(|| Problem::new("no connection"))?;
         exchange(&mut sender.clone(), self.request(method, path, body)?).await
     }
 
-    /// As many requests at a time as there are streams. `make` gets the number of the request.
+    /// Keeps all streams of all connections busy. `make` gets the number of the request.
     pub(super) async fn flood(
         &self,
         until: Until,
@@ -138,7 +138,7 @@ impl Wires {
         Ok(Rate { per_second, p50: at(50), p99: at(99) })
     }
 
-    /// Opens a watch; its events are counted as they come.
+    /// Opens a watch whose events are counted as they arrive.
     pub(super) async fn watch(&self, at: usize, path: &str, seen: Arc<AtomicU64>) -> Result<()> {
         let sender = self.senders.get(at % CONNECTIONS).ok_or_else(|| Problem::new("no connection"))?;
         let request = self.request(&Method::GET, path, Bytes::new())?;
@@ -150,7 +150,7 @@ impl Wires {
         tokio::spawn(async move {
             while let Some(Ok(frame)) = body.frame().await {
                 if let Some(data) = frame.data_ref() {
-                    // An event is a line, and events are short here.
+                    // Events are counted by line ends, because they are short.
                     let lines = data.split(|byte| *byte == b'\n').count() - 1;
                     seen.fetch_add(lines as u64, Ordering::Relaxed);
                 }

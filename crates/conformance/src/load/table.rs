@@ -1,9 +1,9 @@
-//! The table of figures.
+//! Prints the table of figures.
 
 use super::Figures;
 
-/// Prints the figures of the built binary, and of a reference with the ratio: of rates how many times more, of times and memory
-/// how many times less.
+/// Prints the figures of the built binary and of a reference, with their ratio. A ratio above 1 means that the built binary is
+/// better.
 pub fn print(own: &Figures, reference: Option<&Figures>) {
     println!("{:<30} {:>12} {:>12} {:>8}", "work", "portcullis", "reference", "ratio");
     for (name, figure) in own {

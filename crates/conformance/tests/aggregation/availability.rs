@@ -1,4 +1,4 @@
-//! What is wrong there: said here, and harming nothing else.
+//! Availability of aggregated API servers: conditions of the APIService, and errors that affect no other request.
 
 use conformance::extension::{Does, Extension};
 use conformance::server::free_port;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::discovery::aggregated;
-use crate::setting::{FISCHERS, NAME, PATIENCE, ROOT, SERVICES, place, says, service, wardle};
+use crate::setting::{FISCHERS, NAME, PATIENCE, ROOT, SERVICES, create_service, says, service, wardle};
 
 #[tokio::test]
-async fn conditions_say_what_is_missing_and_requests_are_refused_meanwhile() {
+async fn conditions_name_what_is_missing_and_requests_get_503() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let (port, guard) = free_port().unwrap();
@@ -69,16 +69,16 @@ async fn conditions_say_what_is_missing_and_requests_are_refused_meanwhile() {
     let page = client.get("/metrics").await.unwrap().text();
     assert!(page.contains(&format!("aggregator_unavailable_apiservice{{name=\"{NAME}\"}} 1")), "{page}");
     assert!(page.contains("aggregator_unavailable_apiservice{name=\"v1.apps\"} 0"), "{page}");
-    // Everything else goes on.
+    // All other paths are served.
     accepts(client.get("/api/v1/namespaces").await).unwrap();
     accepts(client.get("/apis/apps/v1").await).unwrap();
 }
 
-/// An address that endpoints may have: one of this machine, if it has any but the loopback.
+/// An address of this machine that endpoints may have: not a loopback address. `None` if there is none.
 fn own_address() -> String {
     let asked = || -> Option<std::net::IpAddr> {
         let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
-        // Nothing is sent: this only asks which address would be used.
+        // No packet is sent: connecting a UDP socket only selects the local address.
         socket.connect("192.0.2.1:9").ok()?;
         Some(socket.local_addr().ok()?.ip())
     };
@@ -88,10 +88,10 @@ fn own_address() -> String {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_prove_its_name_is_told_nothing() {
+async fn no_request_is_sent_to_a_server_with_a_wrong_certificate() {
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();
-    place(&client).await;
+    create_service(&client).await;
     let extension = Extension::start("wardle.default.svc", None, wardle).await.unwrap();
     let other = Extension::start("wardle.default.svc", None, wardle).await.unwrap();
     accepts(client.post(SERVICES, &service(extension.port, &other.ca_bundle)).await).unwrap();
@@ -106,7 +106,7 @@ async fn a_server_that_does_not_prove_its_name_is_told_nothing() {
     assert_eq!(client.get(FISCHERS).await.unwrap().text(), "service unavailable\n");
     assert!(extension.received().is_empty());
 
-    // Another name, the right authority.
+    // A certificate for another name, signed by the right CA.
     let elsewhere = Extension::start("elsewhere.default.svc", None, wardle).await.unwrap();
     let put = async |object: &Value| {
         let path = format!("{SERVICES}/{NAME}");
@@ -137,7 +137,7 @@ async fn a_server_that_does_not_prove_its_name_is_told_nothing() {
     .unwrap();
     assert!(elsewhere.received().is_empty());
 
-    // Whoever says that it does not matter is believed.
+    // insecureSkipTLSVerify accepts any certificate.
     let mut insecure = service(elsewhere.port, "");
     insecure["spec"]["insecureSkipTLSVerify"] = json!(true);
     change(insecure).await;
@@ -146,11 +146,11 @@ async fn a_server_that_does_not_prove_its_name_is_told_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_holds_nobody_up() {
+async fn a_server_that_hangs_delays_no_other_request() {
     let server = Server::serve(&["--request-timeout=2s"]).await.unwrap();
     let client = server.client().unwrap();
-    place(&client).await;
-    // It answers until it is believed to be there, and never again.
+    create_service(&client).await;
+    // It answers until it counts as available, and never again.
     let hangs = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let asked = std::sync::Arc::clone(&hangs);
     let extension = Extension::start("wardle.default.svc", None, move |received| {
@@ -165,7 +165,7 @@ async fn a_server_that_hangs_holds_nobody_up() {
     let answer = client.get(&format!("{FISCHERS}/fritz")).await.unwrap();
     assert_eq!(answer.code, 504, "{}", answer.text());
 
-    // Nor is who asks it to speak another protocol.
+    // A request to switch protocols does not wait either.
     let mut stream = client.tls_stream().await.unwrap();
     let request = format!(
         "POST {FISCHERS}/fritz/odd HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\r\n",
@@ -176,7 +176,7 @@ async fn a_server_that_hangs_holds_nobody_up() {
     tokio::time::timeout(PATIENCE, stream.read_exact(&mut head)).await.unwrap().unwrap();
     assert_eq!(&head, b"HTTP/1.1 504", "{}", String::from_utf8_lossy(&head));
 
-    // Who waited for it would be out of time.
+    // A client that waited for the server would get a timeout.
     for _ in 0..20 {
         aggregated(&client).await;
         accepts(client.get("/apis").await).unwrap();

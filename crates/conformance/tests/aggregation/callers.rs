@@ -1,4 +1,4 @@
-//! Who is calling: decided here, believed there.
+//! Identity of users at aggregated API servers: authenticated here, sent in headers of the front proxy.
 
 use bytes::Bytes;
 use conformance::extension::{Does, Extension};
@@ -6,10 +6,12 @@ use conformance::{Server, accepts, rejects};
 use http::Method;
 use serde_json::json;
 
-use crate::setting::{FISCHERS, GROUP, NAME, SERVICES, behind, fischers, place, says, service, wardle};
+use crate::setting::{
+    FISCHERS, GROUP, NAME, SERVICES, behind, create_service, fischers, says, service, wardle,
+};
 
 #[tokio::test]
-async fn callers_are_told_in_headers_and_what_they_claim_is_not() {
+async fn users_are_sent_in_front_proxy_headers_and_client_headers_are_dropped() {
     let (_server, client, extension) = behind(wardle).await;
     let claimed = [
         ("x-remote-user", "somebody"),
@@ -47,11 +49,11 @@ async fn callers_are_told_in_headers_and_what_they_claim_is_not() {
 }
 
 #[tokio::test]
-async fn requests_are_authorized_here_under_the_name_they_arrive_under() {
+async fn requests_are_authorized_by_the_path_that_is_forwarded() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let extension = Extension::start("wardle.default.svc", None, wardle).await.unwrap();
-    place(&client).await;
+    create_service(&client).await;
     accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
     says(&client, NAME, "True", "Passed").await;
 
@@ -77,19 +79,19 @@ async fn requests_are_authorized_here_under_the_name_they_arrive_under() {
     assert_eq!(received.all("x-remote-extra-scopes"), ["a b"]);
     assert!(received.headers.keys().all(|name| !name.as_str().starts_with("impersonate-")));
     assert!(received.header("authorization").is_empty());
-    // A path that another server would understand in another way is authorized as it is passed on.
+    // A path that the other server would normalise to another one is not forwarded.
     rejects(ask("/apis/wardle.example.com/v1alpha1/namespaces%2Fdefault%2Fsecrets").await, 403, "Forbidden")
         .unwrap();
-    // Nor is one that begins with a step without a name: that is nobody's.
+    // A path with an empty first segment belongs to no server.
     let doubled = client.get(&format!("/{FISCHERS}")).await.unwrap();
     assert_eq!((doubled.code, doubled.text().as_str()), (404, "404 page not found\n"));
     assert_eq!(client.get("//api/v1/namespaces").await.unwrap().code, 404);
-    // Nobody without credentials gets through to see what is there.
+    // Anonymous requests are not forwarded.
     rejects(client.as_token(Some("wrong")).get(FISCHERS).await, 401, "Unauthorized").unwrap();
 }
 
 #[tokio::test]
-async fn webhooks_of_aggregated_servers_are_called_through_this_one() {
+async fn webhooks_served_by_aggregated_servers_are_called_through_the_aggregator() {
     let gate = "--feature-gates=APIServerWebhookAuthenticationToken=true";
     let server = Server::serve(&[gate]).await.unwrap();
     let client = server.client().unwrap();
@@ -108,7 +110,7 @@ async fn webhooks_of_aggregated_servers_are_called_through_this_one() {
     })
     .await
     .unwrap();
-    place(&client).await;
+    create_service(&client).await;
     accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
     says(&client, NAME, "True", "Passed").await;
     let own = json!({"service": {"namespace": "default", "name": "kubernetes", "path": reviews}});
@@ -127,12 +129,12 @@ async fn webhooks_of_aggregated_servers_are_called_through_this_one() {
     );
     let received = extension.received_for_others();
     let received = received.iter().find(|received| received.path() == reviews).unwrap();
-    // The front proxy's word is its proof; nobody needs a token on the way.
+    // The front proxy authenticates with its certificate, so no webhook token is needed.
     assert_eq!(received.all("x-remote-user"), ["system:apiserver"]);
     assert!(received.header("authorization").is_empty());
     assert!(received.target.ends_with("?timeout=10s"), "{}", received.target);
 
-    // Nobody behind it: the failure policy decides.
+    // Without an endpoint, the failure policy decides.
     accepts(client.delete(&format!("{SERVICES}/{NAME}")).await).unwrap();
     let refused = client.post(maps, &json!({"metadata": {"name": "more"}})).await;
     let status = rejects(refused, 500, "InternalError").unwrap();

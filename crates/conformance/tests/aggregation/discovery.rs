@@ -1,4 +1,4 @@
-//! What is served there is found here: discovery and OpenAPI.
+//! Discovery and OpenAPI documents of aggregated API servers.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,14 +28,14 @@ async fn kubectl(server: &Server, args: &[&str]) -> String {
     let program = std::env::var_os("PORTCULLIS_KUBECTL").unwrap_or("kubectl".into());
     let mut command = Command::new(program);
     command.env("KUBECONFIG", server.kubeconfig().unwrap()).env("HOME", home.path()).args(args);
-    // The API server behind lives in this process, and must go on meanwhile.
+    // kubectl runs on another thread, because the aggregated server runs in this process.
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_served_there_is_discovered_here() {
+async fn resources_of_aggregated_servers_are_in_discovery() {
     for (does, short) in [(wardle as fn(&Received) -> Does, false), (modern, true)] {
         let (server, client, extension) = behind(does).await;
         let list = accepts(client.get("/apis").await).unwrap();
@@ -61,9 +61,9 @@ async fn what_is_served_there_is_discovered_here() {
         assert!(kubectl(&server, &["get", name]).await.contains("fritz"));
         assert!(kubectl(&server, &["get", "apiservices"]).await.contains("default/wardle"));
 
-        // When it is gone it stays listed, and is said to be stale.
+        // An unavailable group stays in discovery and is marked as stale.
         drop(extension);
-        // It would be noticed within half a minute; a change of its service makes it sooner.
+        // The server notices within half a minute; a change of the service makes it sooner.
         let patch = json!({"metadata": {"labels": {"changed": "yes"}}});
         let merge = [("content-type", "application/merge-patch+json")];
         accepts(
@@ -105,7 +105,7 @@ async fn what_is_served_there_is_discovered_here() {
 }
 
 #[tokio::test]
-async fn documents_of_other_servers_are_found_and_claim_nothing_of_ours() {
+async fn openapi_of_aggregated_servers_is_served_and_replaces_no_own_path() {
     let (_server, client, extension) = behind(modern).await;
     let path = "apis/wardle.example.com/v1alpha1";
     eventually(PATIENCE, async || {
@@ -127,7 +127,7 @@ async fn documents_of_other_servers_are_found_and_claim_nothing_of_ours() {
     );
     let document = accepts(client.get(&format!("/openapi/v3/{path}?hash=1")).await).unwrap();
     assert_eq!(document["info"]["title"], "wardle");
-    // So is the document of its group; those of other groups are not its to give.
+    // The document of its own group is included, documents of other groups are not.
     assert_eq!(
         index["paths"]["apis/wardle.example.com"]["serverRelativeURL"],
         "/openapi/v3/apis/wardle.example.com?hash=2"
@@ -157,7 +157,7 @@ async fn documents_of_other_servers_are_found_and_claim_nothing_of_ours() {
 }
 
 #[tokio::test]
-async fn a_document_that_could_not_be_read_is_not_known_by_its_tag() {
+async fn the_etag_of_an_unreadable_document_is_not_reused() {
     let asked = AtomicUsize::new(0);
     let (_server, client, _extension) = behind(move |received: &Received| {
         if received.path() != "/openapi/v2" {
@@ -187,7 +187,7 @@ async fn a_document_that_could_not_be_read_is_not_known_by_its_tag() {
 }
 
 #[tokio::test]
-async fn a_server_that_knows_version_2_alone_has_a_document_of_version_3() {
+async fn openapi_v3_is_made_for_servers_with_openapi_v2_only() {
     let (_server, client, _extension) = behind(|received| match received.path() {
         path if path.starts_with("/openapi/v3") => Does::Json(404, json!({})),
         _ => modern(received),
@@ -210,7 +210,7 @@ async fn a_server_that_knows_version_2_alone_has_a_document_of_version_3() {
         document["components"]["schemas"]["com.example.Fischer"]["properties"]["metadata"]["$ref"],
         "#/components/schemas/io.k8s.api.core.v1.ConfigMap"
     );
-    // It goes with the server.
+    // The document is removed together with the server.
     accepts(client.delete(&format!("{SERVICES}/{NAME}")).await).unwrap();
     eventually(PATIENCE, async || {
         let index = accepts(client.get("/openapi/v3").await)?;
@@ -223,7 +223,7 @@ async fn a_server_that_knows_version_2_alone_has_a_document_of_version_3() {
 }
 
 #[tokio::test]
-async fn caches_can_ask_whether_what_they_have_is_still_good() {
+async fn documents_support_etags() {
     let (_server, client, _extension) = behind(modern).await;
     let ask = async |path: &str, known: &str| {
         let headers = [("accept", AGGREGATED), ("if-none-match", known)];
@@ -254,7 +254,7 @@ async fn caches_can_ask_whether_what_they_have_is_still_good() {
     })
     .await
     .unwrap();
-    // These pages show the same whatever the method, and the aggregated form is at one address alone.
+    // These paths ignore the method, and only one path has the aggregated form.
     for path in ["/apis", "/apis/apps", "/healthz", "/openapi/v3"] {
         let shown = client.send(Method::POST, path, &[], Bytes::new()).await.unwrap();
         let got = client.get(path).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is served here is registered too.
+//! APIServices of the groups that this server serves itself.
 
 use conformance::{Problem, Server, accepts, eventually, rejects};
 use http::Method;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::setting::{FISCHERS, GROUP, NAME, PATIENCE, SERVICES, behind, fischers, says, wardle};
 
 #[tokio::test]
-async fn what_is_served_here_is_registered_and_follows_definitions() {
+async fn built_in_groups_and_crds_have_apiservices() {
     let folder = TempDir::new().unwrap();
     let mut server = Server::serve_at(folder.path(), &[]).await.unwrap();
     let client = server.client().unwrap();
@@ -42,7 +42,7 @@ async fn what_is_served_here_is_registered_and_follows_definitions() {
     );
     rejects(client.get(&format!("{SERVICES}/v2.stable.example.com")).await, 404, "NotFound").unwrap();
 
-    // Deleted, it comes back; changed, it is changed back.
+    // A deleted APIService is created again, and a changed one is restored.
     accepts(client.delete(&own).await).unwrap();
     assert_ne!(there().await["metadata"]["uid"], first["metadata"]["uid"]);
     let patch = json!({"spec": {"groupPriorityMinimum": 7}});
@@ -66,7 +66,7 @@ async fn what_is_served_here_is_registered_and_follows_definitions() {
     accepts(client.delete(&format!("{definitions}/crontabs.stable.example.com")).await).unwrap();
     eventually(PATIENCE, async || rejects(client.get(&own).await, 404, "NotFound")).await.unwrap();
 
-    // Those of the table are restored by the next start alone; what they stand for is served all the same.
+    // Built-in ones are restored only at the next start; their resources are served all the same.
     accepts(client.delete(&format!("{SERVICES}/v1.apps")).await).unwrap();
     eventually(PATIENCE, async || {
         let list = accepts(client.get("/apis").await)?;
@@ -87,7 +87,7 @@ async fn what_is_served_here_is_registered_and_follows_definitions() {
 }
 
 #[tokio::test]
-async fn whoever_registers_a_group_serves_it_even_if_a_definition_does() {
+async fn an_apiservice_with_a_service_takes_precedence_over_a_crd() {
     let (_server, client, extension) = behind(wardle).await;
     let definition = json!({"metadata": {"name": "fischers.wardle.example.com"}, "spec": {"group": GROUP, "scope": "Cluster",
         "names": {"plural": "fischers", "kind": "Fischer"}, "versions": [
@@ -107,7 +107,7 @@ async fn whoever_registers_a_group_serves_it_even_if_a_definition_does() {
     .unwrap();
     assert_eq!(accepts(client.get(FISCHERS).await).unwrap(), fischers());
     assert!(!extension.received_for_others().is_empty());
-    // Without the registration it is the definition's, and that registers itself.
+    // Without the APIService, the CRD serves the group and registers itself.
     accepts(client.delete(&format!("{SERVICES}/{NAME}")).await).unwrap();
     let list = eventually(PATIENCE, async || {
         let list = accepts(client.get(FISCHERS).await)?;

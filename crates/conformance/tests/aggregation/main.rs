@@ -1,6 +1,5 @@
-//! API aggregation with a real API server behind the one under test, over real TLS.
-//!
-//! Who is calling is decided here and believed there; what is wrong there stays there.
+//! API aggregation with a real aggregated API server over TLS: authentication, discovery, forwarding, and failures of that
+//! server.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod availability;

@@ -1,4 +1,4 @@
-//! What other servers keep in a namespace goes with it.
+//! Deletion of namespaces with resources of aggregated API servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::setting::{AGGREGATED, GROUP, NAME, PATIENCE, ROOT, SERVICES, behind, 
 const NAMESPACES: &str = "/api/v1/namespaces";
 const FLUNDERS: &str = "/apis/wardle.example.com/v1alpha1/namespaces/ponds/flunders";
 
-/// A server that keeps this many flunders in the namespace `ponds`, one of which is let go at a time.
+/// A server with `count` flunders in the namespace `ponds`; each deletion of the collection removes one.
 fn keeping(left: Arc<AtomicUsize>) -> impl Fn(&Received) -> Does + Send + Sync + 'static {
     let resource = json!({"name": "flunders", "singularName": "flunder", "namespaced": true, "kind": "Flunder",
         "verbs": ["list", "delete", "deletecollection"]});
@@ -50,7 +50,7 @@ fn keeping(left: Arc<AtomicUsize>) -> impl Fn(&Received) -> Does + Send + Sync +
     }
 }
 
-/// Waits until it is known what the server serves, or that it is not.
+/// Waits until discovery of the server succeeded or failed.
 async fn freshness(client: &Client, wanted: &str) {
     eventually(PATIENCE, async || {
         let list = aggregated(client).await;
@@ -78,7 +78,7 @@ async fn gone(client: &Client, name: &str) {
 }
 
 #[tokio::test]
-async fn what_other_servers_keep_in_a_namespace_goes_with_it() {
+async fn resources_of_aggregated_servers_are_deleted_with_their_namespace() {
     let left = Arc::new(AtomicUsize::new(2));
     let (_server, client, extension) = behind(keeping(Arc::clone(&left))).await;
     freshness(&client, "Current").await;
@@ -94,16 +94,16 @@ async fn what_other_servers_keep_in_a_namespace_goes_with_it() {
     let received = extension.received_for_others();
     let deleted = received.iter().find(|r| r.method == Method::DELETE && r.path() == FLUNDERS).unwrap();
     assert_eq!(deleted.all("x-remote-user"), ["system:serviceaccount:kube-system:namespace-controller"]);
-    // What cannot be deleted is not asked about.
+    // Resources that cannot be deleted are not listed.
     assert!(received.iter().all(|r| !r.path().ends_with("/fixtures")));
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_say_what_it_keeps_holds_namespaces_up() {
+async fn an_unavailable_aggregated_server_blocks_namespace_deletion() {
     let (_server, client, extension) = behind(keeping(Arc::default())).await;
     freshness(&client, "Current").await;
     drop(extension);
-    // Looked at again when anything about it changes.
+    // The namespace is examined again after any change of it.
     let patch = json!({"metadata": {"labels": {"changed": "yes"}}}).to_string();
     let merge = [("content-type", "application/merge-patch+json")];
     let service = "/api/v1/namespaces/default/services/wardle";
@@ -118,13 +118,13 @@ async fn a_server_that_does_not_say_what_it_keeps_holds_namespaces_up() {
         said["message"],
         "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: wardle.example.com/v1alpha1: stale GroupVersion discovery: wardle.example.com/v1alpha1"
     );
-    // Without the registration there is nothing to know.
+    // Without the APIService, the namespace can be deleted.
     accepts(client.delete(&format!("{SERVICES}/{NAME}")).await).unwrap();
     gone(&client, "lakes").await;
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_list_does_not_let_a_namespace_go() {
+async fn an_answer_that_is_not_a_list_blocks_namespace_deletion() {
     let broken = Arc::new(AtomicBool::new(true));
     let (says_nothing, list) = (Arc::clone(&broken), keeping(Arc::default()));
     let (_server, client, _extension) = behind(move |received: &Received| {
@@ -145,7 +145,7 @@ async fn an_answer_that_is_no_list_does_not_let_a_namespace_go() {
 }
 
 #[tokio::test]
-async fn a_resource_that_no_path_names_holds_namespaces_up_and_nothing_else() {
+async fn a_resource_with_an_unusable_name_blocks_only_namespace_deletion() {
     let resource = |name: &str| json!({"resource": name, "responseKind": {"group": "", "version": "", "kind": "Flunder"}, "scope": "Namespaced", "singularResource": "flunder", "verbs": ["list", "delete"]});
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": [
         {"metadata": {"name": GROUP}, "versions": [{"version": "v1alpha1", "freshness": "Current", "resources": [resource("flunders/f/exec")]}]}]});

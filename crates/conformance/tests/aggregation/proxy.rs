@@ -1,4 +1,4 @@
-//! With what this server proves itself to the others.
+//! The client certificate of the aggregator (`--proxy-client-cert-file`).
 
 use std::fs;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use conformance::server::run_to_end;
 use conformance::{Server, accepts};
 use tempfile::TempDir;
 
-use crate::setting::{FISCHERS, NAME, SERVICES, place, says, service, wardle};
+use crate::setting::{FISCHERS, NAME, SERVICES, create_service, says, service, wardle};
 
 #[tokio::test]
-async fn a_certificate_that_cannot_be_used_is_a_start_up_error() {
+async fn an_unusable_proxy_certificate_stops_the_start() {
     let folder = TempDir::new().unwrap();
     let (one, two) = (Server::up().await.unwrap(), Server::up().await.unwrap());
     let data = format!("--data-dir={}", folder.path().join("data").display());
@@ -35,7 +35,7 @@ async fn a_certificate_that_cannot_be_used_is_a_start_up_error() {
     }
 }
 
-/// An authority, and a client certificate that it signed.
+/// A CA, and a client certificate that it signed.
 fn front_proxy() -> (String, String, String) {
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
     let mut authority = CertificateParams::default();
@@ -47,7 +47,7 @@ fn front_proxy() -> (String, String, String) {
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_shown_without_a_restart() {
+async fn a_new_proxy_certificate_is_used_without_a_restart() {
     let folder = TempDir::new().unwrap();
     let (cert, key) = (folder.path().join("proxy.crt"), folder.path().join("proxy.key"));
     let ((_, old_cert, old_key), (authority, new_cert, new_key)) = (front_proxy(), front_proxy());
@@ -60,11 +60,11 @@ async fn a_new_certificate_is_shown_without_a_restart() {
     let server = Server::serve(&[&flags[0], &flags[1]]).await.unwrap();
     let client = server.client().unwrap();
     let extension = Extension::start("wardle.default.svc", Some(&authority), wardle).await.unwrap();
-    place(&client).await;
+    create_service(&client).await;
     accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
     says(&client, NAME, "False", "FailedDiscoveryCheck").await;
     assert!(extension.received().is_empty());
-    // The key first: a pair that does not fit is not used.
+    // The key is written first: a pair that does not match is not used.
     fs::write(&key, new_key).unwrap();
     fs::write(&cert, new_cert).unwrap();
     says(&client, NAME, "True", "Passed").await;

@@ -1,4 +1,4 @@
-//! A server, an API server behind it, and how the one is told of the other.
+//! Shared setup: a server with an aggregated API server behind it.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) fn fischers() -> Value {
     json!({"apiVersion": "wardle.example.com/v1alpha1", "kind": "FischerList", "metadata": {"resourceVersion": "7"}, "items": [item]})
 }
 
-/// What an API server does that knows the old form of discovery only.
+/// Answers of a server that has only unaggregated discovery.
 pub(crate) fn wardle(received: &Received) -> Does {
     match (received.path(), received.target.contains("watch=")) {
         (ROOT, _) => Does::Json(200, resource_list()),
@@ -38,7 +38,7 @@ pub(crate) fn wardle(received: &Received) -> Does {
     }
 }
 
-/// The same, with everything that is new.
+/// Answers of a server with aggregated discovery and OpenAPI v3.
 pub(crate) fn modern(received: &Received) -> Does {
     match received.path() {
         "/apis" => {
@@ -84,20 +84,20 @@ pub(crate) fn service(port: u16, ca_bundle: &str) -> Value {
         "service": {"namespace": "default", "name": "wardle", "port": port}}})
 }
 
-/// A service that leads to this machine.
-pub(crate) async fn place(client: &Client) {
+/// A Service whose endpoint is this machine.
+pub(crate) async fn create_service(client: &Client) {
     let service = json!({"metadata": {"name": "wardle"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
     accepts(client.post("/api/v1/namespaces/default/services", &service).await).unwrap();
 }
 
-/// The authority of front proxies, where API servers look for it.
+/// The CA of front proxies, from the config map `extension-apiserver-authentication`.
 pub(crate) async fn proxies(client: &Client) -> String {
     let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     let map = accepts(client.get(path).await).unwrap();
     map["data"]["requestheader-client-ca-file"].as_str().unwrap().to_owned()
 }
 
-/// Waits until the condition of an APIService says this.
+/// Waits until the condition of an APIService has this reason.
 pub(crate) async fn says(client: &Client, name: &str, status: &str, reason: &str) -> Value {
     eventually(PATIENCE, async || {
         let service = accepts(client.get(&format!("{SERVICES}/{name}")).await)?;
@@ -112,7 +112,7 @@ pub(crate) async fn says(client: &Client, name: &str, status: &str, reason: &str
     .unwrap()
 }
 
-/// A server without any configuration, and an API server behind it.
+/// Starts both servers with default configuration.
 pub(crate) async fn behind(
     does: impl Fn(&Received) -> Does + Send + Sync + 'static,
 ) -> (Server, Client, Extension) {
@@ -120,7 +120,7 @@ pub(crate) async fn behind(
     let client = server.client().unwrap();
     let authority = proxies(&client).await;
     let extension = Extension::start("wardle.default.svc", Some(&authority), does).await.unwrap();
-    place(&client).await;
+    create_service(&client).await;
     accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
     says(&client, NAME, "True", "Passed").await;
     (server, client, extension)

@@ -1,4 +1,4 @@
-//! What passes between a client and the server behind: bodies, watches, other protocols.
+//! Forwarded bodies, watches and protocol upgrades.
 
 use bytes::Bytes;
 use conformance::extension::Does;
@@ -10,14 +10,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::setting::{FISCHERS, PATIENCE, behind, wardle};
 
 #[tokio::test]
-async fn watches_stream_and_end_with_either_side() {
+async fn watches_are_streamed_and_end_with_client_or_server() {
     let (_server, client, extension) = behind(wardle).await;
     let target = format!("{FISCHERS}?watch=true");
     let mut events = client.events(&target, &[]).await.unwrap();
     assert_eq!(events.code, 200);
     for number in 1..=3 {
         extension.feed(&format!("{{\"type\":\"ADDED\",\"object\":{{\"number\":{number}}}}}\n"));
-        // Each arrives before the next is sent: nothing waits for the end.
+        // Each event arrives before the next is sent, so nothing is buffered.
         let event = events.within(PATIENCE).await.unwrap().unwrap();
         assert_eq!(event["object"]["number"], number);
     }
@@ -36,7 +36,7 @@ async fn watches_stream_and_end_with_either_side() {
 }
 
 #[tokio::test]
-async fn bodies_pass_in_both_directions_without_being_held() {
+async fn bodies_are_forwarded_without_buffering() {
     let (_server, client, extension) = behind(|received| match (&received.method, received.path()) {
         (&Method::POST, FISCHERS) => Does::Raw(
             201,
@@ -54,13 +54,13 @@ async fn bodies_pass_in_both_directions_without_being_held() {
         _ => wardle(received),
     })
     .await;
-    // Longer than any object that is kept here may be.
+    // Longer than the largest object that can be stored here.
     let body = Bytes::from(vec![b'x'; 5 << 20]);
     let answer =
         client.send(Method::POST, FISCHERS, &[("content-type", "application/json")], body).await.unwrap();
     assert_eq!((answer.code, answer.body.len()), (201, 8 << 20));
     assert_eq!(answer.header("warning"), "299 - \"theirs\"");
-    // What both servers say is said by both, and this one speaks first.
+    // Headers that both servers set appear twice, this server's first.
     let all = |name: &str| -> Vec<&str> {
         answer.headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
     };
@@ -77,7 +77,7 @@ async fn bodies_pass_in_both_directions_without_being_held() {
     assert_eq!(moved.text(), "the backend attempted to redirect this request, which is not permitted");
     assert!(moved.header("location").is_empty());
 
-    // What breaks off there does not look complete here.
+    // An answer that breaks off is not presented as complete.
     let mut broken = client.events(&format!("{FISCHERS}/broken"), &[]).await.unwrap();
     extension.feed("{}\n");
     assert_eq!(broken.within(PATIENCE).await.unwrap(), Some(json!({})));
@@ -88,7 +88,7 @@ async fn bodies_pass_in_both_directions_without_being_held() {
 }
 
 #[tokio::test]
-async fn connections_become_those_of_another_protocol() {
+async fn upgraded_connections_are_forwarded() {
     let (_server, client, extension) = behind(|received| match received.path() {
         "/apis/wardle.example.com/v1alpha1/fischers/fritz/exec" => Does::Echo("SPDY/3.1"),
         "/apis/wardle.example.com/v1alpha1/fischers/fritz/attach" => {
@@ -132,7 +132,7 @@ async fn connections_become_those_of_another_protocol() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn an_answer_does_not_wait_for_the_request_body() {
     let (_server, client, extension) = behind(wardle).await;
     let mut stalled = client.tls_stream().await.unwrap();
     let head = format!(
@@ -143,7 +143,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
     let mut answer = vec![0; 12];
     tokio::time::timeout(PATIENCE, stalled.read_exact(&mut answer)).await.unwrap().unwrap();
     assert_eq!(answer, b"HTTP/1.1 408");
-    // One that comes is passed on.
+    // A body that arrives is forwarded.
     accepts(client.post(FISCHERS, &json!({"metadata": {"name": "fritz"}})).await).unwrap();
     let mut posted = extension.received_for_others();
     posted.retain(|received| received.method == Method::POST && received.body["metadata"]["name"] == "fritz");

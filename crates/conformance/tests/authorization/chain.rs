@@ -1,4 +1,4 @@
-//! A server with a chain from a file, and its webhooks.
+//! Shared setup: a server with an authorization configuration file and its webhooks.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use conformance::{Asked, Hook, Reply, Server, accepts};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A webhook of a chain.
+/// A webhook authorizer of a configuration.
 pub(crate) struct Webhook<'a> {
     pub(crate) name: &'a str,
     pub(crate) hook: &'a Hook,
@@ -23,7 +23,7 @@ impl<'a> Webhook<'a> {
     }
 }
 
-/// A folder with a configuration and the kubeconfigs it names.
+/// A folder with a configuration file and its kubeconfigs.
 pub(crate) struct Files {
     pub(crate) folder: TempDir,
 }
@@ -37,14 +37,14 @@ impl Files {
         self.folder.path().join(name)
     }
 
-    /// Replaces a file in one step.
+    /// Replaces a file atomically by a rename.
     pub(crate) fn put(&self, name: &str, text: &str) {
         let new = self.path(&format!(".new-{name}"));
         std::fs::write(&new, text).unwrap();
         std::fs::rename(&new, self.path(name)).unwrap();
     }
 
-    /// A configuration of these webhooks and then RBAC, with their kubeconfigs written.
+    /// Writes a configuration with these webhooks followed by RBAC, and their kubeconfigs.
     pub(crate) fn configuration(&self, webhooks: &[Webhook<'_>]) -> String {
         let mut text =
             "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"
@@ -77,26 +77,26 @@ impl Files {
         text + "- type: RBAC\n  name: rbac\n"
     }
 
-    /// Starts a server on the file `authz.yaml`.
+    /// Starts a server with the file `authz.yaml`.
     pub(crate) async fn serve(&self) -> Server {
         let flag = format!("--authorization-config={}", self.path("authz.yaml").display());
         Server::serve(&[&flag]).await.unwrap()
     }
 
-    /// Starts a server on a chain of these webhooks and RBAC.
+    /// Starts a server with these webhooks followed by RBAC.
     pub(crate) async fn serve_with(&self, webhooks: &[Webhook<'_>]) -> Server {
         self.put("authz.yaml", &self.configuration(webhooks));
         self.serve().await
     }
 }
 
-/// An answer to a review.
+/// The answer to a SubjectAccessReview.
 pub(crate) fn status(asked: &Asked, status: &Value) -> Reply {
     let version = asked.body["apiVersion"].clone();
     Reply::Json(200, json!({"apiVersion": version, "kind": "SubjectAccessReview", "status": status}))
 }
 
-/// Allows Alice, denies Carol, and has no opinion on anybody else.
+/// Allows Alice, denies Carol, and has no opinion on other users.
 pub(crate) async fn by_user(who: &'static str) -> Hook {
     let answer = move |asked: &Asked| match asked.body["spec"]["user"].as_str().unwrap_or_default() {
         user if user.starts_with("alice") => {
@@ -110,12 +110,12 @@ pub(crate) async fn by_user(who: &'static str) -> Hook {
     Hook::start(answer).await.unwrap()
 }
 
-/// A webhook that always says the same.
+/// A webhook with a constant answer.
 pub(crate) async fn always(reply: Reply) -> Hook {
     Hook::start(move |_| reply.clone()).await.unwrap()
 }
 
-/// The status of a review about getting pods in a namespace.
+/// The status of a SubjectAccessReview about getting pods in a namespace.
 pub(crate) async fn review(server: &Server, user: &str, namespace: &str) -> Value {
     let review = json!({"spec": {"user": user, "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": namespace}}});
     let client = server.client().unwrap();
@@ -123,7 +123,7 @@ pub(crate) async fn review(server: &Server, user: &str, namespace: &str) -> Valu
     accepts(client.post(path, &review).await).unwrap()["status"].clone()
 }
 
-/// The lines of the metrics page that contain every one of these words.
+/// The lines of the metrics page that contain all of these words.
 pub(crate) async fn metrics(server: &Server, words: &[&str]) -> Vec<String> {
     let page = server.client().unwrap().get("/metrics").await.unwrap().text();
     let lines =

@@ -1,4 +1,4 @@
-//! Who is asked, in which order, and what an answer or none means.
+//! Decisions of the chain: order of authorizers, conditions, failures, and caching.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ async fn the_first_allow_or_deny_ends_the_chain_and_reasons_of_others_are_joined
         "pods is forbidden: User \"bob\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\": first: first shrugs\nsecond: second shrugs"
     );
 
-    // The administrator is allowed before anybody is asked.
+    // system:masters is allowed before the chain is asked.
     first.take();
     accepts(client.get("/api/v1/nodes").await).unwrap();
     assert_eq!(first.take().len(), 0);
@@ -67,7 +67,7 @@ async fn the_first_allow_or_deny_ends_the_chain_and_reasons_of_others_are_joined
 }
 
 #[tokio::test]
-async fn conditions_decide_who_is_asked_and_failures_follow_the_policy() {
+async fn match_conditions_skip_webhooks_and_their_errors_follow_the_failure_policy() {
     let (lenient, strict) = (by_user("lenient").await, by_user("strict").await);
     let files = Files::new();
     let conditions =
@@ -82,7 +82,7 @@ async fn conditions_decide_who_is_asked_and_failures_follow_the_policy() {
             },
         ])
         .await;
-    // The second fails on every resource, unless its other condition is false.
+    // A condition of the second webhook fails on every resource, unless its other condition is false.
     let denied = review(&server, "bob", "default").await;
     assert_eq!(denied["denied"], true);
     assert_eq!(
@@ -96,7 +96,7 @@ async fn conditions_decide_who_is_asked_and_failures_follow_the_policy() {
 }
 
 #[tokio::test]
-async fn webhooks_that_hang_lie_talk_nonsense_or_too_much_follow_the_failure_policy() {
+async fn webhooks_that_time_out_or_answer_wrongly_follow_the_failure_policy() {
     const REVIEW: &str = "authorization.k8s.io/v1";
     let huge = format!(r#"{{"status":{{"allowed":true,"reason":"{}"}}}}"#, "x".repeat(4 << 20));
     let bad = [
@@ -166,9 +166,9 @@ async fn webhooks_that_hang_lie_talk_nonsense_or_too_much_follow_the_failure_pol
         let server = files.serve_with(&webhooks).await;
         for (name, hook, words) in &bad {
             hook.take();
-            // As in kube-apiserver, where the failure policy does not matter: an answer that says nothing is no error, and is kept.
+            // As in kube-apiserver, an answer without a decision is no error, whatever the failure policy, and is cached.
             let says_nothing = policy == "NoOpinion" && ["nothing", "undecided", "blank"].contains(name);
-            // Twice: a failure is not kept.
+            // Sent twice, because a failure is not cached.
             for _ in 0..2 {
                 let answer = review(&server, name, "default").await;
                 assert_eq!(answer["allowed"], false, "{name}: {answer}");
@@ -182,7 +182,7 @@ async fn webhooks_that_hang_lie_talk_nonsense_or_too_much_follow_the_failure_pol
             assert_eq!(hook.take().len(), if says_nothing { 1 } else { 2 }, "{name}");
         }
     }
-    // Whoever says both yes and no is not believed, whatever the policy. A deny counts even in an answer without a type.
+    // An answer with both allowed and denied is an error, whatever the policy. A denial counts even in an answer without a kind.
     let liar =
         always(Reply::Json(200, json!({"status": {"allowed": true, "denied": true, "reason": "both"}})))
             .await;
@@ -202,7 +202,7 @@ async fn webhooks_that_hang_lie_talk_nonsense_or_too_much_follow_the_failure_pol
 }
 
 #[tokio::test]
-async fn errors_that_may_pass_are_tried_again() {
+async fn transient_errors_are_retried() {
     let tries = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
     let flaky = Hook::start(move |asked| match counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
@@ -232,14 +232,14 @@ async fn errors_that_may_pass_are_tried_again() {
 }
 
 #[tokio::test]
-async fn answers_are_kept_by_the_whole_question_and_only_as_long_as_configured() {
-    let (kept, fresh) = (by_user("kept").await, by_user("fresh").await);
+async fn answers_are_cached_by_all_attributes_for_the_configured_time() {
+    let (cached, fresh) = (by_user("cached").await, by_user("fresh").await);
     let files = Files::new();
     let server = files
         .serve_with(&[
             Webhook {
                 conditions: &["request.resourceAttributes.namespace != 'fresh'"],
-                ..Webhook::new("kept", &kept)
+                ..Webhook::new("cached", &cached)
             },
             Webhook {
                 conditions: &["request.resourceAttributes.namespace == 'fresh'"],
@@ -252,18 +252,18 @@ async fn answers_are_kept_by_the_whole_question_and_only_as_long_as_configured()
         review(&server, "alice", "default").await;
         review(&server, "bob", "default").await;
     }
-    assert_eq!(kept.take().len(), 2);
+    assert_eq!(cached.take().len(), 2);
     review(&server, "alice", "other").await;
-    assert_eq!(kept.take().len(), 1);
-    // Reviews and requests share what is kept: the same question, asked for real.
+    assert_eq!(cached.take().len(), 1);
+    // Reviews and requests share the cache entries of the same attributes.
     accepts(server.client().unwrap().as_token(Some("alicetoken")).get("/api/v1/namespaces/third/pods").await)
         .unwrap();
     let spec = json!({"user": "alice", "uid": "alice-uid", "groups": ["devs", "testers", "system:authenticated"],
         "resourceAttributes": {"verb": "list", "version": "v1", "resource": "pods", "namespace": "third"}});
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     accepts(server.client().unwrap().post(path, &json!({"spec": spec})).await).unwrap();
-    assert_eq!(kept.take().len(), 1);
-    // Not kept at all, and kept for a moment.
+    assert_eq!(cached.take().len(), 1);
+    // With a TTL of zero, and with a short TTL.
     review(&server, "bob", "fresh").await;
     review(&server, "bob", "fresh").await;
     assert_eq!(fresh.take().len(), 2);
@@ -277,7 +277,7 @@ async fn answers_are_kept_by_the_whole_question_and_only_as_long_as_configured()
 }
 
 #[tokio::test]
-async fn identical_questions_in_flight_share_one_call() {
+async fn identical_concurrent_reviews_share_one_webhook_call() {
     let gate = Arc::new(Semaphore::new(0));
     let closed = Arc::clone(&gate);
     let slow = Hook::start_slow(move |asked| {
@@ -299,7 +299,7 @@ async fn identical_questions_in_flight_share_one_call() {
             tokio::spawn(async move { review(&server, "bob", "default").await["allowed"] == true })
         })
         .collect();
-    // One permit is enough for all of them.
+    // One permit of the webhook answers all of them.
     gate.add_permits(1);
     for asked in asking {
         assert!(asked.await.unwrap());
@@ -308,7 +308,7 @@ async fn identical_questions_in_flight_share_one_call() {
 }
 
 #[tokio::test]
-async fn sixty_four_requests_that_wait_for_a_webhook_stall_nobody_else() {
+async fn sixty_four_requests_that_wait_for_a_webhook_delay_no_others() {
     const WAITING: usize = 64;
     let arrived = Arc::new(Semaphore::new(0));
     let counted = Arc::clone(&arrived);
@@ -316,7 +316,7 @@ async fn sixty_four_requests_that_wait_for_a_webhook_stall_nobody_else() {
         let arrived = Arc::clone(&counted);
         async move {
             arrived.add_permits(1);
-            // Nobody is answered before all are here: a server that lets them wait one after the other never gets there.
+            // The webhook answers only when all requests have arrived, which would never happen if they waited for each other.
             arrived.acquire_many(u32::try_from(WAITING).unwrap()).await.map(drop).unwrap();
             tokio::time::sleep(Duration::from_millis(200)).await;
             status(&asked, &json!({"allowed": true}))
@@ -328,7 +328,7 @@ async fn sixty_four_requests_that_wait_for_a_webhook_stall_nobody_else() {
     let webhook = Webhook { fields: &["timeout: 30s"], ..Webhook::new("slow", &slow) };
     files.put("authz.yaml", &files.configuration(&[webhook]));
     let flag = format!("--authorization-config={}", files.path("authz.yaml").display());
-    // Two workers, however many processors there are.
+    // Two worker threads, whatever the number of processors.
     let server = Arc::new(Server::serve_after("export TOKIO_WORKER_THREADS=2", &[&flag]).await.unwrap());
     let waiting: Vec<_> = (0..WAITING)
         .map(|i| {
@@ -352,7 +352,7 @@ async fn sixty_four_requests_that_wait_for_a_webhook_stall_nobody_else() {
 }
 
 #[tokio::test]
-async fn impersonation_asks_the_chain_about_each_part() {
+async fn impersonation_authorizes_user_groups_uid_and_extra() {
     let hook = by_user("hook").await;
     let files = Files::new();
     let server = files.serve_with(&[Webhook::new("hook", &hook)]).await;

@@ -1,4 +1,4 @@
-//! Chains of authorizers with real webhooks over TLS, seen from outside.
+//! Authorization chains with real webhooks over TLS, tested through the API.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "this is a test")]
 

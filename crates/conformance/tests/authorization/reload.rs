@@ -1,4 +1,4 @@
-//! The file changes while the server runs.
+//! Reloading of the authorization configuration and of its kubeconfigs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ const TIME: Duration = Duration::from_secs(20);
 const RELOADS: &str = "apiserver_authorization_config_controller_automatic_reloads_total";
 const RBAC: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: RBAC\n  name: rbac\n";
 
-/// How often the configuration was reloaded, well or not.
+/// The number of reloads with this result.
 async fn reloads(server: &Server, status: &str) -> u64 {
     let lines = metrics(server, &[RELOADS, &format!("status=\"{status}\"")]).await;
     lines.first().and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
@@ -20,8 +20,8 @@ async fn reloads(server: &Server, status: &str) -> u64 {
 
 async fn allows_alice(server: &Server, wanted: bool) {
     eventually(TIME, async || {
-        let told = review(server, "alice", "default").await;
-        if told["allowed"] == wanted { Ok(()) } else { Err(Problem::new(told.to_string())) }
+        let status = review(server, "alice", "default").await;
+        if status["allowed"] == wanted { Ok(()) } else { Err(Problem::new(status.to_string())) }
     })
     .await
     .unwrap();
@@ -37,7 +37,7 @@ async fn counts(server: &Server, status: &str, wanted: u64) {
 }
 
 #[tokio::test]
-async fn a_renamed_file_is_followed_and_what_cannot_be_used_leaves_the_old_chain() {
+async fn a_replaced_file_is_loaded_and_an_invalid_one_leaves_the_old_chain() {
     let hook = by_user("hook").await;
     let files = Files::new();
     files.put("authz.yaml", RBAC);
@@ -49,7 +49,7 @@ async fn a_renamed_file_is_followed_and_what_cannot_be_used_leaves_the_old_chain
     allows_alice(&server, true).await;
     counts(&server, "success", 1).await;
 
-    // Nonsense, a chain without RBAC, one with a type that was not there at the start, a kubeconfig that is not there.
+    // Malformed YAML, a chain without RBAC, a chain with a type that was missing at the start, and a missing kubeconfig.
     for (i, bad) in [
         "nonsense: [".to_owned(),
         with_hook.replace("- type: RBAC\n  name: rbac\n", ""),
@@ -70,7 +70,7 @@ async fn a_renamed_file_is_followed_and_what_cannot_be_used_leaves_the_old_chain
         "{log}"
     );
 
-    // The same chain in other words is no reload; another one is.
+    // A file with the same chain in other words is no reload; a file with another chain is one.
     let before = reloads(&server, "success").await;
     files.put("authz.yaml", &with_hook);
     counts(&server, "success", before + 1).await;
@@ -80,7 +80,7 @@ async fn a_renamed_file_is_followed_and_what_cannot_be_used_leaves_the_old_chain
 }
 
 #[tokio::test]
-async fn a_file_that_is_gone_leaves_the_chain_and_is_seen_when_it_comes_back() {
+async fn a_missing_file_leaves_the_chain_and_is_loaded_when_it_returns() {
     let hook = by_user("hook").await;
     let files = Files::new();
     let server = files.serve_with(&[Webhook::new("hook", &hook)]).await;
@@ -92,7 +92,7 @@ async fn a_file_that_is_gone_leaves_the_chain_and_is_seen_when_it_comes_back() {
 }
 
 #[tokio::test]
-async fn the_swap_of_a_link_is_seen_as_configmap_volumes_do_it() {
+async fn a_symbolic_link_swapped_as_in_config_map_volumes_is_noticed() {
     let hook = by_user("hook").await;
     let files = Files::new();
     for (version, text) in
@@ -117,7 +117,7 @@ async fn the_swap_of_a_link_is_seen_as_configmap_volumes_do_it() {
 }
 
 #[tokio::test]
-async fn the_kubeconfig_of_a_webhook_is_followed_too() {
+async fn the_kubeconfig_of_a_webhook_is_reloaded() {
     let (old, new) = (by_user("old").await, by_user("new").await);
     let files = Files::new();
     let server = files.serve_with(&[Webhook::new("hook", &old)]).await;
@@ -127,14 +127,14 @@ async fn the_kubeconfig_of_a_webhook_is_followed_too() {
     assert_eq!(review(&server, "alice", "other").await["reason"], "old likes alice");
     files.put("hook.kubeconfig", &new.kubeconfig("/hook", "hook-token"));
     eventually(TIME, async || {
-        let told = review(&server, "alice", "default").await;
-        if told["reason"] == "new likes alice" { Ok(()) } else { Err(Problem::new(told.to_string())) }
+        let status = review(&server, "alice", "default").await;
+        if status["reason"] == "new likes alice" { Ok(()) } else { Err(Problem::new(status.to_string())) }
     })
     .await
     .unwrap();
 }
 
-/// Until the last success is newer than the last failure, as an alert on the two timestamps sees it.
+/// Waits until the last success is newer than the last failure, as an alert compares the two timestamps.
 async fn failure_is_cleared(server: &Server) {
     const TIMES: &str = "apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds";
     let time = async |status: &str| -> f64 {
@@ -154,7 +154,7 @@ async fn failure_is_cleared(server: &Server) {
 }
 
 #[tokio::test]
-async fn the_content_in_force_after_an_invalid_one_clears_the_failure() {
+async fn restoring_the_valid_content_clears_the_failure() {
     let hook = by_user("hook").await;
     let files = Files::new();
     let server = files.serve_with(&[Webhook::new("hook", &hook)]).await;
@@ -168,14 +168,14 @@ async fn the_content_in_force_after_an_invalid_one_clears_the_failure() {
     failure_is_cleared(&server).await;
     assert!(server.log().contains("the authorization config is valid again"), "{}", server.log());
 
-    // The same chain in other words clears it, too.
+    // A file with the same chain in other words clears the failure.
     files.put("authz.yaml", "nonsense: [");
     counts(&server, "failure", 2).await;
     files.put("authz.yaml", &format!("# a comment\n{good}"));
     counts(&server, "success", 2).await;
     failure_is_cleared(&server).await;
 
-    // So does a file that comes back as it was, and a kubeconfig.
+    // So do a restored file and a restored kubeconfig.
     std::fs::rename(files.path("authz.yaml"), files.path("away")).unwrap();
     counts(&server, "failure", 3).await;
     std::fs::rename(files.path("away"), files.path("authz.yaml")).unwrap();
@@ -190,14 +190,14 @@ async fn the_content_in_force_after_an_invalid_one_clears_the_failure() {
     assert_eq!(review(&server, "alice", "default").await["allowed"], true);
 }
 
-/// Until the webhook that is asked about Alice is this one.
+/// Waits until this webhook is asked about Alice.
 async fn asks(server: &Server, who: &str) {
     eventually(TIME, async || {
-        let told = review(server, "alice", "default").await;
-        if told["reason"] == format!("{who} likes alice") {
+        let status = review(server, "alice", "default").await;
+        if status["reason"] == format!("{who} likes alice") {
             Ok(())
         } else {
-            Err(Problem::new(told.to_string()))
+            Err(Problem::new(status.to_string()))
         }
     })
     .await
@@ -205,7 +205,7 @@ async fn asks(server: &Server, who: &str) {
 }
 
 #[tokio::test]
-async fn the_files_of_the_chain_in_force_are_followed_whatever_became_of_the_file() {
+async fn kubeconfigs_of_the_active_chain_are_reloaded_even_if_the_file_is_invalid() {
     let (old, new, next, last) =
         (by_user("old").await, by_user("new").await, by_user("next").await, by_user("last").await);
     let files = Files::new();
@@ -213,7 +213,7 @@ async fn the_files_of_the_chain_in_force_are_followed_whatever_became_of_the_fil
     let first = std::fs::read_to_string(files.path("authz.yaml")).unwrap();
     asks(&server, "old").await;
 
-    // A configuration that is right, with a kubeconfig that is not: the old chain stays, and follows its own.
+    // A valid configuration with an invalid kubeconfig: the old chain stays in force and follows its own kubeconfigs.
     files.put("other.kubeconfig", "nonsense: [");
     files.put("authz.yaml", &first.replace("hook.kubeconfig", "other.kubeconfig"));
     counts(&server, "failure", 1).await;
@@ -221,7 +221,7 @@ async fn the_files_of_the_chain_in_force_are_followed_whatever_became_of_the_fil
     files.put("hook.kubeconfig", &new.kubeconfig("/hook", "hook-token"));
     asks(&server, "new").await;
 
-    // A certificate that is not there yet is waited for too.
+    // A certificate file that appears later is loaded.
     let waiting = next.kubeconfig("/hook", "hook-token");
     let waiting = waiting.replace("token: hook-token", "tokenFile: later");
     assert!(waiting.contains("later"), "{waiting}");
@@ -232,7 +232,7 @@ async fn the_files_of_the_chain_in_force_are_followed_whatever_became_of_the_fil
     asks(&server, "next").await;
     counts(&server, "success", 1).await;
 
-    // Nonsense instead of a configuration, and none at all.
+    // Malformed YAML instead of a configuration, and a missing file.
     files.put("authz.yaml", "nonsense: [");
     counts(&server, "failure", 3).await;
     files.put("other.kubeconfig", &last.kubeconfig("/hook", "hook-token"));
@@ -249,10 +249,10 @@ async fn the_files_of_the_chain_in_force_are_followed_whatever_became_of_the_fil
 }
 
 #[tokio::test]
-async fn thousands_of_requests_get_no_wrong_answer_while_the_chain_is_swapped() {
+async fn requests_get_right_decisions_while_the_chain_is_swapped() {
     let (one, two) = (by_user("one").await, by_user("two").await);
     let files = Files::new();
-    // All of these say the same about Alice, Bob and Carol, each in another way.
+    // All of these chains give the same decisions about Alice, Bob and Carol.
     let chains = [
         files.configuration(&[Webhook::new("one", &one), Webhook::new("two", &two)]),
         files.configuration(&[Webhook::new("two", &two), Webhook::new("one", &one)]),
@@ -275,10 +275,10 @@ async fn thousands_of_requests_get_no_wrong_answer_while_the_chain_is_swapped() 
                 while !stop.load(Ordering::SeqCst) {
                     let (user, allowed, denied) = [("alice", true, false), ("bob", false, false), ("carol", false, true)][n % 3];
                     let body = serde_json::json!({"spec": {"user": user, "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": format!("n{i}-{}", n % 50)}}});
-                    let told = conformance::accepts(client.post(path, &body).await).unwrap()["status"].clone();
-                    assert_eq!(told["allowed"] == true, allowed, "{user}: {told}");
-                    assert_eq!(told["denied"] == true, denied, "{user}: {told}");
-                    assert!(told["evaluationError"].is_null(), "{user}: {told}");
+                    let status = conformance::accepts(client.post(path, &body).await).unwrap()["status"].clone();
+                    assert_eq!(status["allowed"] == true, allowed, "{user}: {status}");
+                    assert_eq!(status["denied"] == true, denied, "{user}: {status}");
+                    assert!(status["evaluationError"].is_null(), "{user}: {status}");
                     asked.fetch_add(1, Ordering::SeqCst);
                     n += 1;
                 }

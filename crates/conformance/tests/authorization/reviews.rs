@@ -1,4 +1,4 @@
-//! Reviews as clients send them: what is taken from them.
+//! Fields of SubjectAccessReviews that only the server may set.
 
 use conformance::{Server, rejects};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 #[tokio::test]
-async fn what_only_the_server_may_say_is_gone_before_the_rest_is_refused() {
+async fn metadata_set_by_the_server_is_dropped_before_a_review_is_validated() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let sent = json!({"metadata": {"uid": "mine", "creationTimestamp": "2020-01-01T00:00:00Z", "resourceVersion": "5"},
@@ -19,7 +19,7 @@ async fn what_only_the_server_may_say_is_gone_before_the_rest_is_refused() {
 }
 
 #[tokio::test]
-async fn a_review_of_a_version_that_was_once_served_is_told_apart_from_nonsense() {
+async fn a_review_in_a_removed_version_gets_another_error_than_an_unknown_one() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let of =

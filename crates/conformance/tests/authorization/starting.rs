@@ -1,4 +1,4 @@
-//! What is refused at the start, and in which words.
+//! Authorization configurations and flags that stop the start, and their error messages.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ authorizers:
     - expression: request.user.groups.size() > 0
 ";
 
-/// What the server says when it does not start.
+/// The error output of a server that does not start.
 async fn refused(files: &Files, flags: &[&str]) -> String {
     let config = format!("--authorization-config-file={}", files.path("authz.yaml").display());
     let data = format!("--data-dir={}", files.path("data").display());
@@ -39,7 +39,7 @@ async fn refused(files: &Files, flags: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn everything_that_is_wrong_is_said_at_once_with_its_place_and_in_the_words_of_kubernetes() {
+async fn all_errors_are_reported_with_field_paths_in_the_words_of_kubernetes() {
     let files = Files::new();
     files.put("authz.yaml", MANY_WRONG);
     let said = refused(&files, &[]).await;
@@ -55,7 +55,7 @@ async fn everything_that_is_wrong_is_said_at_once_with_its_place_and_in_the_word
 }
 
 #[tokio::test]
-async fn the_file_beside_the_flags_it_stands_for_is_refused_even_at_their_defaults() {
+async fn the_file_together_with_authorization_flags_is_rejected() {
     let files = Files::new();
     files.put("authz.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: RBAC\n  name: rbac\n");
     for flag in [
@@ -72,7 +72,7 @@ async fn the_file_beside_the_flags_it_stands_for_is_refused_even_at_their_defaul
 }
 
 #[tokio::test]
-async fn the_gate_of_the_file_can_be_off_and_then_the_flags_configure_authorization() {
+async fn with_the_feature_gate_off_flags_configure_authorization() {
     for gate in ["AuthorizationConfigFromFile", "StructuredAuthorizationConfiguration"] {
         let gates = format!("--feature-gates={gate}=false");
         let server = conformance::Server::serve(&[&gates, "--authorization-mode=RBAC"]).await.unwrap();
@@ -86,7 +86,7 @@ async fn the_gate_of_the_file_can_be_off_and_then_the_flags_configure_authorizat
 }
 
 #[tokio::test]
-async fn abac_without_its_policies_is_refused_with_the_flag_it_needs() {
+async fn abac_without_a_policy_file_is_rejected_with_the_name_of_its_flag() {
     let files = Files::new();
     let said = refused(&files, &["--authorization-mode=ABAC"]).await;
     assert!(said.contains("not passed (set --authorization-policy-file)"), "{said}");
@@ -151,7 +151,7 @@ async fn names_may_be_left_out_in_v1alpha1() {
 }
 
 #[tokio::test]
-async fn modes_that_lack_what_they_need_are_refused_together() {
+async fn errors_of_several_modes_are_reported_together() {
     let files = Files::new();
     let said = refused(&files, &["--authorization-mode=ABAC,Webhook,Nope"]).await;
     for words in [
@@ -195,13 +195,13 @@ async fn the_modes_abac_and_webhook_work_by_flags() {
         review(&server, "dave", "default").await["reason"],
         "abac: No policy matched.\ndefault: hook shrugs"
     );
-    // The server's own parts need neither: what every cluster begins with is there.
+    // The server's own controllers need neither: all bootstrap objects exist.
     accepts(server.client().unwrap().get("/api/v1/namespaces/default/serviceaccounts").await).unwrap();
 }
 
-/// The second example of KEP-3221 and its field reference, corrected: quoted, with `request.groups`, and named.
+/// The second example of KEP-3221 with its field reference, corrected: quoted, with `request.groups`, and with names.
 #[tokio::test]
-async fn the_chain_of_the_kep_loads_and_decides() {
+async fn the_example_of_kep_3221_loads_and_decides() {
     let hook = by_user("hook").await;
     let files = Files::new();
     let configuration = files
@@ -222,7 +222,7 @@ async fn the_chain_of_the_kep_loads_and_decides() {
     assert_eq!(review(&server, "alice", "kube-system").await["allowed"], true);
     assert_eq!(review(&server, "alice", "default").await["allowed"], false);
     assert_eq!(hook.take().len(), 1);
-    // As printed it is refused, with the fix.
+    // The uncorrected example is rejected with a hint how to fix it.
     let printed = configuration.replace(
         "\"!('system:serviceaccounts:kube-system' in request.groups)\"",
         "!('system:serviceaccounts:kube-system' in request.user.groups)",

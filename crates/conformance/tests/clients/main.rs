@@ -1,4 +1,4 @@
-//! Client libraries that others wrote: a create, list, watch, delete round of each with a typed object.
+//! Client libraries: kube-rs and the Python client create, list, watch and delete typed objects.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::env;

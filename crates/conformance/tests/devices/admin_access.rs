@@ -1,4 +1,4 @@
-//! Admin access is asked for in labelled namespaces only, and whoever asks for it is seen.
+//! Admin access to devices: only in labelled namespaces, and always logged, audited and counted.
 
 use conformance::{Server, accepts, rejects};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::setting::{REFUSED, V1, claim, label, template};
 
 #[tokio::test]
-async fn admin_access_is_asked_for_in_labelled_namespaces_only() {
+async fn admin_access_is_allowed_only_in_labelled_namespaces() {
     let betas = "--runtime-config=resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true";
     let server = Server::serve(&[betas]).await.unwrap();
     let client = server.client().unwrap();
@@ -27,7 +27,7 @@ async fn admin_access_is_asked_for_in_labelled_namespaces_only() {
         );
     }
     accepts(client.post(&format!("{V1}/resourceclaims"), &claim("plain", false)).await).unwrap();
-    // A label with another value is none.
+    // A label with another value does not count.
     label(&client, json!({"resource.kubernetes.io/admin-access": "false"})).await;
     rejects(client.post(&cases[0].0, &cases[0].1).await, 422, "Invalid").unwrap();
     label(&client, json!({"resource.kubernetes.io/admin-access": "true"})).await;
@@ -38,7 +38,7 @@ async fn admin_access_is_asked_for_in_labelled_namespaces_only() {
     }
     let stored = accepts(client.get(&format!("{V1}/resourceclaims/old")).await).unwrap();
     assert_eq!(stored["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"], true);
-    // The label goes, and the next request meets that; the KEP's own label does it, too, with a word about it.
+    // Removing the label takes effect at the next request. The KEP's own label works too, with a warning.
     label(&client, json!({"resource.kubernetes.io/admin-access": null})).await;
     rejects(client.post(&cases[0].0, &claim("late", true)).await, 422, "Invalid").unwrap();
     label(&client, json!({"kubernetes.io/dra-admin-access": "true"})).await;
@@ -52,10 +52,10 @@ async fn admin_access_is_asked_for_in_labelled_namespaces_only() {
     );
 }
 
-/// Every object that asks for admin access, admitted or refused, is in the audit log, the server's log and a counter, with the label
-/// that allowed it; nothing else is.
+/// Every object that requests admin access, admitted or rejected, is in the audit log, the server's log and a counter, with the
+/// label that allowed it; no other object is.
 #[tokio::test]
-async fn whoever_asks_for_admin_access_is_seen() {
+async fn requests_for_admin_access_are_logged_audited_and_counted() {
     let folder = TempDir::new().unwrap();
     let policy = folder.path().join("policy.yaml");
     std::fs::write(&policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
@@ -66,7 +66,7 @@ async fn whoever_asks_for_admin_access_is_seen() {
     let server = Server::serve(&[&flags[0], &flags[1]]).await.unwrap();
     let client = server.client().unwrap();
     let (claims, templates) = (format!("{V1}/resourceclaims"), format!("{V1}/resourceclaimtemplates"));
-    // Of each request: its audit id, and what is noted there about admin access.
+    // The audit ID of each request, and its annotation about admin access.
     let noted = |id: &str| -> Option<String> {
         let text = std::fs::read_to_string(&log).unwrap();
         let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -110,7 +110,7 @@ async fn whoever_asks_for_admin_access_is_seen() {
         let is_refused = note.is_some_and(|note| note.contains("refused"));
         assert_eq!(answer.code, if is_refused { 422 } else { 201 }, "{object}");
     }
-    // A dry run makes no object, and neither does a request that fails for another reason.
+    // A dry run creates no object, and neither does a request that fails for another reason.
     accepts(client.post(&format!("{claims}?dryRun=All"), &claim("dry", true)).await).unwrap();
     rejects(client.post(&claims, &claim("look", true)).await, 409, "AlreadyExists").unwrap();
     let log = server.log();

@@ -1,4 +1,4 @@
-//! Without the gate nobody gets admin access, and with it again everything goes on.
+//! The feature gate DRAAdminAccess: off, on, and off again with stored objects.
 
 use conformance::{Problem, Server, accepts, eventually};
 use http::Method;
@@ -8,14 +8,14 @@ use tempfile::TempDir;
 use crate::setting::{PODS, SOON, V1, claim, claim_refused, label, node, placed, pod, template};
 
 #[tokio::test]
-async fn without_the_gate_the_field_is_dropped_kept_where_it_is_stored_and_never_allocated() {
+async fn without_the_gate_new_objects_lose_admin_access_and_stored_ones_are_not_allocated() {
     let folder = TempDir::new().unwrap();
     let emulated = "--emulated-version=1.35";
     let off = [emulated, "--feature-gates=DRAAdminAccess=false", "--enable-scheduler"];
     let on = ["--enable-scheduler"];
     let claims = format!("{V1}/resourceclaims");
     let access = |claim: &Value| claim.pointer("/spec/devices/requests/0/exactly/adminAccess").cloned();
-    // On: what is stored has the field. The pods of it wait, because there is no node.
+    // Gate on: the field is stored. The pods wait, because there is no node.
     let mut server = Server::serve_at(folder.path(), &on).await.unwrap();
     let client = server.client().unwrap();
     label(&client, json!({"resource.kubernetes.io/admin-access": "true"})).await;
@@ -26,17 +26,17 @@ async fn without_the_gate_the_field_is_dropped_kept_where_it_is_stored_and_never
     server.terminate().unwrap();
     server.wait(SOON).await.unwrap();
 
-    // Off: new objects lose it, in any namespace; what has it keeps it; nobody allocates it.
+    // Gate off: new objects lose the field in any namespace, stored ones keep it, and it is not allocated.
     let mut server = Server::serve_at(folder.path(), &off).await.unwrap();
     let client = server.client().unwrap();
     let version = accepts(client.get("/version").await).unwrap();
     assert_eq!((&version["minor"], &version["emulationMinor"]), (&json!("37"), &json!("35")));
     let dropped = accepts(client.post(&claims, &claim("dropped", true)).await).unwrap();
     assert_eq!(access(&dropped), None);
-    let mut kept = accepts(client.get(&format!("{claims}/kept")).await).unwrap();
-    kept["metadata"]["labels"] = json!({"a": "b"});
-    let kept = accepts(client.json(Method::PUT, &format!("{claims}/kept"), &kept).await).unwrap();
-    assert_eq!(access(&kept), Some(json!(true)));
+    let mut stored = accepts(client.get(&format!("{claims}/kept")).await).unwrap();
+    stored["metadata"]["labels"] = json!({"a": "b"});
+    let stored = accepts(client.json(Method::PUT, &format!("{claims}/kept"), &stored).await).unwrap();
+    assert_eq!(access(&stored), Some(json!(true)));
     node(&client, "one").await;
     accepts(client.post(PODS, &pod("direct", &json!({"resourceClaimName": "kept"}))).await).unwrap();
     accepts(client.post(PODS, &pod("made", &json!({"resourceClaimTemplateName": "kept"}))).await).unwrap();
@@ -56,7 +56,7 @@ async fn without_the_gate_the_field_is_dropped_kept_where_it_is_stored_and_never
     server.terminate().unwrap();
     server.wait(SOON).await.unwrap();
 
-    // On again: both go on.
+    // Gate on again: both pods are scheduled.
     let server = Server::serve_at(folder.path(), &on).await.unwrap();
     let client = server.client().unwrap();
     for name in ["direct", "made"] {

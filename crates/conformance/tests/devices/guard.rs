@@ -1,4 +1,4 @@
-//! The policy of `docs/examples` that guards the labels which allow admin access.
+//! The policy in `docs/examples` that guards the labels for admin access.
 
 use conformance::{Server, accepts, rejects};
 use http::Method;
@@ -9,7 +9,7 @@ const POLICY: &str = include_str!("../../../../docs/examples/guard-admin-access-
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 #[tokio::test]
-async fn only_those_who_may_grant_admin_access_change_its_labels() {
+async fn only_users_with_the_permission_may_change_admin_access_labels() {
     let folder = TempDir::new().unwrap();
     let policies = folder.path().join("policies");
     std::fs::create_dir(&policies).unwrap();
@@ -47,7 +47,7 @@ async fn only_those_who_may_grant_admin_access_change_its_labels() {
     let refused = |status: Value| assert!(status["message"].as_str().unwrap().contains(words), "{status}");
     let both = ["resource.kubernetes.io/admin-access", "kubernetes.io/dra-admin-access"];
 
-    // Other labels are anybody's who may write namespaces.
+    // Users who may write namespaces may change other labels.
     accepts(alice.post("/api/v1/namespaces", &labelled("plain", json!({"team": "a"}))).await).unwrap();
     accepts(patch("", json!({"team": "b"})).await).unwrap();
     for label in both {
@@ -62,7 +62,7 @@ async fn only_those_who_may_grant_admin_access_change_its_labels() {
         let outcome = alice.json(Method::PUT, "/api/v1/namespaces/plain/finalize", &now).await;
         refused(rejects(outcome, 403, "Forbidden").unwrap());
     }
-    // Nor does she take away what somebody else allowed, and what is there does not keep her from other changes.
+    // She may not remove a label that another user set, and that label does not prevent her other changes.
     accepts(admin.post("/api/v1/namespaces", &labelled("debug", json!({both[0]: "true"}))).await).unwrap();
     let body = |labels: Value| serde_json::to_vec(&json!({"metadata": {"labels": labels}})).unwrap();
     let headers = [("content-type", "application/merge-patch+json")];
@@ -71,7 +71,7 @@ async fn only_those_who_may_grant_admin_access_change_its_labels() {
     refused(rejects(gone, 403, "Forbidden").unwrap());
     accepts(alice.send(Method::PATCH, path, &headers, body(json!({"team": "c"})).into()).await).unwrap();
 
-    // Whoever may grant it may.
+    // A user with the permission may change the labels.
     grant(
         "granting",
         json!({"apiGroups": ["resource.k8s.io"], "resources": ["adminaccess"], "verbs": ["grant"]}),

@@ -1,4 +1,4 @@
-//! A namespace loses the label that allowed admin access: pods that wait for it say so, once, and go on when it is back.
+//! A namespace loses the label for admin access: waiting pods report it once, and are scheduled when the label is back.
 
 use conformance::{Client, Problem, Server, accepts, eventually};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::setting::{
 
 const LABEL: &str = "resource.kubernetes.io/admin-access";
 
-/// The condition of a pod that has no node, once its message contains these words.
+/// The condition of an unscheduled pod, once its message contains these words.
 async fn condition(client: &Client, name: &str, words: &str) -> Value {
     eventually(SOON, async || {
         let pod = accepts(client.get(&format!("{PODS}/{name}")).await)?;
@@ -51,7 +51,7 @@ async fn server_with_a_device_in_use() -> Server {
 }
 
 #[tokio::test]
-async fn a_pod_whose_admin_claim_cannot_be_allocated_any_more_says_so_once() {
+async fn a_pod_whose_admin_claim_cannot_be_allocated_reports_it_once() {
     let server = server_with_a_device_in_use().await;
     let client = server.client().unwrap();
     label(&client, json!({LABEL: "true"})).await;
@@ -63,7 +63,7 @@ async fn a_pod_whose_admin_claim_cannot_be_allocated_any_more_says_so_once() {
     assert_eq!(said["status"], "False");
     assert_eq!(said["reason"], "Unschedulable");
     assert_eq!(said["message"], format!("resourceclaim \"look\": {REFUSED}"));
-    // Changes elsewhere have it tried again; it is still one event, and nothing is counted or refused anew.
+    // Unrelated changes cause new attempts, but no new event, count or rejection.
     for name in ["two", "three", "four"] {
         node(&client, name).await;
     }
@@ -74,7 +74,7 @@ async fn a_pod_whose_admin_claim_cannot_be_allocated_any_more_says_so_once() {
     assert_eq!(metric(&client, &format!("{counted}{{allowed=\"true\",kind=\"ResourceClaim\"}}")).await, 1);
     assert_eq!(metric(&client, &format!("{counted}{{allowed=\"false\",kind=\"ResourceClaim\"}}")).await, 0);
 
-    // The label is back, and the pod goes on by itself.
+    // With the label back, the pod is scheduled.
     label(&client, json!({LABEL: "true"})).await;
     eventually(SOON, async || {
         let pod = accepts(client.get(&format!("{PODS}/monitor")).await)?;
@@ -82,16 +82,16 @@ async fn a_pod_whose_admin_claim_cannot_be_allocated_any_more_says_so_once() {
     })
     .await
     .unwrap();
-    // Its status was written meanwhile, and that is no further object.
+    // A status update is not counted as another object.
     assert_eq!(metric(&client, &format!("{counted}{{allowed=\"true\",kind=\"ResourceClaim\"}}")).await, 1);
-    // A claim that has its devices keeps them: a second pod may share it without the label.
+    // An allocated claim keeps its devices: a second pod may share it without the label.
     label(&client, json!({LABEL: null})).await;
     accepts(client.post(PODS, &pod("second", &json!({"resourceClaimName": "look"}))).await).unwrap();
     placed(&client, "second").await.unwrap();
 }
 
 #[tokio::test]
-async fn a_pod_that_gets_no_admin_claim_from_its_template_says_so_once() {
+async fn a_pod_whose_template_may_not_create_an_admin_claim_reports_it_once() {
     let server = server_with_a_device_in_use().await;
     let client = server.client().unwrap();
     label(&client, json!({LABEL: "true"})).await;
@@ -111,7 +111,7 @@ async fn a_pod_that_gets_no_admin_claim_from_its_template_says_so_once() {
     .await
     .unwrap();
     condition(&client, "monitor", "waiting for resource claim of \"gpu\" to be created").await;
-    // Nothing was tried that had to be refused.
+    // No write was rejected, because none was attempted.
     let refused = "apiserver_device_admin_access_total{allowed=\"false\",kind=\"ResourceClaim\"}";
     assert_eq!(metric(&client, refused).await, 0);
     let made = "resourceclaim_controller_creates_total{admin_access=\"true\",status=\"success\"}";
@@ -131,7 +131,7 @@ async fn a_pod_that_gets_no_admin_claim_from_its_template_says_so_once() {
 }
 
 #[tokio::test]
-async fn a_pod_whose_claim_a_policy_keeps_from_its_devices_says_so_once() {
+async fn a_pod_whose_allocation_a_policy_denies_reports_it_once() {
     let server = server_with_a_device_in_use().await;
     let client = server.client().unwrap();
     node(&client, "two").await;
@@ -167,7 +167,7 @@ async fn a_pod_whose_claim_a_policy_keeps_from_its_devices_says_so_once() {
 }
 
 #[tokio::test]
-async fn claims_are_counted_and_pods_that_are_placed_get_an_event() {
+async fn claims_are_counted_and_scheduled_pods_get_an_event() {
     let server = server_with_a_device_in_use().await;
     let client = server.client().unwrap();
     let scheduled = ("Scheduled".to_owned(), "Successfully assigned default/user to one".to_owned());

@@ -1,5 +1,5 @@
-//! Devices of `resource.k8s.io` over the wire: who may ask for admin access and who sees it, who may write which part of a claim's status,
-//! what pods get, and what changes when the feature is off.
+//! Dynamic resource allocation through the API: admin access, permissions for the status of claims, allocation for pods, and the
+//! feature gate.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod admin_access;

@@ -1,4 +1,4 @@
-//! Pods get claims, devices and nodes; claims are shared, and let go when nobody uses them.
+//! Pods get claims, devices and nodes; shared claims are released when no pod uses them.
 
 use conformance::{Problem, Server, accepts, eventually, rejects};
 use http::Method;
@@ -9,7 +9,7 @@ use crate::setting::{
 };
 
 #[tokio::test]
-async fn pods_get_claims_devices_and_nodes_and_admin_access_shares_what_is_in_use() {
+async fn pods_get_claims_devices_and_nodes_and_admin_access_shares_allocated_devices() {
     let server = Server::serve(&["--enable-scheduler"]).await.unwrap();
     let client = server.client().unwrap();
     let class = json!({"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]}});
@@ -27,13 +27,13 @@ async fn pods_get_claims_devices_and_nodes_and_admin_access_shares_what_is_in_us
     assert_eq!(claim["metadata"]["ownerReferences"][0]["name"], "first");
     assert_eq!(claim["metadata"]["annotations"]["resource.kubernetes.io/pod-claim-name"], "gpu");
 
-    // The only device is taken; the second pod waits and says so.
+    // The only device is allocated; the second pod waits and reports why.
     accepts(client.post(PODS, &pod("second", &from("plain"))).await).unwrap();
     assert_eq!(
         placed(&client, "second").await,
         Err("0/1 nodes are available: 1 cannot allocate all claims.".to_owned())
     );
-    // Somebody with admin access gets it all the same, and is marked.
+    // A claim with admin access gets the device anyway, and its result is marked.
     label(&client, json!({"resource.kubernetes.io/admin-access": "true"})).await;
     accepts(client.post(&format!("{V1}/resourceclaimtemplates"), &template("admin")).await).unwrap();
     accepts(client.post(PODS, &pod("monitor", &from("admin"))).await).unwrap();
@@ -41,7 +41,7 @@ async fn pods_get_claims_devices_and_nodes_and_admin_access_shares_what_is_in_us
     let claim = allocation(&client, "monitor").await;
     assert_eq!(claim.pointer("/status/allocation/devices/results/0/device"), Some(&json!("gpu-0")));
     assert_eq!(claim.pointer("/status/allocation/devices/results/0/adminAccess"), Some(&json!(true)));
-    // Another node, and the second pod goes there.
+    // The second pod is scheduled to another node.
     node(&client, "two").await;
     eventually(SOON, async || match placed(&client, "second").await {
         Ok(node) if node == "two" => Ok(()),
@@ -49,7 +49,7 @@ async fn pods_get_claims_devices_and_nodes_and_admin_access_shares_what_is_in_us
     })
     .await
     .unwrap();
-    // A pod that ends gives its device back, and its claim goes.
+    // A finished pod releases its device, and its claim is deleted.
     let claim = allocation(&client, "first").await["metadata"]["name"].as_str().unwrap().to_owned();
     let headers = [("content-type", "application/merge-patch+json")];
     let body = serde_json::to_vec(&json!({"status": {"phase": "Succeeded"}})).unwrap();
@@ -63,7 +63,7 @@ async fn pods_get_claims_devices_and_nodes_and_admin_access_shares_what_is_in_us
     accepts(client.post(PODS, &pod("third", &from("plain"))).await).unwrap();
     assert_eq!(placed(&client, "third").await, Ok("one".to_owned()));
 
-    // The label is gone when a template is to become a claim: it is checked again.
+    // The label is removed before a template becomes a claim: it is checked again.
     label(&client, json!({"resource.kubernetes.io/admin-access": null})).await;
     accepts(client.post(PODS, &pod("late", &from("admin"))).await).unwrap();
     let said = claim_refused(&client).await;
@@ -71,7 +71,7 @@ async fn pods_get_claims_devices_and_nodes_and_admin_access_shares_what_is_in_us
 }
 
 #[tokio::test]
-async fn a_shared_claim_is_reserved_for_each_of_its_pods_and_kept_while_one_runs() {
+async fn a_shared_claim_stays_allocated_while_one_of_its_pods_runs() {
     let server = Server::serve(&["--enable-scheduler"]).await.unwrap();
     let client = server.client().unwrap();
     accepts(
@@ -106,7 +106,7 @@ async fn a_shared_claim_is_reserved_for_each_of_its_pods_and_kept_while_one_runs
     gone("a", &["b"]).await;
     assert!(accepts(client.get(&path).await).unwrap().pointer("/status/allocation").is_some());
     gone("b", &[]).await;
-    // Nobody uses it: the devices are free again, the claim stays.
+    // No pod uses the claim: its devices are released, and the claim stays.
     eventually(SOON, async || {
         let claim = accepts(client.get(&path).await)?;
         let held =

@@ -1,4 +1,4 @@
-//! Quotas of claims and devices: admin access counts as everybody's does.
+//! Quotas for claims and devices, with and without admin access.
 
 use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ async fn devices_and_claims_are_counted_with_and_without_admin_access() {
     accepts(client.post(&path, &claim("two", &json!({"count": 2}))).await).unwrap();
     accepts(client.post(&path, &claim("look", &json!({"count": 3, "adminAccess": true}))).await).unwrap();
     used(&client, "5", "2").await;
-    // All devices are as many as a claim can have.
+    // AllocationMode All counts as the maximum of a claim.
     let all = json!({"allocationMode": "All", "adminAccess": true});
     accepts(client.post(&path, &claim("all", &all)).await).unwrap();
     used(&client, "37", "3").await;
@@ -56,7 +56,7 @@ async fn devices_and_claims_are_counted_with_and_without_admin_access() {
         status["message"].as_str().unwrap().contains(&format!("{CLAIMS}=1, used: {CLAIMS}=4")),
         "{status}"
     );
-    // What goes is not counted any more.
+    // A deleted claim is not counted any more.
     accepts(client.delete(&format!("{path}/all")).await).unwrap();
     used(&client, "8", "3").await;
 }

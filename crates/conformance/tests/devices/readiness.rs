@@ -1,4 +1,4 @@
-//! Pods get their node when their devices are ready, and claims that nobody uses are not in their way.
+//! Pods that wait for binding conditions of devices, and claims that no pod uses.
 
 use conformance::{Client, Problem, Server, accepts, eventually};
 use http::Method;
@@ -14,7 +14,7 @@ async fn patch_status(client: &Client, status: Value) {
     accepts(client.send(Method::PATCH, &format!("{CLAIM}/status"), &headers, body.into()).await).unwrap();
 }
 
-/// What a driver says of the device.
+/// The device status that a driver reports.
 fn condition(kind: &str) -> Value {
     let condition = json!({"type": kind, "status": "True", "reason": "Driver", "message": "it says so",
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
@@ -32,7 +32,7 @@ fn claim(metadata: &Value) -> Value {
     json!({"metadata": metadata, "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "any"}}]}}})
 }
 
-/// Waits until the claim is allocated and its driver has said nothing of that.
+/// Waits until the claim is allocated and its driver has not reported a status for that allocation.
 async fn allocated_anew(client: &Client) {
     eventually(SOON, async || {
         let claim = accepts(client.get(CLAIM).await)?;
@@ -48,7 +48,7 @@ async fn allocated_anew(client: &Client) {
 }
 
 #[tokio::test]
-async fn a_pod_waits_for_devices_that_must_be_made_ready_and_those_that_cannot_be_are_given_back() {
+async fn a_pod_waits_for_binding_conditions_and_failed_devices_are_released() {
     let server = Server::serve(&["--enable-scheduler"]).await.unwrap();
     let client = server.client().unwrap();
     node(&client, "one").await;
@@ -71,7 +71,7 @@ async fn a_pod_waits_for_devices_that_must_be_made_ready_and_those_that_cannot_b
     })
     .await
     .unwrap();
-    // It cannot be made ready: it is given back, and tried again.
+    // A binding failure releases the device, and another attempt follows.
     patch_status(&client, json!({"devices": condition("broken")})).await;
     allocated_anew(&client).await;
     patch_status(&client, json!({"devices": condition("ready")})).await;
@@ -87,7 +87,7 @@ async fn a_pod_waits_for_devices_that_must_be_made_ready_and_those_that_cannot_b
 }
 
 #[tokio::test]
-async fn devices_that_nobody_uses_and_no_node_reaches_are_taken_from_a_claim_that_a_pod_needs() {
+async fn an_unused_allocation_that_no_node_can_reach_is_released_for_a_waiting_pod() {
     let server = Server::serve(&["--enable-scheduler"]).await.unwrap();
     let client = server.client().unwrap();
     node(&client, "one").await;

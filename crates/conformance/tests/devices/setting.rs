@@ -1,4 +1,4 @@
-//! Claims, nodes with devices, and pods that want them.
+//! Shared setup: claims, nodes with devices, and pods that use them.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) fn template(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"spec": request(true)}})
 }
 
-/// Labels the namespace.
+/// Adds a label to the namespace.
 pub(crate) async fn label(client: &Client, labels: Value) {
     let patch = json!({"metadata": {"labels": labels}});
     let headers = [("content-type", "application/merge-patch+json")];
@@ -35,13 +35,13 @@ pub(crate) async fn label(client: &Client, labels: Value) {
     accepts(client.send(Method::PATCH, "/api/v1/namespaces/default", &headers, body.into()).await).unwrap();
 }
 
-/// A node with one device.
+/// Creates a node with one device.
 pub(crate) async fn node(client: &Client, name: &str) {
     let resources = json!({"cpu": "4", "memory": "8Gi", "pods": "10"});
     let node =
         json!({"metadata": {"name": name}, "status": {"allocatable": resources, "capacity": resources}});
     accepts(client.post("/api/v1/nodes", &node).await).unwrap();
-    // A new node is not ready; nobody else takes that mark off here.
+    // A new node has the not-ready taint; no node controller removes it here.
     let headers = [("content-type", "application/merge-patch+json")];
     let body = serde_json::to_vec(&json!({"spec": {"taints": null}})).unwrap();
     accepts(client.send(Method::PATCH, &format!("/api/v1/nodes/{name}"), &headers, body.into()).await)
@@ -59,7 +59,7 @@ pub(crate) fn pod(name: &str, source: &Value) -> Value {
         "containers": [{"name": "c", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}]}})
 }
 
-/// Waits until a pod has a node, or says why it has none.
+/// Waits until a pod has a node, or a reason for having none.
 pub(crate) async fn placed(client: &Client, name: &str) -> Result<String, String> {
     let outcome = eventually(SOON, async || {
         let pod = accepts(client.get(&format!("{PODS}/{name}")).await)?;

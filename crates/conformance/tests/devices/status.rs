@@ -1,4 +1,4 @@
-//! Each part of a claim's status needs its own right.
+//! Permissions for the parts of a claim's status.
 
 use conformance::{Client, Server, accepts, rejects};
 use http::Method;
@@ -16,7 +16,7 @@ fn allocated(admin: bool) -> Value {
     json!({"devices": {"results": [result]}})
 }
 
-/// Lets a user do something.
+/// Grants a permission to a user.
 async fn grant(admin: &Client, user: &str, name: &str, rules: Value) {
     accepts(
         admin
@@ -37,7 +37,7 @@ fn rule(resource: &str, verbs: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn each_part_of_a_status_needs_its_own_right() {
+async fn each_part_of_a_claim_status_needs_its_own_permission() {
     let server = Server::serve(&["--authorization-mode=RBAC"]).await.unwrap();
     let admin = server.client().unwrap();
     accepts(admin.post(&format!("{V1}/resourceclaims"), &claim("c", false)).await).unwrap();
@@ -58,7 +58,7 @@ async fn each_part_of_a_status_needs_its_own_right() {
     grant(&admin, "alice", "bind", json!([rule("resourceclaims/binding", &["update"])])).await;
     accepts(with(&allocate).await).unwrap();
 
-    // What is said about a device is its driver's.
+    // The status of a device may be written by its driver.
     let describe = |claim: &mut Value| {
         claim["status"]["devices"] =
             json!([{"driver": "gpu.example.com", "pool": "p", "device": "d", "conditions": []}]);
@@ -72,9 +72,9 @@ async fn each_part_of_a_status_needs_its_own_right() {
     driver["resourceNames"] = json!(["gpu.example.com"]);
     grant(&admin, "alice", "driver", json!([driver])).await;
     accepts(with(&describe).await).unwrap();
-    // An update that touches neither needs neither.
+    // An update that changes neither part needs no such permission.
     accepts(with(&|_| ()).await).unwrap();
-    // The first result with admin access needs the label, whoever writes it.
+    // The first result with admin access needs the label, whichever user writes it.
     let mut now = accepts(admin.get(&path).await).unwrap();
     now["status"] = json!({});
     accepts(admin.json(Method::PUT, &path, &now).await).unwrap();

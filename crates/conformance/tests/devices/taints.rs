@@ -1,4 +1,4 @@
-//! Devices with taints are for claims that tolerate them, wherever the taint comes from.
+//! Device taints from slices and from DeviceTaintRules.
 
 use conformance::{Server, accepts};
 use serde_json::{Value, json};
@@ -7,14 +7,14 @@ use crate::setting::{PODS, V1, allocation, node, placed, pod};
 
 const RULES: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
 
-/// A template of claims for one device, with tolerations or without.
+/// A claim template for one device, with tolerations or without.
 fn template(name: &str, tolerations: &Value) -> Value {
     let exactly = json!({"deviceClassName": "gpu", "tolerations": tolerations});
     json!({"metadata": {"name": name}, "spec": {"spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}})
 }
 
 #[tokio::test]
-async fn a_rule_keeps_devices_from_pods_that_do_not_tolerate_it_until_it_is_gone() {
+async fn a_taint_rule_blocks_pods_without_a_toleration_until_it_is_deleted() {
     let server = Server::serve(&["--enable-scheduler"]).await.unwrap();
     let client = server.client().unwrap();
     let class = json!({"metadata": {"name": "gpu"}, "spec": {}});
@@ -38,7 +38,7 @@ async fn a_rule_keeps_devices_from_pods_that_do_not_tolerate_it_until_it_is_gone
     assert_eq!(placed(&client, "mechanic").await, Ok("one".to_owned()));
     let claim = allocation(&client, "mechanic").await;
     assert_eq!(claim.pointer("/status/allocation/devices/results/0/tolerations"), Some(&tolerant));
-    // The rule goes, and the device is given back: the other pod is tried again by itself.
+    // Deleting the rule makes the device available, and the other pod is scheduled.
     accepts(client.delete(&format!("{RULES}/maintenance")).await).unwrap();
     accepts(client.delete(&format!("{PODS}/mechanic?gracePeriodSeconds=0")).await).unwrap();
     conformance::eventually(crate::setting::SOON, async || match placed(&client, "waits").await {

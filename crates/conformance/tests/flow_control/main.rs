@@ -1,4 +1,4 @@
-//! API Priority and Fairness: requests are classified by stored objects, wait their turn, and no flow drowns another.
+//! API Priority and Fairness: classification by stored objects, queues, and fairness between flows.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod metrics;
@@ -55,7 +55,7 @@ async fn create(client: &Client, plural: &str, object: &Value) -> String {
     made["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
-/// A level with about `seats` seats for these users, out of 100. Returns how many it has.
+/// Creates a priority level with about `seats` of 100 seats for these users. Returns its number of seats.
 async fn level_for(client: &Client, name: &str, response: &Value, users: &[&str]) -> usize {
     create(client, "prioritylevelconfigurations", &level(name, 4, response)).await;
     create(client, "flowschemas", &schema(name, name, 100, users)).await;
@@ -66,7 +66,7 @@ async fn level_for(client: &Client, name: &str, response: &Value, users: &[&str]
     seats
 }
 
-/// The sum of the samples of an `apiserver_flowcontrol_` metric that have these labels.
+/// The sum of the samples of an `apiserver_flowcontrol_` metric with these labels.
 async fn metric(client: &Client, name: &str, labels: &[(&str, &str)]) -> f64 {
     let page = client.get("/metrics").await.unwrap().text();
     let name = format!("apiserver_flowcontrol_{name}");
@@ -93,7 +93,7 @@ fn uids(answer: &Answer) -> (String, String) {
     (header("x-kubernetes-pf-flowschema-uid"), header("x-kubernetes-pf-prioritylevel-uid"))
 }
 
-/// Lets everybody do anything with config maps.
+/// Grants all users all verbs on config maps.
 async fn allow_maps(client: &Client) {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let role = json!({"metadata": {"name": "maps"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]});
@@ -106,7 +106,7 @@ async fn allow_maps(client: &Client) {
     accepts(client.post(&format!("{rbac}/clusterrolebindings"), &binding).await).unwrap();
 }
 
-/// A webhook that lets config maps be created one permit at a time.
+/// A webhook that allows one creation of a config map per permit.
 async fn gate(client: &Client) -> (WebhookServer, Arc<Semaphore>) {
     let permits = Arc::new(Semaphore::new(0));
     let gate = Arc::clone(&permits);
@@ -116,7 +116,7 @@ async fn gate(client: &Client) -> (WebhookServer, Arc<Semaphore>) {
     (webhook, permits)
 }
 
-/// Asks the webhook about every config map that is created.
+/// Registers the webhook for created config maps.
 async fn register(client: &Client, webhook: &WebhookServer) {
     let configuration = json!({"metadata": {"name": "gate"}, "webhooks": [{
         "name": "gate.example.com",
@@ -128,7 +128,7 @@ async fn register(client: &Client, webhook: &WebhookServer) {
     accepts(client.post(path, &configuration).await).unwrap();
 }
 
-/// Creates config maps, all at once.
+/// Creates config maps concurrently.
 fn flood(client: &Client, requests: &mut JoinSet<u16>, times: usize) {
     for _ in 0..times {
         // On a connection of its own.
@@ -150,19 +150,19 @@ async fn requests_are_classified_by_objects_created_at_run_time() {
     let level =
         create(&client, "prioritylevelconfigurations", &level("mine", 1, &json!({"type": "Reject"}))).await;
     let schema = create(&client, "flowschemas", &schema("mine", "mine", 1000, &["alice"])).await;
-    // What may not be done is classified too.
+    // Forbidden requests are classified too.
     for path in ["/version", "/api/v1/nodes"] {
         assert_eq!(uids(&alice.get(path).await.unwrap()), (schema.clone(), level.clone()), "{path}");
     }
     let (other_schema, other_level) = uids(&bob.get("/version").await.unwrap());
     assert!(!other_schema.is_empty() && other_schema != schema);
     assert!(!other_level.is_empty() && other_level != level);
-    // Nothing is said about requests of nobody known, or that last as long as their clients like.
+    // Unauthenticated and long-running requests have no classification headers.
     let stranger = client.as_token(Some("nobodys-token"));
     assert_eq!(uids(&stranger.get("/version").await.unwrap()), (String::new(), String::new()));
     let log = alice.get("/api/v1/namespaces/default/pods/x/log").await.unwrap();
     assert_eq!(uids(&log), (String::new(), String::new()));
-    // Without its level, the schema has no effect and says so.
+    // Without its level, a flow schema has no effect and a condition that says so.
     accepts(client.delete(&format!("{GROUP}/prioritylevelconfigurations/mine")).await).unwrap();
     assert_eq!(uids(&alice.get("/version").await.unwrap()), (other_schema, other_level));
     eventually(SOON, async || {
@@ -182,9 +182,9 @@ async fn requests_are_classified_by_objects_created_at_run_time() {
     .unwrap();
 }
 
-/// Both flows want more than the level has; one has twelve times as many requests under way as the other.
+/// Both flows exceed the level's seats; one has twelve times as many requests in flight as the other.
 #[tokio::test]
-async fn a_flow_with_much_demand_does_not_drown_one_with_little() {
+async fn a_busy_flow_does_not_starve_a_small_one() {
     let server = Server::serve(&SEATS).await.unwrap();
     let client = server.client().unwrap();
     allow_maps(&client).await;
@@ -217,7 +217,7 @@ async fn a_flow_with_much_demand_does_not_drown_one_with_little() {
     let last = calls.iter().rposition(by_bob).unwrap();
     let of_bob = calls.iter().filter(|call| by_bob(call)).count();
     assert_eq!(of_bob, 40);
-    // In the order they came, alice would have had twelve of every thirteen turns; a fair share is about every other.
+    // In order of arrival, alice would get twelve of thirteen seats; the fair share is about every other.
     let of_alice = last + 1 - first - of_bob;
     assert!(of_alice <= 3 * of_bob, "{of_alice} turns of alice beside {of_bob} of bob");
     let dispatched = metric(&client, "dispatched_requests_total", &[("flow_schema", "shared")]).await;
@@ -227,7 +227,7 @@ async fn a_flow_with_much_demand_does_not_drown_one_with_little() {
 }
 
 #[tokio::test]
-async fn a_level_without_free_seats_does_not_hold_up_others() {
+async fn a_priority_level_without_free_seats_does_not_delay_others() {
     let server = Server::serve(&SEATS).await.unwrap();
     let client = server.client().unwrap();
     allow_maps(&client).await;
@@ -241,11 +241,11 @@ async fn a_level_without_free_seats_does_not_hold_up_others() {
         .await;
     reaches(&client, "current_inqueue_requests", &[("flow_schema", "flooded")], capacity - seats).await;
     reaches(&client, "current_executing_requests", &[("flow_schema", "flooded")], seats).await;
-    // Another level answers, and so do health checks and the administrator.
+    // Other levels, health checks and the administrator are not delayed.
     accepts(bob.get(MAPS).await).unwrap();
     accepts(bob.get("/readyz").await).unwrap();
     accepts(client.get(MAPS).await).unwrap();
-    // What waits can be seen, by those who may.
+    // Authorized users can see the queues.
     let tables = "/debug/api_priority_and_fairness";
     let page = accepts_text(client.get(&format!("{tables}/dump_requests?includeRequestDetails=1")).await);
     let waits = |line: &&str| {
@@ -257,7 +257,7 @@ async fn a_level_without_free_seats_does_not_hold_up_others() {
     let page = accepts_text(client.get(&format!("{tables}/dump_queues")).await);
     assert_eq!(page.lines().filter(|line| line.starts_with("flooded,")).count(), 64);
     rejects(bob.get(&format!("{tables}/dump_queues")).await, 403, "Forbidden").unwrap();
-    // A refusal is plain text with a time to come back.
+    // A rejection is plain text with a Retry-After header.
     let refused = alice.get(MAPS).await.unwrap();
     assert_eq!(
         (refused.code, refused.text().as_str()),
@@ -282,7 +282,7 @@ fn accepts_text(answer: conformance::Result<Answer>) -> String {
 }
 
 #[tokio::test]
-async fn a_request_leaves_its_queue_when_its_time_is_over_or_its_client_is_gone() {
+async fn a_request_leaves_its_queue_at_its_timeout_or_when_its_client_disconnects() {
     let server = Server::serve(&SEATS).await.unwrap();
     let client = server.client().unwrap();
     allow_maps(&client).await;
@@ -293,7 +293,7 @@ async fn a_request_leaves_its_queue_when_its_time_is_over_or_its_client_is_gone(
     let mut requests = JoinSet::new();
     flood(&alice, &mut requests, seats);
     reaches(&client, "current_executing_requests", &waiting, seats).await;
-    // A quarter of the time that a request may take is what it waits.
+    // A request waits at most a quarter of its time limit.
     let late = alice.get(&format!("{MAPS}?timeout=2s")).await.unwrap();
     assert_eq!(late.code, 429, "{}", late.text());
     let timed_out = [("flow_schema", "busy"), ("reason", "time-out")];
@@ -312,7 +312,7 @@ async fn a_request_leaves_its_queue_when_its_time_is_over_or_its_client_is_gone(
 }
 
 #[tokio::test]
-async fn watches_have_a_seat_only_while_they_begin() {
+async fn watches_occupy_a_seat_only_while_they_start() {
     let server = Server::serve(&SEATS).await.unwrap();
     let client = server.client().unwrap();
     allow_maps(&client).await;
@@ -336,7 +336,7 @@ async fn watches_have_a_seat_only_while_they_begin() {
 }
 
 #[tokio::test]
-async fn levels_without_seats_pass_one_request_at_a_time_or_none() {
+async fn levels_with_zero_seats_run_one_request_at_a_time_or_none() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     allow_maps(&client).await;
@@ -352,7 +352,7 @@ async fn levels_without_seats_pass_one_request_at_a_time_or_none() {
 }
 
 #[tokio::test]
-async fn bootstrap_objects_are_maintained_and_left_to_those_who_take_them_over() {
+async fn bootstrap_objects_are_maintained_unless_the_annotation_disables_it() {
     let folder = TempDir::new().unwrap();
     let path = |plural: &str, name: &str| format!("{GROUP}/{plural}/{name}");
     let merge = [("content-type", "application/merge-patch+json")];
@@ -377,7 +377,7 @@ async fn bootstrap_objects_are_maintained_and_left_to_those_who_take_them_over()
         let mut own = level("left-over", 1, &json!({"type": "Reject"}));
         own["metadata"]["annotations"] = annotation("true")["annotations"].clone();
         create(&client, levels, &own).await;
-        // The mandatory ones cannot be changed, only their annotation.
+        // Mandatory objects cannot be changed, except for their annotation.
         let changed = json!({"spec": shares(1)}).to_string();
         let refused = client.send(Method::PATCH, &path(levels, "catch-all"), &merge, changed.into()).await;
         rejects(refused, 422, "Invalid").unwrap();
@@ -402,14 +402,14 @@ async fn bootstrap_objects_are_maintained_and_left_to_those_who_take_them_over()
 }
 
 #[tokio::test]
-async fn without_priority_and_fairness_the_objects_exist_and_have_no_effect() {
+async fn without_priority_and_fairness_its_objects_have_no_effect() {
     let server = Server::serve(&["--enable-priority-and-fairness=false"]).await.unwrap();
     let client = server.client().unwrap();
     let answer = client.get(&format!("{GROUP}/flowschemas")).await.unwrap();
     assert_eq!(uids(&answer), (String::new(), String::new()));
     assert_eq!(answer.json()["items"].as_array().unwrap().len(), 11);
     assert_eq!(client.get("/debug/api_priority_and_fairness/dump_queues").await.unwrap().code, 404);
-    // With it, there must be seats.
+    // With the feature, the number of seats must be positive.
     let none = ["--max-requests-inflight=0", "--max-mutating-requests-inflight=0"];
     let refused = Server::serve(&none).await.err().unwrap().to_string();
     assert!(refused.contains("they must add up to something positive"), "{refused}");

@@ -1,4 +1,4 @@
-//! The metric families are those of Kubernetes 1.37.
+//! The flow control metric families equal those of Kubernetes 1.37.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{MAPS, SEATS, allow_maps, create, gate, level, level_for, queue, reaches, schema};
 
-/// One line per family: its name, type, labels and the bounds of its buckets, as kube-apiserver 1.37 showed them after the same requests.
+/// One line per family: name, type, labels and bucket bounds, as kube-apiserver 1.37 shows them after the same requests.
 const FAMILIES: &str = include_str!("families.txt");
 const PREFIX: &str = "apiserver_flowcontrol_";
 
@@ -18,7 +18,7 @@ struct Family {
     bounds: Vec<String>,
 }
 
-/// The families of a metrics page, one line each, in order.
+/// The families of a metrics page, one line each, sorted.
 fn families(page: &str) -> Vec<String> {
     let mut families: BTreeMap<&str, Family> = BTreeMap::new();
     for line in page.lines() {
@@ -58,7 +58,7 @@ async fn metric_families_have_the_types_labels_and_buckets_of_kubernetes() {
     let client = server.client().unwrap();
     allow_maps(&client).await;
     level_for(&client, "queueing", &queue(10), &["alice"]).await;
-    // A level without seats passes one request at a time.
+    // A level with zero seats runs one request at a time.
     create(&client, "prioritylevelconfigurations", &level("rejecting", 0, &json!({"type": "Reject"}))).await;
     create(&client, "flowschemas", &schema("rejecting", "rejecting", 100, &["bob"])).await;
     let (alice, bob) = (client.as_token(Some("alicetoken")), client.as_token(Some("bobtoken")));

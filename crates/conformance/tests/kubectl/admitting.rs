@@ -1,11 +1,11 @@
-//! What users see of admission: of policies, of webhooks, and of the built-in plugins.
+//! kubectl output for policies, webhooks and built-in admission plugins.
 
 use conformance::webhook::{Proof, Reply, WebhookServer};
 
 use crate::session::{Session, contains};
 
 #[tokio::test]
-async fn policies_refuse_and_warn_by_name() {
+async fn denials_and_warnings_name_the_policy() {
     let kubectl = Session::start().await;
     let namespace = kubectl.namespace.clone();
     let policy = format!(
@@ -56,9 +56,9 @@ spec:
     kubectl.eventually(&["create", "configmap", "bad-3"], |said| said.code == 0 && said.err.is_empty());
 }
 
-/// kubectl is waited for on a thread of its own, so that the webhook can answer meanwhile.
+/// kubectl runs on another thread, so that the webhook in this process can answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn webhooks_refuse_by_name() {
+async fn denials_name_the_webhook() {
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::deny("not on my watch")).await.unwrap();
     let kubectl = Session::start().await;
     let configuration = format!(
@@ -88,7 +88,7 @@ webhooks:
 }
 
 #[tokio::test]
-async fn pod_security_warns_and_refuses() {
+async fn pod_security_warns_and_denies() {
     let kubectl = Session::start().await;
     let namespace = kubectl.namespace.clone();
     kubectl.ok(&["label", "namespace", &namespace, "pod-security.kubernetes.io/warn=restricted"]);
@@ -111,7 +111,7 @@ async fn pod_security_warns_and_refuses() {
 }
 
 #[tokio::test]
-async fn limits_and_quotas_show() {
+async fn limit_ranges_and_quotas_are_enforced_and_described() {
     let kubectl = Session::start().await;
     kubectl.ok_with(
         &["create", "-f", "-"],

@@ -1,4 +1,4 @@
-//! `apply --server-side`, `diff --server-side`, and the way from client-side apply to it.
+//! `apply --server-side`, `diff --server-side`, and the migration from client-side apply.
 
 use crate::session::{Session, contains};
 
@@ -7,13 +7,13 @@ const SECOND: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata
 
 fn managers(kubectl: &Session, what: &str) -> String {
     let path = "jsonpath={range .metadata.managedFields[*]}{.manager}/{.operation} {end}";
-    // Older ones show them unasked.
+    // Older versions show managedFields by default.
     let asked: &[&str] = if kubectl.has(21) { &["--show-managed-fields"] } else { &[] };
     kubectl.ok(&[&["get", what, "-o", path], asked].concat())
 }
 
 #[tokio::test]
-async fn a_server_side_apply_owns_what_it_says() {
+async fn server_side_apply_owns_the_applied_fields() {
     let kubectl = Session::start().await;
     contains(
         &kubectl.ok_with(&["apply", "--server-side", "-f", "-"], FIRST),
@@ -45,7 +45,7 @@ async fn a_conflict_names_the_manager_and_force_takes_over() {
 }
 
 #[tokio::test]
-async fn a_server_side_diff_shows_what_an_apply_would_do_and_does_nothing() {
+async fn a_server_side_diff_shows_changes_without_making_them() {
     let kubectl = Session::start().await;
     kubectl.ok_with(&["apply", "--server-side", "-f", "-"], FIRST);
     let said = kubectl.run_with(&["diff", "--server-side", "-f", "-"], SECOND);
@@ -58,7 +58,7 @@ async fn a_server_side_diff_shows_what_an_apply_would_do_and_does_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_applied_on_the_clients_side_is_taken_over() {
+async fn server_side_apply_takes_over_client_side_applied_fields() {
     let kubectl = Session::start().await;
     kubectl.ok_with(&["apply", "-f", "-"], FIRST);
     assert_eq!(managers(&kubectl, "configmap/a"), "kubectl-client-side-apply/Update ");
@@ -66,21 +66,21 @@ async fn what_was_applied_on_the_clients_side_is_taken_over() {
         &kubectl.ok_with(&["apply", "--server-side", "-f", "-"], SECOND),
         &["configmap/a serverside-applied"],
     );
-    // It is kubectl that hands the ownership over.
+    // kubectl transfers the ownership.
     if !kubectl.since(26, "the way from client-side to server-side apply") {
         return;
     }
-    // What is no longer applied goes, as if it had been applied by the server all along.
+    // A field that is no longer applied is removed, as if it had been applied by server-side apply before.
     assert_eq!(kubectl.ok(&["get", "configmap", "a", "-o", "jsonpath={.data}"]), "{\"k\":\"w\"}");
     contains(&managers(&kubectl, "configmap/a"), &["kubectl/Apply "]);
     assert!(!managers(&kubectl, "configmap/a").contains("Update"));
-    // And back: the annotation was kept up to date.
+    // Back to client-side apply: the annotation is up to date.
     contains(&kubectl.ok_with(&["apply", "-f", "-"], SECOND), &["configmap/a"]);
     contains(&kubectl.ok_with(&["apply", "-f", "-"], SECOND), &["configmap/a unchanged"]);
 }
 
 #[tokio::test]
-async fn a_deployment_is_shared_with_who_scales_it() {
+async fn a_deployment_without_replicas_can_be_scaled_by_another_manager() {
     let kubectl = Session::start().await;
     let deployment = |replicas: &str| {
         format!(

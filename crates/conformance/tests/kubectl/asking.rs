@@ -1,4 +1,4 @@
-//! What is served, who may do what, where the cluster is.
+//! `api-resources`, `auth can-i`, `create token`, impersonation and `cluster-info`.
 
 use std::fs;
 
@@ -39,7 +39,7 @@ async fn api_resources_and_versions_are_listed() {
 }
 
 #[tokio::test]
-async fn who_may_do_what() {
+async fn auth_can_i_and_whoami_show_permissions() {
     let kubectl = Session::start().await;
     assert_eq!(kubectl.ok(&["auth", "can-i", "create", "deployments"]), "yes\n");
     assert_eq!(kubectl.ok(&["auth", "can-i", "*", "*", "--all-namespaces"]), "yes\n");
@@ -74,7 +74,7 @@ async fn who_may_do_what() {
 }
 
 #[tokio::test]
-async fn tokens_are_made_for_service_accounts_and_name_them() {
+async fn created_tokens_authenticate_their_service_account() {
     let kubectl = Session::start().await;
     let namespace = kubectl.namespace.clone();
     kubectl.ok(&["create", "serviceaccount", "robot"]);
@@ -88,7 +88,7 @@ async fn tokens_are_made_for_service_accounts_and_name_them() {
     if !kubectl.since(28, "`create token` and `auth whoami`") {
         return;
     }
-    // With the token alone: beside a certificate it would not count.
+    // With the token only: a client certificate would take precedence.
     let url = kubectl.ok(&["config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}"]);
     let server = format!("--server={url}");
     let as_robot = |token: &str, words: &[&'static str]| -> Vec<String> {
@@ -110,7 +110,7 @@ async fn tokens_are_made_for_service_accounts_and_name_them() {
     let said = run(&token, &["auth", "can-i", "delete", "pods"]);
     assert_eq!((said.code, said.out.as_str()), (1, "no\n"), "{}", said.err);
 
-    // One for somebody else is none here, and one that is bound goes with what it is bound to.
+    // A token for another audience is rejected, and a bound token is invalid after its object was deleted.
     let other = kubectl.ok(&["create", "token", "robot", "--audience=https://other.example"]);
     contains(&run(&other, &["auth", "whoami"]).err, &["Unauthorized"]);
     kubectl.ok(&["create", "secret", "generic", "leash"]);
@@ -129,7 +129,7 @@ async fn tokens_are_made_for_service_accounts_and_name_them() {
 }
 
 #[tokio::test]
-async fn somebody_else_is_acted_as_with_groups_a_uid_and_more() {
+async fn impersonation_flags_set_user_groups_uid_and_extra() {
     let kubectl = Session::start().await;
     if kubectl.since(28, "`auth whoami`") {
         let who = kubectl.ok(&[
@@ -171,7 +171,7 @@ async fn somebody_else_is_acted_as_with_groups_a_uid_and_more() {
 }
 
 #[tokio::test]
-async fn the_cluster_says_where_and_what_it_is() {
+async fn cluster_info_and_version_work() {
     let kubectl = Session::start().await;
     contains(&kubectl.ok(&["cluster-info"]), &["is running at", "https://127.0.0.1:"]);
     let version = kubectl.ok(&["version", "-o", "json"]);

@@ -3,13 +3,13 @@
 use crate::session::{Session, contains};
 
 #[tokio::test]
-async fn replace_and_edit_write_whole_objects() {
+async fn replace_and_edit_update_objects() {
     let kubectl = Session::start().await;
     kubectl.ok(&["create", "configmap", "a", "--from-literal=k=v"]);
     let whole = kubectl.ok(&["get", "configmap", "a", "-o", "yaml"]).replace("k: v", "k: replaced");
     contains(&kubectl.ok_with(&["replace", "-f", "-"], &whole), &["configmap/a replaced"]);
     assert_eq!(kubectl.ok(&["get", "configmap", "a", "-o", "jsonpath={.data.k}"]), "replaced");
-    // It has a revision, and that is an old one now.
+    // The file has a resourceVersion, which is stale now.
     let said = kubectl.run_with(&["replace", "-f", "-"], &whole);
     contains(
         &said.err,
@@ -34,7 +34,7 @@ async fn replace_and_edit_write_whole_objects() {
 }
 
 #[tokio::test]
-async fn patches_come_in_three_types() {
+async fn all_three_patch_types_work() {
     let kubectl = Session::start().await;
     kubectl.ok(&["create", "deployment", "web", "--image=nginx"]);
     let container =
@@ -85,7 +85,7 @@ async fn patches_come_in_three_types() {
 }
 
 #[tokio::test]
-async fn labels_annotations_and_scale() {
+async fn label_annotate_scale_and_set_work() {
     let kubectl = Session::start().await;
     kubectl.ok(&["create", "deployment", "web", "--image=nginx"]);
     contains(&kubectl.ok(&["label", "deployment", "web", "tier=front"]), &["deployment.apps/web labeled"]);
@@ -139,7 +139,7 @@ async fn labels_annotations_and_scale() {
 }
 
 #[tokio::test]
-async fn wait_returns_when_it_is_so() {
+async fn wait_returns_when_the_condition_holds() {
     let kubectl = Session::start().await;
     kubectl.ok(&["run", "p", "--image=busybox"]);
     contains(

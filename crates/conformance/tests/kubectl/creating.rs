@@ -5,7 +5,7 @@ use std::fs;
 use crate::session::{Session, contains};
 
 #[tokio::test]
-async fn create_makes_every_kind_it_knows() {
+async fn create_works_for_every_generator() {
     let kubectl = Session::start().await;
     fs::write(kubectl.folder.path().join("file.txt"), "content\n").unwrap();
     let made: &[(&[&str], &str)] = &[
@@ -38,7 +38,7 @@ async fn create_makes_every_kind_it_knows() {
             "poddisruptionbudget.policy/p created",
         ),
     ];
-    // Before, these are made in beta versions, which Kubernetes 1.37 does not serve any more.
+    // Older versions create these in beta versions that Kubernetes 1.37 does not serve.
     let newer = kubectl.since(21, "`create cronjob` and `create poddisruptionbudget` in v1");
     for (args, said) in made.iter().chain(since_21.iter().filter(|_| newer)) {
         contains(&kubectl.ok(&[&["create"], *args].concat()), &[said]);
@@ -64,7 +64,7 @@ async fn create_makes_every_kind_it_knows() {
 }
 
 #[tokio::test]
-async fn a_dry_run_makes_nothing() {
+async fn a_dry_run_creates_nothing() {
     let kubectl = Session::start().await;
     contains(&kubectl.ok(&["create", "configmap", "c", "--dry-run=client", "-o", "yaml"]), &["name: c\n"]);
     contains(
@@ -75,7 +75,7 @@ async fn a_dry_run_makes_nothing() {
 }
 
 #[tokio::test]
-async fn mistakes_are_named() {
+async fn errors_name_the_mistake() {
     let kubectl = Session::start().await;
     let wrong = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: w}\nspec: {replicas: 1, replcas: 2, selector: {matchLabels: {a: b}}, \
                  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}\n";
@@ -99,7 +99,7 @@ async fn mistakes_are_named() {
 }
 
 #[tokio::test]
-async fn apply_and_diff_see_what_changed() {
+async fn apply_and_diff_show_changes() {
     let kubectl = Session::start().await;
     let first =
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {x: one}}\ndata: {k: v, gone: soon}\n";
@@ -111,7 +111,7 @@ async fn apply_and_diff_see_what_changed() {
     let said = kubectl.run_with(&["diff", "-f", "-"], second);
     assert_eq!(said.code, 1, "{}", said.err);
     contains(&said.out, &["-  gone: soon\n", "-  k: v\n", "+  k: w\n", "-    x: one\n", "+    x: two\n"]);
-    // What others wrote stays; what was applied and is no longer there goes.
+    // Fields of other managers stay; fields that are no longer in the file are removed.
     kubectl.ok(&["annotate", "configmap", "a", "by=others"]);
     contains(&kubectl.ok_with(&["apply", "-f", "-"], second), &["configmap/a configured"]);
     assert_eq!(
@@ -141,7 +141,7 @@ async fn apply_and_diff_see_what_changed() {
     );
     assert_eq!(kubectl.ok(&["get", "deployment", "d", "-o", "jsonpath={.spec.replicas}"]), "1");
 
-    // A folder of several kinds at once.
+    // A folder with several kinds.
     let folder = kubectl.folder.path().join("manifests");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("a.yaml"), second).unwrap();

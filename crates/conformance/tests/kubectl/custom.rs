@@ -1,8 +1,8 @@
-//! Custom resources as kubectl meets them: defined, explained, made, shown, scaled, refused and gone.
+//! Custom resources with kubectl: CRDs, explain, create, get, scale, validation errors and delete.
 
 use crate::session::{Session, contains};
 
-/// A definition whose names nobody else has: `NAME` is replaced.
+/// A CRD whose names are unique to the test: `NAME` is replaced.
 const DEFINITION: &str = r#"
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -44,7 +44,7 @@ fn object(group: &str, extra: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_custom_resource_is_defined_explained_made_shown_scaled_and_deleted() {
+async fn all_commands_work_with_custom_resources() {
     let kubectl = Session::start().await;
     let group = format!("{}.example.com", kubectl.namespace);
     let definition = DEFINITION.replace("NAME", &kubectl.namespace);
@@ -55,7 +55,7 @@ async fn a_custom_resource_is_defined_explained_made_shown_scaled_and_deleted() 
         &kubectl.ok(&["api-resources", &format!("--api-group={group}")]),
         &["crontabs", "ct", "CronTab"],
     );
-    // Older ones do not take a group in the name.
+    // Older versions do not accept a group in the name.
     let explained =
         if kubectl.has(27) { format!("crontabs.{group}.spec") } else { "crontabs.spec".to_owned() };
     contains(&kubectl.ok(&["explain", &explained]), &["cronSpec", "When it runs.", "replicas"]);
@@ -74,7 +74,7 @@ async fn a_custom_resource_is_defined_explained_made_shown_scaled_and_deleted() 
 
     let refused = kubectl.run_with(&["apply", "-f", "-"], &object(&group, ", unknown: 1"));
     assert_ne!(refused.code, 0);
-    // The older ones judge by the published document, before they ask.
+    // Older versions validate by the published OpenAPI document before they send the request.
     let words = if kubectl.has(25) { "unknown field \"spec.unknown\"" } else { "unknown field \"unknown\"" };
     contains(&refused.err, &[words]);
     let refused = kubectl.fails(&["scale", "--replicas=7", "ct/mine"]);
@@ -91,7 +91,7 @@ async fn a_custom_resource_is_defined_explained_made_shown_scaled_and_deleted() 
 }
 
 #[tokio::test]
-async fn custom_resources_go_with_their_namespace_and_their_owner() {
+async fn custom_resources_are_deleted_with_their_namespace_and_owner() {
     let kubectl = Session::start().await;
     if !kubectl.has_controllers() {
         return;
@@ -161,18 +161,18 @@ async fn a_custom_resource_is_applied_diffed_and_shared_between_managers() {
     let managers =
         kubectl.ok(&["get", &what, "--show-managed-fields", "-o", &format!("jsonpath={managers}")]);
     assert_eq!(managers, "first/Apply second/Apply ");
-    // Who scales it owns the number from then on.
+    // The manager that scales it owns the replicas from then on.
     kubectl.ok(&["scale", &what, "--replicas=5"]);
     let said = run(&apply("second"), &other);
     contains(&said.err, &["conflict with \"kubectl\" with subresource \"scale\"", ".spec.replicas"]);
-    // What breaks a rule is refused in an apply, too.
+    // A violated validation rule rejects an apply too.
     let said = kubectl.run_with(&forced, &object(&group, ", replicas: 7"));
     contains(&said.err, &["seven is taken"]);
     kubectl.ok(&["delete", &name]);
 }
 
 #[tokio::test]
-async fn a_custom_resource_goes_from_client_side_to_server_side_apply() {
+async fn custom_resources_migrate_from_client_side_to_server_side_apply() {
     let kubectl = Session::start().await;
     let group = format!("{}.example.com", kubectl.namespace);
     kubectl.ok_with(&["apply", "-f", "-"], &DEFINITION.replace("NAME", &kubectl.namespace));

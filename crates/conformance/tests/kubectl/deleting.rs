@@ -1,8 +1,8 @@
-//! `delete` in all cascades.
+//! `delete` with all cascading modes.
 
 use crate::session::{Session, contains};
 
-/// An owner, and one that it owns.
+/// An owner and its dependent.
 fn family(kubectl: &Session, owner: &str) {
     kubectl.ok(&["create", "configmap", owner]);
     let uid = kubectl.ok(&["get", "configmap", owner, "-o", "jsonpath={.metadata.uid}"]);
@@ -14,7 +14,7 @@ fn family(kubectl: &Session, owner: &str) {
 }
 
 #[tokio::test]
-async fn one_some_and_all_are_deleted() {
+async fn delete_works_by_name_by_label_and_for_all() {
     let kubectl = Session::start().await;
     for name in ["a", "b", "c", "d"] {
         kubectl.ok(&["create", "secret", "generic", name]);
@@ -36,7 +36,7 @@ async fn one_some_and_all_are_deleted() {
 }
 
 #[tokio::test]
-async fn a_finalizer_makes_deletion_wait() {
+async fn a_finalizer_delays_deletion() {
     let kubectl = Session::start().await;
     kubectl.ok(&["create", "secret", "generic", "f"]);
     kubectl.ok(&[
@@ -58,7 +58,7 @@ async fn a_finalizer_makes_deletion_wait() {
 }
 
 #[tokio::test]
-async fn cascades_reach_what_is_owned() {
+async fn cascading_deletion_deletes_dependents() {
     let kubectl = Session::start().await;
     if !kubectl.has_controllers() {
         println!("left out: cascades, which need controllers beside the API server");
@@ -70,7 +70,7 @@ async fn cascades_reach_what_is_owned() {
 
     family(&kubectl, "fore");
     kubectl.ok(&["delete", "configmap", "fore", "--cascade=foreground"]);
-    // The owner goes last: kubectl has waited for it, so both are gone.
+    // The owner is deleted last. kubectl waited for it, so both are gone.
     contains(&kubectl.fails(&["get", "configmap", "fore-child"]), &["NotFound"]);
     contains(&kubectl.fails(&["get", "configmap", "fore"]), &["NotFound"]);
 
@@ -84,13 +84,13 @@ async fn cascades_reach_what_is_owned() {
 }
 
 #[tokio::test]
-async fn a_namespace_goes_with_all_that_is_in_it() {
+async fn a_namespace_is_deleted_with_its_content() {
     let kubectl = Session::start().await;
     if !kubectl.has_controllers() {
         println!("left out: the end of a namespace, which needs controllers beside the API server");
         return;
     }
-    // What a namespace has from the start.
+    // Objects that every namespace has.
     kubectl.eventually(&["get", "serviceaccount", "default"], |said| said.code == 0);
     kubectl.eventually(&["get", "configmap", "kube-root-ca.crt"], |said| said.code == 0);
     kubectl.ok(&["create", "secret", "generic", "inside"]);
@@ -100,7 +100,7 @@ async fn a_namespace_goes_with_all_that_is_in_it() {
     contains(&kubectl.fails(&["get", "namespace", &kubectl.namespace]), &["NotFound"]);
     assert_eq!(kubectl.ok(&["get", "secrets,deployments,pods", "-o", "name"]), "");
     contains(&kubectl.fails(&["create", "configmap", "late"]), &["namespaces \"", "\" not found"]);
-    // The name can be used again, and nothing of before is there.
+    // A new namespace with the same name is empty.
     kubectl.ok(&["create", "namespace", &kubectl.namespace]);
     kubectl.eventually(&["get", "serviceaccount", "default"], |said| said.code == 0);
     assert_eq!(kubectl.ok(&["get", "secrets,deployments,pods", "-o", "name"]), "");

@@ -1,4 +1,4 @@
-//! The workflow of KEP-5018 as an administrator walks it: label, claim, template, pod, a device that is in use.
+//! The workflow of KEP-5018 for an administrator: label, claim, template, and a pod with admin access to a device that is in use.
 
 use crate::session::Session;
 
@@ -53,7 +53,7 @@ spec:
 ";
 
 #[tokio::test]
-async fn an_administrator_looks_at_a_device_that_somebody_uses() {
+async fn an_administrator_gets_access_to_a_device_in_use() {
     let session = Session::start_with(&["--enable-scheduler"]).await;
     let ns = session.namespace.clone();
     let write = |name: &str, text: &str| {
@@ -70,7 +70,7 @@ async fn an_administrator_looks_at_a_device_that_somebody_uses() {
     };
     placed("user");
 
-    // Not in a namespace without the label.
+    // Rejected in a namespace without the label.
     let refused = session.run(&["apply", "-f", &admin]);
     assert_ne!(refused.code, 0);
     let words = "spec.devices.requests[0].adminAccess: Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
@@ -95,7 +95,7 @@ async fn an_administrator_looks_at_a_device_that_somebody_uses() {
         assert_eq!(line.split_whitespace().last(), Some(access), "{wide}");
     }
 
-    // The pods go, and so do their claims.
+    // The claims are deleted with their pods.
     session.ok(&["delete", "pod", "user", "monitor", "--grace-period=0", "--force"]);
     session.eventually(&["get", "resourceclaims", "-o", "name"], |said| said.out.trim().is_empty());
 }

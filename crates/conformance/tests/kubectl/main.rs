@@ -1,7 +1,8 @@
-//! Real kubectl against the built binary, as a stranger would use it.
+//! Real kubectl against the built binary.
 //!
-//! `PORTCULLIS_KUBECTL` names the program (PATH without it), `PORTCULLIS_KUBECTL_MINOR` its minor version: what an older one
-//! cannot do is left out with a line that says so. With `PORTCULLIS_KUBECONFIG` the suite runs against that server instead.
+//! `PORTCULLIS_KUBECTL` names the program (by default the one in PATH), `PORTCULLIS_KUBECTL_MINOR` its minor version: tests that
+//! need a newer one are left out with a line that says so. With `PORTCULLIS_KUBECONFIG` the suite runs against that server
+//! instead.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod admitting;

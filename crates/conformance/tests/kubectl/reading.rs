@@ -17,7 +17,7 @@ data: {greeting: bye, more: stuff}
 ";
 
 #[tokio::test]
-async fn get_prints_every_form() {
+async fn get_supports_every_output_format() {
     let kubectl = Session::start().await;
     contains(
         &kubectl.ok_with(&["create", "-f", "-"], PAIR),
@@ -110,7 +110,7 @@ async fn many_kinds_print_their_columns() {
 }
 
 #[tokio::test]
-async fn long_lists_come_in_pages() {
+async fn long_lists_are_paged() {
     let kubectl = Session::start().await;
     let mut many = String::new();
     for number in 0..7 {
@@ -126,7 +126,7 @@ async fn long_lists_come_in_pages() {
 }
 
 #[tokio::test]
-async fn a_watch_prints_what_happens() {
+async fn get_watch_prints_changes() {
     let kubectl = Session::start().await;
     kubectl.ok(&["create", "secret", "generic", "first"]);
     let all = kubectl.watch(&["get", "secrets", "-w"]);
@@ -134,7 +134,7 @@ async fn a_watch_prints_what_happens() {
     let events = kubectl.watch(&["get", "secrets", "--watch-only", "--output-watch-events", "-o", "name"]);
     kubectl.ok(&["create", "secret", "generic", "second"]);
     all.sees("second");
-    // The second watch may have begun after the first event; what is changed until it sees it is seen at last.
+    // The second watch may start after the first event; the object is changed until the watch shows a change.
     for round in 0..100 {
         kubectl.ok(&["label", "secret", "second", "--overwrite", &format!("round={round}")]);
         if round == 99 || all.sees("second").contains("second") {
@@ -146,7 +146,7 @@ async fn a_watch_prints_what_happens() {
 }
 
 #[tokio::test]
-async fn describe_tells_what_is_there() {
+async fn describe_shows_objects_and_events() {
     let kubectl = Session::start().await;
     kubectl.ok(&["create", "configmap", "one", "--from-literal=a=b"]);
     contains(
@@ -177,7 +177,7 @@ async fn describe_tells_what_is_there() {
 async fn explain_shows_types() {
     let kubectl = Session::start().await;
     if !kubectl.has(27) {
-        // The older ones lay it out in another way, from the other document.
+        // Older versions use another layout and the OpenAPI v2 document.
         contains(
             &kubectl.ok(&["explain", "configmaps"]),
             &["KIND:     ConfigMap\n", "binaryData\t<map[string]string>"],

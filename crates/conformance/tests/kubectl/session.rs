@@ -1,4 +1,4 @@
-//! kubectl in a namespace of its own.
+//! Runs kubectl in a namespace of the test.
 
 use std::env;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use conformance::Server;
 use tempfile::TempDir;
 
-/// A server, kubectl, and a namespace nobody else uses.
+/// A server, kubectl, and a namespace that only this test uses.
 pub(crate) struct Session {
-    /// Ends the server with the test.
+    /// Stops the server at the end of the test.
     server: Option<Server>,
     program: PathBuf,
     kubeconfig: PathBuf,
@@ -21,7 +21,7 @@ pub(crate) struct Session {
     minor: u32,
 }
 
-/// What a command printed, and whether it succeeded.
+/// The output of a command and its success.
 pub(crate) struct Said {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -54,12 +54,12 @@ impl Session {
         session
     }
 
-    /// Whether kubectl is new enough to do something in the new way; the old way is tested with an older one.
+    /// Whether kubectl has this minor version; the behaviour of older versions is tested instead if not.
     pub(crate) fn has(&self, minor: u32) -> bool {
         self.minor >= minor
     }
 
-    /// Whether kubectl is new enough; says so if it is not.
+    /// Whether kubectl has this minor version; prints a line if not.
     pub(crate) fn since(&self, minor: u32, what: &str) -> bool {
         if self.minor < minor {
             println!("left out: {what}, which kubectl has since 1.{minor} and 1.{} has not", self.minor);
@@ -67,7 +67,7 @@ impl Session {
         self.minor >= minor
     }
 
-    /// Whether controllers run beside the API server: always in the built binary.
+    /// Whether controllers run beside the API server, as they always do in the built binary.
     pub(crate) fn has_controllers(&self) -> bool {
         self.server.is_some()
     }
@@ -84,12 +84,12 @@ impl Session {
         command
     }
 
-    /// Runs a command.
+    /// Runs a command to its end.
     pub(crate) fn run(&self, args: &[&str]) -> Said {
         said(&self.command(args).output().unwrap())
     }
 
-    /// Runs a command with a text on its standard input.
+    /// Runs a command with this standard input.
     pub(crate) fn run_with(&self, args: &[&str], input: &str) -> Said {
         let mut child = self
             .command(args)
@@ -102,13 +102,13 @@ impl Session {
         said(&child.wait_with_output().unwrap())
     }
 
-    /// Runs a command with an editor that is a script for `sed`.
+    /// Runs a command with `sed` as the editor.
     pub(crate) fn edit(&self, args: &[&str], script: &str) -> Said {
         let editor = format!("sed -i {script}");
         said(&self.command(args).env("KUBE_EDITOR", editor).output().unwrap())
     }
 
-    /// What a command that must succeed printed.
+    /// The output of a command that must succeed.
     #[track_caller]
     pub(crate) fn ok(&self, args: &[&str]) -> String {
         let said = self.run(args);
@@ -116,7 +116,7 @@ impl Session {
         said.out
     }
 
-    /// What a command with an input that must succeed printed.
+    /// The output of a command with input that must succeed.
     #[track_caller]
     pub(crate) fn ok_with(&self, args: &[&str], input: &str) -> String {
         let said = self.run_with(args, input);
@@ -124,7 +124,7 @@ impl Session {
         said.out
     }
 
-    /// What a command that must fail complained of.
+    /// The error output of a command that must fail.
     #[track_caller]
     pub(crate) fn fails(&self, args: &[&str]) -> String {
         let said = self.run(args);
@@ -132,7 +132,7 @@ impl Session {
         said.err
     }
 
-    /// Starts a command whose lines are read while it runs.
+    /// Starts a command whose output is read line by line.
     pub(crate) fn watch(&self, args: &[&str]) -> Watching {
         let mut child = self.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
@@ -147,7 +147,7 @@ impl Session {
         Watching { child, lines }
     }
 
-    /// Asks again until `check` is satisfied with what the command printed.
+    /// Repeats the command until `check` accepts its output.
     #[track_caller]
     pub(crate) fn eventually(&self, args: &[&str], check: impl Fn(&Said) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -169,7 +169,7 @@ impl Session {
     }
 }
 
-/// A command that runs.
+/// A command that is still running.
 pub(crate) struct Watching {
     child: Child,
     lines: Receiver<String>,
@@ -205,7 +205,7 @@ fn said(output: &Output) -> Said {
     }
 }
 
-/// Fails unless every text is in `whole`.
+/// Fails unless `whole` contains every text.
 #[track_caller]
 pub(crate) fn contains(whole: &str, texts: &[&str]) {
     for text in texts {

@@ -1,4 +1,4 @@
-//! The configuration files of KEP-5793, of its documentation page and of our README, as they are written there.
+//! The configuration files of KEP-5793, of its documentation page and of our README, unchanged.
 
 use std::fs;
 
@@ -66,9 +66,9 @@ plugins:
     staticManifestsDir: "/etc/kubernetes/admission/mutating-policies/"
 "#;
 
-/// Only where things are differs: a test has no `/etc/kubernetes`.
+/// Only paths are replaced: a test has no `/etc/kubernetes`.
 #[tokio::test]
-async fn the_configurations_of_both_documents_put_all_four_folders_in_force() {
+async fn the_documented_configurations_load_all_four_folders() {
     for (text, policies, folders) in [
         (KEP, "policies", ["validating", "mutating", "policies", "mutating-policies"]),
         (
@@ -106,7 +106,7 @@ async fn the_configurations_of_both_documents_put_all_four_folders_in_force() {
         ] {
             assert!(ready.contains(plugin), "{plugin} is not in\n{ready}");
         }
-        // A file added to the running server decides, too, and without it nothing refuses.
+        // A file that is added while the server runs takes effect, and its removal does too.
         fs::write(admission.join(policies).join("more.yaml"), refusing("more", "worse")).unwrap();
         refuses(&client, "more", "worse").await;
     }

@@ -1,4 +1,4 @@
-//! The examples of KEP-5793 and of its documentation page, as written there, with the suffix that names must have.
+//! The examples of KEP-5793 and of its documentation page, with the required suffix of names.
 
 use std::fs;
 use std::time::Duration;
@@ -100,7 +100,7 @@ spec:
         values: ["kube-system"]
 "#;
 
-/// Story 1 of the KEP.
+/// User story 1 of the KEP.
 const STORY: &str = r#"
 # /etc/kubernetes/admission/no-privileged.yaml
 apiVersion: admissionregistration.k8s.io/v1
@@ -210,7 +210,7 @@ spec:
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// An object of each of the six kinds: its resource, and its body.
+/// An object of each of the six kinds: its resource and its body.
 fn six(name: &str) -> [(&'static str, Value); 6] {
     let labels = json!({"name": name, "labels": {"platform.example.com/protected": "true"}});
     let constraints = json!({"resourceRules": [{
@@ -258,7 +258,7 @@ async fn protected_admission_resources_cannot_be_changed_or_deleted() {
             accepts(client.post(&all, &body).await).unwrap();
             let mut changed = body.clone();
             changed["metadata"]["annotations"] = json!({"a": "b"});
-            // Its status may be written meanwhile, which is a conflict.
+            // Its status may be written at the same time, which is a conflict.
             let change = eventually(Duration::from_secs(20), async || {
                 let answer = client
                     .json(Method::PUT, &one, &with_revision(&client, &one, changed.clone()).await)
@@ -284,7 +284,7 @@ async fn protected_admission_resources_cannot_be_changed_or_deleted() {
     }
 }
 
-/// The object with the revision it has now.
+/// The object with its current resourceVersion.
 async fn with_revision(client: &conformance::Client, path: &str, mut object: Value) -> Value {
     let now = accepts(client.get(path).await).unwrap();
     object["metadata"]["resourceVersion"] = now["metadata"]["resourceVersion"].clone();
@@ -313,7 +313,7 @@ async fn privileged_containers_are_denied_outside_of_kube_system() {
 }
 
 #[tokio::test]
-async fn a_platform_keeps_privileged_containers_out_on_every_cluster() {
+async fn a_platform_policy_denies_privileged_containers() {
     let folders = Folders::new();
     folders.write("no-privileged.yaml", STORY);
     let server = folders.server().await;
@@ -356,7 +356,7 @@ async fn a_list_of_policy_and_binding_requires_labels() {
 }
 
 #[tokio::test]
-async fn a_prefix_is_kept_for_manifests() {
+async fn a_name_prefix_can_be_reserved_for_manifests() {
     let folders = Folders::new();
     folders.write("collisions.yaml", COLLISIONS);
     let server = folders.server().await;
@@ -380,7 +380,7 @@ async fn a_prefix_is_kept_for_manifests() {
 }
 
 #[tokio::test]
-async fn manifests_are_not_seen_through_the_api() {
+async fn manifests_are_not_visible_through_the_api() {
     let folders = Folders::new();
     folders.write("privileged.yaml", PRIVILEGED);
     let server = folders.server().await;
@@ -398,7 +398,7 @@ async fn manifests_are_not_seen_through_the_api() {
 }
 
 #[tokio::test]
-async fn reviews_are_never_intercepted_and_everything_else_is() {
+async fn reviews_are_never_intercepted_and_other_resources_are() {
     let folders = Folders::new();
     folders.write(
         "nothing.yaml",

@@ -1,4 +1,4 @@
-//! Folders of manifests, and servers over them.
+//! Shared setup: folders of static manifests, and servers that use them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use conformance::{Client, Server, rejects};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Config maps of the default namespace.
+/// The path of config maps in the default namespace.
 pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Four folders, one for each plugin, and the file that names them.
+/// Four folders, one for each plugin, and the configuration file that names them.
 pub(crate) struct Folders {
     root: TempDir,
 }
 
-/// The plugins, with the kind of their configuration.
+/// The plugins with the kind of their configuration.
 const PLUGINS: [(&str, &str); 4] = [
     ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyConfiguration"),
     ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyConfiguration"),
@@ -30,7 +30,7 @@ impl Folders {
         Self::with_credentials(None)
     }
 
-    /// The same, with a kubeconfig for both webhook plugins.
+    /// Creates the folders and a kubeconfig for both webhook plugins.
     pub(crate) fn with_credentials(kubeconfig: Option<&str>) -> Self {
         let root = TempDir::new().unwrap();
         let mut plugins = Vec::new();
@@ -59,12 +59,12 @@ impl Folders {
         self.root.path().join(plugin)
     }
 
-    /// The folder of validating policies.
+    /// The folder of ValidatingAdmissionPolicy.
     pub(crate) fn policies(&self) -> PathBuf {
         self.of("ValidatingAdmissionPolicy")
     }
 
-    /// Writes a file of validating policies.
+    /// Writes a file with validating policies.
     pub(crate) fn write(&self, name: &str, text: &str) {
         fs::write(self.policies().join(name), text).unwrap();
     }
@@ -74,17 +74,17 @@ impl Folders {
         fs::write(self.of(plugin).join(name), text).unwrap();
     }
 
-    /// The file that names the folders.
+    /// The path of the configuration file.
     pub(crate) fn config(&self) -> PathBuf {
         self.root.path().join("admission.yaml")
     }
 
-    /// The flag that names the file.
+    /// The flag that names the configuration file.
     pub(crate) fn flag(&self) -> String {
         format!("--admission-control-config-file={}", self.config().display())
     }
 
-    /// Any other place beside the folders.
+    /// A path beside the folders.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
@@ -93,7 +93,7 @@ impl Folders {
         self.server_with(&[]).await
     }
 
-    /// The same with further flags.
+    /// Starts a server with further flags.
     pub(crate) async fn server_with(&self, flags: &[&str]) -> Server {
         let flag = self.flag();
         let mut all = vec![flag.as_str(), NO_ACCOUNTS];
@@ -102,10 +102,10 @@ impl Folders {
     }
 }
 
-/// Pods are created without waiting for the accounts of their namespace.
+/// Lets pods be created before the service accounts of their namespace exist.
 pub(crate) const NO_ACCOUNTS: &str = "--disable-admission-plugins=ServiceAccount";
 
-/// A policy with its binding that refuses config maps whose names begin with `word`.
+/// A policy with its binding that denies config maps whose names begin with `word`.
 pub(crate) fn refusing(policy: &str, word: &str) -> String {
     format!(
         r#"apiVersion: admissionregistration.k8s.io/v1
@@ -138,12 +138,12 @@ pub(crate) fn map(name: &str) -> Value {
     json!({"metadata": {"name": name}})
 }
 
-/// A dry run: nothing is left behind.
+/// Creates a config map in a dry run.
 pub(crate) async fn tries(client: &Client, name: &str) -> conformance::Result<conformance::client::Answer> {
     client.post(&format!("{MAPS}?dryRun=All"), &map(name)).await
 }
 
-/// The refusal must name the policy and its binding.
+/// The denial must name the policy and its binding.
 pub(crate) fn denied(
     answer: conformance::Result<conformance::client::Answer>,
     policy: &str,
@@ -158,14 +158,14 @@ pub(crate) fn denied(
     assert!(said.contains(&words), "{said}\n  does not say\n{words}");
 }
 
-/// Replaces a file by a rename, as careful writers do.
+/// Replaces a file atomically by a rename.
 pub(crate) fn rename_onto(path: &Path, text: &str) {
     let fresh = path.with_extension("fresh");
     fs::write(&fresh, text).unwrap();
     fs::rename(&fresh, path).unwrap();
 }
 
-/// The sum of the series of a family whose labels hold these words.
+/// The sum of the series of a metric whose labels contain these words.
 pub(crate) async fn counted(client: &Client, family: &str, words: &[&str]) -> u64 {
     let page = client.get("/metrics").await.unwrap().text();
     page.lines()
@@ -174,7 +174,7 @@ pub(crate) async fn counted(client: &Client, family: &str, words: &[&str]) -> u6
         .sum()
 }
 
-/// The hash in force of a plugin, as the metric shows it.
+/// The hash of a plugin's active manifests, from its metric.
 pub(crate) async fn hash_in_force(client: &Client, plugin: &str) -> String {
     let family = "apiserver_manifest_admission_config_controller_last_config_info{";
     let page = client.get("/metrics").await.unwrap().text();
@@ -185,7 +185,7 @@ pub(crate) async fn hash_in_force(client: &Client, plugin: &str) -> String {
     hash.map(|(hash, _)| hash.to_owned()).unwrap_or_default()
 }
 
-/// Offline: what `check` says, as JSON, and its exit code.
+/// The JSON report of `portcullis check` and its exit code.
 pub(crate) async fn check(args: &[&str]) -> (i32, Value) {
     let mut all = vec!["check", "--output", "json"];
     all.extend(args);

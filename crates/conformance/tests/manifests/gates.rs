@@ -1,4 +1,4 @@
-//! The feature gate, reserved names, and configurations that must not start.
+//! The feature gate, reserved names, and configurations that stop the start.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::folder::{Folders, NO_ACCOUNTS, refusing};
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
 pub(crate) const OFF: &str = "--feature-gates=ManifestBasedAdmissionControlConfig=false";
 
-/// The last lines of a server that must not start.
+/// The last lines of the log of a server that does not start.
 pub(crate) async fn refused(flags: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let data = format!("--data-dir={}", folder.path().join("data").display());
@@ -24,7 +24,7 @@ pub(crate) async fn refused(flags: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn reserved_names_are_refused_with_the_gate_and_warned_about_without() {
+async fn reserved_names_are_rejected_with_the_gate_and_cause_a_warning_without() {
     let body = |name: &str| {
         json!({"metadata": {"name": name}, "spec": {"matchConstraints": {"resourceRules": [{
             "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]}]},
@@ -56,22 +56,22 @@ async fn a_folder_needs_the_gate() {
 }
 
 #[tokio::test]
-async fn a_folder_for_a_plugin_that_is_off_is_refused() {
+async fn a_folder_for_a_disabled_plugin_stops_the_start() {
     let folders = Folders::new();
     let said = refused(&[&folders.flag(), "--disable-admission-plugins=ValidatingAdmissionPolicy"]).await;
     assert!(said.contains("staticManifestsDir") && said.contains("ValidatingAdmissionPolicy"), "{said}");
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_stops_the_start_with_every_place() {
+async fn invalid_manifests_stop_the_start_and_all_are_named() {
     let folders = Folders::new();
     folders.write("a.yaml", &refusing("a", "x").replace("a.static.k8s.io", "a"));
     folders.write("b.yaml", &refusing("b", "x").replace("  validations:", "  validation:"));
     let said = refused(&[&folders.flag()]).await;
     let folder = folders.policies();
-    for place in ["a.yaml:4:9", "b.yaml:12:3"] {
-        let place = format!("{}/{place}", folder.display());
-        assert!(said.contains(&place), "{place} is not in\n{said}");
+    for position in ["a.yaml:4:9", "b.yaml:12:3"] {
+        let position = format!("{}/{position}", folder.display());
+        assert!(said.contains(&position), "{position} is not in\n{said}");
     }
     assert!(said.contains("must have a name ending with \\\".static.k8s.io\\\""), "{said}");
     assert!(
@@ -83,7 +83,7 @@ async fn what_cannot_be_used_stops_the_start_with_every_place() {
 }
 
 #[tokio::test]
-async fn a_relative_or_missing_folder_is_refused() {
+async fn a_relative_or_missing_folder_stops_the_start() {
     let folders = Folders::new();
     for (path, words) in
         [("relative", "must be an absolute file path"), ("/nowhere/at/all", "unable to read")]

@@ -1,4 +1,4 @@
-//! A request is decided to its end by the set that it began with.
+//! A request is decided by the policies that were active when its admission began.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::reload::{RELOADS, SOON};
 use crate::webhooks::configuration;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_waits_for_a_webhook_meets_the_policies_it_began_with() {
+async fn a_request_that_waits_for_a_webhook_uses_the_policies_of_its_start() {
     let (asked, answer) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let hook = {
         let (asked, answer) = (Arc::clone(&asked), Arc::clone(&answer));
@@ -39,7 +39,7 @@ async fn a_request_that_waits_for_a_webhook_meets_the_policies_it_began_with() {
         tokio::spawn(async move { tries(&client, "late").await })
     };
     asked.acquire().await.unwrap().forget();
-    // The request has begun, and now the policies change.
+    // The request waits for the webhook while the policies change.
     let loads = counted(&client, RELOADS, &["\"ValidatingAdmissionPolicy\"", "\"success\""]).await;
     folders.write("guard.yaml", &refusing("guard", "late"));
     eventually(SOON, async || {
@@ -52,7 +52,7 @@ async fn a_request_that_waits_for_a_webhook_meets_the_policies_it_began_with() {
     .unwrap();
     answer.add_permits(1);
     accepts(early.await.unwrap()).unwrap();
-    // The next one meets the new set.
+    // The next request uses the new policies.
     answer.add_permits(1);
     denied(tries(&client, "late").await, "guard", "guard-binding", "no late");
 }

@@ -1,6 +1,6 @@
-//! Static manifests (KEP-5793): policy that is there before the first request, and that no request can remove.
+//! Static manifests (KEP-5793): policies that are active before the first request and that no request can remove.
 //!
-//! Every denial names the policy and its binding, and the same request passes on a server without the policy.
+//! Every denial names the policy and its binding, and the same request succeeds on a server without the policy.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod documents;

@@ -1,4 +1,4 @@
-//! `portcullis check`: the same loader and the same words as the server, without one.
+//! `portcullis check`: the loader and the messages of the server, without a server.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::folder::{Folders, check, hash_in_force, refusing};
 use crate::gates::refused;
 
-/// As many files as a folder may have.
+/// The maximum number of files in a folder.
 const MOST_FILES: usize = 100_000;
 
 async fn run(args: &[&str]) -> (i32, String) {
@@ -20,7 +20,7 @@ async fn run(args: &[&str]) -> (i32, String) {
 }
 
 #[tokio::test]
-async fn a_good_folder_is_told_by_the_code_the_count_and_the_hash_in_force() {
+async fn a_valid_folder_is_reported_with_exit_code_count_and_hash() {
     let folders = Folders::new();
     folders.write("guard.yaml", &refusing("guard", "bad"));
     let folder = folders.policies();
@@ -34,7 +34,7 @@ async fn a_good_folder_is_told_by_the_code_the_count_and_the_hash_in_force() {
 }
 
 #[tokio::test]
-async fn problems_are_those_that_stop_the_server_in_all_three_forms() {
+async fn problems_are_those_that_stop_the_server_in_all_output_formats() {
     let folders = Folders::new();
     folders.write("a.yaml", &refusing("a", "x").replace("a.static.k8s.io", "a"));
     folders.write("b.yaml", &refusing("b", "x").replace("  validations:", "  validation:"));
@@ -43,7 +43,7 @@ async fn problems_are_those_that_stop_the_server_in_all_three_forms() {
     let said = refused(&[&folders.flag()]).await;
     let (code, text) = run(&[shown, "--plugin", "ValidatingAdmissionPolicy"]).await;
     assert_eq!(code, 1);
-    // Every line of the report is in the log of the server that did not start.
+    // Every line of the report is in the log of a server that does not start.
     for line in text.lines().filter(|line| line.contains("-->") || line.contains("^^^")) {
         assert!(said.contains(line), "{line}\n is not in\n{said}");
     }
@@ -62,7 +62,7 @@ async fn problems_are_those_that_stop_the_server_in_all_three_forms() {
 }
 
 #[tokio::test]
-async fn a_folder_is_judged_for_the_plugin_that_it_is_for() {
+async fn a_folder_is_checked_for_its_plugin() {
     let folders = Folders::new();
     folders.write("guard.yaml", &refusing("guard", "bad"));
     let folder = folders.policies();
@@ -82,7 +82,7 @@ async fn an_admission_configuration_is_checked_with_its_folders() {
     let (code, report) = check(&["--config", config]).await;
     assert_eq!(code, 0, "{report}");
     assert_eq!(report["folders"].as_array().unwrap().len(), 4);
-    // What is in the folder of another plugin is found, as the server finds it.
+    // An object in the folder of another plugin is reported, as the server reports it.
     folders.write_for("MutatingAdmissionPolicy", "guard.yaml", &refusing("guard", "bad"));
     let (code, text) = run(&["--config", config]).await;
     assert_eq!(code, 1);
@@ -122,7 +122,7 @@ async fn an_authorization_configuration_is_checked_too() {
 }
 
 #[tokio::test]
-async fn what_is_asked_wrongly_has_a_code_of_its_own() {
+async fn a_usage_error_has_its_own_exit_code() {
     assert_eq!(run(&[]).await.0, 2);
     assert_eq!(run(&["/tmp", "--plugin", "Nothing"]).await.0, 2);
     assert_eq!(run(&["--config", "x", "--plugin", "ValidatingAdmissionPolicy"]).await.0, 2);
@@ -132,7 +132,7 @@ async fn what_is_asked_wrongly_has_a_code_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_pipe_is_no_manifest_and_nobody_waits_for_it() {
+async fn a_named_pipe_is_rejected_without_reading_it() {
     let folders = Folders::new();
     folders.write("guard.yaml", &refusing("guard", "bad"));
     let pipe = folders.policies().join("pipe.yaml");
@@ -149,12 +149,12 @@ async fn a_pipe_is_no_manifest_and_nobody_waits_for_it() {
 }
 
 #[tokio::test]
-async fn a_folder_is_bounded_in_files_and_in_bytes() {
+async fn the_number_and_size_of_files_in_a_folder_is_limited() {
     let folders = Folders::new();
     folders.write("guard.yaml", &refusing("guard", "bad"));
     let folder = folders.policies();
     let shown = folder.to_str().unwrap();
-    // Without a byte of its own on the disk.
+    // A sparse file uses no disk space.
     let large = fs::File::create(folder.join("large.yaml")).unwrap();
     large.set_len(1 << 40).unwrap();
     let (code, said) = run(&[shown]).await;

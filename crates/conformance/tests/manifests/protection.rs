@@ -1,4 +1,4 @@
-//! Protection from mistakes: expressions about fields that do not exist, policies that lose their effect, and writes that were cut off.
+//! Protection from mistakes: expressions with unknown fields, policies without effect, and truncated files.
 
 use std::fs;
 
@@ -13,14 +13,14 @@ const PLUGIN: &str = "\"ValidatingAdmissionPolicy\"";
 const REMOVED: &str = "apiserver_admission_manifest_config_removed_objects_total";
 const TIMES: &str = "apiserver_manifest_admission_config_controller_automatic_reload_last_timestamp_seconds";
 
-/// A policy about pods whose expression has a typo, with its binding.
+/// A policy for pods whose expression has a typo, with its binding.
 fn with_typo() -> String {
     refusing("typo", "x")
         .replace("configmaps", "pods")
         .replace("!object.metadata.name.startsWith('x')", "object.spec.contianers.size() > 0")
 }
 
-/// What `/debug/admission` says of the folder of validating policies.
+/// The entry of `/debug/admission` for the folder of validating policies.
 async fn folder_state(client: &Client) -> Value {
     let headers = [("accept", "application/json")];
     let path = "/debug/admission?plugin=ValidatingAdmissionPolicy";
@@ -37,7 +37,7 @@ async fn counts(client: &Client, family: &str, words: &[&str], wanted: u64) {
     .unwrap();
 }
 
-/// The time of the last reload that ended so.
+/// The time of the last reload with this result.
 async fn last(client: &Client, status: &str) -> f64 {
     let page = client.get("/metrics").await.unwrap().text();
     let line = page
@@ -48,7 +48,7 @@ async fn last(client: &Client, status: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn a_failure_is_over_when_the_content_in_force_is_back() {
+async fn restoring_the_active_content_clears_the_failure() {
     let folders = Folders::new();
     let good = refusing("guard", "zero");
     folders.write("guard.yaml", &good);
@@ -69,7 +69,7 @@ async fn a_failure_is_over_when_the_content_in_force_is_back() {
     assert!(state.get("lastFailure").is_none(), "{state}");
     denied(tries(&client, "zero").await, "guard", "guard-binding", "no zero");
 
-    // The same after the folder was away.
+    // The failure is also cleared after the folder was missing for a while.
     fs::rename(folders.policies(), folders.beside("away")).unwrap();
     eventually(SOON, async || match folder_state(&client).await["lastReload"]["status"].as_str() {
         Some("failure") => Ok(()),
@@ -83,7 +83,7 @@ async fn a_failure_is_over_when_the_content_in_force_is_back() {
 }
 
 #[tokio::test]
-async fn typos_in_expressions_are_warned_about_everywhere() {
+async fn typos_in_expressions_cause_warnings_in_every_output() {
     let folders = Folders::new();
     folders.write("typo.yaml", &with_typo());
     let folder = folders.policies();
@@ -111,7 +111,7 @@ async fn typos_in_expressions_are_warned_about_everywhere() {
     assert!(text.contains(words), "{text}");
     let warnings = "apiserver_admission_manifest_config_warnings";
     assert_eq!(counted(&client, warnings, &[PLUGIN]).await, 1);
-    // What it warned about: every pod is refused.
+    // The warned effect: every pod is denied.
     let pod = json!({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}});
     rejects(client.post("/api/v1/namespaces/default/pods?dryRun=All", &pod).await, 422, "Invalid").unwrap();
 
@@ -122,7 +122,7 @@ async fn typos_in_expressions_are_warned_about_everywhere() {
 }
 
 #[tokio::test]
-async fn with_strict_manifests_warnings_stop_the_start_and_leave_the_last_good_set() {
+async fn with_strict_manifests_warnings_are_errors() {
     let folders = Folders::new();
     let only = folders.beside("only.yaml");
     let configuration = json!({
@@ -153,14 +153,14 @@ async fn with_strict_manifests_warnings_stop_the_start_and_leave_the_last_good_s
     .unwrap();
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("undefined field 'contianers'"), "{said}");
-    // An empty folder, and a policy that nothing binds.
+    // An empty folder, and a policy without a binding.
     fs::remove_file(folders.policies().join("typo.yaml")).unwrap();
     assert!(refused(&[&flag, "--strict-manifests"]).await.contains("the folder has no objects"));
 
     folders.write("guard.yaml", &refusing("guard", "zero"));
     let server = Server::serve(&[&flag, "--strict-manifests", crate::folder::NO_ACCOUNTS]).await.unwrap();
     let client = server.client().unwrap();
-    // Cut off at `---`: the binding is gone.
+    // Truncated at `---`: the binding is missing.
     folders.write("guard.yaml", refusing("guard", "zero").split("---").next().unwrap());
     counts(&client, RELOADS, &[PLUGIN, "\"failure\""], 1).await;
     assert!(server.log().contains("has no binding"), "{}", server.log());
@@ -168,7 +168,7 @@ async fn with_strict_manifests_warnings_stop_the_start_and_leave_the_last_good_s
 }
 
 #[tokio::test]
-async fn what_has_no_effect_is_warned_about() {
+async fn manifests_without_effect_cause_warnings() {
     let folders = Folders::new();
     folders.write("lone.yaml", refusing("lone", "x").split("---").next().unwrap());
     folders.write_for(
@@ -190,7 +190,7 @@ async fn what_has_no_effect_is_warned_about() {
     let all: usize =
         report["folders"].as_array().unwrap().iter().map(|f| f["warnings"].as_array().unwrap().len()).sum();
     assert_eq!((code, all), (0, 4), "{report}");
-    // A binding to nothing is not even valid.
+    // A binding without its policy is invalid.
     folders.write("lone.yaml", refusing("lone", "x").split("---\n").nth(1).unwrap());
     let (code, report) = check(&[folders.policies().to_str().unwrap()]).await;
     assert_eq!(code, 1, "{report}");
@@ -212,7 +212,7 @@ async fn removed_objects_are_counted_and_named() {
         page.contains(&format!("{REMOVED}{{kind=\"ValidatingAdmissionPolicy\"")),
         "the series is there at 0"
     );
-    // Truncated.
+    // The file is truncated.
     folders.write("guard.yaml", "");
     allows(&client, "zero").await;
     counts(&client, REMOVED, &policy, 1).await;
@@ -227,7 +227,7 @@ async fn removed_objects_are_counted_and_named() {
 }
 
 #[tokio::test]
-async fn with_a_list_of_expected_objects_no_truncated_write_removes_policy() {
+async fn a_list_of_expected_objects_protects_from_truncated_files() {
     let folders = Folders::new();
     let both = refusing("guard", "zero");
     folders.write("guard.yaml", &both);
@@ -254,7 +254,7 @@ async fn with_a_list_of_expected_objects_no_truncated_write_removes_policy() {
     fails("ValidatingAdmissionPolicyBinding `guard-binding.static.k8s.io` is expected").await;
     let said = refused(&[&folders.flag()]).await;
     assert!(said.contains("expected-objects.txt:3:1"), "{said}");
-    // The list itself, cut off or emptied.
+    // The list itself is truncated or emptied.
     folders.write("guard.yaml", &both);
     folders.write("expected-objects.txt", "ValidatingAdmissionPolicy/guard.static.k8s.io\n");
     fails("is not listed in expected-objects.txt").await;
@@ -263,7 +263,7 @@ async fn with_a_list_of_expected_objects_no_truncated_write_removes_policy() {
     rename_onto(&folder.join("expected-objects.txt"), &list);
     counts(&client, RELOADS, &[PLUGIN, "\"success\""], 2).await;
 
-    // Removed while the server runs: refused as well.
+    // Removing the list while the server runs is rejected too.
     fs::remove_file(folder.join("expected-objects.txt")).unwrap();
     eventually(SOON, async || {
         let state = folder_state(&client).await;
@@ -273,7 +273,7 @@ async fn with_a_list_of_expected_objects_no_truncated_write_removes_policy() {
     .await
     .unwrap();
 
-    // A change of both is taken.
+    // A change of both the list and the folder is accepted.
     rename_onto(&folder.join("expected-objects.txt"), &list.replace("guard", "other"));
     rename_onto(&folder.join("guard.yaml"), &refusing("other", "one"));
     refuses(&client, "other", "one").await;
@@ -281,7 +281,7 @@ async fn with_a_list_of_expected_objects_no_truncated_write_removes_policy() {
 }
 
 #[tokio::test]
-async fn start_errors_are_said_once_and_without_an_empty_plugin() {
+async fn start_errors_are_logged_once_and_without_an_empty_plugin() {
     let folders = Folders::new();
     folders.write("a.yaml", &refusing("a", "x").replace("  validations:", "  validation:"));
     folders.write("b.yaml", &refusing("b", "x").replace("name: b.static.k8s.io", "labels: {}"));
@@ -311,7 +311,7 @@ async fn start_errors_are_said_once_and_without_an_empty_plugin() {
     }
 }
 
-/// Whoever reads logs for why kube-apiserver does not start finds the whole of what it says in one line.
+/// The whole start error is in one log line, so that it can be found in collected logs.
 #[tokio::test]
 async fn a_start_error_of_several_lines_is_one_line_of_the_log() {
     let folders = Folders::new();

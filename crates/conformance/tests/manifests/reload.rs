@@ -1,4 +1,4 @@
-//! Reload: every manner of changing a folder ends in the right set, and a bad one leaves the last good one in force.
+//! Reloading: every way to change a folder leads to the right policies, and an invalid folder leaves the last valid ones active.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use crate::folder::{Folders, counted, denied, refusing, rename_onto, tries};
 
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// Waits until names that begin with `word` are refused by the policy.
+/// Waits until names that begin with `word` are denied by the policy.
 pub(crate) async fn refuses(client: &Client, policy: &str, word: &str) {
     let words = format!("'{policy}.static.k8s.io'");
     eventually(SOON, async || {
@@ -40,7 +40,7 @@ async fn guarded(folders: &Folders) -> (Server, Client) {
 }
 
 #[tokio::test]
-async fn files_written_in_place_renamed_added_and_removed_are_seen() {
+async fn overwritten_renamed_added_and_removed_files_are_reloaded() {
     let folders = Folders::new();
     let (_server, client) = guarded(&folders).await;
     folders.write("guard.yaml", &refusing("guard", "one"));
@@ -58,7 +58,7 @@ async fn files_written_in_place_renamed_added_and_removed_are_seen() {
 }
 
 #[tokio::test]
-async fn links_are_swapped_as_config_map_volumes_do() {
+async fn symbolic_links_swapped_as_in_config_map_volumes_are_followed() {
     let folders = Folders::new();
     let folder = folders.policies();
     for (version, word) in [("v1", "one"), ("v2", "two")] {
@@ -76,9 +76,9 @@ async fn links_are_swapped_as_config_map_volumes_do() {
     allows(&client, "one").await;
 }
 
-/// Links that lead out of the folder, by another link that is swapped out there: far sooner than by the look of every minute.
+/// Links that lead out of the folder through another link that is swapped: noticed before the regular check of every minute.
 #[tokio::test]
-async fn links_that_are_swapped_elsewhere_are_seen() {
+async fn swapped_links_outside_of_the_folder_are_noticed() {
     let folders = Folders::new();
     let releases = folders.beside("releases");
     for (version, word) in [("v1", "one"), ("v2", "two"), ("v3", "three")] {
@@ -98,9 +98,9 @@ async fn links_that_are_swapped_elsewhere_are_seen() {
     }
 }
 
-/// The folder itself is a link, and another one takes its place.
+/// The folder itself is a symbolic link that is replaced.
 #[tokio::test]
-async fn a_folder_that_is_a_link_is_followed_where_it_leads() {
+async fn a_folder_that_is_a_symbolic_link_is_followed() {
     let folders = Folders::new();
     let folder = folders.policies();
     for (version, word) in [("v1", "one"), ("v2", "two")] {
@@ -121,7 +121,7 @@ async fn a_folder_that_is_a_link_is_followed_where_it_leads() {
 }
 
 #[tokio::test]
-async fn a_folder_replaced_as_a_whole_is_read_and_a_missing_one_changes_nothing() {
+async fn a_replaced_folder_is_loaded_and_a_missing_one_changes_nothing() {
     let folders = Folders::new();
     let (_server, client) = guarded(&folders).await;
     let (folder, away, fresh) = (folders.policies(), folders.beside("away"), folders.beside("fresh"));
@@ -141,7 +141,7 @@ async fn a_folder_replaced_as_a_whole_is_read_and_a_missing_one_changes_nothing(
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_is_counted_and_leaves_the_last_good_set() {
+async fn invalid_manifests_are_counted_and_leave_the_last_valid_set() {
     let folders = Folders::new();
     let (server, client) = guarded(&folders).await;
     let plugin = "\"ValidatingAdmissionPolicy\"";
@@ -171,7 +171,7 @@ async fn what_cannot_be_used_is_counted_and_leaves_the_last_good_set() {
 }
 
 #[tokio::test]
-async fn an_emptied_folder_is_accepted_and_warned_about() {
+async fn an_emptied_folder_is_accepted_with_a_warning() {
     let folders = Folders::new();
     let (server, client) = guarded(&folders).await;
     fs::remove_file(folders.policies().join("guard.yaml")).unwrap();

@@ -1,4 +1,4 @@
-//! What is seen from outside: health, metrics, audit annotations, log lines, and the page for operators.
+//! Health checks, metrics, audit annotations, log lines and `/debug/admission` of static manifests.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::reload::{RELOADS, SOON, refuses};
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
 
 #[tokio::test]
-async fn every_plugin_with_a_folder_has_a_check_of_readiness() {
+async fn every_plugin_with_a_folder_has_a_readiness_check() {
     let folders = Folders::new();
     folders.write("guard.yaml", &refusing("guard", "bad"));
     let server = folders.server().await;
@@ -30,7 +30,7 @@ async fn every_plugin_with_a_folder_has_a_check_of_readiness() {
         let live = client.get(&format!("/livez/manifest-admission-config/{plugin}")).await.unwrap();
         assert_eq!(live.code, 404, "a failed reload is no reason to start anew");
     }
-    // A set that cannot be used leaves the last good one in force, and the server ready.
+    // An invalid set leaves the last valid one active, and the server ready.
     fs::write(folders.policies().join("guard.yaml"), "a: [").unwrap();
     eventually(SOON, async || match counted(&client, RELOADS, &["\"failure\""]).await {
         0 => Err(conformance::Problem::new("no failure was counted")),
@@ -47,7 +47,7 @@ async fn every_plugin_with_a_folder_has_a_check_of_readiness() {
 
 /// The decision metrics of the KEP beside Kubernetes' own, and the log lines.
 #[tokio::test]
-async fn decisions_of_manifests_are_counted_apart_and_loads_are_logged() {
+async fn decisions_of_manifests_have_their_own_metrics_and_loads_are_logged() {
     let folders = Folders::new();
     folders.write("guard.yaml", &refusing("guard", "bad"));
     let server = folders.server().await;
@@ -86,7 +86,7 @@ async fn decisions_of_manifests_are_counted_apart_and_loads_are_logged() {
 }
 
 #[tokio::test]
-async fn the_audit_event_names_what_was_evaluated_from_manifests() {
+async fn audit_events_name_the_evaluated_manifests() {
     let home = tempfile::tempdir().unwrap();
     let (policy, log) = (home.path().join("policy.yaml"), home.path().join("audit.log"));
     let rules = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
@@ -139,7 +139,7 @@ async fn the_audit_event_names_what_was_evaluated_from_manifests() {
     }
 }
 
-/// The entries of a plugin on the page.
+/// The entries of a plugin on `/debug/admission`.
 async fn entries(client: &Client, plugin: &str) -> (Value, Vec<Value>) {
     let answer = client
         .send(Method::GET, "/debug/admission", &[("accept", "application/json")], bytes::Bytes::new())
@@ -152,7 +152,7 @@ async fn entries(client: &Client, plugin: &str) -> (Value, Vec<Value>) {
 }
 
 #[tokio::test]
-async fn operators_see_everything_in_the_order_of_evaluation_and_nobody_else_does() {
+async fn debug_admission_shows_the_evaluation_order_to_authorized_users_only() {
     let folders = Folders::new();
     let path = folders.policies().join("guard.yaml");
     folders.write("guard.yaml", &refusing("guard", "bad"));
@@ -213,7 +213,7 @@ async fn operators_see_everything_in_the_order_of_evaluation_and_nobody_else_doe
     assert_eq!(plugin["manifests"]["objects"], 3);
     assert_eq!(plugin["manifests"]["lastReload"]["status"], "success");
 
-    // One that has not changed keeps its figures through a reload; a reload that fails is shown.
+    // An unchanged policy keeps its counts after a reload; a failed reload is shown.
     folders.write("zzz.yaml", &refusing("zzz", "y"));
     refuses(&client, "zzz", "y").await;
     let (_, all) = entries(&client, "ValidatingAdmissionPolicy").await;
@@ -245,7 +245,7 @@ async fn operators_see_everything_in_the_order_of_evaluation_and_nobody_else_doe
     rejects(client.get("/debug/admission?plugin=Nothing").await, 400, "BadRequest").unwrap();
     rejects(client.post("/debug/admission", &json!({})).await, 405, "").unwrap();
 
-    // Alice may do much, but not this; nobody may do nothing.
+    // Alice lacks the permission for this path, and anonymous clients have none.
     rejects(client.as_token(Some("alicetoken")).get("/debug/admission").await, 403, "Forbidden").unwrap();
     rejects(client.as_token(None).get("/debug/admission").await, 403, "Forbidden").unwrap();
     let rules = json!([{"nonResourceURLs": ["/debug/admission"], "verbs": ["get"]}]);

@@ -1,4 +1,4 @@
-//! No request is answered before static policy is in force, and none is decided without it afterwards.
+//! No request is answered before static policies are active, and none is decided without them later.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use tokio::process::Command;
 
 use crate::folder::{Folders, MAPS, NO_ACCOUNTS, denied, map, refusing, tries};
 
-/// How often the server is started: a hundred times in full.
+/// The number of starts; a hundred in the full run.
 fn starts() -> usize {
     std::env::var("PORTCULLIS_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(5)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn not_one_violating_object_is_created_however_early_it_is_asked_for() {
+async fn no_violating_object_is_created_however_early_it_is_requested() {
     let folders = Folders::new();
     folders.write("guard.yaml", &refusing("guard", "bad"));
     let home = tempfile::tempdir().unwrap();
@@ -62,7 +62,7 @@ async fn not_one_violating_object_is_created_however_early_it_is_asked_for() {
         })
         .await
         .unwrap();
-        // Killed in the middle of it; the next start finds the same store.
+        // Killed during the requests; the next start uses the same store.
         child.kill().await.unwrap();
         over.store(true, Ordering::Relaxed);
         for hammer in hammers {
@@ -95,7 +95,7 @@ fn serve(home: &Path, port: u16, folders: &Folders) -> tokio::process::Child {
 }
 
 #[tokio::test]
-async fn up_takes_a_folder_of_all_kinds_and_follows_it() {
+async fn up_loads_a_folder_with_all_kinds_and_reloads_it() {
     let folders = Folders::new();
     folders.write("guard.yaml", &refusing("guard", "bad"));
     let server = Server::up_with(&["--policies", folders.policies().to_str().unwrap()]).await.unwrap();

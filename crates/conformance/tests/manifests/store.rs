@@ -1,4 +1,4 @@
-//! Static policy decides whatever becomes of the store.
+//! Static policies work when the store is full.
 
 use conformance::client::Answer;
 use conformance::{Server, accepts, rejects};
@@ -6,12 +6,11 @@ use serde_json::json;
 
 use crate::folder::{Folders, MAPS, NO_ACCOUNTS, denied, map, refusing};
 
-/// No file may grow past some megabytes, which is what a full disk looks like; the signal that comes with it is for whoever does
-/// not look at errors.
+/// Limits the size of files, which looks like a full disk to the server, and ignores the signal for it.
 const SMALL_DISK: &str = "trap '' XFSZ; ulimit -f 8192";
 
 #[tokio::test]
-async fn policy_denies_and_what_it_lets_pass_fails_when_nothing_can_be_stored() {
+async fn policies_deny_and_allowed_writes_fail_when_the_disk_is_full() {
     let folders = Folders::new();
     folders.write("guard.yaml", &refusing("guard", "bad"));
     let server = Server::serve_after(SMALL_DISK, &[&folders.flag(), NO_ACCOUNTS]).await.unwrap();
@@ -39,11 +38,11 @@ async fn policy_denies_and_what_it_lets_pass_fails_when_nothing_can_be_stored() 
         let clean = client.post(MAPS, &body).await.unwrap();
         assert!((500..600).contains(&clean.code), "{} {}", clean.code, clean.text());
         rejects(client.get(&format!("{MAPS}/clean-{round}")).await, 404, "NotFound").unwrap();
-        // What was answered before is still there.
+        // Acknowledged writes are still there.
         let read = accepts(client.get(&format!("{MAPS}/good")).await).unwrap();
         assert_eq!(read["metadata"]["uid"], stored["metadata"]["uid"]);
     }
-    // Policy from files changes even now.
+    // Policies from files can still be changed.
     folders.write("guard.yaml", &refusing("guard", "worse"));
     crate::reload::refuses(&client, "guard", "worse").await;
 }

@@ -1,5 +1,5 @@
-//! A folder is changed in every manner, again and again, while requests come in: no request meets a mixture, and what settles is what
-//! a fresh start on the same folder would be.
+//! A folder is changed in every way while requests are sent: no request is decided by a mixture of versions, and the result
+//! equals that of a fresh start on the same folder.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,13 +15,13 @@ use crate::reload::{RELOADS, SOON};
 
 const PLUGIN: &str = "ValidatingAdmissionPolicy";
 
-/// How many changes the folder goes through: thousands in full.
+/// The number of changes; thousands in the full run.
 fn changes() -> usize {
     std::env::var("PORTCULLIS_ROUNDS").ok().and_then(|rounds| rounds.parse::<usize>().ok()).unwrap_or(1) * 20
 }
 
-/// Two policies that warn about everything, in one version: a request that meets one of one version and one of the other, or one
-/// alone, was decided by a mixture.
+/// Two policies of one version that warn about every request. A request with warnings of two versions, or with only one warning,
+/// was decided by a mixture.
 fn pair(version: usize) -> String {
     let warning = |policy: &str| {
         refusing(policy, "")
@@ -31,7 +31,7 @@ fn pair(version: usize) -> String {
     format!("{}---\n{}", warning("first"), warning("second"))
 }
 
-/// The warnings that a request gets, as versions.
+/// The versions in the warnings of a request.
 async fn versions(client: &Client) -> Result<Vec<String>, Problem> {
     let answer = tries(client, "any").await?;
     if answer.code != 201 {
@@ -45,15 +45,15 @@ async fn versions(client: &Client) -> Result<Vec<String>, Problem> {
     Ok(warnings.filter_map(version).collect())
 }
 
-/// Changes the folder in one manner or another. What it holds afterwards can be used, unless this says otherwise.
+/// Changes the folder in a random way. Returns whether its content is valid afterwards.
 fn change(folders: &Folders, number: usize) -> bool {
     let folder = folders.policies();
     let file = folder.join("set.yaml");
     let text = pair(number);
     match number % 12 {
-        // Written in place, as careless editors do.
+        // Overwritten in place, as simple editors do.
         0 => fs::write(&file, &text).unwrap(),
-        // Renamed onto it, as careful ones do; with the temporary file in the folder, and beside it.
+        // Renamed onto the file, with the temporary file inside or outside of the folder.
         1 => {
             fs::write(folder.join("set.yaml.tmp"), &text).unwrap();
             fs::rename(folder.join("set.yaml.tmp"), &file).unwrap();
@@ -62,7 +62,7 @@ fn change(folders: &Folders, number: usize) -> bool {
             fs::write(folders.beside("set.yaml"), &text).unwrap();
             fs::rename(folders.beside("set.yaml"), &file).unwrap();
         }
-        // Gone, and back under another name.
+        // Removed, and added with another name.
         3 => {
             fs::remove_file(&file).unwrap();
             fs::write(folders.beside("x"), &text).unwrap();
@@ -73,7 +73,7 @@ fn change(folders: &Folders, number: usize) -> bool {
             fs::rename(folders.beside("x"), &file).unwrap();
             fs::remove_file(folder.join("other.json.yml")).unwrap();
         }
-        // Not to be used: no YAML, a name twice, a policy that is missing.
+        // Invalid content: malformed YAML, a duplicate name, a missing policy.
         5 => {
             fs::write(folder.join("bad.yaml"), "a: [").unwrap();
             return false;
@@ -86,7 +86,7 @@ fn change(folders: &Folders, number: usize) -> bool {
             fs::remove_file(folder.join("bad.yaml")).unwrap();
             fs::write(&file, &text).unwrap();
         }
-        // Links that are swapped, as volumes of config maps do.
+        // Symbolic links that are swapped, as in config map volumes.
         8 | 9 => {
             let version = format!("..v{number}");
             fs::create_dir(folder.join(&version)).unwrap();
@@ -98,7 +98,7 @@ fn change(folders: &Folders, number: usize) -> bool {
                 fs::rename(folder.join("..link"), &file).unwrap();
             }
         }
-        // The folder as a whole.
+        // The folder is replaced as a whole.
         10 => {
             let (fresh, away) = (folders.beside("fresh"), folders.beside("away"));
             let _ = fs::remove_dir_all(&away);
@@ -107,25 +107,25 @@ fn change(folders: &Folders, number: usize) -> bool {
             fs::rename(&folder, &away).unwrap();
             fs::rename(&fresh, &folder).unwrap();
         }
-        // Emptied.
+        // The folder is emptied.
         _ => fs::remove_file(&file).unwrap(),
     }
     true
 }
 
-/// What a request would get from a server that is started on the folder now.
+/// The warnings of a server that is started on the folder now.
 async fn fresh(folders: &Folders) -> Vec<String> {
     let server = folders.server().await;
     versions(&server.client().unwrap()).await.unwrap()
 }
 
-/// Whether there is anything to read in the folder.
+/// Whether the folder contains a manifest.
 fn is_full(folder: &Path) -> bool {
     ["set.yaml", "other.json.yml"].iter().any(|name| folder.join(name).exists())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn however_the_folder_changes_no_request_meets_a_mixture_and_it_settles_as_a_fresh_start() {
+async fn no_request_sees_a_mixture_of_versions_while_the_folder_changes() {
     let folders = Folders::new();
     folders.write("set.yaml", &pair(0));
     let server = folders.server().await;
@@ -183,9 +183,9 @@ async fn however_the_folder_changes_no_request_meets_a_mixture_and_it_settles_as
     }
 }
 
-/// Changes that do not wait for each other: only the end is known.
+/// Changes without waiting in between: only the final state is known.
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_that_follow_at_once_end_in_the_last_one() {
+async fn rapid_changes_end_with_the_last_one() {
     let folders = Folders::new();
     folders.write("set.yaml", &pair(0));
     let server = folders.server().await;

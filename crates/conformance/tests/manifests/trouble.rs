@@ -24,7 +24,7 @@ use crate::gates::{OFF, refused};
 use crate::reload::{KEP_RELOADS, RELOADS, SOON, refuses};
 
 #[tokio::test]
-async fn the_same_name_in_two_files_stops_the_start() {
+async fn a_duplicate_name_in_two_files_stops_the_start() {
     let folders = Folders::new();
     folders.write("a.yaml", &refusing("guard", "x"));
     folders.write("b.yaml", &refusing("guard", "y"));
@@ -40,7 +40,7 @@ async fn the_same_name_in_two_files_stops_the_start() {
 }
 
 #[tokio::test]
-async fn only_the_stable_version_is_read() {
+async fn only_version_v1_is_accepted() {
     let folders = Folders::new();
     folders.write(
         "a.yaml",
@@ -51,9 +51,9 @@ async fn only_the_stable_version_is_read() {
     assert!(said.contains("a.yaml") && said.contains("v1beta1"), "{said}");
 }
 
-/// A link to itself cannot be read by anybody, not even by the superuser that tests may run as.
+/// A symbolic link to itself cannot be read even by root, as which tests may run.
 #[tokio::test]
-async fn a_file_that_cannot_be_read_stops_the_start_and_keeps_the_last_good_set() {
+async fn an_unreadable_file_stops_the_start_and_leaves_the_last_valid_set_on_reload() {
     let folders = Folders::new();
     folders.write("guard.yaml", &refusing("guard", "bad"));
     let loop_ = folders.policies().join("loop.yaml");
@@ -94,7 +94,7 @@ async fn a_file_that_cannot_be_read_stops_the_start_and_keeps_the_last_good_set(
 }
 
 #[tokio::test]
-async fn drift_between_servers_shows_in_the_hash() {
+async fn different_manifests_on_two_servers_have_different_hashes() {
     let (one, two) = (Folders::new(), Folders::new());
     one.write("guard.yaml", &refusing("guard", "bad"));
     two.write("other-name.yaml", &refusing("guard", "bad"));
@@ -108,14 +108,14 @@ async fn drift_between_servers_shows_in_the_hash() {
     refuses(&second, "guard", "worse").await;
     let drifted = hash_in_force(&second, plugin).await;
     assert!(drifted.starts_with("sha256:") && drifted != same, "{drifted}");
-    // The decisions differ, each by its own files.
+    // Each server decides by its own files.
     denied(tries(&first, "bad").await, "guard", "guard-binding", "no bad");
     accepts(tries(&second, "bad").await).unwrap();
 }
 
-/// An object of the API whose name a manifest has, too: it was created while the gate was off. Both decide, each for itself.
+/// An API object that has the name of a manifest because it was created while the gate was off. Both are evaluated.
 #[tokio::test]
-async fn an_object_of_the_api_and_a_manifest_of_one_name_are_both_in_force() {
+async fn an_api_object_and_a_manifest_with_the_same_name_are_both_active() {
     let home = tempfile::tempdir().unwrap();
     let (policies, bindings) = (
         "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
@@ -142,13 +142,13 @@ async fn an_object_of_the_api_and_a_manifest_of_one_name_are_both_in_force() {
     let words =
         format!("ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: by the api");
     assert!(status["message"].as_str().unwrap().contains(&words), "{status}");
-    // Removing the one of the API leaves the manifest in force.
+    // Removing the API object leaves the manifest active.
     accepts(client.delete(&format!("{policies}/{name}")).await).unwrap();
     eventually(SOON, async || accepts(tries(&client, "api").await)).await.unwrap();
     denied(tries(&client, "manifest").await, "guard", "guard-binding", "no manifest");
 }
 
-/// Enabled, rolled back, enabled again: nothing of it is kept anywhere but in the files.
+/// The gate is on, off and on again: manifests leave no state outside of their files.
 #[tokio::test]
 async fn the_gate_can_be_turned_off_and_on_again() {
     let home = tempfile::tempdir().unwrap();

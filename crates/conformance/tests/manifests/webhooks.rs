@@ -1,4 +1,4 @@
-//! Webhooks from manifest files: the examples of both documents, credentials, reload, and endpoints that cannot be reached.
+//! Webhooks from manifest files: examples, credentials, reloading, and unreachable endpoints.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::folder::{Folders, MAPS, NO_ACCOUNTS, counted, map, tries};
 use crate::reload::SOON;
 
-/// A configuration with one webhook for config maps that are created or changed, with further lines.
+/// A configuration with one webhook for created and updated config maps, with further lines.
 pub(crate) fn configuration(kind: &str, name: &str, hook: &Hook, more: &str) -> String {
     format!(
         r#"apiVersion: admissionregistration.k8s.io/v1
@@ -47,7 +47,7 @@ fn answer(asked: &Asked, response: &Value) -> Reply {
     )
 }
 
-/// Refuses objects whose names begin with `bad`.
+/// Denies objects whose names begin with `bad`.
 async fn guard() -> Hook {
     Hook::start(|asked| {
         let name = asked.body["request"]["object"]["metadata"]["name"].as_str().unwrap_or_default();
@@ -58,7 +58,7 @@ async fn guard() -> Hook {
     .unwrap()
 }
 
-/// The refusal of that webhook must name it.
+/// The denial must name the webhook.
 fn denied(answer: conformance::Result<conformance::client::Answer>) -> conformance::Result<()> {
     let status = rejects(answer, 403, "")?;
     let words = "admission webhook \"guard.example.com\" denied the request: not this name";
@@ -68,7 +68,7 @@ fn denied(answer: conformance::Result<conformance::client::Answer>) -> conforman
     Err(conformance::Problem::new(status.to_string()))
 }
 
-/// Adds a label with the last step of the path it was asked at.
+/// Adds a label with the last segment of the requested path.
 async fn labeller() -> Hook {
     Hook::start(|asked| {
         let patch = json!([{"op": "add", "path": "/metadata/labels", "value": {"by": asked.path.trim_start_matches('/')}}]);
@@ -79,7 +79,7 @@ async fn labeller() -> Hook {
     .unwrap()
 }
 
-/// Both examples, with this machine's webhook in place of the one at `platform`.
+/// Both examples, with the webhook of this test instead of the one at `platform`.
 fn examples(hook: &Hook) -> [(&'static str, &'static str, String); 2] {
     let rest = |name: &str| {
         format!(
@@ -125,7 +125,7 @@ metadata:
 }
 
 #[tokio::test]
-async fn the_webhooks_of_both_documents_are_asked_with_the_credentials_of_the_kubeconfig() {
+async fn documented_webhooks_are_called_with_the_credentials_of_the_kubeconfig() {
     let hook = guard().await;
     let host = hook.url.trim_start_matches("https://").to_owned();
     let kubeconfig = format!(
@@ -148,7 +148,7 @@ async fn the_webhooks_of_both_documents_are_asked_with_the_credentials_of_the_ku
             assert_eq!(asked.path, format!("/{path}"));
             assert_eq!(asked.headers["authorization"], "Bearer secret-of-the-webhook");
         }
-        // What operators may look at shows no credentials.
+        // `/debug/admission` shows no credentials.
         let page = client.get("/debug/admission").await.unwrap().text();
         assert!(page.contains("security.platform.example.com") && !page.contains("secret-of-the-webhook"));
     }
@@ -181,7 +181,7 @@ async fn webhooks_of_both_kinds_are_reloaded() {
     .unwrap();
     folders.write_for("ValidatingAdmissionWebhook", "v.yaml", &validating("guard"));
     eventually(SOON, async || denied(tries(&client, "bad").await)).await.unwrap();
-    // A service reference makes the file unusable: the last good one stays.
+    // A service reference makes the file invalid: the last valid one stays active.
     let failures = ["\"ValidatingAdmissionWebhook\"", "\"failure\""];
     let service = validating("guard")
         .replace(&format!("url: \"{}/guard\"", guard.url), "service: {namespace: default, name: guard}");
@@ -273,9 +273,9 @@ spec:
     becomes("").await;
 }
 
-/// The rows about webhooks of both troubleshooting tables.
+/// The rows about webhooks in both troubleshooting tables.
 #[tokio::test]
-async fn a_webhook_that_cannot_be_reached_refuses_or_fails_open_and_is_counted() {
+async fn an_unreachable_webhook_follows_its_failure_policy_and_is_counted() {
     let (port, listener) = free_port().unwrap();
     drop(listener);
     let hook = guard().await;
@@ -307,7 +307,7 @@ async fn a_webhook_that_cannot_be_reached_refuses_or_fails_open_and_is_counted()
     ] {
         assert_eq!(counted(&client, family, &[name, "calling_webhook_error"]).await, 1, "{family}");
     }
-    // The last error is where an operator looks first.
+    // The page `/debug/admission` shows the last error.
     let page = client.get("/debug/admission?plugin=ValidatingAdmissionWebhook").await.unwrap().text();
     assert!(page.contains("connection refused"), "{page}");
 
@@ -319,7 +319,7 @@ async fn a_webhook_that_cannot_be_reached_refuses_or_fails_open_and_is_counted()
     ] {
         assert!(counted(&client, family, &[name]).await >= 1, "{family}");
     }
-    // The endpoint is mended, and the webhook decides again.
+    // The endpoint works again, and the webhook decides.
     write("Fail", true);
     eventually(SOON, async || denied(tries(&client, "bad").await)).await.unwrap();
     accepts(client.post(MAPS, &map("good")).await).unwrap();
@@ -330,9 +330,9 @@ async fn a_webhook_that_cannot_be_reached_refuses_or_fails_open_and_is_counted()
     assert!(counted(&client, seconds, &[name]).await >= 3);
 }
 
-/// A webhook of the API sees only what no static webhook refuses.
+/// An API webhook is called only if no static webhook denies.
 #[tokio::test]
-async fn static_webhooks_decide_before_those_of_the_api_are_asked() {
+async fn static_webhooks_are_called_before_api_webhooks() {
     let folders = Folders::new();
     let (strict, late) = (guard().await, guard().await);
     let kind = "ValidatingWebhookConfiguration";

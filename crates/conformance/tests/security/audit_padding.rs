@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
-/// What `--audit-log-truncate-max-event-size` is unless it is set.
+/// The default of `--audit-log-truncate-max-event-size`.
 const MAX_EVENT: usize = 100 << 10;
 
-/// The lines of the log about requests of a user agent.
+/// The audit events of a user agent.
 fn lines(folder: &TempDir, agent: &str) -> Vec<String> {
     let text = std::fs::read_to_string(folder.path().join("audit.log")).unwrap();
-    // The server may be writing the last line: it has requests of its own.
+    // The last line may be incomplete, because the server writes events of its own requests.
     let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
     let is_its = |line: &&str| serde_json::from_str::<Value>(line).unwrap()["userAgent"] == agent;
     whole.lines().filter(is_its).map(str::to_owned).collect()
@@ -26,7 +26,7 @@ async fn send(client: &Client, method: Method, path: &str, headers: &[(&str, &st
 }
 
 #[tokio::test]
-async fn a_padded_request_leaves_an_event_within_the_limit() {
+async fn the_event_of_a_padded_request_is_truncated_to_the_limit() {
     let folder = TempDir::new().unwrap();
     let policy = folder.path().join("policy.yaml");
     let rules = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse}]\n";
@@ -75,7 +75,7 @@ async fn a_padded_request_leaves_an_event_within_the_limit() {
         assert!(event["responseStatus"]["code"].is_number(), "{agent}");
     }
 
-    // What fits stays whole.
+    // An event that fits is not truncated.
     send(&client, Method::POST, SECRETS, &[("user-agent", "plain"), json], &secret).await;
     let plain: Value = serde_json::from_str(lines(&folder, "plain").last().unwrap()).unwrap();
     assert!(plain["requestObject"].is_object(), "{plain}");

@@ -1,4 +1,4 @@
-//! The certificates in `--client-ca-file` and `--requestheader-client-ca-file` vouch for others within their own limits.
+//! CAs in `--client-ca-file` and `--requestheader-client-ca-file` are subject to their validity and constraints.
 
 use conformance::client::{Credentials, Trust};
 use conformance::{Client, Server, accepts};
@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
 
-/// A self-signed certificate of a file, and what signs with its key.
+/// A self-signed CA, with its key for signing.
 struct Root {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -27,7 +27,7 @@ fn root(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Root {
     Root { pem: params.self_signed(&key).unwrap().pem(), issuer: Issuer::new(params, key) }
 }
 
-/// A certificate of a cluster administrator, or of whoever says that it is one.
+/// A client certificate for system:masters, signed by this CA.
 fn administrator(issuer: &Issuer<'static, KeyPair>) -> (String, KeyPair) {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::OrganizationName, "system:masters");
@@ -37,7 +37,7 @@ fn administrator(issuer: &Issuer<'static, KeyPair>) -> (String, KeyPair) {
     (params.signed_by(&key, issuer).unwrap().pem(), key)
 }
 
-/// As [`administrator`], through an authority that the client brings along.
+/// Like [`administrator`], with an intermediate CA that the client sends.
 fn administrator_through(
     issuer: &Issuer<'static, KeyPair>,
     usages: Vec<KeyUsagePurpose>,
@@ -62,7 +62,7 @@ fn expired(params: &mut CertificateParams) {
 }
 
 #[tokio::test]
-async fn authorities_in_the_client_ca_file_vouch_within_their_own_limits() {
+async fn client_cas_are_subject_to_their_validity_and_constraints() {
     let good = root("good", |_| {});
     let short = root("short", |params| params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0)));
     let bad = [
@@ -105,7 +105,7 @@ async fn authorities_in_the_client_ca_file_vouch_within_their_own_limits() {
 }
 
 #[tokio::test]
-async fn a_front_proxy_of_an_expired_authority_speaks_for_nobody() {
+async fn a_front_proxy_with_an_expired_ca_is_rejected() {
     let (good, old) = (root("good", |_| {}), root("old", expired));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("proxies.crt");
@@ -125,7 +125,7 @@ async fn a_front_proxy_of_an_expired_authority_speaks_for_nobody() {
     }
 }
 
-/// A certificate, and others behind it that have nothing to do with it, with so many bytes in all at least.
+/// A certificate followed by unrelated ones, with at least this many bytes in all.
 fn padded(bytes: usize) -> (String, KeyPair) {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec!["client.example.com".to_owned()]).unwrap();
@@ -142,9 +142,9 @@ fn padded(bytes: usize) -> (String, KeyPair) {
 }
 
 #[tokio::test]
-async fn certificates_of_clients_are_kept_up_to_a_size() {
+async fn client_certificate_chains_have_a_size_limit() {
     let server = Server::serve(&[]).await.unwrap();
-    // Nobody vouches for it, and health pages are for everybody.
+    // No CA signed it, and health checks are public.
     let short = connect(&server, padded(10 * 1024));
     assert_eq!(short.get("/livez").await.unwrap().code, 200);
     let long = connect(&server, padded(17 * 1024));

@@ -18,7 +18,7 @@ fn binding(pod: &Value, resource_version: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_binding_made_for_another_revision_of_the_pod_is_a_conflict() {
+async fn a_binding_for_another_resource_version_of_the_pod_is_a_conflict() {
     let server = Server::serve(&["--disable-admission-plugins=ServiceAccount"]).await.unwrap();
     let client = server.client().unwrap();
     for name in ["by-subresource", "by-collection"] {
@@ -44,7 +44,7 @@ async fn a_binding_made_for_another_revision_of_the_pod_is_a_conflict() {
     }
 }
 
-/// Annotations that were init containers once, and are for kubelets that still read them.
+/// Annotations that once defined init containers; old kubelets still read them.
 fn init_containers() -> Value {
     let keys = ["pod.alpha.kubernetes.io/", "pod.beta.kubernetes.io/"];
     let keys = keys
@@ -56,7 +56,7 @@ fn init_containers() -> Value {
 }
 
 #[tokio::test]
-async fn no_write_leaves_annotations_that_define_init_containers() {
+async fn annotations_that_define_init_containers_are_removed_by_every_write() {
     let server = Server::serve(&["--disable-admission-plugins=ServiceAccount"]).await.unwrap();
     let client = server.client().unwrap();
     let path = format!("{PODS}/p");

@@ -1,4 +1,4 @@
-//! Request bodies that do not come, or too many of them.
+//! Request bodies that do not arrive, or that are too many.
 
 use conformance::{Client, Problem, Server, accepts, eventually};
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use tokio_rustls::client::TlsStream;
 
 use crate::callers::{MAPS, SOON, alice_and_bob, metric};
 
-/// The bytes that each body is charged at least.
+/// The minimum number of bytes that a body is charged for.
 const LEAST: f64 = 16.0 * 1024.0;
 
-/// Begins a POST of `length` bytes and sends `sent` of them.
+/// Starts a POST of `length` bytes and sends `sent` of them.
 async fn unfinished(client: &Client, length: usize, sent: usize) -> TlsStream<TcpStream> {
     let mut stream = client.tls_stream().await.unwrap();
     let token = client.token().unwrap();
@@ -42,11 +42,11 @@ async fn answer(stream: &mut TlsStream<TcpStream>) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn unfinished_bodies_of_one_user_do_not_keep_another_from_writing() {
+async fn unfinished_bodies_of_one_user_do_not_block_other_users() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     let (alice, bob) = alice_and_bob(&admin).await;
-    // More than there are mutating seats. What has arrived of each lets it take a minute for the rest.
+    // More than there are mutating seats. The part that has arrived allows each another minute for the rest.
     let mut stalled = Vec::new();
     for _ in 0..220 {
         stalled.push(unfinished(&alice, 100_000, 60_000).await);
@@ -64,7 +64,7 @@ async fn unfinished_bodies_of_one_user_do_not_keep_another_from_writing() {
     for number in 0..5 {
         accepts(bob.post(MAPS, &json!({"metadata": {"name": format!("b{number}")}})).await).unwrap();
     }
-    // Nor does it keep the user itself from it, and what is finished is served.
+    // The user's own requests are served too, and a completed body is answered.
     accepts(alice.post(MAPS, &json!({"metadata": {"name": "a"}})).await).unwrap();
     let mut finished = stalled.pop().unwrap();
     let body = json!({"metadata": {"name": "finished"}}).to_string();
@@ -72,7 +72,7 @@ async fn unfinished_bodies_of_one_user_do_not_keep_another_from_writing() {
     finished.flush().await.unwrap();
     let (head, created) = answer(&mut finished).await;
     assert!(head.starts_with("http/1.1 201"), "{head} {created}");
-    // Who leaves gives everything back.
+    // A client that disconnects releases its share.
     drop((stalled, finished));
     eventually(SOON, async || match metric(&admin, "apiserver_request_body_bytes", "").await {
         Some(0.0) => Ok(()),
@@ -83,7 +83,7 @@ async fn unfinished_bodies_of_one_user_do_not_keep_another_from_writing() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_answered_with_408() {
+async fn a_body_that_does_not_arrive_is_answered_with_408() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     let (alice, _) = alice_and_bob(&admin).await;
@@ -92,7 +92,7 @@ async fn a_body_that_does_not_come_is_answered_with_408() {
     assert!(head.starts_with("http/1.1 408"), "{head}");
     assert_eq!((status["kind"].as_str(), status["reason"].as_str()), (Some("Status"), Some("Timeout")));
     assert_eq!(status["message"], "Timeout: the request body arrived at less than 1024 bytes per second");
-    // One that comes in pieces is read.
+    // A body that arrives in pieces is read.
     let body = json!({"metadata": {"name": "pieces"}}).to_string();
     let mut pieces = unfinished(&alice, 1000, 1000 - body.len()).await;
     for piece in body.as_bytes().chunks(10) {
@@ -104,12 +104,12 @@ async fn a_body_that_does_not_come_is_answered_with_408() {
 }
 
 #[tokio::test]
-async fn one_user_cannot_fill_the_budget_for_bodies() {
+async fn one_user_cannot_use_the_whole_body_budget() {
     const LARGE: usize = 3 * 1024 * 1024;
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     let (alice, bob) = alice_and_bob(&admin).await;
-    // As many as one user gets who is alone: half of 256 MiB.
+    // The share of a single user: half of 256 MiB.
     let mut held = vec![unfinished(&alice, LARGE, 2 * 1024 * 1024).await];
     for _ in 0..42 {
         held.push(unfinished(&alice, LARGE, LARGE - 1).await);
@@ -117,7 +117,7 @@ async fn one_user_cannot_fill_the_budget_for_bodies() {
     eventually(SOON, async || match metric(&admin, "apiserver_request_body_bytes", "").await {
         Some(bytes) if bytes >= 128.0 * 1024.0 * 1024.0 => Ok(()),
         Some(bytes) => Err(Problem::new(format!("{bytes} bytes are held"))),
-        // A server that does not count them does not bound them.
+        // A server without accounting would not limit them.
         None => Ok(()),
     })
     .await
@@ -126,7 +126,7 @@ async fn one_user_cannot_fill_the_budget_for_bodies() {
     let (head, status) = answer(&mut refused).await;
     assert!(head.starts_with("http/1.1 429") && head.contains("retry-after: 1"), "{head}");
     assert_eq!(status["reason"], "TooManyRequests");
-    // Others have room for as large a body.
+    // Other users can send an equally large body.
     let large = json!({"metadata": {"name": "large"}, "data": {"k": "x".repeat(1_000_000)}}).to_string();
     let padded = " ".repeat(LARGE - large.len()) + &large;
     let json = [("content-type", "application/json")];

@@ -1,4 +1,4 @@
-//! A policy or a webhook that refuses what every cluster begins with does not keep the server from starting.
+//! A policy or webhook that denies bootstrap objects does not prevent the server from starting.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use tokio::process::{Child, Command};
 
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// A server that is started without waiting until it is ready.
+/// A server that is started without waiting for readiness.
 struct Started {
     _child: Child,
     client: Client,
     home: TempDir,
 }
 
-/// The configuration of admission with one folder of static policies or webhooks.
+/// An admission configuration with one folder of static policies or webhooks.
 fn configure(home: &Path, plugin: &str, kind: &str) -> String {
     let file = home.join("admission.yaml");
     let folder = home.join("static");
@@ -63,7 +63,7 @@ impl Started {
         std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default()
     }
 
-    /// Waits for an answer with this code.
+    /// Repeats the request until it gets this status code.
     async fn answers(&self, client: &Client, path: &str, code: u16) -> String {
         eventually(PATIENCE, async || {
             let answer = client.get(path).await?;
@@ -95,7 +95,7 @@ spec: {policyName: no-services.static.k8s.io, validationActions: [Deny]}
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_refuses_bootstrap_objects_is_reported_and_bootstrap_goes_on_when_it_is_gone() {
+async fn a_policy_that_denies_bootstrap_objects_is_reported_until_it_is_removed() {
     let home = tempfile::tempdir().unwrap();
     let flag = configure(home.path(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyConfiguration");
     let policy = home.path().join("static/no-services.yaml");
@@ -104,7 +104,7 @@ async fn a_policy_that_refuses_bootstrap_objects_is_reported_and_bootstrap_goes_
     let admin = &server.client;
     let check = "poststarthook/bootstrap-controller";
 
-    // It serves and lives, and is not ready.
+    // It serves requests and is alive, but not ready.
     server.answers(admin, "/livez", 200).await;
     server.answers(admin, "/readyz", 500).await;
     eventually(PATIENCE, async || {
@@ -122,7 +122,7 @@ async fn a_policy_that_refuses_bootstrap_objects_is_reported_and_bootstrap_goes_
     let log = server.log();
     assert!(log.contains("no-services.static.k8s.io"), "{log}");
 
-    // Nobody else learns the names of policies.
+    // Other users do not see the names of policies.
     for token in [None, Some("bobtoken")] {
         let other = admin.as_token(token);
         for path in ["/readyz", "/readyz?verbose"] {
@@ -134,7 +134,7 @@ async fn a_policy_that_refuses_bootstrap_objects_is_reported_and_bootstrap_goes_
         assert!(!page.contains("no-services"), "{page}");
     }
 
-    // Without the policy bootstrap goes on, and the service has its address.
+    // Without the policy, bootstrap continues, and the service gets its address.
     std::fs::remove_file(&policy).unwrap();
     server.answers(admin, "/readyz", 200).await;
     let service = accepts(admin.get("/api/v1/namespaces/default/services/kubernetes").await).unwrap();
@@ -142,8 +142,8 @@ async fn a_policy_that_refuses_bootstrap_objects_is_reported_and_bootstrap_goes_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_webhook_that_never_answers_does_not_hold_up_the_start() {
-    // A port that takes connections and never says a word.
+async fn a_webhook_that_never_answers_does_not_delay_the_start() {
+    // A port that accepts connections and never answers.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = silent.local_addr().unwrap().port();
     let home = tempfile::tempdir().unwrap();
@@ -164,16 +164,16 @@ async fn a_webhook_that_never_answers_does_not_hold_up_the_start() {
     let server = start(home, &[&flag]);
     let admin = &server.client;
     server.answers(admin, "/livez", 200).await;
-    // Less than one time-out of the webhook: nobody waited for it.
+    // Less than one webhook timeout: the start did not wait for it.
     assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
     server.answers(admin, "/readyz", 500).await;
 
-    // What is not written allows nothing: alice would have discovery by her roles, and has not.
+    // Missing roles grant nothing: alice cannot read discovery yet.
     let alice = admin.as_token(Some("alicetoken"));
     rejects(alice.get("/api/v1/namespaces").await, 403, "Forbidden").unwrap();
     rejects(alice.get("/apis").await, 403, "Forbidden").unwrap();
 
-    // Without the webhook everything is written, as soon as the calls that are under way end.
+    // Without the webhook, all objects are written as soon as pending calls end.
     std::fs::remove_file(&file).unwrap();
     drop(silent);
     server.answers(admin, "/readyz", 200).await;
@@ -197,7 +197,7 @@ metadata: {name: owner-label.static.k8s.io}
 spec: {policyName: owner-label.static.k8s.io, validationActions: [Deny]}
 ";
 
-/// A webhook at a port where nothing listens.
+/// A webhook at a port without a listener.
 fn webhook_down(port: u16, group: &str, resources: &str) -> String {
     let hook = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
@@ -211,9 +211,10 @@ fn webhook_down(port: u16, group: &str, resources: &str) -> String {
     hook.to_string()
 }
 
-/// Whatever refuses bootstrap objects, `serve` and `up` start, name it on `/readyz` and in the log, and get ready once it is gone.
+/// Whatever denies bootstrap objects, `serve` and `up` start, name it on `/readyz` and in the log, and become ready when it is
+/// removed.
 #[tokio::test(flavor = "multi_thread")]
-async fn serve_and_up_start_with_every_kind_of_refusal_and_name_it() {
+async fn serve_and_up_start_and_name_what_denies_bootstrap_objects() {
     let (port, _guard) = free_port().unwrap();
     let policy = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyConfiguration");
     let webhook = ("ValidatingAdmissionWebhook", "WebhookAdmissionConfiguration");

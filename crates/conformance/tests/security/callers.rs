@@ -1,4 +1,4 @@
-//! Users without any privilege but those that a test gives them.
+//! Shared setup: users that have only the permissions of a test.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Lets alice and bob do anything with config maps; gives their clients.
+/// Grants alice and bob all verbs on config maps, and returns their clients.
 pub(crate) async fn alice_and_bob(admin: &Client) -> (Client, Client) {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
@@ -28,9 +28,9 @@ pub(crate) async fn alice_and_bob(admin: &Client) -> (Client, Client) {
     (alice, bob)
 }
 
-/// The value of a metric, whose labels must contain `labels`.
+/// The value of a metric whose labels contain `labels`.
 pub(crate) async fn metric(admin: &Client, name: &str, labels: &str) -> Option<f64> {
-    // The connection may just have been closed for others.
+    // The server may just have closed the connection to free a descriptor.
     let page = eventually(SOON, async || admin.get("/metrics").await).await.unwrap().text();
     let line = page.lines().find(|line| {
         let rest = line.strip_prefix(name);

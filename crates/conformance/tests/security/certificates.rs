@@ -1,5 +1,5 @@
-//! Certificates: who may issue them, for whom, and to whose key. Whoever signs reads a request with Go's libraries, so every check
-//! before that has to read the same subject and the same key.
+//! Certificate requests: who may request which subject, and with which key. Signers read requests with Go's libraries, so every
+//! check must read the same subject and key as Go.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -31,7 +31,7 @@ fn bmp(text: &str) -> DnValue {
     DnValue::BmpString(text.try_into().unwrap())
 }
 
-/// A request for an organization and a common name, as PEM.
+/// A certificate request for an organization and a common name in PEM format.
 fn request(organization: DnValue, name: DnValue) -> String {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -40,12 +40,12 @@ fn request(organization: DnValue, name: DnValue) -> String {
     params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap()
 }
 
-/// Two requests in one text of which a lax reader takes the first and Go, which does not see its end, the second.
+/// Two requests in one text: a lax reader takes the first, and Go, which does not accept its end, the second.
 fn disguised(harmless: &str, wanted: &str) -> String {
     format!("{}{wanted}", harmless.replace("-----END", " -----END"))
 }
 
-/// One that is signed, with other bytes of the same length in its subject.
+/// A signed request whose subject was replaced by other bytes of the same length.
 fn forged(pem: &str, from: &str, to: &str) -> String {
     let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
     let mut der = STANDARD.decode(body).unwrap();
@@ -65,7 +65,7 @@ fn message(status: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn nobody_asks_for_a_certificate_of_the_masters_in_any_spelling() {
+async fn system_masters_cannot_be_requested_in_any_encoding() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let signer = "kubernetes.io/kube-apiserver-client";
@@ -91,11 +91,11 @@ async fn nobody_asks_for_a_certificate_of_the_masters_in_any_spelling() {
         }
     }
     assert_eq!(passed, Vec::<&str>::new());
-    // A subject that Go passes over is not signed unread.
+    // A subject that Go would skip is rejected.
     let universal = forged(&harmless, "\u{c}\u{4}devs", "\u{1c}\u{4}devs");
     let status = client.post(SIGNING_REQUESTS, &signing_request("universal", signer, &universal)).await;
     rejects(status, 422, "Invalid").unwrap();
-    // What others are asked for is theirs to judge, and what follows the first request does not count.
+    // Requests for other signers are not restricted, and only the first request counts.
     accepts(client.post(SIGNING_REQUESTS, &signing_request("other", SIGNER, &masters)).await).unwrap();
     let followed = format!("a comment\n{harmless}{masters}");
     for (name, pem) in [("good", harmless), ("bmp-good", request(bmp("devs"), bmp("x"))), ("two", followed)] {
@@ -104,7 +104,7 @@ async fn nobody_asks_for_a_certificate_of_the_masters_in_any_spelling() {
 }
 
 #[tokio::test]
-async fn a_request_that_its_key_did_not_sign_is_refused() {
+async fn a_request_with_an_invalid_signature_is_rejected() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let good = request(utf8("devs"), utf8("alice"));
@@ -119,7 +119,7 @@ async fn a_request_that_its_key_did_not_sign_is_refused() {
     assert!(message(&status).ends_with(&wanted), "{status}");
 }
 
-/// An authority for client certificates, and the file it is in.
+/// A CA for client certificates with its file.
 struct Authority {
     params: CertificateParams,
     key: KeyPair,
@@ -135,7 +135,7 @@ impl Authority {
         Authority { params, key, folder }
     }
 
-    /// The flag of this name, with the authority's file.
+    /// The flag of this name with the CA file.
     fn flag(&self, name: &str) -> String {
         format!("--{name}={}", self.folder.path().join("ca.crt").display())
     }
@@ -156,7 +156,7 @@ impl Authority {
 }
 
 #[tokio::test]
-async fn a_node_asks_for_a_certificate_of_its_own_only() {
+async fn a_node_may_request_only_its_own_certificate() {
     let authority = Authority::new();
     let flags = ["--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"];
     let server = Server::serve(&[flags[0], flags[1], &authority.flag("client-ca-file")]).await.unwrap();
@@ -175,7 +175,7 @@ async fn a_node_asks_for_a_certificate_of_its_own_only() {
     accepts(ask("own-bmp", &request(utf8("system:nodes"), bmp("system:node:one"))).await).unwrap();
 }
 
-/// A key, the pod certificate request for it, and certificates to answer it with.
+/// A key, its pod certificate request, and certificates to issue for it.
 struct PodRequest {
     key: KeyPair,
     authority: (CertificateParams, KeyPair),
@@ -206,7 +206,7 @@ impl PodRequest {
             "nodeName": "n", "nodeUID": "u", "maxExpirationSeconds": 24 * HOUR, "stubPKCS10Request": STANDARD.encode(stub)}})
     }
 
-    /// A certificate for a key from now on.
+    /// A certificate for a key that is valid from now on.
     fn issue(&self, key: &impl PublicKeyData, lifetime: i64) -> String {
         let mut params = CertificateParams::new(vec!["p.default.pod".to_owned()]).unwrap();
         let time = |seconds| OffsetDateTime::from_unix_timestamp(seconds).unwrap();
@@ -229,14 +229,14 @@ fn rfc3339(seconds: i64) -> String {
     format!("{}-{month:02}-{day:02}T{hour:02}:{:02}:{:02}Z", time.year(), time.minute(), time.second())
 }
 
-/// A request that is stored under this name, with this status.
+/// Stores a request with this name and status.
 async fn stored(client: &Client, name: &str, status: Value) -> Value {
     let mut stored = accepts(client.get(&format!("{POD_REQUESTS}/{name}")).await).unwrap();
     stored["status"] = status;
     stored
 }
 
-/// Gives alice every right to the API group but one to a signer, and bob what he needs to sign for one.
+/// Grants alice all permissions for the API group except those for signers, and bob those to sign for one signer.
 async fn grant(client: &Client) {
     let at = "/apis/rbac.authorization.k8s.io/v1";
     for (name, user, rules) in [
@@ -265,7 +265,7 @@ async fn grant(client: &Client) {
 }
 
 #[tokio::test]
-async fn a_pod_certificate_is_issued_and_denied_only_with_the_right_to_sign() {
+async fn issuing_and_denying_pod_certificates_needs_permission_to_sign() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     grant(&admin).await;
@@ -284,10 +284,10 @@ async fn a_pod_certificate_is_issued_and_denied_only_with_the_right_to_sign() {
              User \"alice\" is not permitted to \"sign\" for signer \"{SIGNER}\""
         );
         assert_eq!(message(&refused), words);
-        // The signer of the stored request counts, not the one that is sent.
+        // The signer of the stored request counts, not that of the body.
         object["spec"]["signerName"] = json!("other.example.org/signer");
         rejects(alice.json(Method::PUT, &at, &object).await, 422, "Invalid").unwrap();
-        // A status that stays needs no right.
+        // A status update without a change needs no permission.
         accepts(alice.json(Method::PUT, &at, &stored(&admin, name, json!({})).await).await).unwrap();
         accepts(bob.json(Method::PUT, &at, &stored(&admin, name, object["status"].clone()).await).await)
             .unwrap();
@@ -297,7 +297,7 @@ async fn a_pod_certificate_is_issued_and_denied_only_with_the_right_to_sign() {
 }
 
 #[tokio::test]
-async fn an_issued_chain_is_for_the_requested_key_and_time() {
+async fn an_issued_chain_must_match_the_requested_key_and_validity() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let pod = PodRequest::new(KeyPair::generate().unwrap());
@@ -351,7 +351,7 @@ async fn a_pod_certificate_request_proves_possession_of_a_strong_key() {
         let pod = PodRequest::new(KeyPair::generate_for(algorithm).unwrap());
         let mut stub = pod.stub();
         accepts(client.post(POD_REQUESTS, &PodRequest::object(name, &stub)).await).unwrap();
-        // The version, which is signed.
+        // The version field, which is part of the signed bytes.
         let at = stub.windows(3).position(|window| window == [2, 1, 0]).unwrap();
         stub[at + 2] = 1;
         let refused = client.post(POD_REQUESTS, &PodRequest::object(&format!("forged-{name}"), &stub)).await;
@@ -372,7 +372,7 @@ async fn a_pod_certificate_request_proves_possession_of_a_strong_key() {
     accepts(client.post(POD_REQUESTS, &PodRequest::object("strong", &strong.stub())).await).unwrap();
 }
 
-/// The status line of an answer to a request with these header lines, bytes as they are.
+/// The status line of the answer to a request with these unescaped header lines.
 async fn answer(client: &Client, headers: &[&[u8]]) -> String {
     let mut stream = client.tls_stream().await.unwrap();
     let mut request = b"GET /api HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n".to_vec();
@@ -383,14 +383,14 @@ async fn answer(client: &Client, headers: &[&[u8]]) -> String {
     request.extend_from_slice(b"\r\n");
     stream.write_all(&request).await.unwrap();
     let mut answer = Vec::new();
-    // The other side may leave without a farewell.
+    // The server may close the connection without a TLS close_notify.
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned()
 }
 
 #[tokio::test]
-async fn a_front_proxy_whose_word_cannot_be_read_does_not_speak_for_itself() {
-    // One authority for clients and proxies: the proxy's certificate is good for a user of its own.
+async fn malformed_identity_headers_do_not_fall_back_to_the_proxy_user() {
+    // One CA for clients and proxies: the proxy's certificate also authenticates a user of its own.
     let authority = Authority::new();
     let server = Server::serve(&[
         &authority.flag("client-ca-file"),
@@ -405,7 +405,7 @@ async fn a_front_proxy_whose_word_cannot_be_read_does_not_speak_for_itself() {
     .unwrap();
     let front = authority.client(&server, "front", "system:masters");
 
-    // The proxy by itself, and for somebody whose name is not ASCII.
+    // The proxy itself, and on behalf of a user whose name is not ASCII.
     assert!(answer(&front, &[]).await.contains(" 200 "));
     assert!(
         answer(&front, &["x-remote-user: zoë".as_bytes(), b"x-remote-group: system:masters"])
@@ -423,8 +423,8 @@ async fn a_front_proxy_whose_word_cannot_be_read_does_not_speak_for_itself() {
         let line = answer(&front, headers).await;
         assert!(line.contains(" 401 "), "{line}");
     }
-    // Nor does a token that cannot be read leave an anonymous caller.
-    let nobody = Client::new(&server.url, Trust::Anything, Credentials::None).unwrap();
-    let line = answer(&nobody, &[b"authorization: Bearer \xff"]).await;
+    // A malformed token does not fall back to anonymous access either.
+    let anonymous = Client::new(&server.url, Trust::Anything, Credentials::None).unwrap();
+    let line = answer(&anonymous, &[b"authorization: Bearer \xff"]).await;
     assert!(line.contains(" 401 "), "{line}");
 }

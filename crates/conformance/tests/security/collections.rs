@@ -1,4 +1,4 @@
-//! Deleting a collection passes nothing that denies deleting one of its objects.
+//! Deleting a collection cannot bypass a denial for one of its objects.
 
 use conformance::webhook::{Proof, Reply, WebhookServer};
 use conformance::{Client, Server, accepts, rejects};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Deletions of config maps, all of them or only those of some names.
+/// Rules for deletions of config maps, of all names or of some.
 fn rule(names: &[&str]) -> Value {
     let mut rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["configmaps"]});
     if !names.is_empty() {
@@ -16,7 +16,7 @@ fn rule(names: &[&str]) -> Value {
     rule
 }
 
-/// A policy that denies what it matches, and its binding.
+/// A policy with its binding that denies all matching requests.
 async fn deny(client: &Client, policy: &Value, binding: &Value) {
     let constraints = json!({"resourceRules": [policy]});
     let policy = json!({"metadata": {"name": "guard"},
@@ -28,7 +28,7 @@ async fn deny(client: &Client, policy: &Value, binding: &Value) {
         .unwrap();
 }
 
-/// `guarded` stays, one by one and with its collection; `free` goes with its collection.
+/// `guarded` cannot be deleted, neither alone nor with its collection; `free` is deleted with its collection.
 async fn is_guarded(client: &Client) {
     for name in ["free", "guarded"] {
         let map = json!({"metadata": {"name": name, "labels": {"for": name}}});
@@ -46,7 +46,7 @@ async fn is_guarded(client: &Client) {
 }
 
 #[tokio::test]
-async fn a_policy_for_objects_of_a_name_denies_deleting_them_in_a_collection() {
+async fn a_policy_for_a_name_denies_deleting_it_in_a_collection() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     deny(&client, &rule(&["guarded"]), &rule(&[])).await;
@@ -54,7 +54,7 @@ async fn a_policy_for_objects_of_a_name_denies_deleting_them_in_a_collection() {
 }
 
 #[tokio::test]
-async fn a_binding_for_objects_of_a_name_denies_deleting_them_in_a_collection() {
+async fn a_binding_for_a_name_denies_deleting_it_in_a_collection() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     deny(&client, &rule(&[]), &rule(&["guarded"])).await;
@@ -62,7 +62,7 @@ async fn a_binding_for_objects_of_a_name_denies_deleting_them_in_a_collection() 
 }
 
 #[tokio::test]
-async fn webhooks_are_asked_about_each_object_of_a_collection() {
+async fn webhooks_are_called_for_each_object_of_a_deleted_collection() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let webhook = WebhookServer::start(Proof::Signed, |call| {

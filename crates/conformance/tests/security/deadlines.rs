@@ -1,4 +1,4 @@
-//! A client chooses how long its request may take, and must gain nothing by that.
+//! A client chooses the timeout of its request, and must not bypass checks by that.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn map(name: &str) -> Value {
     json!({"metadata": {"name": name}, "data": {"k": "v"}})
 }
 
-/// Registers a validating webhook for ConfigMaps whose failures are ignored.
+/// Registers a validating webhook for config maps with failurePolicy Ignore.
 async fn register(client: &Client, webhook: &WebhookServer) {
     let rule =
         json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]});
@@ -26,7 +26,7 @@ async fn register(client: &Client, webhook: &WebhookServer) {
 }
 
 #[tokio::test]
-async fn a_short_timeout_does_not_skip_a_webhook_whose_failures_are_ignored() {
+async fn a_short_timeout_does_not_bypass_a_webhook_with_failure_policy_ignore() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     accepts(client.post(MAPS, &map("old")).await).unwrap();
@@ -43,7 +43,7 @@ async fn a_short_timeout_does_not_skip_a_webhook_whose_failures_are_ignored() {
     }
     assert_eq!(silent.take_calls().len(), 3, "each request was asked about");
 
-    // Nothing is written later, either: what came of the requests is over when the webhook is gone and others are served.
+    // No write follows later: all requests have ended when the webhook is gone and others are served.
     accepts(client.delete(&format!("{HOOKS}/guard")).await).unwrap();
     eventually(Duration::from_secs(10), async || accepts(client.post(MAPS, &map("next")).await))
         .await
@@ -54,7 +54,7 @@ async fn a_short_timeout_does_not_skip_a_webhook_whose_failures_are_ignored() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_told_it_came_too_late_has_written_nothing() {
+async fn a_request_that_timed_out_has_written_nothing() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let (mut late, mut written) = (0, 0);

@@ -1,4 +1,4 @@
-//! Defaults of a CRD's schema are added to every item of a list: what they add is bounded while they are filled in.
+//! Schema defaults are added to every item of a list: their size is limited while they are added.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use conformance::{Client, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A kind with a list whose items have many defaults, or none.
-fn definition(has_defaults: bool) -> Value {
+/// A CRD with a list whose items have many defaults, or none.
+fn crd(has_defaults: bool) -> Value {
     let field = |i: usize| {
         let mut schema = json!({"type": "string"});
         if has_defaults {
@@ -35,7 +35,7 @@ fn definition(has_defaults: bool) -> Value {
 }
 
 async fn define(client: &Client, has_defaults: bool) {
-    accepts(client.post(DEFINITIONS, &definition(has_defaults)).await).unwrap();
+    accepts(client.post(CRDS, &crd(has_defaults)).await).unwrap();
     eventually(PATIENCE, async || accepts(client.get(THINGS).await)).await.unwrap();
 }
 
@@ -44,22 +44,22 @@ fn thing(name: &str, items: usize) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, "items": items})
 }
 
-/// The most memory that the server has used, in KiB.
+/// The peak memory of the server in KiB.
 fn peak_kib(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// What requests with a body of half a megabyte may need.
+/// The memory limit for requests with a body of half a megabyte.
 const MUCH: u64 = 400 * 1024;
 
 #[tokio::test]
-async fn what_defaults_add_to_an_object_is_bounded() {
+async fn the_size_of_added_defaults_is_limited() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     define(&client, true).await;
-    // 600 KB that become 900 MB.
+    // 600 KB that become 900 MB with defaults.
     for query in ["", "?dryRun=All"] {
         let answer = client.post(&format!("{THINGS}{query}"), &thing("large", 200_000)).await;
         let status = rejects(answer, 413, "RequestEntityTooLarge").unwrap();
@@ -75,16 +75,16 @@ async fn what_defaults_add_to_an_object_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_stored_object_is_shown_with_bounded_defaults_and_can_be_deleted() {
+async fn a_stored_object_with_too_many_defaults_can_be_deleted() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     define(&client, false).await;
     for name in ["large", "small"] {
         accepts(client.post(THINGS, &thing(name, if name == "large" { 200_000 } else { 10 })).await).unwrap();
     }
-    let path = format!("{DEFINITIONS}/things.example.com");
+    let path = format!("{CRDS}/things.example.com");
     let mut now = accepts(client.get(&path).await).unwrap();
-    now["spec"] = definition(true)["spec"].clone();
+    now["spec"] = crd(true)["spec"].clone();
     accepts(client.json(Method::PUT, &path, &now).await).unwrap();
     let is_defaulted = async || {
         let small = accepts(client.get(&format!("{THINGS}/small")).await)?;

@@ -1,4 +1,4 @@
-//! Connections that are opened and not used.
+//! Many idle connections do not exhaust file descriptors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use tokio_rustls::client::TlsStream;
 
 use crate::callers::{MAPS, SOON, metric};
 
-/// 300 connections: a quarter of the descriptors is left for other things.
+/// 300 connections, which leaves a quarter of the descriptors for other uses.
 const LIMITS: &str = "ulimit -Sn 100 && ulimit -Hn 400";
 
-/// A TLS connection from some address of this machine.
+/// Opens a TLS connection from this local address.
 async fn connect(authority: &str, from: &str, protocol: &[u8]) -> Result<TlsStream<TcpStream>> {
     let failed = |e: std::io::Error| Problem::at("a connection", e);
     let socket = TcpSocket::new_v4().map_err(failed)?;
@@ -32,7 +32,7 @@ async fn connect(authority: &str, from: &str, protocol: &[u8]) -> Result<TlsStre
     TlsConnector::from(Arc::new(config)).connect(name, tcp).await.map_err(failed)
 }
 
-/// An HTTP/2 connection on which one request was answered, and how it ends.
+/// An HTTP/2 connection that answered one request, and its end.
 async fn http2(
     authority: &str,
     from: &str,
@@ -54,13 +54,13 @@ async fn ask(sender: &mut http2::SendRequest<Empty<Bytes>>, authority: &str) -> 
 }
 
 #[tokio::test]
-async fn idle_connections_do_not_keep_new_clients_out() {
+async fn idle_connections_are_closed_for_new_clients() {
     let server = Server::serve_after(LIMITS, &[]).await.unwrap();
     let admin = server.client().unwrap();
     let authority = admin.authority().to_owned();
     let mut watch = admin.events(&format!("{MAPS}?watch=1"), &[]).await.unwrap();
     let (mut elsewhere, _ends) = http2(&authority, "127.0.0.2").await;
-    // Many more than there are descriptors, all from one address, which never ask for anything.
+    // Many more connections than descriptors, all from one address and without requests.
     let flood: Vec<_> = (0..8)
         .map(|_| {
             let authority = authority.clone();
@@ -73,7 +73,7 @@ async fn idle_connections_do_not_keep_new_clients_out() {
             })
         })
         .collect();
-    // Whoever comes is served within seconds, time and again.
+    // New clients are served within seconds, repeatedly.
     for number in 0..10 {
         let asked = eventually(Duration::from_secs(10), async || {
             let map = json!({"metadata": {"generateName": format!("m{number}-")}});
@@ -83,7 +83,7 @@ async fn idle_connections_do_not_keep_new_clients_out() {
         });
         asked.await.unwrap();
     }
-    // A watch is not idle, and an address with one connection keeps it.
+    // A watch is not idle, and an address with a single connection keeps it.
     for _ in 0..10 {
         let event = watch.within(SOON).await.unwrap().unwrap();
         assert!(["ADDED", "BOOKMARK"].contains(&event["type"].as_str().unwrap()), "{event}");
@@ -103,7 +103,7 @@ async fn idle_connections_do_not_keep_new_clients_out() {
     }
 }
 
-/// Where every other connection is busy, the one that was accepted last is the only idle one.
+/// With all other connections busy, the one accepted last is the only idle one.
 #[tokio::test]
 async fn new_clients_get_in_when_all_connections_are_busy() {
     let server = Server::serve_after(LIMITS, &[]).await.unwrap();
@@ -119,7 +119,7 @@ async fn new_clients_get_in_when_all_connections_are_busy() {
 }
 
 #[tokio::test]
-async fn stalled_handshakes_do_not_keep_new_clients_out() {
+async fn stalled_handshakes_are_closed_for_new_clients() {
     let server = Server::serve_after(LIMITS, &[]).await.unwrap();
     let admin = server.client().unwrap();
     let mut stalled = Vec::new();
@@ -140,11 +140,11 @@ async fn stalled_handshakes_do_not_keep_new_clients_out() {
 }
 
 #[tokio::test]
-async fn an_idle_http2_connection_is_told_before_it_is_closed() {
+async fn an_idle_http2_connection_gets_goaway_before_it_is_closed() {
     let server = Server::serve_after(LIMITS, &[]).await.unwrap();
     let authority = server.client().unwrap().authority().to_owned();
     let (oldest, ends) = http2(&authority, "127.0.0.1").await;
-    // Just above 80 % of the connections, one after the other.
+    // Just above 80 % of the connections, opened one after the other.
     let mut idle = Vec::new();
     for _ in 0..245 {
         idle.push(connect(&authority, "127.0.0.1", b"http/1.1").await.unwrap());
@@ -155,7 +155,7 @@ async fn an_idle_http2_connection_is_told_before_it_is_closed() {
 }
 
 #[tokio::test]
-async fn a_limit_per_address_is_an_option() {
+async fn connections_per_address_can_be_limited() {
     let server = Server::serve(&["--max-connections-per-address=8"]).await.unwrap();
     let admin = server.client().unwrap();
     let authority = admin.authority().to_owned();
@@ -169,7 +169,7 @@ async fn a_limit_per_address_is_an_option() {
     };
     assert!(refused && open.len() <= 8, "{} connections", open.len());
     connect(&authority, "127.0.0.2", b"http/1.1").await.unwrap();
-    // Without the flag there is no such limit.
+    // There is no such limit by default.
     let server = Server::serve(&[]).await.unwrap();
     let authority = server.client().unwrap().authority().to_owned();
     for _ in 0..20 {

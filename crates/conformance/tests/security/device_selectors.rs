@@ -1,4 +1,4 @@
-//! Whoever can create claims writes selectors that the scheduler evaluates for every device.
+//! Selectors of claims, which the scheduler evaluates for every device, have a bounded cost.
 
 use conformance::{Client, Problem, Server, accepts, eventually};
 use http::Method;
@@ -13,7 +13,7 @@ async fn cluster(admin: &Client) {
     let node =
         json!({"metadata": {"name": "n"}, "status": {"allocatable": resources, "capacity": resources}});
     accepts(admin.post("/api/v1/nodes", &node).await).unwrap();
-    // A new node is not ready; nobody else takes that mark off here.
+    // A new node has the not-ready taint; no node controller removes it here.
     let headers = [("content-type", "application/merge-patch+json")];
     let ready = json!({"spec": {"taints": null}}).to_string();
     accepts(admin.send(Method::PATCH, "/api/v1/nodes/n", &headers, ready.into()).await).unwrap();
@@ -44,7 +44,7 @@ async fn create(admin: &Client, namespace: &str, name: &str, selectors: &[String
     accepts(admin.post(&format!("/api/v1/namespaces/{namespace}/pods"), &pod).await).unwrap();
 }
 
-/// The node of a pod, or why it has none.
+/// The node of a pod, or the reason why it has none.
 async fn placed(admin: &Client, namespace: &str, name: &str) -> Result<String, String> {
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
     eventually(SOON * 4, async || {
@@ -55,7 +55,7 @@ async fn placed(admin: &Client, namespace: &str, name: &str) -> Result<String, S
         let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let said = conditions.iter().find(|one| one["type"] == "PodScheduled" && one["status"] == "False");
         let said = said.and_then(|one| one["message"].as_str()).unwrap_or_default();
-        // The claim may be there later than the pod.
+        // The claim may be created after the pod.
         match said {
             "" => Err(Problem::new("nothing was decided")),
             said => Ok(Err(said.to_owned())),
@@ -66,7 +66,7 @@ async fn placed(admin: &Client, namespace: &str, name: &str) -> Result<String, S
 }
 
 #[tokio::test]
-async fn selectors_that_cost_too_much_fail_and_hold_up_nobody_else() {
+async fn expensive_selectors_fail_without_delaying_other_pods() {
     let server =
         Server::serve(&["--enable-scheduler", "--disable-admission-plugins=ServiceAccount"]).await.unwrap();
     let admin = server.client().unwrap();
@@ -75,7 +75,7 @@ async fn selectors_that_cost_too_much_fail_and_hold_up_nobody_else() {
     create(&admin, "default", "ordinary", &ordinary).await;
     assert_eq!(placed(&admin, "default", "ordinary").await, Ok("n".to_owned()));
 
-    // Each is below the limit of one selector; all of them, for all devices, are not. The last one selects no device.
+    // Each selector is within its limit; all of them for all devices are not. The last one selects no device.
     let items = vec!["1"; 120].join(",");
     let mut costly: Vec<String> =
         (0..16).map(|number| format!("[{items}].all(x, [{items}].all(y, x + y > -{number}))")).collect();
@@ -88,18 +88,18 @@ async fn selectors_that_cost_too_much_fail_and_hold_up_nobody_else() {
     assert!(why.contains("costs too much"), "{why}");
     eventually(SOON, async || {
         let events = accepts(admin.get("/api/v1/namespaces/default/events").await)?;
-        let is_told = events["items"].as_array().is_some_and(|events| {
+        let has_event = events["items"].as_array().is_some_and(|events| {
             events.iter().any(|event| {
                 event["reason"] == "FailedScheduling"
                     && event["message"].as_str().is_some_and(|message| message.contains("costs too much"))
             })
         });
-        if is_told { Ok(()) } else { Err(Problem::new(format!("no event: {events}"))) }
+        if has_event { Ok(()) } else { Err(Problem::new(format!("no event: {events}"))) }
     })
     .await
     .unwrap();
 
-    // Other namespaces get their devices, and pods without claims their nodes.
+    // Claims of other namespaces are allocated, and pods without claims are scheduled.
     create(&admin, "other", "ordinary", &ordinary).await;
     assert_eq!(placed(&admin, "other", "ordinary").await, Ok("n".to_owned()));
     let plain = json!({"metadata": {"name": "plain"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});

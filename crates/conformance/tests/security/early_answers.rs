@@ -1,4 +1,4 @@
-//! Requests that are answered before their bodies have arrived: the client sees the answer, and not a broken stream.
+//! Requests that are answered before their body has arrived: the client receives the answer instead of a reset.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::callers::SOON;
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
-/// Kinds of HTTP/2 frames, and the flags that matter here.
+/// HTTP/2 frame types and flags.
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
@@ -32,7 +32,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A header without compression, of at most 126 bytes each.
+/// An uncompressed header field of at most 126 bytes each.
 fn header(name: &str, value: &str) -> Vec<u8> {
     let mut out = vec![0, u8::try_from(name.len()).unwrap()];
     out.extend(name.as_bytes());
@@ -49,7 +49,7 @@ async fn connect(client: &Client, protocol: &[u8]) -> TlsStream<TcpStream> {
     TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
 }
 
-/// The next frame: kind, flags, stream.
+/// The next frame: type, flags, stream.
 async fn next(stream: &mut TlsStream<TcpStream>) -> (u8, u8, u32) {
     let read = async {
         let mut head = [0; 9];
@@ -63,7 +63,7 @@ async fn next(stream: &mut TlsStream<TcpStream>) -> (u8, u8, u32) {
 }
 
 #[tokio::test]
-async fn an_http2_stream_is_not_reset_while_the_client_sends_what_was_refused() {
+async fn an_http2_stream_is_not_reset_while_the_client_sends_a_rejected_body() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     let mut stream = connect(&admin, b"h2").await;
@@ -81,7 +81,7 @@ async fn an_http2_stream_is_not_reset_while_the_client_sends_what_was_refused() 
         ];
         stream.write_all(&frame(HEADERS, END_HEADERS, number, &headers.concat())).await.unwrap();
         stream.flush().await.unwrap();
-        // The whole answer, before any of the body.
+        // The whole answer arrives before any of the body is sent.
         loop {
             let (kind, flags, of) = next(&mut stream).await;
             assert!(kind != RST_STREAM, "the stream is reset");
@@ -89,7 +89,7 @@ async fn an_http2_stream_is_not_reset_while_the_client_sends_what_was_refused() 
                 break;
             }
         }
-        // What the server sends until it has seen all of the body, and has answered a ping after it.
+        // The frames that the server sends until it has answered a ping after the whole body.
         let mut rest = frame(DATA, 0, number, &[b' '; 500]);
         rest.extend(frame(PING, 0, 0, &[1; 8]));
         stream.write_all(&rest).await.unwrap();
@@ -106,7 +106,7 @@ async fn an_http2_stream_is_not_reset_while_the_client_sends_what_was_refused() 
 }
 
 #[tokio::test]
-async fn an_http1_client_that_sends_all_of_a_refused_body_sees_the_answer() {
+async fn an_http1_client_that_sends_a_rejected_body_receives_the_answer() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     for (token, code) in [("alicetoken", 403), ("nobody", 401)] {
@@ -122,7 +122,7 @@ async fn an_http1_client_that_sends_all_of_a_refused_body_sees_the_answer() {
         let mut answer = vec![0; 12];
         tokio::time::timeout(SOON, stream.read_exact(&mut answer)).await.expect("no answer").unwrap();
         assert_eq!(String::from_utf8_lossy(&answer), format!("HTTP/1.1 {code}"));
-        // The connection is as good as before.
+        // The connection can still be used.
         let mut all = String::new();
         stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
         let _ = tokio::time::timeout(SOON, stream.read_to_string(&mut all)).await.expect("no end");

@@ -1,4 +1,4 @@
-//! An eviction that is denied changes nothing.
+//! A denied eviction writes nothing.
 
 use conformance::{Client, Server, accepts, rejects};
 use http::Method;
@@ -14,7 +14,7 @@ async fn put_status(client: &Client, path: &str, status: &Value) {
     accepts(client.json(Method::PUT, &format!("{path}/status"), &object).await).unwrap();
 }
 
-/// A pod in a phase, and a budget that allows it to go.
+/// A pod in a phase, and a budget that allows its eviction.
 async fn prepare(client: &Client, name: &str, phase: &str) {
     accepts(
         client.post("/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": name}})).await,
@@ -33,7 +33,7 @@ async fn prepare(client: &Client, name: &str, phase: &str) {
     put_status(client, &format!("{BUDGETS}/{name}"), &status).await;
 }
 
-/// Denies deletions of pods that are labelled with these names.
+/// Denies deletions of pods with these labels.
 async fn deny_deletion(client: &Client, names: &[&str]) {
     let rule =
         json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]});

@@ -1,4 +1,4 @@
-//! Clients that hang up before they are answered: what they asked for is in the audit log all the same.
+//! Requests of clients that disconnect before the answer are in the audit log.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt as _;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Answers discovery, and nothing else.
+/// Answers only discovery requests.
 fn silent(received: &Received) -> Does {
     match received.path() {
         "/apis/silent.example.com/v1" => Does::Json(
@@ -21,7 +21,7 @@ fn silent(received: &Received) -> Does {
 }
 
 #[tokio::test]
-async fn a_request_whose_client_hangs_up_is_recorded_to_its_end() {
+async fn a_request_whose_client_disconnects_is_recorded_until_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let (policy, log) = (folder.path().join("policy.yaml"), folder.path().join("audit.log"));
     std::fs::write(&policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
@@ -29,7 +29,7 @@ async fn a_request_whose_client_hangs_up_is_recorded_to_its_end() {
     let server = Server::serve(&[
         &format!("--audit-policy-file={}", policy.display()),
         &format!("--audit-log-path={}", log.display()),
-        // What is given up only then ends soon.
+        // A request that ends by its timeout should end soon.
         "--request-timeout=5s",
     ])
     .await
@@ -92,11 +92,11 @@ async fn a_request_whose_client_hangs_up_is_recorded_to_its_end() {
         let events = stages(id);
         let after: Vec<&str> = events.iter().skip(1).map(|(stage, _)| stage.as_str()).collect();
         assert_eq!(after, expected, "{id}");
-        // What came to its time limit is told so, whether or not anybody hears it.
+        // A timed-out request is recorded as such, although no client receives the answer.
         let (_, status) = events.last().unwrap();
         assert!(*status == early || status["code"] == 504, "{id}: {status}");
     }
-    // A request that is answered is recorded once.
+    // An answered request is recorded once.
     accepts(admin.send(http::Method::GET, "/api", &[("audit-id", "whole")], bytes::Bytes::new()).await)
         .unwrap();
     let whole: Vec<String> = stages("whole").into_iter().map(|(stage, _)| stage).collect();

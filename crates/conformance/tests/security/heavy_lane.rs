@@ -1,5 +1,5 @@
-//! Work that a small request causes runs on the heavy lane, too: deletions of large objects, requests of controllers, and rules of
-//! large roles.
+//! Large work that a small request causes runs on the heavy lane: deletions of large objects, requests of controllers, and
+//! comparisons of large roles.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use serde_json::{Value, json};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How many requests ran on the lane.
+/// The number of requests that ran on the lane.
 async fn lane_requests(client: &Client) -> u64 {
     let metrics = client.get("/metrics").await.unwrap().text();
     let line = metrics.lines().find(|line| line.starts_with("portcullis_large_requests_total ")).unwrap();
@@ -47,14 +47,14 @@ async fn requests_of_the_server_itself_run_on_the_heavy_lane() {
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": text}}],
         },
     });
-    accepts(client.post(DEFINITIONS, &definition).await).unwrap();
+    accepts(client.post(CRDS, &definition).await).unwrap();
     eventually(PATIENCE, async || accepts(client.get(THINGS).await)).await.unwrap();
     let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "large"},
         "text": "x".repeat(200_000)});
     accepts(client.post(THINGS, &thing).await).unwrap();
     let before = lane_requests(&client).await;
-    // The server deletes the custom resources itself.
-    let path = format!("{DEFINITIONS}/things.example.com");
+    // The server itself deletes the custom resources.
+    let path = format!("{CRDS}/things.example.com");
     accepts(client.delete(&path).await).unwrap();
     let is_gone = async || match client.get(&path).await?.code {
         404 => Ok(()),
@@ -64,7 +64,7 @@ async fn requests_of_the_server_itself_run_on_the_heavy_lane() {
     assert!(lane_requests(&client).await > before);
 }
 
-/// Rules for so many resources.
+/// RBAC rules for `count` resources.
 fn rules(count: usize) -> Value {
     (0..count)
         .map(|i| json!({"apiGroups": ["example.com"], "resources": [format!("r{i}")], "verbs": ["get"]}))
@@ -72,7 +72,7 @@ fn rules(count: usize) -> Value {
 }
 
 #[tokio::test]
-async fn rules_of_large_roles_are_compared_with_those_that_have_something_in_common() {
+async fn rules_of_large_roles_are_compared_only_with_overlapping_rules() {
     const MANY: usize = 12_000;
     let server = Server::serve(&["--authorization-mode=RBAC"]).await.unwrap();
     let (client, alice) = (server.client().unwrap(), server.client().unwrap().as_token(Some("alicetoken")));

@@ -1,5 +1,5 @@
-//! Who is calling is told to aggregated API servers in headers. Whatever a client sends that a server could read as one of
-//! them stays here: CGI-style servers do not tell `X-Remote-User` from `X_Remote_User` or `X.Remote.User`.
+//! Users are sent to aggregated API servers in headers. No header of a client that a server could read as one of them is
+//! forwarded: CGI-style servers do not distinguish `X-Remote-User` from `X_Remote_User` or `X.Remote.User`.
 
 use bytes::Bytes;
 use conformance::extension::{Does, Extension, Received};
@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const THINGS: &str = "/apis/headers.example.com/v1/things";
 
-/// How many headers are sent with one request; servers take a hundred.
+/// The number of headers per request; servers accept a hundred.
 const AT_ONCE: usize = 40;
 
-/// Names that say who is calling: the standard ones, those of impersonation and those that the flags of the test name.
+/// Identity headers: the standard ones, those of impersonation, and those that the flags of the test name.
 const IDENTITY: &[&str] = &[
     "x-remote-user",
     "x-remote-uid",
@@ -34,12 +34,12 @@ const IDENTITY: &[&str] = &[
 /// Characters that a CGI-style server maps to the same one as a hyphen.
 const SEPARATORS: &[char] = &['_', '.', '~', '!', '+', '|', '^', '*'];
 
-/// How such a server reads a header's name.
+/// The header name as a CGI-style server reads it.
 fn as_variable(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
 }
 
-/// Every name with every separator: in all places, and in the last one only.
+/// Every name with every separator: at all positions, and only at the last.
 fn spellings() -> Vec<String> {
     let mut spellings = Vec::new();
     for name in IDENTITY.iter().filter(|name| name.contains('-')) {
@@ -64,7 +64,7 @@ fn things(received: &Received) -> Does {
     }
 }
 
-/// A server with names of its own for the headers of front proxies, and an API server behind it that records.
+/// A server with custom names for front proxy headers, and an aggregated API server that records requests.
 async fn behind() -> (TempDir, Server, Client, Extension) {
     let folder = TempDir::new().unwrap();
     let mut authority = CertificateParams::default();
@@ -87,7 +87,7 @@ async fn behind() -> (TempDir, Server, Client, Extension) {
     (folder, server, client, extension)
 }
 
-/// Those of the headers that say who is calling, as a CGI-style server reads them.
+/// The identity headers of a request, as a CGI-style server reads them.
 fn identity(headers: &HeaderMap) -> Vec<(String, String)> {
     let names: Vec<String> = IDENTITY.iter().map(|name| as_variable(name)).collect();
     let mut found: Vec<(String, String)> = headers
@@ -106,15 +106,15 @@ fn identity(headers: &HeaderMap) -> Vec<(String, String)> {
     found
 }
 
-/// What an API server is told about the administrator.
+/// The identity headers of the administrator at an aggregated API server.
 fn administrator() -> Vec<(String, String)> {
-    let told = [
+    let headers = [
         ("x-remote-group", "system:authenticated"),
         ("x-remote-group", "system:masters"),
         ("x-remote-uid", "admin"),
         ("x-remote-user", "admin"),
     ];
-    told.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+    headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn aggregated_servers_get_no_identity_header_of_a_client_in_any_spelling()
     let (_folder, _server, client, extension) = behind().await;
     let claimed = spellings();
     assert!(claimed.len() > 150, "{claimed:?}");
-    // Names that only resemble one pass.
+    // Headers with only similar names are forwarded.
     let passing = ["x-address", "x_remote", "xremoteuser", "remote-user", "x-own_header"];
     for (number, claimed) in claimed.chunks(AT_ONCE).enumerate() {
         let mut sent: Vec<(&str, &str)> =
@@ -188,7 +188,7 @@ async fn upgrades_and_trailers_carry_no_identity_of_a_client() {
 }
 
 #[tokio::test]
-async fn paths_that_an_aggregated_server_could_read_as_others_are_not_passed_on() {
+async fn paths_that_an_aggregated_server_could_normalise_are_not_forwarded() {
     let (_folder, _server, client, extension) = behind().await;
     accepts(client.get(&format!("{THINGS}/one")).await).unwrap();
     accepts(client.get(&format!("{THINGS}/")).await).unwrap();
@@ -214,7 +214,7 @@ async fn paths_that_an_aggregated_server_could_read_as_others_are_not_passed_on(
 }
 
 #[tokio::test]
-async fn connections_do_not_become_http_2_connections_to_aggregated_servers() {
+async fn upgrades_to_http_2_are_not_forwarded() {
     let (_folder, _server, client, extension) = behind().await;
     for (number, (protocol, passes)) in [
         ("h2c", false),
@@ -237,7 +237,7 @@ async fn connections_do_not_become_http_2_connections_to_aggregated_servers() {
         let received = received.iter().find(|received| received.path() == path).unwrap();
         assert_eq!(received.headers.contains_key("upgrade"), passes, "{protocol}");
         assert!(!received.headers.contains_key("http2-settings"), "{protocol}");
-        // This server does not agree to change the protocol, which is an error to whoever asked for it.
+        // The aggregated server does not switch protocols, which is an error for the client.
         assert_eq!(answer.code, if passes { 503 } else { 200 }, "{protocol}");
     }
 }

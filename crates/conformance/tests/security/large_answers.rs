@@ -1,4 +1,4 @@
-//! Answers that take long to encode do not delay those of other clients.
+//! Answers that take long to encode do not delay other clients.
 
 use conformance::{Client, Problem, Server, accepts, eventually};
 use http::Method;
@@ -9,7 +9,7 @@ use crate::callers::{MAPS, SOON, metric};
 const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// How many requests have left the threads that small ones run on.
+/// The number of requests that moved to the heavy lane.
 async fn on_the_lane(admin: &Client) -> i64 {
     let count = metric(admin, "portcullis_large_requests_total", "").await.unwrap_or(0.0);
     format!("{count}").parse().unwrap()
@@ -23,7 +23,7 @@ async fn fill(admin: &Client) {
 }
 
 #[tokio::test]
-async fn large_answers_are_encoded_apart_from_small_ones() {
+async fn large_answers_are_encoded_on_the_heavy_lane() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     fill(&admin).await;
@@ -47,7 +47,7 @@ async fn large_answers_are_encoded_apart_from_small_ones() {
         assert_eq!(answer.code, 200, "{path}");
         assert_eq!(on_the_lane(&admin).await, before + 1, "{path} {header:?}");
     }
-    // A watch of tables is there with each large object.
+    // A watch with tables encodes each large object on the lane.
     let before = on_the_lane(&admin).await;
     let mut watch = admin.events(&format!("{MAPS}?watch=1"), &[("accept", TABLE)]).await.unwrap();
     let event = watch.within(SOON).await.unwrap().unwrap();
@@ -58,7 +58,7 @@ async fn large_answers_are_encoded_apart_from_small_ones() {
     })
     .await
     .unwrap();
-    // What is sent as it is stored stays where it was, and so does what is small.
+    // Answers that are sent as stored, and small ones, stay on the normal threads.
     let before = on_the_lane(&admin).await;
     for (path, accept) in
         [(MAPS, "application/json"), (&one, "application/json"), ("/api/v1/namespaces/default", TABLE)]
@@ -70,7 +70,7 @@ async fn large_answers_are_encoded_apart_from_small_ones() {
 }
 
 #[tokio::test]
-async fn rules_of_large_roles_are_listed_apart_from_small_requests() {
+async fn rules_of_large_roles_are_listed_on_the_heavy_lane() {
     const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
     const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
     let server = Server::serve(&["--authorization-mode=RBAC"]).await.unwrap();

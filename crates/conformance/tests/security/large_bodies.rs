@@ -1,4 +1,4 @@
-//! Large bodies are answered, their work is bounded, and nobody else waits for it.
+//! Large bodies are answered with bounded work, and do not delay other requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,9 +9,9 @@ use http::Method;
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods?dryRun=All";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Small requests are answered in milliseconds; this is for a busy machine.
+/// Small requests take milliseconds; this limit is for busy machines.
 const SOON: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -28,7 +28,7 @@ fn named(count: usize) -> Value {
     (0..count).map(|i| json!({"name": format!("n{i}")})).collect()
 }
 
-/// Bodies that took between four and fourteen seconds each when each item of a list was compared with all others.
+/// Bodies that took four to fourteen seconds each with pairwise comparison of list items.
 fn long_lists() -> Vec<(&'static str, Value)> {
     let env: Value = (0..60_000).map(|i| json!({"name": format!("N{i}")})).collect();
     let gates: Value = (0..60_000).map(|i| json!({"name": format!("example.com/n{i}")})).collect();
@@ -46,7 +46,7 @@ fn long_lists() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Sends every body at once, each over a connection of its own; the count grows with each answer.
+/// Sends all bodies concurrently, each on its own connection; the counter grows with each answer.
 fn send_all(server: &Server, answered: &Arc<AtomicUsize>) -> Vec<tokio::task::JoinHandle<u16>> {
     let bodies = long_lists();
     let send = |(path, body): (&'static str, Value)| {
@@ -61,7 +61,7 @@ fn send_all(server: &Server, answered: &Arc<AtomicUsize>) -> Vec<tokio::task::Jo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn small_requests_are_answered_while_large_ones_are_worked_on() {
+async fn small_requests_are_answered_during_large_ones() {
     let server = Server::serve(&[]).await.unwrap();
     let small = server.client().unwrap();
     let answered = Arc::new(AtomicUsize::new(0));
@@ -94,7 +94,7 @@ async fn a_strategic_merge_of_a_long_list_is_answered() {
     let headers = [("content-type", "application/strategic-merge-patch+json")];
     let path = "/api/v1/namespaces/default/pods/large?dryRun=All";
     let body = serde_json::to_vec(&patch).unwrap();
-    // The variables of a pod cannot change: it is refused for that, after all of the merge.
+    // The environment of a pod cannot change: the request is rejected after the whole merge.
     let status =
         rejects(client.send(Method::PATCH, path, &headers, body.into()).await, 422, "Invalid").unwrap();
     assert!(status["message"].as_str().unwrap().contains("pod updates may not change fields"), "{status}");
@@ -103,7 +103,7 @@ async fn a_strategic_merge_of_a_long_list_is_answered() {
 }
 
 #[tokio::test]
-async fn terms_that_all_equal_each_other_are_told_within_bounds() {
+async fn errors_about_many_equal_terms_are_bounded() {
     let server = Server::serve(&[]).await.unwrap();
     let terms: Value = (0..60_000).map(|_| json!({})).collect();
     let class =
@@ -113,7 +113,7 @@ async fn terms_that_all_equal_each_other_are_told_within_bounds() {
     assert!(server.resident_kib().unwrap() < 2 * 1024 * 1024, "the errors do not fill the memory");
 }
 
-/// A kind whose items have many alternatives, none of which fits.
+/// A CRD whose items have many alternatives, none of which matches.
 async fn define_alternatives(client: &Client) {
     let alternatives: Value = (0..400)
         .map(|i| json!({"properties": {"a": {"enum": [format!("v{i}")]}}, "required": ["a"]}))
@@ -131,7 +131,7 @@ async fn define_alternatives(client: &Client) {
             }}}],
         },
     });
-    accepts(client.post(DEFINITIONS, &definition).await).unwrap();
+    accepts(client.post(CRDS, &definition).await).unwrap();
     eventually(PATIENCE, async || accepts(client.get(BOMBS).await)).await.unwrap();
 }
 
@@ -144,11 +144,11 @@ fn bomb() -> Value {
 }
 
 #[tokio::test]
-async fn failing_alternatives_end_with_the_request() {
+async fn validation_of_alternatives_ends_with_the_request() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     define_alternatives(&client).await;
-    // Its time is over before the work is: the answer comes all the same.
+    // The request times out before the work is done, and is answered.
     let path = format!("{BOMBS}?timeout=1s");
     let answer = tokio::time::timeout(Duration::from_secs(20), client.post(&path, &bomb())).await;
     let answer = answer.unwrap_or_else(|_| Err(Problem::new("the request was not answered")));
@@ -156,7 +156,7 @@ async fn failing_alternatives_end_with_the_request() {
     assert_eq!(status["message"], "Timeout: request did not complete within the allotted timeout");
     is_idle(&client, 1).await;
 
-    // A client that goes away takes its work with it.
+    // Work ends when its client disconnects.
     let (leaving, body) = (server.client().unwrap(), bomb());
     let request = tokio::spawn(async move { leaving.post(BOMBS, &body).await });
     eventually(PATIENCE, async || {
@@ -170,7 +170,7 @@ async fn failing_alternatives_end_with_the_request() {
     is_idle(&client, 2).await;
 }
 
-/// Waits until no large request is running and so many have been cancelled.
+/// Waits until no large request is running and `cancelled` have been cancelled.
 async fn is_idle(client: &Client, cancelled: usize) {
     eventually(PATIENCE, async || {
         let metrics = client.get("/metrics").await?.text();

@@ -1,4 +1,4 @@
-//! Text of clients that would begin a line of its own in the log.
+//! Control characters in texts of clients cannot forge log lines.
 
 use conformance::{Problem, Server, accepts, eventually};
 use http::Method;
@@ -11,11 +11,11 @@ async fn control_characters_of_clients_are_escaped_in_the_log() {
     let server = Server::serve(&["-v=6"]).await.unwrap();
     let admin = server.client().unwrap();
     let forged = "x\n2026-01-01T00:00:00.000000Z  INFO forged\r\u{1b}[2Kline";
-    // The garbage collector says that such an owner cannot be.
+    // The garbage collector logs the invalid owner.
     let role = json!({"metadata": {"name": "owned", "ownerReferences": [
         {"apiVersion": "v1", "kind": "ConfigMap", "name": forged, "uid": "u-1"}]}, "rules": []});
     accepts(admin.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await).unwrap();
-    // Paths and headers may have any character, escaped or not.
+    // Paths and headers may contain any character, escaped or not.
     let path =
         "/api/v1/namespaces/a%0A2026-01-01T00:00:00.000000Z%20%20INFO%20forged%0A/configmaps/b%0Dc%1Bd";
     let agent = [("user-agent", "a\tb"), ("authorization", "Bearer x\ty")];

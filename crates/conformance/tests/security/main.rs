@@ -1,4 +1,4 @@
-//! Attacks on the security plane, each over HTTPS against the built binary. Every test fails on a server without the defence.
+//! Attacks on the built binary over HTTPS. Every test fails on a server without the defence.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,10 +16,10 @@ mod bootstrap_denied;
 mod callers;
 mod certificates;
 mod collections;
+mod crd_names;
+mod crd_versions;
 mod deadlines;
 mod defaults;
-mod definition_names;
-mod definition_versions;
 mod descriptors;
 mod device_selectors;
 mod early_answers;

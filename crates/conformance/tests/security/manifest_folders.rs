@@ -1,4 +1,4 @@
-//! A folder of static manifests that is still being written is not taken for a set of policies.
+//! A folder of static manifests that is being written is not loaded half-written.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PATIENCE: Duration = Duration::from_secs(30);
 const RELOADS: &str = "apiserver_manifest_admission_config_controller_automatic_reloads_total";
 
-/// A policy that refuses config maps of one name.
+/// A policy that denies config maps of one name.
 fn refusing(name: &str) -> String {
     format!(
         "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {{name: no-{name}.static.k8s.io}}\nspec:\n  matchConstraints:\n    resourceRules:\n    - {{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}\n  validations:\n  - {{expression: \"object.metadata.name != '{name}'\"}}\n---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {{name: no-{name}.static.k8s.io}}\nspec: {{policyName: no-{name}.static.k8s.io, validationActions: [Deny]}}\n"
     )
 }
 
-/// Writers that change files of a folder all the time, each time to something valid.
+/// Threads that overwrite files of a folder continuously with valid content.
 struct Writers {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -56,7 +56,7 @@ impl Writers {
     }
 }
 
-/// The configuration that names a folder.
+/// An admission configuration that names a folder.
 fn configure(home: &Path) -> (PathBuf, String) {
     let folder = home.join("static");
     std::fs::create_dir(&folder).unwrap();
@@ -85,7 +85,7 @@ async fn refuses(client: &Client, name: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_keeps_changing_is_a_counted_failure_and_the_last_good_set_stays() {
+async fn a_folder_that_keeps_changing_is_a_failure_and_the_last_valid_set_stays() {
     let home = tempfile::tempdir().unwrap();
     let (folder, flag) = configure(home.path());
     std::fs::write(folder.join("guard.yaml"), refusing("bad")).unwrap();
@@ -104,7 +104,7 @@ async fn a_folder_that_keeps_changing_is_a_counted_failure_and_the_last_good_set
     let log = server.log();
     assert!(log.contains("is still being written"), "{log}");
     writers.stop();
-    // What is there in the end is in force, all of it.
+    // The final content is active, all of it.
     for name in ["part-0", "part-1", "part-2", "part-3", "bad"] {
         eventually(PATIENCE, async || {
             let is_refused = refuses(&client, name).await;

@@ -1,4 +1,4 @@
-//! Words of clients that would become labels of metrics, and stay in memory for ever.
+//! Texts of clients do not become metric labels, which would stay in memory.
 
 use conformance::{Client, Server, accepts};
 use http::Method;
@@ -6,15 +6,15 @@ use serde_json::json;
 
 use crate::callers::MAPS;
 
-/// How many series there are whose labels contain a word.
+/// The number of series whose labels contain a word.
 async fn series(admin: &Client, word: &str) -> usize {
     let page = admin.get("/metrics").await.unwrap().text();
     page.lines().filter(|line| line.contains(word)).count()
 }
 
 #[tokio::test]
-async fn words_of_strangers_do_not_become_series_of_metrics() {
-    // Every request waits for a file before it is routed, so that the time of some is over then.
+async fn texts_of_clients_do_not_become_metric_series() {
+    // The test stalls every request before routing, so that some of them time out.
     let folder = tempfile::tempdir().unwrap();
     let policy = folder.path().join("policy.yaml");
     std::fs::write(&policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
@@ -56,7 +56,7 @@ async fn words_of_strangers_do_not_become_series_of_metrics() {
     for word in ["madeup", "MADEUP"] {
         assert_eq!(series(&admin, word).await, 0, "{word}");
     }
-    // What is served is counted by its name, and so is one whose time was over.
+    // Known resources are counted by name, including a timed-out request.
     accepts(admin.post(MAPS, &json!({"metadata": {"name": "m"}})).await).unwrap();
     assert!(series(&admin, "resource=\"configmaps\"").await > 0);
 }

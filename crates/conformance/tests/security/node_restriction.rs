@@ -1,5 +1,5 @@
-//! `portcullis up` restricts nodes to what is theirs: the Node authorizer lets every node create pods and request tokens, and
-//! only the NodeRestriction plugin looks at whose.
+//! NodeRestriction in `portcullis up`: the Node authorizer lets every node create pods and request tokens, and only this plugin
+//! checks whose.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const NODES: &str = "/api/v1/nodes";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A client with the certificate of a node, signed by the server's own authority.
+/// A client with the certificate of a node, signed by the server's CA.
 fn node(server: &Server, name: &str) -> Client {
     let read = |file: &str| std::fs::read_to_string(server.data().join(file)).unwrap();
     let (authority, authority_key) = (read("ca.crt"), KeyPair::from_pem(&read("ca.key")).unwrap());
@@ -35,7 +35,7 @@ fn pod(name: &str, node: &str) -> Value {
         "automountServiceAccountToken": false}})
 }
 
-/// A pod as a node creates it for one that it runs by itself.
+/// A mirror pod as a node creates it for a static pod.
 fn mirror(name: &str, node: &Value) -> Value {
     let mut pod = pod(name, node["metadata"]["name"].as_str().unwrap());
     pod["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "hash"});
@@ -49,7 +49,7 @@ async fn make_node(client: &Client, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_node_creates_mirror_pods_of_its_own_and_no_others() {
+async fn a_node_may_create_only_its_own_mirror_pods() {
     let server = Server::up().await.unwrap();
     let admin = server.client().unwrap();
     let one = node(&server, "one");
@@ -58,7 +58,7 @@ async fn a_node_creates_mirror_pods_of_its_own_and_no_others() {
     accepts(one.post(PODS, &mirror("mirror", &own)).await).unwrap();
     accepts(one.delete(&format!("{PODS}/mirror?gracePeriodSeconds=0")).await).unwrap();
 
-    // The attack: a pod under a service account, whose token the node could then request.
+    // The attack: a pod with a service account, whose token the node could then request.
     let account = json!({"metadata": {"name": "powerful"}});
     accepts(admin.post("/api/v1/namespaces/default/serviceaccounts", &account).await).unwrap();
     let mut attack = pod("attack", "one");
@@ -81,7 +81,7 @@ async fn a_node_creates_mirror_pods_of_its_own_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_node_gets_tokens_of_the_pods_on_it_and_of_no_others() {
+async fn a_node_may_request_tokens_only_for_its_pods() {
     let server = Server::up().await.unwrap();
     let admin = server.client().unwrap();
     let [one, two] = ["one", "two"].map(|name| node(&server, name));
@@ -102,12 +102,12 @@ async fn a_node_gets_tokens_of_the_pods_on_it_and_of_no_others() {
             "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "placed", "uid": uid}}})
     };
     let uid = &placed["metadata"]["uid"];
-    // The Node authorizer follows the pods: it lets the node ask once it has seen this one.
+    // The Node authorizer allows the request once it has seen this pod.
     eventually(PATIENCE, async || accepts(one.post(tokens, &request(json!([]), uid)).await)).await.unwrap();
     accepts(one.post(tokens, &request(json!(["vault"]), uid)).await).unwrap();
-    // Not on this node.
+    // Rejected: the pod is on another node.
     rejects(two.post(tokens, &request(json!([]), uid)).await, 403, "Forbidden").unwrap();
-    // Not bound to the pod, not to this pod, or for an audience that it does not name.
+    // Rejected: not bound to a pod, bound to another pod, or for an audience that the pod does not use.
     rejects(one.post(tokens, &json!({"spec": {"audiences": []}})).await, 403, "Forbidden").unwrap();
     rejects(one.post(tokens, &request(json!([]), &json!("other"))).await, 403, "Forbidden").unwrap();
     rejects(one.post(tokens, &request(json!(["bank"]), uid)).await, 403, "Forbidden").unwrap();
@@ -115,7 +115,7 @@ async fn a_node_gets_tokens_of_the_pods_on_it_and_of_no_others() {
 }
 
 #[tokio::test]
-async fn a_node_does_not_steer_pods_to_itself_or_touch_other_nodes() {
+async fn a_node_cannot_attract_pods_or_change_other_nodes() {
     let server = Server::up().await.unwrap();
     let admin = server.client().unwrap();
     let one = node(&server, "one");

@@ -1,4 +1,4 @@
-//! Objects with very many owner references do not hold up the server.
+//! Objects with many owner references do not delay the server.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use serde_json::json;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Each reference names the object itself with another uid: no owner exists, so the object is garbage. Work that grows with the square
-/// of the references takes minutes here.
+/// Each reference names the object itself with another uid: no owner exists, so the object is garbage. Quadratic work would take
+/// minutes.
 #[tokio::test]
 async fn an_object_with_many_owners_is_collected() {
     let server = Server::up().await.unwrap();

@@ -1,5 +1,5 @@
-//! A document has one spelling: authorizers and audit rules see the path as sent, so a second spelling that is served would
-//! be a document that no rule protects.
+//! Every document is served under one path only: authorizers and audit rules see the path as sent, so another served spelling
+//! would bypass their rules.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 const MERGE: &str = "application/merge-patch+json";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
-/// Documents that are served and not listed at `/`.
+/// Served documents that are not listed at `/`.
 const UNLISTED: &[&str] = &["/", "/debug/admission", "/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1"];
 
-/// Every document that is served.
+/// Every served document, listed or not.
 async fn documents(client: &Client) -> BTreeSet<String> {
     let index = accepts(client.get("/").await).unwrap();
     let listed = index["paths"].as_array().unwrap().iter().map(|path| path.as_str().unwrap().to_owned());
     listed.chain(UNLISTED.iter().map(|path| (*path).to_owned())).collect()
 }
 
-/// Whether Kubernetes serves this document with a slash after its path: its API router does, its other mux does not.
+/// Whether Kubernetes serves this document with a trailing slash: its API router does, its other mux does not.
 fn router_serves_trailing_slash(path: &str) -> bool {
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     matches!(
@@ -59,14 +59,14 @@ fn aliases(path: &str) -> BTreeSet<String> {
     if let Some((start, letter)) = path.char_indices().find(|(_, c)| c.is_ascii_lowercase()) {
         let (before, after) = (path.get(..start).unwrap(), path.get(start + 1..).unwrap());
         add(format!("{before}{}{after}", letter.to_ascii_uppercase()));
-        // Encoded twice: decoding once leaves an escape.
+        // Encoded twice: one decoding leaves an escape.
         add(format!("{before}%25{:02x}{after}", u32::from(letter)));
     }
     aliases
 }
 
 #[tokio::test]
-async fn every_document_has_one_spelling() {
+async fn every_document_is_served_under_one_path() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let documents = documents(&client).await;
@@ -83,7 +83,7 @@ async fn every_document_has_one_spelling() {
             {
                 continue;
             }
-            // `%2F` is a slash to every part of the server, so these are spelled as the slash is.
+            // `%2F` is decoded to a slash everywhere in the server, so these paths equal those with a slash.
             let decoded = alias.replace("%2F", "/").replace("%2f", "/");
             if documents.contains(&decoded)
                 || decoded.strip_suffix('/').is_some_and(router_serves_trailing_slash)
@@ -133,7 +133,7 @@ async fn resources_are_not_served_below_empty_or_dotted_segments() {
     }
 }
 
-/// Binds a role with these paths to a user.
+/// Binds a role for these paths to a user.
 async fn grant(client: &Client, user: &str, paths: &[&str]) {
     let role = json!({"metadata": {"name": user}, "rules": [{"nonResourceURLs": paths, "verbs": ["get"]}]});
     accepts(client.post(ROLES, &role).await).unwrap();
@@ -143,9 +143,9 @@ async fn grant(client: &Client, user: &str, paths: &[&str]) {
     accepts(client.post(BINDINGS, &binding).await).unwrap();
 }
 
-/// The aliases that are served, and under which path each is authorized.
+/// The served aliases, each with the path by which it is authorized.
 #[tokio::test]
-async fn served_aliases_are_authorized_under_the_path_that_is_routed() {
+async fn served_aliases_are_authorized_by_the_routed_path() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     grant(&client, "alice", &["/metrics", "/debug/admission", "/statusz"]).await;
@@ -153,7 +153,7 @@ async fn served_aliases_are_authorized_under_the_path_that_is_routed() {
         .await;
     let [alice, bob] = ["alicetoken", "bobtoken"].map(|token| client.as_token(Some(token)));
 
-    // Escapes are decoded before anybody looks at the path.
+    // Escapes are decoded before authorization.
     for path in
         ["/metrics", "/%6detrics", "/%6D%65trics", "/debug/admission", "/debug%2Fadmission", "/statusz"]
     {
@@ -171,19 +171,19 @@ async fn served_aliases_are_authorized_under_the_path_that_is_routed() {
     ] {
         assert_eq!(alice.get(path).await.unwrap().code, 403, "{path}");
     }
-    // A rule about an alias gives access to nothing.
+    // A rule for an alias grants nothing.
     for path in ["/metrics/", "//metrics", "/metrics//slis", "/debug//admission", "/statusz/"] {
         assert_eq!(bob.get(path).await.unwrap().code, 404, "{path}");
     }
     assert_eq!(bob.get("/metrics").await.unwrap().code, 403);
 }
 
-/// Kubernetes' own roles know the slash after the paths of its router: `/version/` has a rule of its own.
+/// Kubernetes' own roles list paths of its API router with a trailing slash: `/version/` has a rule of its own.
 #[tokio::test]
 async fn a_trailing_slash_of_the_api_router_is_part_of_the_authorized_path() {
     let server = Server::serve(&["--anonymous-auth=false"]).await.unwrap();
     let client = server.client().unwrap();
-    // Nobody but these rules lets the users in.
+    // The users have no other permissions.
     for binding in ["system:discovery", "system:basic-user", "system:public-info-viewer"] {
         let path = format!("{BINDINGS}/{binding}");
         let mut object: Value = accepts(client.get(&path).await).unwrap();
@@ -205,10 +205,10 @@ async fn a_trailing_slash_of_the_api_router_is_part_of_the_authorized_path() {
     }
 }
 
-/// As in Kubernetes, whose router takes an empty segment for the name of a namespace: all of them, for whoever may list in all of
-/// them. Nothing that is in one of them is reached.
+/// As in Kubernetes, an empty namespace segment means all namespaces, for users who may list in all of them. No single object is
+/// reachable by it.
 #[tokio::test]
-async fn an_empty_group_or_namespace_is_no_way_around_permissions() {
+async fn an_empty_group_or_namespace_does_not_bypass_authorization() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
@@ -263,10 +263,10 @@ async fn an_empty_group_or_namespace_is_no_way_around_permissions() {
             }
         }
     }
-    // Whoever may list all secrets gets what they would get without the empty segment.
+    // A user who may list all secrets gets the answer of the path without the empty segment.
     let [all, alias] = [admin.get("/api/v1/secrets").await, admin.get("/api/v1/namespaces//secrets").await];
     assert_eq!(accepts(all).unwrap()["items"], accepts(alias).unwrap()["items"]);
-    // No object is reached by it, and none is made.
+    // No object can be read or created by it.
     assert_eq!(codes(&admin, "/api/v1/namespaces//secrets/s").await, [400; 5]);
     assert_eq!(admin.post("/api/v1/namespaces//secrets", &secret).await.unwrap().code, 422);
     assert_eq!(admin.get("/api/v1/namespaces/default/secrets/t").await.unwrap().code, 404);

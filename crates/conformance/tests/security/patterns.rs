@@ -1,4 +1,4 @@
-//! Short regular expressions that are much work to compile: in selectors, schemas, rules, policies and data.
+//! Short regular expressions that are expensive to compile: in selectors, schemas, rules, policies and data.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use conformance::{Client, Server, accepts, eventually, rejects};
 use serde_json::{Value, json};
 
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The pattern of a DNS subdomain name, which many users write.
+/// The pattern of a DNS subdomain, which is common in schemas.
 const ORDINARY: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 
-/// A claim with selectors, each of which matches a text with so many different patterns.
+/// A claim with selectors that each match a text with this many different patterns.
 fn claim(name: &str, selectors: usize, patterns: usize, pattern: &str) -> Value {
     let selector = |s: usize| {
         let calls: Vec<String> = (0..patterns).map(|i| format!("'a'.matches('{pattern}{s}x{i}')")).collect();
@@ -25,17 +25,18 @@ fn claim(name: &str, selectors: usize, patterns: usize, pattern: &str) -> Value 
     ]}}})
 }
 
-/// Whether a refusal says what the limit is.
+/// Whether an error names the limit.
 fn names_limit(status: &Value, limit: &str) {
     let message = status["message"].as_str().unwrap();
     assert!(message.contains(&format!("{limit} units of work")), "{message:.500}");
 }
 
 #[tokio::test]
-async fn selectors_of_a_claim_have_bounded_patterns() {
+async fn patterns_in_selectors_of_a_claim_are_bounded() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    // 8 KB that took 1.4 s: one expression that is too much, one pattern that is, and expressions that are too much together.
+    // 8 KB that took 1.4 s: one expression that is too expensive, one such pattern, and expressions that are too expensive
+    // together.
     for (selectors, patterns, pattern, limit) in [
         (1, 200, r"[\\pL\\pN]{18}", "more than 1000000"),
         (1, 1, r"[\\pL\\pN]{90}", "more than 200000"),
@@ -49,8 +50,8 @@ async fn selectors_of_a_claim_have_bounded_patterns() {
     accepts(client.post(CLAIMS, &claim("unicode", 1, 5, r"^\\p{L}{1,63}$")).await).unwrap();
 }
 
-/// A CRD of one kind with a schema of its `spec`.
-fn definition(plural: &str, spec: &Value) -> Value {
+/// A CRD with this schema of its `spec`.
+fn crd(plural: &str, spec: &Value) -> Value {
     json!({
         "metadata": {"name": format!("{plural}.example.com")},
         "spec": {
@@ -70,16 +71,16 @@ fn with_patterns(count: usize, pattern: &str) -> Value {
 }
 
 #[tokio::test]
-async fn patterns_of_a_schema_are_bounded_together() {
+async fn patterns_of_a_schema_have_a_common_limit() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    let large = definition("larges", &with_patterns(1000, r"[\pL\pN]{18}"));
-    names_limit(&rejects(client.post(DEFINITIONS, &large).await, 422, "Invalid").unwrap(), "5000000");
-    let ordinary = definition("ordinaries", &with_patterns(1000, &ORDINARY.replace("\\\\", "\\")));
-    accepts(client.post(DEFINITIONS, &ordinary).await).unwrap();
+    let large = crd("larges", &with_patterns(1000, r"[\pL\pN]{18}"));
+    names_limit(&rejects(client.post(CRDS, &large).await, 422, "Invalid").unwrap(), "5000000");
+    let ordinary = crd("ordinaries", &with_patterns(1000, &ORDINARY.replace("\\\\", "\\")));
+    accepts(client.post(CRDS, &ordinary).await).unwrap();
 }
 
-/// A kind whose rule matches a text with every pattern that an object brings.
+/// A CRD whose rule matches a text with every pattern of the object.
 async fn define_matcher(client: &Client) -> &'static str {
     const MATCHERS: &str = "/apis/example.com/v1/namespaces/default/matchers";
     let text = json!({"type": "string", "maxLength": 64});
@@ -88,7 +89,7 @@ async fn define_matcher(client: &Client) -> &'static str {
         "properties": {"patterns": {"type": "array", "maxItems": 1000, "items": text}},
         "x-kubernetes-validations": [{"rule": "self.patterns.all(p, !'a'.matches(p) || 'a'.find(p) == 'b')"}],
     });
-    accepts(client.post(DEFINITIONS, &definition("matchers", &spec)).await).unwrap();
+    accepts(client.post(CRDS, &crd("matchers", &spec)).await).unwrap();
     eventually(PATIENCE, async || accepts(client.get(MATCHERS).await)).await.unwrap();
     MATCHERS
 }

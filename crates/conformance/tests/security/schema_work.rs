@@ -1,17 +1,17 @@
-//! Small objects that are much work because of a schema, a rule or a policy: the work is bounded, runs on the heavy lane and ends with
-//! the request.
+//! Small objects that are expensive because of a schema, a rule or a policy: the work is bounded, runs on the heavy lane and ends
+//! with the request.
 
 use std::time::Duration;
 
 use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use serde_json::{Value, json};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A metric without labels.
+/// The value of a metric without labels.
 async fn metric(client: &Client, name: &str) -> u64 {
     let metrics = client.get("/metrics").await.unwrap().text();
     let line = metrics.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
@@ -22,8 +22,8 @@ async fn lane_requests(client: &Client) -> u64 {
     metric(client, "portcullis_large_requests_total").await
 }
 
-/// A CRD of one kind with a schema of its `spec`.
-fn definition(plural: &str, spec: &Value) -> Value {
+/// A CRD with this schema of its `spec`.
+fn crd(plural: &str, spec: &Value) -> Value {
     json!({
         "metadata": {"name": format!("{plural}.example.com")},
         "spec": {
@@ -36,8 +36,8 @@ fn definition(plural: &str, spec: &Value) -> Value {
     })
 }
 
-/// Waits until the objects of a CRD are served without compiling its schema any more. The CRD's status may still have changed when it
-/// was compiled first.
+/// Waits until requests for objects of a CRD no longer compile its schema. Status changes of the CRD may cause a second
+/// compilation.
 async fn is_compiled(client: &Client, path: &str) {
     let no_longer_large = async || {
         let before = lane_requests(client).await;
@@ -50,10 +50,10 @@ async fn is_compiled(client: &Client, path: &str) {
     eventually(PATIENCE, no_longer_large).await.unwrap();
 }
 
-/// Creates a CRD, waits until it is served, and returns the path of its objects. Its schema is compiled then.
+/// Creates a CRD, waits until it is served and compiled, and returns the path of its objects.
 async fn define(client: &Client, plural: &str, spec: &Value) -> String {
     let path = format!("/apis/example.com/v1/namespaces/default/{plural}");
-    accepts(client.post(DEFINITIONS, &definition(plural, spec)).await).unwrap();
+    accepts(client.post(CRDS, &crd(plural, spec)).await).unwrap();
     is_compiled(client, &path).await;
     path
 }
@@ -62,12 +62,12 @@ fn object(plural: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": plural, "metadata": {"name": name}, "spec": spec})
 }
 
-/// A pattern that is in a state for each `a` of the last 39,000 characters.
+/// A pattern with one active state for each `a` among the last 39,000 characters.
 fn many_states() -> String {
     format!("a{}c", "[ab]{1000}".repeat(39))
 }
 
-/// Sends a request that would take minutes and gives it a second.
+/// Sends a request that would take minutes, with a timeout of one second.
 async fn is_cancelled_on_the_lane(client: &Client, path: &str, body: &Value) {
     let [requests, cancelled] =
         ["requests_total", "requests_cancelled_total"].map(|n| format!("portcullis_large_{n}"));
@@ -92,7 +92,7 @@ async fn patterns_of_a_schema_with_many_states_are_matched_on_the_heavy_lane_unt
     let patterns: Value =
         (0..4).map(|i| json!({"pattern": format!("{}{{{}}}", many_states(), i + 1)})).collect();
     let texts = define(&client, "texts", &json!({"type": "string", "allOf": patterns})).await;
-    // Less than 64 KiB.
+    // Below the 64 KiB from which bodies count as large.
     let text = "ab".repeat(30_000);
     is_cancelled_on_the_lane(&client, &texts, &object("texts", "long", &json!(text))).await;
     let before = lane_requests(&client).await;
@@ -104,7 +104,7 @@ async fn patterns_of_a_schema_with_many_states_are_matched_on_the_heavy_lane_unt
 }
 
 #[tokio::test]
-async fn validation_that_takes_many_steps_goes_on_on_the_heavy_lane() {
+async fn validation_with_many_steps_moves_to_the_heavy_lane() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let alternatives = |count: usize| {
@@ -128,7 +128,7 @@ async fn validation_that_takes_many_steps_goes_on_on_the_heavy_lane() {
 }
 
 #[tokio::test]
-async fn enumerations_of_large_values_count_as_large() {
+async fn enums_with_large_values_run_on_the_heavy_lane() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let value = |last: usize| {
@@ -155,14 +155,13 @@ async fn defaults_of_a_crd_are_validated_until_the_request_ends() {
     let with_defaults = |name: &str, count: usize| {
         let items = json!({"type": "integer", "anyOf": vec![json!({"minimum": 0}); count]});
         let items = json!({"type": "array", "default": vec![-1; count], "items": items});
-        definition(name, &json!({"type": "object", "properties": {"list": items}}))
+        crd(name, &json!({"type": "object", "properties": {"list": items}}))
     };
-    is_cancelled_on_the_lane(&client, DEFINITIONS, &with_defaults("larges", 30_000)).await;
-    let status =
-        rejects(client.post(DEFINITIONS, &with_defaults("wrongs", 3)).await, 422, "Invalid").unwrap();
+    is_cancelled_on_the_lane(&client, CRDS, &with_defaults("larges", 30_000)).await;
+    let status = rejects(client.post(CRDS, &with_defaults("wrongs", 3)).await, 422, "Invalid").unwrap();
     assert!(status["message"].as_str().unwrap().contains("(anyOf)"), "{status}");
     let right = json!({"type": "integer", "default": 1, "anyOf": [{"minimum": 2}, {"minimum": 1}]});
-    accepts(client.post(DEFINITIONS, &definition("rights", &right)).await).unwrap();
+    accepts(client.post(CRDS, &crd("rights", &right)).await).unwrap();
 }
 
 #[tokio::test]
@@ -189,7 +188,7 @@ async fn large_schemas_are_compiled_on_the_heavy_lane_once() {
     let client = server.client().unwrap();
     let rules: Value = (0..1000).map(|i| json!({"rule": format!("self != {i}")})).collect();
     let spec = json!({"type": "integer", "x-kubernetes-validations": rules});
-    accepts(client.post(DEFINITIONS, &definition("ruled", &spec)).await).unwrap();
+    accepts(client.post(CRDS, &crd("ruled", &spec)).await).unwrap();
     let before = lane_requests(&client).await;
     let ruled = "/apis/example.com/v1/namespaces/default/ruled";
     eventually(PATIENCE, async || accepts(client.get(ruled).await)).await.unwrap();
@@ -200,7 +199,7 @@ async fn large_schemas_are_compiled_on_the_heavy_lane_once() {
     assert!(status["message"].as_str().unwrap().contains("failed rule: self != 999"), "{status}");
 }
 
-/// Whether a refusal says what the limit is.
+/// Whether an error names the limit.
 fn names_limit(status: &Value) {
     let message = status["message"].as_str().unwrap();
     let limit = "matching the regular expressions of an evaluation takes more than 1000000 units of work";
@@ -222,7 +221,7 @@ async fn matching_in_rules_of_a_crd_is_bounded() {
     assert!(lane_requests(&client).await > before);
 }
 
-/// Creates a policy for ConfigMaps and waits until it denies what it should.
+/// Creates a policy for config maps and waits until it is active.
 async fn enforce(client: &Client, validations: &Value) {
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]});
     let policy = json!({"metadata": {"name": "p"}, "spec": {
@@ -251,7 +250,7 @@ async fn matching_in_policies_is_bounded() {
 }
 
 #[tokio::test]
-async fn policies_that_cost_much_are_evaluated_on_the_heavy_lane() {
+async fn expensive_policies_are_evaluated_on_the_heavy_lane() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let list: Value = (0..60).collect::<Vec<u8>>().into();

@@ -1,5 +1,5 @@
-//! Custom resources whose group, kind or plural name is that of a built-in resource are custom resources: they are stored apart, and
-//! nothing in the server takes them for the built-in one.
+//! Custom resources with the group, kind or plural name of a built-in resource are stored separately, and no part of the server
+//! treats them as the built-in one.
 
 use std::fs;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(crate) const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefin
 const RBAC: &str = "rbac.authorization.k8s.io";
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A CRD whose versions take any object. The first version is stored; all are served.
+/// A CRD whose versions accept any object. The first version is stored; all are served.
 fn crd(group: &str, plural: &str, kind: &str, scope: &str, versions: &[&str]) -> Value {
     let any = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     let versions: Vec<Value> = versions
@@ -25,7 +25,7 @@ fn crd(group: &str, plural: &str, kind: &str, scope: &str, versions: &[&str]) ->
         "kind": "CustomResourceDefinition",
         "metadata": {
             "name": format!("{plural}.{group}"),
-            // Anybody who may create CRDs can write it.
+            // Any user who may create CRDs can set this annotation.
             "annotations": {"api-approved.kubernetes.io": "https://example.com/1"},
         },
         "spec": {
@@ -73,7 +73,7 @@ async fn bind(admin: &Client, who: &str, role: &str, namespace: Option<&str>) {
     accepts(admin.post(&path, &binding).await).unwrap();
 }
 
-/// A server on which alice administers the namespace `team` and may create CRDs; nothing else.
+/// A server on which alice administers the namespace `team` and may create CRDs, and has no other permissions.
 async fn server_with_an_author_of_crds() -> (Server, Client, Client, Client) {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
@@ -91,7 +91,7 @@ async fn server_with_an_author_of_crds() -> (Server, Client, Client, Client) {
 }
 
 #[tokio::test]
-async fn a_custom_resource_called_clusterrolebinding_binds_nobody() {
+async fn a_custom_resource_named_clusterrolebinding_grants_nothing() {
     let (_server, admin, alice, bob) = server_with_an_author_of_crds().await;
     for plural in ["grants", "clusterrolebindings"] {
         let kind = "ClusterRoleBinding";
@@ -110,7 +110,7 @@ async fn a_custom_resource_called_clusterrolebinding_binds_nobody() {
         accepts(alice.post(&path, &object).await).unwrap();
         assert_eq!(accepts(alice.get(&format!("{path}/mine")).await).unwrap()["metadata"]["name"], "mine");
     }
-    // A real binding, made later, is in force: what came before has been seen, too.
+    // A real binding that was created later is active, so earlier objects have been processed too.
     rejects(bob.get("/api/v1/pods").await, 403, "Forbidden").unwrap();
     bind(&admin, "bob", "view", None).await;
     accepts(bob.get("/api/v1/pods").await).unwrap();
@@ -120,7 +120,7 @@ async fn a_custom_resource_called_clusterrolebinding_binds_nobody() {
 }
 
 #[tokio::test]
-async fn a_custom_resource_called_clusterrole_replaces_no_role() {
+async fn a_custom_resource_named_clusterrole_replaces_no_role() {
     let (_server, admin, alice, bob) = server_with_an_author_of_crds().await;
     bind(&admin, "bob", "cluster-admin", None).await;
     accepts(bob.get("/api/v1/secrets").await).unwrap();
@@ -136,7 +136,7 @@ async fn a_custom_resource_called_clusterrole_replaces_no_role() {
 }
 
 #[tokio::test]
-async fn a_custom_resource_is_no_approved_certificate_signing_request() {
+async fn a_custom_resource_is_not_read_as_a_certificate_signing_request() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let (group, plural, kind) =
@@ -154,7 +154,7 @@ async fn a_custom_resource_is_no_approved_certificate_signing_request() {
     assert_eq!(listed["items"], json!([]));
 }
 
-/// A static policy that lets nobody delete NetworkPolicies.
+/// A static policy that denies deleting NetworkPolicies.
 fn deny_deletion() -> (TempDir, String) {
     let root = TempDir::new().unwrap();
     let folder = root.path().join("policies");
@@ -208,19 +208,19 @@ async fn protected_objects_cannot_be_deleted_through_another_version() {
         let now = accepts(client.get(&format!("{GUARDS}/guard")).await).unwrap();
         assert_eq!(now["metadata"]["uid"], made["metadata"]["uid"]);
     };
-    // The second time the stored version has the name of the built-in one.
+    // The second CRD's storage version has the name of the built-in one.
     for versions in [&["v9"][..], &["v1", "v9"]] {
         let crd = crd("networking.k8s.io", "networkpolicies", "NetworkPolicy", "Namespaced", versions);
         define(&client, &crd).await;
         rejects(client.delete(&format!("{CUSTOM_GUARDS}/guard")).await, 404, "NotFound").unwrap();
         accepts(client.delete(CUSTOM_GUARDS).await).unwrap();
         there().await;
-        // One of the same name is another object.
+        // An object with the same name is another object.
         accepts(client.post(CUSTOM_GUARDS, &guard("v9", "guard")).await).unwrap();
         there().await;
         accepts(client.delete(&format!("{CUSTOM_GUARDS}/guard")).await).unwrap();
         there().await;
-        // What is deleted for the garbage collector, or with its CRD, is the custom resource.
+        // The garbage collector and the deletion of the CRD delete the custom resource.
         let mut owned = guard("v9", "guard");
         owned["metadata"]["ownerReferences"] = json!([{
             "apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-0000-0000-000000000001",
@@ -244,7 +244,7 @@ async fn protected_objects_cannot_be_deleted_through_another_version() {
 }
 
 #[tokio::test]
-async fn a_crd_over_the_storage_of_a_built_in_resource_is_refused() {
+async fn a_crd_with_the_storage_of_a_built_in_resource_is_rejected() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     for (group, plural, kind) in [
@@ -258,17 +258,17 @@ async fn a_crd_over_the_storage_of_a_built_in_resource_is_refused() {
             assert_eq!(cause["field"], "spec.names.plural");
             assert!(cause["message"].as_str().unwrap().contains("is a built-in resource"), "{cause}");
         }
-        // Beside them is room.
+        // Other names of the group are accepted.
         define(&client, &crd(group, "others", "Other", "Cluster", &["v9"])).await;
     }
-    // Names in the status are no way there.
+    // Accepted names in the status do not bypass the check.
     let path = format!("{CRDS}/others.apiextensions.k8s.io/status");
     let mut stored = accepts(client.get(&path).await).unwrap();
     stored["status"]["acceptedNames"]["plural"] = json!("customresourcedefinitions");
     accepts(client.json(http::Method::PUT, &path, &stored).await).unwrap();
     rejects(client.get("/apis/apiextensions.k8s.io/v9/customresourcedefinitions").await, 404, "NotFound")
         .unwrap_or_else(|problem| {
-            // Pages that do not exist are answered in plain text.
+            // Unknown paths are answered in plain text.
             assert!(problem.to_string().contains("404"), "{problem}");
             Value::Null
         });

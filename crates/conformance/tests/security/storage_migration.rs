@@ -1,5 +1,5 @@
-//! A database of format 1, written by the last version that had it, and what becomes of it. It has objects of most built-in kinds,
-//! custom resources, and custom resources that were stored among built-in objects.
+//! Migration of a database of format 1 that its last version wrote. It has objects of most built-in kinds, custom resources, and
+//! custom resources that were stored among built-in objects.
 
 use std::fs;
 use std::io::Read as _;
@@ -16,7 +16,7 @@ use crate::storage_keys::{CRDS, PATIENCE, condition};
 /// The database does not get younger.
 const LONG_EVENTS: &str = "--event-ttl=876000h";
 
-/// Where a server finds the database.
+/// The path where a server expects the database.
 fn unpack(root: &Path) {
     let data = root.join("data");
     fs::DirBuilder::new().mode(0o700).create(&data).unwrap();
@@ -26,7 +26,7 @@ fn unpack(root: &Path) {
     fs::write(data.join("store.redb"), bytes).unwrap();
 }
 
-/// Every collection that has an object called `a`, in the cluster or in the namespace `demo`.
+/// Every collection with an object named `a`, in the cluster or in the namespace `demo`.
 const NAMESPACED: &[&str] = &[
     "/api/v1 configmaps secrets serviceaccounts pods services endpoints limitranges resourcequotas podtemplates replicationcontrollers persistentvolumeclaims events",
     "/apis/apps/v1 deployments replicasets daemonsets statefulsets controllerrevisions",
@@ -69,10 +69,10 @@ fn paths() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_old_database_is_migrated_and_custom_resources_become_no_built_in_objects() {
+async fn a_format_1_database_is_migrated_and_custom_resources_stay_custom_resources() {
     let root = TempDir::new().unwrap();
     unpack(root.path());
-    // What an interrupted migration leaves: the second name of the old file, and a part of the new one.
+    // The files of an interrupted migration: the second name of the old file, and a part of the new one.
     let data = root.path().join("data");
     fs::hard_link(data.join("store.redb"), data.join("store.redb.v1")).unwrap();
     fs::write(data.join("store.redb.new"), [0; 5000]).unwrap();
@@ -86,7 +86,7 @@ async fn an_old_database_is_migrated_and_custom_resources_become_no_built_in_obj
         let object = accepts(admin.get(path).await).unwrap();
         assert_eq!(object["metadata"]["name"], "a", "{path}");
     }
-    // Both groups of events have both events.
+    // Both API groups for events show both events.
     for path in ["/api/v1", "/apis/events.k8s.io/v1"] {
         for name in ["a", "b"] {
             accepts(admin.get(&format!("{path}/namespaces/demo/events/{name}")).await).unwrap();
@@ -95,14 +95,14 @@ async fn an_old_database_is_migrated_and_custom_resources_become_no_built_in_obj
     let address = accepts(admin.get("/api/v1/namespaces/demo/services/a").await).unwrap();
     assert_eq!(address["spec"]["clusterIP"], "10.0.0.77");
     accepts(admin.get("/apis/apiregistration.k8s.io/v1/apiservices/v1.remote.example.com").await).unwrap();
-    // What decides is in force: roles, policies, quotas.
+    // Roles, policies and quotas are active.
     let maps = "/api/v1/namespaces/demo/configmaps";
     accepts(alice.get(maps).await).unwrap();
     rejects(alice.get("/api/v1/namespaces/demo/secrets").await, 403, "Forbidden").unwrap();
     rejects(admin.post(maps, &json!({"metadata": {"name": "forbidden"}})).await, 422, "Invalid").unwrap();
     accepts(admin.post(maps, &json!({"metadata": {"name": "b"}})).await).unwrap();
 
-    // Custom resources in built-in groups are where custom resources are.
+    // Custom resources in built-in groups are served as custom resources.
     rejects(bob.get("/api/v1/secrets").await, 403, "Forbidden").unwrap();
     let rbac = "/apis/rbac.authorization.k8s.io";
     accepts(admin.get(&format!("{rbac}/v9/namespaces/demo/clusterrolebindings/evil")).await).unwrap();
@@ -120,7 +120,7 @@ async fn an_old_database_is_migrated_and_custom_resources_become_no_built_in_obj
         let built_in = admin.get(&format!("{}/{name}", path.replace("VERSION", "v1"))).await;
         rejects(built_in, 404, "NotFound").unwrap();
     }
-    // What belongs to nothing is left out, and said to be.
+    // Objects of unknown resources are left out and reported.
     for path in [
         "/apis/coordination.k8s.io/v1/namespaces/demo/leases/orphan",
         "/apis/apiregistration.k8s.io/v1/apiservices/v1.fake.example.com",
@@ -136,7 +136,7 @@ async fn an_old_database_is_migrated_and_custom_resources_become_no_built_in_obj
     }
     assert!(log.contains("left_out=2"), "{log}");
 
-    // A stored CRD over the storage of a built-in resource is not served, and takes nothing with it when it goes.
+    // A stored CRD with the storage of a built-in resource is not served, and its deletion deletes nothing else.
     let overlapping = format!("{CRDS}/apiservices.apiregistration.k8s.io");
     eventually(PATIENCE, async || {
         let stored = accepts(admin.get(&overlapping).await)?;
@@ -158,7 +158,7 @@ async fn an_old_database_is_migrated_and_custom_resources_become_no_built_in_obj
     accepts(admin.get(&format!("{services}/v1.remote.example.com")).await).unwrap();
     accepts(admin.get(&format!("{services}/v1.apps")).await).unwrap();
 
-    // The next start finds the new format.
+    // The next start opens the new format.
     server.terminate().unwrap();
     server.wait(PATIENCE).await.unwrap();
     drop(server);

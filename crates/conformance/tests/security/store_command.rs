@@ -1,4 +1,4 @@
-//! `portcullis store`: an operator removes what the server cannot read, while no server runs.
+//! `portcullis store` removes unreadable objects while no server runs.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn a_key_is_removed_offline_and_never_under_a_running_server() {
+async fn store_removes_a_key_only_while_no_server_runs() {
     let home = tempfile::tempdir().unwrap();
     let mut server = Server::serve_at(home.path(), &[]).await.unwrap();
     let client = server.client().unwrap();

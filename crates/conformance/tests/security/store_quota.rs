@@ -1,4 +1,4 @@
-//! A store that is filled up.
+//! The size quota of the store.
 
 use bytes::Bytes;
 use conformance::{Answer, Client, Problem, Result, Server, accepts, eventually, rejects};
@@ -15,7 +15,7 @@ fn map(name: &str, bytes: usize) -> Value {
     json!({"metadata": {"name": name}, "data": {"k": "x".repeat(bytes)}})
 }
 
-/// Refused because the store is full.
+/// The error of a full store.
 fn full(answer: Result<Answer>) -> Result<()> {
     let status = rejects(answer, 500, "")?;
     let message = status["message"].as_str().unwrap_or_default();
@@ -25,7 +25,7 @@ fn full(answer: Result<Answer>) -> Result<()> {
     Err(Problem::new(format!("refused for another reason: {message}")))
 }
 
-/// Creates config maps of half a megabyte until one is refused.
+/// Creates config maps of half a megabyte until one is rejected.
 async fn fill(client: &Client) -> usize {
     for number in 0..64 {
         let answer = client.post(MAPS, &map(&format!("fill{number}"), 500_000)).await;
@@ -57,7 +57,7 @@ async fn a_full_store_refuses_growth_and_recovers_by_deletions() {
     accepts(admin.post(MAPS, &map("small", 100)).await).unwrap();
     let filled = fill(&alice).await;
 
-    // What needs room is refused, for administrators, too: new objects, larger ones, status, events.
+    // Writes that need space are rejected, for administrators too: new objects, larger ones, status, events.
     full(alice.post(MAPS, &map("another", 1)).await).unwrap();
     full(admin.post(MAPS, &map("another", 1)).await).unwrap();
     full(patch(&admin, &format!("{MAPS}/small"), &json!({"data": {"more": "x".repeat(1000)}})).await)
@@ -68,13 +68,13 @@ async fn a_full_store_refuses_growth_and_recovers_by_deletions() {
     let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}});
     full(admin.post("/api/v1/namespaces/default/events", &event).await).unwrap();
 
-    // Reads, dry runs, smaller updates and leases go on.
+    // Reads, dry runs, smaller updates and leases work.
     accepts(admin.get(&format!("{MAPS}/fill0")).await).unwrap();
     accepts(admin.get(MAPS).await).unwrap();
     accepts(admin.post(&format!("{MAPS}?dryRun=All"), &map("dry", 1)).await).unwrap();
     accepts(patch(&admin, &format!("{MAPS}/small"), &json!({"data": {"k": "y"}})).await).unwrap();
     accepts(patch(&admin, &format!("{LEASES}/leader"), &lease("another-holder")).await).unwrap();
-    // It is shown where operators look, and is no reason to start the server anew.
+    // Operators can see the alarm, and it is no reason to restart the server.
     let ready = admin.get("/readyz").await.unwrap();
     assert_eq!(ready.code, 500);
     assert!(ready.text().contains("[-]storage-quota failed"), "{}", ready.text());
@@ -85,7 +85,7 @@ async fn a_full_store_refuses_growth_and_recovers_by_deletions() {
     assert!(metric(&admin, "apiserver_storage_size_bytes", "etcd-0").await.unwrap() > 0.0);
     assert!(server.log().contains("--quota-backend-bytes"), "{}", server.log());
 
-    // So do deletions: with a finalizer, which marks the object first, and of namespaces, which the server empties.
+    // Deletions work: with a finalizer, which first marks the object, and of namespaces, which the server empties.
     accepts(admin.delete(&format!("{MAPS}/guarded")).await).unwrap();
     accepts(patch(&admin, &format!("{MAPS}/guarded"), &json!({"metadata": {"finalizers": null}})).await)
         .unwrap();
@@ -96,7 +96,7 @@ async fn a_full_store_refuses_growth_and_recovers_by_deletions() {
         .unwrap();
     full(alice.post(MAPS, &map("another", 1)).await).unwrap();
 
-    // With enough of them it ends by itself.
+    // Enough deletions end the alarm.
     for number in 0..filled / 2 {
         accepts(alice.delete(&format!("{MAPS}/fill{number}")).await).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Policies see their parameters as the API shows them: in the form of the CRD as it is now, not as they were stored.
+//! Policies see their parameters in the current form of the CRD, not as they were stored.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps?dryRun=All";
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -15,8 +15,8 @@ fn gates(version: &str) -> String {
     format!("/apis/rules.example.com/{version}/gates")
 }
 
-/// A kind with these fields in `v1`, which is stored, and in `v2`.
-fn definition(fields: &Value) -> Value {
+/// A CRD with these fields in the storage version `v1` and in `v2`.
+fn crd(fields: &Value) -> Value {
     let version = |name: &str| {
         json!({"name": name, "served": true, "storage": name == "v1",
             "schema": {"openAPIV3Schema": {"type": "object", "properties": fields}}})
@@ -32,8 +32,8 @@ fn definition(fields: &Value) -> Value {
     })
 }
 
-/// A validating and a mutating policy with parameters, and their bindings. The first refuses the names `evil` and `strict`,
-/// unless its parameter exempts the former and is not strict; the second writes what it sees into labels.
+/// A validating and a mutating policy with parameters, and their bindings. The first denies the names `evil` and `strict`, unless
+/// its parameter exempts the former and is not strict; the second writes its parameter into labels.
 async fn guard(client: &Client, name: &str, version: &str, reference: &Value) {
     let params = json!({"apiVersion": format!("rules.example.com/{version}"), "kind": "Gate"});
     let rules = json!({"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
@@ -83,7 +83,7 @@ fn map(name: &str) -> Value {
     json!({"metadata": {"name": name}})
 }
 
-/// What every mutating policy saw of its parameter.
+/// The parameters that every mutating policy saw.
 fn is_seen(made: &Value, expected: &str) -> Result<(), Problem> {
     let labels = &made["metadata"]["labels"];
     let all = GUARDS.iter().all(|name| labels[name] == expected);
@@ -91,10 +91,10 @@ fn is_seen(made: &Value, expected: &str) -> Result<(), Problem> {
 }
 
 #[tokio::test]
-async fn policies_see_parameters_in_the_form_of_the_crd_as_it_is_now() {
+async fn policies_see_parameters_in_the_current_form_of_their_crd() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    accepts(client.post(DEFINITIONS, &definition(&json!({"exempt": {"type": "string"}}))).await).unwrap();
+    accepts(client.post(CRDS, &crd(&json!({"exempt": {"type": "string"}}))).await).unwrap();
     eventually(PATIENCE, async || accepts(client.get(&gates("v1")).await)).await.unwrap();
     let gate = json!({"apiVersion": "rules.example.com/v1", "kind": "Gate",
         "metadata": {"name": "g", "labels": {"gate": "main"}}, "exempt": "evil"});
@@ -111,10 +111,10 @@ async fn policies_see_parameters_in_the_form_of_the_crd_as_it_is_now() {
         made(name).await.unwrap();
     }
 
-    // The CRD loses a field and gets another one with a default. Nobody writes the parameter.
-    let path = format!("{DEFINITIONS}/gates.rules.example.com");
+    // The CRD loses a field and gets another one with a default, while the parameter is not written.
+    let path = format!("{CRDS}/gates.rules.example.com");
     let mut now = accepts(client.get(&path).await).unwrap();
-    now["spec"] = definition(&json!({"strict": {"type": "boolean", "default": true}}))["spec"].clone();
+    now["spec"] = crd(&json!({"strict": {"type": "boolean", "default": true}}))["spec"].clone();
     accepts(client.json(Method::PUT, &path, &now).await).unwrap();
     let is_shown = async || {
         let shown = accepts(client.get(&format!("{}/g", gates("v1"))).await)?;
@@ -130,7 +130,7 @@ async fn policies_see_parameters_in_the_form_of_the_crd_as_it_is_now() {
         assert!(refused["message"].as_str().unwrap().contains("denied request"), "{refused}");
     }
 
-    // What is written by the schema of now is seen as it is written.
+    // A parameter that is written with the current schema is seen as written.
     let lax = json!({"strict": false}).to_string();
     let headers = [("content-type", "application/merge-patch+json")];
     let gate = format!("{}/g", gates("v1"));

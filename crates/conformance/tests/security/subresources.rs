@@ -1,4 +1,4 @@
-//! Subresources are not a second way to create objects, nor to change what belongs to the object itself.
+//! Subresources cannot create objects or change parts that belong to the main resource.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// A resource of discovery and one of its subresources.
+/// A resource from discovery with one of its subresources.
 struct Subresource {
     group_version: String,
     namespaced: bool,
@@ -32,7 +32,7 @@ impl Subresource {
         format!("{root}/{}{namespace}/{}", self.group_version, self.parent)
     }
 
-    /// The object that a client would send for an object called `name`.
+    /// The body that a client would send for an object with this name.
     fn body(&self, name: &str) -> Value {
         let (api_version, kind) = match self.name.as_str() {
             "scale" => ("autoscaling/v1", "Scale"),
@@ -56,7 +56,7 @@ impl Subresource {
     }
 }
 
-/// Every subresource of every resource that the server says it serves.
+/// Every subresource of every resource in discovery.
 async fn subresources(client: &Client) -> Vec<Subresource> {
     let mut lists = vec![accepts(client.get("/api/v1").await).unwrap()];
     let groups = accepts(client.get("/apis").await).unwrap();
@@ -88,7 +88,7 @@ async fn subresources(client: &Client) -> Vec<Subresource> {
     found
 }
 
-/// A custom resource with both subresources, next to the built-in ones.
+/// A CRD with both subresources, beside the built-in resources.
 async fn define_gauges(client: &Client) {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let version = json!({
@@ -162,18 +162,18 @@ async fn nothing_is_created_through_any_subresource_of_any_kind() {
             tried.insert(what);
         }
     }
-    // Exact, so that a lost case is noticed; a new subresource is one more.
+    // The count is exact, so that a lost case is noticed.
     assert_eq!(tried.len(), TRIED, "{tried:#?}");
 }
 
-/// The subresources that lead to a node and write nothing.
+/// Subresources that connect to a node and write nothing.
 const CONNECTED: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
-/// The subresources that take writes, over all served versions, with `gauges` of the test.
+/// Subresources that accept writes, over all served versions, with `gauges` of the test.
 const TRIED: usize = 47;
 
 #[tokio::test]
-async fn the_address_of_the_api_server_is_not_taken_through_a_status() {
+async fn a_status_write_cannot_take_the_address_of_the_kubernetes_service() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     let role = json!({
@@ -198,13 +198,13 @@ async fn the_address_of_the_api_server_is_not_taken_through_a_status() {
     rejects(alice.json(Method::PUT, &path, &service).await, 404, "NotFound").unwrap();
     let applied = patch(&alice, &format!("{path}?fieldManager=a"), APPLY, &service).await;
     assert_eq!(applied.code, 404, "{}", applied.text());
-    // The service itself may still be created by a PUT, where the allocator decides about its address.
+    // A PUT may create the service itself, with an address from the allocator.
     rejects(alice.json(Method::PUT, &format!("{SERVICES}/thief"), &service).await, 422, "Invalid").unwrap();
     let mut honest = service.clone();
     honest["spec"] = json!({"ports": [{"port": 443}]});
     let made = accepts(alice.json(Method::PUT, &format!("{SERVICES}/thief"), &honest).await).unwrap();
     assert_ne!(made["spec"]["clusterIP"], "10.0.0.1");
-    // Of a service that exists, the status is written as ever.
+    // The status of an existing service can be written.
     let mut there = made.clone();
     there["status"]["conditions"] = json!([{
         "type": "example.com/Seen", "status": "True", "reason": "Test", "message": "",
@@ -213,8 +213,8 @@ async fn the_address_of_the_api_server_is_not_taken_through_a_status() {
     accepts(alice.json(Method::PUT, &path, &there).await).unwrap();
 }
 
-/// The kinds whose metadata a status write cannot change at all; in Kubernetes' own words these reset it.
-const METADATA_KEPT: &[&str] = &[
+/// Kinds whose metadata a status write cannot change at all, as in Kubernetes.
+const METADATA_UNCHANGED: &[&str] = &[
     "APIService",
     "CSINode",
     "DeviceTaintRule",
@@ -230,7 +230,7 @@ const METADATA_KEPT: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_status_write_changes_no_spec_and_only_the_metadata_that_kubernetes_lets_it() {
+async fn a_status_write_changes_only_status_and_permitted_metadata() {
     let server = Server::serve(&["--runtime-config=api/all=true"]).await.unwrap();
     let client = server.client().unwrap();
     define_gauges(&client).await;
@@ -240,13 +240,13 @@ async fn a_status_write_changes_no_spec_and_only_the_metadata_that_kubernetes_le
         .filter(|s| s.name == "status")
         .map(|s| (s.collection(), s.parent_kind))
         .collect();
-    let kinds = script::all().unwrap().into_iter().find(|script| script.name == "kinds").unwrap();
+    let kinds = script::load("kinds").unwrap();
     let gauge = json!({"path": "/apis/example.com/v1/namespaces/default/gauges", "kind": "Gauge",
         "object": {"apiVersion": "example.com/v1", "kind": "Gauge", "metadata": {"name": "k-{id}"}, "spec": {"a": 1}}});
-    let mut each: Vec<Value> = kinds.each.iter().map(|vars| json!(vars)).collect();
+    let mut each: Vec<Value> = kinds.rounds.iter().map(|vars| json!(vars)).collect();
     each.push(gauge);
     let mut checked = 0;
-    // An owner that exists, so that nothing is collected meanwhile.
+    // An existing owner, so that the garbage collector does not delete the objects.
     let namespace = accepts(client.get("/api/v1/namespaces/default").await).unwrap();
     let owner = json!({
         "apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": namespace["metadata"]["uid"],
@@ -275,22 +275,22 @@ async fn a_status_write_changes_no_spec_and_only_the_metadata_that_kubernetes_le
         assert_eq!(now["spec"], made["spec"], "{kind}: a status write changed the spec");
         assert_eq!(now["metadata"]["generation"], made["metadata"]["generation"], "{kind}");
         assert_eq!(now["metadata"]["uid"], made["metadata"]["uid"], "{kind}");
-        let kept = |field: &str| now["metadata"][field] == made["metadata"][field];
-        if METADATA_KEPT.contains(&kind.as_str()) {
+        let is_unchanged = |field: &str| now["metadata"][field] == made["metadata"][field];
+        if METADATA_UNCHANGED.contains(&kind.as_str()) {
             for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
-                assert!(kept(field), "{kind}: a status write changed metadata.{field}: {now}");
+                assert!(is_unchanged(field), "{kind}: a status write changed metadata.{field}: {now}");
             }
         }
         if kind == "Pod" {
-            assert!(kept("ownerReferences"), "{now}");
+            assert!(is_unchanged("ownerReferences"), "{now}");
         }
         if kind == "Deployment" {
-            assert!(kept("labels"), "{now}");
+            assert!(is_unchanged("labels"), "{now}");
         }
         checked += 1;
     }
     assert_eq!(checked, WITH_STATUS);
 }
 
-/// The kinds of `scripts/kinds.yaml` that have a status, and `Gauge`.
+/// The kinds of `scripts/kinds.yaml` with a status, and `Gauge`.
 const WITH_STATUS: usize = 21;

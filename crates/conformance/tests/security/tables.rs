@@ -1,4 +1,4 @@
-//! Whoever writes a CRD writes its printer columns, and `kubectl get` has a row of cells computed for each object.
+//! Printer columns of CRDs, which are computed for each object, have bounded work and output.
 
 use bytes::Bytes;
 use conformance::{Answer, Client, Server, accepts, eventually};
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::callers::{SOON, metric};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 
-/// Defines things with so many columns of one path.
+/// Creates a CRD with this many columns of one path.
 async fn define(admin: &Client, columns: usize, path: &str) {
     let columns: Vec<Value> = (0..columns)
         .map(|number| json!({"name": format!("C{number}"), "type": "string", "jsonPath": path}))
@@ -28,7 +28,7 @@ async fn define(admin: &Client, columns: usize, path: &str) {
             }],
         },
     });
-    accepts(admin.post(DEFINITIONS, &definition).await).unwrap();
+    accepts(admin.post(CRDS, &definition).await).unwrap();
     eventually(SOON, async || accepts(admin.get(THINGS).await)).await.unwrap();
 }
 
@@ -42,7 +42,7 @@ async fn table(admin: &Client, path: &str) -> Answer {
     admin.send(Method::GET, path, &[("accept", TABLE)], Bytes::new()).await.unwrap()
 }
 
-/// The cells of the first row, without the name, that have something in them.
+/// The cells of the first row, without the name, that are not empty.
 fn filled(table: &Value) -> usize {
     let cells = table["rows"][0]["cells"].as_array().unwrap();
     cells.iter().skip(1).filter(|cell| !cell.is_null()).count()
@@ -53,7 +53,7 @@ async fn on_the_lane(admin: &Client) -> f64 {
 }
 
 #[tokio::test]
-async fn a_table_has_all_columns_that_people_have_and_not_any_number_of_them() {
+async fn the_number_of_computed_columns_is_limited() {
     for (columns, shown) in [(100, 100), (1000, 200)] {
         let server = Server::serve(&[]).await.unwrap();
         let admin = server.client().unwrap();
@@ -70,7 +70,7 @@ async fn a_table_has_all_columns_that_people_have_and_not_any_number_of_them() {
 }
 
 #[tokio::test]
-async fn cells_with_much_text_do_not_multiply_an_object() {
+async fn cells_with_long_texts_are_bounded() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     define(&admin, 200, ".spec.s").await;
@@ -90,7 +90,7 @@ async fn cells_with_much_text_do_not_multiply_an_object() {
 }
 
 #[tokio::test]
-async fn many_columns_of_a_small_object_are_computed_apart_from_small_requests() {
+async fn many_columns_of_a_small_object_are_computed_on_the_heavy_lane() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     define(&admin, 100, ".spec.l[?(@.v==2)]").await;

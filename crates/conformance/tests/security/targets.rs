@@ -1,4 +1,4 @@
-//! Nobody who may write Services and EndpointSlices can point the server at its own host or wire.
+//! Users who may write Services and EndpointSlices cannot make the server call its own host or link-local addresses.
 
 use std::time::Duration;
 
@@ -28,11 +28,11 @@ fn slice(service: &str, address_type: &str, address: &str, port: u16) -> Value {
 }
 
 #[tokio::test]
-async fn a_slice_of_names_does_not_lead_a_webhook_call_to_this_host() {
+async fn an_endpoint_slice_with_names_does_not_send_webhook_calls_to_this_host() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
-    // Addresses are judged when a slice is written, names are not.
+    // Addresses are validated when a slice is written, names are not.
     rejects(client.post(SLICES, &slice("hook", "IPv4", "127.0.0.1", webhook.port)).await, 422, "Invalid")
         .unwrap();
     accepts(client.post(SERVICES, &service("hook")).await).unwrap();
@@ -54,7 +54,7 @@ async fn a_slice_of_names_does_not_lead_a_webhook_call_to_this_host() {
     let words = "no endpoints available for service \"hook\"";
     assert!(status["message"].as_str().unwrap().ends_with(words), "{status}");
     assert_eq!(webhook.take_calls().len(), 0, "the webhook was called on the loopback address");
-    // An administrator's URL may lead there.
+    // A URL of an administrator may lead to this host.
     let url = json!({"webhooks": [{"name": "guard.example.com", "clientConfig": {
         "service": null, "caBundle": webhook.ca_bundle, "url": format!("https://127.0.0.1:{}/", webhook.port),
     }}]});
@@ -71,7 +71,7 @@ async fn a_slice_of_names_does_not_lead_a_webhook_call_to_this_host() {
     assert_eq!(webhook.take_calls().len(), 1);
 }
 
-/// Waits for what the server says of its APIService.
+/// Waits for the condition of its APIService.
 async fn finding(client: &Client, reason: &str) -> String {
     eventually(Duration::from_secs(20), async || {
         let service = accepts(client.get(&format!("{API_SERVICES}/{NAME}")).await)?;
@@ -86,7 +86,7 @@ async fn finding(client: &Client, reason: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_aggregated_server_is_not_found_on_this_host_through_a_slice_of_names() {
+async fn an_endpoint_slice_with_names_does_not_send_aggregated_requests_to_this_host() {
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();
     let extension =
@@ -109,7 +109,7 @@ async fn an_aggregated_server_is_not_found_on_this_host_through_a_slice_of_names
     assert_eq!(answer.code, 503, "{}", answer.text());
     assert!(extension.received().is_empty(), "the loopback address was called");
 
-    // The name of a Service of type ExternalName is resolved when it is dialled, and what comes of it is judged.
+    // The name of an ExternalName service is resolved for each connection, and the resulting address is checked.
     accepts(client.delete(&format!("{SERVICES}/wardle")).await).unwrap();
     let external = |name: &str| json!({"metadata": {"name": "wardle"}, "spec": {"type": "ExternalName", "externalName": name}});
     accepts(client.post(SERVICES, &external("127.0.0.1")).await).unwrap();
@@ -127,7 +127,7 @@ async fn an_aggregated_server_is_not_found_on_this_host_through_a_slice_of_names
     assert!(message.contains("address not allowed"), "{message}");
     assert!(extension.received().is_empty(), "the loopback address was called");
 
-    // A development cluster says `localhost`, and means it.
+    // The name `localhost` is allowed explicitly for development clusters.
     accepts(client.delete(&format!("{SERVICES}/wardle")).await).unwrap();
     accepts(client.post(SERVICES, &external("localhost")).await).unwrap();
     finding(&client, "Passed").await;

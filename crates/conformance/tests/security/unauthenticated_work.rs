@@ -1,19 +1,19 @@
-//! What is read of a request before its caller is authenticated costs little, whatever it says.
+//! Parsing a request before authentication is cheap, whatever it contains.
 
 use conformance::Server;
 
-/// Processor time that a process has used so far, in ticks of ten milliseconds.
+/// The processor time of a process, in ticks of ten milliseconds.
 fn ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    // The name of the program, in parentheses, may have blanks.
+    // The program name in parentheses may contain spaces.
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// Sixteen requests of quadratic work are half a minute of processor time, and those of linear work are less than a second:
-/// the limit lies between the two even for an unoptimised build that does other things as well.
+/// Sixteen requests with quadratic work take half a minute of processor time, with linear work less than a second: the limit is
+/// between the two even for an unoptimised build with other load.
 #[tokio::test]
-async fn a_selector_of_operators_alone_costs_an_anonymous_client_s_target_little() {
+async fn a_selector_of_only_operators_is_cheap_to_reject() {
     const MOST_TICKS: u64 = 1000;
     let server = Server::serve(&["--anonymous-auth=false"]).await.unwrap();
     let client = server.client().unwrap().as_token(None);

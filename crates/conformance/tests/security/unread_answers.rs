@@ -1,4 +1,4 @@
-//! Answers that their clients do not read.
+//! Answers that clients do not read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use tokio_rustls::client::TlsStream;
 
 use crate::callers::{MAPS, SOON, alice_and_bob, metric};
 
-/// A client has half a minute to go on reading. Machines that test are busy.
+/// A client has half a minute to continue reading; the limit is generous for busy test machines.
 const GIVEN_UP: Duration = Duration::from_mins(2);
 
-/// A list of four megabytes, written for this request alone.
+/// A list of four megabytes that is encoded for each request.
 const LIST: &str = "/api/v1/namespaces/default/configmaps?pretty=true";
 
-/// Creates what [`LIST`] lists.
+/// Creates the objects that [`LIST`] lists.
 async fn fill(admin: &Client) {
     for number in 0..4 {
         let map = json!({"metadata": {"name": format!("m{number}")}, "data": {"k": "x".repeat(1_000_000)}});
@@ -33,7 +33,7 @@ async fn fill(admin: &Client) {
     }
 }
 
-/// A TLS connection that the kernel takes little for.
+/// A TLS connection with a small receive buffer.
 async fn connect(client: &Client, protocol: &[u8]) -> TlsStream<TcpStream> {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -44,7 +44,7 @@ async fn connect(client: &Client, protocol: &[u8]) -> TlsStream<TcpStream> {
     TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
 }
 
-/// A list that nobody reads.
+/// Requests the list without reading the answer.
 async fn unread(client: &Client) -> TlsStream<TcpStream> {
     let mut stream = connect(client, b"http/1.1").await;
     let head = format!(
@@ -57,12 +57,12 @@ async fn unread(client: &Client) -> TlsStream<TcpStream> {
 }
 
 #[tokio::test]
-async fn unread_answers_of_one_user_hold_a_bounded_memory_for_a_bounded_time() {
+async fn unread_answers_of_one_user_use_bounded_memory_for_a_bounded_time() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     let (alice, bob) = alice_and_bob(&admin).await;
     fill(&admin).await;
-    // 400 megabytes of answers: one user who is alone may have 128.
+    // 400 megabytes of answers; a single user may have 128.
     let mut held = Vec::new();
     for _ in 0..100 {
         held.push(unread(&alice).await);
@@ -77,9 +77,9 @@ async fn unread_answers_of_one_user_hold_a_bounded_memory_for_a_bounded_time() {
     .unwrap();
     let unsent = metric(&admin, "apiserver_unsent_response_bytes", "").await.unwrap();
     assert!((1e6..=129.0 * 1024.0 * 1024.0).contains(&unsent), "{unsent} bytes are held");
-    // Others are served, with as large answers.
+    // Other users get equally large answers.
     accepts(bob.get(LIST).await).unwrap();
-    // Two users together leave no room for anonymous clients, but health pages are answered.
+    // Two users together leave no room for anonymous clients, but health checks are answered.
     for _ in 0..20 {
         held.push(unread(&bob).await);
     }
@@ -93,7 +93,7 @@ async fn unread_answers_of_one_user_hold_a_bounded_memory_for_a_bounded_time() {
     for page in ["/livez", "/readyz", "/healthz"] {
         assert_eq!(anonymous.get(page).await.unwrap().code, 200, "{page}");
     }
-    // What is not read is given up, and then its user is served again.
+    // Unread answers are dropped, and then the user is served again.
     eventually(GIVEN_UP, async || match metric(&admin, "apiserver_unsent_response_bytes", "").await {
         Some(0.0) => Ok(()),
         held => Err(Problem::new(format!("{held:?} bytes are still held"))),
@@ -118,7 +118,7 @@ async fn ask(sender: &mut Sender, client: &Client, path: &str) -> http::Response
 }
 
 #[tokio::test]
-async fn streams_with_closed_windows_are_reset_and_their_connection_lives() {
+async fn streams_with_closed_windows_are_reset_without_closing_the_connection() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     fill(&admin).await;
@@ -145,7 +145,7 @@ async fn streams_with_closed_windows_are_reset_and_their_connection_lives() {
         assert_eq!(response.status(), 200, "{path}");
         assert!(response.into_body().collect().await.is_err(), "{path}: the answer must not look complete");
     }
-    // The connection is as good as before: what is read is sent.
+    // The connection can still be used for answers that are read.
     let read = ask(&mut sender, &admin, MAPS).await.into_body().collect().await.unwrap().to_bytes();
     assert!(read.len() > 4_000_000 && read.ends_with(b"]}\n"), "{} bytes", read.len());
     eventually(SOON, async || match metric(&admin, "apiserver_longrunning_requests", "configmaps").await {
@@ -157,7 +157,7 @@ async fn streams_with_closed_windows_are_reset_and_their_connection_lives() {
 }
 
 #[tokio::test]
-async fn the_end_of_an_answer_that_is_never_read_closes_its_connection() {
+async fn an_answer_whose_end_is_never_read_closes_its_connection() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     let map = json!({"metadata": {"name": "m"}, "data": {"k": "x".repeat(20_000)}});
@@ -169,7 +169,7 @@ async fn the_end_of_an_answer_that_is_never_read_closes_its_connection() {
         .await
         .unwrap();
     let ends = tokio::spawn(connection);
-    // The window takes the beginning of it, and HTTP/2 has the rest.
+    // The window takes the beginning of the answer, and HTTP/2 buffers the rest.
     let response = ask(&mut sender, &admin, &format!("{MAPS}/m")).await;
     assert_eq!(response.status(), 200);
     drop(tokio::time::timeout(GIVEN_UP, ends).await.expect("the connection is still open"));

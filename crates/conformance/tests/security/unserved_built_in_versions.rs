@@ -1,4 +1,4 @@
-//! Policies and webhooks that name a version of a built-in resource which is not served apply to its objects all the same.
+//! Policies and webhooks for an unserved version of a built-in resource apply to its objects.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use http::Method;
 use serde_json::{Value, json};
 
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
 const SCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Rules for `v1beta1` of ResourceClaimTemplates and `v1` of HorizontalPodAutoscalers, which are not served.
+/// Rules for the unserved versions `v1beta1` of ResourceClaimTemplates and `v1` of HorizontalPodAutoscalers.
 fn rules(operations: &[&str]) -> Value {
     json!([
         {"apiGroups": ["resource.k8s.io"], "apiVersions": ["v1beta1"], "operations": operations,
@@ -23,7 +23,7 @@ fn rules(operations: &[&str]) -> Value {
     ])
 }
 
-/// Refuses the device class `evil` and the utilization 66, where versions that are not served have them.
+/// Denies the device class `evil` and the utilization 66, at their field paths in the unserved versions.
 const GUARD: &str = "request.operation == 'DELETE' ? oldObject.metadata.name != 'kept' : \
     object.kind == 'ResourceClaimTemplate' ? \
         object.apiVersion == 'resource.k8s.io/v1beta1' && \
@@ -72,7 +72,7 @@ async fn guard(client: &Client, webhook: &WebhookServer, match_policy: &str) {
     }
 }
 
-/// Refuses the device class `bad` and the utilization 77; as a mutating webhook, writes the version that it is shown into an
+/// Denies the device class `bad` and the utilization 77; as a mutating webhook, writes the version of the received object into an
 /// annotation.
 fn review(call: &Call) -> Reply {
     let request = &call.review["request"];
@@ -107,7 +107,7 @@ async fn is_guarded(client: &Client, phase: &str) {
         let made = accepts(client.post(path, &object).await).unwrap();
         assert_eq!(made["metadata"]["labels"]["seen"], seen.replace('/', "-"), "{made}");
         assert_eq!(made["metadata"]["annotations"]["seen"], seen, "{made}");
-        // What the mutations saw in another version comes back as it was sent.
+        // An object that mutations saw in another version is stored as it was sent.
         assert_eq!(made["apiVersion"], object["apiVersion"], "{made}");
         let requests = |object: &Value| {
             object["spec"]["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"].clone()
@@ -145,7 +145,7 @@ async fn rules_for_a_built_in_version_that_is_not_served_match() {
     guard(&client, &webhook, "Equivalent").await;
     is_guarded(&client, "alone").await;
 
-    // A CRD with the group, the names and the version of the rule is another resource, and changes nothing.
+    // A CRD with the group, names and version of the rule is another resource, and changes nothing.
     let definition = json!({
         "metadata": {"name": "resourceclaimtemplates.resource.k8s.io",
             "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"}},
@@ -157,7 +157,7 @@ async fn rules_for_a_built_in_version_that_is_not_served_match() {
                 "schema": {"openAPIV3Schema": {"type": "object"}}}],
         },
     });
-    accepts(client.post(DEFINITIONS, &definition).await).unwrap();
+    accepts(client.post(CRDS, &definition).await).unwrap();
     let custom = TEMPLATES.replace("/v1/", "/v1beta1/");
     eventually(PATIENCE, async || accepts(client.get(&custom).await)).await.unwrap();
     is_guarded(&client, "beside-a-crd").await;

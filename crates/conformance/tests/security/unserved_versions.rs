@@ -1,4 +1,4 @@
-//! Policies and webhooks that name a version of a CRD apply to its custom resources after that version is no longer served.
+//! Policies and webhooks for a version of a CRD apply to its custom resources after that version is no longer served.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use conformance::{Answer, Client, Problem, Server, accepts, eventually, rejects}
 use http::Method;
 use serde_json::{Value, json};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
 const THINGS: &str = "/apis/example.com/v2/namespaces/default/things";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Versions v1 and v2, of which the latter is stored. A third one was never served.
-fn definition(v1_is_served: bool) -> Value {
+/// Versions v1 and v2, of which v2 is the storage version. A third one was never served.
+fn crd(v1_is_served: bool) -> Value {
     let version = |name: &str, is_served: bool, is_stored: bool, spec: &Value| {
         json!({
             "name": name, "served": is_served, "storage": is_stored,
@@ -46,19 +46,19 @@ fn definition(v1_is_served: bool) -> Value {
     })
 }
 
-/// What policies and webhooks are about: one version that will not be served.
+/// Rules for one version that will not be served.
 fn rule(version: &str) -> Value {
     json!({"apiGroups": ["example.com"], "apiVersions": [version], "operations": ["CREATE", "UPDATE", "DELETE"],
         "resources": ["things", "things/status", "things/scale"]})
 }
 
-/// 13 replicas and the phase `bad` are refused, and objects that are not shown in the version of the rule.
+/// Denies 13 replicas, the phase `bad`, and objects in another version than that of the rule.
 const GUARD: &str = "request.operation == 'DELETE' ? oldObject.metadata.name != 'kept' : \
     !(has(object.spec.replicas) && object.spec.replicas == 13) && \
     !(has(object.status) && has(object.status.phase) && object.status.phase == 'bad') && \
     (request.subResource == 'scale' || object.apiVersion == 'example.com/v1')";
 
-/// The objects of the security plane, as kind, plural and object, with names that end in `suffix`.
+/// The policies, bindings and webhook configurations, as kind, plural and object, with names that end in `suffix`.
 fn plane(webhook: &WebhookServer, suffix: &str) -> Vec<(&'static str, &'static str, Value)> {
     let named = |name: &str| json!({"name": format!("{name}{suffix}")});
     let hook = json!({"name": "guard.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
@@ -117,7 +117,8 @@ fn plane(webhook: &WebhookServer, suffix: &str) -> Vec<(&'static str, &'static s
     ]
 }
 
-/// Refuses 14 replicas and deletions of `told`; as a mutating webhook, writes the version that it is shown into an annotation.
+/// Denies 14 replicas and deletions of `told`; as a mutating webhook, writes the version of the received object into an
+/// annotation.
 fn review(call: &Call) -> Reply {
     let request = &call.review["request"];
     if call.target.starts_with("/patch") {
@@ -139,7 +140,7 @@ async fn patch(client: &Client, path: &str, body: &Value) -> Result<Answer, Prob
     client.send(Method::PATCH, path, &headers, body.to_string().into()).await
 }
 
-/// Every write that must pass the policy and the webhook is refused where they refuse it, and passes otherwise.
+/// Every write that policy and webhook must see is denied where they deny it, and accepted otherwise.
 async fn is_guarded(client: &Client, webhook: &WebhookServer, phase: &str) {
     let name = format!("good-{phase}");
     let made = accepts(client.post(THINGS, &thing(&name, 1)).await).unwrap();
@@ -178,18 +179,18 @@ async fn is_guarded(client: &Client, webhook: &WebhookServer, phase: &str) {
     }
 }
 
-/// Refusals outlast the version: by the security plane that is in force at `client`.
+/// Denials continue after the version is no longer served.
 async fn outlasts_the_version(client: &Client, webhook: &WebhookServer) {
-    accepts(client.post(DEFINITIONS, &definition(true)).await).unwrap();
+    accepts(client.post(CRDS, &crd(true)).await).unwrap();
     eventually(PATIENCE, async || accepts(client.get(THINGS).await)).await.unwrap();
     for name in ["kept", "told"] {
         accepts(client.post(THINGS, &thing(name, 1)).await).unwrap();
     }
     is_guarded(client, webhook, "served").await;
 
-    let path = format!("{DEFINITIONS}/things.example.com");
+    let path = format!("{CRDS}/things.example.com");
     let mut now = accepts(client.get(&path).await).unwrap();
-    now["spec"] = definition(false)["spec"].clone();
+    now["spec"] = crd(false)["spec"].clone();
     accepts(client.json(Method::PUT, &path, &now).await).unwrap();
     let old = THINGS.replace("/v2/", "/v1/");
     let is_gone = async || match client.get(&old).await?.code {
@@ -211,7 +212,7 @@ async fn policies_and_webhooks_apply_after_their_version_is_no_longer_served() {
     outlasts_the_version(&client, &webhook).await;
 }
 
-/// Writes the manifests of each plugin to a folder of its own; the flag that names them all.
+/// Writes the manifests of each plugin to a folder of its own, and returns the flag for all.
 fn write_manifests(home: &Path, objects: &[(&'static str, &'static str, Value)]) -> String {
     let plugins: Value = [
         ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyConfiguration", "validatingadmission"),
@@ -266,7 +267,7 @@ async fn a_rule_for_exactly_an_unserved_version_applies_to_no_other() {
         }
         accepts(client.post(&format!("{REGISTRATION}/{plural}"), &object).await).unwrap();
     }
-    accepts(client.post(DEFINITIONS, &definition(false)).await).unwrap();
+    accepts(client.post(CRDS, &crd(false)).await).unwrap();
     eventually(PATIENCE, async || accepts(client.get(THINGS).await)).await.unwrap();
     let made = accepts(client.post(THINGS, &thing("any", 13)).await).unwrap();
     assert!(made["metadata"]["labels"].is_null(), "{made}");

@@ -1,4 +1,4 @@
-//! Watches that want something else than what is stored: metadata, tables, other versions.
+//! Watches that need a conversion: metadata, tables, other versions.
 
 use conformance::{Client, Problem, Server, accepts, eventually};
 use http::Method;
@@ -15,7 +15,7 @@ async fn converted(admin: &Client) -> f64 {
 }
 
 #[tokio::test]
-async fn a_large_event_is_converted_once_for_all_watches_of_a_form() {
+async fn a_large_event_is_converted_once_for_all_watches_of_the_same_form() {
     let server = Server::serve(&["--authorization-mode=RBAC"]).await.unwrap();
     let admin = server.client().unwrap();
     let (alice, _) = alice_and_bob(&admin).await;
@@ -34,17 +34,17 @@ async fn a_large_event_is_converted_once_for_all_watches_of_a_form() {
             let event = watch.within(SOON).await.unwrap().unwrap();
             assert_eq!((&event["type"], &event["object"]["kind"]), (&json!("ADDED"), &json!(kind)));
         }
-        // No watch stays in the lane once its event is converted.
+        // No watch stays on the lane after its event was converted.
         eventually(SOON, async || match metric(&admin, "portcullis_large_requests_running", "").await {
             Some(running) if running < 1.0 => Ok(()),
             running => Err(Problem::new(format!("{running:?} are still in the lane"))),
         })
         .await
         .unwrap();
-        // Two requests of one user are in the lane at a time: both may find that nobody has converted it yet.
+        // Two requests of one user may be on the lane at a time: both may find the event unconverted.
         let more = converted(&admin).await - before;
         assert!((1.0..=2.0).contains(&more), "{form}: converted {more} times");
-        // What comes next is told as well.
+        // Later events arrive too.
         let patch = json!({"metadata": {"labels": {"a": "b"}}}).to_string();
         let headers = [("content-type", "application/merge-patch+json")];
         accepts(alice.send(Method::PATCH, &format!("{MAPS}/{name}"), &headers, patch.into()).await).unwrap();

@@ -1,5 +1,5 @@
-//! Webhooks may answer with the review that they got. Whoever chooses the object must not be able to make such an answer unreadable: the
-//! denial of a webhook with `failurePolicy: Ignore` would be ignored.
+//! Webhooks may answer with the review that they received. An object must not be able to make such an answer unreadable, because
+//! the denial of a webhook with `failurePolicy: Ignore` would be ignored.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use conformance::{Answer, Client, Problem, Server, accepts, eventually, rejects}
 use http::Method;
 use serde_json::{Value, json};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 const THINGS: &str = "/apis/deep.example.com/v1/namespaces/default/things";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A field of a review that is too deep for most readers.
+/// A field of a review that is too deeply nested for most readers.
 fn text_of(review: &str, field: &str) -> String {
     let (_, rest) = review.split_once(&format!("\"{field}\":\"")).unwrap();
     rest.split_once('"').unwrap().0.to_owned()
 }
 
-/// Answers with the review that came, and a response in it. Go's encoder escapes some characters of text.
+/// Answers with the received review and a response in it. Go's encoder escapes some characters.
 fn within_the_review(call: &Call, response: &str) -> Reply {
     let review = String::from_utf8(call.body.to_vec()).unwrap();
     let uid = text_of(&review, "uid");
     let review = review.trim_end().strip_suffix('}').unwrap();
     let text = format!(r#"{review},"response":{{"uid":"{uid}",{response}}}}}"#);
     let text = if call.target.starts_with("/yaml") {
-        // JSON is read as YAML if it does not begin with a brace.
+        // JSON that does not begin with a brace is read as YAML.
         format!("# YAML\n{text}")
     } else {
         text.replace('<', "\\u003c")
@@ -43,10 +43,10 @@ fn deny(call: &Call) -> Reply {
     within_the_review(call, r#""allowed":false,"status":{"message":"never"}"#)
 }
 
-/// What the webhook leaves in an object.
+/// The mark that the webhook adds to an object.
 const MARK: &str = r#""labels":{"seen":"true"}"#;
 
-/// Replaces what is deep by something as deep, and marks the object.
+/// Replaces the deep field by one of the same depth, and marks the object.
 fn replace(call: &Call) -> Reply {
     let patch = json!([{"op": "add", "path": "/metadata/labels", "value": {"seen": "true"}}]).to_string();
     let patch = patch.replace(
@@ -57,19 +57,19 @@ fn replace(call: &Call) -> Reply {
     within_the_review(call, &format!(r#""allowed":true,"patchType":"JSONPatch","patch":"{patch}""#))
 }
 
-/// The depth of lists in an object that is as deep as it may be.
+/// The depth of nested lists in the deepest object that is accepted.
 const DEEP: usize = 126;
 
 fn nested(depth: usize) -> String {
     format!("{}\"x\"{}", "[".repeat(depth), "]".repeat(depth))
 }
 
-/// An object in which nothing is deep.
+/// An object without deep nesting.
 fn flat() -> Value {
     json!({"apiVersion": "deep.example.com/v1", "kind": "Thing", "metadata": {"name": "flat"}, "spec": {}})
 }
 
-/// Writes an object of lists in lists, as deep as may be stored.
+/// Writes an object with the deepest nested lists that can be stored.
 async fn write_deep(client: &Client, name: &str) -> conformance::Result<Answer> {
     let object = format!(
         r#"{{"apiVersion":"deep.example.com/v1","kind":"Thing","metadata":{{"name":"{name}"}},"spec":{{"lists":{}}}}}"#,
@@ -97,14 +97,14 @@ async fn server_with_things() -> (Server, Client) {
         "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
         "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
             "type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
-    accepts(client.post(DEFINITIONS, &definition).await).unwrap();
+    accepts(client.post(CRDS, &definition).await).unwrap();
     let is_served = async || accepts(client.get(THINGS).await).map(drop);
     eventually(PATIENCE, is_served).await.unwrap();
     (server, client)
 }
 
 #[tokio::test]
-async fn no_object_is_too_deep_or_too_large_for_the_denial_of_a_webhook_that_echoes_it() {
+async fn the_denial_of_a_webhook_that_echoes_the_review_is_read_for_every_object() {
     let (_server, client) = server_with_things().await;
     accepts(write_deep(&client, "before").await).expect("it is not too deep to be stored");
     let webhook = WebhookServer::start(Proof::Signed, deny).await.unwrap();
@@ -139,7 +139,7 @@ async fn no_object_is_too_deep_or_too_large_for_the_denial_of_a_webhook_that_ech
 }
 
 #[tokio::test]
-async fn no_object_is_too_deep_for_the_patch_of_a_webhook() {
+async fn the_patch_of_a_webhook_is_applied_to_the_deepest_object() {
     let (_server, client) = server_with_things().await;
     let webhook = WebhookServer::start(Proof::Signed, replace).await.unwrap();
     let object = configuration("things", &rule("deep.example.com", "things"), "/patch", &webhook);

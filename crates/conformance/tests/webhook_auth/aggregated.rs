@@ -1,4 +1,4 @@
-//! Flows 2 and 3 of the document: an aggregated API server asks webhooks about its own group, and cannot ask about others'.
+//! Flows 2 and 3 of KEP-6060: an aggregated API server calls webhooks for its own group, and cannot for other groups.
 
 use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use serde_json::json;
@@ -26,7 +26,7 @@ struct Scene {
     turtles: Turtles,
 }
 
-/// A server, a webhook of each kind for the turtles, and their API server behind, not registered yet.
+/// A server, a webhook of each kind for turtles, and the unregistered API server of turtles.
 async fn scene(dialect: Dialect) -> Scene {
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();
@@ -41,7 +41,7 @@ async fn scene(dialect: Dialect) -> Scene {
 }
 
 impl Scene {
-    /// Creates a turtle through the server under test, once its API server is in place.
+    /// Creates a turtle through the server under test, once its API server is registered.
     async fn create(&self) {
         eventually(PATIENCE, async || {
             let answer = self.client.post(TURTLES, &json!({"metadata": {"name": "leonardo"}})).await?;
@@ -62,7 +62,7 @@ async fn asks_about_its_own(dialect: Dialect) {
     scene.turtles.asking.take();
     scene.guard.take();
 
-    // Webhooks of both kinds were asked, each with a token of its own that is kept from call to call.
+    // Webhooks of both kinds were called, each with its own token, which is reused.
     scene.create().await;
     let first = scene.turtles.asking.take();
     scene.create().await;
@@ -80,7 +80,7 @@ async fn asks_about_its_own(dialect: Dialect) {
         assert_eq!(seen.review["request"]["resource"]["group"], GROUP);
     }
 
-    // The same token, about what is not its own; and at the other webhook.
+    // The same token for another group, and at the other webhook.
     let (mutate, validate) = (PATHS[1].0, PATHS[0].0);
     let secrets = review("", "secrets", "Secret");
     scene.guard.refuses(mutate, Some(&tokens[0]), &secrets, Reason::Group).await;
@@ -90,7 +90,7 @@ async fn asks_about_its_own(dialect: Dialect) {
     assert_eq!(scene.guard.ask(validate, Some(&tokens[1]), &own).await.code, 200);
     scene.guard.take();
 
-    // Nobody's token for everything: it is refused, and without one the webhook answers 401.
+    // A token for all groups is refused, and without a token the webhook answers 401.
     let kube = kube_admin(&scene.server).await;
     let everything = WebhookTokens::in_dialect(kube, "turtles", ACCOUNT, "*", dialect);
     let configuration =
@@ -101,24 +101,24 @@ async fn asks_about_its_own(dialect: Dialect) {
         name: "splinter".to_owned(),
         uid: configuration["metadata"]["uid"].as_str().unwrap().to_owned(),
     };
-    let place = ClientConfig::url(format!("{}{validate}", scene.guard.site.url));
-    let refused = everything.token(&bound, &place).await.unwrap_err();
+    let config = ClientConfig::url(format!("{}{validate}", scene.guard.site.url));
+    let refused = everything.token(&bound, &config).await.unwrap_err();
     assert!(matches!(refused, TokenError::Refused(_)), "{refused}");
     scene.guard.refuses(validate, None, &secrets, Reason::Missing).await;
 }
 
 #[tokio::test]
-async fn an_aggregated_api_server_asks_about_its_own_group_only_in_the_words_of_kubernetes() {
+async fn an_aggregated_api_server_gets_tokens_only_for_its_group_with_kubernetes_names() {
     asks_about_its_own(Dialect::Attestations).await;
 }
 
 #[tokio::test]
-async fn an_aggregated_api_server_asks_about_its_own_group_only_in_the_words_of_the_document() {
+async fn an_aggregated_api_server_gets_tokens_only_for_its_group_with_kep_names() {
     asks_about_its_own(Dialect::AttestationClaims).await;
 }
 
 #[tokio::test]
-async fn without_permission_or_account_there_is_no_token_and_the_webhook_refuses() {
+async fn without_permission_or_account_there_is_no_token_and_the_webhook_denies() {
     let scene = scene(Dialect::Attestations).await;
     scene.turtles.register(&scene.client).await;
     scene.create().await;
@@ -150,7 +150,7 @@ async fn without_permission_or_account_there_is_no_token_and_the_webhook_refuses
 }
 
 #[tokio::test]
-async fn a_group_that_no_api_service_has_is_not_attested_in_the_words_of_the_document() {
+async fn a_group_without_an_apiservice_gets_no_token_with_kep_names() {
     let scene = scene(Dialect::AttestationClaims).await;
     let bound = (ConfigurationKind::Validating, "splinter");
     let audience = format!("{}{}", scene.guard.site.url, PATHS[0].0);

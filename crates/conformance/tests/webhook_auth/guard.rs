@@ -1,4 +1,4 @@
-//! A real webhook, built on the library as anybody would build one.
+//! A webhook that is built with the `webhook-auth` library.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use webhook_auth::{ClientConfig, ConfigurationKind, Counts, Expected, Identity, 
 
 use crate::setting::Site;
 
-/// What it was asked and answered.
+/// A received review with its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) identity: Option<Identity>,
@@ -24,14 +24,14 @@ pub(crate) struct Seen {
     pub(crate) review: Value,
 }
 
-/// One webhook server with several webhooks, each at a path of its own.
+/// One server with several webhooks, each at its own path.
 pub(crate) struct Guard {
     pub(crate) site: Site,
     counts: BTreeMap<&'static str, Arc<Counts>>,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
-/// Allows everything that gets this far.
+/// Allows every authenticated review.
 async fn allow(
     State(seen): State<Arc<Mutex<Vec<Seen>>>>,
     headers: HeaderMap,
@@ -51,7 +51,7 @@ async fn allow(
 }
 
 impl Guard {
-    /// Webhooks at these paths, each for tokens bound to a configuration of its kind. `more` may change a layer.
+    /// Webhooks at these paths, each for tokens bound to a configuration of its kind. `more` may change the layer.
     pub(crate) async fn start(
         keys: &KeyCache,
         issuer: &str,
@@ -75,7 +75,7 @@ impl Guard {
         Guard { site, counts, seen }
     }
 
-    /// What it was asked so far by those it believed; the next call begins anew.
+    /// Returns the authenticated reviews received so far and forgets them.
     pub(crate) fn take(&self) -> Vec<Seen> {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
@@ -92,12 +92,12 @@ impl Guard {
         self.counts[path].rejected_in_all()
     }
 
-    /// Asks it directly, as somebody who is no API server might.
+    /// Calls the webhook directly, as a client that is no API server.
     pub(crate) async fn ask(&self, path: &str, token: Option<&str>, review: &Value) -> Answer {
         self.site.caller(token).post(path, review).await.unwrap()
     }
 
-    /// The same, and it must refuse with this status and for this reason.
+    /// Calls the webhook directly; it must answer with this status and reason.
     pub(crate) async fn refuses(&self, path: &str, token: Option<&str>, review: &Value, reason: Reason) {
         let before = self.rejected(path, reason);
         let answer = self.ask(path, token, review).await;

@@ -1,5 +1,5 @@
-//! API servers that say who they are to webhooks (KEP-6060), and webhooks that verify it with `webhook-auth`: the three flows of the
-//! document, what strangers and thieves get, and the steps of a roll-out.
+//! API servers that authenticate to webhooks (KEP-6060), and webhooks that verify it with `webhook-auth`: the three flows of the
+//! KEP, attacks, and a roll-out.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod aggregated;
@@ -10,7 +10,7 @@ mod setting;
 mod turtles;
 mod webhook;
 
-/// The examples of the library, as they are published.
+/// The published examples of the library.
 #[expect(dead_code, reason = "the examples' own `main` and flags")]
 #[path = "../../../webhook-auth/examples/aggregated.rs"]
 mod aggregated_example;

@@ -174,7 +174,7 @@ async fn the_roles_of_the_page_are_enough_for_an_aggregated_api_server() {
         name: "splinter".to_owned(),
         uid: made["metadata"]["uid"].as_str().unwrap().to_owned(),
     };
-    let place = ClientConfig::url("https://guard.example/");
+    let config = ClientConfig::url("https://guard.example/");
 
     let path = format!("{}/turtles-apiserver/token", accounts("turtles"));
     let own = accepts(client.post(&path, &json!({"spec": {}})).await).unwrap();
@@ -186,10 +186,10 @@ async fn the_roles_of_the_page_are_enough_for_an_aggregated_api_server() {
             webhook_auth::client::WebhookTokens::in_dialect(kube.clone(), "turtles", account, group, dialect)
         };
         let account = "turtles-webhook-auth";
-        tokens(&own, account, "ninja.turtles.ai").token(&bound, &place).await.unwrap();
-        tokens(&own, account, "*").token(&bound, &place).await.unwrap_err();
-        tokens(&own, account, "apps").token(&bound, &place).await.unwrap_err();
-        tokens(&own, "turtles-apiserver", "ninja.turtles.ai").token(&bound, &place).await.unwrap_err();
-        tokens(&stranger, account, "ninja.turtles.ai").token(&bound, &place).await.unwrap_err();
+        tokens(&own, account, "ninja.turtles.ai").token(&bound, &config).await.unwrap();
+        tokens(&own, account, "*").token(&bound, &config).await.unwrap_err();
+        tokens(&own, account, "apps").token(&bound, &config).await.unwrap_err();
+        tokens(&own, "turtles-apiserver", "ninja.turtles.ai").token(&bound, &config).await.unwrap_err();
+        tokens(&stranger, account, "ninja.turtles.ai").token(&bound, &config).await.unwrap_err();
     }
 }

@@ -1,4 +1,4 @@
-//! The steps of an upgrade and a rollback, as the document describes them, with a webhook in each mode.
+//! The steps of an upgrade and a rollback as in KEP-6060, with a webhook in each mode.
 
 use conformance::{Server, accepts, rejects};
 use serde_json::json;
@@ -17,14 +17,14 @@ const PATHS: [(&str, ConfigurationKind, Mode); 3] = [
 ];
 
 #[tokio::test]
-async fn webhooks_observe_before_they_require_and_go_back_before_the_gate_does() {
+async fn webhooks_require_tokens_only_while_the_gate_is_on() {
     let folder = TempDir::new().unwrap();
     let running = Running::default();
     let keys = KeyCache::new(running.clone());
     let mut guard: Option<Guard> = None;
     let mut missing = 0;
     let mut accepted = 0;
-    // The gate, and whether a webhook that requires tokens lets a request pass.
+    // The feature gate, and whether a webhook that requires tokens accepts a request.
     for (step, on) in [false, true, false, true].into_iter().enumerate() {
         let flags: &[&str] = if on { &[ON] } else { &[] };
         let mut server = Server::serve_at(folder.path(), flags).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the tests share: sites with real TLS, accounts and their permissions, configurations.
+//! Shared setup: HTTPS servers, service accounts with permissions, and webhook configurations.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
@@ -36,19 +36,19 @@ pub(crate) const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrol
 pub(crate) const DIALECTS: [Dialect; 2] = [Dialect::Attestations, Dialect::AttestationClaims];
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A site with real TLS, ended when dropped.
+/// An HTTPS server, stopped when dropped.
 pub(crate) struct Site {
-    /// `https://127.0.0.1:PORT`.
+    /// The base URL, `https://127.0.0.1:PORT`.
     pub(crate) url: String,
     pub(crate) port: u16,
-    /// Who vouches for it.
+    /// The CA of its certificate.
     authority: String,
     serving: JoinHandle<()>,
 }
 
 impl Site {
-    /// Starts one that is called `name` (and 127.0.0.1), from a router that may know its URL. With `proxies`, only callers whose
-    /// certificates those authorities signed come through the handshake.
+    /// Starts a server named `name` (and 127.0.0.1) from a router that may know its URL. With `proxies`, the handshake requires a
+    /// client certificate of these CAs.
     pub(crate) async fn start(
         name: &str,
         proxies: Option<&str>,
@@ -90,7 +90,7 @@ impl Site {
                 tokio::spawn(async move {
                     let Ok(tls) = acceptor.accept(tcp).await else { return };
                     let service = TowerToHyperService::new(router);
-                    // Who breaks off is no problem of the site's.
+                    // Errors of clients that disconnect are ignored.
                     let _ =
                         Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(tls), service).await;
                 });
@@ -99,12 +99,12 @@ impl Site {
         Site { url, port, authority: authority.pem(), serving }
     }
 
-    /// The bundle of who vouches for it, as configurations hold it.
+    /// The CA bundle as in webhook configurations.
     pub(crate) fn ca_bundle(&self) -> String {
         BASE64_STANDARD.encode(&self.authority)
     }
 
-    /// A caller of this site, with a token or without.
+    /// A client of this server, with a token or without.
     pub(crate) fn caller(&self, token: Option<&str>) -> Client {
         let credentials = token.map_or(Credentials::None, |token| Credentials::Token(token.to_owned()));
         let trust = Trust::Authorities(self.authority.clone().into_bytes());
@@ -118,7 +118,7 @@ impl Drop for Site {
     }
 }
 
-/// Keys from whichever server runs at the moment.
+/// Reads keys from the server that runs at the moment.
 #[derive(Clone, Default)]
 pub(crate) struct Running(Arc<Mutex<Option<ApiServerKeys>>>);
 
@@ -140,7 +140,7 @@ impl FetchKeys for Running {
     }
 }
 
-/// Who issues the server's tokens.
+/// The issuer of the server's tokens.
 pub(crate) async fn issuer(client: &Client) -> String {
     let document = accepts(client.get("/.well-known/openid-configuration").await).unwrap();
     document["issuer"].as_str().unwrap().to_owned()
@@ -166,7 +166,7 @@ pub(crate) fn accounts(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/serviceaccounts")
 }
 
-/// A service account, and a token with which it calls the API.
+/// Creates a service account, and a token for it.
 pub(crate) async fn account(client: &Client, namespace: &str, name: &str) -> String {
     let path = accounts(namespace);
     accepts(client.post(&path, &json!({"metadata": {"name": name}})).await).unwrap();
@@ -175,7 +175,7 @@ pub(crate) async fn account(client: &Client, namespace: &str, name: &str) -> Str
     issued["status"]["token"].as_str().unwrap().to_owned()
 }
 
-/// Allows an account something.
+/// Grants a permission to an account.
 pub(crate) async fn allow(client: &Client, namespace: &str, account: &str, what: &str, rules: &Value) {
     let name = format!("{account}-{what}");
     accepts(client.post(ROLES, &json!({"metadata": {"name": name}, "rules": rules})).await).unwrap();
@@ -187,7 +187,7 @@ pub(crate) async fn allow(client: &Client, namespace: &str, account: &str, what:
     accepts(client.post(BINDINGS, &binding).await).unwrap();
 }
 
-/// The rules that let an account have these groups attested, in both dialects.
+/// The rules that let an account request tokens for these groups, with both sets of names.
 pub(crate) fn attest(groups: &[&str]) -> Value {
     json!([
         {"apiGroups": ["authentication.k8s.io"], "resources": ["admissionReviewAPIGroups"], "resourceNames": groups, "verbs": ["attest"]},
@@ -203,7 +203,7 @@ pub(crate) fn configurations(kind: ConfigurationKind) -> String {
     format!("/apis/admissionregistration.k8s.io/v1/{plural}webhookconfigurations")
 }
 
-/// Registers one webhook at a URL, for objects of a group that are created.
+/// Registers one webhook at a URL for created objects of a group.
 pub(crate) async fn register(
     client: &Client,
     kind: ConfigurationKind,
@@ -225,7 +225,7 @@ pub(crate) async fn register(
     accepts(client.post(&configurations(kind), &body).await).unwrap()
 }
 
-/// Registers `guards`, which validates objects of a group that are created.
+/// Registers `guards`, which validates created objects of a group.
 pub(crate) async fn guards(client: &Client, site: &Site, resource: (&str, &str)) {
     register(client, ConfigurationKind::Validating, "guards", (site, "/validate"), resource).await;
 }
@@ -247,7 +247,7 @@ pub(crate) fn review(group: &str, resource: &str, kind: &str) -> Value {
     })
 }
 
-/// A token for a webhook, asked for by hand.
+/// Requests a token for a webhook.
 pub(crate) async fn token_for(
     client: &Client,
     (namespace, account): (&str, &str),

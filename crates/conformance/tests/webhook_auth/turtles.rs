@@ -1,5 +1,5 @@
-//! A sample aggregated API server: it serves one group, and asks the cluster's webhooks about its objects as kube-apiserver asks
-//! about its own, with tokens from the library.
+//! A sample aggregated API server: it serves one group, and calls the cluster's webhooks for its objects with tokens from the
+//! library.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,22 +20,22 @@ pub(crate) const GROUP: &str = "ninja.turtles.ai";
 pub(crate) const VERSION: &str = "/apis/ninja.turtles.ai/v1";
 pub(crate) const TURTLES: &str = "/apis/ninja.turtles.ai/v1/namespaces/default/ninjaturtles";
 pub(crate) const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
-/// The account whose tokens webhooks are shown, and the one the server itself runs as.
+/// The service account of the webhook tokens, and the one that the server runs as.
 pub(crate) const ACCOUNT: &str = "turtles-webhook-auth";
 const OWN: &str = "turtles-apiserver";
 const NAMESPACE: &str = "turtles";
 
-/// How its calls to webhooks went.
+/// The result of a call to a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Called {
     pub(crate) kind: ConfigurationKind,
-    /// The token, or why there was none.
+    /// The token, or the error of its request.
     pub(crate) token: Result<String, String>,
-    /// What the webhook answered.
+    /// The answer of the webhook.
     pub(crate) code: u16,
 }
 
-/// What it needs to ask webhooks.
+/// The state that is needed to call webhooks.
 #[derive(Clone)]
 pub(crate) struct Asking {
     kube: kube::Client,
@@ -49,7 +49,7 @@ pub(crate) struct Turtles {
 }
 
 impl Asking {
-    /// Asks every webhook for this group, as the example of the library does; whether all of them allow it.
+    /// Calls every webhook for this group, as the example of the library does. Returns whether all of them allow it.
     pub(crate) async fn webhooks(&self, review: &Value) -> bool {
         let asked = ask_webhooks(&self.kube, &self.tokens, GROUP, review).await.unwrap();
         let allowed = asked.iter().all(|asked| asked.allowed);
@@ -66,7 +66,7 @@ impl Asking {
     }
 }
 
-/// Creates a turtle, if the webhooks allow it.
+/// Creates a turtle if the webhooks allow it.
 async fn create(
     State(asking): State<Asking>,
     Path(namespace): Path<String>,
@@ -92,7 +92,7 @@ async fn create(
 }
 
 impl Turtles {
-    /// Sets up accounts and permissions as the document recommends, and starts behind the server under test.
+    /// Sets up accounts and permissions as the KEP recommends, and starts the server.
     pub(crate) async fn start(url: &str, client: &Client, dialect: Dialect) -> Self {
         accepts(client.post("/api/v1/namespaces", &json!({"metadata": {"name": NAMESPACE}})).await).unwrap();
         let own = account(client, NAMESPACE, OWN).await;
@@ -122,14 +122,14 @@ impl Turtles {
         Turtles { site, asking }
     }
 
-    /// What it needs to ask webhooks about a group.
+    /// The state that is needed to call webhooks for a group.
     pub(crate) async fn asking(url: &str, own: &str, group: &str, dialect: Dialect) -> Asking {
         let kube = kube_client(url, own).await;
         let tokens = WebhookTokens::in_dialect(kube.clone(), NAMESPACE, ACCOUNT, group, dialect);
         Asking { kube, tokens, calls: Arc::default() }
     }
 
-    /// Registers it.
+    /// Registers the APIService of turtles.
     pub(crate) async fn register(&self, client: &Client) {
         let service = json!({"metadata": {"name": "turtles"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
         accepts(client.post("/api/v1/namespaces/turtles/services", &service).await).unwrap();

@@ -1,4 +1,4 @@
-//! Flow 1 of the document: the API server calls a webhook, and nobody else can.
+//! Flow 1 of KEP-6060: only the API server can call a webhook.
 
 use std::fs;
 use std::time::Duration;
@@ -24,12 +24,12 @@ const BOTH: [(&str, ConfigurationKind, Mode); 2] = [
 ];
 
 #[tokio::test]
-async fn a_webhook_that_requires_tokens_believes_the_api_server_and_nobody_else() {
+async fn a_webhook_that_requires_tokens_accepts_only_the_api_server() {
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();
     let issuer = issuer(&client).await;
 
-    // The webhook finds the keys as a pod does: with its own account, from the API server, over verified TLS.
+    // The webhook reads the keys as a pod does: with its service account, from the API server, over verified TLS.
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("token");
     fs::write(&file, account(&client, "default", "guard").await).unwrap();
@@ -62,12 +62,12 @@ async fn a_webhook_that_requires_tokens_believes_the_api_server_and_nobody_else(
     }
 
     let pods = review("", "pods", "Pod");
-    // Nobody at all, an account of the cluster, a text.
+    // No token, a service account token, and a malformed token.
     guard.refuses("/validate", None, &pods, Reason::Missing).await;
     let own = fs::read_to_string(&file).unwrap();
     guard.refuses("/validate", Some(&own), &pods, Reason::Audience).await;
     guard.refuses("/validate", Some("let me in"), &pods, Reason::Malformed).await;
-    // A token that one webhook was shown, at the other; and one of the right audience that is bound to nothing.
+    // A token of another webhook, and an unbound token with the right audience.
     guard.refuses("/mutate", Some(&tokens[0]), &pods, Reason::Audience).await;
     guard.refuses("/validate", Some(&tokens[1]), &pods, Reason::Audience).await;
     let audience = format!("{}/validate", guard.site.url);
@@ -79,7 +79,7 @@ async fn a_webhook_that_requires_tokens_believes_the_api_server_and_nobody_else(
     let short = accepts(client.post(&format!("{}/guard/token", accounts("default")), &short).await).unwrap();
     let short = short["status"]["token"].as_str().unwrap();
     guard.refuses("/validate", Some(short), &pods, Reason::NotBound).await;
-    // A changed token, and one whose signature is another's.
+    // A modified token, and one with the signature of another.
     let (signed, signature) = tokens[0].rsplit_once('.').unwrap();
     let (other, _) = tokens[1].rsplit_once('.').unwrap();
     guard.refuses("/validate", Some(&format!("{signed}.")), &pods, Reason::Signature).await;
@@ -87,7 +87,7 @@ async fn a_webhook_that_requires_tokens_believes_the_api_server_and_nobody_else(
 }
 
 #[tokio::test]
-async fn a_token_is_good_for_its_own_kind_and_group_only() {
+async fn a_token_is_valid_only_for_its_kind_and_group() {
     let (server, client) = served(&[ON]).await;
     let issuer = issuer(&client).await;
     let keys = KeyCache::new(ApiServerKeys::new(kube_admin(&server).await, &issuer));
@@ -103,7 +103,7 @@ async fn a_token_is_good_for_its_own_kind_and_group_only() {
             token_for(&client, ("default", "robot"), dialect, (kind, name), &audience, group).await.unwrap()
         };
         let deployments = review("apps", "deployments", "Deployment");
-        // Bound to the other kind of configuration, although for the same address.
+        // A token bound to the other kind of configuration, for the same URL.
         for group in ["*", "apps"] {
             let wrong = ask(ConfigurationKind::Mutating, "wrong", group).await;
             guard.refuses("/validate", Some(&wrong), &deployments, Reason::WrongKind).await;
@@ -131,7 +131,7 @@ async fn served(flags: &[&str]) -> (Server, conformance::Client) {
 }
 
 #[tokio::test]
-async fn keys_that_the_api_server_rotates_are_found_and_those_it_withdraws_are_not_believed() {
+async fn rotated_keys_are_found_and_withdrawn_ones_rejected() {
     let folder = TempDir::new().unwrap();
     let running = Running::default();
     let refresh = Refresh { interval: Duration::from_millis(10), ..Refresh::default() };
@@ -165,13 +165,13 @@ async fn keys_that_the_api_server_rotates_are_found_and_those_it_withdraws_are_n
         earlier = seen[0].token.clone();
         server.terminate().unwrap();
         server.wait(PATIENCE).await.unwrap();
-        // The next one has another key, and does not publish this one's.
+        // The next server has another key, and does not publish the old one.
         fs::remove_file(folder.path().join("sa.key")).unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_webhook_that_asks_the_api_server_too_knows_when_a_configuration_or_an_account_is_gone() {
+async fn a_webhook_with_token_reviews_rejects_tokens_of_deleted_configurations_and_accounts() {
     let (server, client) = served(&[ON]).await;
     let issuer = issuer(&client).await;
     let kube = kube_admin(&server).await;
@@ -194,7 +194,7 @@ async fn a_webhook_that_asks_the_api_server_too_knows_when_a_configuration_or_an
         } else {
             forget(&client, ConfigurationKind::Validating, "guards").await;
         }
-        // The API server itself may believe it for some seconds more.
+        // The API server itself may accept the token for some seconds more, from its cache.
         eventually(PATIENCE, async || match guard.ask("/validate", Some(&token), &deployments).await.code {
             401 => Ok(()),
             code => Err(Problem::new(format!("still {code}"))),
@@ -206,7 +206,7 @@ async fn a_webhook_that_asks_the_api_server_too_knows_when_a_configuration_or_an
 }
 
 #[tokio::test]
-async fn without_tokens_a_webhook_that_requires_them_refuses_and_the_failure_policy_decides() {
+async fn a_webhook_that_requires_tokens_rejects_calls_without_and_the_failure_policy_decides() {
     let (server, client) = served(&[]).await;
     let issuer = issuer(&client).await;
     let keys = KeyCache::new(ApiServerKeys::new(kube_admin(&server).await, &issuer));
@@ -216,7 +216,7 @@ async fn without_tokens_a_webhook_that_requires_them_refuses_and_the_failure_pol
     let status = rejects(client.post(MAPS, &map).await, 500, "InternalError").unwrap();
     assert!(status["message"].as_str().unwrap().contains("failed calling webhook"), "{status}");
     assert_eq!(guard.rejected("/validate", Reason::Missing), 1);
-    // What operators watch while the feature is rolled out or back.
+    // Metrics for a roll-out and a rollback.
     let page = client.get("/metrics").await.unwrap().text();
     let counted = "apiserver_admission_webhook_rejection_count{error_type=\"calling_webhook_error\",name=\"guard.example.com\",operation=\"CREATE\",rejection_code=\"401\",type=\"validating\"} 1";
     assert!(page.contains(counted), "{page}");

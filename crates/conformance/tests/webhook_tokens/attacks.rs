@@ -1,4 +1,4 @@
-//! Who would like to have a token, or to stop others from getting one, and does not.
+//! Attacks on webhook tokens: theft, reuse, and blocking of token requests.
 
 use conformance::webhook::{Proof, Reply, WebhookServer};
 use conformance::{accepts, rejects};
@@ -10,15 +10,15 @@ use crate::setting::{
 };
 
 #[tokio::test]
-async fn nobody_is_shown_a_token_who_does_not_prove_to_be_the_webhook() {
+async fn no_token_is_sent_to_a_server_with_a_wrong_certificate() {
     let (_server, client) = serve(&[ON]).await;
     let honest = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
     for proof in [Proof::OtherName, Proof::Expired, Proof::Signed] {
         let other = WebhookServer::start(proof, |_| Reply::allow()).await.unwrap();
-        // A certificate for another name, one that has ended, and one that somebody else signed.
+        // A certificate for another name, an expired one, and one of an unknown CA.
         let bundle = if proof == Proof::Signed { &honest.ca_bundle } else { &other.ca_bundle };
-        let place = json!({"url": other.url("/review"), "caBundle": bundle});
-        register(&client, VALIDATING, "hooks", &[hook(&place, &["configmaps"])]).await;
+        let config = json!({"url": other.url("/review"), "caBundle": bundle});
+        register(&client, VALIDATING, "hooks", &[hook(&config, &["configmaps"])]).await;
         let refused = client.post(MAPS, &json!({"metadata": {"name": "a"}})).await;
         let status = rejects(refused, 500, "InternalError").unwrap();
         assert!(
@@ -28,15 +28,15 @@ async fn nobody_is_shown_a_token_who_does_not_prove_to_be_the_webhook() {
         assert!(other.take_calls().is_empty(), "{proof:?}");
         accepts(client.delete(&format!("{}/hooks", configurations(VALIDATING))).await).unwrap();
     }
-    // Without a bundle it is the system's authorities who vouch, and they do not know it.
-    let place = json!({"url": honest.url("/review")});
-    register(&client, VALIDATING, "hooks", &[hook(&place, &["configmaps"])]).await;
+    // Without a bundle, the system's CAs are used, which do not know it.
+    let config = json!({"url": honest.url("/review")});
+    register(&client, VALIDATING, "hooks", &[hook(&config, &["configmaps"])]).await;
     rejects(client.post(MAPS, &json!({"metadata": {"name": "a"}})).await, 500, "InternalError").unwrap();
     assert!(honest.take_calls().is_empty());
 }
 
 #[tokio::test]
-async fn a_webhook_sends_its_token_nowhere_else() {
+async fn a_redirect_does_not_forward_the_token() {
     let (_server, client) = serve(&[ON]).await;
     let elsewhere = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
     for status in [301, 302, 303, 307, 308] {
@@ -46,7 +46,8 @@ async fn a_webhook_sends_its_token_nowhere_else() {
         })
         .await
         .unwrap();
-        // Both have certificates that are good for the address: only that nobody follows keeps the token where it is.
+        // Both servers have valid certificates for the address: the token stays with the first only because redirects are not
+        // followed.
         register(&client, MUTATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
         rejects(client.post(MAPS, &json!({"metadata": {"name": "a"}})).await, 500, "InternalError").unwrap();
         assert!(webhook.take_calls().iter().all(|call| shown(call).is_some()));
@@ -56,7 +57,7 @@ async fn a_webhook_sends_its_token_nowhere_else() {
 }
 
 #[tokio::test]
-async fn configurations_that_name_one_address_have_a_token_each() {
+async fn configurations_with_the_same_url_have_different_tokens() {
     let (_server, client) = serve(&[ON]).await;
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
     let mut uids: Vec<Value> = Vec::new();
@@ -78,7 +79,7 @@ async fn configurations_that_name_one_address_have_a_token_each() {
     sorted(&mut bound);
     sorted(&mut uids);
     assert_eq!(bound, uids);
-    // One that is gone takes its own token with it and no other.
+    // Deleting one configuration invalidates only its own token.
     accepts(client.delete(&format!("{}/others", configurations(VALIDATING))).await).unwrap();
     create(&client, "b").await.unwrap();
     let left: Vec<String> = webhook.take_calls().iter().filter_map(shown).collect();
@@ -89,9 +90,9 @@ async fn configurations_that_name_one_address_have_a_token_each() {
     }
 }
 
-/// Every way in which webhooks of both kinds can stand in the way of requests for tokens, their own included.
+/// Every way in which webhooks of both kinds can delay token requests, including their own.
 #[tokio::test]
-async fn requests_for_tokens_come_to_an_end_whatever_webhooks_see_them() {
+async fn token_requests_end_whatever_webhooks_intercept_them() {
     let (_server, client) = serve(&[ON]).await;
     accepts(client.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await).unwrap();
     let silent = |asked: &str| asked.starts_with("serviceaccounts/token");
@@ -108,7 +109,7 @@ async fn requests_for_tokens_come_to_an_end_whatever_webhooks_see_them() {
         let mut hook = hook(&at(&webhook), &["configmaps", "serviceaccounts/token"]);
         hook["failurePolicy"] = json!(policy);
         hook["timeoutSeconds"] = json!(1);
-        // A condition that asks the authorizers is one more thing to wait for.
+        // A match condition with an authorizer check adds another wait.
         let condition =
             "authorizer.group('').resource('configmaps').namespace('default').check('create').allowed()";
         hook["matchConditions"] = json!([{"name": "may", "expression": condition}]);
@@ -120,10 +121,11 @@ async fn requests_for_tokens_come_to_an_end_whatever_webhooks_see_them() {
         let nested: Vec<_> = calls.iter().filter(|call| silent(&asked(call))).collect();
         assert!(!nested.is_empty());
         assert!(nested.iter().all(|call| shown(call).is_none()), "{policy} {hangs}");
-        // Webhooks whose failures count, or that say no, are called without: they made it so. Silence that is ignored is not a no.
-        let told = calls.iter().filter(|call| !silent(&asked(call))).all(|call| shown(call).is_some());
-        assert_eq!(told, policy == "Ignore" && hangs, "{policy} {hangs}");
-        // Nor does anybody else's request for a token hang.
+        // Webhooks that fail or deny are called without a token, by their own configuration. An ignored timeout is no denial.
+        let all_have_tokens =
+            calls.iter().filter(|call| !silent(&asked(call))).all(|call| shown(call).is_some());
+        assert_eq!(all_have_tokens, policy == "Ignore" && hangs, "{policy} {hangs}");
+        // Token requests of other users do not hang either.
         let answer = client.post(&token_of("robot"), &json!({"spec": {}})).await.unwrap();
         assert_eq!(answer.code == 201, policy == "Ignore" && hangs, "{}", answer.text());
         for kind in KINDS {

@@ -1,4 +1,4 @@
-//! What the server shows to webhooks: a token to those of the API, and to nobody else.
+//! Webhook calls of the server: API webhooks get a token, other servers do not.
 
 use std::fs;
 
@@ -13,12 +13,12 @@ use crate::setting::{
 };
 
 #[tokio::test]
-async fn every_webhook_of_the_api_is_shown_a_token_that_is_kept() {
+async fn every_api_webhook_gets_a_token_that_is_reused() {
     let (server, client) = serve(&[ON]).await;
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
     for kind in KINDS {
         let made = register(&client, kind, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
-        // Several at once share one request for a token.
+        // Concurrent calls share one token request.
         let (requests, misses) =
             (counted(&client, REQUESTS, "success").await, counted(&client, LOOKUPS, "miss").await);
         let names: Vec<String> = (0..4).map(|i| format!("{}-{i}", kind.to_lowercase())).collect();
@@ -57,7 +57,7 @@ async fn every_webhook_of_the_api_is_shown_a_token_that_is_kept() {
 }
 
 #[tokio::test]
-async fn two_webhooks_are_shown_two_tokens_and_neither_can_use_the_others() {
+async fn two_webhooks_get_different_tokens_that_are_valid_only_for_themselves() {
     let (_server, client) = serve(&[ON]).await;
     let one = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
     let two = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
@@ -72,7 +72,7 @@ async fn two_webhooks_are_shown_two_tokens_and_neither_can_use_the_others() {
     assert_ne!(review(&client, &second, &one.url("/review")).await["authenticated"], true);
 }
 
-/// A webhook that sees config maps and requests for tokens, and refuses whoever shows none.
+/// A webhook for config maps and token requests that denies calls without a token.
 async fn strict(client: &conformance::Client, policy: &str) -> WebhookServer {
     let webhook = WebhookServer::start(Proof::Signed, |call| {
         if shown(call).is_some() {
@@ -90,8 +90,8 @@ async fn strict(client: &conformance::Client, policy: &str) -> WebhookServer {
 }
 
 #[tokio::test]
-async fn a_webhook_that_sees_requests_for_tokens_does_not_wait_for_itself() {
-    // It refuses the request for its own token, so it never gets one, and refuses everything. Nobody waits for anybody.
+async fn a_webhook_that_intercepts_token_requests_does_not_deadlock() {
+    // It denies the request for its own token, so it never gets one and denies everything. No request waits for another.
     let (_server, client) = serve(&[ON]).await;
     let webhook = strict(&client, "Fail").await;
     let status =
@@ -104,8 +104,8 @@ async fn a_webhook_that_sees_requests_for_tokens_does_not_wait_for_itself() {
     let user = &calls[0].review["request"]["userInfo"]["username"];
     assert_eq!(user, "system:apiserver");
 
-    // If its failures are ignored, the request for the token passes, and everything else carries it: requests for tokens of other
-    // accounts, too.
+    // With failurePolicy Ignore, the token request succeeds, and all other calls have a token, including those for tokens of
+    // other accounts.
     accepts(client.delete(&format!("{}/hooks", configurations(VALIDATING))).await).unwrap();
     let webhook = strict(&client, "Ignore").await;
     create(&client, "b").await.unwrap();
@@ -120,7 +120,7 @@ async fn a_webhook_that_sees_requests_for_tokens_does_not_wait_for_itself() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_never_answers_requests_for_tokens_delays_others_once() {
+async fn a_webhook_that_never_answers_token_requests_delays_others_once() {
     let (_server, client) = serve(&[ON]).await;
     let webhook = WebhookServer::start(Proof::Signed, |call| {
         if asked(call).starts_with("serviceaccounts/token") { Reply::Silence } else { Reply::allow() }
@@ -135,14 +135,14 @@ async fn a_webhook_that_never_answers_requests_for_tokens_delays_others_once() {
     let about: Vec<String> = calls.iter().map(asked).collect();
     assert_eq!(about, ["serviceaccounts/token webhook-auth", "configmaps/ a"]);
     assert!(calls.iter().all(|call| shown(call).is_none()));
-    // Whoever comes next does not ask again at once.
+    // The next call does not request a token again at once.
     create(&client, "b").await.unwrap();
     let about: Vec<String> = webhook.take_calls().iter().map(asked).collect();
     assert_eq!(about, ["configmaps/ b"]);
 }
 
 #[tokio::test]
-async fn credentials_of_a_kubeconfig_win() {
+async fn credentials_of_a_kubeconfig_take_precedence() {
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
     let folder = TempDir::new().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
@@ -170,13 +170,13 @@ async fn credentials_of_a_kubeconfig_win() {
     create(&client, "a").await.unwrap();
     let calls = webhook.take_calls();
     let mine = calls.iter().filter(|call| shown(call).as_deref() == Some("mine")).count();
-    // The other host has no credentials of its own, and is shown a token.
+    // The other host has no credentials in the kubeconfig, and gets a token.
     let tokens = calls.iter().filter_map(shown).filter(|token| token.contains('.')).count();
     assert_eq!((mine, tokens), (1, 1));
 }
 
 #[tokio::test]
-async fn webhooks_of_manifest_files_are_shown_no_token() {
+async fn static_webhooks_get_no_token() {
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
     let folder = TempDir::new().unwrap();
     let manifests = folder.path().join("static");
@@ -203,7 +203,7 @@ async fn webhooks_of_manifest_files_are_shown_no_token() {
     let calls = webhook.take_calls();
     assert_eq!((calls.len(), shown(&calls[0])), (1, None));
     assert!((counted(&client, LOOKUPS, "").await - lookups).abs() < 0.1);
-    // The same webhook, registered with the API, is.
+    // The same webhook gets a token when it is registered with the API.
     register(&client, VALIDATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
     create(&client, "b").await.unwrap();
     let mut tokens: Vec<bool> = webhook.take_calls().iter().map(|call| shown(call).is_some()).collect();

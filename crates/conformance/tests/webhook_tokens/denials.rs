@@ -1,4 +1,4 @@
-//! Refused requests for tokens: the client learns nothing of what is stored, operators learn why.
+//! Denied token requests: clients learn nothing about stored objects, operators learn the reason.
 
 use std::fs;
 use std::time::Duration;
@@ -38,7 +38,7 @@ async fn audited(flags: &[&str]) -> Audited {
 }
 
 impl Audited {
-    /// The audit annotation of a refused request, whose answer is returned, too.
+    /// The audit annotation of a denied request, with the answer.
     async fn refused(&self, account: &str, body: &Value) -> (Value, String) {
         let answer = self.client.post(&token_of(account), body).await.unwrap();
         assert!(answer.code >= 400, "{}", answer.text());
@@ -56,7 +56,7 @@ impl Audited {
         (answer.json(), annotation)
     }
 
-    /// The log line about a refusal for a reason, once there is one.
+    /// Waits for the log line about a denial with this reason.
     async fn logged(&self, reason: &str) -> String {
         eventually(Duration::from_secs(30), async || {
             let log = self.server.log();
@@ -72,7 +72,7 @@ impl Audited {
 }
 
 #[tokio::test]
-async fn operators_learn_from_log_and_audit_why_a_token_request_was_refused() {
+async fn log_and_audit_have_the_reason_of_a_denied_token_request() {
     let audited = audited(&[ON]).await;
     let client = &audited.client;
     quiet_hooks(client).await;
@@ -117,14 +117,14 @@ async fn operators_learn_from_log_and_audit_why_a_token_request_was_refused() {
         }
         answers.push(status);
     }
-    // The client sees one answer to all of them.
+    // The client gets the same answer for all of them.
     for status in &answers {
         assert_eq!(status, &answers[0]);
         assert_eq!(status["code"], 403);
         assert_eq!(status["message"], "serviceaccounts/token \"robot\" is forbidden: token request denied");
     }
 
-    // Reasons that the client may know are recorded, too.
+    // Reasons that the client sees are recorded too.
     let (status, annotation) = audited.refused("nobody", &of_group(KUBERNETES, "apps", APPS)).await;
     assert_eq!(status["code"], 403);
     assert!(annotation.starts_with("NoAttestPermission: "), "{annotation:?}");
@@ -140,7 +140,7 @@ async fn operators_learn_from_log_and_audit_why_a_token_request_was_refused() {
     assert!(annotation.starts_with("Invalid: "), "{annotation:?}");
     assert!(counted(client, REQUESTS, "failure").await >= 8.0);
 
-    // A request that is granted, and one that is not about webhooks, have no such annotation.
+    // A granted request, and one that is not for webhooks, have no such annotation.
     accepts(client.post(&token_of("robot"), &of_group(KUBERNETES, "apps", APPS)).await).unwrap();
     let lines = |log: &str| log.matches("token request for a webhook refused").count();
     assert_eq!(lines(&audited.server.log()), 8);
@@ -151,7 +151,7 @@ async fn operators_learn_from_log_and_audit_why_a_token_request_was_refused() {
 }
 
 #[tokio::test]
-async fn a_refusal_for_the_feature_gate_is_recorded() {
+async fn a_denial_because_of_the_feature_gate_is_recorded() {
     let audited = audited(&[]).await;
     account(&audited.client, "robot", KUBERNETES, &["apps"]).await;
     let (status, annotation) = audited.refused("robot", &request(VALIDATING, KUBERNETES, "apps", APPS)).await;

@@ -1,4 +1,4 @@
-//! Webhooks behind services of type `ExternalName`.
+//! Webhooks behind services of type ExternalName.
 
 use conformance::webhook::{Proof, Reply, WebhookServer};
 use conformance::{Client, accepts, rejects};
@@ -13,14 +13,14 @@ async fn service(client: &Client, name: &str, external: &str) {
 }
 
 #[tokio::test]
-async fn a_webhook_behind_an_external_name_is_called_by_the_name_of_its_service() {
+async fn a_webhook_behind_an_external_name_is_verified_by_its_service_name() {
     let (_server, client) = serve(&[ON]).await;
     service(&client, "hook", "localhost").await;
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
     for kind in KINDS {
-        let place = json!({"caBundle": webhook.ca_bundle, "service":
+        let config = json!({"caBundle": webhook.ca_bundle, "service":
             {"namespace": "default", "name": "hook", "path": "/review", "port": webhook.port}});
-        register(&client, kind, "external", &[hook(&place, &["configmaps"])]).await;
+        register(&client, kind, "external", &[hook(&config, &["configmaps"])]).await;
         create(&client, &format!("for-{}", kind.to_lowercase())).await.unwrap();
         let calls = webhook.take_calls();
         assert_eq!(calls.len(), 1);
@@ -30,14 +30,14 @@ async fn a_webhook_behind_an_external_name_is_called_by_the_name_of_its_service(
         accepts(client.delete(&format!("{}/external", configurations(kind))).await).unwrap();
     }
 
-    // A certificate for the host proves nothing: it must be for the service. And only `localhost` leads to this host.
+    // The certificate must be for the service, not for the host. And only `localhost` leads to this host.
     for (name, external, why) in
         [("other", "localhost", "certificate"), ("loopback", "127.0.0.1", "127.0.0.1")]
     {
         service(&client, name, external).await;
-        let place = json!({"caBundle": webhook.ca_bundle, "service":
+        let config = json!({"caBundle": webhook.ca_bundle, "service":
             {"namespace": "default", "name": name, "path": "/review", "port": webhook.port}});
-        register(&client, KINDS[0], name, &[hook(&place, &["configmaps"])]).await;
+        register(&client, KINDS[0], name, &[hook(&config, &["configmaps"])]).await;
         let answer = client.post(MAPS, &json!({"metadata": {"name": name}})).await;
         let status = rejects(answer, 500, "InternalError").unwrap();
         assert!(status["message"].as_str().unwrap().contains(why), "{status}");

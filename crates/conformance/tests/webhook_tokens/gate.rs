@@ -1,4 +1,4 @@
-//! The feature gate: off, on and off again, as a cluster is upgraded and rolled back.
+//! The feature gate: off, on and off again, as in an upgrade and a rollback.
 
 use conformance::webhook::{Proof, Reply, WebhookServer};
 use conformance::{Server, accepts, rejects};
@@ -11,7 +11,7 @@ use crate::setting::{
 };
 
 #[tokio::test]
-async fn an_upgrade_and_a_rollback_change_what_webhooks_are_shown_and_nothing_else() {
+async fn the_gate_changes_only_whether_webhooks_get_tokens() {
     let folder = TempDir::new().unwrap();
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
     let mut token = String::new();
@@ -25,10 +25,10 @@ async fn an_upgrade_and_a_rollback_change_what_webhooks_are_shown_and_nothing_el
             register(&client, MUTATING, "guards", &[hook(&at(&webhook), &["configmaps"])]).await;
             rejects(client.get(OWN_ACCOUNT).await, 404, "NotFound").unwrap();
         } else {
-            // What the gate needs stays where it was once on; nothing has to be cleaned up.
+            // Objects for the gate stay after it is turned off; no clean-up is needed.
             accepts(client.get(OWN_ACCOUNT).await).unwrap();
         }
-        // A token that a server with the gate issued is not believed by one without.
+        // A token that a server with the gate issued is rejected by a server without it.
         if step > 0 {
             let status = review(&client, &token, "https://apps.example/a").await;
             assert_eq!(status["authenticated"] == true, on, "{status}");
@@ -52,7 +52,7 @@ async fn an_upgrade_and_a_rollback_change_what_webhooks_are_shown_and_nothing_el
             rejects(answer, 400, "BadRequest").unwrap();
             assert!(counted(&client, "apiserver_webhook_authentication", "").await.abs() < 0.1);
             if step == 0 {
-                // Any token will do for the next step's question.
+                // Any token works for the next request.
                 let plain = accepts(
                     client
                         .post(&token_of("robot"), &json!({"spec": {"audiences": ["https://apps.example/a"]}}))
@@ -68,7 +68,7 @@ async fn an_upgrade_and_a_rollback_change_what_webhooks_are_shown_and_nothing_el
 }
 
 #[tokio::test]
-async fn a_server_with_no_configuration_at_all_shows_tokens() {
+async fn a_server_with_default_configuration_sends_tokens() {
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();

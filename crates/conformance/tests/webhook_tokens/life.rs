@@ -1,4 +1,4 @@
-//! How long a token is believed, and what happens to the server's own when what it depends on goes away.
+//! The lifetime of tokens, and the recovery of the server's own tokens.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::setting::{
 const APPS: &str = "https://apps.example/a";
 
 #[tokio::test]
-async fn a_token_dies_with_its_configuration_and_does_not_come_back_with_another_of_that_name() {
+async fn a_token_is_invalid_after_its_configuration_was_deleted_or_recreated() {
     let (_server, client) = serve(&[ON]).await;
     quiet_hooks(&client).await;
     account(&client, "robot", KUBERNETES, &["apps", "*"]).await;
@@ -48,7 +48,7 @@ async fn a_token_dies_with_its_configuration_and_does_not_come_back_with_another
 }
 
 #[tokio::test]
-async fn a_token_dies_with_its_account_and_is_not_issued_without_the_permission() {
+async fn a_token_is_invalid_without_its_account_and_not_issued_without_permission() {
     let (_server, client) = serve(&[ON]).await;
     quiet_hooks(&client).await;
     account(&client, "robot", KEP, &["apps"]).await;
@@ -65,7 +65,7 @@ async fn a_token_dies_with_its_account_and_is_not_issued_without_the_permission(
 }
 
 #[tokio::test]
-async fn what_the_server_needs_for_its_own_tokens_returns_when_it_is_deleted() {
+async fn the_account_and_permissions_of_the_server_are_restored_after_deletion() {
     let (_server, client) = serve(&[ON]).await;
     let places = [
         OWN_ACCOUNT.to_owned(),
@@ -96,14 +96,14 @@ async fn what_the_server_needs_for_its_own_tokens_returns_when_it_is_deleted() {
 }
 
 #[tokio::test]
-async fn tokens_of_a_deleted_account_or_configuration_are_not_shown_again() {
+async fn tokens_of_a_deleted_account_or_configuration_are_not_sent_again() {
     let (_server, client) = serve(&[ON]).await;
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
     register(&client, VALIDATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
     create(&client, "a").await.unwrap();
     let first = shown(&webhook.take_calls()[0]).unwrap();
 
-    // The account is deleted, and another one comes in its place.
+    // The service account is deleted and created again.
     let old = claims(&first)["kubernetes.io"]["serviceaccount"]["uid"].clone();
     accepts(client.delete(OWN_ACCOUNT).await).unwrap();
     let second = eventually(Duration::from_secs(10), async || {
@@ -115,7 +115,7 @@ async fn tokens_of_a_deleted_account_or_configuration_are_not_shown_again() {
     .await
     .unwrap();
 
-    // So is the configuration.
+    // The configuration is deleted and created again.
     accepts(client.delete(&format!("{}/hooks", configurations(VALIDATING))).await).unwrap();
     let again = register(&client, VALIDATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
     webhook.take_calls();
@@ -129,7 +129,7 @@ async fn tokens_of_a_deleted_account_or_configuration_are_not_shown_again() {
 }
 
 #[tokio::test]
-async fn an_account_without_permission_means_calls_without_a_token_until_it_has_it_again() {
+async fn without_permission_webhooks_are_called_without_a_token() {
     let (server, client) = serve(&[ON]).await;
     let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
     let role = format!("{ROLES}/system:webhook-auth");
@@ -158,7 +158,7 @@ async fn an_account_without_permission_means_calls_without_a_token_until_it_has_
 }
 
 #[tokio::test]
-async fn a_token_for_a_group_dies_with_its_api_service_and_one_for_every_group_does_not() {
+async fn a_token_for_a_group_needs_its_apiservice_and_one_for_all_groups_does_not() {
     let (_server, client) = serve(&[ON]).await;
     quiet_hooks(&client).await;
     account(&client, "robot", KEP, &["gone.example.com", "*"]).await;
@@ -180,7 +180,7 @@ async fn a_token_for_a_group_dies_with_its_api_service_and_one_for_every_group_d
         let why = soon_not_believed(&client, &tokens[0], APPS).await;
         assert_eq!(why, "[invalid bearer token, service account token has been invalidated]");
         assert_eq!(review(&client, &tokens[1], APPS).await["authenticated"], true);
-        // With another one it is good again: what it is bound to never went away.
+        // With a new APIService the token is valid again: its bound object was never deleted.
         accepts(client.post(services, &service).await).unwrap();
         eventually(Duration::from_secs(30), async || {
             let status = review(&client, &tokens[0], APPS).await;

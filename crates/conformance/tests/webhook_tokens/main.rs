@@ -1,5 +1,5 @@
-//! Tokens that tell admission webhooks who asks them (KEP-6060): who gets one, what it says, how long it is believed, and that the
-//! server shows one to every webhook of the API and to nobody else.
+//! Tokens that authenticate the API server to admission webhooks (KEP-6060): who may request one, its claims, its lifetime, and
+//! that the server sends one to every API webhook and to no other server.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod attacks;

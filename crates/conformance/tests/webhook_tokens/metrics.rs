@@ -1,4 +1,4 @@
-//! The metrics that KEP-6060 names besides those of token requests.
+//! The metrics of KEP-6060 besides those of token requests.
 
 use conformance::webhook::{Proof, Reply, WebhookServer};
 use conformance::{Client, Server};
@@ -16,7 +16,7 @@ async fn the_metrics_of_the_kep_say_whether_the_gate_is_on_and_how_long_webhooks
     let (_off, client) = serve(&[]).await;
     let text = page(&client).await;
     assert!(text.contains(&gate(0)), "the gate is off");
-    // Kubernetes has no word for the stage of what is generally available.
+    // Kubernetes uses an empty stage for generally available features.
     assert!(text.contains("kubernetes_feature_enabled{name=\"DRAAdminAccess\",stage=\"\"} 1"));
     assert!(text.contains("kubernetes_feature_enabled{name=\"AllAlpha\",stage=\"ALPHA\"} 0"));
     let up = Server::up().await.unwrap();

@@ -1,4 +1,4 @@
-//! Who gets a token: what may be asked for, and in which order a request is refused.
+//! Token requests: permissions, validation, and the order of checks.
 
 use conformance::{accepts, rejects};
 use http::Method;
@@ -17,7 +17,7 @@ fn message(status: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_token_is_for_one_webhook_and_one_group_and_can_be_reviewed() {
+async fn a_token_is_valid_for_one_webhook_and_group_and_can_be_reviewed() {
     let (_server, client) = serve(&[ON]).await;
     let made = quiet_hooks(&client).await;
     account(&client, "robot", KUBERNETES, &["apps", "batch", "*"]).await;
@@ -61,7 +61,7 @@ async fn a_token_is_for_one_webhook_and_one_group_and_can_be_reviewed() {
                     format!("authentication.kubernetes.io/{camel}webhookconfiguration-uid"): [uid],
                 })
             );
-            // It is for nobody else: no other webhook, and not the server itself.
+            // The token is valid for no other webhook, and not for the server itself.
             for audience in ["https://svc.ns.svc:443/", "https://kubernetes.default.svc"] {
                 assert_ne!(review(&client, token, audience).await["authenticated"], true);
             }
@@ -74,7 +74,7 @@ async fn a_token_is_for_one_webhook_and_one_group_and_can_be_reviewed() {
             assert_eq!(review(&client, token, audience).await["authenticated"], true);
         }
     }
-    // The core group has a name in the KEP's words alone.
+    // Only the KEP's names have a name for the core group.
     let core = "https://core.example/";
     accepts(client.post(&token_of("robot"), &request(VALIDATING, KEP, "", core)).await).unwrap();
     let asked = request(VALIDATING, KUBERNETES, "", core);
@@ -82,18 +82,18 @@ async fn a_token_is_for_one_webhook_and_one_group_and_can_be_reviewed() {
 }
 
 #[tokio::test]
-async fn refusals_come_in_an_order_that_tells_nothing_of_what_exists() {
+async fn the_order_of_errors_does_not_reveal_stored_objects() {
     let (_server, client) = serve(&[ON]).await;
     quiet_hooks(&client).await;
     accepts(client.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await).unwrap();
     for dialect in [KUBERNETES, KEP] {
-        // Everything is wrong at once; each step mends what was complained about.
+        // A request with every error; each step fixes the reported one.
         let mut wrong = request(VALIDATING, dialect, "apps", "https://kubernetes.default.svc");
         wrong["spec"]["boundObjectRef"]["name"] = json!("nope");
         wrong["spec"]["boundObjectRef"]["uid"] = json!("other");
         wrong["spec"]["expirationSeconds"] = json!(599);
 
-        // Nobody may ask for a token who may not create one, whatever is in the request.
+        // Permission to create tokens is checked first.
         let bob = client.as_token(Some("bobtoken"));
         let status = rejects(bob.post(&token_of("robot"), &wrong).await, 403, "Forbidden").unwrap();
         assert!(message(&status).contains("cannot create resource \"serviceaccounts/token\""), "{status}");
@@ -110,7 +110,7 @@ async fn refusals_come_in_an_order_that_tells_nothing_of_what_exists() {
             "{resource}.{group} \"apps\" is forbidden: User \"system:serviceaccount:default:robot\" cannot attest resource \"{resource}\" in API group \"{group}\" at the cluster scope"
         );
         assert_eq!(message(&status), expected);
-        // The same answer whether the configuration exists or not.
+        // The answer is the same whether the configuration exists or not.
         wrong["spec"]["boundObjectRef"]["name"] = json!("hooks");
         let status = rejects(client.post(&token_of("robot"), &wrong).await, 403, "Forbidden").unwrap();
         assert_eq!(message(&status), expected);
@@ -124,13 +124,13 @@ async fn refusals_come_in_an_order_that_tells_nothing_of_what_exists() {
         let status = rejects(client.post(&token_of("robot"), &wrong).await, 403, "Forbidden").unwrap();
         assert_eq!(message(&status), DENIED);
         wrong["spec"]["audiences"] = json!([APPS]);
-        // A configuration with another uid and one that does not exist are answered alike.
+        // A configuration with another uid and a missing one get the same answer.
         let other_uid = rejects(client.post(&token_of("robot"), &wrong).await, 403, "Forbidden").unwrap();
         assert_eq!(other_uid, status);
         wrong["spec"]["boundObjectRef"]["uid"] = json!("");
         accepts(client.post(&token_of("robot"), &wrong).await).unwrap();
 
-        // A group and an audience of two different webhooks fit none.
+        // A group and an audience of two different webhooks match none.
         for (group, audience) in
             [("batch", APPS), ("apps", "https://svc.ns.svc:443/"), ("apps", "https://apps.example/")]
         {
@@ -138,7 +138,7 @@ async fn refusals_come_in_an_order_that_tells_nothing_of_what_exists() {
             let status = rejects(client.post(&token_of("robot"), &asked).await, 403, "Forbidden").unwrap();
             assert_eq!(message(&status), DENIED);
         }
-        // For every group Kubernetes does not look at the audience; the KEP does.
+        // For all groups, Kubernetes does not check the audience; the KEP does.
         let asked = request(MUTATING, dialect, "*", "https://elsewhere.example/");
         let answer = client.post(&token_of("robot"), &asked).await;
         if dialect == KEP {
@@ -146,7 +146,7 @@ async fn refusals_come_in_an_order_that_tells_nothing_of_what_exists() {
         } else {
             accepts(answer).unwrap();
         }
-        // Nor does Kubernetes ask whether anybody serves the group.
+        // Kubernetes does not check that the group is served either.
         let asked = request(MUTATING, dialect, "gone.example.com", APPS);
         let answer = client.post(&token_of("robot"), &asked).await;
         if dialect == KEP {
@@ -155,14 +155,14 @@ async fn refusals_come_in_an_order_that_tells_nothing_of_what_exists() {
             accepts(answer).unwrap();
         }
     }
-    // The permission for every group is none for a single one, and the other way round.
+    // Permission for all groups does not include a single group, nor the reverse.
     account(&client, "star", KUBERNETES, &["*"]).await;
     account(&client, "one", KUBERNETES, &["apps"]).await;
     let asked = |group| request(VALIDATING, KUBERNETES, group, APPS);
     accepts(client.post(&token_of("star"), &asked("*")).await).unwrap();
     rejects(client.post(&token_of("star"), &asked("apps")).await, 403, "Forbidden").unwrap();
     rejects(client.post(&token_of("one"), &asked("*")).await, 403, "Forbidden").unwrap();
-    // A group of a definition has an API service of its own.
+    // The group of a CRD has an APIService.
     let definition = json!({"metadata": {"name": "things.gone.example.com"}, "spec": {
         "group": "gone.example.com", "scope": "Cluster",
         "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
@@ -174,7 +174,7 @@ async fn refusals_come_in_an_order_that_tells_nothing_of_what_exists() {
 }
 
 #[tokio::test]
-async fn what_is_not_well_formed_is_refused_whatever_the_gate() {
+async fn malformed_requests_are_rejected_with_and_without_the_gate() {
     let (_server, client) = serve(&[]).await;
     accepts(client.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await).unwrap();
     let refused = async |spec: Value, words: &str| {
@@ -193,7 +193,7 @@ async fn what_is_not_well_formed_is_refused_whatever_the_gate() {
     let none = "spec.attestations: Invalid value: null: webhook bound requests require exactly one admissionReviewAPIGroups attestation";
     refused(json!({}), none).await;
     refused(json!({"attestations": {}}), &none.replace("null", "{}")).await;
-    // What is empty is complained about by the name it was sent under.
+    // Errors about empty fields use the field names of the request.
     let no_claim = format!(
         "spec.attestationClaims: Invalid value: {{}}: webhook bound requests require exactly one {key} claim"
     );
@@ -233,7 +233,7 @@ async fn what_is_not_well_formed_is_refused_whatever_the_gate() {
         &format!("spec.attestationClaims: Invalid value: {{\"{key}\":[\"a\"]}}: attestationClaims may only be specified with a webhook bound object reference"),
     )
     .await;
-    // It is a field of the kind: nobody is warned about it, and strict clients may send it.
+    // The field is part of the kind: it causes no warning and passes strict field validation.
     let answer = client
         .json(
             Method::POST,
@@ -249,7 +249,7 @@ async fn what_is_not_well_formed_is_refused_whatever_the_gate() {
 }
 
 #[tokio::test]
-async fn what_is_kept_nowhere_is_no_table() {
+async fn token_requests_cannot_be_answered_as_tables() {
     let (_server, client) = serve(&[]).await;
     accepts(client.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await).unwrap();
     let tables = "application/json;as=Table;v=v1;g=meta.k8s.io";

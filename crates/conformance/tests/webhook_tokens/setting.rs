@@ -1,4 +1,4 @@
-//! What the tests share: a server with the gate on, configurations of webhooks, and requests for tokens.
+//! Shared setup: a server with the feature gate, webhook configurations, and token requests.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(crate) async fn serve(flags: &[&str]) -> (Server, Client) {
     (server, client)
 }
 
-/// A webhook for these resources of the core group, at a place.
+/// A webhook for these resources of the core group, at a URL or service.
 pub(crate) fn hook(client_config: &Value, resources: &[&str]) -> Value {
     json!({
         "name": "guard.example.com",
@@ -60,7 +60,7 @@ pub(crate) async fn register(client: &Client, kind: &str, name: &str, hooks: &[V
     accepts(client.post(&configurations(kind), &body).await).unwrap()
 }
 
-/// Configurations of both kinds, called `hooks`, that nothing ever calls.
+/// Configurations of both kinds named `hooks` whose webhooks are never called.
 pub(crate) async fn quiet_hooks(client: &Client) -> Vec<Value> {
     let quiet = |name: &str, config: Value, groups: &[&str]| {
         json!({
@@ -80,7 +80,7 @@ pub(crate) async fn quiet_hooks(client: &Client) -> Vec<Value> {
     made
 }
 
-/// An account that may have these names attested, in the words of a dialect.
+/// An account that may request tokens for these names, with one set of names.
 pub(crate) async fn account(client: &Client, name: &str, [_, _, group, resource]: [&str; 4], names: &[&str]) {
     accepts(client.post(ACCOUNTS, &json!({"metadata": {"name": name}})).await).unwrap();
     grant(client, name, [group, resource], names).await;
@@ -97,7 +97,7 @@ pub(crate) async fn grant(client: &Client, account: &str, [group, resource]: [&s
     accepts(client.post(BINDINGS, &binding).await).unwrap();
 }
 
-/// A request for a token, of which a test changes what it is about.
+/// A token request, of which a test changes the attestation.
 pub(crate) fn request(kind: &str, [field, key, ..]: [&str; 4], group: &str, audience: &str) -> Value {
     json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {
         "audiences": [audience],
@@ -110,13 +110,13 @@ pub(crate) fn token_of(account: &str) -> String {
     format!("{ACCOUNTS}/{account}/token")
 }
 
-/// What a token says.
+/// The claims of a token.
 pub(crate) fn claims(token: &str) -> Value {
     let payload = BASE64_URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
     serde_json::from_slice(&payload).unwrap()
 }
 
-/// What a review of a token says, for an audience.
+/// The status of a TokenReview for an audience.
 pub(crate) async fn review(client: &Client, token: &str, audience: &str) -> Value {
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
         "spec": {"token": token, "audiences": [audience]}});
@@ -124,7 +124,7 @@ pub(crate) async fn review(client: &Client, token: &str, audience: &str) -> Valu
     made["status"].clone()
 }
 
-/// A token that was believed a moment ago may be believed for ten seconds more; then it is not.
+/// Waits until a token is rejected; the cache may accept it for ten seconds more.
 pub(crate) async fn soon_not_believed(client: &Client, token: &str, audience: &str) -> String {
     conformance::eventually(Duration::from_secs(30), async || {
         let status = review(client, token, audience).await;
@@ -137,7 +137,7 @@ pub(crate) async fn soon_not_believed(client: &Client, token: &str, audience: &s
     .unwrap()
 }
 
-/// Says what a webhook is asked about.
+/// Sets the rules of a webhook.
 pub(crate) fn asked(call: &Call) -> String {
     let text =
         |pointer: &str| call.review.pointer(pointer).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
@@ -149,18 +149,18 @@ pub(crate) fn asked(call: &Call) -> String {
     )
 }
 
-/// The token that came with a review.
+/// The token of a received review.
 pub(crate) fn shown(call: &Call) -> Option<String> {
     let header = call.headers.get("authorization")?.to_str().unwrap();
     Some(header.strip_prefix("Bearer ").unwrap().to_owned())
 }
 
-/// Creates a config map, which webhooks for config maps are asked about.
+/// Creates a config map, for which webhooks are called.
 pub(crate) async fn create(client: &Client, name: &str) -> Result<Value> {
     accepts(client.post(MAPS, &json!({"metadata": {"name": name}})).await)
 }
 
-/// A counter of the server's, summed over the series that contain all of these words; 0 if there are none.
+/// A counter of the server, summed over the series that contain all of these words; 0 if there are none.
 pub(crate) async fn counted(client: &Client, family: &str, words: &str) -> f64 {
     let page = client.get("/metrics").await.unwrap().text();
     page.lines()

@@ -1,4 +1,4 @@
-//! Certificates, keys and signing requests.
+//! Readers of certificates, keys and certificate signing requests.
 
 use authn::tokens::{PublicKey, SigningKey};
 use authn::x509::ClientCertificate;
@@ -9,7 +9,7 @@ use kinds::validation::certificates::certificate_request;
 use rcgen::{CertificateParams, DnType, KeyPair};
 
 #[test]
-fn certificates_keys_and_requests_do_no_harm() {
+fn reading_certificates_keys_and_signing_requests_never_panics() {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
     params.distinguished_name.push(DnType::CommonName, "system:node:a");

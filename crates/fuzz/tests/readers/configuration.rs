@@ -1,4 +1,4 @@
-//! Files that operators write and objects that configure the security plane: a broken one is refused, never misread.
+//! Configuration files, static manifests and objects that configure authorization and admission.
 
 use admission::configuration::{AdmissionConfiguration, WebhookAdmission};
 use admission::manifests::{self, File, Rules, Set};
@@ -51,7 +51,7 @@ const YAML: &[&str] = &[
 ];
 
 #[test]
-fn configuration_files_do_no_harm() {
+fn reading_configuration_files_never_panics() {
     let audit = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: RequestResponse\n  resources: [{group: '', resources: [pods, 'pods/*'], resourceNames: [a]}]\n  verbs: [create]\n  users: [u]\n  userGroups: [g]\n  namespaces: [ns]\n- level: None\n  nonResourceURLs: ['/healthz*', '/version']\n- level: Metadata\n";
     let authorization = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: Webhook\n  name: w\n  webhook:\n    timeout: 3s\n    subjectAccessReviewVersion: v1\n    matchConditionSubjectAccessReviewVersion: v1\n    failurePolicy: Deny\n    authorizedTTL: 5m\n    unauthorizedTTL: 30s\n    connectionInfo: {type: KubeConfigFile, kubeConfigFile: /k}\n    matchConditions:\n    - expression: \"has(request.resourceAttributes) && request.user != 'x'\"\n- type: Node\n  name: node\n- type: RBAC\n  name: rbac\n";
     let plugins = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: PodSecurity\n  configuration: {apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration, defaults: {enforce: baseline}}\n- name: ValidatingAdmissionWebhook\n  path: /p\n";
@@ -83,7 +83,7 @@ fn configuration_files_do_no_harm() {
 }
 
 #[test]
-fn static_manifests_do_no_harm() {
+fn loading_static_manifests_never_panics() {
     let seeds = [
         "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: a.static.k8s.io}\nspec:\n  failurePolicy: Fail\n  matchConstraints:\n    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]\n  variables: [{name: v, expression: 'object.metadata.name'}]\n  validations: [{expression: \"variables.v != 'x' && size(object.spec.containers) < 5\", message: m, messageExpression: \"'a' + variables.v\"}]\n---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: b.static.k8s.io}\nspec: {policyName: a.static.k8s.io, validationActions: [Deny, Audit]}\n",
         "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: c.static.k8s.io}\nwebhooks:\n- name: w.example.com\n  admissionReviewVersions: [v1]\n  sideEffects: None\n  clientConfig: {url: 'https://127.0.0.1:1/x'}\n  rules: [{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*/*']}]\n  matchConditions: [{name: m, expression: \"request.userInfo.username != 'a'\"}]\n",

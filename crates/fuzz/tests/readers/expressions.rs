@@ -1,4 +1,4 @@
-//! The Common Expression Language.
+//! Compiling and evaluating expressions of the Common Expression Language.
 
 use cel::{Activation, Env, Type, Val, Version};
 use fuzz::Corpus;
@@ -62,7 +62,7 @@ const TOKENS: &[&str] = &[
     "9223372036854775807",
 ];
 
-/// As much as Kubernetes grants one evaluation, divided, so that a run sees many expressions.
+/// A fraction of Kubernetes' cost limit for one evaluation, so that a run tests many expressions.
 const COST: u64 = 100_000;
 
 #[test]
@@ -92,7 +92,7 @@ fn expressions_end_within_their_cost() {
 }
 
 #[test]
-fn the_text_of_an_expression_is_only_ever_refused() {
+fn malformed_expressions_are_rejected_without_panicking() {
     let env = Env::kubernetes(Version::CURRENT).with_variables([("object", Type::Dyn)]);
     let seeds = seeds::expressions().into_iter().map(|text| format!("object.a == 1 && ({text})"));
     fuzz::run(&Corpus::new(seeds, TOKENS).inputs(), |input| {

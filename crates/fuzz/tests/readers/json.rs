@@ -1,4 +1,4 @@
-//! The JSON reader and writer, with serde_json as the second opinion.
+//! The JSON reader and writer, compared with serde_json.
 
 use fuzz::Corpus;
 use serde_json::Value as Other;
@@ -43,7 +43,7 @@ pub(crate) fn corpus() -> Corpus {
     Corpus::new(seeds::bodies().iter().map(write::to_vec), TOKENS)
 }
 
-/// A tree with one zero: `-0` is an integer here, as in Go, and a float in serde_json.
+/// Replaces `-0` by `0`: it is an integer here, as in Go, and a float in serde_json.
 fn with_one_zero(value: Value) -> Value {
     match value {
         Value::Float(0.0) => Value::from(0),
@@ -55,7 +55,7 @@ fn with_one_zero(value: Value) -> Value {
     }
 }
 
-/// The same tree in our type. As in Go, integers that do not fit 64 bits with a sign are floats.
+/// Converts a tree of serde_json. As in Go, integers that do not fit into `i64` become floats.
 fn converted(other: &Other) -> Value {
     match other {
         Other::Null => Value::Null,
@@ -84,7 +84,7 @@ fn json_is_read_as_serde_json_reads_it() {
                 }
             }
             (Err(error), Ok(_)) => return Err(format!("refused: {error}")),
-            // As Go, this reader takes bytes that are not UTF-8 and half surrogates, and replaces them.
+            // Like Go, this reader accepts invalid UTF-8 and lone surrogates, and replaces them.
             (Ok(_), Err(error)) => {
                 let lenient =
                     std::str::from_utf8(input).is_err() || input.windows(2).any(|two| two == b"\\u");
@@ -99,11 +99,11 @@ fn json_is_read_as_serde_json_reads_it() {
 }
 
 #[test]
-fn json_that_is_read_and_written_is_read_again_as_it_was() {
+fn json_survives_a_round_trip() {
     fuzz::run(&corpus().inputs(), |input| {
         let Ok(read) = json::read(input) else { return Ok(()) };
         let written = write::to_vec(&read.value);
-        // The longest form of one byte is an escape of six; of a number, all its digits.
+        // One byte becomes an escape of six bytes at most, and a number all of its digits.
         if written.len() > input.len() * 32 + 32 {
             return Err(format!("{} bytes became {}", input.len(), written.len()));
         }

@@ -4,8 +4,8 @@ use crd::json_path::JsonPath;
 use fuzz::Corpus;
 use value::{Value, json};
 
-/// What is printed of one path is shown to people; more of it is no use.
-const MOST_FOUND: usize = 100_000;
+/// The maximum number of values that one path may find.
+const MAX_FOUND: usize = 100_000;
 
 #[test]
 fn paths_find_a_bounded_number_of_values() {
@@ -44,7 +44,7 @@ fn paths_find_a_bounded_number_of_values() {
         let Some(path) = JsonPath::parse(&text) else { return Ok(()) };
         for object in &objects {
             let found = path.find(object).len();
-            if found > MOST_FOUND {
+            if found > MAX_FOUND {
                 return Err(format!("{found} values"));
             }
             let _ = path.first(object);

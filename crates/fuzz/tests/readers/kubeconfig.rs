@@ -1,4 +1,4 @@
-//! Kubeconfigs: of webhooks' users and of authorization webhooks.
+//! Kubeconfig files: credentials for admission webhooks, and addresses of authorization webhooks.
 
 use authz::kubeconfig::{Connection, Users};
 use fuzz::Corpus;
@@ -32,7 +32,7 @@ const TOKENS: &[&str] = &[
 ];
 
 #[test]
-fn kubeconfigs_do_no_harm() {
+fn reading_kubeconfigs_never_panics() {
     let seeds = [
         "apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster: {server: \"https://a.example:8443/p\", certificate-authority-data: AA==, tls-server-name: a}\nusers:\n- name: u\n  user: {token: t}\ncontexts:\n- name: x\n  context: {cluster: c, user: u}\ncurrent-context: x\n",
         "apiVersion: v1\nkind: Config\nusers:\n- name: 'a.ns.svc:443'\n  user: {username: a, password: b}\n- name: '*.ns.svc'\n  user: {client-certificate: /c, client-key: /k}\n- name: '*'\n  user: {tokenFile: /t}\n",

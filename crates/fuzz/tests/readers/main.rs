@@ -1,5 +1,5 @@
-//! Every reader of input from outside, with mutated input: nothing panics, work and output are bounded, what is read and
-//! written is read again as it was, and two readers of the same language agree.
+//! Fuzz tests of every reader of input from outside: no input panics, work and output are bounded, values survive a round trip
+//! through writer and reader, and two readers of the same language agree.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod authorities;

@@ -1,4 +1,4 @@
-//! Objects on their way into the store: decoded by their schema, defaulted, validated, printed; and schemas that clients write.
+//! Decoding, defaulting, validating and printing of objects, and the schemas of CRDs.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn identity(object: &Value) -> (&str, &str, &str) {
 }
 
 #[test]
-fn objects_of_any_shape_are_validated_without_harm() {
+fn validating_objects_of_any_shape_never_panics() {
     let mut bodies = seeds::bodies();
     bodies.retain(|body| {
         let (group, version, kind) = identity(body);
@@ -43,7 +43,7 @@ fn objects_of_any_shape_are_validated_without_harm() {
         }
         defaults::apply(&kind, &mut object);
         if let Some(rules) = validation::rules(&kind) {
-            // An object that does not fit its schema is refused before these run; they must not depend on it.
+            // The server rejects objects that do not match their schema before it calls these functions; they must not rely on that.
             for object in [&object, &raw] {
                 let _ = (rules.create)(object, &context);
                 let _ = (rules.update)(object, &raw, &context);
@@ -56,18 +56,18 @@ fn objects_of_any_shape_are_validated_without_harm() {
     });
 }
 
-/// A definition that is kept as it is.
+/// A CRD that is stored as it was sent.
 #[derive(Debug)]
-struct Kept(Value);
+struct UnchangedCrd(Value);
 
-impl Source for Kept {
+impl Source for UnchangedCrd {
     fn load(&self) -> Option<Value> {
         Some(self.0.clone())
     }
 }
 
 #[test]
-fn custom_resources_of_any_schema_are_validated_without_harm() {
+fn validating_custom_resources_with_any_schema_never_panics() {
     let schema = r#"{"type":"object","properties":{"spec":{"type":"object","required":["a"],"properties":{"a":{"type":"string","pattern":"^a+$","maxLength":5,"default":"aa"},"n":{"type":"integer","minimum":1,"multipleOf":2},"l":{"type":"array","items":{"type":"object","properties":{"k":{"type":"string"}},"required":["k"]},"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"]},"m":{"type":"object","additionalProperties":{"type":"string","format":"date-time"}},"q":{"x-kubernetes-int-or-string":true},"e":{"type":"string","enum":["x","y"],"nullable":true}},"x-kubernetes-validations":[{"rule":"self.a == 'aa' || self.l.all(x, x.k != '')","message":"m"}],"oneOf":[{"required":["a"]},{"properties":{"n":{"not":{"minimum":3}}}}]},"any":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}"#;
     let object = r#"{"apiVersion":"e.example/v1","kind":"E","metadata":{"name":"e","namespace":"n"},"spec":{"a":"aa","n":4,"l":[{"k":"x"},{"k":"y"}],"m":{"x":"2026-01-01T00:00:00Z"},"q":"5%","e":null},"any":{"b":[1,{}]},"status":{"replicas":3}}"#;
     let definition = |schema: &str| {
@@ -110,7 +110,7 @@ fn custom_resources_of_any_schema_are_validated_without_harm() {
         if is_definition {
             let _ = (rules.create)(definition, &context);
         }
-        let source: Arc<dyn Source> = Arc::new(Kept(definition.clone()));
+        let source: Arc<dyn Source> = Arc::new(UnchangedCrd(definition.clone()));
         let read = CustomResourceDefinition::read(definition, &source, kinds::table::overlapping);
         for version in &read.versions {
             let compiled = version.compiled();
@@ -131,7 +131,7 @@ fn custom_resources_of_any_schema_are_validated_without_harm() {
                 continue;
             }
             let written = write::to_vec(&object);
-            // As it is written again: `41e5` is read as a float and written as an integer.
+            // Compared after a round trip: `41e5` is read as a float and written as an integer.
             if json::parse(&written).map(|read| write::to_vec(&read)).ok().as_ref() != Some(&written) {
                 return Err(format!("stored as {}", String::from_utf8_lossy(&written)));
             }

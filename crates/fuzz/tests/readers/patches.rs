@@ -11,8 +11,8 @@ use crate::json as json_corpus;
 
 const OBJECT: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","labels":{"a":"b"},"finalizers":["x","y"]},"spec":{"containers":[{"name":"a","image":"i","env":[{"name":"E","value":"1"}],"ports":[{"containerPort":80,"protocol":"TCP"}]},{"name":"b"}],"nodeSelector":{"c":"d"},"tolerations":[{"key":"k"}]}}"#;
 
-/// Copies of what is there may grow an object; the largest body is 3 MiB.
-const MOST_BYTES: usize = 8 * 1024 * 1024;
+/// A JSON patch may copy parts of an object, which makes it larger than the patch; the largest body is 3 MiB.
+const MAX_PATCHED_BYTES: usize = 8 * 1024 * 1024;
 
 fn tokens() -> Vec<&'static str> {
     let own = [
@@ -52,7 +52,7 @@ fn schema() -> &'static Schema {
     schema::of("", "v1", "Pod").unwrap()
 }
 
-/// RFC 7386, word by word.
+/// The algorithm of RFC 7386 as the RFC has it.
 fn merged(target: Other, patch: Other) -> Other {
     let Other::Object(patch) = patch else { return patch };
     let mut target = match target {
@@ -87,7 +87,7 @@ fn patches_are_bounded_and_merge_as_the_rfc_says() {
                 let is_merge = matches!(kind, Kind::Merge);
                 let Ok(patched) = patch::apply(kind, &object, input, strict) else { continue };
                 let written = write::to_vec(&patched.object);
-                if written.len() > MOST_BYTES {
+                if written.len() > MAX_PATCHED_BYTES {
                     return Err(format!("an object of {} bytes", written.len()));
                 }
                 if is_merge && let Ok(theirs) = serde_json::from_slice::<Other>(input) {
@@ -108,7 +108,7 @@ fn patches_are_bounded_and_merge_as_the_rfc_says() {
 }
 
 #[test]
-fn field_sets_are_written_as_they_were() {
+fn field_sets_survive_a_round_trip() {
     let seeds = [
         r#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{".":{},"f:image":{},"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{}}}},"f:finalizers":{"v:\"x\"":{}},"f:list":{"i:3":{}}}}"#,
         OBJECT,

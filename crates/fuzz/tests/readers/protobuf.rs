@@ -1,4 +1,4 @@
-//! Kubernetes' protobuf.
+//! The reader of Kubernetes' protobuf encoding.
 
 use fuzz::Corpus;
 use schema::{decode, protobuf};
@@ -36,7 +36,7 @@ fn corpus() -> Corpus {
 }
 
 #[test]
-fn protobuf_becomes_a_tree_that_json_can_say() {
+fn decoded_protobuf_can_be_written_as_json() {
     fuzz::run(&corpus().inputs(), |input| {
         let Ok(mut tree) = protobuf::read(input) else { return Ok(()) };
         if tree.depth() > json::MAX_DEPTH {
@@ -45,7 +45,7 @@ fn protobuf_becomes_a_tree_that_json_can_say() {
         let text = |key: &str| tree.str_at(&[key]).unwrap_or_default().to_owned();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         let written = write::to_vec(&tree);
-        // One byte of a repeated number is as long as its digits.
+        // One byte of a repeated number becomes several digits of JSON.
         if written.len() > input.len() * 64 + 1024 {
             return Err(format!("{} bytes became {}", input.len(), written.len()));
         }

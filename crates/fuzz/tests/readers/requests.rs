@@ -1,4 +1,4 @@
-//! What is read of a request before anybody is authenticated: path, query and headers.
+//! The parts of a request that are read before authentication: path, query and headers.
 
 use fuzz::Corpus;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -58,7 +58,7 @@ fn paths_and_queries_are_read_in_one_way() {
             if info.path != decoded {
                 return Err(format!("authorized as {}", info.path));
             }
-            // Routing knows nothing but what was authorized: the parts of the path, without what stands around them.
+            // Routing uses exactly the parts of the path that were authorized.
             let again = RequestInfo::parse(&method, decoded.trim_matches('/'), &query);
             if (RequestInfo { path: info.path.clone(), ..again }) != info {
                 return Err("slashes around a path change what it names".to_owned());
@@ -84,7 +84,7 @@ fn paths_and_queries_are_read_in_one_way() {
 }
 
 #[test]
-fn headers_are_negotiated_without_harm() {
+fn header_negotiation_never_panics() {
     let seeds = [
         "application/json",
         "application/yaml;q=0.5, */*;q=0.1",

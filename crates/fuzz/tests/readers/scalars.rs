@@ -53,7 +53,7 @@ fn quantities_are_written_as_the_same_quantity() {
         if canonical.len() > text.len() + 64 {
             return Err(format!("canonical form of {} characters", canonical.len()));
         }
-        // A quantity of more digits is rounded and cut, and one beyond the largest exponent, too: its text is another's.
+        // Quantities with more digits are rounded, and exponents are capped: their text changes.
         let digits = text.chars().filter(char::is_ascii_digit).count();
         if digits > 36 || text.split(['e', 'E']).nth(1).is_some_and(|exponent| exponent.len() > 4) {
             return Ok(());
@@ -128,7 +128,7 @@ fn durations_and_times_are_written_as_the_same_moment() {
         }
         if let Ok(time) = Timestamp::parse(&text) {
             let written = time.time();
-            // A zone can lead beyond the last year that can be read; Kubernetes writes it, too.
+            // A time zone can shift a time beyond the last year that can be read. Kubernetes writes such times too.
             if written.starts_with("10000-") {
                 return Ok(());
             }

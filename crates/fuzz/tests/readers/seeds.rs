@@ -1,21 +1,21 @@
-//! Valid input from the files of the repository.
+//! Seeds: valid input from files of the repository.
 
 use std::fs;
 use std::path::PathBuf;
 
 use value::{Value, write};
 
-/// A folder of the repository.
+/// The absolute path of a file or folder below `crates/`.
 fn crates(path: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(path)
 }
 
-/// A file of the repository.
+/// The content of a file below `crates/`.
 pub(crate) fn file(path: &str) -> Vec<u8> {
     fs::read(crates(path)).unwrap()
 }
 
-/// The request scripts, as trees.
+/// All request scripts of `conformance`, parsed.
 fn scripts() -> Vec<Value> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(crates("conformance/scripts")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -41,7 +41,7 @@ fn collect(tree: &Value, key: &str, found: &mut Vec<Value>) {
     }
 }
 
-/// The bodies of recorded requests, the shortest first: what fails is then shown with a short one.
+/// The request bodies of the scripts, shortest first, so that a failure shows a short one.
 pub(crate) fn bodies() -> Vec<Value> {
     let mut found = Vec::new();
     for script in scripts() {
@@ -55,7 +55,7 @@ pub(crate) fn bodies() -> Vec<Value> {
     found
 }
 
-/// Lines of the pages of CEL that show an expression and what comes of it.
+/// The example expressions of the CEL specification pages.
 pub(crate) fn expressions() -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(crates("cel/spec")).unwrap() {

@@ -1,4 +1,4 @@
-//! Label and field selectors.
+//! Readers of label and field selectors.
 
 use api::selector::{FieldSelector, LabelSelector};
 use fuzz::Corpus;
@@ -54,7 +54,7 @@ fn selectors_are_written_as_the_same_selector() {
 }
 
 #[test]
-fn label_selectors_of_objects_do_no_harm() {
+fn reading_label_selectors_of_objects_never_panics() {
     let seeds = [
         r#"{"matchLabels":{"a":"b"}}"#,
         r#"{"matchExpressions":[{"key":"a","operator":"In","values":["b","c"]},{"key":"d","operator":"Exists"}]}"#,

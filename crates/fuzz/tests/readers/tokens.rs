@@ -48,7 +48,7 @@ const TOKENS: &[&str] = &[
     "_",
 ];
 
-/// One key, as everybody who signs or verifies wants it.
+/// One signing key in the formats that the signer and the verifiers need.
 struct Key {
     pair: EcdsaKeyPair,
     public: PublicKey,
@@ -63,7 +63,7 @@ impl Key {
         Key { pair, public: key.public().clone() }
     }
 
-    /// A token of any text.
+    /// Signs any header and any payload.
     fn sign(&self, header: &[u8], payload: &[u8]) -> String {
         let [header, payload] = [header, payload].map(|part| BASE64_URL_SAFE_NO_PAD.encode(part));
         let signed = format!("{header}.{payload}");
@@ -76,7 +76,7 @@ impl Key {
     }
 }
 
-/// A store in which everything has the uid that the tokens say.
+/// A store in which every object exists with the uid of the token.
 struct Everything;
 
 impl BoundObjects for Everything {
@@ -104,14 +104,14 @@ fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(NOW)
 }
 
-/// The payload of a token, if it is one.
+/// The decoded payload; `None` if this is not a token.
 fn payload(token: &str) -> Option<Value> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
     json::parse(&bytes).ok()
 }
 
 #[test]
-fn changed_service_account_tokens_are_refused() {
+fn modified_service_account_tokens_are_rejected() {
     let key = Key::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let verifier = Verifier::new(
@@ -130,7 +130,7 @@ fn changed_service_account_tokens_are_refused() {
     fuzz::run(&Corpus::new(&signed, TOKENS).inputs(), |input| {
         let token = input.text();
         match runtime.block_on(verifier.verify(&token, None, now())) {
-            // The bytes of a signature have several spellings in base64; what was signed has one.
+            // Base64 may have several encodings of the same signature bytes, but header and payload must be unchanged.
             Ok(Some(_)) if !payloads.contains(&payload(&token)) => {
                 Err("verified, but never signed".to_owned())
             }
@@ -166,7 +166,7 @@ fn signed_claims_of_any_shape_name_no_other_user() {
 }
 
 #[test]
-fn changed_tokens_for_webhooks_are_refused() {
+fn modified_webhook_tokens_are_rejected() {
     let key = Key::new();
     let jwks = authn::tokens::discovery::key_set(std::slice::from_ref(&key.public));
     let keys = Keys::new(KeySet::from_jwks(&jwks).unwrap());

@@ -1,4 +1,4 @@
-//! The YAML reader and writer; JSON is YAML.
+//! The YAML reader and writer. JSON documents are YAML documents.
 
 use fuzz::Corpus;
 use value::{Value, json, write, yaml};
@@ -52,7 +52,7 @@ const TOKENS: &[&str] = &[
     "apiVersion: v1\n",
 ];
 
-/// Aliases may repeat what they stand for; the reader limits how much a document grows by them.
+/// Aliases repeat their anchor; the reader limits how much a document grows by them.
 const MOST_GROWTH: usize = 1024 * 1024;
 
 fn corpus() -> Corpus {
@@ -72,7 +72,7 @@ fn corpus() -> Corpus {
 }
 
 #[test]
-fn yaml_that_is_read_and_written_is_read_again_as_it_was() {
+fn yaml_survives_a_round_trip() {
     fuzz::run(&corpus().inputs(), |input| {
         let _ = yaml::documents(input);
         let Ok(body) = yaml::body(input) else { return Ok(()) };
@@ -100,7 +100,7 @@ fn yaml_that_is_read_and_written_is_read_again_as_it_was() {
     });
 }
 
-/// Whether YAML reads text of this tree in another way: it knows more escapes, and its keys are shorter.
+/// Whether the JSON text of this tree has the same meaning in YAML, which has other escapes and shorter keys.
 fn is_plain(value: &Value) -> bool {
     let plain = |text: &str| {
         text.len() <= 1000 && text.chars().all(|c| (' '..='~').contains(&c) && c != '/' && c != '\\')

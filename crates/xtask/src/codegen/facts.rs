@@ -1,13 +1,13 @@
-//! The hand-kept facts file → [`Facts`].
+//! Parses the hand-written `facts.txt` into [`Facts`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail};
 
-/// Everything the facts file says.
+/// The content of the facts file.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
-    /// The packages whose definitions are wanted.
+    /// The packages whose definitions are read.
     pub packages: BTreeSet<String>,
     /// Types with a JSON form of their own.
     pub kinds: BTreeMap<String, String>,
@@ -15,11 +15,11 @@ pub(super) struct Facts {
     pub enums: BTreeMap<String, Vec<String>>,
     /// Types that no definition has, as the table writes them.
     pub types: BTreeMap<String, String>,
-    /// What differs from the rules, by `package.Type.field`.
+    /// Exceptions for single fields, by `package.Type.field`.
     pub fields: BTreeMap<String, FieldFacts>,
 }
 
-/// What differs from the rules for one field.
+/// Exceptions from the general rules for one field.
 #[derive(Debug, Default)]
 pub(super) struct FieldFacts {
     pub pointer: Option<bool>,
@@ -27,7 +27,7 @@ pub(super) struct FieldFacts {
     pub go_type: Option<String>,
     pub embedded: Option<String>,
     pub default: Option<String>,
-    /// Whether Kubernetes has no such field.
+    /// The field exists only in Portcullis, not in Kubernetes.
     pub added: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What depends on what: the table's arrows, no I/O below the decisions, one cryptography.
+//! Checks of dependencies: those of the crate table, no I/O below decision crates, one cryptography provider.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::documents::Map;
 
-/// Crates that open sockets or files, or bring a second JSON tree.
+/// Crates that open sockets or files, or have a JSON tree of their own.
 const IO: [&str; 9] = ["tokio", "mio", "socket2", "hyper", "http", "rustls", "redb", "reqwest", "serde_json"];
 
-/// The packages of the build and what they depend on, outside their tests.
+/// The packages of the build and their dependencies.
 #[derive(Debug, Default)]
 pub(super) struct Packages {
     names: BTreeMap<String, String>,
@@ -22,7 +22,7 @@ pub(super) struct Packages {
 }
 
 impl Packages {
-    /// Reads what `cargo metadata` says.
+    /// Parses the output of `cargo metadata`.
     pub(super) fn parse(metadata: &Value) -> Result<Self> {
         let mut packages = Packages::default();
         for package in list(metadata, "packages") {
@@ -48,7 +48,7 @@ impl Packages {
         Ok(packages)
     }
 
-    /// The names of the workspace's own crates.
+    /// The names of the crates in this workspace.
     pub(super) fn workspace(&self) -> impl Iterator<Item = &str> {
         self.workspace.iter().filter_map(|id| self.names.get(id)).map(String::as_str)
     }
@@ -61,7 +61,7 @@ impl Packages {
         self.names.get(id).map_or(id, String::as_str)
     }
 
-    /// The names of everything `name` is built from, at any depth.
+    /// The names of all packages that `name` is built from, at any depth.
     fn built_from(&self, name: &str) -> BTreeSet<&str> {
         let mut waiting: Vec<&String> = self.id(name).into_iter().collect();
         let mut seen = BTreeSet::new();
@@ -76,7 +76,7 @@ impl Packages {
     }
 }
 
-/// Every arrow between crates of the workspace, tests included, is in the table.
+/// Every dependency between crates of the workspace, including those of tests, is in the table.
 pub(super) fn arrows(map: &Map, packages: &Packages) -> Vec<String> {
     let mut complaints = Vec::new();
     for name in packages.workspace() {
@@ -89,7 +89,7 @@ pub(super) fn arrows(map: &Map, packages: &Packages) -> Vec<String> {
         let tests_use = packages.tests_use.get(id).into_iter().flatten();
         let targets: BTreeSet<_> = uses
             .chain(tests_use)
-            // A crate may have itself, with more features, in its tests.
+            // The tests of a crate may depend on the crate itself, with more features.
             .filter(|other| packages.workspace.contains(*other) && *other != id)
             .map(|id| packages.name(id))
             .collect();
@@ -107,7 +107,7 @@ pub(super) fn arrows(map: &Map, packages: &Packages) -> Vec<String> {
     complaints
 }
 
-/// Decision crates are built from nothing that does I/O, at any depth.
+/// Decision crates depend on no crate that does I/O, at any depth.
 pub(super) fn without_io(packages: &Packages, decisions: &[&str]) -> Vec<String> {
     let mut complaints = Vec::new();
     for name in decisions {
@@ -119,8 +119,8 @@ pub(super) fn without_io(packages: &Packages, decisions: &[&str]) -> Vec<String>
     complaints
 }
 
-/// Two providers of cryptography in one build make rustls refuse to choose, at the first connection. `ring_users` is what
-/// `cargo tree --invert ring` prints; `cargo metadata` also names what is only possible.
+/// With two cryptography providers in one build, rustls fails at the first connection. `ring_users` is the output of
+/// `cargo tree --invert ring`; `cargo metadata` would also list dependencies that are not built.
 pub(super) fn one_cryptography(ring_users: &str) -> Option<String> {
     let used = ring_users.lines().any(|line| line.starts_with("ring "));
     used.then(|| "`ring` is in the build; `cargo tree --workspace --invert ring` says for whom".to_owned())

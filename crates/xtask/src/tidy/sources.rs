@@ -1,4 +1,4 @@
-//! What the sources do and do not say, comments, texts and tests left aside.
+//! Checks of Rust sources. Code is looked at without comments, string literals and tests.
 
 use std::fs;
 use std::path::Path;
@@ -16,10 +16,10 @@ const KEY_HOLDERS: [&str; 4] = [
     "crates/server/src/tls.rs",
 ];
 
-/// Types that are or hold a private key.
+/// Types that are a private key or hold one.
 const KEYS: [&str; 5] = ["KeyPair", "PrivateKeyDer", "PrivatePkcs8KeyDer", "SigningKey", "EncodingKey"];
 
-/// What reaches outside, and the clock. Addresses are values and may be used.
+/// Paths to I/O and to the clock. Addresses are values and may be used.
 const OUTSIDE: [&str; 14] = [
     "std::fs",
     "std::process",
@@ -37,16 +37,13 @@ const OUTSIDE: [&str; 14] = [
     "::now()",
 ];
 
-/// One Rust file.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// From the root, with forward slashes.
+    /// Relative to the workspace root, with forward slashes.
     pub(super) path: String,
-    /// How long it is.
     pub(super) lines: usize,
-    /// Its text as it is.
     text: String,
-    /// Its text without comments, string contents and test modules; as many lines as the original.
+    /// The text without comments, string literals and test modules; line numbers are those of `text`.
     code: String,
 }
 
@@ -56,7 +53,17 @@ impl Source {
         Source { path: path.to_owned(), lines: text.lines().count(), text: text.to_owned(), code }
     }
 
-    /// Whether the file is about tests only.
+    /// The code with its test modules, without comments and string literals; line numbers are kept.
+    pub(super) fn all_code(&self) -> String {
+        code_only(&self.text)
+    }
+
+    /// The comments alone; line numbers are kept.
+    pub(super) fn comments(&self) -> String {
+        only(&self.text, Token::Comment)
+    }
+
+    /// Whether the file contains only tests.
     fn is_test(&self) -> bool {
         let mut parts = self.path.split('/');
         self.path.ends_with("/tests.rs") || parts.any(|part| matches!(part, "tests" | "benches" | "examples"))
@@ -78,7 +85,7 @@ impl Source {
     }
 }
 
-/// Every Rust file of every crate.
+/// Every Rust file below `crates/`, sorted by path.
 pub(super) fn read(root: &Path) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     let mut waiting = vec![root.join("crates")];
@@ -116,7 +123,7 @@ pub(super) fn one_writer(source: &Source) -> Vec<String> {
     source.lines_with(&[".commit("], "only the pipeline's write path commits to storage")
 }
 
-/// The file that invariant 7 names is there and commits, so that the check means something.
+/// The file that invariant 7 names exists and commits: otherwise [`one_writer`] would check nothing.
 pub(super) fn the_writer_exists(sources: &[Source]) -> Option<String> {
     let writes = sources.iter().any(|source| source.path == WRITER && source.code.contains("store.commit("));
     (!writes).then(|| format!("{WRITER} does not commit to the store: has the write path moved?"))
@@ -131,7 +138,7 @@ pub(super) fn keys_at_home(source: &Source) -> Vec<String> {
     source.lines_with(&KEYS, "a private key is held in authn::tokens, or on its way into TLS")
 }
 
-/// Nothing is left to do.
+/// No comment announces work that is left to do.
 pub(super) fn nothing_left_to_do(source: &Source) -> Vec<String> {
     let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X:")];
     let mut complaints = Vec::new();
@@ -146,17 +153,31 @@ pub(super) fn nothing_left_to_do(source: &Source) -> Vec<String> {
     complaints
 }
 
-/// The code with comments and the contents of texts replaced by spaces.
+/// The kinds of text that a Rust source is made of.
+#[derive(Clone, Copy, PartialEq)]
+enum Token {
+    Code,
+    Comment,
+    Literal,
+}
+
+/// The code, with comments and the contents of string literals replaced by spaces.
 pub(super) fn code_only(text: &str) -> String {
+    only(text, Token::Code)
+}
+
+/// The text with everything but one kind of token replaced by spaces; line breaks stay.
+fn only(text: &str, wanted: Token) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
+    let mut previous = ' ';
     while let Some(first) = rest.chars().next() {
-        let length = match first {
-            '/' if rest.starts_with("//") => blank(&mut out, rest, rest.find('\n').unwrap_or(rest.len())),
+        let (token, length) = match first {
+            '/' if rest.starts_with("//") => (Token::Comment, rest.find('\n').unwrap_or(rest.len())),
             '/' if rest.starts_with("/*") => {
-                blank(&mut out, rest, rest.find("*/").map_or(rest.len(), |end| end + 2))
+                (Token::Comment, rest.find("*/").map_or(rest.len(), |end| end + 2))
             }
-            'r' if starts_raw_text(rest) && !out.ends_with(|c: char| c.is_alphanumeric() || c == '_') => {
+            'r' if starts_raw_text(rest) && !previous.is_alphanumeric() && previous != '_' => {
                 let hashes = rest.chars().skip(1).take_while(|c| *c == '#').count();
                 let end = format!("\"{}", "#".repeat(hashes));
                 let start = hashes + 2;
@@ -164,35 +185,32 @@ pub(super) fn code_only(text: &str) -> String {
                     .get(start..)
                     .and_then(|r| r.find(&end))
                     .map_or(rest.len(), |at| start + at + end.len());
-                blank(&mut out, rest, length)
+                (Token::Literal, length)
             }
-            '"' => blank(&mut out, rest, quoted(rest)),
+            '"' => (Token::Literal, quoted(rest)),
             '\'' => match character(rest) {
-                Some(length) => blank(&mut out, rest, length),
-                None => keep(&mut out, first),
+                Some(length) => (Token::Literal, length),
+                None => (Token::Code, 1),
             },
-            _ => keep(&mut out, first),
+            _ => (Token::Code, first.len_utf8()),
         };
-        rest = rest.get(length..).unwrap_or_default();
+        let (part, after) = rest.split_at_checked(length).unwrap_or((rest, ""));
+        if token == wanted {
+            out.push_str(part);
+        } else {
+            out.extend(part.chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
+        }
+        previous = part.chars().next_back().unwrap_or(' ');
+        rest = after;
     }
     out
-}
-
-fn keep(out: &mut String, c: char) -> usize {
-    out.push(c);
-    c.len_utf8()
-}
-
-fn blank(out: &mut String, rest: &str, length: usize) -> usize {
-    out.extend(rest.get(..length).unwrap_or(rest).chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
-    length
 }
 
 fn starts_raw_text(rest: &str) -> bool {
     rest.chars().skip(1).find(|c| *c != '#') == Some('"')
 }
 
-/// How long a text in double quotes is, quotes included.
+/// The length in bytes of a string literal, quotes included.
 fn quoted(rest: &str) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
@@ -206,7 +224,7 @@ fn quoted(rest: &str) -> usize {
     rest.len()
 }
 
-/// How long a character literal is; a lifetime is none.
+/// The length in bytes of a character literal; `None` for a lifetime.
 fn character(rest: &str) -> Option<usize> {
     let mut chars = rest.char_indices().skip(1);
     let (_, first) = chars.next()?;
@@ -239,7 +257,7 @@ fn without_test_modules(code: &str) -> String {
     out
 }
 
-/// Where the block that opens at `open` ends.
+/// The end of the block whose `{` is at `open`.
 fn block_end(code: &str, open: usize) -> usize {
     let mut depth = 0_u32;
     for (at, c) in code.char_indices().skip_while(|(at, _)| *at < open) {

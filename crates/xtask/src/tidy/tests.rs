@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::crates::{Packages, arrows, one_cryptography, without_io};
-use super::documents::{Map, headings, paths};
+use super::documents::{Map, headings};
 use super::sources::{
     Source, code_only, keys_at_home, no_io, nothing_left_to_do, one_writer, the_writer_exists,
 };
@@ -68,19 +68,6 @@ fn io_below_a_decision_is_found_at_any_depth_but_not_in_tests() {
 fn a_second_cryptography_is_found() {
     assert!(one_cryptography("warning: nothing to print.").is_none());
     assert!(one_cryptography("ring v0.17.14\n└── rustls v0.23.46").is_some());
-}
-
-#[test]
-fn a_path_in_backticks_must_exist() {
-    let exists = |path: &str| matches!(path, "crates/a" | "crates/a/b.rs" | "Cargo.toml");
-    let fine = "see `crates/a/b.rs`, `crates/a/`, `crates/a/<name>.rs`, `Cargo.toml`, `cargo run`, `authn::tokens`\n\
-                ```\n`crates/none.rs`\n```";
-    assert!(paths("X.md", fine, exists).is_empty(), "{:?}", paths("X.md", fine, exists));
-    assert_eq!(
-        paths("X.md", "a\nsee `crates/a/{b,c}.rs`", exists),
-        ["X.md:2: `crates/a/{b,c}.rs` is not there"]
-    );
-    assert_eq!(paths("X.md", "`crates/c/<name>.rs`", exists).len(), 1);
 }
 
 #[test]

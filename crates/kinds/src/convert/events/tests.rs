@@ -1,6 +1,7 @@
 use value::json::parse;
 
 use super::{from_core, to_core};
+use crate::table::{self, Fields};
 
 #[test]
 fn both_shapes_hold_the_same_facts() {
@@ -24,4 +25,21 @@ fn both_shapes_hold_the_same_facts() {
 }
 
 #[test]
-fn selectors_speak_the_served_names() {}
+fn every_selectable_field_of_events_k8s_io_has_the_value_of_the_core_event() {
+    let core = parse(
+        br#"{"apiVersion":"v1","kind":"Event","metadata":{"name":"metadata.name","namespace":"metadata.namespace"},
+            "reason":"reason","type":"type","reportingComponent":"reportingController",
+            "involvedObject":{"kind":"regarding.kind","namespace":"regarding.namespace","name":"regarding.name",
+            "uid":"regarding.uid","apiVersion":"regarding.apiVersion","resourceVersion":"regarding.resourceVersion",
+            "fieldPath":"regarding.fieldPath"}}"#,
+    )
+    .unwrap();
+    let event = from_core(&core);
+    let row = table::find("events.k8s.io", "v1", "events").unwrap();
+    let Fields::These(fields) = row.fields else { panic!("events have fields of their own") };
+    assert_eq!(fields.len(), 12);
+    for field in fields {
+        let found = field.paths.iter().find_map(|path| event.str_at(path));
+        assert_eq!(found, Some(field.label));
+    }
+}
