@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use admission::manifests::Problem;
+use admission::manifests::ManifestProblem;
 use anyhow::{Context as _, Result, bail};
 use authz::ReviewCompiler;
 use authz::abac::Policies;
@@ -88,11 +88,11 @@ struct Loaded {
 }
 
 /// Reads a configuration as the server does: how many authorizers it has, or everything that is wrong with it.
-pub(crate) fn judge(path: &Path) -> std::result::Result<usize, Vec<Problem>> {
+pub(crate) fn judge(path: &Path) -> std::result::Result<usize, Vec<ManifestProblem>> {
     let whole = |why: String| vec![check::whole(path, why)];
     let bytes = std::fs::read(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
     let Checked { configuration, .. } = read(&bytes, false).map_err(|refused| {
-        let place = |problem: &config::Problem| Problem {
+        let place = |problem: &config::Problem| ManifestProblem {
             position: problem.position,
             hint: problem.hint.clone(),
             source: problem.position.and_then(|position| line(&bytes, position.line)),

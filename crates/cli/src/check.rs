@@ -3,7 +3,9 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use admission::manifests::{EXPECTED_OBJECTS, Loaded, Problem, Refused, Rules, Set};
+use admission::manifests::{
+    EXPECTED_OBJECTS, LoadError, LoadOptions, LoadedManifests, ManifestProblem, ManifestSet,
+};
 use admission::policy::BuiltInKinds;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -64,9 +66,9 @@ enum Output {
 struct Checked {
     path: PathBuf,
     found: Found,
-    problems: Vec<Problem>,
+    problems: Vec<ManifestProblem>,
     /// Valid, but probably not what the author meant.
-    warnings: Vec<Problem>,
+    warnings: Vec<ManifestProblem>,
 }
 
 /// What is at a path, if nothing is wrong with it.
@@ -80,11 +82,11 @@ enum Found {
 /// Checks, prints, and fails if anything is wrong.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let set = match args.plugin {
-        None => Set::Mixed,
-        Some(Plugin::ValidatingPolicy) => Set::ValidatingPolicies,
-        Some(Plugin::MutatingPolicy) => Set::MutatingPolicies,
-        Some(Plugin::ValidatingWebhook) => Set::ValidatingWebhooks,
-        Some(Plugin::MutatingWebhook) => Set::MutatingWebhooks,
+        None => ManifestSet::Mixed,
+        Some(Plugin::ValidatingPolicy) => ManifestSet::ValidatingPolicies,
+        Some(Plugin::MutatingPolicy) => ManifestSet::MutatingPolicies,
+        Some(Plugin::ValidatingWebhook) => ManifestSet::ValidatingWebhooks,
+        Some(Plugin::MutatingWebhook) => ManifestSet::MutatingWebhooks,
     };
     let mut checked: Vec<Checked> = args.folders.iter().map(|folder| check(set, folder, args)).collect();
     if let Some(path) = &args.config {
@@ -107,8 +109,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-fn check(set: Set, folder: &Path, args: &Args) -> Checked {
-    let rules = Rules { strict: args.strict, kinds: &BuiltInKinds };
+fn check(set: ManifestSet, folder: &Path, args: &Args) -> Checked {
+    let rules = LoadOptions { strict: args.strict, kinds: &BuiltInKinds };
     let outcome = if args.write_expected {
         write_expected(set, folder, rules)
     } else {
@@ -122,7 +124,11 @@ fn check(set: Set, folder: &Path, args: &Args) -> Checked {
 }
 
 /// Checks a folder without regard to its list of expected objects, and writes the list anew.
-fn write_expected(set: Set, folder: &Path, rules: Rules<'_>) -> Result<Loaded, Refused> {
+fn write_expected(
+    set: ManifestSet,
+    folder: &Path,
+    rules: LoadOptions<'_>,
+) -> Result<LoadedManifests, LoadError> {
     let list = folder.join(EXPECTED_OBJECTS);
     let mut files = manifests::read(set, folder)?;
     files.retain(|file| Path::new(&file.path) != list);
@@ -132,7 +138,7 @@ fn write_expected(set: Set, folder: &Path, rules: Rules<'_>) -> Result<Loaded, R
     let written = std::fs::write(&temporary, loaded.expected_objects())
         .and_then(|()| std::fs::rename(&temporary, &list));
     written.map_err(|error| {
-        Refused::folder(set, &shown, &format!("cannot write {}: {error}", list.display()))
+        LoadError::folder(set, &shown, &format!("cannot write {}: {error}", list.display()))
     })?;
     Ok(loaded)
 }
@@ -165,8 +171,8 @@ fn authorization_config(path: &Path) -> Checked {
 }
 
 /// A problem of a file as a whole.
-pub(crate) fn whole(path: &Path, message: String) -> Problem {
-    Problem::of_file(&path.display().to_string(), message, None)
+pub(crate) fn whole(path: &Path, message: String) -> ManifestProblem {
+    ManifestProblem::of_file(&path.display().to_string(), message, None)
 }
 
 fn text(out: &mut impl std::io::Write, checked: &Checked) {
@@ -211,7 +217,7 @@ fn github(out: &mut impl std::io::Write, checked: &Checked) {
 
 fn json(checked: &[Checked]) -> Value {
     let checked_values = checked.iter().map(|checked| {
-        let shown = |problem: &Problem| {
+        let shown = |problem: &ManifestProblem| {
             let mut value = Value::map([("message", problem.message.as_str())]);
             if !problem.file.is_empty() {
                 value.set_at(&["file"], problem.file.as_str());

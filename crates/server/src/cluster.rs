@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use admission::{Cluster, Later, ParamError, Served};
+use admission::{BoxFuture, ClusterView, ParamError, RestMapping};
 use api::{GroupResource, GroupVersionKind, Status, meta};
 use authn::User;
 use schema::Link;
@@ -160,16 +160,16 @@ impl State {
         built_in.or_else(|| self.catalog.find_kind_in_any_version(&shown.group, &shown.version, &shown.kind))
     }
 
-    fn kind_of(&self, served: &Served) -> Option<Arc<ServedResource>> {
+    fn kind_of(&self, served: &RestMapping) -> Option<Arc<ServedResource>> {
         self.catalog.find(&served.resource.group, &served.kind.version, &served.resource.resource)
     }
 }
 
-pub(crate) fn served(kind: &ServedResource) -> Served {
-    Served { resource: kind.resource.clone(), kind: kind.gvk.clone(), namespaced: kind.namespaced }
+pub(crate) fn served(kind: &ServedResource) -> RestMapping {
+    RestMapping { resource: kind.resource.clone(), kind: kind.gvk.clone(), namespaced: kind.namespaced }
 }
 
-impl Cluster for State {
+impl ClusterView for State {
     fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let scope = keys::in_namespace(keys::built_in(group, resource)?, namespace);
         self.read(&format!("{scope}{name}"), (group, resource), namespace)
@@ -188,7 +188,7 @@ impl Cluster for State {
         self.readable(entries, (group, resource), namespace)
     }
 
-    fn list_of(&self, served: &Served, namespace: &str) -> Vec<Arc<Value>> {
+    fn list_of(&self, served: &RestMapping, namespace: &str) -> Vec<Arc<Value>> {
         let Some(kind) = self.kind_of(served) else { return Vec::new() };
         if let Some(row) = kind.row() {
             return self.list(row.group, row.plural, namespace);
@@ -199,19 +199,19 @@ impl Cluster for State {
         self.readable(entries, (group, resource), namespace)
     }
 
-    fn names_of(&self, served: &Served, namespace: &str) -> Vec<Str> {
+    fn names_of(&self, served: &RestMapping, namespace: &str) -> Vec<Str> {
         let Some(kind) = self.kind_of(served) else { return Vec::new() };
         let snapshot = self.store.snapshot(&kind.scope(namespace));
         let name = |entry: &Arc<Entry>| entry.key.rsplit('/').next().unwrap_or_default().into();
         snapshot.entries.iter().map(name).collect()
     }
 
-    fn shown<'a>(
+    fn read_as<'a>(
         &'a self,
-        served: &'a Served,
+        served: &'a RestMapping,
         namespace: &'a str,
         name: &'a str,
-    ) -> Later<'a, Result<Option<Arc<Value>>, ParamError>> {
+    ) -> BoxFuture<'a, Result<Option<Arc<Value>>, ParamError>> {
         Box::pin(async move {
             let Some(kind) = self.kind_of(served) else { return Ok(None) };
             let Some(entry) = self.store.get(&kind.key(namespace, name)) else { return Ok(None) };
@@ -224,13 +224,13 @@ impl Cluster for State {
         found.is_some_and(|kind| kind.row().is_none())
     }
 
-    fn appears<'a>(
+    fn wait_for_object<'a>(
         &'a self,
         group: &'a str,
         resource: &'a str,
         namespace: &'a str,
         name: &'a str,
-    ) -> Later<'a, Option<Arc<Value>>> {
+    ) -> BoxFuture<'a, Option<Arc<Value>>> {
         Box::pin(async move {
             let deadline = Instant::now() + APPEARS_WITHIN;
             loop {
@@ -243,11 +243,11 @@ impl Cluster for State {
         })
     }
 
-    fn served(&self, kind: &GroupVersionKind) -> Option<Served> {
+    fn rest_mapping(&self, kind: &GroupVersionKind) -> Option<RestMapping> {
         self.catalog.find_kind(&kind.group, &kind.version, &kind.kind).map(|kind| served(&kind))
     }
 
-    fn served_param(&self, kind: &GroupVersionKind) -> Result<Option<Served>, Status> {
+    fn param_rest_mapping(&self, kind: &GroupVersionKind) -> Result<Option<RestMapping>, Status> {
         let found = self.catalog.find_kind(&kind.group, &kind.version, &kind.kind);
         if found.as_ref().is_none_or(|found| found.as_custom().is_some()) {
             self.check_crds(&kind.group)?;
@@ -255,11 +255,11 @@ impl Cluster for State {
         Ok(found.map(|kind| served(&kind)))
     }
 
-    fn named(&self, group: &str, version: &str, name: &str) -> Vec<Served> {
+    fn rest_mappings_named(&self, group: &str, version: &str, name: &str) -> Vec<RestMapping> {
         self.catalog.named(group, version, name).iter().map(|kind| served(kind)).collect()
     }
 
-    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
+    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<RestMapping> {
         let asked = self.catalog.find_in_any_version(&resource.group, &version.into(), &resource.resource);
         let Some(asked) = asked else { return Vec::new() };
         let others = self.catalog.equivalents(&asked);
@@ -271,7 +271,7 @@ impl Cluster for State {
         &'a self,
         object: &'a Value,
         kind: &'a GroupVersionKind,
-    ) -> Later<'a, Result<Value, String>> {
+    ) -> BoxFuture<'a, Result<Value, String>> {
         let target = self.kind_to_show(&meta::gvk(object), kind);
         if let Some(target) = target.as_ref().filter(|target| target.as_custom().is_some()) {
             let target = Arc::clone(target);
@@ -300,13 +300,13 @@ impl Cluster for State {
         Box::pin(std::future::ready(converted))
     }
 
-    fn adopt<'a>(
+    fn to_stored<'a>(
         &'a self,
         mut object: Value,
         kind: &'a GroupVersionKind,
         stored_kind: &'a GroupVersionKind,
         strict: bool,
-    ) -> Later<'a, Result<Value, String>> {
+    ) -> BoxFuture<'a, Result<Value, String>> {
         let target = self.kind_to_show(stored_kind, kind);
         if let Some(custom) = target.as_ref().and_then(|target| target.as_custom()) {
             let compiled = custom.version.compiled();
@@ -363,7 +363,7 @@ impl Cluster for State {
         &'a self,
         user: &'a User,
         attributes: &'a authz::Attributes,
-    ) -> Later<'a, authz::Answer> {
+    ) -> BoxFuture<'a, authz::Answer> {
         let chain = self.authorizer.load_full();
         Box::pin(async move { chain.decide(user, attributes).await })
     }

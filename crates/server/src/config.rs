@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use admission::manifests::Set;
+use admission::manifests::ManifestSet;
 use authn::{Anonymous, FrontProxy, StaticTokens};
 use ipnet::IpNet;
 use kinds::table::Served;
@@ -162,7 +162,7 @@ pub struct Config {
     /// The gate `APIServerWebhookAuthenticationToken`: whether webhooks are shown tokens, and tokens can be bound to them.
     pub webhook_tokens: bool,
     /// Folders of static manifests.
-    pub manifests: Vec<(Set, PathBuf)>,
+    pub manifests: Vec<(ManifestSet, PathBuf)>,
     /// Whether warnings about static manifests are errors: at start the server ends, and later the last good ones stay in force.
     pub strict_manifests: bool,
     /// `--admission-control-config-file`.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use admission::expression::take_rested;
+use admission::expression::take_yielded_cost;
 use api::Status;
 use prometheus::{IntCounter, IntGauge, Registry};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -135,11 +135,11 @@ impl HeavyLane {
         mut work: Pin<Box<dyn Future<Output = T> + Send>>,
     ) -> Option<T> {
         let done = poll_fn(|context| {
-            take_rested();
+            take_yielded_cost();
             if let Poll::Ready(done) = work.as_mut().poll(context) {
                 return Poll::Ready(Some(done));
             }
-            effort.add_evaluated(take_rested());
+            effort.add_evaluated(take_yielded_cost());
             if effort.is_large() { Poll::Ready(None) } else { Poll::Pending }
         })
         .await;
@@ -266,7 +266,7 @@ impl Effort {
             return;
         }
         // The driver sees this as the moment to move the work.
-        admission::expression::give_way().await;
+        admission::expression::yield_now().await;
     }
 
     /// Does work that counts its steps: here with few of them, and if they do not suffice again in the lane, with all that are left.
@@ -413,9 +413,9 @@ mod tests {
         let lane = HeavyLane::start(&Registry::new()).expect("the lane starts");
         for (cost, in_lane) in [(QUICK_COST / 2, false), (QUICK_COST, true)] {
             let work = Box::pin(async move {
-                let pace = admission::expression::Pace::default();
+                let pace = admission::expression::YieldPacer::default();
                 pace.add(cost);
-                pace.rest().await;
+                pace.yield_now().await;
                 thread_name()
             });
             let name = lane.drive(&Effort::default(), None, work).await.unwrap_or_default();

@@ -13,9 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::manifests::{self, File, Judged, Loaded, Problem, Refused, Rules, Set};
+use admission::manifests::{
+    self, AcceptedFiles, LoadError, LoadOptions, LoadedManifests, ManifestFile, ManifestProblem, ManifestSet,
+};
 use admission::plugins::Settings;
-use admission::policy::Kinds;
+use admission::policy::TypeCheckKinds;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -29,12 +31,12 @@ use read::{Unsettled, is_old, settled};
 pub(crate) use standing::{Standing, Standings};
 
 /// Reads and checks a folder.
-pub fn load(set: Set, folder: &Path, rules: Rules<'_>) -> Result<Loaded, Refused> {
+pub fn load(set: ManifestSet, folder: &Path, rules: LoadOptions<'_>) -> Result<LoadedManifests, LoadError> {
     manifests::load(set, &folder.display().to_string(), &read(set, folder)?, rules)
 }
 
 /// The folders that a file of `--admission-control-config-file` names, or why the server would not start with it.
-pub fn configured(path: &Path) -> Result<Vec<(Set, PathBuf)>, ConfigError> {
+pub fn configured(path: &Path) -> Result<Vec<(ManifestSet, PathBuf)>, ConfigError> {
     let mut configurations = PluginConfigurations::read(Some(path))?;
     configurations.pod_security()?;
     configurations.webhook_credentials()?;
@@ -55,56 +57,61 @@ struct Told {
 }
 
 impl Told {
-    fn loaded(&self, set: Set, loaded: &Loaded) {
+    fn loaded(&self, set: ManifestSet, loaded: &LoadedManifests) {
         self.metrics.reloaded(set, true);
         self.metrics.in_force(set, loaded);
         self.standings.loaded(set, loaded);
     }
 
     /// The folder is again what is in force.
-    fn recovered(&self, set: Set) {
+    fn recovered(&self, set: ManifestSet) {
         self.metrics.reloaded(set, true);
         self.standings.recovered(set);
     }
 
-    fn failed(&self, set: Set, refused: &Refused) {
+    fn failed(&self, set: ManifestSet, refused: &LoadError) {
         self.metrics.reloaded(set, false);
         self.standings.failed(set, &refused.to_string());
     }
 }
 
 /// Puts the objects of a folder in place of the ones before, all at once.
-pub(crate) type Apply = Arc<dyn Fn(Set, &Loaded) + Send + Sync>;
+pub(crate) type Apply = Arc<dyn Fn(ManifestSet, &LoadedManifests) + Send + Sync>;
 
 /// What folders are judged by and what becomes of them.
 #[derive(Clone)]
 pub(crate) struct Means {
     pub(crate) apply: Apply,
     /// The kinds that expressions are checked against.
-    pub(crate) kinds: Arc<dyn Kinds + Send + Sync>,
+    pub(crate) kinds: Arc<dyn TypeCheckKinds + Send + Sync>,
     /// Whether warnings are errors.
     pub(crate) strict: bool,
 }
 
 impl Means {
-    fn load(&self, kept: (Set, &Path), files: &[File], judged: &mut Judged) -> Result<Loaded, Refused> {
-        let rules = Rules { strict: self.strict, kinds: &*self.kinds };
-        manifests::load_changes(kept.0, &kept.1.display().to_string(), files, rules, judged)
+    fn load(
+        &self,
+        kept: (ManifestSet, &Path),
+        files: &[ManifestFile],
+        judged: &mut AcceptedFiles,
+    ) -> Result<LoadedManifests, LoadError> {
+        let rules = LoadOptions { strict: self.strict, kinds: &*self.kinds };
+        manifests::load_changed(kept.0, &kept.1.display().to_string(), files, rules, judged)
     }
 }
 
 /// A folder in force.
 struct Kept {
-    set: Set,
+    set: ManifestSet,
     path: PathBuf,
     hash: String,
     /// What is in force, by kind and name.
     objects: BTreeSet<(&'static str, String)>,
-    warnings: Vec<Problem>,
+    warnings: Vec<ManifestProblem>,
     /// What was there when it was last looked at.
-    seen: Vec<File>,
+    seen: Vec<ManifestFile>,
     /// What of it need not be judged again.
-    judged: Judged,
+    judged: AcceptedFiles,
     /// Whether the last look found the folder being written, which has been reported.
     still_written: bool,
     /// Whether the last reload failed.
@@ -113,13 +120,13 @@ struct Kept {
 
 impl Kept {
     /// Loads a folder and puts it in force, or says why the server must not start.
-    fn start(set: Set, path: PathBuf, means: &Means, told: &Told) -> Result<Self, Refused> {
+    fn start(set: ManifestSet, path: PathBuf, means: &Means, told: &Told) -> Result<Self, LoadError> {
         let files = if is_old(&path) {
             read(set, &path)?
         } else {
             settled(set, &path, &[]).map_err(Unsettled::into_refused)?
         };
-        let mut judged = Judged::default();
+        let mut judged = AcceptedFiles::default();
         let loaded = means.load((set, &path), &files, &mut judged)?;
         (means.apply)(set, &loaded);
         let mut kept = Kept {
@@ -146,7 +153,7 @@ impl Kept {
 
     /// The plugin of the folder, for the log; none if it is for all of them.
     fn plugin(&self) -> Option<&'static str> {
-        (self.set != Set::Mixed).then(|| self.set.plugin())
+        (self.set != ManifestSet::Mixed).then(|| self.set.plugin())
     }
 
     /// The files whose folders tell of changes: the folder's own, and where links in it lead. While the folder is missing, the one
@@ -212,7 +219,7 @@ impl Kept {
     }
 
     /// What is loaded has been put in force: reports what is gone and what is doubtful.
-    fn in_force(&mut self, loaded: &Loaded, told: &Told) {
+    fn in_force(&mut self, loaded: &LoadedManifests, told: &Told) {
         let (plugin, dir) = (self.plugin(), self.path.display().to_string());
         for warning in loaded.warnings.iter().filter(|warning| !self.warnings.contains(warning)) {
             warn!(
@@ -249,7 +256,7 @@ impl Kept {
     }
 
     /// The last good set stays.
-    fn failed(&mut self, refused: &Refused, told: &Told) {
+    fn failed(&mut self, refused: &LoadError, told: &Told) {
         let (plugin, dir) = (self.plugin(), self.path.display());
         for problem in refused.problems() {
             error!(plugin, %dir, problem = problem.one_line(), help = problem.hint, "manifests cannot be used; the last good ones stay in force");
@@ -280,7 +287,7 @@ pub(crate) struct InForce {
 impl InForce {
     /// Loads every folder and puts it in force, or says why the server must not start.
     pub(crate) fn start(
-        folders: Vec<(Set, PathBuf)>,
+        folders: Vec<(ManifestSet, PathBuf)>,
         means: Means,
         metrics: Arc<ManifestMetrics>,
         standings: Arc<Standings>,
@@ -292,7 +299,7 @@ impl InForce {
             match Kept::start(set, path, &means, &told) {
                 Ok(folder) => kept.push(folder),
                 Err(refused) => {
-                    let words = if set == Set::Mixed {
+                    let words = if set == ManifestSet::Mixed {
                         refused.to_string()
                     } else {
                         let plugin = set.plugin();
@@ -300,7 +307,7 @@ impl InForce {
                             "failed to apply admission: failed to initialize admission plugin \"{plugin}\": {refused}"
                         )
                     };
-                    let places = refused.places();
+                    let places = refused.report();
                     match &mut problems {
                         None => problems = Some(Places { words, places }),
                         Some(problems) => problems.places.extend(["\n\n", &words, &places]),
@@ -346,13 +353,13 @@ impl InForce {
 }
 
 /// The plugins that a folder is for.
-fn plugins(set: Set) -> &'static [&'static str] {
+fn plugins(set: ManifestSet) -> &'static [&'static str] {
     match set {
-        Set::ValidatingWebhooks => &["ValidatingAdmissionWebhook"],
-        Set::MutatingWebhooks => &["MutatingAdmissionWebhook"],
-        Set::ValidatingPolicies => &["ValidatingAdmissionPolicy"],
-        Set::MutatingPolicies => &["MutatingAdmissionPolicy"],
-        Set::Mixed => &[
+        ManifestSet::ValidatingWebhooks => &["ValidatingAdmissionWebhook"],
+        ManifestSet::MutatingWebhooks => &["MutatingAdmissionWebhook"],
+        ManifestSet::ValidatingPolicies => &["ValidatingAdmissionPolicy"],
+        ManifestSet::MutatingPolicies => &["MutatingAdmissionPolicy"],
+        ManifestSet::Mixed => &[
             "MutatingAdmissionPolicy",
             "MutatingAdmissionWebhook",
             "ValidatingAdmissionPolicy",

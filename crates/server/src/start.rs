@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use admission::manifests::{Loaded, Set};
-use admission::policy::{Kinds, Mutating, Validating};
-use admission::{Chain as AdmissionChain, Meter, Stages};
+use admission::manifests::{LoadedManifests, ManifestSet};
+use admission::policy::{MutatingPolicies, TypeCheckKinds, ValidatingPolicies};
+use admission::{AdmissionMetrics, Chain as AdmissionChain, ChainConfig};
 use api::GroupVersionKind;
 use arc_swap::ArcSwap;
 use authn::{Authenticator, Observed};
@@ -179,15 +179,15 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let metrics = Metrics::new(started.as_secs_f64()).map_err(ConfigError::other)?;
     metrics.record_feature_gates(&feature_gates).map_err(ConfigError::other)?;
     let authorization = authorization.load()?;
-    let meter: Arc<dyn Meter> =
+    let meter: Arc<dyn AdmissionMetrics> =
         Arc::new(AdmissionMeter::new(metrics.registry()).map_err(ConfigError::other)?);
-    let validating = Arc::new(Validating::new(Arc::clone(&meter)));
-    let mutating = Arc::new(Mutating::new(Arc::clone(&meter)));
+    let validating = Arc::new(ValidatingPolicies::new(Arc::clone(&meter)));
+    let mutating = Arc::new(MutatingPolicies::new(Arc::clone(&meter)));
     let mut configurations = PluginConfigurations::read(admission_configuration.as_deref())?;
     let pod_security = PodSecurityCounters::new(metrics.registry()).map_err(ConfigError::other)?;
     let settings = admission::plugins::Settings {
         suffix: crate::random::suffix,
-        pod_security_counter: Some(Arc::new(pod_security)),
+        pod_security_metrics: Some(Arc::new(pod_security)),
         pod_security: configurations.pod_security()?,
         ..plugins
     };
@@ -196,15 +196,15 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let settings = configurations.settings(settings, enabled)?;
     let quotas = Arc::new(Quotas::new(configurations.limited()?));
     let provision = Arc::new(Provision::default());
-    let quota: Arc<dyn admission::Stage> = Arc::<Quotas>::clone(&quotas);
-    let mut stages = Stages {
+    let quota: Arc<dyn admission::AsyncPlugin> = Arc::<Quotas>::clone(&quotas);
+    let mut stages = ChainConfig {
         validating_policies: Some(Arc::clone(&validating) as _),
         mutating_policies: Some(Arc::clone(&mutating) as _),
         quota: Some(quota),
         namespace_auto_provision: Some(Arc::clone(&provision) as _),
         image_policy: configurations.image_policy(enabled("ImagePolicyWebhook"))?,
         settings,
-        ..Stages::default()
+        ..ChainConfig::default()
     };
     let webhook_credentials = configurations.webhook_credentials()?;
     let mut folders = manifests;
@@ -254,7 +254,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let account = webhook_tokens.as_ref().map(|tokens| account::watch(&store, &unreadable, tokens));
     let admission = AdmissionChain::new(&enable_admission, &disable_admission, &stages)
         .map_err(ConfigError::other)?
-        .metered(Arc::clone(&meter));
+        .with_metrics(Arc::clone(&meter));
     let (stop, stopped) = watch::channel(false);
     follow_authorization(authorization, parts, files, &authorizer, stopped.clone());
     let advertise = advertise.unwrap_or(address.ip());
@@ -445,7 +445,7 @@ fn flow_control_of(
 /// The kinds of a running server, built-in and custom.
 struct ServedKinds(Weak<State>);
 
-impl Kinds for ServedKinds {
+impl TypeCheckKinds for ServedKinds {
     fn kinds_of(&self, group: &str, version: &str, resource: &str) -> Vec<GroupVersionKind> {
         self.0.upgrade().map(|state| state.kinds_of(group, version, resource)).unwrap_or_default()
     }
@@ -457,24 +457,24 @@ impl Kinds for ServedKinds {
 
 /// Loads the folders of static manifests and puts them in force.
 fn manifests_in_force(
-    folders: Vec<(Set, PathBuf)>,
+    folders: Vec<(ManifestSet, PathBuf)>,
     strict: bool,
     state: &Arc<State>,
 ) -> Result<manifests::InForce, ConfigError> {
     let weak = Arc::downgrade(state);
-    let apply = move |set: Set, loaded: &Loaded| {
+    let apply = move |set: ManifestSet, loaded: &LoadedManifests| {
         let Some(state) = weak.upgrade() else { return };
         // Compiled first, and then replaced as one: no request meets some of it.
-        let validating = matches!(set, Set::ValidatingPolicies | Set::Mixed)
+        let validating = matches!(set, ManifestSet::ValidatingPolicies | ManifestSet::Mixed)
             .then(|| state.policies.fix_validating(loaded));
-        let mutating =
-            matches!(set, Set::MutatingPolicies | Set::Mixed).then(|| state.policies.fix_mutating(loaded));
-        let _replacing = state.admission.replace();
+        let mutating = matches!(set, ManifestSet::MutatingPolicies | ManifestSet::Mixed)
+            .then(|| state.policies.fix_mutating(loaded));
+        let _replacing = state.admission.lock_replacement();
         validating.into_iter().chain(mutating).for_each(|fixed| fixed());
-        if matches!(set, Set::ValidatingWebhooks | Set::Mixed) {
+        if matches!(set, ManifestSet::ValidatingWebhooks | ManifestSet::Mixed) {
             state.webhooks.fix_validating(loaded);
         }
-        if matches!(set, Set::MutatingWebhooks | Set::Mixed) {
+        if matches!(set, ManifestSet::MutatingWebhooks | ManifestSet::Mixed) {
             state.webhooks.fix_mutating(loaded);
         }
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use admission::{Chain as AdmissionChain, Meter};
+use admission::{AdmissionMetrics, Chain as AdmissionChain};
 use api::Status;
 use arc_swap::ArcSwap;
 use authn::{Authenticator, Caller, Via};
@@ -125,7 +125,7 @@ pub struct State {
     /// How the folders of static manifests stand.
     pub(crate) manifests: Arc<Standings>,
     /// The clock and counters of admission.
-    pub(crate) meter: Arc<dyn Meter>,
+    pub(crate) meter: Arc<dyn AdmissionMetrics>,
     /// When the server started, in seconds since the epoch.
     pub started: i64,
     /// What it was started with.

@@ -1,7 +1,7 @@
 //! Files that operators write and objects that configure the security plane: a broken one is refused, never misread.
 
 use admission::configuration::{AdmissionConfiguration, WebhookAdmission};
-use admission::manifests::{self, File, Rules, Set};
+use admission::manifests::{self, LoadOptions, ManifestFile, ManifestSet};
 use admission::policy::BuiltInKinds;
 use authn::StaticTokens;
 use authz::abac::Policies;
@@ -69,7 +69,7 @@ fn configuration_files_do_no_harm() {
         let _ = Policy::parse(input);
         let _ = AdmissionConfiguration::parse(input);
         let _ = WebhookAdmission::parse(input);
-        let _ = admission::plugins::pod_security::Configuration::parse(input);
+        let _ = admission::plugins::pod_security::PodSecurityConfiguration::parse(input);
         let _ = Policies::parse("/p", &text);
         let _ = StaticTokens::parse("/t", &text);
         match authz::config::load(input, &environment) {
@@ -91,10 +91,10 @@ fn static_manifests_do_no_harm() {
     ];
     let load = |bytes: &[u8]| {
         manifests::load(
-            Set::Mixed,
+            ManifestSet::Mixed,
             "/f",
-            &[File { path: "/f/a.yaml".to_owned(), content: Ok(bytes.to_vec()) }],
-            Rules { strict: false, kinds: &BuiltInKinds },
+            &[ManifestFile { path: "/f/a.yaml".to_owned(), content: Ok(bytes.to_vec()) }],
+            LoadOptions { strict: false, kinds: &BuiltInKinds },
         )
     };
     load(seeds[0].as_bytes()).unwrap();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use admission::{Attributes, Cluster, Later, Operation, Pass, Stage};
+use admission::{AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation, Pass};
 use api::Status;
 use authn::InternalIdentity;
 use value::Value;
@@ -33,7 +33,7 @@ impl Provision {
         ]);
         let client = Client::new(server, InternalIdentity::ApiServer);
         // Creating a namespace passes this chain, too, and ends there: a namespace is in none.
-        let created: Later<'_, Result<Value, Status>> =
+        let created: BoxFuture<'_, Result<Value, Status>> =
             Box::pin(client.create("/api/v1/namespaces", &namespace));
         match created.await {
             Ok(_) => Ok(()),
@@ -45,7 +45,7 @@ impl Provision {
 }
 
 /// Whether there is a namespace to make for a request.
-fn lacks_namespace(attributes: &Attributes<'_>, cluster: &dyn Cluster) -> bool {
+fn lacks_namespace(attributes: &Attributes<'_>, cluster: &dyn ClusterView) -> bool {
     attributes.operation == Operation::Create
         && !attributes.dry_run
         && !attributes.namespace.is_empty()
@@ -53,12 +53,12 @@ fn lacks_namespace(attributes: &Attributes<'_>, cluster: &dyn Cluster) -> bool {
         && cluster.object("", "namespaces", "", &attributes.namespace).is_none()
 }
 
-impl Stage for Provision {
+impl AsyncPlugin for Provision {
     fn mutate<'a>(
         &'a self,
         pass: &'a mut Pass<'_, '_>,
         _: Option<&'a mut Value>,
-    ) -> Later<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         if lacks_namespace(pass.attributes, pass.cluster) {
             return Box::pin(self.provide(pass.attributes));
         }

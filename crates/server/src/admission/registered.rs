@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::admission::manifests::{Loaded, Manifest};
-use ::admission::webhook::{Hook, MutatingWebhooks, Set, ValidatingWebhooks};
-use ::admission::{Meter, Stages};
+use ::admission::manifests::{LoadedManifests, Manifest};
+use ::admission::webhook::{MutatingWebhooks, ValidatingWebhooks, Webhook, WebhookSet};
+use ::admission::{AdmissionMetrics, ChainConfig};
 use storage::Store;
 use value::{Str, Value};
 
@@ -27,8 +27,8 @@ pub(crate) struct WebhookCredentials {
 
 /// How far the webhooks in force have come.
 pub(crate) struct RegisteredWebhooks {
-    mutating: (Arc<Set>, InformerProgress),
-    validating: (Arc<Set>, InformerProgress),
+    mutating: (Arc<WebhookSet>, InformerProgress),
+    validating: (Arc<WebhookSet>, InformerProgress),
     mutating_places: Mutex<Places>,
     validating_places: Mutex<Places>,
     /// This server, for webhooks that are behind it.
@@ -40,7 +40,7 @@ type Places = BTreeMap<Str, (Str, usize)>;
 
 /// A webhook as operators see it.
 pub(crate) struct ListedWebhook {
-    pub(crate) hook: Arc<Hook>,
+    pub(crate) hook: Arc<Webhook>,
     /// The file and the line in it; nothing for what is stored.
     pub(crate) place: Option<(Str, usize)>,
 }
@@ -52,11 +52,11 @@ impl RegisteredWebhooks {
         unreadable: &Arc<Unreadable>,
         credentials: WebhookCredentials,
         tokens: Option<&Arc<WebhookTokens>>,
-        meter: &Arc<dyn Meter>,
-        stages: &mut Stages,
+        meter: &Arc<dyn AdmissionMetrics>,
+        stages: &mut ChainConfig,
     ) -> Self {
         let kept = |prefix: &str| {
-            let set = Arc::new(Set::default());
+            let set = Arc::new(WebhookSet::default());
             let follower = Arc::clone(&set);
             let tokens = tokens.cloned();
             let notes = Notes::of(unreadable, Concern::Admission);
@@ -97,13 +97,17 @@ impl RegisteredWebhooks {
     }
 
     /// Replaces the mutating webhooks of manifest files; they are in force when this returns.
-    pub(crate) fn fix_mutating(&self, loaded: &Loaded) {
-        self.mutating.0.fix(&fix(loaded, "MutatingWebhookConfiguration", &self.mutating_places));
+    pub(crate) fn fix_mutating(&self, loaded: &LoadedManifests) {
+        self.mutating.0.replace_static(&fix(loaded, "MutatingWebhookConfiguration", &self.mutating_places));
     }
 
     /// Replaces the validating webhooks of manifest files; they are in force when this returns.
-    pub(crate) fn fix_validating(&self, loaded: &Loaded) {
-        self.validating.0.fix(&fix(loaded, "ValidatingWebhookConfiguration", &self.validating_places));
+    pub(crate) fn fix_validating(&self, loaded: &LoadedManifests) {
+        self.validating.0.replace_static(&fix(
+            loaded,
+            "ValidatingWebhookConfiguration",
+            &self.validating_places,
+        ));
     }
 
     /// Every mutating webhook that there is, in the order in which they are asked.
@@ -127,7 +131,7 @@ impl RegisteredWebhooks {
 }
 
 /// The objects of a folder, whose places are noted.
-fn fix(loaded: &Loaded, kind: &str, places: &Mutex<Places>) -> Vec<Value> {
+fn fix(loaded: &LoadedManifests, kind: &str, places: &Mutex<Places>) -> Vec<Value> {
     let manifests = loaded.of_kind(kind);
     let place = |manifest: &Manifest| {
         (Str::from(api::meta::name(&manifest.object)), (manifest.file.clone(), manifest.line))
@@ -136,11 +140,11 @@ fn fix(loaded: &Loaded, kind: &str, places: &Mutex<Places>) -> Vec<Value> {
     manifests.iter().map(|manifest| Value::clone(&manifest.object)).collect()
 }
 
-fn list(set: &Set, places: &Mutex<Places>) -> Vec<ListedWebhook> {
+fn list(set: &WebhookSet, places: &Mutex<Places>) -> Vec<ListedWebhook> {
     let places = places.lock().unwrap_or_else(PoisonError::into_inner);
-    let listed = |hook: &Arc<Hook>| ListedWebhook {
+    let listed = |hook: &Arc<Webhook>| ListedWebhook {
         place: places.get(&hook.configuration).filter(|_| hook.is_static).cloned(),
         hook: Arc::clone(hook),
     };
-    set.hooks().iter().map(listed).collect()
+    set.webhooks().iter().map(listed).collect()
 }

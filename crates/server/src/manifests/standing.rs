@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use admission::manifests::{Loaded, Problem, Set};
+use admission::manifests::{LoadedManifests, ManifestProblem, ManifestSet};
 
 use super::plugins;
 
 /// How a folder stands: for health checks, and for whoever looks at `/debug/admission`.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
-    pub(crate) set: Set,
+    pub(crate) set: ManifestSet,
     pub(crate) folder: String,
     /// What is in force since when; nothing before the first load.
     pub(crate) in_force: Option<Good>,
@@ -27,7 +27,7 @@ pub(crate) struct Good {
     pub(crate) since: SystemTime,
     pub(crate) hash: String,
     pub(crate) objects: usize,
-    pub(crate) warnings: Vec<Problem>,
+    pub(crate) warnings: Vec<ManifestProblem>,
 }
 
 /// How the folders stand.
@@ -39,8 +39,8 @@ const LONGEST_REASON: usize = 4096;
 
 impl Standings {
     /// Of folders that are yet to be loaded.
-    pub(crate) fn of(folders: &[(Set, PathBuf)]) -> Self {
-        let standing = |(set, folder): &(Set, PathBuf)| Standing {
+    pub(crate) fn of(folders: &[(ManifestSet, PathBuf)]) -> Self {
+        let standing = |(set, folder): &(ManifestSet, PathBuf)| Standing {
             set: *set,
             folder: folder.display().to_string(),
             in_force: None,
@@ -50,14 +50,14 @@ impl Standings {
         Standings(Mutex::new(folders.iter().map(standing).collect()))
     }
 
-    fn change(&self, set: Set, change: impl FnOnce(&mut Standing)) {
+    fn change(&self, set: ManifestSet, change: impl FnOnce(&mut Standing)) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(standing) = all.iter_mut().find(|standing| standing.set == set) {
             change(standing);
         }
     }
 
-    pub(crate) fn loaded(&self, set: Set, loaded: &Loaded) {
+    pub(crate) fn loaded(&self, set: ManifestSet, loaded: &LoadedManifests) {
         let good = Good {
             since: SystemTime::now(),
             hash: loaded.hash.clone(),
@@ -71,7 +71,7 @@ impl Standings {
     }
 
     /// The folder is again what is in force.
-    pub(crate) fn recovered(&self, set: Set) {
+    pub(crate) fn recovered(&self, set: ManifestSet) {
         self.change(set, |standing| {
             standing.failure = None;
             if let Some(good) = &mut standing.in_force {
@@ -80,7 +80,7 @@ impl Standings {
         });
     }
 
-    pub(crate) fn failed(&self, set: Set, why: &str) {
+    pub(crate) fn failed(&self, set: ManifestSet, why: &str) {
         let end = (0..=LONGEST_REASON.min(why.len())).rev().find(|end| why.is_char_boundary(*end));
         let why = why.get(..end.unwrap_or(0)).unwrap_or_default().to_owned();
         self.change(set, |standing| standing.failure = Some((SystemTime::now(), why)));

@@ -5,8 +5,8 @@
 
 use std::time::Instant;
 
-use ::admission::Later;
-use ::admission::webhook::{NoReply, Outgoing, Place, Reply};
+use ::admission::BoxFuture;
+use ::admission::webhook::{OutgoingReview, TransportError, WebhookEndpoint, WebhookReply};
 use api::field::quote;
 use authn::{Caller, InternalIdentity};
 use bytes::Bytes;
@@ -22,20 +22,21 @@ use crate::outbound::{WEBHOOK_AGENT, max_answer_to};
 use crate::pipeline;
 
 /// Whether a place is this server's own service.
-pub(super) fn is_here(place: &Place) -> bool {
-    matches!(place, Place::Service { namespace, name, port: 443, .. } if namespace == "default" && name == "kubernetes")
+pub(super) fn is_here(place: &WebhookEndpoint) -> bool {
+    matches!(place, WebhookEndpoint::Service { namespace, name, port: 443, .. } if namespace == "default" && name == "kubernetes")
 }
 
 /// Asks the API server behind this one that serves the path.
 pub(super) async fn ask(
     server: &Attached,
-    outgoing: Outgoing<'_>,
+    outgoing: OutgoingReview<'_>,
     located: &Located,
-) -> Result<Reply, NoReply> {
+) -> Result<WebhookReply, TransportError> {
     let limit = time_left(&outgoing, Instant::now());
     let target = format!("{}?timeout={}", located.path, go_seconds(limit));
-    let failed =
-        |why: &str| NoReply::Failed(format!("Post {}: {why}", quote(&format!("{}{target}", located.origin))));
+    let failed = |why: &str| {
+        TransportError::Failed(format!("Post {}: {why}", quote(&format!("{}{target}", located.origin))))
+    };
     let state = server.server("the server is not ready").map_err(|status| failed(status.message()))?;
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -46,7 +47,7 @@ pub(super) async fn ask(
     let longest = max_answer_to(outgoing.body.len());
     let body = Unread::Elsewhere(Bytes::from(outgoing.body));
     // A request of this chain passes the pipeline: what it is made of must not contain itself.
-    let asked: Later<'_, Response<Body>> =
+    let asked: BoxFuture<'_, Response<Body>> =
         Box::pin(pipeline::internal(&state, caller, Method::POST, &target, headers, body, Effort::default()));
     let exchange = async {
         let (parts, body) = asked.await.into_parts();
@@ -54,7 +55,7 @@ pub(super) async fn ask(
         let body = whole.map_err(|error| failed(&error.to_string()))?.to_bytes().to_vec();
         let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or_default().to_owned();
-        Ok(Reply { status: parts.status.as_u16(), content_type, body })
+        Ok(WebhookReply { status: parts.status.as_u16(), content_type, body })
     };
     tokio::time::timeout(limit, exchange).await.unwrap_or_else(|_| Err(failed("context deadline exceeded")))
 }

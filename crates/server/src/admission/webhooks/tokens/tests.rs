@@ -7,8 +7,8 @@ fn tokens() -> Arc<WebhookTokens> {
     WebhookTokens::new(TokenMetrics::new(&Registry::new()).unwrap())
 }
 
-fn recipient(uid: &str, audience: &str) -> Recipient {
-    Recipient {
+fn recipient(uid: &str, audience: &str) -> TokenRecipient {
+    TokenRecipient {
         kind: Configuration::Validating,
         uid: uid.into(),
         configuration: "hooks".into(),
