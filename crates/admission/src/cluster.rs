@@ -138,5 +138,5 @@ pub trait ClusterView: Send + Sync {
         &'a self,
         user: &'a User,
         attributes: &'a authz::Attributes,
-    ) -> BoxFuture<'a, authz::Answer>;
+    ) -> BoxFuture<'a, authz::AuthorizerDecision>;
 }

@@ -16,10 +16,10 @@ use std::process::ExitCode;
 use admission::manifests::ManifestProblem;
 use anyhow::{Context as _, Result, bail};
 use authz::ReviewCompiler;
-use authz::abac::Policies;
+use authz::abac::AbacPolicies;
 use authz::config::{
-    self, AuthorizerType, Checked, Configuration, ConfiguredAuthorizer, Environment, FailurePolicy,
-    ReviewVersion, WebhookConfiguration,
+    self, AuthorizerType, CheckedConfiguration, Configuration, ConfiguredAuthorizer, Environment,
+    FailurePolicy, ReviewVersion, WebhookConfiguration,
 };
 
 use crate::check;
@@ -84,14 +84,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 struct Loaded {
     configuration: Configuration,
     warnings: Vec<config::Problem>,
-    policies: Option<Policies>,
+    policies: Option<AbacPolicies>,
 }
 
 /// Reads a configuration as the server does: how many authorizers it has, or everything that is wrong with it.
 pub(crate) fn judge(path: &Path) -> std::result::Result<usize, Vec<ManifestProblem>> {
     let whole = |why: String| vec![check::whole(path, why)];
     let bytes = std::fs::read(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
-    let Checked { configuration, .. } = read(&bytes, false).map_err(|refused| {
+    let CheckedConfiguration { configuration, .. } = read(&bytes, false).map_err(|refused| {
         let place = |problem: &config::Problem| ManifestProblem {
             position: problem.position,
             hint: problem.hint.clone(),
@@ -115,7 +115,10 @@ fn line(bytes: &[u8], number: usize) -> Option<String> {
     (line.len() <= 400).then(|| String::from_utf8_lossy(line).replace('\t', " "))
 }
 
-fn read(bytes: &[u8], without_kubeconfigs: bool) -> std::result::Result<Checked, config::Refused> {
+fn read(
+    bytes: &[u8],
+    without_kubeconfigs: bool,
+) -> std::result::Result<CheckedConfiguration, config::Refused> {
     let compiler = ReviewCompiler::default();
     let anywhere = |_: &str| Ok(());
     let environment = Environment {
@@ -129,9 +132,10 @@ fn read(bytes: &[u8], without_kubeconfigs: bool) -> std::result::Result<Checked,
 fn load(args: &FileArgs) -> Result<Loaded> {
     let path = args.config.display().to_string();
     let bytes = std::fs::read(&args.config).with_context(|| format!("cannot read `{path}`"))?;
-    let Checked { configuration, warnings } = read(&bytes, args.without_kubeconfigs).map_err(|refused| {
-        anyhow::anyhow!("{}\n\nkube-apiserver would say: {refused}", refused.located(&path).join("\n"))
-    })?;
+    let CheckedConfiguration { configuration, warnings } =
+        read(&bytes, args.without_kubeconfigs).map_err(|refused| {
+            anyhow::anyhow!("{}\n\nkube-apiserver would say: {refused}", refused.located(&path).join("\n"))
+        })?;
     if !args.without_kubeconfigs {
         for authorizer in &configuration.authorizers {
             if let Some(webhook) = &authorizer.webhook {
@@ -149,7 +153,7 @@ fn load(args: &FileArgs) -> Result<Loaded> {
         (Some(path), true) => {
             let text =
                 std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
-            Some(Policies::parse(&path.display().to_string(), &text)?.0)
+            Some(AbacPolicies::parse(&path.display().to_string(), &text)?.0)
         }
     };
     Ok(Loaded { configuration, warnings, policies })

@@ -363,7 +363,7 @@ impl ClusterView for State {
         &'a self,
         user: &'a User,
         attributes: &'a authz::Attributes,
-    ) -> BoxFuture<'a, authz::Answer> {
+    ) -> BoxFuture<'a, authz::AuthorizerDecision> {
         let chain = self.authorizer.load_full();
         Box::pin(async move { chain.decide(user, attributes).await })
     }

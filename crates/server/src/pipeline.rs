@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use api::Status;
 use attributes::attributes;
 use authn::{Caller, Evidence, Headers, Via};
-use authz::Refusal;
+use authz::Denial;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
@@ -490,13 +490,13 @@ async fn finish(
     }
     let permit = match authorized {
         Ok(permit) => permit,
-        Err(Refusal::Denied { status, reason, .. }) => {
+        Err(Denial::Denied { status, reason, .. }) => {
             record.decided("forbid", &reason);
             let mut response = respond::forbidden(&status, &headers, &query, record);
             respond::warn(&mut response, warnings);
             return Outcome::unknown(response);
         }
-        Err(Refusal::Failed { error }) => {
+        Err(Denial::Failed { error }) => {
             record.undecided();
             warn!(%error, path = info.path, "authorization failed");
             return Outcome::unknown(respond::internal_error(uri, &error));

@@ -10,10 +10,10 @@ use admission::policy::{MutatingPolicies, TypeCheckKinds, ValidatingPolicies};
 use admission::{AdmissionMetrics, Chain as AdmissionChain, ChainConfig};
 use api::GroupVersionKind;
 use arc_swap::ArcSwap;
-use authn::{Authenticator, Observed};
+use authn::{Authenticator, OptionalObserver};
 use authz::config::AuthorizerType;
 use authz::node::{self, NodeAuthorizer};
-use authz::{Authorizer, Chain as AuthorizationChain, Step, rbac};
+use authz::{Authorizer, Chain as AuthorizationChain, ChainStep, rbac};
 use documents::openapi::OpenApi;
 use schema::Link;
 use storage::{Embedded, Memory, Options, Store};
@@ -230,14 +230,14 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
         let scanned = tokio::task::spawn_blocking(move || Unreadable::scan(&store)).await;
         Arc::new(scanned.map_err(ConfigError::other)?)
     };
-    let index = Arc::new(rbac::Index::default());
+    let index = Arc::new(rbac::RbacIndex::default());
     let roles = follow_rbac(&store, &unreadable, &index);
     let node = authorization.uses(AuthorizerType::Node).then(|| follow_nodes(&store, &unreadable));
     let authorization_metrics =
         AuthorizationMetrics::new(metrics.registry(), &identity::id()).map_err(ConfigError::other)?;
     let (authorizer, parts, files) = authorization.stand(&index, node, Arc::clone(&authorization_metrics))?;
     let authorizer = Arc::new(ArcSwap::from_pointee(authorizer));
-    let internal = Step { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(&index)) };
+    let internal = ChainStep { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(&index)) };
     let internal_authorizer = AuthorizationChain::new(vec![internal]).map_err(ConfigError::other)?;
     let policies = Informers::start(&store, &unreadable, validating, mutating);
     let token_metrics = TokenMetrics::new(metrics.registry()).map_err(ConfigError::other)?;
@@ -308,7 +308,9 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
             static_tokens: static_tokens.map(Arc::new),
             service_accounts: verifier,
             anonymous,
-            observer: Observed::by(Arc::clone(&metrics.authentication) as Arc<dyn authn::Observer>),
+            observer: OptionalObserver::by(
+                Arc::clone(&metrics.authentication) as Arc<dyn authn::TokenObserver>
+            ),
             ..Authenticator::default()
         }),
         trust: ArcSwap::from_pointee(trust),
@@ -486,26 +488,26 @@ fn manifests_in_force(
 }
 
 /// Keeps the index of roles and bindings at what is stored. What an object is follows from where it is stored.
-fn follow_rbac(store: &Store, unreadable: &Arc<Unreadable>, index: &Arc<rbac::Index>) -> RoleInformers {
-    let followed = |plural, prefix, kind: rbac::Kind| {
+fn follow_rbac(store: &Store, unreadable: &Arc<Unreadable>, index: &Arc<rbac::RbacIndex>) -> RoleInformers {
+    let followed = |plural, prefix, kind: rbac::RbacKind| {
         let (notes, index) = (Notes::of(unreadable, Concern::Authorization), Arc::clone(index));
         (plural, start_informer(store, prefix, notes, move |old, new| index.apply(kind, old, new)))
     };
     RoleInformers([
-        followed("roles", keys::ROLES, rbac::Kind::Role),
-        followed("clusterroles", keys::CLUSTER_ROLES, rbac::Kind::ClusterRole),
-        followed("rolebindings", keys::ROLE_BINDINGS, rbac::Kind::RoleBinding),
-        followed("clusterrolebindings", keys::CLUSTER_ROLE_BINDINGS, rbac::Kind::ClusterRoleBinding),
+        followed("roles", keys::ROLES, rbac::RbacKind::Role),
+        followed("clusterroles", keys::CLUSTER_ROLES, rbac::RbacKind::ClusterRole),
+        followed("rolebindings", keys::ROLE_BINDINGS, rbac::RbacKind::RoleBinding),
+        followed("clusterrolebindings", keys::CLUSTER_ROLE_BINDINGS, rbac::RbacKind::ClusterRoleBinding),
     ])
 }
 
 /// What the Node authorizer needs to know.
-const NODE_SCOPES: [(&str, node::Kind); 5] = [
-    (keys::PODS, node::Kind::Pod),
-    (keys::PERSISTENT_VOLUMES, node::Kind::PersistentVolume),
-    (keys::VOLUME_ATTACHMENTS, node::Kind::VolumeAttachment),
-    (keys::RESOURCE_SLICES, node::Kind::ResourceSlice),
-    (keys::POD_CERTIFICATE_REQUESTS, node::Kind::PodCertificateRequest),
+const NODE_SCOPES: [(&str, node::GraphKind); 5] = [
+    (keys::PODS, node::GraphKind::Pod),
+    (keys::PERSISTENT_VOLUMES, node::GraphKind::PersistentVolume),
+    (keys::VOLUME_ATTACHMENTS, node::GraphKind::VolumeAttachment),
+    (keys::RESOURCE_SLICES, node::GraphKind::ResourceSlice),
+    (keys::POD_CERTIFICATE_REQUESTS, node::GraphKind::PodCertificateRequest),
 ];
 
 /// Keeps the graph of what nodes need at what is stored.

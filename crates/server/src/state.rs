@@ -7,7 +7,7 @@ use admission::{AdmissionMetrics, Chain as AdmissionChain};
 use api::Status;
 use arc_swap::ArcSwap;
 use authn::{Authenticator, Caller, Via};
-use authz::{Attributes, Chain as AuthorizationChain, Permit, Refusal, rbac};
+use authz::{Attributes, Chain as AuthorizationChain, Denial, Permit, rbac};
 use documents::openapi::OpenApi;
 use kinds::{strategy, validation};
 use storage::Store;
@@ -59,7 +59,7 @@ pub struct State {
     /// What is counted about that.
     pub authorization_metrics: Arc<AuthorizationMetrics>,
     /// The roles and bindings that are stored, indexed.
-    pub rbac: Arc<rbac::Index>,
+    pub rbac: Arc<rbac::RbacIndex>,
     /// What may be stored.
     pub admission: AdmissionChain,
     /// Charges and counts quotas.
@@ -194,9 +194,9 @@ impl State {
         };
         self.chain_for(call.caller()).authorize(call.caller(), attributes).await.map_err(|refusal| {
             match refusal {
-                Refusal::Denied { status, .. } => status,
+                Denial::Denied { status, .. } => status,
                 // Nothing of what went wrong inside is told.
-                Refusal::Failed { .. } => Status::internal("the request could not be authorized"),
+                Denial::Failed { .. } => Status::internal("the request could not be authorized"),
             }
         })
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use api::Status;
-use authz::webhook::{Failure, Sender, received};
+use authz::webhook::{ReviewTransport, WebhookFailure, decode_object};
 use value::{Map, Str, Value, format_smolstr, write};
 
 use crate::configuration::document::ConfigDocument;
@@ -111,7 +111,7 @@ fn duration_or_default(
 
 pub struct ImagePolicyWebhook {
     policy: ImagePolicy,
-    sender: Arc<dyn Sender>,
+    sender: Arc<dyn ReviewTransport>,
     cache: Mutex<HashMap<String, (Instant, ImageReviewStatus)>>,
 }
 
@@ -124,7 +124,7 @@ struct ImageReviewStatus {
 }
 
 impl ImagePolicyWebhook {
-    pub fn new(policy: ImagePolicy, sender: Arc<dyn Sender>) -> Self {
+    pub fn new(policy: ImagePolicy, sender: Arc<dyn ReviewTransport>) -> Self {
         ImagePolicyWebhook { policy, sender, cache: Mutex::default() }
     }
 
@@ -204,10 +204,10 @@ impl ImagePolicyWebhook {
         let mut pause = self.policy.backoff;
         let mut tries = 1;
         loop {
-            let outcome = received(self.sender.send(&body).await);
+            let outcome = decode_object(self.sender.send(&body).await);
             match outcome {
                 Ok(object) => return read(&object),
-                Err(Failure { may_pass, .. }) if may_pass && tries < MAX_CALLS => {
+                Err(WebhookFailure { is_transient, .. }) if is_transient && tries < MAX_CALLS => {
                     self.sender.pause(pause).await;
                     pause = pause * 3 / 2;
                     tries += 1;

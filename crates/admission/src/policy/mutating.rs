@@ -430,12 +430,7 @@ fn mutate(
                 context.cluster.rest_mapping(kind).is_some() || is_binding(kind) || is_equivalent();
             let stored_kind = Some(&context.attributes.stored_kind);
             let schema = if is_resource { context.cluster.schema(kind, stored_kind) } else { None };
-            patch::apply_configuration(
-                &value,
-                converted,
-                kind,
-                schema.as_ref().map(schema::Link::get),
-            )
+            patch::apply_configuration(&value, converted, kind, schema.as_ref().map(schema::Link::get))
         }
     })
 }

@@ -167,7 +167,7 @@ impl ClusterView for FakeCluster {
         &'a self,
         user: &'a User,
         clock_reads: &'a authz::Attributes,
-    ) -> BoxFuture<'a, authz::Answer> {
+    ) -> BoxFuture<'a, authz::AuthorizerDecision> {
         Box::pin(std::future::ready(if (self.may)(user, clock_reads) {
             authz::Answer::allow(authz::Reason::Text("because".into()))
         } else {

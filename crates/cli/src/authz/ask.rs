@@ -11,8 +11,11 @@ use authn::{User, names};
 use authz::config::{
     AuthorizerType, Configuration, ConfiguredAuthorizer, ReviewVersion, WebhookConfiguration,
 };
-use authz::webhook::{Answered, BoxFuture, SendError, Sender};
-use authz::{Answer, Attributes, Decision, Match, Selector, Standing, Unobserved, assemble};
+use authz::webhook::{BoxFuture, ReviewTransport, SendError, WebhookResponse};
+use authz::{
+    Attributes, AuthorizerDecision, ConditionsResult, Decision, NoObserver, Selector, SharedAuthorizers,
+    assemble,
+};
 use value::Str;
 
 use super::{FileArgs, load, manifests};
@@ -67,11 +70,11 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode> {
     let loaded = load(&args.file)?;
     let known = manifests::read(&args.manifests, !args.without_bootstrap)?;
-    let standing = Standing {
+    let standing = SharedAuthorizers {
         rbac: Some(known.roles),
         node: Some(known.nodes),
         abac: loaded.policies.map(Arc::new),
-        observer: Arc::new(Unobserved),
+        observer: Arc::new(NoObserver),
     };
     let assumed = assumptions(&args.assume, &loaded.configuration)?;
     let (user, attributes) = (user(args)?, attributes(args));
@@ -103,14 +106,14 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode> {
 
 /// What came of a question.
 struct Told {
-    answer: Answer,
+    answer: AuthorizerDecision,
     /// The first webhook whose answer is not known.
     open: Option<Str>,
 }
 
 struct Question<'a> {
     configuration: &'a Configuration,
-    standing: &'a Standing,
+    standing: &'a SharedAuthorizers,
     assumed: &'a [(Str, Assumed)],
 }
 
@@ -147,7 +150,7 @@ impl Question<'_> {
     fn chain(&self, configuration: &Configuration) -> Result<authz::Chain> {
         let sender = |name: &str, webhook: &WebhookConfiguration| {
             let answer = self.assumption(name).unwrap_or(Assumed::NoOpinion);
-            Ok(Arc::new(Pretend { answer, version: webhook.version }) as Arc<dyn Sender>)
+            Ok(Arc::new(Pretend { answer, version: webhook.version }) as Arc<dyn ReviewTransport>)
         };
         assemble(configuration, self.standing, &sender).map_err(|why| anyhow!("{why}"))
     }
@@ -172,17 +175,18 @@ fn conditions(
         };
         writeln!(out, "   {}: {shown}", expression.trim())?;
     }
-    Ok(webhook.conditions.evaluate(user, attributes) == Match::Yes)
+    Ok(webhook.conditions.evaluate(user, attributes) == ConditionsResult::Yes)
 }
 
 fn show(
     authorizer: &ConfiguredAuthorizer,
-    answer: &Answer,
+    answer: &AuthorizerDecision,
     took: Duration,
     out: &mut dyn Write,
 ) -> Result<()> {
     let skipped = authorizer.kind == AuthorizerType::Webhook
-        && *answer == Answer { reason: authz::Reason::None, ..Answer::no_opinion("") };
+        && *answer
+            == AuthorizerDecision { reason: authz::Reason::None, ..AuthorizerDecision::no_opinion("") };
     let decision = match answer.decision {
         Decision::Allow => "allows",
         Decision::Deny => "denies",
@@ -237,8 +241,8 @@ struct Pretend {
     version: ReviewVersion,
 }
 
-impl Sender for Pretend {
-    fn send<'a>(&'a self, _review: &'a [u8]) -> BoxFuture<'a, Result<Answered, SendError>> {
+impl ReviewTransport for Pretend {
+    fn send<'a>(&'a self, _review: &'a [u8]) -> BoxFuture<'a, Result<WebhookResponse, SendError>> {
         let status = match self.answer {
             Assumed::Allow => r#"{"allowed":true,"reason":"assumed"}"#,
             Assumed::Deny => r#"{"allowed":false,"denied":true,"reason":"assumed"}"#,
@@ -252,7 +256,7 @@ impl Sender for Pretend {
         let body = format!(
             r#"{{"apiVersion":"authorization.k8s.io/{version}","kind":"SubjectAccessReview","status":{status}}}"#
         );
-        let answered = Answered {
+        let answered = WebhookResponse {
             status: 200,
             content_type: "application/json".to_owned(),
             retry_after: false,

@@ -4,7 +4,7 @@ use admission::configuration::{AdmissionConfiguration, WebhookAdmission};
 use admission::manifests::{self, LoadOptions, ManifestFile, ManifestSet};
 use admission::policy::BuiltInKinds;
 use authn::StaticTokens;
-use authz::abac::Policies;
+use authz::abac::AbacPolicies;
 use authz::config::Environment;
 use fuzz::Corpus;
 use server::audit::Policy;
@@ -70,7 +70,7 @@ fn configuration_files_do_no_harm() {
         let _ = AdmissionConfiguration::parse(input);
         let _ = WebhookAdmission::parse(input);
         let _ = admission::plugins::pod_security::PodSecurityConfiguration::parse(input);
-        let _ = Policies::parse("/p", &text);
+        let _ = AbacPolicies::parse("/p", &text);
         let _ = StaticTokens::parse("/t", &text);
         match authz::config::load(input, &environment) {
             Ok(checked) if checked.configuration.authorizers.is_empty() => {

@@ -9,7 +9,7 @@ use api::attestation::{self, Configuration, Dialect};
 use api::time::Timestamp;
 use api::{GroupVersionKind, Status, meta};
 use authn::User;
-use authn::tokens::{Attester, Attesting, Refusal, TokenRequest};
+use authn::tokens::{AttestFuture, Attester, TokenRequest, TokenRequestRefusal};
 use authz::{Attributes, Chain, Decision};
 use value::{Map, Str, Value};
 
@@ -92,7 +92,7 @@ impl WebhookTokenAsked {
     }
 
     /// Tells operators why a request was refused: the client must not know what the answer depends on.
-    fn report(&self, call: &Call, Refusal { status, cause }: &Refusal) {
+    fn report(&self, call: &Call, TokenRequestRefusal { status, cause }: &TokenRequestRefusal) {
         let (reason, detail) = match cause {
             Some(cause) => (cause.reason.as_str(), cause.detail.clone()),
             None => (status.reason(), status.message().chars().take(4 * LOGGED_CHARACTERS).collect()),
@@ -119,7 +119,7 @@ async fn answer(
     options: &WriteOptions,
     expected: GroupVersionKind,
     empty: &[Dialect],
-) -> Result<Answer, Refusal> {
+) -> Result<Answer, TokenRequestRefusal> {
     let Some(tokens) = &state.tokens else { return Err(Status::no_such_resource().into()) };
     let name = call.info.name.to_string();
     let options_value = options.to_value("CreateOptions");
@@ -175,7 +175,7 @@ async fn answer(
 struct Authorized(Arc<Chain>);
 
 impl Attester for Authorized {
-    fn attest<'a>(&'a self, account: &'a User, dialect: Dialect, group: &'a str) -> Attesting<'a> {
+    fn attest<'a>(&'a self, account: &'a User, dialect: Dialect, group: &'a str) -> AttestFuture<'a> {
         let (api_group, resource) = dialect.resource();
         let attributes =
             Attributes::resource(attestation::VERB, api_group, resource).named(dialect.name_of(group));

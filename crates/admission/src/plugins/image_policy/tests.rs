@@ -3,7 +3,7 @@ use std::task::{Context, Poll, Waker};
 
 use api::{GroupResource, GroupVersionKind};
 use authn::User;
-use authz::webhook::{Answered, BoxFuture, SendError};
+use authz::webhook::{BoxFuture, SendError, WebhookResponse};
 use value::{json, yaml};
 
 use super::*;
@@ -11,7 +11,7 @@ use crate::fake_cluster::FakeCluster;
 
 /// Answers as the test says, and keeps what it was asked.
 struct Scripted {
-    answer: Result<Answered, SendError>,
+    answer: Result<WebhookResponse, SendError>,
     context: Mutex<Vec<Value>>,
     pauses: AtomicUsize,
     start: Instant,
@@ -20,14 +20,14 @@ struct Scripted {
 }
 
 impl Scripted {
-    fn new(answer: Result<Answered, SendError>) -> Arc<Self> {
+    fn new(answer: Result<WebhookResponse, SendError>) -> Arc<Self> {
         let (pauses, now) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Arc::new(Scripted { answer, context: Mutex::default(), pauses, start: Instant::now(), now })
     }
 
     fn saying(status: &str) -> Arc<Self> {
         let body = format!(r#"{{"apiVersion":"{VERSION}","kind":"ImageReview","status":{status}}}"#);
-        Self::new(Ok(Answered { status: 200, body: body.into_bytes(), ..Answered::default() }))
+        Self::new(Ok(WebhookResponse { status: 200, body: body.into_bytes(), ..WebhookResponse::default() }))
     }
 
     fn times_asked(&self) -> usize {
@@ -36,7 +36,7 @@ impl Scripted {
 }
 
 impl Sender for Scripted {
-    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<Answered, SendError>> {
+    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<WebhookResponse, SendError>> {
         self.context.lock().unwrap().push(json::parse(review).unwrap());
         Box::pin(std::future::ready(self.answer.clone()))
     }
@@ -141,7 +141,7 @@ fn a_refusal_is_told_and_counts_for_a_while() {
 
 #[test]
 fn a_service_that_fails_refuses_unless_the_configuration_says_otherwise() {
-    let broken = || Scripted::new(Ok(Answered { status: 500, ..Answered::default() }));
+    let broken = || Scripted::new(Ok(WebhookResponse { status: 500, ..WebhookResponse::default() }));
     let service = broken();
     let plugin = ImagePolicyWebhook::new(configured(""), Arc::clone(&service) as _);
     let why = ask(&plugin, "pods", "", &mut AdmissionNotes::default()).unwrap_err();
