@@ -220,9 +220,9 @@ impl<T> Future for AtHome<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let home = self.home.clone();
         let _home = home.enter();
-        take_rested();
+        take_yielded_cost();
         let polled = self.work.as_mut().poll(context);
-        let only_gave_way = take_rested() > 0;
+        let only_gave_way = take_yielded_cost() > 0;
         if polled.is_pending() && !only_gave_way {
             self.turn = None;
         }
