@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// A configuration with the policies it needs.
 struct Loaded {
     configuration: Configuration,
-    warnings: Vec<config::Problem>,
+    warnings: Vec<config::ConfigProblem>,
     policies: Option<AbacPolicies>,
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn judge(path: &Path) -> std::result::Result<usize, Vec<ManifestProbl
     let whole = |why: String| vec![check::whole(path, why)];
     let bytes = std::fs::read(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
     let CheckedConfiguration { configuration, .. } = read(&bytes, false).map_err(|refused| {
-        let place = |problem: &config::Problem| ManifestProblem {
+        let place = |problem: &config::ConfigProblem| ManifestProblem {
             position: problem.position,
             hint: problem.hint.clone(),
             source: problem.position.and_then(|position| line(&bytes, position.line)),
@@ -118,7 +118,7 @@ fn line(bytes: &[u8], number: usize) -> Option<String> {
 fn read(
     bytes: &[u8],
     without_kubeconfigs: bool,
-) -> std::result::Result<CheckedConfiguration, config::Refused> {
+) -> std::result::Result<CheckedConfiguration, config::AuthorizationConfigError> {
     let compiler = ReviewCompiler::default();
     let anywhere = |_: &str| Ok(());
     let environment = Environment {

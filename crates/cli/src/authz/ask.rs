@@ -186,7 +186,10 @@ fn show(
 ) -> Result<()> {
     let skipped = authorizer.kind == AuthorizerType::Webhook
         && *answer
-            == AuthorizerDecision { reason: authz::Reason::None, ..AuthorizerDecision::no_opinion("") };
+            == AuthorizerDecision {
+                reason: authz::DecisionReason::None,
+                ..AuthorizerDecision::no_opinion("")
+            };
     let decision = match answer.decision {
         Decision::Allow => "allows",
         Decision::Deny => "denies",
