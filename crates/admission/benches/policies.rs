@@ -7,14 +7,16 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use admission::policy::{Binding, Snapshot, Source, Validating, ValidatingPolicy};
-use admission::{Attributes, InForce, Notes, Operation, Seen, Stage, Unmetered};
+use admission::policy::{PolicyBinding, PolicySnapshot, PolicySource, ValidatingPolicies, ValidatingPolicy};
+use admission::{
+    AdmissionNotes, AdmissionSnapshot, AsyncPlugin, Attributes, NoMetrics, Operation, VersionedObject,
+};
 use api::{GroupResource, GroupVersionKind};
 use authn::User;
 use criterion::{Criterion, criterion_group, criterion_main};
 use value::{Str, Value, json};
 
-use cluster::{Small, wait};
+use cluster::{FakeCluster, wait};
 
 const POD: &str = include_str!("pod.json");
 
@@ -27,9 +29,9 @@ const EXPRESSIONS: [&str; 5] = [
     "request.userInfo.username != 'nobody'",
 ];
 
-fn stage(policies: usize, resource: &str) -> Validating {
+fn stage(policies: usize, resource: &str) -> ValidatingPolicies {
     let mut compiled: BTreeMap<Str, Arc<ValidatingPolicy>> = BTreeMap::new();
-    let mut bindings: BTreeMap<Str, Arc<Binding>> = BTreeMap::new();
+    let mut bindings: BTreeMap<Str, Arc<PolicyBinding>> = BTreeMap::new();
     for (i, expression) in (0..policies).zip(EXPRESSIONS.into_iter().cycle()) {
         let name = Str::from(format!("policy-{i:05}"));
         let mut policy = Value::Null;
@@ -50,15 +52,15 @@ fn stage(policies: usize, resource: &str) -> Validating {
         binding.set_at(&["metadata", "name"], name.clone());
         binding.set_at(&["spec", "policyName"], name.clone());
         binding.set_at(&["spec", "validationActions"], Value::list(["Deny"]));
-        bindings.insert(name, Arc::new(Binding::read(&binding)));
+        bindings.insert(name, Arc::new(PolicyBinding::read(&binding)));
     }
-    let stage = Validating::new(Arc::new(Unmetered));
-    stage.replace(Snapshot::new([(Source::Api, &compiled, &bindings)]));
+    let stage = ValidatingPolicies::new(Arc::new(NoMetrics));
+    stage.replace(PolicySnapshot::new([(PolicySource::Api, &compiled, &bindings)]));
     stage
 }
 
 /// One request past the stage; whether it was allowed.
-fn admit(stage: &Validating, pod: &Value, cluster: &Small) -> bool {
+fn admit(stage: &ValidatingPolicies, pod: &Value, cluster: &FakeCluster) -> bool {
     let (user, options) = (User::named("alice"), Value::Null);
     let kind = GroupVersionKind::new("", "v1", "Pod");
     let attributes = Attributes {
@@ -71,15 +73,15 @@ fn admit(stage: &Validating, pod: &Value, cluster: &Small) -> bool {
         subresource: "".into(),
         namespace: "team".into(),
         name: "web-0".into(),
-        old_object: Seen::nothing(),
+        old_object: VersionedObject::absent(),
         options: &options,
         dry_run: true,
         now: 0,
         deadline: None,
-        in_force: InForce::default(),
+        snapshot: AdmissionSnapshot::default(),
     };
-    let seen = Seen::new(Some(pod));
-    let mut notes = Notes::default();
+    let seen = VersionedObject::new(Some(pod));
+    let mut notes = AdmissionNotes::default();
     wait(stage.validate(&attributes, &seen, cluster, &mut notes)).is_ok()
 }
 
@@ -87,7 +89,7 @@ fn run(c: &mut Criterion) {
     let Ok(pod) = json::parse(POD.as_bytes()) else { return };
     let mut namespace = Value::map([("apiVersion", "v1"), ("kind", "Namespace")]);
     namespace.set_at(&["metadata", "name"], "team");
-    let cluster: Small = [namespace].into_iter().collect();
+    let cluster: FakeCluster = [namespace].into_iter().collect();
     for (name, count, resource) in [
         ("none", 0, "pods"),
         ("100_matching", 100, "pods"),

@@ -1,4 +1,4 @@
-//! What an admission plugin is told about a request.
+//! The attributes of a request that admission plugins see.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -8,23 +8,20 @@ use api::{GroupResource, GroupVersionKind, Status, StatusCause, StatusDetails};
 use authn::User;
 use value::{Str, Value};
 
-use crate::{Cluster, InForce};
+use crate::{AdmissionSnapshot, ClusterView};
 
-/// What is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// A new object, or a subresource that is posted to.
+    /// Creates an object, or posts to a subresource.
     Create,
-    /// A changed object.
     Update,
-    /// An object is deleted.
     Delete,
-    /// A connection to a node or pod is opened.
+    /// Opens a connection to a node, pod or service.
     Connect,
 }
 
 impl Operation {
-    /// The word on the wire.
+    /// The value of `operation` in rules and reviews: `CREATE`.
     pub fn as_str(self) -> &'static str {
         match self {
             Operation::Create => "CREATE",
@@ -35,49 +32,44 @@ impl Operation {
     }
 }
 
-/// A request as admission sees it.
+/// The request attributes of admission. Compare `authz::Attributes`, which authorization sees.
 #[derive(Clone, Debug)]
 pub struct Attributes<'a> {
-    /// Who asks.
     pub user: &'a User,
-    /// What for.
     pub operation: Operation,
-    /// The kind of the object, in the version of the request.
+    /// The kind of the object in the version of the request.
     pub kind: GroupVersionKind,
-    /// The kind in whose version plugins get the object: the one it is stored in.
+    /// The kind in the version in which plugins see the object, which is the storage version.
     pub stored_kind: GroupVersionKind,
-    /// The resource in the request's path.
     pub resource: GroupResource,
-    /// The version in the request's path.
     pub version: Str,
-    /// The subresource, empty for the object itself.
+    /// Empty if the request is for the object itself.
     pub subresource: Str,
-    /// The namespace, empty for cluster-wide objects.
+    /// Empty for cluster-scoped objects.
     pub namespace: Str,
-    /// The name; empty before a generated one is known.
+    /// Empty as long as a name is still to be generated.
     pub name: Str,
-    /// The object before the change.
-    pub old_object: Seen<'a>,
-    /// The options of the request (`CreateOptions`, …); null where it has none.
+    /// The stored object before an update or delete.
+    pub old_object: VersionedObject<'a>,
+    /// The request options (`CreateOptions`, …); null if the request has none.
     pub options: &'a Value,
-    /// Whether nothing will be stored.
     pub dry_run: bool,
-    /// When the request came in, in seconds since the epoch.
+    /// The request's arrival time in seconds since the Unix epoch.
     pub now: i64,
-    /// When it must be answered, if there is a limit.
+    /// The time by which the request must be answered; `None` without a timeout.
     pub deadline: Option<Instant>,
-    /// The policies and webhooks that decide it.
-    pub in_force: InForce,
+    /// The policies and webhooks that decide this request.
+    pub snapshot: AdmissionSnapshot,
 }
 
 impl Attributes<'_> {
-    /// 403 in the words of an admission plugin.
+    /// 403 for the object named in the request.
     pub fn forbidden(&self, why: impl std::fmt::Display) -> Status {
         Status::forbidden(&self.resource, &self.name, why)
     }
 
-    /// 403 in the words of an admission plugin that has the object before it: one that has no name yet is known by the
-    /// beginning of the name that it will have.
+    /// 403 for `object`. An object without a name is identified by its `generateName`, as kube-apiserver
+    /// does.
     pub fn refuse(&self, object: Option<&Value>, why: impl std::fmt::Display) -> Status {
         if !self.name.is_empty() {
             return self.forbidden(why);
@@ -88,7 +80,7 @@ impl Attributes<'_> {
         Status::forbidden(&self.resource, name, why)
     }
 
-    /// 403 with a cause.
+    /// 403 with one cause in its details.
     pub fn forbidden_because(&self, why: impl std::fmt::Display, cause: StatusCause) -> Status {
         let details = StatusDetails {
             name: self.name.to_string(),
@@ -100,12 +92,12 @@ impl Attributes<'_> {
         self.forbidden(why).with_details(details)
     }
 
-    /// Whether the object is of a kind of a group, in any version.
+    /// Whether the request's object is of this group and kind, in any version.
     pub fn is_kind(&self, group: &str, kind: &str) -> bool {
         self.kind.group == group && self.kind.kind == kind
     }
 
-    /// Whether the server itself asks for a token that it wants to show to a webhook.
+    /// Whether this is the server's own TokenRequest for a token that it sends to a webhook.
     pub fn is_for_own_token(&self) -> bool {
         self.resource.group.is_empty()
             && self.resource.resource == "serviceaccounts"
@@ -115,49 +107,48 @@ impl Attributes<'_> {
             && self.user.name == authn::names::API_SERVER
     }
 
-    /// Whether the request is about this resource itself, not a subresource.
+    /// Whether the request is for this resource itself, not a subresource of it.
     pub fn is_resource(&self, group: &str, resource: &str) -> bool {
         self.resource.group == group && self.resource.resource == resource && self.subresource.is_empty()
     }
 }
 
-/// An object as the server has it, and as clients of the request's version see it; the second is made once, when asked for.
+/// An object in the storage version, with the conversion to the request's version computed at most once.
 #[derive(Clone, Debug, Default)]
-pub struct Seen<'a> {
+pub struct VersionedObject<'a> {
     object: Option<&'a Value>,
-    shown: OnceLock<Result<Value, String>>,
+    in_version: OnceLock<Result<Value, String>>,
 }
 
-impl<'a> Seen<'a> {
-    /// Nothing.
-    pub fn nothing() -> Self {
-        Seen::default()
+impl<'a> VersionedObject<'a> {
+    pub fn absent() -> Self {
+        VersionedObject::default()
     }
 
-    /// This object, in its stored shape.
+    /// `object` is in the storage version.
     pub fn new(object: Option<&'a Value>) -> Self {
-        Seen { object, shown: OnceLock::new() }
+        VersionedObject { object, in_version: OnceLock::new() }
     }
 
-    /// The object in its stored shape.
+    /// The object in the storage version.
     pub fn stored(&self) -> Option<&'a Value> {
         self.object
     }
 
-    /// The object as clients of `kind` see it. All calls on one `Seen` must name one kind.
-    pub async fn shown(
+    /// The object converted to `kind`. The first conversion is cached, so all calls must name the same kind.
+    pub async fn in_version(
         &self,
         kind: &GroupVersionKind,
-        cluster: &dyn Cluster,
+        cluster: &dyn ClusterView,
     ) -> Result<Option<&Value>, String> {
         let Some(object) = self.object else { return Ok(None) };
-        let shown = match self.shown.get() {
-            Some(shown) => shown,
+        let in_version = match self.in_version.get() {
+            Some(in_version) => in_version,
             None => {
                 let converted = cluster.convert(object, kind).await;
-                self.shown.get_or_init(|| converted)
+                self.in_version.get_or_init(|| converted)
             }
         };
-        shown.as_ref().map(Some).map_err(Clone::clone)
+        in_version.as_ref().map(Some).map_err(Clone::clone)
     }
 }

@@ -1,4 +1,4 @@
-//! The chain: which plugins there are, which are on, and how they run.
+//! The admission chain: the list of all plugins, which of them are enabled, and how they run.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
@@ -18,94 +18,90 @@ use crate::plugins::{
     StorageObjectInUseProtection, TaintNodesByCondition,
 };
 use crate::{
-    Attributes, Cluster, Linked, Meter, Notes, Operation, Pass, Phase, Plugin, Reinvocation, Seen, Stage,
-    Unmetered,
+    AdmissionMetrics, AdmissionNotes, AsyncPlugin, Attributes, ClusterView, NoMetrics, Operation, Pass,
+    Phase, Plugin, PluginId, Reinvocation, VersionedObject,
 };
 
-/// A plugin's name, as the flags spell it.
+/// A plugin's name as `--enable-admission-plugins` spells it.
 pub type PluginName = &'static str;
 
-/// The stages that the server keeps at what is stored. One that is absent has nothing to say.
+/// The plugins that the server provides, and the settings of the built-in ones. A plugin that is `None` is
+/// not part of the chain.
 #[derive(Clone, Default)]
-pub struct Stages {
-    /// `MutatingAdmissionPolicy`.
-    pub mutating_policies: Option<Arc<dyn Stage>>,
-    /// `MutatingAdmissionWebhook`.
-    pub mutating_webhooks: Option<Arc<dyn Stage>>,
-    /// `ValidatingAdmissionPolicy`.
-    pub validating_policies: Option<Arc<dyn Stage>>,
-    /// `ValidatingAdmissionWebhook`.
-    pub validating_webhooks: Option<Arc<dyn Stage>>,
-    /// `ResourceQuota`.
-    pub quota: Option<Arc<dyn Stage>>,
-    /// `NamespaceAutoProvision`.
-    pub namespace_auto_provision: Option<Arc<dyn Stage>>,
-    /// `ImagePolicyWebhook`.
-    pub image_policy: Option<Arc<dyn Stage>>,
-    /// What flags and the configuration file say to the built-in plugins.
+pub struct ChainConfig {
+    pub mutating_policies: Option<Arc<dyn AsyncPlugin>>,
+    pub mutating_webhooks: Option<Arc<dyn AsyncPlugin>>,
+    pub validating_policies: Option<Arc<dyn AsyncPlugin>>,
+    pub validating_webhooks: Option<Arc<dyn AsyncPlugin>>,
+    pub quota: Option<Arc<dyn AsyncPlugin>>,
+    pub namespace_auto_provision: Option<Arc<dyn AsyncPlugin>>,
+    pub image_policy: Option<Arc<dyn AsyncPlugin>>,
     pub settings: Settings,
 }
 
-/// A link of the chain.
-enum Link {
+enum ChainPlugin {
     Plugin(Box<dyn Plugin>),
-    Stage(Arc<dyn Stage>),
+    Async(Arc<dyn AsyncPlugin>),
 }
 
-/// One row of the chain: name, whether it is on unless a flag says otherwise, and how it is made.
-struct Row {
+/// A plugin of the list: `on` says whether it is enabled by default.
+struct PluginDeclaration {
     name: PluginName,
     on: bool,
-    make: fn(&Stages) -> Option<Link>,
+    make: fn(&ChainConfig) -> Option<ChainPlugin>,
 }
 
-/// A built-in plugin that decides at once, made with the settings if it has any.
+/// Declares a built-in plugin that decides synchronously.
 macro_rules! plugin {
     ($name:ident, $on:expr) => {
         plugin!($name, $on, |_| $name)
     };
     ($name:ident, $on:expr, $make:expr) => {
-        Row {
+        PluginDeclaration {
             name: stringify!($name),
             on: $on,
             make: |stages| {
                 let make: fn(&Settings) -> $name = $make;
-                Some(Link::Plugin(Box::new(make(&stages.settings))))
+                Some(ChainPlugin::Plugin(Box::new(make(&stages.settings))))
             },
         }
     };
 }
 
-/// A built-in plugin that may have to wait.
+/// Declares a built-in plugin that may wait.
 macro_rules! waiting {
     ($name:ident, $on:expr) => {
         waiting!($name, $on, |_| $name)
     };
     ($name:ident, $on:expr, $make:expr) => {
-        Row {
+        PluginDeclaration {
             name: stringify!($name),
             on: $on,
             make: |stages| {
                 let make: fn(&Settings) -> $name = $make;
-                Some(Link::Stage(Arc::new(make(&stages.settings))))
+                Some(ChainPlugin::Async(Arc::new(make(&stages.settings))))
             },
         }
     };
 }
 
-/// A stage that the server keeps.
+/// Declares a plugin that the server provides, by its field of [`ChainConfig`].
 macro_rules! stage {
     ($name:literal, $field:ident, $on:expr) => {
-        Row { name: $name, on: $on, make: |stages| stages.$field.clone().map(Link::Stage) }
+        PluginDeclaration {
+            name: $name,
+            on: $on,
+            make: |stages| stages.$field.clone().map(ChainPlugin::Async),
+        }
     };
 }
 
-/// On and off, unless a flag says otherwise.
+/// Enabled or disabled by default.
 const ON: bool = true;
 const OFF: bool = false;
 
-/// Every plugin, in the order in which they run.
-const PLUGINS: &[Row] = &[
+/// Every plugin, in the order in which they run. This is kube-apiserver's order.
+const PLUGINS: &[PluginDeclaration] = &[
     plugin!(AlwaysAdmit, OFF),
     stage!("NamespaceAutoProvision", namespace_auto_provision, OFF),
     plugin!(NamespaceLifecycle, ON),
@@ -119,7 +115,7 @@ const PLUGINS: &[Row] = &[
     stage!("ImagePolicyWebhook", image_policy, OFF),
     plugin!(PodSecurity, ON, |settings| PodSecurity {
         configuration: settings.pod_security.clone(),
-        counter: settings.pod_security_counter.clone(),
+        metrics: settings.pod_security_metrics.clone(),
     }),
     plugin!(PodNodeSelector, OFF, |settings| PodNodeSelector { selectors: settings.node_selectors.clone() }),
     plugin!(Priority, ON),
@@ -156,18 +152,16 @@ const PLUGINS: &[Row] = &[
     plugin!(AlwaysDeny, OFF),
 ];
 
-/// Why a chain cannot be built from the flags.
+/// The plugin flags contradict each other or name a plugin that cannot be enabled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
-    /// No such plugin.
     #[error("admission plugin `{0}` is unknown")]
     Unknown(String),
-    /// A plugin that needs a server, where there is none: leaving a check out silently would be the wrong answer.
+    /// The plugin needs a running server. Leaving its check out silently would admit what the server denies.
     #[error("admission plugin `{0}` cannot be enabled here: it needs a running server")]
-    NotHere(String),
-    /// Named in both flags.
+    NeedsServer(String),
     #[error("`{0}` in enable-admission-plugins and disable-admission-plugins overlapped")]
-    Both(String),
+    EnabledAndDisabled(String),
 }
 
 /// The plugins that run: those that are on by default, with the enabled ones added and the disabled ones removed.
@@ -177,14 +171,14 @@ pub struct PluginSelection(Vec<PluginName>);
 impl PluginSelection {
     /// From `--enable-admission-plugins` and `--disable-admission-plugins`. Fails if a name is unknown or is in both lists.
     pub fn new(enable: &[String], disable: &[String]) -> Result<Self, ChainError> {
-        if let Some(unknown) = enable.iter().chain(disable).find(|name| !Chain::knows(name)) {
+        if let Some(unknown) = enable.iter().chain(disable).find(|name| !Chain::is_known_plugin(name)) {
             return Err(ChainError::Unknown(unknown.clone()));
         }
         if let Some(both) = enable.iter().find(|name| disable.contains(name)) {
-            return Err(ChainError::Both(both.clone()));
+            return Err(ChainError::EnabledAndDisabled(both.clone()));
         }
-        let named = |list: &[String], row: &Row| list.iter().any(|name| name == row.name);
-        let runs = |row: &&Row| (row.on || named(enable, row)) && !named(disable, row);
+        let named = |list: &[String], row: &PluginDeclaration| list.iter().any(|name| name == row.name);
+        let runs = |row: &&PluginDeclaration| (row.on || named(enable, row)) && !named(disable, row);
         Ok(PluginSelection(PLUGINS.iter().filter(runs).map(|row| row.name).collect()))
     }
 
@@ -193,25 +187,26 @@ impl PluginSelection {
     }
 }
 
-/// A link in its place, with the phases and operations in which it is counted.
-struct Placed {
+/// An enabled plugin. `counted` is a bit set over phases and operations: those in which the plugin appears in
+/// metrics.
+struct EnabledPlugin {
     name: PluginName,
-    place: usize,
-    link: Link,
+    position: usize,
+    link: ChainPlugin,
     counted: u8,
 }
 
-impl Placed {
-    fn new(place: usize, name: PluginName, link: Link) -> Self {
+impl EnabledPlugin {
+    fn new(position: usize, name: PluginName, link: ChainPlugin) -> Self {
         let mut counted = 0;
-        for phase in [Phase::Mutating, Phase::Validating] {
+        for phase in [Phase::MutatingPolicies, Phase::ValidatingPolicies] {
             for operation in [Operation::Create, Operation::Update, Operation::Delete, Operation::Connect] {
                 if handles(name, phase, operation) {
                     counted |= bit(phase, operation);
                 }
             }
         }
-        Placed { name, place, link, counted }
+        EnabledPlugin { name, position, link, counted }
     }
 
     fn is_counted(&self, phase: Phase, operation: Operation) -> bool {
@@ -220,189 +215,191 @@ impl Placed {
 }
 
 fn bit(phase: Phase, operation: Operation) -> u8 {
-    let place = match operation {
+    let position = match operation {
         Operation::Create => 0,
         Operation::Update => 1,
         Operation::Delete => 2,
         Operation::Connect => 3,
     };
-    1 << (place + if phase == Phase::Mutating { 0 } else { 4 })
+    1 << (position + if phase == Phase::MutatingPolicies { 0 } else { 4 })
 }
 
-/// The plugins that are on, in order.
+/// The enabled plugins, in order.
 pub struct Chain {
-    links: Vec<Placed>,
-    meter: Arc<dyn Meter>,
-    /// Held while a request takes what is in force, and while several sets are replaced as one.
-    replacing: RwLock<()>,
+    plugins: Vec<EnabledPlugin>,
+    metrics: Arc<dyn AdmissionMetrics>,
+    /// Read-locked while a request pins its snapshot, write-locked while several policy sets are replaced
+    /// together.
+    replacement: RwLock<()>,
 }
 
 impl Chain {
-    /// How many places the list of all plugins has.
-    pub const PLACES: usize = PLUGINS.len();
+    /// The number of plugins in the list, enabled or not. Positions of [`PluginId`] are below it.
+    pub const PLUGIN_COUNT: usize = PLUGINS.len();
 
-    /// Whether there is a plugin of this name.
-    pub fn knows(name: &str) -> bool {
+    pub fn is_known_plugin(name: &str) -> bool {
         PLUGINS.iter().any(|row| row.name == name)
     }
 
-    /// Selects plugins by the flags and builds the chain of them. Fails if `enable` names a plugin whose stage is absent.
-    pub fn new(enable: &[String], disable: &[String], stages: &Stages) -> Result<Self, ChainError> {
+    /// Selects plugins by the flags and builds the chain of them. Fails if `enable` names a plugin whose part of the configuration is absent.
+    pub fn new(enable: &[String], disable: &[String], stages: &ChainConfig) -> Result<Self, ChainError> {
         let selection = PluginSelection::new(enable, disable)?;
-        let missing = |row: &&Row| {
+        let missing = |row: &&PluginDeclaration| {
             !row.on && enable.iter().any(|name| name == row.name) && (row.make)(stages).is_none()
         };
         if let Some(row) = PLUGINS.iter().find(missing) {
-            return Err(ChainError::NotHere(row.name.to_owned()));
+            return Err(ChainError::NeedsServer(row.name.to_owned()));
         }
         Ok(Self::build(&selection, stages))
     }
 
-    /// The chain of the selected plugins. Those whose stage is absent are left out.
-    pub fn build(selection: &PluginSelection, stages: &Stages) -> Self {
-        let links = PLUGINS
+    /// The chain of the selected plugins. Those whose part of the configuration is absent are left out.
+    pub fn build(selection: &PluginSelection, stages: &ChainConfig) -> Self {
+        let plugins = PLUGINS
             .iter()
             .enumerate()
             .filter(|(_, row)| selection.contains(row.name))
-            .filter_map(|(place, row)| Some(Placed::new(place, row.name, (row.make)(stages)?)))
+            .filter_map(|(position, row)| Some(EnabledPlugin::new(position, row.name, (row.make)(stages)?)))
             .collect();
-        Chain { links, meter: Arc::new(Unmetered), replacing: RwLock::new(()) }
+        Chain { plugins, metrics: Arc::new(NoMetrics), replacement: RwLock::new(()) }
     }
 
-    /// This chain, counted by `meter`.
+    /// Records this chain's metrics in `metrics`.
     #[must_use]
-    pub fn metered(self, meter: Arc<dyn Meter>) -> Self {
-        Chain { meter, ..self }
+    pub fn with_metrics(self, metrics: Arc<dyn AdmissionMetrics>) -> Self {
+        Chain { metrics, ..self }
     }
 
-    /// Until the guard is dropped no request takes what is in force: for replacing the sets of several plugins as one. It must not
-    /// be held for long.
-    pub fn replace(&self) -> RwLockWriteGuard<'_, ()> {
-        self.replacing.write().unwrap_or_else(PoisonError::into_inner)
+    /// Blocks requests from pinning their snapshot while several policy sets are replaced together. Hold the
+    /// guard only briefly.
+    pub fn lock_replacement(&self) -> RwLockWriteGuard<'_, ()> {
+        self.replacement.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what is in force for a request that begins.
-    fn begin_request(&self, attributes: &Attributes<'_>) {
-        let _steady = self.replacing.read().unwrap_or_else(PoisonError::into_inner);
-        for placed in &self.links {
-            if let Link::Stage(stage) = &placed.link {
-                stage.begin(&attributes.in_force);
+    /// Pins the policies and webhooks that are in force now for this request.
+    fn pin_snapshot(&self, attributes: &Attributes<'_>) {
+        let _no_replacement = self.replacement.read().unwrap_or_else(PoisonError::into_inner);
+        for plugin in &self.plugins {
+            if let ChainPlugin::Async(stage) = &plugin.link {
+                stage.pin_snapshot(&attributes.snapshot);
             }
         }
     }
 
-    /// The names of the plugins that are on, in order.
+    /// The names of the enabled plugins, in order.
     pub fn plugins(&self) -> impl Iterator<Item = PluginName> {
-        self.links.iter().map(|placed| placed.name)
+        self.plugins.iter().map(|plugin| plugin.name)
     }
 
-    /// The mutating phase: each link in order, the first refusal ends it; once more where one of them asked for it. `object`
-    /// is absent when something is deleted.
+    /// Runs the mutating phase. Stops at the first error; runs twice if a plugin requests reinvocation.
+    /// `object` is `None` for a delete.
     pub async fn mutate(
         &self,
         attributes: &Attributes<'_>,
         object: Option<&mut Value>,
-        cluster: &dyn Cluster,
-        notes: &mut Notes,
+        cluster: &dyn ClusterView,
+        notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let begun = self.meter.now();
-        let outcome = self.mutate_all(attributes, object, cluster, notes).await;
-        self.passed_step(Phase::Mutating, attributes, &outcome, begun);
+        let begun = self.metrics.now();
+        let outcome = self.run_mutating(attributes, object, cluster, notes).await;
+        self.record_phase(Phase::MutatingPolicies, attributes, &outcome, begun);
         outcome
     }
 
-    async fn mutate_all(
+    async fn run_mutating(
         &self,
         attributes: &Attributes<'_>,
         mut object: Option<&mut Value>,
-        cluster: &dyn Cluster,
-        notes: &mut Notes,
+        cluster: &dyn ClusterView,
+        notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        self.begin_request(attributes);
-        let mut passes = Reinvocation::default();
-        let mut clock = self.meter.now();
+        self.pin_snapshot(attributes);
+        let mut reinvocation = Reinvocation::default();
+        let mut clock = self.metrics.now();
         loop {
-            for placed in &self.links {
-                let outcome = match (&placed.link, object.as_deref_mut()) {
-                    (Link::Plugin(plugin), Some(object)) => plugin.mutate(attributes, object, cluster, notes),
-                    (Link::Plugin(plugin), None) => plugin.admit_deletion(attributes),
-                    (Link::Stage(stage), object) => {
-                        let mut pass = Pass { attributes, cluster, notes, passes: &mut passes };
+            for plugin in &self.plugins {
+                let outcome = match (&plugin.link, object.as_deref_mut()) {
+                    (ChainPlugin::Plugin(plugin), Some(object)) => {
+                        plugin.mutate(attributes, object, cluster, notes)
+                    }
+                    (ChainPlugin::Plugin(plugin), None) => plugin.admit_deletion(attributes),
+                    (ChainPlugin::Async(stage), object) => {
+                        let mut pass = Pass { attributes, cluster, notes, reinvocation: &mut reinvocation };
                         stage.mutate(&mut pass, object).await
                     }
                 };
-                self.passed(placed, Phase::Mutating, attributes, &outcome, &mut clock);
+                self.record_plugin(plugin, Phase::MutatingPolicies, attributes, &outcome, &mut clock);
                 outcome?;
             }
-            if !passes.begin_second() {
+            if !reinvocation.begin_second() {
                 return Ok(());
             }
         }
     }
 
-    /// The validating phase: each link in order, the first refusal ends it.
+    /// Runs the validating phase. Stops at the first error. `object` is `None` for a delete.
     pub async fn validate(
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
-        cluster: &dyn Cluster,
-        notes: &mut Notes,
+        cluster: &dyn ClusterView,
+        notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let begun = self.meter.now();
-        let outcome = self.validate_all(attributes, object, cluster, notes).await;
-        self.passed_step(Phase::Validating, attributes, &outcome, begun);
+        let begun = self.metrics.now();
+        let outcome = self.run_validating(attributes, object, cluster, notes).await;
+        self.record_phase(Phase::ValidatingPolicies, attributes, &outcome, begun);
         outcome
     }
 
-    async fn validate_all(
+    async fn run_validating(
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
-        cluster: &dyn Cluster,
-        notes: &mut Notes,
+        cluster: &dyn ClusterView,
+        notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        self.begin_request(attributes);
-        let seen = Seen::new(object);
-        let mut clock = self.meter.now();
-        for placed in &self.links {
-            let outcome = match &placed.link {
-                Link::Plugin(plugin) => plugin.validate(attributes, object, cluster, notes),
-                Link::Stage(stage) => stage.validate(attributes, &seen, cluster, notes).await,
+        self.pin_snapshot(attributes);
+        let seen = VersionedObject::new(object);
+        let mut clock = self.metrics.now();
+        for plugin in &self.plugins {
+            let outcome = match &plugin.link {
+                ChainPlugin::Plugin(plugin) => plugin.validate(attributes, object, cluster, notes),
+                ChainPlugin::Async(stage) => stage.validate(attributes, &seen, cluster, notes).await,
             };
-            self.passed(placed, Phase::Validating, attributes, &outcome, &mut clock);
+            self.record_plugin(plugin, Phase::ValidatingPolicies, attributes, &outcome, &mut clock);
             outcome?;
         }
         Ok(())
     }
 
-    /// Counts a link that was passed. One reading of the clock ends a link and begins the next: a link that is not counted has
-    /// nothing to do in this phase, and so takes no time worth telling apart.
-    fn passed(
+    /// Records the metrics of one plugin. One reading of the clock ends a plugin and starts the next: plugins
+    /// that are not counted do nothing in this phase, so they take no measurable time.
+    fn record_plugin(
         &self,
-        placed: &Placed,
+        plugin: &EnabledPlugin,
         phase: Phase,
         attributes: &Attributes<'_>,
         outcome: &Result<(), Status>,
         clock: &mut Duration,
     ) {
-        if placed.is_counted(phase, attributes.operation) {
-            let now = self.meter.now();
+        if plugin.is_counted(phase, attributes.operation) {
+            let now = self.metrics.now();
             let took = now.saturating_sub(*clock);
             *clock = now;
-            let link = Linked { place: placed.place, name: placed.name };
-            self.meter.plugin(link, phase, attributes.operation, outcome.is_err(), took);
+            let link = PluginId { position: plugin.position, name: plugin.name };
+            self.metrics.plugin(link, phase, attributes.operation, outcome.is_err(), took);
         }
     }
 
-    fn passed_step(
+    fn record_phase(
         &self,
         phase: Phase,
         attributes: &Attributes<'_>,
         outcome: &Result<(), Status>,
         begun: Duration,
     ) {
-        let took = self.meter.now().saturating_sub(begun);
-        self.meter.step(phase, attributes.operation, outcome.is_err(), took);
+        let took = self.metrics.now().saturating_sub(begun);
+        self.metrics.phase(phase, attributes.operation, outcome.is_err(), took);
     }
 }
 

@@ -1,4 +1,5 @@
-//! What the chain may know of the cluster. The server implements it; offline commands implement it over files.
+//! Read access to the cluster for plugins. The server implements it from memory; offline commands implement
+//! it over files.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,26 +11,22 @@ use authn::User;
 use schema::Link;
 use value::{Str, Value};
 
-/// An answer that may have to be waited for.
-pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A resource in one of the versions it is served in.
+/// A resource in one of its served versions; Kubernetes' `meta.RESTMapping`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Served {
-    /// Group and plural name.
+pub struct RestMapping {
     pub resource: GroupResource,
-    /// The kind, with its version.
     pub kind: GroupVersionKind,
-    /// Whether its objects live in namespaces.
     pub namespaced: bool,
 }
 
-/// Why a policy cannot be evaluated with its parameters.
+/// A policy cannot be evaluated with its parameters.
 #[derive(Debug)]
 pub enum ParamError {
-    /// The policy or its binding cannot be used: what becomes of the request is up to the `failurePolicy`.
+    /// The policy or its binding is invalid; its `failurePolicy` applies.
     Misconfigured(String),
-    /// A stored object that it is evaluated with cannot be read: the request is refused, whatever the `failurePolicy` says.
+    /// A stored parameter object or CRD is unreadable; the request fails regardless of the `failurePolicy`.
     Unreadable(Status),
 }
 
@@ -39,35 +36,37 @@ impl From<String> for ParamError {
     }
 }
 
-/// The cluster as plugins see it: objects are answered from memory, in their stored shape unless said otherwise.
-pub trait Cluster: Send + Sync {
-    /// An object of a built-in resource as it is now; `None` if there is none.
+/// The cluster as plugins see it. Objects come from memory and are in the storage version unless noted
+/// otherwise.
+pub trait ClusterView: Send + Sync {
+    /// The current state of an object of a built-in resource.
     fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
 
-    /// Every object of a built-in resource, sorted by namespace and name; an empty namespace is all of them.
+    /// All objects of a built-in resource, sorted by namespace and name. An empty namespace means all
+    /// namespaces.
     fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>>;
 
-    /// Every object of any resource, as [`Cluster::list`]. A custom resource may have the group and plural name of a built-in one;
-    /// they differ in their versions.
-    fn list_of(&self, served: &Served, namespace: &str) -> Vec<Arc<Value>> {
-        self.list(&served.resource.group, &served.resource.resource, namespace)
+    /// Like [`ClusterView::list`], for any resource. A custom resource can have the group and plural name of
+    /// a built-in one; they differ in their versions.
+    fn list_of(&self, rest_mapping: &RestMapping, namespace: &str) -> Vec<Arc<Value>> {
+        self.list(&rest_mapping.resource.group, &rest_mapping.resource.resource, namespace)
     }
 
-    /// The names of the objects of any resource in a namespace, or of a cluster-scoped resource, sorted.
-    fn names_of(&self, served: &Served, namespace: &str) -> Vec<Str> {
-        self.list_of(served, namespace).iter().map(|object| meta::name(object).into()).collect()
+    /// Sorted names of the objects of any resource, in a namespace or cluster-scoped.
+    fn names_of(&self, rest_mapping: &RestMapping, namespace: &str) -> Vec<Str> {
+        self.list_of(rest_mapping, namespace).iter().map(|object| meta::name(object).into()).collect()
     }
 
-    /// An object of any resource as clients of `served` read it now: a custom resource is pruned, defaulted and converted by its
-    /// CRD as that is now, whatever it was when the object was written. `None` if there is none.
-    fn shown<'a>(
+    /// Reads an object as clients of `mapping` do: a custom resource is pruned, defaulted and converted by
+    /// its current CRD, not by the CRD that it was written with.
+    fn read_as<'a>(
         &'a self,
-        served: &'a Served,
+        rest_mapping: &'a RestMapping,
         namespace: &'a str,
         name: &'a str,
-    ) -> Later<'a, Result<Option<Arc<Value>>, ParamError>> {
+    ) -> BoxFuture<'a, Result<Option<Arc<Value>>, ParamError>> {
         Box::pin(async move {
-            let Served { resource, kind, .. } = served;
+            let RestMapping { resource, kind, .. } = rest_mapping;
             let Some(object) = self.object(&resource.group, &resource.resource, namespace, name) else {
                 return Ok(None);
             };
@@ -75,65 +74,69 @@ pub trait Cluster: Send + Sync {
         })
     }
 
-    /// Whether a resource is a custom one in this version, though its group and plural name may be those of a built-in one.
+    /// Whether this version of the resource belongs to a CRD, even if group and plural name are those of a
+    /// built-in resource.
     fn is_custom(&self, resource: &GroupResource, version: &str) -> bool {
         let _ = (resource, version);
         false
     }
 
-    /// As [`Cluster::object`], but waits a moment for one that somebody is about to make.
-    fn appears<'a>(
+    /// Like [`ClusterView::object`], but waits briefly for an object that is about to be created.
+    fn wait_for_object<'a>(
         &'a self,
         group: &'a str,
         resource: &'a str,
         namespace: &'a str,
         name: &'a str,
-    ) -> Later<'a, Option<Arc<Value>>> {
+    ) -> BoxFuture<'a, Option<Arc<Value>>> {
         Box::pin(std::future::ready(self.object(group, resource, namespace, name)))
     }
 
-    /// The resource that serves a kind.
-    fn served(&self, kind: &GroupVersionKind) -> Option<Served>;
+    fn rest_mapping(&self, kind: &GroupVersionKind) -> Option<RestMapping>;
 
-    /// The resource that serves the `paramKind` of a policy. The error is that of a stored CRD which cannot be read: what would be
-    /// found without it may be the resource of another CRD.
-    fn served_param(&self, kind: &GroupVersionKind) -> Result<Option<Served>, Status> {
-        Ok(self.served(kind))
+    /// Finds the resource of a policy's `paramKind`. Fails if a stored CRD is unreadable, because the lookup
+    /// could then find the resource of another CRD.
+    fn param_rest_mapping(&self, kind: &GroupVersionKind) -> Result<Option<RestMapping>, Status> {
+        Ok(self.rest_mapping(kind))
     }
 
-    /// The kinds that a resource of this name, plural or singular, is in a version: of one group, or of any if none is named, as
-    /// clients look names up.
-    fn named(&self, group: &str, version: &str, name: &str) -> Vec<Served>;
+    /// Finds resources by plural or singular name in a version, as clients look names up. An empty group
+    /// means any group.
+    fn rest_mappings_named(&self, group: &str, version: &str, name: &str) -> Vec<RestMapping>;
 
-    /// Every group and version in which rules can name the same objects, served or not, the asked one first.
-    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served>;
+    /// Every group and version under which rules can name the same objects, served or not; the requested one
+    /// comes first.
+    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<RestMapping>;
 
-    /// An object in the shape in which clients of `kind` see it: converted, with what Kubernetes writes even when it is empty.
-    /// The error says why not.
+    /// Converts an object to `kind`, with the fields that Kubernetes writes even if they are empty. The error
+    /// is a message.
     fn convert<'a>(
         &'a self,
         object: &'a Value,
         kind: &'a GroupVersionKind,
-    ) -> Later<'a, Result<Value, String>>;
+    ) -> BoxFuture<'a, Result<Value, String>>;
 
-    /// The way back: an object that a client of `kind` could have sent becomes one in its stored shape, with defaults. The request
-    /// is worked on as `stored_kind`. Fields that
-    /// the kind does not have are an error if `strict`, and dropped otherwise. The error is the decoder's.
-    fn adopt<'a>(
+    /// The inverse of [`ClusterView::convert`]: decodes an object that a client of `kind` could have sent,
+    /// applies defaults and converts it to `stored_kind`. Unknown fields are an error if `strict`, and are
+    /// dropped otherwise. The error is the decoder's message.
+    fn to_stored<'a>(
         &'a self,
         object: Value,
         kind: &'a GroupVersionKind,
         stored_kind: &'a GroupVersionKind,
         strict: bool,
-    ) -> Later<'a, Result<Value, String>>;
+    ) -> BoxFuture<'a, Result<Value, String>>;
 
-    /// The schema of a kind, built-in or custom; of objects of requests that are worked on as `stored_kind`, if that is known.
+    /// The schema of a built-in or custom kind. `stored_kind` is the storage version that the request works
+    /// on, if known.
     fn schema(&self, kind: &GroupVersionKind, stored_kind: Option<&GroupVersionKind>) -> Option<Link>;
 
-    /// Whether this moment has passed.
     fn is_past(&self, deadline: Instant) -> bool;
 
-    /// What the authorization chain says.
-    fn authorize<'a>(&'a self, user: &'a User, attributes: &'a authz::Attributes)
-    -> Later<'a, authz::Answer>;
+    /// Asks the authorizer chain.
+    fn authorize<'a>(
+        &'a self,
+        user: &'a User,
+        attributes: &'a authz::Attributes,
+    ) -> BoxFuture<'a, authz::AuthorizerDecision>;
 }

@@ -1,8 +1,9 @@
-//! The file of `--admission-control-config-file`: which plugin is configured how.
+//! `--admission-control-config-file`: splits an `AdmissionConfiguration` into the configurations of its
+//! plugins.
 //!
-//! A plugin's configuration is a document of its own, in place or in another file. Here the file is split into these documents; each
-//! plugin reads its own ([`WebhookAdmission`] is that of the two webhook plugins). Everything is strict, and refused in the words of
-//! Kubernetes' decoder.
+//! A plugin's configuration is inline or in a file of its own. Each plugin parses its own document;
+//! [`WebhookAdmission`] is that of the two webhook plugins. All parsing is strict, with kube-apiserver's
+//! error messages.
 
 pub(crate) mod document;
 mod policies;
@@ -10,53 +11,49 @@ mod webhooks;
 
 use value::{Map, Str, Value, write};
 
-use document::Document;
+use document::ConfigDocument;
 pub use policies::static_manifests;
 pub use webhooks::WebhookAdmission;
 
 const GROUP: &str = "apiserver.config.k8s.io";
-/// Where Go's scheme of these kinds is declared; part of its message.
+/// The location of Go's scheme for these kinds, which is part of its error messages.
 const SCHEME: &str = "k8s.io/apiserver/pkg/server/options/admission.go:51";
-/// Plugins that once read the whole file themselves, by the field that shows it.
+/// Plugins whose configuration may be the whole file, without an `AdmissionConfiguration` around it: their
+/// field and name.
 const LEGACY: [(&str, &str); 2] =
     [("imagePolicy", "ImagePolicyWebhook"), ("podNodeSelectorPluginConfig", "PodNodeSelector")];
 
-/// What the file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdmissionConfiguration {
-    /// The plugins it names, in order; of two with one name the first counts.
+    /// In file order. If a name occurs twice, the first entry counts.
     pub plugins: Vec<PluginConfiguration>,
 }
 
-/// How one plugin is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginConfiguration {
-    /// The plugin's name.
     pub name: Str,
-    /// Where its configuration is.
-    pub place: ConfigurationPlace,
+    pub source: PluginConfigurationSource,
 }
 
-/// Where a plugin's configuration is.
+/// The location of a plugin's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ConfigurationPlace {
-    /// Right there, as JSON.
+pub enum PluginConfigurationSource {
+    /// Inline, as JSON.
     Inline(Vec<u8>),
-    /// In a file; the path is relative to the file that names it.
+    /// A path relative to the file that names it.
     File(Str),
-    /// In the very file that was read.
+    /// The configuration file itself (see [`LEGACY`]).
     ThisFile,
-    /// Nowhere.
-    Nowhere,
+    /// The plugin has no configuration.
+    Absent,
 }
 
 impl AdmissionConfiguration {
-    /// Reads the file.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         const OWNER: &str = "AdmissionConfiguration";
         const PLUGIN: &str = "AdmissionPluginConfiguration";
-        let document = Document::read(bytes)?;
-        if let Err(why) = document.is(GROUP, &["v1", "v1alpha1"], OWNER, SCHEME) {
+        let document = ConfigDocument::read(bytes)?;
+        if let Err(why) = document.expect_kind(GROUP, &["v1", "v1alpha1"], OWNER, SCHEME) {
             return Self::legacy(document.root()).ok_or(why);
         }
         let (root, mut fields) = document.fields();
@@ -64,39 +61,39 @@ impl AdmissionConfiguration {
         let package = version.rsplit('/').next().unwrap_or_default().to_owned();
         let mut plugins = Vec::new();
         let list = fields.list(&root, OWNER, "plugins", &format!("[]{package}.{PLUGIN}"));
-        let nothing = Map::new();
+        let absent = Map::new();
         for (index, plugin) in list.iter().enumerate() {
             let map = match plugin {
                 Value::Map(map) => map,
-                Value::Null => &nothing,
+                Value::Null => &absent,
                 other => {
-                    fields.wrong(other, OWNER, "", "plugins", &format!("{package}.{PLUGIN}"));
+                    fields.type_mismatch(other, OWNER, "", "plugins", &format!("{package}.{PLUGIN}"));
                     continue;
                 }
             };
             let name = fields.text(map, PLUGIN, "plugins", "name");
             let path = fields.text(map, PLUGIN, "plugins", "path");
-            let place = match map.get("configuration") {
-                Some(inline) if !inline.is_null() => ConfigurationPlace::Inline(write::to_vec(inline)),
-                _ if path.is_empty() => ConfigurationPlace::Nowhere,
-                _ => ConfigurationPlace::File(path),
+            let source = match map.get("configuration") {
+                Some(inline) if !inline.is_null() => PluginConfigurationSource::Inline(write::to_vec(inline)),
+                _ if path.is_empty() => PluginConfigurationSource::Absent,
+                _ => PluginConfigurationSource::File(path),
             };
-            plugins.push(PluginConfiguration { name, place });
-            fields.only(map, &format!("plugins[{index}]"), &["configuration", "name", "path"]);
+            plugins.push(PluginConfiguration { name, source });
+            fields.reject_unknown(map, &format!("plugins[{index}]"), &["configuration", "name", "path"]);
         }
-        fields.only(&root, "", &["apiVersion", "kind", "plugins"]);
+        fields.reject_unknown(&root, "", &["apiVersion", "kind", "plugins"]);
         fields.finish()?;
         Ok(AdmissionConfiguration { plugins })
     }
 
-    /// A file of the time when plugins read it themselves.
+    /// A file from before `AdmissionConfiguration` existed.
     fn legacy(root: &Map) -> Option<Self> {
         let plugins: Vec<PluginConfiguration> = LEGACY
             .iter()
             .filter(|_| LEGACY.iter().any(|(field, _)| root.get(field).is_some()))
             .map(|(_, name)| PluginConfiguration {
                 name: Str::new_static(name),
-                place: ConfigurationPlace::ThisFile,
+                source: PluginConfigurationSource::ThisFile,
             })
             .collect();
         (!plugins.is_empty()).then_some(AdmissionConfiguration { plugins })

@@ -1,15 +1,16 @@
-//! Which phases and operations a plugin of Kubernetes takes part in: it is counted there and nowhere else.
+//! The phases and operations that each of Kubernetes' plugins handles. A plugin appears in metrics only
+//! there.
 
 use crate::Operation::{self, Connect, Create, Delete, Update};
 use crate::Phase;
 
-const MUTATES: &[Phase] = &[Phase::Mutating];
-const VALIDATES: &[Phase] = &[Phase::Validating];
-const BOTH: &[Phase] = &[Phase::Mutating, Phase::Validating];
+const MUTATES: &[Phase] = &[Phase::MutatingPolicies];
+const VALIDATES: &[Phase] = &[Phase::ValidatingPolicies];
+const BOTH: &[Phase] = &[Phase::MutatingPolicies, Phase::ValidatingPolicies];
 
 const ALL: &[Operation] = &[Create, Update, Delete, Connect];
 
-/// By name. One that is not here takes part in everything.
+/// By plugin name. A plugin that is not listed handles everything.
 const TABLE: &[(&str, &[Phase], &[Operation])] = &[
     ("AlwaysPullImages", BOTH, &[Create, Update]),
     ("CertificateApproval", VALIDATES, &[Update]),
@@ -50,7 +51,6 @@ const TABLE: &[(&str, &[Phase], &[Operation])] = &[
     ("ValidatingAdmissionWebhook", VALIDATES, ALL),
 ];
 
-/// Whether the plugin takes part.
 pub(crate) fn handles(name: &str, phase: Phase, operation: Operation) -> bool {
     TABLE
         .iter()

@@ -1,105 +1,93 @@
-//! What admission says besides yes or no: warnings for the client and annotations for the audit log.
+//! Warnings for the client and audit annotations that plugins produce.
 
 use value::Str;
 
-/// From which audit level on an annotation is kept.
+/// The lowest audit level at which an annotation is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// `Metadata`.
+pub enum AuditLevel {
     Metadata,
-    /// `Request`: the annotation shows what is in the request's body.
+    /// For annotations that reveal content of the request body.
     Request,
 }
 
-/// An annotation of the audit event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Annotation {
-    /// The key.
+pub struct AuditAnnotation {
     pub key: Str,
-    /// The value.
     pub value: String,
-    /// From which level on it is kept.
-    pub level: Level,
+    pub level: AuditLevel,
 }
 
-/// Collected while a request passes the chain. They count even when it ends in a refusal.
+/// Collected while a request passes the chain, and kept if the request is rejected.
 #[derive(Debug, Default)]
-pub struct Notes {
+pub struct AdmissionNotes {
     /// Texts of `Warning` headers, in order.
     pub warnings: Vec<String>,
-    /// Audit annotations, in order; of two with one key the first counts.
-    pub annotations: Vec<Annotation>,
-    /// What was evaluated that comes from manifest files.
-    pub manifests: FromManifests,
-    /// What must last until the request is answered.
-    pub held: Vec<Held>,
+    /// In order. If a key occurs twice, the first value counts.
+    pub annotations: Vec<AuditAnnotation>,
+    /// The policies and webhook configurations from manifest files that were evaluated.
+    pub manifests: EvaluatedManifests,
+    /// Dropped after the request is answered.
+    pub guards: Vec<RequestGuard>,
 }
 
-/// The names of webhook configurations and policies of manifest files that were evaluated, in order. KEP-5793 has them in the audit
-/// event. One that was evaluated more than once may be here as often: most requests are never audited, and looking each of a
-/// thousand policies up among the others would cost them more than evaluating it.
+/// Names of the policies and webhook configurations from manifest files that were evaluated, in order, for
+/// the audit event (KEP-5793). Names can repeat: most requests are not audited, and deduplicating a thousand
+/// policies would cost more than evaluating them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FromManifests {
-    /// Webhook configurations.
+pub struct EvaluatedManifests {
     pub webhooks: Vec<Str>,
-    /// Policies.
     pub policies: Vec<Str>,
 }
 
-impl FromManifests {
-    /// The most different names that an audit event lists, before dots stand for the rest: it is no inventory.
-    pub const MOST_LISTED: usize = 128;
-    /// The most that are kept of either: nothing is evaluated more than a few times for one request, so what is listed is among
-    /// them.
-    const MOST_KEPT: usize = Self::MOST_LISTED * 4;
+impl EvaluatedManifests {
+    /// An audit event lists at most this many distinct names.
+    pub const MAX_LISTED: usize = 128;
+    /// At most this many names are recorded of each kind. A name repeats only a few times per request, so
+    /// this suffices for [`Self::MAX_LISTED`] distinct ones.
+    const MAX_RECORDED: usize = Self::MAX_LISTED * 4;
 
-    /// A webhook of this configuration was asked.
-    pub fn webhook(&mut self, configuration: &Str) {
+    pub fn record_webhook(&mut self, configuration: &Str) {
         Self::add(&mut self.webhooks, configuration);
     }
 
-    /// A policy was evaluated.
-    pub fn policy(&mut self, name: &Str) {
+    pub fn record_policy(&mut self, name: &Str) {
         Self::add(&mut self.policies, name);
     }
 
     fn add(names: &mut Vec<Str>, name: &Str) {
-        if names.len() < Self::MOST_KEPT {
+        if names.len() < Self::MAX_RECORDED {
             names.push(name.clone());
         }
     }
 }
 
-/// Something that its maker wants to see dropped when a request ends.
-pub type Held = Box<dyn std::any::Any + Send + Sync>;
+/// A guard that is dropped when the request ends.
+pub type RequestGuard = Box<dyn std::any::Any + Send + Sync>;
 
-impl Notes {
-    /// Warns the client.
+impl AdmissionNotes {
     pub fn warn(&mut self, text: impl Into<String>) {
         self.warnings.push(text.into());
     }
 
-    /// Annotates the audit event.
+    /// Adds an audit annotation at level `Metadata`.
     pub fn annotate(&mut self, key: impl Into<Str>, value: impl Into<String>) {
-        self.annotate_from(Level::Metadata, key, value);
+        self.annotate_at_level(AuditLevel::Metadata, key, value);
     }
 
-    /// Annotates the audit event where its level is at least this.
-    pub fn annotate_from(&mut self, level: Level, key: impl Into<Str>, value: impl Into<String>) {
-        self.annotations.push(Annotation { key: key.into(), value: value.into(), level });
+    pub fn annotate_at_level(&mut self, level: AuditLevel, key: impl Into<Str>, value: impl Into<String>) {
+        self.annotations.push(AuditAnnotation { key: key.into(), value: value.into(), level });
     }
 
-    /// Keeps something until the request is answered.
-    pub fn hold(&mut self, held: Held) {
-        self.held.push(held);
+    pub fn keep_until_answered(&mut self, guards: RequestGuard) {
+        self.guards.push(guards);
     }
 
-    /// Adds what another part of the chain had to say.
-    pub fn extend(&mut self, other: Notes) {
+    /// Appends the notes of a call that ran concurrently.
+    pub fn extend(&mut self, other: AdmissionNotes) {
         self.warnings.extend(other.warnings);
         self.annotations.extend(other.annotations);
-        self.held.extend(other.held);
-        other.manifests.webhooks.iter().for_each(|name| self.manifests.webhook(name));
-        other.manifests.policies.iter().for_each(|name| self.manifests.policy(name));
+        self.guards.extend(other.guards);
+        other.manifests.webhooks.iter().for_each(|name| self.manifests.record_webhook(name));
+        other.manifests.policies.iter().for_each(|name| self.manifests.record_policy(name));
     }
 }

@@ -1,21 +1,21 @@
-//! What patches, of policies and of webhooks, make of an object's kind.
+//! Turns patched objects of policies and webhooks back into objects in the storage version.
 
 use api::{GroupVersionKind, meta};
 use value::Value;
 
-use crate::{Attributes, Cluster};
+use crate::{Attributes, ClusterView};
 
-/// Brings a patched object, in the version `kind` in which its policy or webhook saw it, back into the shape in which the request
-/// is worked on, with defaults. The error is the decoder's or the converter's.
-pub(crate) async fn adopt(
+/// Converts a patched object from `kind`, the version that the policy or webhook saw, to the storage version
+/// and applies defaults. The error is the decoder's or the converter's message.
+pub(crate) async fn to_stored(
     patched: Value,
     kind: &GroupVersionKind,
     strict: bool,
     attributes: &Attributes<'_>,
-    cluster: &dyn Cluster,
+    cluster: &dyn ClusterView,
 ) -> Result<Value, String> {
-    let object = cluster.adopt(patched, kind, &attributes.stored_kind, strict).await?;
-    // A custom resource that was matched in another version of its CRD is still in that version.
+    let object = cluster.to_stored(patched, kind, &attributes.stored_kind, strict).await?;
+    // A custom resource that matched in another version of its CRD is still in that version.
     if cluster.is_custom(&attributes.resource, &attributes.version)
         && attributes.stored_kind != *kind
         && meta::gvk(&object) == *kind
@@ -25,7 +25,7 @@ pub(crate) async fn adopt(
     Ok(object)
 }
 
-/// What a patch made the kind; what it left out is what it was.
+/// The kind of a patched object. `apiVersion` and `kind` that the patch removed are restored from `kind`.
 pub(crate) fn complete_kind(patched: &mut Value, kind: &GroupVersionKind) -> GroupVersionKind {
     let sent = meta::gvk(patched);
     let mut became = sent.clone();
@@ -42,7 +42,8 @@ pub(crate) fn complete_kind(patched: &mut Value, kind: &GroupVersionKind) -> Gro
     became
 }
 
-/// Why an object cannot be decoded as the kind that it says it is: that is found before it is the wrong kind.
+/// The decoding error of an object under the kind that it claims. kube-apiserver reports it before the change
+/// of kind itself.
 pub(crate) fn unreadable_as(object: &Value, kind: &GroupVersionKind) -> Option<String> {
     let schema = schema::of(&kind.group, &kind.version, &kind.kind)?;
     schema::decode::normalise(&mut object.clone(), schema).type_error(&[])

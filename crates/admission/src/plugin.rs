@@ -1,80 +1,78 @@
-//! The two shapes of a link of the chain: a built-in plugin that answers at once, and a stage that may have to wait.
+//! The two interfaces of admission plugins: synchronous and asynchronous.
 
 use api::Status;
 use value::Value;
 
-use crate::{Attributes, Cluster, InForce, Later, Notes, Reinvocation, Seen};
+use crate::{
+    AdmissionNotes, AdmissionSnapshot, Attributes, BoxFuture, ClusterView, Reinvocation, VersionedObject,
+};
 
-/// One built-in admission plugin: decides at once, from memory.
+/// A built-in plugin that decides synchronously, from memory.
 pub trait Plugin: Send + Sync {
-    /// May change the object, in its stored shape, or refuse. Not asked when something is deleted.
+    /// May change or reject `object`, which is in the storage version. Not called for deletes.
     fn mutate(
         &self,
         attributes: &Attributes<'_>,
         object: &mut Value,
-        cluster: &dyn Cluster,
-        notes: &mut Notes,
+        cluster: &dyn ClusterView,
+        notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let _ = (attributes, object, cluster, notes);
         Ok(())
     }
 
-    /// May refuse a deletion in the mutating phase, before any webhook hears of it.
+    /// May reject a delete in the mutating phase, before webhooks are called.
     fn admit_deletion(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
         let _ = attributes;
         Ok(())
     }
 
-    /// May refuse. `object` is absent when something is deleted.
+    /// May reject. `object` is `None` for a delete.
     fn validate(
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
-        cluster: &dyn Cluster,
-        notes: &mut Notes,
+        cluster: &dyn ClusterView,
+        notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let _ = (attributes, object, cluster, notes);
         Ok(())
     }
 }
 
-/// A request on its way through the mutating stages.
+/// A request in the mutating phase.
 pub struct Pass<'a, 'r> {
-    /// What is asked.
     pub attributes: &'a Attributes<'r>,
-    /// The cluster.
-    pub cluster: &'a dyn Cluster,
-    /// What is said besides.
-    pub notes: &'a mut Notes,
-    /// The passes so far.
-    pub passes: &'a mut Reinvocation,
+    pub cluster: &'a dyn ClusterView,
+    pub notes: &'a mut AdmissionNotes,
+    pub reinvocation: &'a mut Reinvocation,
 }
 
-/// A link of the chain that may have to wait: policies (authorization checks), webhooks, quota.
-pub trait Stage: Send + Sync {
-    /// Takes what is in force now for a request that is about to begin.
-    fn begin(&self, in_force: &InForce) {
-        let _ = in_force;
+/// A plugin that may wait: policies (for authorizer checks), webhooks, quota.
+pub trait AsyncPlugin: Send + Sync {
+    /// Pins the policies or webhooks that are in force now, for a request that enters admission.
+    fn pin_snapshot(&self, snapshot: &AdmissionSnapshot) {
+        let _ = snapshot;
     }
 
-    /// May change the object, in its stored shape, or refuse. The object is absent when something is deleted.
+    /// May change or reject `object`, which is in the storage version and `None` for a delete.
     fn mutate<'a>(
         &'a self,
         pass: &'a mut Pass<'_, '_>,
         object: Option<&'a mut Value>,
-    ) -> Later<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         let _ = (pass, object);
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// May refuse.
+    /// May reject. The object is absent for a delete.
     fn validate<'a>(
         &'a self,
         attributes: &'a Attributes<'_>,
-        object: &'a Seen<'_>,
-        cluster: &'a dyn Cluster,
-        notes: &'a mut Notes,
-    ) -> Later<'a, Result<(), Status>> {
+        object: &'a VersionedObject<'_>,
+        cluster: &'a dyn ClusterView,
+        notes: &'a mut AdmissionNotes,
+    ) -> BoxFuture<'a, Result<(), Status>> {
         let _ = (attributes, object, cluster, notes);
         Box::pin(std::future::ready(Ok(())))
     }

@@ -1,32 +1,28 @@
-//! The second mutating pass: what policies and webhooks asked for, and what they must remember until then.
+//! Reinvocation of mutating policies and webhooks: which of them run again in the second pass.
 
 use std::collections::BTreeSet;
 
 use value::{Str, Value};
 
-/// One request's passes through the mutating part of the chain. There are at most two.
+/// The state of one request's passes through the mutating phase. There are at most two.
 #[derive(Debug, Default)]
 pub struct Reinvocation {
     second: bool,
     wanted: bool,
-    /// Of the mutating policies.
-    pub policies: Rounds,
-    /// Of the mutating webhooks.
-    pub webhooks: Rounds,
+    pub policies: ReinvocationState,
+    pub webhooks: ReinvocationState,
 }
 
 impl Reinvocation {
-    /// Whether this is the second pass.
     pub fn is_second(&self) -> bool {
         self.second
     }
 
-    /// Asks for a second pass.
-    pub fn want(&mut self) {
+    pub fn request_second_pass(&mut self) {
         self.wanted = true;
     }
 
-    /// Begins the second pass, if one was asked for.
+    /// Starts the second pass if it was requested. Returns false if there is none.
     pub(crate) fn begin_second(&mut self) -> bool {
         if self.second || !self.wanted {
             return false;
@@ -36,40 +32,38 @@ impl Reinvocation {
     }
 }
 
-/// What one of the two kinds of mutators remembers between its rounds.
+/// Reinvocation state of the mutating policies or of the mutating webhooks.
 #[derive(Debug, Default)]
-pub struct Rounds {
-    /// Those that ran in the first pass and want to run again when somebody after them changes the object.
+pub struct ReinvocationState {
+    /// Invoked in the first pass, with `reinvocationPolicy: IfNeeded`.
     invoked: BTreeSet<Str>,
-    /// Those that must run in the second pass.
-    again: BTreeSet<Str>,
-    /// What the last of them left.
-    output: Option<Value>,
+    /// To be invoked again in the second pass.
+    required: BTreeSet<Str>,
+    /// The object after the last invocation.
+    last_output: Option<Value>,
 }
 
-impl Rounds {
-    /// One that wants to see later changes has run.
-    pub fn ran(&mut self, name: impl Into<Str>) {
+impl ReinvocationState {
+    /// Remembers an invocation with `reinvocationPolicy: IfNeeded`.
+    pub fn add_reinvocable(&mut self, name: impl Into<Str>) {
         self.invoked.insert(name.into());
     }
 
-    /// The object changed: all that ran so far run again.
-    pub fn require_again(&mut self) {
-        self.again.append(&mut self.invoked);
+    /// The object changed: everything invoked so far runs again.
+    pub fn require_reinvocation(&mut self) {
+        self.required.append(&mut self.invoked);
     }
 
-    /// Whether this one runs in the second pass.
-    pub fn is_required(&self, name: &str) -> bool {
-        self.again.contains(name)
+    pub fn should_reinvoke(&self, name: &str) -> bool {
+        self.required.contains(name)
     }
 
-    /// Remembers what the last of them left.
-    pub fn left(&mut self, output: &Value) {
-        self.output = Some(output.clone());
+    pub fn set_last_output(&mut self, last_output: &Value) {
+        self.last_output = Some(last_output.clone());
     }
 
-    /// Whether somebody else changed the object since.
-    pub fn changed_since(&self, object: &Value) -> bool {
-        self.output.as_ref() != Some(object)
+    /// Whether another plugin changed the object since the last invocation.
+    pub fn is_output_changed(&self, object: &Value) -> bool {
+        self.last_output.as_ref() != Some(object)
     }
 }

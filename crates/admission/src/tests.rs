@@ -2,11 +2,13 @@ use api::{GroupResource, GroupVersionKind};
 use authn::User;
 use value::Value;
 
-use crate::small::{Small, wait};
-use crate::{Attributes, Chain, ChainError, InForce, Notes, Operation, Seen, Stages};
+use crate::fake_cluster::{FakeCluster, wait};
+use crate::{
+    AdmissionNotes, AdmissionSnapshot, Attributes, Chain, ChainConfig, ChainError, Operation, VersionedObject,
+};
 
 /// A cluster with namespace `here`, and `going` that is being deleted.
-fn two() -> Small {
+fn two() -> FakeCluster {
     let namespaces = [("here", "Active"), ("going", "Terminating")].map(|(name, phase)| {
         let mut namespace = Value::map([("apiVersion", "v1"), ("kind", "Namespace")]);
         namespace.set_at(&["metadata", "name"], name);
@@ -18,7 +20,7 @@ fn two() -> Small {
 
 /// The chain with one plugin.
 fn only(plugin: &str) -> Chain {
-    let none = Stages::default();
+    let none = ChainConfig::default();
     let others: Vec<String> = Chain::new(&[], &[], &none)
         .unwrap()
         .plugins()
@@ -47,15 +49,15 @@ fn decide(
         subresource: "".into(),
         namespace: namespace.into(),
         name: name.into(),
-        old_object: Seen::nothing(),
+        old_object: VersionedObject::absent(),
         options: &options,
         dry_run: false,
         now: 0,
         deadline: None,
-        in_force: InForce::default(),
+        snapshot: AdmissionSnapshot::default(),
     };
     let chain = only("NamespaceLifecycle");
-    let (mut notes, mut object) = (Notes::default(), Value::Null);
+    let (mut notes, mut object) = (AdmissionNotes::default(), Value::Null);
     // What is deleted has nothing that could be changed.
     let object = (operation != Operation::Delete).then_some(&mut object);
     wait(chain.mutate(&attributes, object, &two(), &mut notes)).map_err(|s| format!("{} {s}", s.code()))?;
@@ -94,7 +96,7 @@ fn the_systems_namespaces_cannot_be_deleted() {
 #[test]
 fn flags_choose_the_plugins() {
     let names = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
-    let none = Stages::default();
+    let none = ChainConfig::default();
     let all = Chain::new(&[], &[], &none).unwrap().plugins().count();
     let chain = Chain::new(&names(&["AlwaysPullImages"]), &names(&["ServiceAccount"]), &none).unwrap();
     assert_eq!(chain.plugins().count(), all);
@@ -102,10 +104,13 @@ fn flags_choose_the_plugins() {
     assert_eq!(Chain::new(&names(&["Nope"]), &[], &none).unwrap_err(), ChainError::Unknown("Nope".into()));
     assert_eq!(
         Chain::new(&names(&["ImagePolicyWebhook"]), &[], &none).unwrap_err(),
-        ChainError::NotHere("ImagePolicyWebhook".into())
+        ChainError::NeedsServer("ImagePolicyWebhook".into())
     );
     let both = names(&["NamespaceLifecycle"]);
-    assert_eq!(Chain::new(&both, &both, &none).unwrap_err(), ChainError::Both("NamespaceLifecycle".into()));
+    assert_eq!(
+        Chain::new(&both, &both, &none).unwrap_err(),
+        ChainError::EnabledAndDisabled("NamespaceLifecycle".into())
+    );
 }
 
 /// Kubernetes refuses in the mutating phase, so that no webhook is asked about what cannot be.
@@ -123,21 +128,22 @@ fn a_namespace_of_the_system_is_kept_before_anybody_is_asked() {
         subresource: "".into(),
         namespace: "".into(),
         name: "kube-system".into(),
-        old_object: Seen::nothing(),
+        old_object: VersionedObject::absent(),
         options: &options,
         dry_run: false,
         now: 0,
         deadline: None,
-        in_force: crate::InForce::default(),
+        snapshot: crate::AdmissionSnapshot::default(),
     };
-    let outcome = wait(only("NamespaceLifecycle").mutate(&attributes, None, &two(), &mut Notes::default()));
+    let outcome =
+        wait(only("NamespaceLifecycle").mutate(&attributes, None, &two(), &mut AdmissionNotes::default()));
     assert_eq!(outcome.unwrap_err().code(), 403);
 }
 
 /// Kubernetes 1.37's list, without the stages that the server keeps.
 #[test]
 fn the_default_plugins_are_those_of_kubernetes_in_its_order() {
-    let none = Stages::default();
+    let none = ChainConfig::default();
     let chain = Chain::new(&[], &[], &none).unwrap();
     let names: Vec<&str> = chain.plugins().collect();
     assert_eq!(

@@ -12,13 +12,16 @@ mod cluster;
 use std::fmt::Write as _;
 
 use admission::plugins::resource_quota;
-use admission::{Attributes, Chain, Cluster, InForce, Notes, Operation, Seen, Stages};
+use admission::{
+    AdmissionNotes, AdmissionSnapshot, Attributes, Chain, ChainConfig, ClusterView, Operation,
+    VersionedObject,
+};
 use api::{GroupResource, Status, meta};
 use authn::User;
 use pages::{Page, pages};
 use value::{Value, yaml};
 
-use cluster::{Small, wait};
+use cluster::{FakeCluster, wait};
 
 pages!(
     check, "plugin_":
@@ -36,8 +39,8 @@ pages!(
 );
 
 /// Whoever is called `admin` may do everything; others what their name says: `VERB NAME`.
-fn may(user: &User, asked: &authz::Attributes) -> bool {
-    user.name == "admin" || user.name == format!("{} {}", asked.verb, asked.name)
+fn may(user: &User, context: &authz::Attributes) -> bool {
+    user.name == "admin" || user.name == format!("{} {}", context.verb, context.name)
 }
 
 fn resource(object: &Value) -> GroupResource {
@@ -49,7 +52,7 @@ fn resource(object: &Value) -> GroupResource {
 
 /// The objects of a page.
 struct World {
-    cluster: Small,
+    cluster: FakeCluster,
 }
 
 impl World {
@@ -80,54 +83,54 @@ impl World {
             subresource: word("subresource=").into(),
             namespace: meta::namespace(any).into(),
             name: meta::name(any).into(),
-            old_object: Seen::new(old.as_ref()),
+            old_object: VersionedObject::new(old.as_ref()),
             options: &options,
             dry_run: false,
             now: 1_700_000_000,
             deadline: None,
-            in_force: InForce::default(),
+            snapshot: AdmissionSnapshot::default(),
         };
-        let mut said = String::new();
+        let mut report = String::new();
         if plugin == "ResourceQuota" {
             return self.charge(&attributes, new.as_ref());
         }
         let chain = only(plugin);
-        let mut notes = Notes::default();
+        let mut notes = AdmissionNotes::default();
         let mut object = new.clone();
         let outcome = wait(async {
             chain.mutate(&attributes, object.as_mut(), &self.cluster, &mut notes).await?;
             chain.validate(&attributes, object.as_ref(), &self.cluster, &mut notes).await
         });
-        said.push_str(&verdict(outcome));
+        report.push_str(&verdict(outcome));
         for warning in &notes.warnings {
-            let _ = writeln!(said, "warning: {warning}");
+            let _ = writeln!(report, "warning: {warning}");
         }
         for annotation in &notes.annotations {
-            let _ = writeln!(said, "annotation: {} = {}", annotation.key, annotation.value);
+            let _ = writeln!(report, "annotation: {} = {}", annotation.key, annotation.value);
         }
-        changes("", new.as_ref(), object.as_ref(), &mut said);
-        said
+        changes("", new.as_ref(), object.as_ref(), &mut report);
+        report
     }
 
     fn charge(&self, attributes: &Attributes<'_>, object: Option<&Value>) -> String {
-        if !resource_quota::concerns(attributes, object) {
+        if !resource_quota::affects_quota(attributes, object) {
             return "admitted\nnot charged\n".to_owned();
         }
         let quotas = self.cluster.list("", "resourcequotas", &attributes.namespace);
         match resource_quota::check(attributes, object.unwrap(), &quotas, &[], &self.cluster) {
             Err(status) => verdict(Err(status)),
             Ok(charges) => {
-                let mut said = verdict(Ok(()));
+                let mut report = verdict(Ok(()));
                 for charge in charges {
                     let before = charge.quota.at(&["status", "used"]);
                     changes(
                         &format!(".{}", meta::name(&charge.quota)),
                         before,
                         Some(&charge.used),
-                        &mut said,
+                        &mut report,
                     );
                 }
-                said
+                report
             }
         }
     }
@@ -137,18 +140,18 @@ fn verdict(outcome: Result<(), Status>) -> String {
     match outcome {
         Ok(()) => "admitted\n".to_owned(),
         Err(status) => {
-            let mut said = format!("{} {}: {}\n", status.code(), status.reason(), status.message());
+            let mut report = format!("{} {}: {}\n", status.code(), status.reason(), status.message());
             for cause in status.details().iter().flat_map(|details| &details.causes) {
-                let _ = writeln!(said, "cause: {} {}", cause.reason, cause.field);
+                let _ = writeln!(report, "cause: {} {}", cause.reason, cause.field);
             }
-            said
+            report
         }
     }
 }
 
 /// The chain with one plugin.
 fn only(plugin: &str) -> Chain {
-    let none = Stages::default();
+    let none = ChainConfig::default();
     let others: Vec<String> = Chain::new(&[], &[], &none)
         .unwrap()
         .plugins()
@@ -193,12 +196,12 @@ fn changes(path: &str, old: Option<&Value>, new: Option<&Value>, out: &mut Strin
 }
 
 fn check(page: &Page) {
-    let mut world = World { cluster: Small { may, ..Small::default() } };
-    let mut said: Option<String> = None;
+    let mut world = World { cluster: FakeCluster { may, ..FakeCluster::default() } };
+    let mut report: Option<String> = None;
     page.check(|info, body| {
         match info.split_whitespace().collect::<Vec<_>>().as_slice() {
             ["text"] => {
-                return Some(said.take().unwrap_or_else(|| panic!("nothing was asked before:\n{body}")));
+                return Some(report.take().unwrap_or_else(|| panic!("nothing was asked before:\n{body}")));
             }
             ["yaml", rest @ ..] => {
                 let documents = yaml::documents(body.as_bytes()).unwrap_or_else(|e| panic!("{e}\n{body}"));
@@ -208,13 +211,13 @@ fn check(page: &Page) {
                 } else if rest == ["soon"] {
                     world.cluster.soon = Some(Box::new(objects.into_iter().collect()));
                 } else {
-                    assert!(said.is_none(), "a question without an answer before\n{body}");
-                    said = Some(world.ask(rest, objects));
+                    assert!(report.is_none(), "a question without an answer before\n{body}");
+                    report = Some(world.ask(rest, objects));
                 }
             }
             other => panic!("a block of {other:?}"),
         }
         None
     });
-    assert!(said.is_none(), "the last question has no answer");
+    assert!(report.is_none(), "the last question has no answer");
 }

@@ -21,14 +21,19 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use admission::policy::{Binding, Mutating, MutatingPolicy, Snapshot, Source, Validating, ValidatingPolicy};
-use admission::{Attributes, Chain, InForce, Notes, Operation, Seen, Stages, Unmetered};
+use admission::policy::{
+    MutatingPolicies, MutatingPolicy, PolicyBinding, PolicySnapshot, PolicySource, ValidatingPolicies,
+    ValidatingPolicy,
+};
+use admission::{
+    AdmissionNotes, AdmissionSnapshot, Attributes, Chain, ChainConfig, NoMetrics, Operation, VersionedObject,
+};
 use api::{GroupResource, GroupVersionKind, meta};
 use authn::User;
 use pages::{Page, pages};
 use value::{Str, Value};
 
-use cluster::{Small, wait};
+use cluster::{FakeCluster, wait};
 
 pages!(
     check, "policy_":
@@ -50,11 +55,11 @@ pages!(
 /// What a page has stored so far.
 #[derive(Default)]
 struct World {
-    cluster: Small,
+    cluster: FakeCluster,
     validating: BTreeMap<Str, Arc<ValidatingPolicy>>,
-    validating_bindings: BTreeMap<Str, Arc<Binding>>,
+    validating_bindings: BTreeMap<Str, Arc<PolicyBinding>>,
     mutating: BTreeMap<Str, Arc<MutatingPolicy>>,
-    mutating_bindings: BTreeMap<Str, Arc<Binding>>,
+    mutating_bindings: BTreeMap<Str, Arc<PolicyBinding>>,
 }
 
 /// `admin` may do everything, everybody may `get`, and the service account `robot` may `deploy`.
@@ -75,13 +80,13 @@ impl World {
                 self.validating.insert(name, Arc::new(ValidatingPolicy::compile(&object)));
             }
             "ValidatingAdmissionPolicyBinding" => {
-                self.validating_bindings.insert(name, Arc::new(Binding::read(&object)));
+                self.validating_bindings.insert(name, Arc::new(PolicyBinding::read(&object)));
             }
             "MutatingAdmissionPolicy" => {
                 self.mutating.insert(name, Arc::new(MutatingPolicy::compile(&object)));
             }
             "MutatingAdmissionPolicyBinding" => {
-                self.mutating_bindings.insert(name, Arc::new(Binding::read(&object)));
+                self.mutating_bindings.insert(name, Arc::new(PolicyBinding::read(&object)));
             }
             _ => self.cluster.extend([object]),
         }
@@ -104,13 +109,17 @@ impl World {
 
     fn chain(&self) -> Chain {
         let (validating, mutating) =
-            (Validating::new(Arc::new(Unmetered)), Mutating::new(Arc::new(Unmetered)));
-        validating.replace(Snapshot::new([(Source::Api, &self.validating, &self.validating_bindings)]));
-        mutating.replace(Snapshot::new([(Source::Api, &self.mutating, &self.mutating_bindings)]));
-        let stages = Stages {
+            (ValidatingPolicies::new(Arc::new(NoMetrics)), MutatingPolicies::new(Arc::new(NoMetrics)));
+        validating.replace(PolicySnapshot::new([(
+            PolicySource::Api,
+            &self.validating,
+            &self.validating_bindings,
+        )]));
+        mutating.replace(PolicySnapshot::new([(PolicySource::Api, &self.mutating, &self.mutating_bindings)]));
+        let stages = ChainConfig {
             validating_policies: Some(Arc::new(validating)),
             mutating_policies: Some(Arc::new(mutating)),
-            ..Stages::default()
+            ..ChainConfig::default()
         };
         // The other built-in plugins have pages of their own.
         let off: Vec<String> = Chain::new(&[], &[], &stages)
@@ -173,30 +182,30 @@ impl World {
             subresource: below.first().copied().unwrap_or_default().into(),
             namespace: namespace.into(),
             name: name.into(),
-            old_object: Seen::new(old.as_ref()),
+            old_object: VersionedObject::new(old.as_ref()),
             options: &options,
             dry_run: false,
             now: 0,
             deadline: None,
-            in_force: InForce::default(),
+            snapshot: AdmissionSnapshot::default(),
         };
         let chain = self.chain();
-        let mut notes = Notes::default();
+        let mut notes = AdmissionNotes::default();
         let outcome = wait(async {
             chain.mutate(&attributes, new.as_mut(), &self.cluster, &mut notes).await?;
             chain.validate(&attributes, new.as_ref(), &self.cluster, &mut notes).await
         });
-        let mut said = match outcome {
+        let mut report = match outcome {
             Ok(()) => "allowed".to_owned(),
             Err(status) => format!("{} {}: {}", status.code(), status.reason(), status.message()),
         };
         for warning in notes.warnings {
-            write!(said, "\n  warning: {warning}").unwrap();
+            write!(report, "\n  warning: {warning}").unwrap();
         }
         for annotation in notes.annotations {
-            write!(said, "\n  annotation {}: {}", annotation.key, annotation.value).unwrap();
+            write!(report, "\n  annotation {}: {}", annotation.key, annotation.value).unwrap();
         }
-        if said.starts_with("allowed")
+        if report.starts_with("allowed")
             && let (Some(sent), Some(new)) = (sent, new)
             && sent != new
         {
@@ -204,9 +213,9 @@ impl World {
             for field in ["apiVersion", "kind"] {
                 new.make_map().remove(field);
             }
-            write!(said, "\n  object: {}", value::write::to_string(&new)).unwrap();
+            write!(report, "\n  object: {}", value::write::to_string(&new)).unwrap();
         }
-        said
+        report
     }
 }
 
@@ -235,7 +244,7 @@ fn defaulted(mut object: Value) -> Value {
 }
 
 fn check(page: &Page) {
-    let cluster = Small { may, ..Small::default() };
+    let cluster = FakeCluster { may, ..FakeCluster::default() };
     let mut world = World { cluster, ..World::default() };
     page.check(|info, body| run(&mut world, info, body));
 }

@@ -14,16 +14,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use admission::webhook::{
-    MutatingWebhooks, NoReply, Outgoing, Place, Reply, Set, Transport, ValidatingWebhooks,
+    MutatingWebhooks, OutgoingReview, Transport, TransportError, ValidatingWebhooks, WebhookEndpoint,
+    WebhookReply, WebhookSet,
 };
-use admission::{Attributes, Chain, InForce, Later, Level, Notes, Operation, Seen, Stages, Unmetered};
+use admission::{
+    AdmissionNotes, AdmissionSnapshot, Attributes, AuditLevel, BoxFuture, Chain, ChainConfig, NoMetrics,
+    Operation, VersionedObject,
+};
 use api::{GroupResource, Status};
 use authn::User;
 use base64::Engine as _;
 use pages::{Page, pages};
 use value::{Str, Value, json, write, yaml};
 
-use cluster::{Small, wait};
+use cluster::{FakeCluster, wait};
 
 pages!(
     check, "webhook_":
@@ -36,13 +40,13 @@ pages!(
 );
 
 /// Namespaces `team` (labels `env: prod`) and `lab`; `admin` may do everything. Only late requests have a deadline here.
-fn small() -> Small {
+fn fake_cluster() -> FakeCluster {
     let namespaces = [("team", "prod"), ("lab", "test")].map(|(name, env)| {
         read(&format!(
             "{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}, labels: {{env: {env}}}}}}}"
         ))
     });
-    Small { may: |user, _| user.name == "admin", patience: 0, ..namespaces.into_iter().collect() }
+    FakeCluster { may: |user, _| user.name == "admin", patience: 0, ..namespaces.into_iter().collect() }
 }
 
 /// Webhooks that answer as the page says, and what they were asked.
@@ -53,11 +57,14 @@ struct Scripted {
 }
 
 impl Transport for Scripted {
-    fn send<'a>(&'a self, outgoing: Outgoing<'a>) -> Later<'a, Result<Reply, NoReply>> {
-        let name = match &outgoing.target.place {
-            Place::Url(url) => url.rsplit('/').next().unwrap().to_owned(),
-            Place::Service { name, .. } => name.to_string(),
-            Place::Nowhere => panic!("a webhook without a place"),
+    fn send<'a>(
+        &'a self,
+        outgoing: OutgoingReview<'a>,
+    ) -> BoxFuture<'a, Result<WebhookReply, TransportError>> {
+        let name = match &outgoing.target.endpoint {
+            WebhookEndpoint::Url(url) => url.rsplit('/').next().unwrap().to_owned(),
+            WebhookEndpoint::Service { name, .. } => name.to_string(),
+            WebhookEndpoint::Unset => panic!("a webhook without an address"),
         };
         let review = json::parse(&outgoing.body).unwrap();
         let seconds = outgoing.timeout.map(|timeout| format!("{}s", timeout.as_secs())).unwrap_or_default();
@@ -67,23 +74,23 @@ impl Transport for Scripted {
         Box::pin(std::future::ready(reply))
     }
 
-    fn uid(&self) -> Str {
+    fn new_uid(&self) -> Str {
         Str::new_static("uid-1")
     }
 }
 
-fn answer_to(review: &Value, answer: &Value) -> Result<Reply, NoReply> {
+fn answer_to(review: &Value, answer: &Value) -> Result<WebhookReply, TransportError> {
     let text = |field: &str| answer.str_at(&[field]);
     if let Some(why) = text("unreachable") {
-        return Err(NoReply::Failed(why.to_owned()));
+        return Err(TransportError::Failed(why.to_owned()));
     }
     if let Some(why) = text("unusable") {
-        return Err(NoReply::Unusable(why.to_owned()));
+        return Err(TransportError::Unusable(why.to_owned()));
     }
     let status = u16::try_from(answer.int_at(&["http"]).unwrap_or(200)).unwrap();
     let content_type = text("contentType").unwrap_or("application/json").to_owned();
     if let Some(body) = text("body") {
-        return Ok(Reply { status, content_type, body: body.as_bytes().to_vec() });
+        return Ok(WebhookReply { status, content_type, body: body.as_bytes().to_vec() });
     }
     let mut response = Value::map([("uid", "uid-1")]);
     response.set_at(&["allowed"], true);
@@ -125,7 +132,7 @@ fn answer_to(review: &Value, answer: &Value) -> Result<Reply, NoReply> {
     )]);
     out.set_at(&["kind"], text("kind").unwrap_or("AdmissionReview"));
     out.set_at(&["response"], response);
-    Ok(Reply { status, content_type, body: write::to_vec(&out) })
+    Ok(WebhookReply { status, content_type, body: write::to_vec(&out) })
 }
 
 fn read(text: &str) -> Value {
@@ -134,30 +141,30 @@ fn read(text: &str) -> Value {
 
 /// What a page has set up so far.
 struct World {
-    mutating: Arc<Set>,
-    validating: Arc<Set>,
+    mutating: Arc<WebhookSet>,
+    validating: Arc<WebhookSet>,
     transport: Arc<Scripted>,
-    cluster: Small,
+    cluster: FakeCluster,
     chain: Chain,
 }
 
 impl World {
     fn new() -> Self {
-        let (mutating, validating) = (Arc::new(Set::default()), Arc::new(Set::default()));
+        let (mutating, validating) = (Arc::new(WebhookSet::default()), Arc::new(WebhookSet::default()));
         let transport = Arc::new(Scripted::default());
-        let meter = Arc::new(Unmetered);
-        let stages = Stages {
+        let metrics = Arc::new(NoMetrics);
+        let stages = ChainConfig {
             mutating_webhooks: Some(Arc::new(MutatingWebhooks::new(
                 Arc::clone(&mutating),
                 Arc::clone(&transport) as _,
-                Arc::clone(&meter) as _,
+                Arc::clone(&metrics) as _,
             ))),
             validating_webhooks: Some(Arc::new(ValidatingWebhooks::new(
                 Arc::clone(&validating),
                 Arc::clone(&transport) as _,
-                meter,
+                metrics,
             ))),
-            ..Stages::default()
+            ..ChainConfig::default()
         };
         let off: Vec<String> = Chain::new(&[], &[], &stages)
             .unwrap()
@@ -166,7 +173,7 @@ impl World {
             .map(str::to_owned)
             .collect();
         let chain = Chain::new(&[], &off, &stages).unwrap();
-        World { mutating, validating, transport, cluster: small(), chain }
+        World { mutating, validating, transport, cluster: fake_cluster(), chain }
     }
 
     fn register(&self, text: &str) {
@@ -212,15 +219,15 @@ impl World {
             subresource: subresource.into(),
             namespace: text(&["namespace"]).into(),
             name: text(&["name"]).into(),
-            old_object: Seen::new(old.as_ref()),
+            old_object: VersionedObject::new(old.as_ref()),
             options: &options,
             dry_run: request.bool_at(&["dryRun"]).unwrap_or_default(),
             now: 0,
             deadline: request.bool_at(&["late"]).unwrap_or_default().then(Instant::now),
-            in_force: InForce::default(),
+            snapshot: AdmissionSnapshot::default(),
         };
         let mut changed = object.clone();
-        let mut notes = Notes::default();
+        let mut notes = AdmissionNotes::default();
         let outcome = wait(async {
             self.chain.mutate(&attributes, changed.as_mut(), &self.cluster, &mut notes).await?;
             self.chain.validate(&attributes, changed.as_ref(), &self.cluster, &mut notes).await
@@ -234,7 +241,7 @@ impl World {
         outcome: &Result<(), Status>,
         object: Option<&Value>,
         changed: Option<&Value>,
-        notes: &Notes,
+        notes: &AdmissionNotes,
     ) -> String {
         let mut out = match outcome {
             Ok(()) => "passes\n".to_owned(),
@@ -266,7 +273,7 @@ impl World {
             writeln!(out, "warning: {warning}").unwrap();
         }
         for annotation in &notes.annotations {
-            let level = if annotation.level == Level::Request { " (from level Request)" } else { "" };
+            let level = if annotation.level == AuditLevel::Request { " (from level Request)" } else { "" };
             writeln!(out, "audit: {}{level} = {}", annotation.key, annotation.value).unwrap();
         }
         out

@@ -1,4 +1,4 @@
-//! [`Authenticator`]: one ordered list of ways to recognise a caller.
+//! [`Authenticator`]: an ordered list of authentication methods.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,106 +9,94 @@ use crate::bearer::{self, Bearer};
 use crate::caller::{Caller, Via};
 use crate::front_proxy::FrontProxy;
 use crate::headers::{self, Headers, UnreadableHeader};
-use crate::observe::{Observed, TokenEvent};
+use crate::observe::{OptionalObserver, TokenEvent};
 use crate::static_tokens::StaticTokens;
-use crate::tokens::{TokenCache, Verified, Verifier};
+use crate::tokens::{TokenCache, TokenVerifier, VerifiedToken};
 use crate::x509::ClientCertificate;
 
-/// What a request brings to prove who is calling.
+/// The credentials of a request.
 #[derive(Clone, Copy)]
 pub struct Evidence<'a> {
-    /// The certificate the connection proved, verified against the clients' authority.
+    /// The client certificate of the connection, verified with the client CA.
     pub certificate: Option<&'a ClientCertificate>,
-    /// The certificate the connection proved, verified against the front proxies' authority.
+    /// The client certificate of the connection, verified with the front proxy CA.
     pub proxy_certificate: Option<&'a ClientCertificate>,
-    /// The headers.
     pub headers: &'a dyn Headers,
-    /// The path asked for: anonymous access may be limited to some.
+    /// The path of the request: anonymous access may be limited to some paths.
     pub path: &'a str,
     /// The time of the request.
     pub now: SystemTime,
 }
 
-/// Why evidence was not believed. For the log alone: the client hears 401 and nothing else.
+/// The reason why credentials were rejected. For logs only: clients get a plain 401.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The certificate cannot stand for a client.
     #[error("x509: {0}")]
     Certificate(&'static str),
-    /// The certificate is not one of the allowed proxies'.
+    /// The common name is not in `--requestheader-allowed-names`.
     #[error("x509: subject with cn={0} is not in the allowed list")]
     ProxyName(Str),
-    /// Nobody knows the token.
+    /// No authenticator recognises the token.
     #[error("invalid bearer token")]
     InvalidToken,
-    /// A token that was understood is not good.
+    /// The token was recognised but is invalid.
     #[error("{0}")]
     Token(String),
-    /// More than one token in the WebSocket subprotocols.
     #[error("multiple base64.bearer.authorization tokens specified")]
     SeveralProtocolTokens,
-    /// A WebSocket subprotocol that is not base64 of text.
     #[error("invalid base64.bearer.authorization token encoding")]
     ProtocolTokenEncoding,
-    /// No subprotocol besides the token's.
+    /// The subprotocol with the token is not accompanied by another one.
     #[error("missing additional subprotocol")]
     NoOtherProtocol,
-    /// A header that says who is calling cannot be read.
     #[error(transparent)]
     Header(#[from] UnreadableHeader),
-    /// Several of these.
     #[error("{}", api::field::aggregate(.0))]
     Several(Vec<Error>),
 }
 
-/// What came of trying to recognise a caller.
+/// The result of authenticating a request.
 #[derive(Debug)]
-pub struct Attempt {
-    /// A caller; or `None`, nobody tried to say who they are and anonymous callers are not admitted; or evidence that was not
-    /// believed. Both of the last are 401.
+pub struct AuthenticationResult {
+    /// `Ok(None)` if there are no credentials and anonymous access is off, `Err` if credentials were
+    /// rejected. Both are answered with 401.
     pub result: Result<Option<Caller>, Error>,
     /// Warnings for the client.
     pub warnings: Vec<Str>,
-    /// Annotations for the audit event.
+    /// Audit annotations.
     pub annotations: Vec<(&'static str, String)>,
 }
 
-/// Whether requests without credentials are admitted, as `system:anonymous`.
+/// Whether requests without credentials are authenticated as `system:anonymous`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Anonymous {
-    /// No.
     #[default]
     Off,
-    /// Yes.
     On,
-    /// Only to these paths.
+    /// Only for these paths.
     Paths(Vec<Str>),
 }
 
-/// All ways to recognise a caller, tried from top to bottom. The first that recognises somebody decides; evidence that is not
-/// believed stops nobody after it, but ends anonymous access.
+/// The authentication methods, in the order of the fields. The first that recognises the user decides.
+/// Rejected credentials do not stop later methods, but disable anonymous access.
 #[derive(Clone, Debug, Default)]
 pub struct Authenticator {
-    /// Headers of a front proxy.
     pub front_proxy: Option<FrontProxy>,
-    /// Client certificates, if there is an authority for them.
+    /// Whether client certificates are accepted.
     pub client_certificates: bool,
-    /// The static token file.
     pub static_tokens: Option<Arc<StaticTokens>>,
-    /// Service-account tokens.
-    pub service_accounts: Option<Verifier>,
-    /// Service-account tokens that were verified a moment ago.
+    pub service_accounts: Option<TokenVerifier>,
+    /// Recently verified service account tokens.
     pub verified: Arc<TokenCache>,
-    /// Requests without credentials.
     pub anonymous: Anonymous,
-    /// Hears how tokens fare.
-    pub observer: Observed,
+    /// Receives token events for metrics.
+    pub observer: OptionalObserver,
 }
 
 impl Authenticator {
-    /// Recognises the caller of a request.
-    pub async fn authenticate(&self, evidence: &Evidence<'_>) -> Attempt {
-        let mut attempt = Attempt { result: Ok(None), warnings: Vec::new(), annotations: Vec::new() };
+    pub async fn authenticate(&self, evidence: &Evidence<'_>) -> AuthenticationResult {
+        let mut attempt =
+            AuthenticationResult { result: Ok(None), warnings: Vec::new(), annotations: Vec::new() };
         let mut errors = Vec::new();
 
         if let (Some(proxy), Some(certificate)) = (&self.front_proxy, evidence.proxy_certificate) {
@@ -117,7 +105,8 @@ impl Authenticator {
             match user {
                 Ok(Some(user)) => return attempt.with(Caller::authenticated(user, Via::FrontProxy)),
                 Ok(None) => {}
-                // A proven proxy speaks for somebody else. Going on would run the request as the proxy itself.
+                // A verified proxy acts for another user. Continuing would run the request as the proxy
+                // itself.
                 Err(error @ Error::Header(_)) => {
                     attempt.result = Err(error);
                     return attempt;
@@ -134,7 +123,7 @@ impl Authenticator {
                 Err(error) => errors.push(error),
             }
         }
-        if self.takes_tokens() {
+        if self.accepts_tokens() {
             match headers::first(evidence.headers, "authorization").map(bearer::from_header) {
                 Err(error) => errors.push(error.into()),
                 Ok(Bearer::None) => {}
@@ -162,7 +151,7 @@ impl Authenticator {
         attempt
     }
 
-    /// Recognises a token by itself, as a TokenReview asks, for the wanted audiences or the server's own.
+    /// Authenticates a token for a TokenReview. `audiences` defaults to those of the API server.
     pub async fn review(
         &self,
         token: &str,
@@ -172,7 +161,7 @@ impl Authenticator {
         self.caller_of_token(token, audiences, now).await
     }
 
-    fn takes_tokens(&self) -> bool {
+    fn accepts_tokens(&self) -> bool {
         self.static_tokens.is_some() || self.service_accounts.is_some()
     }
 
@@ -183,8 +172,8 @@ impl Authenticator {
         now: SystemTime,
     ) -> Result<TokenCaller, Error> {
         if let Some(caller) = self.static_tokens.as_ref().and_then(|tokens| tokens.caller(token)) {
-            // A static token is for the API server and nobody else.
-            let own = self.service_accounts.as_ref().map(Verifier::audiences).unwrap_or_default();
+            // Static tokens are valid for the API server's audiences only.
+            let own = self.service_accounts.as_ref().map(TokenVerifier::audiences).unwrap_or_default();
             let audiences: Vec<Str> =
                 own.iter().filter(|audience| wanted.is_none_or(|w| w.contains(audience))).cloned().collect();
             if audiences.is_empty() && !own.is_empty() {
@@ -194,15 +183,15 @@ impl Authenticator {
         }
         let Some(accounts) = &self.service_accounts else { return Err(Error::InvalidToken) };
         if let Some(found) = self.verified.get(token, wanted, now) {
-            self.observer.tell(TokenEvent::Cached(true));
+            self.observer.notify(TokenEvent::Cached(true));
             return Ok(found);
         }
-        self.observer.tell(TokenEvent::Cached(false));
+        self.observer.notify(TokenEvent::Cached(false));
         let verified = accounts.verify(token, wanted, now).await;
-        self.observer.tell(TokenEvent::Looked(matches!(verified, Ok(Some(_)))));
+        self.observer.notify(TokenEvent::Verified(matches!(verified, Ok(Some(_)))));
         let verified = verified.map_err(Error::Token)?.ok_or(Error::InvalidToken)?;
         for used in &verified.used {
-            self.observer.tell(TokenEvent::Used(*used));
+            self.observer.notify(TokenEvent::Used(*used));
         }
         let found = TokenCaller::from(verified);
         self.verified.put(token, wanted, now, found.clone());
@@ -210,20 +199,19 @@ impl Authenticator {
     }
 }
 
-/// Whose token something is.
+/// The user of a token.
 #[derive(Clone, Debug)]
 pub struct TokenCaller {
-    /// Whose.
     pub caller: Caller,
-    /// Which of the wanted audiences the token is for.
+    /// The requested audiences that the token is valid for.
     pub audiences: Vec<Str>,
     warnings: Vec<Str>,
     annotations: Vec<(&'static str, String)>,
 }
 
-impl From<Verified> for TokenCaller {
-    fn from(verified: Verified) -> Self {
-        let Verified { user, audiences, annotations, warnings, secret: _, used: _ } = verified;
+impl From<VerifiedToken> for TokenCaller {
+    fn from(verified: VerifiedToken) -> Self {
+        let VerifiedToken { user, audiences, annotations, warnings, secret: _, used: _ } = verified;
         TokenCaller {
             caller: Caller::authenticated(user, Via::ServiceAccountToken),
             audiences,
@@ -243,7 +231,7 @@ impl Anonymous {
     }
 }
 
-impl Attempt {
+impl AuthenticationResult {
     fn with_token(mut self, found: TokenCaller) -> Self {
         self.warnings.extend(found.warnings);
         self.annotations.extend(found.annotations);

@@ -1,5 +1,5 @@
-//! Where a bearer token stands in a request: the `Authorization` header, or a WebSocket subprotocol for browsers, which cannot
-//! set that header.
+//! Extracts the bearer token from the `Authorization` header, or from a WebSocket subprotocol for browsers,
+//! which cannot set that header.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,25 +7,23 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::authenticator::Error;
 use crate::headers::{Headers, all};
 
-/// What the client hears when there is more than one space before its token.
+/// The warning for a header with more than one space before the token.
 const EXTRA_SPACE: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
-/// What begins the subprotocol that carries a token.
+/// The prefix of the subprotocol with the token.
 const PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// What the `Authorization` header says.
+/// The content of the `Authorization` header.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Bearer<'a> {
-    /// Nothing about bearer tokens.
+    /// The header has no bearer token.
     None,
-    /// Nothing, and the client should know why.
+    /// The header is ignored; the text is a warning for the client.
     Ignored(&'static str),
-    /// A token.
     Token(&'a str),
 }
 
-/// Reads the `Authorization` header.
 pub(crate) fn from_header(header: &str) -> Bearer<'_> {
     let mut parts = header.trim().splitn(3, ' ');
     let scheme = parts.next().unwrap_or_default();
@@ -37,7 +35,7 @@ pub(crate) fn from_header(header: &str) -> Bearer<'_> {
     }
 }
 
-/// Reads the token from the WebSocket subprotocols, if the request asks to become a WebSocket.
+/// The token in the WebSocket subprotocols, if the request is a WebSocket upgrade.
 pub(crate) fn from_websocket(headers: &dyn Headers) -> Result<Option<String>, Error> {
     if !is_websocket(headers) {
         return Ok(None);
@@ -60,17 +58,17 @@ pub(crate) fn from_websocket(headers: &dyn Headers) -> Result<Option<String>, Er
     match token {
         None => Ok(None),
         Some(token) if token.is_empty() => Ok(None),
-        // The token's own protocol is never echoed, so there must be another one to agree on.
+        // The server never selects the token's subprotocol, so there must be another one.
         Some(_) if others == 0 => Err(Error::NoOtherProtocol),
         Some(token) => Ok(Some(token)),
     }
 }
 
-/// The subprotocols of a `Sec-WebSocket-Protocol` header without the one that carries a token.
+/// Removes the subprotocol with the token from a `Sec-WebSocket-Protocol` header.
 pub fn protocols_without_token(header: &str) -> String {
-    let kept: Vec<&str> =
+    let others: Vec<&str> =
         header.split(',').map(str::trim).filter(|p| !p.starts_with(PROTOCOL_PREFIX)).collect();
-    kept.join(",")
+    others.join(",")
 }
 
 fn is_websocket(headers: &dyn Headers) -> bool {

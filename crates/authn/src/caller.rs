@@ -1,4 +1,4 @@
-//! [`Caller`]: somebody whose identity this crate has checked.
+//! [`Caller`]: an authenticated user.
 
 use std::sync::Arc;
 
@@ -6,51 +6,46 @@ use value::Str;
 
 use crate::user::{User, names, service_account};
 
-/// Whoever makes a request. Only this crate can make one; cheap to clone.
+/// The user of a request. Only this crate can create one. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caller(Arc<Inner>);
+pub struct Caller(Arc<CallerInner>);
 
 #[derive(Debug, PartialEq, Eq)]
-struct Inner {
+struct CallerInner {
     user: User,
     via: Via,
-    /// Who really called, when `user` is impersonated; kept for audit.
+    /// The original caller if `user` is impersonated, for audit.
     impersonator: Option<Caller>,
 }
 
-/// How the caller was recognised.
+/// The authentication method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// Not at all: no credentials.
     Anonymous,
-    /// A client certificate.
     ClientCertificate,
-    /// A line of the static token file.
     StaticToken,
-    /// A signed service-account token.
     ServiceAccountToken,
-    /// Headers set by a front proxy that proved itself.
+    /// Headers of a front proxy with a verified certificate.
     FrontProxy,
-    /// Part of this process.
+    /// A component of this process.
     Internal,
-    /// Another caller was allowed to act as this one. The constraint is the verb that allowed it; empty for plain
+    /// Impersonation by another caller. `constraint` is the verb that allowed it; empty for plain
     /// `impersonate`.
     Impersonation {
-        /// As audit shows it.
+        /// As in the audit event.
         constraint: Str,
     },
 }
 
-/// The parts of this process that write through the pipeline like everybody else.
+/// Components of this process that send requests through the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InternalIdentity<'a> {
-    /// The server itself (`system:apiserver`, always allowed).
+    /// The server itself (`system:apiserver`, a member of `system:masters`).
     ApiServer,
-    /// A controller, under the service account Kubernetes gives it.
+    /// A controller, with the service account that it has in Kubernetes.
     ServiceAccount {
-        /// The namespace, `kube-system` for controllers.
+        /// `kube-system` for controllers.
         namespace: &'a str,
-        /// The name.
         name: &'a str,
     },
     /// The scheduler (`system:kube-scheduler`).
@@ -58,7 +53,7 @@ pub enum InternalIdentity<'a> {
 }
 
 impl Caller {
-    /// A part of this process. For bootstrap and the controllers' in-process client alone: no request can reach this.
+    /// For bootstrap and the in-process client of the controllers. Requests from outside cannot reach this.
     pub fn internal(identity: InternalIdentity<'_>) -> Self {
         let user = match identity {
             InternalIdentity::ApiServer => User::named(names::API_SERVER).in_groups([names::MASTERS]),
@@ -70,7 +65,7 @@ impl Caller {
         Self::authenticated(user, Via::Internal)
     }
 
-    /// A user recognised by `via`, in `system:authenticated` unless the credential has already said one way or the other.
+    /// Adds `system:authenticated`, unless the credential already determines membership in that group.
     pub(crate) fn authenticated(mut user: User, via: Via) -> Self {
         let already = user.name == names::ANONYMOUS
             || user.is_in(names::AUTHENTICATED)
@@ -78,51 +73,44 @@ impl Caller {
         if !already {
             user.groups.push(Str::new_static(names::AUTHENTICATED));
         }
-        Caller(Arc::new(Inner { user, via, impersonator: None }))
+        Caller(Arc::new(CallerInner { user, via, impersonator: None }))
     }
 
-    /// Somebody else whom this caller may act as; for [`crate::impersonation`] alone, which has checked it.
-    pub(crate) fn as_somebody(&self, user: User, via: Via) -> Self {
-        Caller(Arc::new(Inner { user, via, impersonator: Some(self.clone()) }))
+    /// The impersonated user. [`crate::impersonation`] has checked the permission.
+    pub(crate) fn impersonating(&self, user: User, via: Via) -> Self {
+        Caller(Arc::new(CallerInner { user, via, impersonator: Some(self.clone()) }))
     }
 
-    /// Nobody in particular.
     pub(crate) fn anonymous() -> Self {
         let user = User::named(names::ANONYMOUS).in_groups([names::UNAUTHENTICATED]);
-        Caller(Arc::new(Inner { user, via: Via::Anonymous, impersonator: None }))
+        Caller(Arc::new(CallerInner { user, via: Via::Anonymous, impersonator: None }))
     }
 
-    /// Who is calling.
     pub fn user(&self) -> &User {
         &self.0.user
     }
 
-    /// The user's name.
     pub fn name(&self) -> &Str {
         &self.0.user.name
     }
 
-    /// The user's uid.
     pub fn uid(&self) -> &Str {
         &self.0.user.uid
     }
 
-    /// The user's groups.
     pub fn groups(&self) -> &[Str] {
         &self.0.user.groups
     }
 
-    /// How the caller was recognised.
     pub fn via(&self) -> &Via {
         &self.0.via
     }
 
-    /// Who really called, if this caller is impersonated.
+    /// The original caller if this one is impersonated.
     pub fn impersonator(&self) -> Option<&Caller> {
         self.0.impersonator.as_ref()
     }
 
-    /// Whether nobody in particular is calling.
     pub fn is_anonymous(&self) -> bool {
         self.0.user.is_anonymous()
     }

@@ -1,4 +1,4 @@
-//! Front proxy: a proxy that proved itself by certificate says in headers who is calling.
+//! Front proxy authentication: a proxy with a verified certificate names the user in headers.
 
 use value::Str;
 
@@ -7,24 +7,24 @@ use crate::headers::{Headers, all, extra, first};
 use crate::user::User;
 use crate::x509::ClientCertificate;
 
-/// Which proxies to believe, and which headers (`--requestheader-*`).
+/// The `--requestheader-*` flags: which proxies and headers are accepted.
 #[derive(Clone, Debug, Default)]
 pub struct FrontProxy {
-    /// Common names a proxy's certificate may have; empty allows all.
+    /// Allowed common names of the proxy's certificate; empty allows all.
     pub allowed_names: Vec<Str>,
-    /// Headers that may carry the name; the first with a value counts.
+    /// Headers with the user name; the first with a value counts.
     pub username_headers: Vec<Str>,
-    /// Headers that may carry the uid; the first with a value counts.
+    /// Headers with the uid; the first with a value counts.
     pub uid_headers: Vec<Str>,
-    /// Headers that carry groups; all count.
+    /// Headers with groups; all count.
     pub group_headers: Vec<Str>,
-    /// Beginnings of headers that carry extra attributes.
+    /// Prefixes of headers with extra attributes.
     pub extra_header_prefixes: Vec<Str>,
 }
 
 impl FrontProxy {
-    /// The user the proxy names, if it names one. `certificate` was verified by TLS against the proxies' own authority. A header
-    /// that counts and cannot be read is an error.
+    /// The user named by the proxy; `None` if it names none. TLS has verified `certificate` with the front
+    /// proxy CA. An identity header that is not UTF-8 is an error.
     pub(crate) fn user(
         &self,
         certificate: &ClientCertificate,
@@ -46,8 +46,8 @@ impl FrontProxy {
         Ok(Some(User { name: name.into(), uid: uid.into(), groups, extra }))
     }
 
-    /// Whether a server behind this one could read a header as one that carries an identity. Separators and case do not
-    /// matter: see [`comparable_header_name`].
+    /// Whether an aggregated API server could read a header as an identity header. Separators and case are
+    /// ignored, see [`comparable_header_name`].
     pub fn is_identity_header(&self, name: &str) -> bool {
         let name = comparable_header_name(name);
         let same = |list: &[Str]| list.iter().any(|header| comparable_header_name(header) == name);
@@ -61,8 +61,8 @@ impl FrontProxy {
     }
 }
 
-/// A header name in the one form that all its spellings share for a CGI-style server: such servers (CGI, WSGI, Rack, PHP)
-/// turn `X-Remote-User`, `X_Remote_User` and `x.remote.user` into one variable.
+/// Normalises a header name: CGI-style servers (CGI, WSGI, Rack, PHP) map `X-Remote-User`, `X_Remote_User`
+/// and `x.remote.user` to the same variable.
 pub fn comparable_header_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
 }

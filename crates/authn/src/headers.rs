@@ -1,22 +1,20 @@
-//! [`Headers`]: what this crate asks of a request's headers, so that it need not know HTTP.
+//! [`Headers`]: access to request headers without a dependency on HTTP.
 //!
-//! Values are bytes. Whoever reads an identity from them asks for text and gets an error where there is none: a header that is
-//! there and cannot be read is never taken for one that is not there.
+//! Values are bytes. Reading an identity header that is not UTF-8 is an error: it must never count as absent.
 
 use std::collections::BTreeMap;
 
 use value::Str;
 
-/// A request's headers. Names are compared without case.
+/// Request headers. Names are compared case-insensitively.
 pub trait Headers: Sync {
     /// The first value of a header.
     fn first(&self, name: &str) -> Option<&[u8]>;
 
-    /// Every header line in order: name and value.
+    /// Calls `visit` with name and value of every header line, in order.
     fn each(&self, visit: &mut dyn FnMut(&str, &[u8]));
 }
 
-/// Headers as a list of lines.
 pub struct HeaderLines<'a, V>(pub &'a [(&'a str, V)]);
 
 impl<V: AsRef<[u8]> + Sync> Headers for HeaderLines<'_, V> {
@@ -31,18 +29,17 @@ impl<V: AsRef<[u8]> + Sync> Headers for HeaderLines<'_, V> {
     }
 }
 
-/// A header whose value is not UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the value of the header {0} is not UTF-8")]
 pub struct UnreadableHeader(pub Str);
 
-/// The first value of one header; empty if there is none.
+/// The first value of a header; empty if it is missing.
 pub(crate) fn first<'a>(headers: &'a dyn Headers, name: &str) -> Result<&'a str, UnreadableHeader> {
     let value = headers.first(name).unwrap_or_default();
     std::str::from_utf8(value).map_err(|_| UnreadableHeader(name.into()))
 }
 
-/// All values of one header.
+/// All values of a header.
 pub(crate) fn all(headers: &dyn Headers, name: &str) -> Result<Vec<Str>, UnreadableHeader> {
     let mut values = Vec::new();
     collect(headers, &mut |line, value| {
@@ -54,7 +51,7 @@ pub(crate) fn all(headers: &dyn Headers, name: &str) -> Result<Vec<Str>, Unreada
     Ok(values)
 }
 
-/// All headers that begin with one of the prefixes, by what follows it.
+/// All headers with one of the prefixes, by the rest of their name.
 pub(crate) fn extra(
     headers: &dyn Headers,
     prefixes: &[Str],
@@ -71,11 +68,11 @@ pub(crate) fn extra(
     Ok(values)
 }
 
-/// Takes a header's name and value, unless the value is not text.
-type Take<'a> = dyn FnMut(&str, &[u8]) -> Result<(), std::str::Utf8Error> + 'a;
+/// Receives a header's name and value. Fails if the value is not UTF-8.
+type HeaderVisitor<'a> = dyn FnMut(&str, &[u8]) -> Result<(), std::str::Utf8Error> + 'a;
 
-/// Visits every line; the first that cannot be taken is the error.
-fn collect(headers: &dyn Headers, take: &mut Take<'_>) -> Result<(), UnreadableHeader> {
+/// Visits every line. Returns the first error.
+fn collect(headers: &dyn Headers, take: &mut HeaderVisitor<'_>) -> Result<(), UnreadableHeader> {
     let mut unreadable = None;
     headers.each(&mut |name, value| {
         if take(name, value).is_err() {
@@ -85,7 +82,8 @@ fn collect(headers: &dyn Headers, take: &mut Take<'_>) -> Result<(), UnreadableH
     unreadable.map_or(Ok(()), Err)
 }
 
-/// A header's name after `prefix`, lower-cased and with its percent-escapes undone (left as it is if they are malformed).
+/// The part of a header name after `prefix`, in lower case and percent-decoded. Malformed escapes stay as
+/// they are.
 pub(crate) fn extra_key(name: &str, prefix: &str) -> Option<String> {
     let head = name.get(..prefix.len())?;
     if !head.eq_ignore_ascii_case(prefix) {
@@ -107,6 +105,6 @@ fn percent_decoded(text: &str) -> Option<String> {
             out.push(b);
         }
     }
-    // Kubernetes keeps bytes that are not UTF-8; here the escaped spelling stays instead.
+    // Kubernetes keeps bytes that are not UTF-8; here the escaped form stays instead.
     String::from_utf8(out).ok()
 }

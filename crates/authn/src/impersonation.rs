@@ -1,14 +1,14 @@
-//! Acting as somebody else: headers name whom, and every part of the wanted identity is authorized by its own check.
+//! Impersonation: headers name another user, and every part of that identity is authorized separately.
 //!
-//! Kubernetes knows several modes. The constrained ones (`associated-node`, `arbitrary-node`, `serviceaccount`, `user-info`) ask
-//! two things: may the caller do this request under the mode (`impersonate-on:MODE:VERB` on what is asked for), and may it take
-//! on the identity (`impersonate:MODE` on it). The plain mode asks the second alone, under the verb `impersonate`. They are tried
-//! in that order and the first that allows wins; when none does, the first refusal is the answer. The mode by which a caller was
-//! last allowed is tried before the others: callers mostly keep to one.
+//! Kubernetes has several modes. The constrained ones (`associated-node`, `arbitrary-node`, `serviceaccount`,
+//! `user-info`) require two permissions: for the request under the mode (`impersonate-on:MODE:VERB` on the
+//! requested resource), and for the identity (`impersonate:MODE`). Plain impersonation requires only the
+//! second, with the verb `impersonate`. The modes are tried in this order; the first that is allowed counts,
+//! and if none is, the first denial is returned. The mode that was last allowed for a caller is tried first.
 //!
-//! This module knows what to check; [`Checks`] asks the authorizers.
+//! This module determines the checks; [`ImpersonationChecks`] asks the authorizers.
 
-mod last;
+mod last_modes;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,37 +22,37 @@ use crate::caller::{Caller, Via};
 use crate::headers::{Headers, UnreadableHeader, all, extra, extra_key, first};
 use crate::user::{User, names, service_account};
 
-pub use last::LastModes;
+pub use last_modes::LastModes;
 
 const USER: &str = "impersonate-user";
 const UID: &str = "impersonate-uid";
 const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 
-/// The group of checks on parts of an identity that are no core resource.
+/// The API group of checks for users, groups, uids and extra attributes.
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// So many parts of one kind are worth asking for all of them at once first.
-const MANY: usize = 4;
+/// With this many values of a kind, a wildcard permission for all of them is checked first.
+const WILDCARD_THRESHOLD: usize = 4;
 
-/// What an authorizer says: the refusal is the answer to the client.
-pub type Checked<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'a>>;
+/// The error is the response to the client.
+pub type CheckFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'a>>;
 
 /// Asks the authorizers.
-pub trait Checks: Send + Sync {
-    /// Whether `user` may `check.verb` a part of an identity.
-    fn identity<'a>(&'a self, user: &'a User, check: &'a IdentityCheck) -> Checked<'a>;
+pub trait ImpersonationChecks: Send + Sync {
+    /// Whether `user` has `check.verb` on a part of an identity.
+    fn identity<'a>(&'a self, user: &'a User, check: &'a IdentityCheck) -> CheckFuture<'a>;
 
-    /// Whether `user` may do the request itself under the verb `impersonate-on:MODE:VERB`, where the verb is the request's own.
-    fn request<'a>(&'a self, user: &'a User, mode: &'a str) -> Checked<'a>;
+    /// Whether `user` may perform the request with the verb `impersonate-on:MODE:VERB`, where VERB is the
+    /// request's own.
+    fn request<'a>(&'a self, user: &'a User, mode: &'a str) -> CheckFuture<'a>;
 }
 
-/// One part of an identity somebody wants to take on, as a resource.
+/// A part of an identity as a resource to authorize.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdentityCheck {
     /// `impersonate` or `impersonate:MODE`.
     pub verb: Str,
-    /// The API group.
     pub group: Str,
     /// `users`, `groups`, `uids`, `userextras`, `serviceaccounts` or `nodes`.
     pub resource: Str,
@@ -64,15 +64,15 @@ pub struct IdentityCheck {
     pub name: Str,
 }
 
-/// Whom a request wants to act as.
+/// The identity that a request wants to impersonate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Impersonation {
     wanted: User,
 }
 
 impl Impersonation {
-    /// Reads the headers; nothing if there are none. Parts of an identity without a name are refused, and so is a header that
-    /// cannot be read: ignoring it would run the request as its real caller.
+    /// Parses the impersonation headers; `None` if there are none. Other parts without a user name are an
+    /// error, and so is a header that is not UTF-8: ignoring it would run the request as the original caller.
     pub fn from_headers(headers: &dyn Headers) -> Result<Option<Self>, Status> {
         let unreadable = |header: UnreadableHeader| Status::bad_request(header.to_string());
         let wanted = User {
@@ -91,33 +91,33 @@ impl Impersonation {
         Err(Status::bad_request(format!("requested {shown} without impersonating a user name")))
     }
 
-    /// Whether a header names a wanted identity; they are removed before anybody else sees the request.
+    /// Whether this is an impersonation header. They are removed before the request is forwarded.
     pub fn is_header(name: &str) -> bool {
         [USER, UID, GROUP].iter().any(|h| name.eq_ignore_ascii_case(h)) || extra_key(name, EXTRA).is_some()
     }
 
-    /// Checks that `caller` may act as whom it wants, and makes it so.
+    /// Authorizes the impersonation and returns the impersonated caller.
     pub async fn apply(
         self,
         caller: &Caller,
-        checks: &dyn Checks,
-        last: &LastModes,
+        checks: &dyn ImpersonationChecks,
+        last_modes: &LastModes,
     ) -> Result<Caller, Status> {
         let mut refused = None;
         let name = &caller.user().name;
-        let tried_first = last.of(name);
+        let tried_first = last_modes.of(name);
         let others = MODES.into_iter().filter(|mode| Some(*mode) != tried_first);
         for mode in tried_first.into_iter().chain(others) {
-            if !mode.serves(&self.wanted, caller.user()) {
+            if !mode.applies_to(&self.wanted, caller.user()) {
                 continue;
             }
             match mode.check(&self.wanted, caller.user(), checks).await {
                 Ok(user) => {
                     if Some(mode) != tried_first {
-                        last.set(name, mode);
+                        last_modes.set(name, mode);
                     }
                     let constraint = if mode.is_plain() { Str::default() } else { mode.verb() };
-                    return Ok(caller.as_somebody(user, Via::Impersonation { constraint }));
+                    return Ok(caller.impersonating(user, Via::Impersonation { constraint }));
                 }
                 Err(status) => {
                     refused.get_or_insert(status);
@@ -128,37 +128,40 @@ impl Impersonation {
     }
 }
 
-/// The modes in the order they are tried.
-const MODES: [Mode; 5] =
-    [Mode::AssociatedNode, Mode::ArbitraryNode, Mode::ServiceAccount, Mode::UserInfo, Mode::Plain];
+/// The modes in the order in which they are tried.
+const MODES: [ImpersonationMode; 5] = [
+    ImpersonationMode::AssociatedNode,
+    ImpersonationMode::ArbitraryNode,
+    ImpersonationMode::ServiceAccount,
+    ImpersonationMode::UserInfo,
+    ImpersonationMode::Plain,
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    /// A service account's token as the node its pod runs on.
+enum ImpersonationMode {
+    /// A service account token impersonates the node on which its pod runs.
     AssociatedNode,
-    /// Any node.
     ArbitraryNode,
-    /// Any service account.
     ServiceAccount,
-    /// Anybody else, with all parts.
+    /// Any other user, including groups, uid and extra attributes.
     UserInfo,
-    /// Anybody, as before there were modes.
+    /// The `impersonate` verb without a constraint.
     Plain,
 }
 
-impl Mode {
+impl ImpersonationMode {
     fn name(self) -> &'static str {
         match self {
-            Mode::AssociatedNode => "associated-node",
-            Mode::ArbitraryNode => "arbitrary-node",
-            Mode::ServiceAccount => "serviceaccount",
-            Mode::UserInfo => "user-info",
-            Mode::Plain => "",
+            ImpersonationMode::AssociatedNode => "associated-node",
+            ImpersonationMode::ArbitraryNode => "arbitrary-node",
+            ImpersonationMode::ServiceAccount => "serviceaccount",
+            ImpersonationMode::UserInfo => "user-info",
+            ImpersonationMode::Plain => "",
         }
     }
 
     fn is_plain(self) -> bool {
-        self == Mode::Plain
+        self == ImpersonationMode::Plain
     }
 
     fn verb(self) -> Str {
@@ -169,28 +172,33 @@ impl Mode {
         }
     }
 
-    /// Whether the mode is meant for this. It stands before every check: the checks below rely on it.
-    fn serves(self, wanted: &User, caller: &User) -> bool {
+    /// Whether the mode applies to the identity. The checks below rely on this.
+    fn applies_to(self, wanted: &User, caller: &User) -> bool {
         let name_alone = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
         let node = node_name(&wanted.name);
         let account = service_account::split(&wanted.name);
         match self {
-            Mode::AssociatedNode => {
+            ImpersonationMode::AssociatedNode => {
                 let own = caller.extra.get(names::NODE_NAME).map(Vec::as_slice).unwrap_or_default();
                 name_alone
                     && node.is_some_and(|node| matches!(own, [only] if only == node))
                     && service_account::split(&caller.name).is_some()
             }
-            Mode::ArbitraryNode => name_alone && node.is_some(),
-            Mode::ServiceAccount => name_alone && account.is_some(),
-            Mode::UserInfo => node.is_none() && account.is_none(),
-            Mode::Plain => true,
+            ImpersonationMode::ArbitraryNode => name_alone && node.is_some(),
+            ImpersonationMode::ServiceAccount => name_alone && account.is_some(),
+            ImpersonationMode::UserInfo => node.is_none() && account.is_none(),
+            ImpersonationMode::Plain => true,
         }
     }
 
-    async fn check(self, wanted: &User, caller: &User, checks: &dyn Checks) -> Result<User, Status> {
-        // The node's own name is proven already; what the authorizer sees is the same for every node.
-        let reduced = (self == Mode::AssociatedNode).then(|| {
+    async fn check(
+        self,
+        wanted: &User,
+        caller: &User,
+        checks: &dyn ImpersonationChecks,
+    ) -> Result<User, Status> {
+        // The node's name is already proven by the token; authorizers see the same check for every node.
+        let reduced = (self == ImpersonationMode::AssociatedNode).then(|| {
             let keys = caller.extra.keys().cloned().collect();
             let extra = BTreeMap::from([(
                 Str::new_static("authentication.kubernetes.io/associated-node-keys"),
@@ -227,15 +235,15 @@ impl Mode {
         }
     }
 
-    /// The group in which users and groups are looked for.
+    /// The API group for checks of users and groups.
     fn group(self) -> &'static str {
         if self.is_plain() { "" } else { AUTHENTICATION }
     }
 
-    /// The check on the name; nodes and service accounts get the groups they always have.
+    /// The check of the name. Adds the implicit groups of nodes and service accounts.
     fn name_check(self, user: &mut User) -> IdentityCheck {
         if let Some(node) = node_name(&user.name).filter(|_| !self.is_plain()) {
-            let name = if self == Mode::AssociatedNode { "*" } else { node };
+            let name = if self == ImpersonationMode::AssociatedNode { "*" } else { node };
             let check = self.part(self.group(), "nodes", name);
             user.groups = vec![Str::new_static(names::NODES)];
             return check;
@@ -253,7 +261,12 @@ impl Mode {
         self.part(self.group(), "users", user.name.clone())
     }
 
-    async fn check_groups(self, groups: &[Str], caller: &User, checks: &dyn Checks) -> Result<(), Status> {
+    async fn check_groups(
+        self,
+        groups: &[Str],
+        caller: &User,
+        checks: &dyn ImpersonationChecks,
+    ) -> Result<(), Status> {
         let check = |name: &str| self.part(self.group(), "groups", name);
         if !self.is_plain() {
             if groups.iter().any(Str::is_empty) {
@@ -264,7 +277,7 @@ impl Mode {
                 let why = "impersonating the system:masters group is not allowed";
                 return Err(refusal(caller, &check(names::MASTERS), why));
             }
-            if groups.len() >= MANY && checks.identity(caller, &check("*")).await.is_ok() {
+            if groups.len() >= WILDCARD_THRESHOLD && checks.identity(caller, &check("*")).await.is_ok() {
                 return Ok(());
             }
         }
@@ -278,7 +291,7 @@ impl Mode {
         self,
         extra: &BTreeMap<Str, Vec<Str>>,
         caller: &User,
-        checks: &dyn Checks,
+        checks: &dyn ImpersonationChecks,
     ) -> Result<(), Status> {
         let check = |key: &str, value: &str| IdentityCheck {
             subresource: key.into(),
@@ -288,7 +301,8 @@ impl Mode {
             if let Some(why) = extra.iter().find_map(|(key, values)| wrong_extra(key, values)) {
                 return Err(refusal(caller, &check("", ""), &why));
             }
-            let many = extra.len() >= MANY || extra.values().map(Vec::len).sum::<usize>() >= MANY;
+            let many = extra.len() >= WILDCARD_THRESHOLD
+                || extra.values().map(Vec::len).sum::<usize>() >= WILDCARD_THRESHOLD;
             if many && checks.identity(caller, &check("*", "*")).await.is_ok() {
                 return Ok(());
             }
@@ -330,7 +344,7 @@ fn wrong_extra(key: &str, values: &[Str]) -> Option<String> {
     None
 }
 
-/// The answer where no authorizer needs to be asked.
+/// The denial if no authorizer needs to be asked.
 fn refusal(caller: &User, check: &IdentityCheck, why: &str) -> Status {
     let resource = if check.subresource.is_empty() {
         check.resource.to_string()
@@ -348,7 +362,7 @@ fn refusal(caller: &User, check: &IdentityCheck, why: &str) -> Status {
     Status::forbidden(&resource, &check.name, what)
 }
 
-/// The wanted identity as Go prints its struct, which is what clients see.
+/// Formats the identity like Go's `%#v`, which clients see in messages.
 fn go_syntax(user: &User) -> String {
     let strings = |list: &[Str]| {
         let items: Vec<String> = list.iter().map(|item| quote(item)).collect();

@@ -1,11 +1,11 @@
-//! Who is calling.
+//! Authentication: turns the credentials of a request into a [`Caller`].
 //!
-//! A request brings [`Evidence`]: the certificate its connection proved, its headers, its path and the time. The
-//! [`Authenticator`], one ordered list, makes a [`Caller`] of it, or nothing, or an error. Nothing else makes a `Caller`, so a
-//! handler that has one knows that somebody checked.
+//! [`Evidence`] has the credentials: client certificates, headers, path and time. [`Authenticator`] tries its
+//! methods in order. Only this crate can create a `Caller`, so a handler that has one knows that the request
+//! was authenticated.
 //!
-//! No I/O and no clock in here: certificates arrive as bytes that TLS has verified, files as text, stored objects through
-//! [`tokens::BoundObjects`], time as a value.
+//! This crate does no I/O and reads no clock: certificates are already verified by TLS, files arrive as text,
+//! stored objects through [`tokens::BoundObjects`], and time as a value.
 
 mod authenticator;
 mod bearer;
@@ -19,12 +19,12 @@ pub mod tokens;
 mod user;
 pub mod x509;
 
-pub use authenticator::{Anonymous, Attempt, Authenticator, Error, Evidence, TokenCaller};
+pub use authenticator::{Anonymous, AuthenticationResult, Authenticator, Error, Evidence, TokenCaller};
 pub use bearer::protocols_without_token;
 pub use caller::{Caller, InternalIdentity, Via};
 pub use front_proxy::{FrontProxy, comparable_header_name};
 pub use headers::{HeaderLines, Headers, UnreadableHeader};
-pub use observe::{Observed, Observer, TokenEvent, TokenUse};
+pub use observe::{OptionalObserver, TokenEvent, TokenObserver, TokenUse};
 pub use static_tokens::{StaticTokens, TokenFileError, TokenFileWarning};
 pub use user::{User, names, service_account};
 

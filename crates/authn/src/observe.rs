@@ -1,58 +1,54 @@
-//! What is counted about tokens: this crate tells, whoever counts listens.
+//! Events about service account tokens, for metrics.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Something that happened to a service-account token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenEvent {
-    /// It was looked for among those that were verified a moment ago, and found or not.
+    /// Looked up in the cache of verified tokens; true if found.
     Cached(bool),
-    /// It was verified, and found good or not.
-    Looked(bool),
-    /// It was good, and of this sort.
+    /// Verified; true if valid.
+    Verified(bool),
+    /// A valid token of this type was used.
     Used(TokenUse),
 }
 
-/// Sorts of tokens that are counted.
+/// Token types that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenUse {
-    /// A token with an extended life, before the time it should have been replaced.
+    /// Extended lifetime, used before the time at which it should have been refreshed.
     Valid,
-    /// And after it.
+    /// Extended lifetime, used after that time.
     Stale,
     /// A token without an audience.
     Legacy,
-    /// A token of a secret that somebody made.
+    /// A token from a manually created secret.
     LegacyManual,
-    /// A token of a secret that was made for an account.
+    /// A token from an automatically created secret.
     LegacyAuto,
 }
 
-/// Hears of tokens.
-pub trait Observer: Send + Sync {
-    /// Something happened to a token.
+pub trait TokenObserver: Send + Sync {
     fn token(&self, event: TokenEvent);
 }
 
-/// Somebody to tell, or nobody.
+/// An optional observer; without one, events are dropped.
 #[derive(Clone, Default)]
-pub struct Observed(Option<Arc<dyn Observer>>);
+pub struct OptionalObserver(Option<Arc<dyn TokenObserver>>);
 
-impl Observed {
-    /// By this one.
-    pub fn by(observer: Arc<dyn Observer>) -> Self {
-        Observed(Some(observer))
+impl OptionalObserver {
+    pub fn by(observer: Arc<dyn TokenObserver>) -> Self {
+        OptionalObserver(Some(observer))
     }
 
-    pub(crate) fn tell(&self, event: TokenEvent) {
+    pub(crate) fn notify(&self, event: TokenEvent) {
         if let Some(observer) = &self.0 {
             observer.token(event);
         }
     }
 }
 
-impl fmt::Debug for Observed {
+impl fmt::Debug for OptionalObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Observed")
     }

@@ -9,62 +9,48 @@ use value::Str;
 use crate::caller::{Caller, Via};
 use crate::user::User;
 
-/// Who each static token belongs to.
-///
-/// Tokens are kept as SHA-256 digests: looking one up tells nothing by its time, and none is left to print.
+/// The callers of static tokens. Tokens are stored as SHA-256 digests, which makes lookups safe against
+/// timing attacks and keeps tokens out of memory and debug output.
 #[derive(Clone, Default)]
 pub struct StaticTokens {
     callers: HashMap<[u8; 32], Caller>,
 }
 
-/// Why a token file cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFileError {
-    /// The line is not CSV.
     #[error("{}parse error on line {line}, column {column}: {what}", start.map(|s| format!("record on line {s}; ")).unwrap_or_default())]
     Csv {
-        /// Where the record began, if on another line.
+        /// The first line of the record, if the error is on a later one.
         start: Option<usize>,
-        /// The line.
         line: usize,
-        /// The column, in bytes from 1.
+        /// In bytes, from 1.
         column: usize,
-        /// What is wrong.
         what: &'static str,
     },
-    /// A record says too little.
     #[error("token file '{path}' must have at least 3 columns (token, user name, user uid), found {found}")]
-    TooFewColumns {
-        /// The file.
-        path: String,
-        /// How many columns the record has.
-        found: usize,
-    },
+    TooFewColumns { path: String, found: usize },
 }
 
-/// What is odd about a token file that can be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFileWarning {
-    /// A record without a token is left out.
+    /// A record with an empty token is ignored.
     #[error("empty token has been found in token file '{path}', record number '{record}'")]
     Empty {
-        /// The file.
         path: String,
-        /// The record, counted from 1.
+        /// Counted from 1.
         record: usize,
     },
-    /// A token stands twice; the later record counts.
+    /// If a token occurs twice, the last record counts.
     #[error("duplicate token has been found in token file '{path}', record number '{record}'")]
     Duplicate {
-        /// The file.
         path: String,
-        /// The record, counted from 1.
+        /// Counted from 1.
         record: usize,
     },
 }
 
 impl StaticTokens {
-    /// Reads a token file's text; `path` is for the messages.
+    /// `path` is used in messages.
     pub fn parse(path: &str, text: &str) -> Result<(Self, Vec<TokenFileWarning>), TokenFileError> {
         let mut tokens = StaticTokens::default();
         let mut warnings = Vec::new();
@@ -89,12 +75,11 @@ impl StaticTokens {
         Ok((tokens, warnings))
     }
 
-    /// Adds a token, as `up` does for the tokens it makes itself.
+    /// Adds a token that `portcullis up` has generated.
     pub fn add(&mut self, token: &str, user: User) {
         self.callers.insert(key(token), Caller::authenticated(user, Via::StaticToken));
     }
 
-    /// Whose token this is.
     pub(crate) fn caller(&self, token: &str) -> Option<Caller> {
         self.callers.get(&key(token)).cloned()
     }
@@ -115,8 +100,8 @@ fn key(token: &str) -> [u8; 32] {
 const BARE_QUOTE: &str = "bare \" in non-quoted field";
 const BAD_QUOTE: &str = "extraneous or missing \" in quoted-field";
 
-/// Splits CSV as Go's reader does: empty lines are skipped, a quoted field may span lines, `""` inside one is a quote, and
-/// line ends are `\n` or `\r\n`.
+/// Parses CSV like Go's reader: empty lines are skipped, quoted fields may span lines, `""` inside them is a
+/// quote, and lines end with `\n` or `\r\n`.
 fn csv(text: &str) -> Result<Vec<Vec<String>>, TokenFileError> {
     let mut records = Vec::new();
     let mut lines = text.split_inclusive('\n').enumerate().map(|(i, line)| (i + 1, without_cr(line)));

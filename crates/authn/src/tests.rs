@@ -38,7 +38,7 @@ fn attempt(
     certificate: Option<&ClientCertificate>,
     headers: &[(&str, &str)],
     path: &str,
-) -> Attempt {
+) -> AuthenticationResult {
     let evidence = Evidence {
         certificate,
         proxy_certificate: certificate,
@@ -59,7 +59,7 @@ fn tokens(text: &str) -> Authenticator {
     }
 }
 
-fn name_of(attempt: &Attempt) -> String {
+fn name_of(attempt: &AuthenticationResult) -> String {
     match &attempt.result {
         Ok(Some(caller)) => format!("{} {:?}", caller.name(), caller.groups()),
         Ok(None) => "nobody".to_owned(),

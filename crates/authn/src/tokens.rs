@@ -1,8 +1,8 @@
-//! Service-account tokens: keys, issuing, verifying, and what is published about them.
+//! Service account tokens: keys, issuing, verification, and OpenID discovery.
 //!
-//! A token is a JWT signed by the server's key. [`Issuer`] makes one of [`Claims`]; [`Verifier`] makes a user of one, after the
-//! signature, the times, the audiences and the stored objects it is bound to ([`BoundObjects`]) have been checked;
-//! [`TokenRequest`] decides what a client may ask for; [`discovery`] is what relying parties read.
+//! A token is a JWT. [`Issuer`] signs [`TokenClaims`]. [`TokenVerifier`] checks signature, times, audiences
+//! and the stored objects that a token is bound to ([`BoundObjects`]), and returns its user. [`TokenRequest`]
+//! decides which tokens a client may request. [`discovery`] has the documents for relying parties.
 //!
 //! INVARIANT: only this module holds a private key.
 
@@ -18,12 +18,12 @@ mod verify;
 mod webhook_request;
 
 pub use cache::TokenCache;
-pub use claims::{Bound, BoundKind, Claims, Reference};
+pub use claims::{BoundKind, BoundObject, ObjectReference, TokenClaims};
 pub use issue::Issuer;
 pub use keys::{KeyError, PublicKey, SigningKey};
-pub use refusal::{Refusal, RefusalCause, RefusalReason};
-pub use request::{Attester, Attesting, Grant, RequestRules, TokenRequest};
-pub use verify::{BoundObjects, Lookup, Verified, Verifier};
+pub use refusal::{RefusalCause, RefusalReason, TokenRequestRefusal};
+pub use request::{AttestFuture, Attester, Grant, RequestRules, TokenRequest};
+pub use verify::{BoundObjects, LookupFuture, TokenVerifier, VerifiedToken};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
-//! Client certificates: the common name is the user, organizations are its groups.
+//! Client certificates: the common name is the user, organizations are the groups.
 //!
-//! TLS has verified the chain, and that whoever connected holds the key. What is read here, once per connection, is what the
-//! certificate says about its holder; what is checked again for every request is that it has not expired meanwhile.
+//! TLS has verified the chain and the possession of the key. The certificate is decoded once per connection;
+//! its validity period is checked again for every request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,24 +17,24 @@ use crate::authenticator::Error;
 use crate::caller::{Caller, Via};
 use crate::user::{User, names};
 
-/// A part of a distinguished name that carries the user's uid, under the number Kubernetes was given.
+/// The attribute of a distinguished name with the user's uid, registered for Kubernetes.
 const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 const COMMON_NAME: Oid<'static> = oid!(2.5.4.3);
 const ORGANIZATION: Oid<'static> = oid!(2.5.4.10);
 
-/// What a verified client certificate says about its holder.
+/// The identity in a verified client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
     common_name: Str,
-    /// Its holder, unless the certificate names none.
+    /// `None` if the certificate names no user.
     holder: Option<Caller>,
     not_before: SystemTime,
     not_after: SystemTime,
 }
 
 impl ClientCertificate {
-    /// Reads the leaf certificate that TLS has verified. A certificate that names other uses than client authentication is
-    /// refused, as Go's verification refuses it; one that names no use at all may be used for this one.
+    /// Decodes the leaf certificate that TLS has verified. Like Go, it rejects a certificate whose extended
+    /// key usages do not include client authentication; a certificate without any is accepted.
     pub fn from_der(der: &[u8]) -> Result<Self, Error> {
         let (_, certificate) =
             X509Certificate::from_der(der).map_err(|_| Error::Certificate("malformed certificate"))?;
@@ -80,17 +80,16 @@ impl ClientCertificate {
         })
     }
 
-    /// The common name; empty where there is none.
+    /// Empty if there is none.
     pub fn common_name(&self) -> &Str {
         &self.common_name
     }
 
-    /// The last moment the certificate may be used.
     pub fn not_after(&self) -> SystemTime {
         self.not_after
     }
 
-    /// Its holder, unless the certificate names none.
+    /// Fails outside the validity period. `None` if the certificate names no user.
     pub(crate) fn holder(&self, now: SystemTime) -> Result<Option<Caller>, Error> {
         self.check_time(now)?;
         Ok(self.holder.clone())
@@ -104,7 +103,6 @@ impl ClientCertificate {
     }
 }
 
-/// Bytes in lower-case hexadecimal.
 struct Hex<'a>(&'a [u8]);
 
 impl fmt::Display for Hex<'_> {
@@ -120,7 +118,7 @@ fn unix(seconds: i64) -> SystemTime {
     }
 }
 
-/// The text of a value in a name. Go refuses a certificate with a value that is none.
+/// Decodes a string of a distinguished name. Like Go, it rejects certificates with other values.
 fn text(value: &Any<'_>) -> Result<Str, Error> {
     let number = u8::try_from(value.tag().0).ok();
     let is_plain = value.class() == Class::Universal && !value.header.is_constructed();

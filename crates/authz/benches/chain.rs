@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use authn::User;
 use authz::config::{FailurePolicy, ReviewVersion, WebhookConfiguration};
-use authz::webhook::{Answered, BoxFuture, SendError, Sender, Webhook};
-use authz::{Attributes, Compiler, Conditions, ReviewCompiler, Unobserved};
+use authz::webhook::{BoxFuture, ReviewTransport, SendError, WebhookAuthorizer, WebhookResponse};
+use authz::{Attributes, Compiler, Conditions, NoObserver, ReviewCompiler};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 /// Always allows, at once.
 struct Willing(Instant);
 
-impl Sender for Willing {
-    fn send<'a>(&'a self, _: &'a [u8]) -> BoxFuture<'a, Result<Answered, SendError>> {
+impl ReviewTransport for Willing {
+    fn send<'a>(&'a self, _: &'a [u8]) -> BoxFuture<'a, Result<WebhookResponse, SendError>> {
         let body = br#"{"status":{"allowed":true}}"#.to_vec();
-        Box::pin(async { Ok(Answered { status: 200, body, ..Answered::default() }) })
+        Box::pin(async { Ok(WebhookResponse { status: 200, body, ..WebhookResponse::default() }) })
     }
 
     fn pause(&self, _: Duration) -> BoxFuture<'_, ()> {
@@ -54,7 +54,7 @@ fn chain(criterion: &mut Criterion) {
         conditions: Conditions::default(),
     };
     let sender = Arc::new(Willing(Instant::now()));
-    let webhook = Webhook::new("w", &configuration, sender, Arc::new(Unobserved));
+    let webhook = WebhookAuthorizer::new("w", &configuration, sender, Arc::new(NoObserver));
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() else { return };
     criterion.bench_function("webhook, answer kept", |b| {
         b.iter(|| runtime.block_on(webhook.decide(black_box(&user), black_box(&attributes))));

@@ -4,12 +4,12 @@ use std::hint::black_box;
 
 use authn::User;
 use authz::Attributes;
-use authz::rbac::{Index, bootstrap};
+use authz::rbac::{RbacIndex, bootstrap};
 use criterion::{Criterion, criterion_group, criterion_main};
 use value::Value;
 
 /// As many RoleBindings of `view`, each to a user of its own, in one namespace.
-fn index(bindings: usize) -> Index {
+fn index(bindings: usize) -> RbacIndex {
     let mut objects = bootstrap::objects();
     objects.extend((0..bindings).map(|i| binding(&format!("binding-{i}"), &format!("user-{i}"), "reader")));
     objects.push(Value::map([
@@ -17,7 +17,7 @@ fn index(bindings: usize) -> Index {
         ("metadata", Value::map([("name", "reader")])),
         ("rules", Value::list([rule()])),
     ]));
-    Index::from_objects(&objects)
+    RbacIndex::from_objects(&objects)
 }
 
 fn binding(name: &str, user: &str, role: &str) -> Value {

@@ -1,22 +1,22 @@
-//! Policy files: one JSON object per line that names a user or group and what they may do.
+//! The ABAC authorizer: a policy file with one JSON object per line.
 
 use api::field::quote;
 use authn::{User, names};
 use value::{Str, Value, json, yaml};
 
 use crate::attributes::Attributes;
-use crate::decision::{Answer, Reason};
-use crate::rbac::{Rule, Rules};
+use crate::decision::{AuthorizerDecision, DecisionReason};
+use crate::rbac::{PolicyRule, SubjectRules};
 
 /// The policies of a file, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Policies {
-    policies: Vec<Policy>,
+pub struct AbacPolicies {
+    policies: Vec<AbacPolicy>,
 }
 
-/// One line. An empty field of the resource kind matches the empty string alone; `*` matches everything.
+/// One line of the file. In the fields for resources, `*` matches everything and an empty string only itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Policy {
+struct AbacPolicy {
     user: Str,
     group: Str,
     readonly: bool,
@@ -26,7 +26,6 @@ struct Policy {
     path: Str,
 }
 
-/// Why a policy file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("error reading policy file {path}, line {line}: {text}: {why}")]
 pub struct PolicyFileError {
@@ -36,18 +35,18 @@ pub struct PolicyFileError {
     why: String,
 }
 
-/// The version that is written out; lines without one are of the oldest.
+/// Lines without apiVersion and kind are read as [`OLDEST`].
 const VERSION: &str = "abac.authorization.kubernetes.io/v1beta1";
 const OLDEST: &str = "abac.authorization.kubernetes.io/v0";
-/// Where Go's scheme of these kinds is declared; part of its message.
+/// The location of Go's scheme for these kinds, which is part of its error messages.
 const SCHEME: &str = "pkg/apis/abac/register.go:33";
-/// How Go prints the type it reads an object's kind with.
+/// How Go prints the type with which it reads an object's kind.
 const META: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
-impl Policies {
-    /// Reads a policy file's text; `path` is for the messages. The flag says whether lines without a version occurred, which
-    /// deserves a warning.
+impl AbacPolicies {
+    /// Parses a policy file; `path` is used in messages. The flag is true if the file has lines without a
+    /// version, which should cause a warning.
     pub fn parse(path: &str, text: &str) -> Result<(Self, bool), PolicyFileError> {
         let mut policies = Vec::new();
         let mut unversioned = false;
@@ -65,12 +64,12 @@ impl Policies {
             let object = read(line).map_err(fail)?;
             let meta = |field: &str| object.str_at(&[field]).unwrap_or_default();
             let policy = match (meta("apiVersion"), meta("kind")) {
-                (VERSION, "Policy") => Policy::current(&object),
-                (OLDEST, "Policy") => Policy::oldest(&object),
-                // Half a version is none.
+                (VERSION, "Policy") => AbacPolicy::current(&object),
+                (OLDEST, "Policy") => AbacPolicy::oldest(&object),
+                // A version without a kind, or the reverse, counts as none.
                 ("", _) | (_, "") => {
                     unversioned = true;
-                    Policy::oldest(&object)
+                    AbacPolicy::oldest(&object)
                 }
                 (version, kind) => Err(format!(
                     "no kind {} is registered for version {} in scheme {}",
@@ -81,19 +80,18 @@ impl Policies {
             };
             policies.push(policy.map_err(fail)?);
         }
-        Ok((Policies { policies }, unversioned))
+        Ok((AbacPolicies { policies }, unversioned))
     }
 
     /// Allows what any policy matches; otherwise has no opinion.
-    pub fn decide(&self, user: &User, attributes: &Attributes) -> Answer {
+    pub fn decide(&self, user: &User, attributes: &Attributes) -> AuthorizerDecision {
         if self.policies.iter().any(|policy| policy.matches(user, attributes)) {
-            return Answer::allow(Reason::None);
+            return AuthorizerDecision::allow(DecisionReason::None);
         }
-        Answer::no_opinion("No policy matched.")
+        AuthorizerDecision::no_opinion("No policy matched.")
     }
 
-    /// What somebody may do in a namespace.
-    pub fn rules_for(&self, user: &User, namespace: &str) -> Rules {
+    pub fn rules_for(&self, user: &User, namespace: &str) -> SubjectRules {
         let mut rules = Vec::new();
         for policy in &self.policies {
             if !policy.is_about(user) || !any_or(&policy.namespace, namespace) {
@@ -105,22 +103,22 @@ impl Policies {
                 vec![Str::new_static("*")]
             };
             if !policy.resource.is_empty() {
-                rules.push(Rule {
+                rules.push(PolicyRule {
                     verbs: verbs.clone(),
                     groups: vec![policy.api_group.clone()],
                     resources: vec![policy.resource.clone()],
-                    ..Rule::default()
+                    ..PolicyRule::default()
                 });
             }
             if !policy.path.is_empty() {
-                rules.push(Rule { verbs, urls: vec![policy.path.clone()], ..Rule::default() });
+                rules.push(PolicyRule { verbs, urls: vec![policy.path.clone()], ..PolicyRule::default() });
             }
         }
-        Rules { rules, ..Rules::default() }
+        SubjectRules { rules, ..SubjectRules::default() }
     }
 }
 
-/// A line, which Go takes for YAML unless it begins as an object.
+/// Parses a line as JSON if it begins with `{`, else as YAML, like Go.
 fn read(line: &str) -> Result<Value, String> {
     let object = if line.trim_start().starts_with('{') {
         json::parse(line.as_bytes())
@@ -141,15 +139,15 @@ fn any_or(pattern: &str, value: &str) -> bool {
     pattern == "*" || pattern == value
 }
 
-impl Policy {
+impl AbacPolicy {
     fn current(object: &Value) -> Result<Self, String> {
         let empty = Value::Map(value::Map::new());
         let spec = object.at(&["spec"]).filter(|spec| !spec.is_null()).unwrap_or(&empty);
         let (user, group) =
             (text(spec, "PolicySpec", "spec.", "user")?, text(spec, "PolicySpec", "spec.", "group")?);
-        // Everybody means everybody who is somebody: not the anonymous.
+        // `*` means all authenticated users, not anonymous ones.
         let everybody = user == "*" || group == "*";
-        Ok(Policy {
+        Ok(AbacPolicy {
             user: if everybody { Str::default() } else { user },
             group: if everybody { Str::new_static(names::AUTHENTICATED) } else { group },
             readonly: flag(spec, "PolicySpec", "spec.", "readonly")?,
@@ -160,14 +158,15 @@ impl Policy {
         })
     }
 
-    /// In the oldest form everything that is left out means "any", and nobody in particular means everybody authenticated.
+    /// In the oldest format every omitted field matches everything, and a line without user and group matches
+    /// all authenticated users.
     fn oldest(object: &Value) -> Result<Self, String> {
         let (user, group) = (text(object, "Policy", "", "user")?, text(object, "Policy", "", "group")?);
         let (namespace, resource) =
             (text(object, "Policy", "", "namespace")?, text(object, "Policy", "", "resource")?);
         let everybody = (user.is_empty() && group.is_empty()) || user == "*" || group == "*";
         let any = || Str::new_static("*");
-        Ok(Policy {
+        Ok(AbacPolicy {
             user: if everybody { Str::default() } else { user },
             group: if everybody { Str::new_static(names::AUTHENTICATED) } else { group },
             readonly: flag(object, "Policy", "", "readonly")?,
@@ -188,11 +187,11 @@ impl Policy {
                 && any_or(&self.resource, &attributes.resource)
                 && any_or(&self.api_group, &attributes.group)
         } else {
-            crate::rbac::url_covers(&self.path, &attributes.path)
+            crate::rbac::path_covers(&self.path, &attributes.path)
         }
     }
 
-    /// Whether both the user and the group a policy names match; one that names neither matches nobody.
+    /// Whether the policy's user and group match. A policy without both matches no user.
     fn is_about(&self, user: &User) -> bool {
         if self.user.is_empty() && self.group.is_empty() {
             return false;
@@ -201,7 +200,7 @@ impl Policy {
     }
 }
 
-/// A field of the Go struct `owner`, which is at `path` in its object.
+/// Reads a string field of the Go struct `owner`, which is at `path` in its object.
 fn text(object: &Value, owner: &str, path: &str, field: &str) -> Result<Str, String> {
     match object.get(field) {
         None | Some(Value::Null) => Ok(Str::default()),

@@ -1,35 +1,32 @@
-//! A [`Configuration`] and the authorizers that outlive it → a [`Chain`].
+//! Builds a [`Chain`] from a [`Configuration`].
 
 use std::sync::Arc;
 
-use crate::abac::Policies;
-use crate::chain::{Authorizer, Chain, Step};
+use crate::abac::AbacPolicies;
+use crate::chain::{Authorizer, Chain, ChainStep};
 use crate::config::{AuthorizerType, Configuration, WebhookConfiguration};
 use crate::node::NodeAuthorizer;
-use crate::observe::Observer;
+use crate::observe::AuthorizationObserver;
 use crate::rbac;
-use crate::webhook::{Sender, Webhook};
+use crate::webhook::{ReviewTransport, WebhookAuthorizer};
 
-/// The authorizers that are made once, at start, and stay across reloads. One that was not made cannot be configured later.
+/// Authorizers that are created once at startup and shared by all chains, across reloads of the
+/// configuration. One that is `None` cannot be configured later.
 #[derive(Clone)]
-pub struct Standing {
-    /// Roles and bindings.
-    pub rbac: Option<Arc<rbac::Index>>,
-    /// Nodes.
+pub struct SharedAuthorizers {
+    pub rbac: Option<Arc<rbac::RbacIndex>>,
     pub node: Option<Arc<NodeAuthorizer>>,
-    /// The policy file.
-    pub abac: Option<Arc<Policies>>,
-    /// Who hears of decisions.
-    pub observer: Arc<dyn Observer>,
+    pub abac: Option<Arc<AbacPolicies>>,
+    pub observer: Arc<dyn AuthorizationObserver>,
 }
 
-/// Makes what sends to a webhook, by the webhook's name; its error is the configuration's.
-pub type MakeSender<'a> = dyn Fn(&str, &WebhookConfiguration) -> Result<Arc<dyn Sender>, String> + 'a;
+/// Creates the client for a webhook, given its name. The error is reported as an error of the configuration.
+pub type MakeSender<'a> =
+    dyn Fn(&str, &WebhookConfiguration) -> Result<Arc<dyn ReviewTransport>, String> + 'a;
 
-/// Builds the chain.
 pub fn assemble(
     configuration: &Configuration,
-    standing: &Standing,
+    shared: &SharedAuthorizers,
     sender: &MakeSender<'_>,
 ) -> Result<Chain, String> {
     let absent = |kind: AuthorizerType| {
@@ -43,20 +40,20 @@ pub fn assemble(
         let authorizer = match (configured.kind, &configured.webhook) {
             (AuthorizerType::AlwaysAllow, _) => Some(Authorizer::AlwaysAllow),
             (AuthorizerType::AlwaysDeny, _) => Some(Authorizer::AlwaysDeny),
-            (AuthorizerType::Rbac, _) => standing.rbac.clone().map(Authorizer::Rbac),
-            (AuthorizerType::Node, _) => standing.node.clone().map(Authorizer::Node),
-            (AuthorizerType::Abac, _) => standing.abac.clone().map(Authorizer::Abac),
+            (AuthorizerType::Rbac, _) => shared.rbac.clone().map(Authorizer::Rbac),
+            (AuthorizerType::Node, _) => shared.node.clone().map(Authorizer::Node),
+            (AuthorizerType::Abac, _) => shared.abac.clone().map(Authorizer::Abac),
             (AuthorizerType::Webhook, None) => None,
             (AuthorizerType::Webhook, Some(webhook)) => {
                 let sender = sender(&configured.name, webhook)?;
-                let observer = standing.observer.clone();
-                let webhook = Webhook::new(configured.name.clone(), webhook, sender, observer);
+                let observer = shared.observer.clone();
+                let webhook = WebhookAuthorizer::new(configured.name.clone(), webhook, sender, observer);
                 Some(Authorizer::Webhook(Arc::new(webhook)))
             }
         };
         let authorizer = authorizer.ok_or_else(|| absent(configured.kind))?;
-        steps.push(Step { name: configured.name.clone(), authorizer });
+        steps.push(ChainStep { name: configured.name.clone(), authorizer });
     }
     let chain = Chain::new(steps).map_err(|error| error.to_string())?;
-    Ok(chain.observed_by(standing.observer.clone()))
+    Ok(chain.observed_by(shared.observer.clone()))
 }

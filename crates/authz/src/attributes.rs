@@ -1,27 +1,25 @@
-//! [`Attributes`]: what a request asks to do, to what.
+//! [`Attributes`]: the request attributes of authorization.
 
 use value::Str;
 
-/// What is asked, without who asks. Of the strings, those that do not apply are empty.
+/// The attributes of a request without its user. Strings that do not apply are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attributes {
-    /// `get`, `list`, `create`, …, or an HTTP method in lower case for paths that are no resource.
+    /// `get`, `list`, `create`, …; for non-resource paths the HTTP method in lower case.
     pub verb: Str,
-    /// The API group; empty for the core group.
+    /// Empty for the core group.
     pub group: Str,
-    /// The API version.
     pub version: Str,
-    /// The resource's plural name.
+    /// The plural name.
     pub resource: Str,
-    /// The subresource.
     pub subresource: Str,
-    /// The namespace; empty for cluster-scoped objects and for all namespaces.
+    /// Empty for cluster-scoped objects and for all namespaces.
     pub namespace: Str,
-    /// The object's name; empty where the request is about none in particular.
+    /// Empty if the request is not for a single object.
     pub name: Str,
     /// The path of the URL.
     pub path: Str,
-    /// Whether this is about a resource; otherwise only `verb` and `path` count.
+    /// Whether the request is for a resource. Otherwise only `verb` and `path` count.
     pub is_resource: bool,
     /// The field selector of a list, watch or deletecollection.
     pub fields: Selector,
@@ -32,38 +30,31 @@ pub struct Attributes {
 /// A selector as authorizers see it: all requirements must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Selector {
-    /// The requirements; empty selects everything.
+    /// Empty selects everything.
     pub requirements: Vec<Requirement>,
-    /// Why the selector could not be read, if so: authorizers then treat it as absent, which only widens the request.
+    /// The error of an invalid selector. Authorizers treat it as absent, which only widens the request.
     pub error: Option<Str>,
 }
 
-/// One requirement of a selector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Requirement {
-    /// The label or field.
+    /// A label key or a field path.
     pub key: Str,
-    /// How its value relates to `values`.
     pub operator: Operator,
-    /// The values.
     pub values: Vec<Str>,
 }
 
-/// How a value relates to the values of a [`Requirement`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
-    /// It is one of them.
     In,
-    /// It is none of them, or absent.
+    /// Also matches if the key is absent.
     NotIn,
-    /// It is there.
     Exists,
-    /// It is absent.
     DoesNotExist,
 }
 
 impl Selector {
-    /// Reads the text of a `labelSelector` parameter.
+    /// Parses a `labelSelector` parameter.
     pub fn of_labels(text: &str) -> Self {
         use api::selector::LabelOperator as Api;
         match api::selector::LabelSelector::parse(text) {
@@ -75,7 +66,7 @@ impl Selector {
                         Api::NotIn | Api::NotEquals => Operator::NotIn,
                         Api::Exists => Operator::Exists,
                         Api::DoesNotExist => Operator::DoesNotExist,
-                        // Authorizers do not know comparisons of numbers; without one the question is only wider.
+                        // Authorization has no numeric comparisons. Dropping them only widens the request.
                         Api::GreaterThan | Api::LessThan => return None,
                     };
                     let values = requirement.values().to_vec();
@@ -86,7 +77,7 @@ impl Selector {
         }
     }
 
-    /// Reads the text of a `fieldSelector` parameter.
+    /// Parses a `fieldSelector` parameter.
     pub fn of_fields(text: &str) -> Self {
         match api::selector::FieldSelector::parse(text) {
             Err(error) => Selector { requirements: Vec::new(), error: Some(error.into()) },
@@ -103,7 +94,7 @@ impl Selector {
 }
 
 impl Operator {
-    /// The word on the wire.
+    /// The name in reviews.
     pub fn as_str(self) -> &'static str {
         match self {
             Operator::In => "In",
@@ -115,7 +106,7 @@ impl Operator {
 }
 
 impl Attributes {
-    /// A request about a resource.
+    /// Attributes of a request for a resource.
     pub fn resource(verb: impl Into<Str>, group: impl Into<Str>, resource: impl Into<Str>) -> Self {
         Attributes {
             verb: verb.into(),
@@ -127,12 +118,12 @@ impl Attributes {
         }
     }
 
-    /// A request for a path that is no resource.
+    /// Attributes of a request for a non-resource path.
     pub fn path(verb: impl Into<Str>, path: impl Into<Str>) -> Self {
         Attributes { verb: verb.into(), path: path.into(), ..Attributes::default() }
     }
 
-    /// How long the parts are that whoever asks may choose.
+    /// The total length in bytes of the parts that a client can choose freely.
     pub(crate) fn weight(&self) -> usize {
         let parts = [
             &self.namespace,
@@ -147,21 +138,18 @@ impl Attributes {
         parts.iter().map(|part| part.len()).sum()
     }
 
-    /// In a namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: impl Into<Str>) -> Self {
         self.namespace = namespace.into();
         self
     }
 
-    /// About one object.
     #[must_use]
     pub fn named(mut self, name: impl Into<Str>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// About a subresource.
     #[must_use]
     pub fn subresource(mut self, subresource: impl Into<Str>) -> Self {
         self.subresource = subresource.into();

@@ -1,4 +1,4 @@
-//! [`Chain`]: the ordered list of authorizers, and the only place that makes a [`Permit`].
+//! [`Chain`]: the ordered list of authorizers. Only this module creates a [`Permit`].
 
 use std::sync::Arc;
 
@@ -7,100 +7,95 @@ use value::{Str, format_smolstr};
 
 use crate::attributes::Attributes;
 use crate::config::AuthorizerType;
-use crate::decision::{Answer, Decision, Permit, Reason, Refusal};
+use crate::decision::{AuthorizerDecision, Decision, DecisionReason, Denial, Permit};
 use crate::node::NodeAuthorizer;
-use crate::observe::{Observer, Unobserved};
-use crate::webhook::Webhook;
+use crate::observe::{AuthorizationObserver, NoObserver};
+use crate::webhook::WebhookAuthorizer;
 use crate::{abac, rbac};
 
-/// All kinds of authorizers.
 #[derive(Clone, Debug)]
 pub enum Authorizer {
-    /// Allows everything.
     AlwaysAllow,
-    /// Has no opinion on anything, with a reason: what nobody else allows is refused with it.
+    /// Has no opinion on any request, but gives a reason: without other authorizers everything is denied with
+    /// it.
     AlwaysDeny,
-    /// Roles and bindings among the stored objects.
-    Rbac(Arc<rbac::Index>),
-    /// Nodes, and what their pods need.
+    Rbac(Arc<rbac::RbacIndex>),
     Node(Arc<NodeAuthorizer>),
-    /// A policy file.
-    Abac(Arc<abac::Policies>),
-    /// A remote service.
-    Webhook(Arc<Webhook>),
+    Abac(Arc<abac::AbacPolicies>),
+    Webhook(Arc<WebhookAuthorizer>),
 }
 
-/// What an explanation calls the rule that comes before every step.
+/// The name under which explanations list the rule for `system:masters`, which precedes all authorizers.
 const MASTERS_STEP: &str = "kubernetes.io/system-privileged-group";
 
-/// One authorizer of a chain, under its name.
 #[derive(Clone, Debug)]
-pub struct Step {
-    /// The name, unique in the chain: `rbac`, or as the configuration says.
+pub struct ChainStep {
+    /// Unique in the chain: `rbac`, or the name in the configuration.
     pub name: Str,
-    /// The authorizer.
     pub authorizer: Authorizer,
 }
 
-/// Two steps of a chain have the same name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("duplicate authorizer name `{0}`")]
 pub struct DuplicateName(pub Str);
 
-/// The authorizers in the order they are asked.
+/// Authorizers in the order in which they are asked.
 #[derive(Clone)]
 pub struct Chain {
-    steps: Vec<Step>,
-    observer: Arc<dyn Observer>,
+    steps: Vec<ChainStep>,
+    observer: Arc<dyn AuthorizationObserver>,
 }
 
 impl Chain {
-    /// A chain of these steps.
-    pub fn new(steps: Vec<Step>) -> Result<Self, DuplicateName> {
+    /// Fails if two steps have the same name.
+    pub fn new(steps: Vec<ChainStep>) -> Result<Self, DuplicateName> {
         for (i, step) in steps.iter().enumerate() {
             if steps.iter().take(i).any(|earlier| earlier.name == step.name) {
                 return Err(DuplicateName(step.name.clone()));
             }
         }
-        Ok(Chain { steps, observer: Arc::new(Unobserved) })
+        Ok(Chain { steps, observer: Arc::new(NoObserver) })
     }
 
-    /// This chain, with somebody to hear of its decisions.
+    /// Reports decisions to `observer`.
     #[must_use]
-    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Self {
+    pub fn observed_by(mut self, observer: Arc<dyn AuthorizationObserver>) -> Self {
         self.observer = observer;
         self
     }
 
-    /// The steps, in order.
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[ChainStep] {
         &self.steps
     }
 
-    /// Asks whether a caller may do what it asks.
-    pub async fn authorize(&self, caller: &Caller, attributes: Attributes) -> Result<Permit, Refusal> {
+    /// Authorizes a request. Only this returns a [`Permit`].
+    pub async fn authorize(&self, caller: &Caller, attributes: Attributes) -> Result<Permit, Denial> {
         let answer = self.decide(caller.user(), &attributes).await;
         match answer.decision {
             Decision::Allow => Ok(Permit::new(caller.clone(), attributes, answer.reason)),
-            // An error on the way denies: `Refusal::of` turns it into a 500, never into a permit.
-            Decision::Deny | Decision::NoOpinion => Err(Refusal::of(caller.user(), &attributes, answer)),
+            // With an error, `Denial::of` returns a 500.
+            Decision::Deny | Decision::NoOpinion => Err(Denial::of(caller.user(), &attributes, answer)),
         }
     }
 
-    /// Asks whether somebody may do something: the first allow or deny decides. When no step has an opinion, the answer
-    /// carries every step's reason and error.
-    pub async fn decide(&self, user: &User, attributes: &Attributes) -> Answer {
+    /// Decides about any user: the first allow or deny counts. If no authorizer has an opinion, the result
+    /// combines all reasons and errors.
+    pub async fn decide(&self, user: &User, attributes: &Attributes) -> AuthorizerDecision {
         if user.is_in(names::MASTERS) {
-            return Answer::allow(Reason::None);
+            return AuthorizerDecision::allow(DecisionReason::None);
         }
         self.ask_all(user, attributes, &mut |_, _| {}).await
     }
 
-    /// As [`Chain::decide`], with what each step that was asked answered.
-    pub async fn explain(&self, user: &User, attributes: &Attributes) -> (Answer, Vec<(Str, Answer)>) {
+    /// Like [`Chain::decide`], and returns the decision of each authorizer that was asked.
+    pub async fn explain(
+        &self,
+        user: &User,
+        attributes: &Attributes,
+    ) -> (AuthorizerDecision, Vec<(Str, AuthorizerDecision)>) {
         let mut asked = Vec::new();
         if user.is_in(names::MASTERS) {
-            let answer = Answer::allow(Reason::None);
+            let answer = AuthorizerDecision::allow(DecisionReason::None);
             return (answer.clone(), vec![(Str::new_static(MASTERS_STEP), answer)]);
         }
         let answer = self
@@ -113,8 +108,8 @@ impl Chain {
         &self,
         user: &User,
         attributes: &Attributes,
-        heard: &mut (dyn FnMut(&Step, &Answer) + Send),
-    ) -> Answer {
+        heard: &mut (dyn FnMut(&ChainStep, &AuthorizerDecision) + Send),
+    ) -> AuthorizerDecision {
         let mut reasons: Vec<Str> = Vec::new();
         let mut errors: Vec<String> = Vec::new();
         for step in &self.steps {
@@ -131,14 +126,14 @@ impl Chain {
         }
         let error = (!errors.is_empty()).then(|| api::field::aggregate(&errors));
         if reasons.is_empty() {
-            return Answer { decision: Decision::NoOpinion, reason: Reason::None, error };
+            return AuthorizerDecision { decision: Decision::NoOpinion, reason: DecisionReason::None, error };
         }
-        Answer { error, ..Answer::no_opinion(reasons.join("\n")) }
+        AuthorizerDecision { error, ..AuthorizerDecision::no_opinion(reasons.join("\n")) }
     }
 
-    /// Everything somebody may do in a namespace, as far as the steps can list it.
-    pub fn rules_for(&self, user: &User, namespace: &str) -> rbac::Rules {
-        let mut all = rbac::Rules::default();
+    /// Lists the rules of a user in a namespace, as far as the authorizers can enumerate them.
+    pub fn rules_for(&self, user: &User, namespace: &str) -> rbac::SubjectRules {
+        let mut all = rbac::SubjectRules::default();
         let mut errors: Vec<String> = Vec::new();
         for step in &self.steps {
             let mut rules = step.authorizer.rules_for(user, namespace);
@@ -158,7 +153,6 @@ impl std::fmt::Debug for Chain {
 }
 
 impl Authorizer {
-    /// Its type.
     pub fn kind(&self) -> AuthorizerType {
         match self {
             Authorizer::AlwaysAllow => AuthorizerType::AlwaysAllow,
@@ -170,10 +164,10 @@ impl Authorizer {
         }
     }
 
-    async fn decide(&self, user: &User, attributes: &Attributes) -> Answer {
+    async fn decide(&self, user: &User, attributes: &Attributes) -> AuthorizerDecision {
         match self {
-            Authorizer::AlwaysAllow => Answer::allow(Reason::None),
-            Authorizer::AlwaysDeny => Answer::no_opinion("Everything is forbidden."),
+            Authorizer::AlwaysAllow => AuthorizerDecision::allow(DecisionReason::None),
+            Authorizer::AlwaysDeny => AuthorizerDecision::no_opinion("Everything is forbidden."),
             Authorizer::Rbac(index) => index.decide(user, attributes),
             Authorizer::Node(nodes) => nodes.decide(user, attributes),
             Authorizer::Abac(policies) => policies.decide(user, attributes),
@@ -181,14 +175,16 @@ impl Authorizer {
         }
     }
 
-    fn rules_for(&self, user: &User, namespace: &str) -> rbac::Rules {
+    fn rules_for(&self, user: &User, namespace: &str) -> rbac::SubjectRules {
         match self {
-            Authorizer::AlwaysAllow => rbac::Rules { rules: rbac::everything(), ..rbac::Rules::default() },
-            Authorizer::AlwaysDeny => rbac::Rules::default(),
+            Authorizer::AlwaysAllow => {
+                rbac::SubjectRules { rules: rbac::everything(), ..rbac::SubjectRules::default() }
+            }
+            Authorizer::AlwaysDeny => rbac::SubjectRules::default(),
             Authorizer::Rbac(index) => index.rules_for(user, namespace),
             Authorizer::Node(nodes) => nodes.rules_for(user),
             Authorizer::Abac(policies) => policies.rules_for(user, namespace),
-            Authorizer::Webhook(_) => rbac::Rules {
+            Authorizer::Webhook(_) => rbac::SubjectRules {
                 rules: Vec::new(),
                 incomplete: true,
                 error: Some("webhook authorizer does not support user rule resolution".to_owned()),

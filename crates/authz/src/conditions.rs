@@ -1,7 +1,7 @@
-//! Match conditions: CEL expressions over a review that say whether a webhook is to be asked.
+//! Match conditions: CEL expressions over a SubjectAccessReview that decide whether a webhook is called.
 //!
-//! Expressions are compiled by a [`Compiler`], once ([`ReviewCompiler`] outside of tests); this module knows what they are about
-//! and how their values combine.
+//! A [`Compiler`] compiles the expressions once ([`ReviewCompiler`] outside of tests); this module defines
+//! their input and combines their results.
 
 mod review_type;
 
@@ -16,100 +16,95 @@ pub use review_type::ReviewCompiler;
 
 use crate::attributes::{Attributes, Selector};
 
-/// Compiles expressions over the variable `request`, which has the type of a SubjectAccessReview's `spec`.
+/// Compiles expressions over the variable `request`, whose type is the `spec` of a SubjectAccessReview.
 pub trait Compiler {
-    /// Compiles an expression whose value is a bool.
+    /// Compiles an expression that must return a bool.
     fn compile(&self, expression: &str) -> Result<Arc<dyn Condition>, CompileError>;
 }
 
-/// A compiled expression.
 pub trait Condition: Send + Sync {
-    /// The value for a request, or why there is none.
-    fn evaluate(&self, request: &Request<'_>) -> Result<bool, String>;
+    /// The error is a message.
+    fn evaluate(&self, request: &ConditionInput<'_>) -> Result<bool, String>;
 
-    /// The expression as it was written.
+    /// The source text of the expression.
     fn expression(&self) -> &str;
 }
 
-/// What conditions are about: who asks, and what.
+/// The input of conditions.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// Who.
+pub struct ConditionInput<'a> {
     pub user: &'a User,
-    /// What.
     pub attributes: &'a Attributes,
 }
 
-/// Why an expression cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompileError {
-    /// It is wrong, with the compiler's words: `compilation failed: ERROR: …` or `must evaluate to bool but got …`.
+    /// The expression is invalid. The message is the compiler's: `compilation failed: ERROR: …` or `must
+    /// evaluate to bool but got …`.
     Invalid(String),
-    /// Not its author's fault.
+    /// A failure that the expression did not cause.
     Internal(String),
 }
 
-/// All conditions of one webhook.
+/// All match conditions of one webhook.
 #[derive(Clone, Default)]
 pub struct Conditions {
     conditions: Vec<Arc<dyn Condition>>,
 }
 
 impl Conditions {
-    /// These conditions.
     pub fn new(conditions: Vec<Arc<dyn Condition>>) -> Self {
         Conditions { conditions }
     }
 
-    /// Whether there are none, so that every request is asked about.
+    /// Without conditions the webhook is called for every request.
     pub fn is_empty(&self) -> bool {
         self.conditions.is_empty()
     }
 
-    /// Whether a request is to be asked about.
-    pub fn evaluate(&self, user: &User, attributes: &Attributes) -> Match {
-        let request = Request { user, attributes };
+    pub fn evaluate(&self, user: &User, attributes: &Attributes) -> ConditionsResult {
+        let request = ConditionInput { user, attributes };
         let mut errors = Vec::new();
         for condition in &self.conditions {
             match condition.evaluate(&request) {
                 Ok(true) => {}
-                Ok(false) => return Match::No { failed: !errors.is_empty() },
+                Ok(false) => return ConditionsResult::No { failed: !errors.is_empty() },
                 Err(error) => errors.push(format!(
                     "cel evaluation error: expression '{}' resulted in error: {error}",
                     condition.expression()
                 )),
             }
         }
-        if errors.is_empty() { Match::Yes } else { Match::Failed(aggregate(errors)) }
+        if errors.is_empty() { ConditionsResult::Yes } else { ConditionsResult::Failed(aggregate(errors)) }
     }
 
-    /// Every condition as it is written.
+    /// The source texts of the conditions.
     pub fn expressions(&self) -> impl Iterator<Item = &str> {
         self.conditions.iter().map(|condition| condition.expression())
     }
 
-    /// Every condition as it is written and its value for a request, for whoever wants to know why.
+    /// The source text and the result of each condition, for explanations.
     pub fn values(&self, user: &User, attributes: &Attributes) -> Vec<(&str, Result<bool, String>)> {
-        let request = Request { user, attributes };
+        let request = ConditionInput { user, attributes };
         self.conditions.iter().map(|c| (c.expression(), c.evaluate(&request))).collect()
     }
 }
 
-/// What the conditions of a webhook say about a request.
+/// The result of evaluating all conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Match {
-    /// All are true.
+pub enum ConditionsResult {
+    /// All conditions are true.
     Yes,
-    /// One is false, which counts whatever else failed.
+    /// A condition is false. This counts even if others failed.
     No {
-        /// Whether an earlier one failed.
+        /// Whether a condition before it failed.
         failed: bool,
     },
-    /// None is false and some failed.
+    /// No condition is false, but some failed.
     Failed(String),
 }
 
-/// The same expressions in the same order.
+/// Conditions are equal if their source texts are, in the same order.
 impl PartialEq for Conditions {
     fn eq(&self, other: &Self) -> bool {
         self.expressions().eq(other.expressions())
@@ -122,7 +117,7 @@ impl fmt::Debug for Conditions {
     }
 }
 
-/// A selector as a review shows it.
+/// A selector as in a SubjectAccessReview.
 pub(crate) fn selector(selector: &Selector) -> Value {
     let requirements = selector.requirements.iter().map(|requirement| {
         let mut out = Map::with_capacity(3);

@@ -1,4 +1,4 @@
-//! What comes out of a chain: an [`Answer`], and for a request that is allowed a [`Permit`].
+//! The results of authorization: [`AuthorizerDecision`], and [`Permit`] for allowed requests.
 
 use std::fmt;
 
@@ -10,19 +10,17 @@ use crate::attributes::Attributes;
 use crate::forbidden::forbidden;
 use crate::rbac::Granted;
 
-/// What an authorizer, or the chain, says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Yes.
     Allow,
-    /// No, whatever others say.
+    /// Denies regardless of other authorizers.
     Deny,
-    /// Not for me to say. From the chain as a whole it is a no.
+    /// If no authorizer allows the request, it is denied.
     NoOpinion,
 }
 
 impl Decision {
-    /// The label of metrics: `allowed`, `denied`, `no-opinion`.
+    /// The `decision` label in metrics: `allowed`, `denied`, `no-opinion`.
     pub fn label(self) -> &'static str {
         match self {
             Decision::Allow => "allowed",
@@ -32,62 +30,59 @@ impl Decision {
     }
 }
 
-/// Why; put into words only when somebody reads it.
+/// The reason of a decision. It is formatted only when it is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Reason {
-    /// None given.
+pub enum DecisionReason {
     #[default]
     None,
-    /// In an authorizer's words.
     Text(Str),
-    /// A role that somebody was bound to.
+    /// The role and binding that allowed the request.
     Granted(Granted),
 }
 
-impl Reason {
-    /// Whether there is none.
+impl DecisionReason {
     pub fn is_empty(&self) -> bool {
         match self {
-            Reason::None => true,
-            Reason::Text(text) => text.is_empty(),
-            Reason::Granted(_) => false,
+            DecisionReason::None => true,
+            DecisionReason::Text(text) => text.is_empty(),
+            DecisionReason::Granted(_) => false,
         }
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for DecisionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::None => Ok(()),
-            Reason::Text(text) => f.write_str(text),
-            Reason::Granted(granted) => write!(f, "RBAC: allowed by {granted}"),
+            DecisionReason::None => Ok(()),
+            DecisionReason::Text(text) => f.write_str(text),
+            DecisionReason::Granted(granted) => write!(f, "RBAC: allowed by {granted}"),
         }
     }
 }
 
-/// A decision, why, and what went wrong on the way to it.
+/// A decision with its reason and the error that occurred, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The decision.
+pub struct AuthorizerDecision {
     pub decision: Decision,
-    /// Why.
-    pub reason: Reason,
-    /// What went wrong; a decision may stand all the same.
+    pub reason: DecisionReason,
+    /// An error does not invalidate the decision.
     pub error: Option<String>,
 }
 
-impl Answer {
-    /// Yes, for a reason.
-    pub fn allow(reason: Reason) -> Self {
-        Answer { decision: Decision::Allow, reason, error: None }
+impl AuthorizerDecision {
+    pub fn allow(reason: DecisionReason) -> Self {
+        AuthorizerDecision { decision: Decision::Allow, reason, error: None }
     }
 
-    /// No, for a reason.
     pub fn deny(reason: impl Into<Str>) -> Self {
-        Answer { decision: Decision::Deny, reason: Reason::Text(reason.into()), error: None }
+        AuthorizerDecision {
+            decision: Decision::Deny,
+            reason: DecisionReason::Text(reason.into()),
+            error: None,
+        }
     }
 
-    /// Why it is no yes, with what went wrong first.
+    /// The reason for a decision other than allow; an error comes first.
     pub fn why(&self) -> String {
         let reason = self.reason.to_string();
         match &self.error {
@@ -97,67 +92,66 @@ impl Answer {
         }
     }
 
-    /// Not for me to say, for a reason that may be empty.
+    /// The reason may be empty.
     pub fn no_opinion(reason: impl Into<Str>) -> Self {
-        Answer { decision: Decision::NoOpinion, reason: Reason::Text(reason.into()), error: None }
+        AuthorizerDecision {
+            decision: Decision::NoOpinion,
+            reason: DecisionReason::Text(reason.into()),
+            error: None,
+        }
     }
 }
 
-/// Proof that the chain allowed a caller something. Only the chain makes one.
+/// Proof that the chain allowed a request. Only the chain can create one.
 #[derive(Clone, Debug)]
 pub struct Permit {
     caller: Caller,
     attributes: Attributes,
-    reason: Reason,
+    reason: DecisionReason,
 }
 
 impl Permit {
-    pub(crate) fn new(caller: Caller, attributes: Attributes, reason: Reason) -> Self {
+    pub(crate) fn new(caller: Caller, attributes: Attributes, reason: DecisionReason) -> Self {
         Permit { caller, attributes, reason }
     }
 
-    /// Who may.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// What.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
 
-    /// Why.
-    pub fn reason(&self) -> &Reason {
+    pub fn reason(&self) -> &DecisionReason {
         &self.reason
     }
 }
 
-/// Why a request may not go on.
+/// The request is not allowed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Refusal {
-    /// 403, in Kubernetes' words.
+pub enum Denial {
+    /// Answered with 403.
     Denied {
-        /// A deny, or nobody's opinion.
+        /// `Deny` or `NoOpinion`.
         decision: Decision,
-        /// The answer to the client.
+        /// The response to the client.
         status: Status,
-        /// The reason alone, for audit.
+        /// The reason alone, for the audit event.
         reason: String,
     },
-    /// Nobody allowed it and somebody failed: 500 as plain text, `Internal Server Error: "URI": error`.
-    Failed {
-        /// What failed.
-        error: String,
-    },
+    /// No authorizer allowed the request and one failed: 500 as plain text, `Internal Server Error: "URI":
+    /// error`.
+    Failed { error: String },
 }
 
-impl Refusal {
-    pub(crate) fn of(user: &authn::User, attributes: &Attributes, answer: Answer) -> Self {
+impl Denial {
+    pub(crate) fn of(user: &authn::User, attributes: &Attributes, answer: AuthorizerDecision) -> Self {
         if let Some(error) = answer.error {
-            return Refusal::Failed { error };
+            return Denial::Failed { error };
         }
         let reason = answer.reason.to_string();
-        Refusal::Denied {
+        Denial::Denied {
             decision: answer.decision,
             status: forbidden(&user.name, attributes, &reason),
             reason,

@@ -1,11 +1,11 @@
-//! The words of a 403.
+//! The message of a 403.
 
 use api::field::quote;
 use api::{GroupResource, Status};
 
 use crate::attributes::Attributes;
 
-/// The answer to a user who may not do something, for a reason that may be empty.
+/// The 403 response. `reason` may be empty.
 pub fn forbidden(user: &str, attributes: &Attributes, reason: &str) -> Status {
     let Attributes { verb, group, resource, subresource, namespace, name, path, is_resource, .. } =
         attributes;
@@ -27,7 +27,7 @@ pub fn forbidden(user: &str, attributes: &Attributes, reason: &str) -> Status {
     Status::forbidden(&GroupResource::new(group.clone(), resource.clone()), name, why)
 }
 
-/// A message that a browser takes for HTML must not carry the client's own tags back to it.
+/// Escapes HTML, so that a browser does not render tags that the client sent.
 pub(crate) fn without_markup(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,7 +1,7 @@
-//! Impersonation's checks, asked of the chain.
+//! Authorizes impersonation.
 
 use api::Status;
-use authn::impersonation::{Checked, Checks, IdentityCheck, LastModes};
+use authn::impersonation::{CheckFuture, IdentityCheck, ImpersonationChecks, LastModes};
 use authn::{Caller, Headers, User, impersonation::Impersonation};
 use value::format_smolstr;
 
@@ -10,8 +10,8 @@ use crate::chain::Chain;
 use crate::decision::Decision;
 use crate::forbidden::forbidden;
 
-/// The caller a request is to be run as: itself, or whom its headers name if the chain lets it. `attributes` is what the request
-/// asks for; `last` remembers by which mode callers were let.
+/// The user that a request runs as: the caller itself, or the impersonated user if the chain allows it.
+/// `attributes` are those of the request; `last` remembers the mode that was allowed last.
 pub async fn impersonate(
     chain: &Chain,
     caller: &Caller,
@@ -31,7 +31,7 @@ struct ChainChecks<'a> {
 }
 
 impl ChainChecks<'_> {
-    /// An error on the way refuses, with its words in the message.
+    /// An authorizer error denies; its text is part of the message.
     async fn ask(&self, user: &User, attributes: &Attributes) -> Result<(), Status> {
         let answer = self.chain.decide(user, attributes).await;
         if answer.decision == Decision::Allow {
@@ -47,8 +47,8 @@ impl ChainChecks<'_> {
     }
 }
 
-impl Checks for ChainChecks<'_> {
-    fn identity<'a>(&'a self, user: &'a User, check: &'a IdentityCheck) -> Checked<'a> {
+impl ImpersonationChecks for ChainChecks<'_> {
+    fn identity<'a>(&'a self, user: &'a User, check: &'a IdentityCheck) -> CheckFuture<'a> {
         let attributes = Attributes {
             verb: check.verb.clone(),
             group: check.group.clone(),
@@ -63,7 +63,7 @@ impl Checks for ChainChecks<'_> {
         Box::pin(async move { self.ask(user, &attributes).await })
     }
 
-    fn request<'a>(&'a self, user: &'a User, mode: &'a str) -> Checked<'a> {
+    fn request<'a>(&'a self, user: &'a User, mode: &'a str) -> CheckFuture<'a> {
         let verb = format_smolstr!("impersonate-on:{mode}:{}", self.attributes.verb);
         let attributes = Attributes { verb, ..self.attributes.clone() };
         Box::pin(async move { self.ask(user, &attributes).await })

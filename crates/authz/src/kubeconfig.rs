@@ -1,7 +1,7 @@
-//! The kubeconfig that says where a webhook is and as whom to ask: text → [`Connection`].
+//! Parses the kubeconfig of a webhook into a [`Connection`].
 //!
-//! Only what a server needs is taken: one context, its cluster and its user. Credentials that would need a program to be run
-//! are refused.
+//! It uses only the current context with its cluster and user. Credentials that require running a program are
+//! rejected.
 
 mod users;
 
@@ -12,88 +12,79 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use value::{Str, Value, yaml};
 
-pub use users::Users;
+pub use users::KubeconfigUsers;
 
-/// Where to connect, and as whom.
+/// Address and credentials of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// The URL.
     pub server: Str,
-    /// Whom to trust; `None` trusts the system's authorities.
+    /// `None` trusts the system's CAs.
     pub certificate_authority: Option<Material>,
-    /// The name the server must prove, if not the URL's.
+    /// The name to verify in the server's certificate, if it differs from the URL's.
     pub server_name: Str,
-    /// Whether anybody is trusted.
+    /// Skips TLS verification (`insecure-skip-tls-verify`).
     pub insecure: bool,
-    /// The proxy to go through.
     pub proxy_url: Str,
-    /// The client certificate and its key.
+    /// Client certificate and key.
     pub certificate: Option<(Material, Material)>,
-    /// How else to say who is asking.
     pub credential: Credential,
 }
 
-/// As whom to ask.
+/// The credentials of a kubeconfig user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct User {
-    /// The client certificate and its key.
+pub struct KubeconfigUser {
+    /// Client certificate and key.
     pub certificate: Option<(Material, Material)>,
-    /// How else to say who is asking.
     pub credential: Credential,
 }
 
-/// PEM in a file, or in place.
+/// PEM, inline or in a file.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Material {
-    /// A file, by its path; relative ones are relative to the kubeconfig.
+    /// Relative to the kubeconfig.
     File(Str),
-    /// The bytes.
     Inline(Vec<u8>),
 }
 
-/// What goes into the `Authorization` header.
+/// The content of the `Authorization` header.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum Credential {
-    /// Nothing.
     #[default]
     None,
-    /// A bearer token.
     Token(Str),
-    /// A bearer token in a file that may change.
+    /// A file with a bearer token, which may change.
     TokenFile(Str),
-    /// A name and a password.
+    /// User name and password.
     Basic(Str, Str),
 }
 
-/// Why a kubeconfig cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KubeconfigError {
-    /// It cannot be read.
     #[error("{0}")]
     Unreadable(String),
-    /// What it says does not make a connection.
+    /// The file is readable, but describes no usable connection.
     #[error("invalid configuration: {0}")]
     Invalid(String),
-    /// It is right, but this server does not do that.
+    /// User, feature and reason.
     #[error("user {}: {} is not supported: {}", quote(.0), .1, .2)]
     Unsupported(Str, &'static str, &'static str),
 }
 
-/// Names a file as it is found from the kubeconfig, and says whether it can be opened.
-pub type Files<'a> = &'a dyn Fn(&str) -> (String, Result<(), String>);
+/// Resolves a path relative to the kubeconfig and checks whether the file can be opened.
+pub type FileLookup<'a> = &'a dyn Fn(&str) -> (String, Result<(), String>);
 
 const EMPTY: &str = "no configuration has been provided, try setting KUBERNETES_MASTER environment variable";
-/// Where Go's scheme of this kind is declared; part of its message.
+/// The location of Go's scheme for this kind, which is part of its error messages.
 const SCHEME: &str = "k8s.io/client-go/tools/clientcmd/api/latest/latest.go:50";
-/// How Go prints the type it reads an object's kind with.
+/// How Go prints the type with which it reads an object's kind.
 const META: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
 impl Connection {
-    /// Reads the current context of a kubeconfig, and reports everything that is wrong with it in Kubernetes' words.
-    pub fn parse(text: &[u8], files: Files<'_>) -> Result<Self, KubeconfigError> {
+    /// Parses the current context. Reports all errors, in kube-apiserver's words.
+    pub fn parse(text: &[u8], files: FileLookup<'_>) -> Result<Self, KubeconfigError> {
         let config = yaml::document(text).map_err(|error| KubeconfigError::Unreadable(error.message))?.value;
-        let config = Checked::new(config).map_err(KubeconfigError::Unreadable)?;
+        let config = TypedKubeconfig::new(config).map_err(KubeconfigError::Unreadable)?;
         let (mut errors, nothing) = (Vec::new(), Value::Map(value::Map::new()));
         let current = config.text(&["current-context"]);
         let context = config.entry("contexts", "context", current);
@@ -108,7 +99,8 @@ impl Connection {
 
         check_user(&user_name, user, files, &mut errors);
         match cluster {
-            // A cluster that says nothing is as good as none; if nothing else is wrong, there is no configuration at all.
+            // An empty cluster counts as missing. If there are no other errors, the whole configuration
+            // counts as missing.
             None if errors.is_empty() => errors.push(EMPTY.to_owned()),
             None => errors.push("cluster has no server defined".to_owned()),
             Some(cluster) => check_cluster(&cluster_name, cluster, files, &mut errors),
@@ -118,7 +110,7 @@ impl Connection {
         }
         let cluster = cluster.unwrap_or(&nothing);
         let text = |object: &Value, field: &str| Str::from(object.str_at(&[field]).unwrap_or_default());
-        let User { certificate, credential } = User::read(user, &user_name, files)?;
+        let KubeconfigUser { certificate, credential } = KubeconfigUser::read(user, &user_name, files)?;
         Ok(Connection {
             server: text(cluster, "server"),
             certificate_authority: material(cluster, "certificate-authority", "certificate-authority-data"),
@@ -131,9 +123,9 @@ impl Connection {
     }
 }
 
-impl User {
-    /// Reads one entry of `users`.
-    fn read(user: &Value, name: &str, files: Files<'_>) -> Result<Self, KubeconfigError> {
+impl KubeconfigUser {
+    /// Reads an entry of `users`.
+    fn read(user: &Value, name: &str, files: FileLookup<'_>) -> Result<Self, KubeconfigError> {
         for program in ["exec", "auth-provider"] {
             if user.at(&[program]).is_some_and(|p| !p.is_null()) {
                 let why = "the server runs no other program to get credentials";
@@ -148,7 +140,7 @@ impl User {
             let why = "the server asks as itself";
             return Err(KubeconfigError::Unsupported(name.into(), "impersonation", why));
         }
-        // A key without a certificate is of no use, and of no harm; a certificate without a key is a mistake.
+        // A key without a certificate is ignored; a certificate without a key is an error.
         let (certificate, key) = (
             material(user, "client-certificate", "client-certificate-data"),
             material(user, "client-key", "client-key-data"),
@@ -157,9 +149,10 @@ impl User {
             return Err(KubeconfigError::Invalid(needs_key(name)));
         }
         let certificate = certificate.zip(key);
-        // A token file that is named wins over a token, as it may be newer; both win over a password.
+        // A token file takes precedence over a token, as it can be newer; both take precedence over a
+        // password.
         let (token, file, login) = (text(user, "token"), text(user, "tokenFile"), text(user, "username"));
-        // Beside a token, a token file that is not there yet does not matter.
+        // If there is also a token, the token file may be missing.
         let credential = if !file.is_empty() && (token.is_empty() || files(&file).1.is_ok()) {
             Credential::TokenFile(file)
         } else if !token.is_empty() {
@@ -169,7 +162,7 @@ impl User {
         } else {
             Credential::None
         };
-        Ok(User { certificate, credential })
+        Ok(KubeconfigUser { certificate, credential })
     }
 }
 
@@ -183,7 +176,7 @@ fn has(object: &Value, field: &str) -> bool {
     object.str_at(&[field]).is_some_and(|text| !text.is_empty())
 }
 
-fn check_user(name: &str, user: &Value, files: Files<'_>, errors: &mut Vec<String>) {
+fn check_user(name: &str, user: &Value, files: FileLookup<'_>, errors: &mut Vec<String>) {
     if has(user, "client-certificate") || has(user, "client-certificate-data") {
         if has(user, "client-certificate") && has(user, "client-certificate-data") {
             errors.push(format!(
@@ -225,7 +218,7 @@ fn check_user(name: &str, user: &Value, files: Files<'_>, errors: &mut Vec<Strin
     }
 }
 
-fn check_cluster(name: &str, cluster: &Value, files: Files<'_>, errors: &mut Vec<String>) {
+fn check_cluster(name: &str, cluster: &Value, files: FileLookup<'_>, errors: &mut Vec<String>) {
     if !has(cluster, "server") {
         errors.push(format!("no server found for cluster {}", quote(name)));
     }
@@ -253,7 +246,7 @@ fn check_file(
     field: &str,
     shown: &str,
     name: &str,
-    files: Files<'_>,
+    files: FileLookup<'_>,
     errors: &mut Vec<String>,
 ) {
     if let Some(path) = object.str_at(&[field]).filter(|path| !path.is_empty())
@@ -264,10 +257,10 @@ fn check_file(
 }
 
 /// A kubeconfig whose fields have the right types.
-struct Checked(Value);
+struct TypedKubeconfig(Value);
 
-/// The fields that matter, with the Go structs they belong to: `(list, inner object, struct, texts, bools, base64)`.
-type Table = (
+/// The fields that are read, with their Go structs: `(list, inner object, struct, strings, bools, base64)`.
+type FieldTable = (
     &'static str,
     &'static str,
     &'static str,
@@ -275,7 +268,7 @@ type Table = (
     &'static [&'static str],
     &'static [&'static str],
 );
-const LISTS: [Table; 3] = [
+const LISTS: [FieldTable; 3] = [
     (
         "clusters",
         "cluster",
@@ -295,7 +288,7 @@ const LISTS: [Table; 3] = [
     ("contexts", "context", "Context", &["cluster", "user", "namespace"], &[], &[]),
 ];
 
-impl Checked {
+impl TypedKubeconfig {
     fn new(config: Value) -> Result<Self, String> {
         let wrong = |value: &Value, owner: &str, path: &str, wanted: &str| {
             let kind = value.json_type();
@@ -306,7 +299,7 @@ impl Checked {
             Some(other) => Err(wrong(other, owner, path, "string")),
         };
         match &config {
-            Value::Null => return Ok(Checked(Value::Map(value::Map::new()))),
+            Value::Null => return Ok(TypedKubeconfig(Value::Map(value::Map::new()))),
             Value::Map(_) => {}
             other => {
                 let kind = other.json_type();
@@ -375,27 +368,26 @@ impl Checked {
             }
         }
         text(config.get("current-context"), "Config", "current-context")?;
-        Ok(Checked(config))
+        Ok(TypedKubeconfig(config))
     }
 
     fn text(&self, path: &[&str]) -> &str {
         self.0.str_at(path).unwrap_or_default()
     }
 
-    /// The entry of a list that has the name.
+    /// The entry of a list with this name.
     fn entry(&self, list: &str, inner: &str, name: &str) -> Option<&Value> {
         let items = self.0.list_at(&[list]);
         let item = items.iter().find(|item| item.str_at(&["name"]).unwrap_or_default() == name)?;
         item.at(&[inner]).filter(|object| object.as_map().is_some())
     }
 
-    /// The entries of a list.
     fn entries(&self, list: &str) -> &[Value] {
         self.0.list_at(&[list])
     }
 }
 
-/// Base64 as Go's JSON reader takes it; its error is the place.
+/// Decodes base64 like Go's JSON decoder. The error is the byte offset.
 fn decode(text: &str) -> Result<Vec<u8>, usize> {
     let text: String = text.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();
     STANDARD.decode(&text).map_err(|error| match error {
@@ -404,7 +396,7 @@ fn decode(text: &str) -> Result<Vec<u8>, usize> {
     })
 }
 
-/// Data in place wins over a file.
+/// Inline data takes precedence over a file.
 fn material(object: &Value, file: &str, data: &str) -> Option<Material> {
     if let Some(bytes) =
         object.str_at(&[data]).filter(|text| !text.is_empty()).and_then(|text| decode(text).ok())
@@ -415,7 +407,7 @@ fn material(object: &Value, file: &str, data: &str) -> Option<Material> {
     path.map(|path| Material::File(path.into()))
 }
 
-/// Without what is inside: it may be a key.
+/// Omits the content, which may be a private key.
 impl fmt::Debug for Material {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -425,7 +417,7 @@ impl fmt::Debug for Material {
     }
 }
 
-/// Without the secrets.
+/// Omits the token and the password.
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

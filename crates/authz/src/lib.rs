@@ -1,12 +1,12 @@
-//! May they: the ordered chain of authorizers.
+//! Authorization: an ordered chain of authorizers decides whether a user may perform a request.
 //!
-//! A [`Chain`] takes a caller and what it asks for ([`Attributes`]) and answers allow, deny or no opinion. The first allow or
-//! deny of a step ends it; `system:masters` is allowed before the first. Only the chain makes a [`Permit`], and a handler
-//! wants one: what has not been authorized does not compile.
+//! [`Chain`] takes a caller and the request's [`Attributes`]. The first authorizer that allows or denies
+//! decides; `system:masters` is allowed before the first. Only [`Chain::authorize`] creates a [`Permit`],
+//! which every handler requires, so code that skips authorization does not compile. Reviews ask about other
+//! users with [`Chain::decide`] and get an [`AuthorizerDecision`].
 //!
-//! Reviews ask the same chain about somebody else ([`Chain::decide`]) and get an [`Answer`], never a permit.
-//!
-//! No I/O and no clock in here: stored roles arrive as objects, and webhooks are sent, and told the time, by [`webhook::Sender`].
+//! This crate does no I/O and reads no clock: stored roles arrive as objects, and [`webhook::ReviewTransport`]
+//! sends webhook calls and provides the time.
 
 pub mod abac;
 mod assemble;
@@ -24,14 +24,16 @@ pub mod rbac;
 pub mod review;
 pub mod webhook;
 
-pub use assemble::{MakeSender, Standing, assemble};
+pub use assemble::{MakeSender, SharedAuthorizers, assemble};
 pub use attributes::{Attributes, Operator, Requirement, Selector};
-pub use chain::{Authorizer, Chain, DuplicateName, Step};
-pub use conditions::{CompileError, Compiler, Condition, Conditions, Match, Request, ReviewCompiler};
-pub use decision::{Answer, Decision, Permit, Reason, Refusal};
+pub use chain::{Authorizer, Chain, ChainStep, DuplicateName};
+pub use conditions::{
+    CompileError, Compiler, Condition, ConditionInput, Conditions, ConditionsResult, ReviewCompiler,
+};
+pub use decision::{AuthorizerDecision, Decision, DecisionReason, Denial, Permit};
 pub use forbidden::forbidden;
 pub use impersonate::impersonate;
-pub use observe::{Evaluation, Observer, Unobserved};
+pub use observe::{AuthorizationObserver, NoObserver, WebhookEvaluation};
 
 #[cfg(test)]
 mod tests;

@@ -1,56 +1,61 @@
-//! Nodes: each may read what its own pods refer to, and change what is its own.
+//! The Node authorizer: a kubelet may read objects that its pods refer to, and modify its own objects.
 //!
-//! A node is a user `system:node:NAME` in the group `system:nodes`. [`Graph`] follows the stored objects and knows which node
-//! needs which object. What the graph cannot decide, such as which pod a node creates, admission does (NodeRestriction).
+//! A node is a user `system:node:NAME` in the group `system:nodes`. [`Graph`] tracks which node needs which
+//! object. What depends on the content of a write is checked by the admission plugin NodeRestriction.
 
 mod graph;
 mod references;
 
-pub use graph::{Graph, Kind, Object};
+pub use graph::{Graph, GraphKind, NodeObject};
 
 use authn::{User, names};
 use value::Str;
 
 use crate::attributes::{Attributes, Operator};
-use crate::decision::{Answer, Reason};
-use crate::rbac::{Rule, Rules, bootstrap};
+use crate::decision::{AuthorizerDecision, DecisionReason};
+use crate::rbac::{PolicyRule, SubjectRules, bootstrap};
 
-/// The Node authorizer.
 #[derive(Debug, Default)]
 pub struct NodeAuthorizer {
     graph: Graph,
-    /// What every node may do to resources that are not divided among them.
-    rules: Vec<Rule>,
+    /// The rules for resources that are not restricted per node.
+    rules: Vec<PolicyRule>,
 }
 
 impl NodeAuthorizer {
-    /// An authorizer that knows no object yet.
+    /// Starts with an empty graph.
     pub fn new() -> Self {
         NodeAuthorizer { graph: Graph::default(), rules: bootstrap::node_rules() }
     }
 
-    /// Which node needs what; to be kept up to date.
+    /// The graph, which the caller keeps up to date.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// Whether a node is allowed something. About others it has no opinion.
-    pub fn decide(&self, user: &User, attributes: &Attributes) -> Answer {
-        let Some(node) = node_name(user) else { return nothing() };
+    /// Has no opinion about users that are not nodes.
+    pub fn decide(&self, user: &User, attributes: &Attributes) -> AuthorizerDecision {
+        let Some(node) = node_name(user) else { return no_opinion() };
         if node.is_empty() {
-            return Answer::no_opinion(format!("unknown node for user {}", api::field::quote(&user.name)));
+            return AuthorizerDecision::no_opinion(format!(
+                "unknown node for user {}",
+                api::field::quote(&user.name)
+            ));
         }
-        match self.judge(node, attributes) {
-            Ok(()) => Answer::allow(Reason::None),
-            Err(why) => Answer { reason: why.map_or(Reason::None, Reason::Text), ..Answer::no_opinion("") },
+        match self.decide_for_node(node, attributes) {
+            Ok(()) => AuthorizerDecision::allow(DecisionReason::None),
+            Err(why) => AuthorizerDecision {
+                reason: why.map_or(DecisionReason::None, DecisionReason::Text),
+                ..AuthorizerDecision::no_opinion("")
+            },
         }
     }
 
-    /// What a node may do cannot be listed.
-    pub fn rules_for(&self, user: &User) -> Rules {
+    /// A node's permissions depend on the graph, so the list is incomplete.
+    pub fn rules_for(&self, user: &User) -> SubjectRules {
         match node_name(user) {
-            None => Rules::default(),
-            Some(_) => Rules {
+            None => SubjectRules::default(),
+            Some(_) => SubjectRules {
                 rules: Vec::new(),
                 incomplete: true,
                 error: Some("node authorizer does not support user rule resolution".to_owned()),
@@ -58,27 +63,27 @@ impl NodeAuthorizer {
         }
     }
 
-    fn judge(&self, node: &str, attributes: &Attributes) -> Judgement {
+    fn decide_for_node(&self, node: &str, attributes: &Attributes) -> NodeDecision {
         let Attributes { verb, group, resource, subresource, is_resource, .. } = attributes;
         let verb = verb.as_str();
         if *is_resource {
             match (group.as_str(), resource.as_str()) {
-                ("", "secrets") => return self.read(node, Object::Secret, attributes),
-                ("", "configmaps") => return self.read(node, Object::ConfigMap, attributes),
+                ("", "secrets") => return self.read(node, NodeObject::Secret, attributes),
+                ("", "configmaps") => return self.read(node, NodeObject::ConfigMap, attributes),
                 ("", "persistentvolumeclaims") if subresource == "status" => {
                     return if matches!(verb, "update" | "patch") {
-                        self.related(node, Object::Claim, attributes)
+                        self.related(node, NodeObject::Claim, attributes)
                     } else {
-                        no("can only get/update/patch this type")
+                        denied("can only get/update/patch this type")
                     };
                 }
-                ("", "persistentvolumeclaims") => return self.get(node, Object::Claim, attributes),
-                ("", "persistentvolumes") => return self.get(node, Object::Volume, attributes),
+                ("", "persistentvolumeclaims") => return self.get(node, NodeObject::Claim, attributes),
+                ("", "persistentvolumes") => return self.get(node, NodeObject::Volume, attributes),
                 ("resource.k8s.io", "resourceclaims") => {
-                    return self.get(node, Object::ResourceClaim, attributes);
+                    return self.get(node, NodeObject::ResourceClaim, attributes);
                 }
                 ("storage.k8s.io", "volumeattachments") => {
-                    return self.get(node, Object::Attachment, attributes);
+                    return self.get(node, NodeObject::Attachment, attributes);
                 }
                 ("", "serviceaccounts") => return self.service_account(node, attributes),
                 ("coordination.k8s.io", "leases") => return lease(node, attributes),
@@ -95,115 +100,117 @@ impl NodeAuthorizer {
         if self.rules.iter().any(|rule| rule.allows(attributes)) { Ok(()) } else { Err(None) }
     }
 
-    /// Reading an object that a pod of the node refers to.
-    fn read(&self, node: &str, object: Object, attributes: &Attributes) -> Judgement {
+    /// Checks a get, list or watch of an object that a pod of the node refers to.
+    fn read(&self, node: &str, object: NodeObject, attributes: &Attributes) -> NodeDecision {
         if !matches!(attributes.verb.as_str(), "get" | "list" | "watch") {
-            return no("can only read resources of this type");
+            return denied("can only read resources of this type");
         }
         if !attributes.subresource.is_empty() {
-            return no("cannot read subresource");
+            return denied("cannot read subresource");
         }
         if attributes.namespace.is_empty() {
-            return no("can only read namespaced object of this type");
+            return denied("can only read namespaced object of this type");
         }
         self.related(node, object, attributes)
     }
 
-    /// Getting an object that a pod of the node refers to.
-    fn get(&self, node: &str, object: Object, attributes: &Attributes) -> Judgement {
+    /// Checks a get of an object that a pod of the node refers to.
+    fn get(&self, node: &str, object: NodeObject, attributes: &Attributes) -> NodeDecision {
         if attributes.verb != "get" {
-            return no("can only get individual resources of this type");
+            return denied("can only get individual resources of this type");
         }
         if !attributes.subresource.is_empty() {
-            return no("cannot get subresource");
+            return denied("cannot get subresource");
         }
         self.related(node, object, attributes)
     }
 
-    fn related(&self, node: &str, object: Object, attributes: &Attributes) -> Judgement {
+    fn related(&self, node: &str, object: NodeObject, attributes: &Attributes) -> NodeDecision {
         if attributes.name.is_empty() {
-            return no("No Object name found");
+            return denied("No Object name found");
         }
         if self.graph.needs(node, object, &attributes.namespace, &attributes.name) {
             return Ok(());
         }
-        no(format!("no relationship found between node '{node}' and this object"))
+        denied(format!("no relationship found between node '{node}' and this object"))
     }
 
-    fn service_account(&self, node: &str, attributes: &Attributes) -> Judgement {
+    fn service_account(&self, node: &str, attributes: &Attributes) -> NodeDecision {
         if attributes.verb == "get" && attributes.subresource.is_empty() {
-            return self.read(node, Object::ServiceAccount, attributes);
+            return self.read(node, NodeObject::ServiceAccount, attributes);
         }
         if attributes.verb != "create" || attributes.name.is_empty() {
-            return no("can only create tokens for individual service accounts");
+            return denied("can only create tokens for individual service accounts");
         }
         if attributes.subresource != "token" {
-            return no("can only create token subresource of serviceaccount");
+            return denied("can only create token subresource of serviceaccount");
         }
-        self.related(node, Object::ServiceAccount, attributes)
+        self.related(node, NodeObject::ServiceAccount, attributes)
     }
 
-    fn slice(&self, node: &str, attributes: &Attributes) -> Judgement {
+    fn slice(&self, node: &str, attributes: &Attributes) -> NodeDecision {
         if !attributes.subresource.is_empty() {
-            return no("cannot authorize ResourceSlice subresources");
+            return denied("cannot authorize ResourceSlice subresources");
         }
         match attributes.verb.as_str() {
             "create" => Ok(()),
-            "get" | "update" | "patch" | "delete" => self.related(node, Object::Slice, attributes),
+            "get" | "update" | "patch" | "delete" => self.related(node, NodeObject::Slice, attributes),
             "watch" | "list" | "deletecollection" if selects(attributes, "spec.nodeName", node) => Ok(()),
             "watch" | "list" | "deletecollection" => {
-                no("can only list/watch/deletecollection resourceslices with nodeName field selector")
+                denied("can only list/watch/deletecollection resourceslices with nodeName field selector")
             }
-            _ => no(
+            _ => denied(
                 "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection",
             ),
         }
     }
 
-    fn pod_certificate(&self, node: &str, attributes: &Attributes) -> Judgement {
+    fn pod_certificate(&self, node: &str, attributes: &Attributes) -> NodeDecision {
         if !attributes.subresource.is_empty() {
-            return no("nodes may not access the status subresource of PodCertificateRequests");
+            return denied("nodes may not access the status subresource of PodCertificateRequests");
         }
         match attributes.verb.as_str() {
             "create" => Ok(()),
-            "get" => self.related(node, Object::PodCertificateRequest, attributes),
+            "get" => self.related(node, NodeObject::PodCertificateRequest, attributes),
             "list" | "watch" if selects(attributes, "spec.nodeName", node) => Ok(()),
-            "list" | "watch" => no("can only list/watch podcertificaterequests with nodeName field selector"),
-            verb => no(format!("nodes may not {verb} podcertificaterequests")),
+            "list" | "watch" => {
+                denied("can only list/watch podcertificaterequests with nodeName field selector")
+            }
+            verb => denied(format!("nodes may not {verb} podcertificaterequests")),
         }
     }
 
-    fn pod(&self, node: &str, attributes: &Attributes) -> Judgement {
+    fn pod(&self, node: &str, attributes: &Attributes) -> NodeDecision {
         match (attributes.subresource.as_str(), attributes.verb.as_str()) {
-            ("", "get") => self.get(node, Object::Pod, attributes),
+            ("", "get") => self.get(node, NodeObject::Pod, attributes),
             ("", "list" | "watch") if selects(attributes, "spec.nodeName", node) => Ok(()),
             ("", "list" | "watch") if !attributes.name.is_empty() => {
-                self.related(node, Object::Pod, attributes)
+                self.related(node, NodeObject::Pod, attributes)
             }
-            ("", "list" | "watch") => no("can only list/watch pods with spec.nodeName field selector"),
+            ("", "list" | "watch") => denied("can only list/watch pods with spec.nodeName field selector"),
             ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Ok(()),
             _ => Err(None),
         }
     }
 }
 
-/// Allowed, or not and perhaps why.
-type Judgement = Result<(), Option<Str>>;
+/// The error is an optional reason.
+type NodeDecision = Result<(), Option<Str>>;
 
-fn no(why: impl Into<Str>) -> Judgement {
+fn denied(why: impl Into<Str>) -> NodeDecision {
     Err(Some(why.into()))
 }
 
-fn nothing() -> Answer {
-    Answer { reason: Reason::None, ..Answer::no_opinion("") }
+fn no_opinion() -> AuthorizerDecision {
+    AuthorizerDecision { reason: DecisionReason::None, ..AuthorizerDecision::no_opinion("") }
 }
 
-/// The node's name, if the user is a node.
+/// The node's name; `None` if the user is not a node.
 pub fn node_name(user: &User) -> Option<&str> {
     user.name.strip_prefix(names::NODE_PREFIX).filter(|_| user.is_in(names::NODES))
 }
 
-/// Whether a request's field selector pins a field to a value.
+/// Whether the field selector restricts a field to a single value.
 fn selects(attributes: &Attributes, field: &str, value: &str) -> bool {
     attributes.fields.requirements.iter().any(|requirement| {
         requirement.key == field
@@ -212,44 +219,45 @@ fn selects(attributes: &Attributes, field: &str, value: &str) -> bool {
     })
 }
 
-/// A node's heartbeat is the lease of its name. On creation the name is not known yet.
-fn lease(node: &str, attributes: &Attributes) -> Judgement {
+/// A node's heartbeat is the lease with its name. In a create request the name is not known yet.
+fn lease(node: &str, attributes: &Attributes) -> NodeDecision {
     const NAMESPACE: &str = "kube-node-lease";
     let verb = attributes.verb.as_str();
     if !matches!(verb, "get" | "create" | "update" | "patch" | "delete") {
-        return no("can only get, create, update, patch, or delete a node lease");
+        return denied("can only get, create, update, patch, or delete a node lease");
     }
     if attributes.namespace != NAMESPACE {
-        return no(format!("can only access leases in the \"{NAMESPACE}\" system namespace"));
+        return denied(format!("can only access leases in the \"{NAMESPACE}\" system namespace"));
     }
     if verb != "create" && attributes.name != node {
-        return no("can only access node lease with the same name as the requesting node");
+        return denied("can only access node lease with the same name as the requesting node");
     }
     Ok(())
 }
 
-fn csi_node(node: &str, attributes: &Attributes) -> Judgement {
+fn csi_node(node: &str, attributes: &Attributes) -> NodeDecision {
     let verb = attributes.verb.as_str();
     match attributes.subresource.as_str() {
         "" if matches!(verb, "get" | "create" | "update" | "patch" | "delete") => {}
-        "" => return no("can only get, create, update, patch, or delete a CSINode"),
-        "status" => return no("CSINode status access requires CSIVolumeHealth feature"),
-        _ => return no("cannot authorize CSINode subresources"),
+        "" => return denied("can only get, create, update, patch, or delete a CSINode"),
+        "status" => return denied("CSINode status access requires CSIVolumeHealth feature"),
+        _ => return denied("cannot authorize CSINode subresources"),
     }
     if verb != "create" && attributes.name != node {
-        return no("can only access CSINode with the same name as the requesting node");
+        return denied("can only access CSINode with the same name as the requesting node");
     }
     Ok(())
 }
 
-/// A node may read its own Node object, also before it exists; admission sees to whose it writes.
-fn own_node(node: &str, attributes: &Attributes) -> Judgement {
+/// A node may read its own Node object even before it exists. NodeRestriction checks which node object it
+/// writes.
+fn own_node(node: &str, attributes: &Attributes) -> NodeDecision {
     match (attributes.subresource.as_str(), attributes.verb.as_str()) {
         ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
         ("", "get" | "list" | "watch") => match attributes.name.as_str() {
             name if name == node => Ok(()),
-            "" => no(format!("node '{node}' cannot read all nodes, only its own Node object")),
-            name => no(format!("node '{node}' cannot read '{name}', only its own Node object")),
+            "" => denied(format!("node '{node}' cannot read all nodes, only its own Node object")),
+            name => denied(format!("node '{node}' cannot read '{name}', only its own Node object")),
         },
         _ => Err(None),
     }

@@ -1,48 +1,44 @@
-//! [`Observer`]: what happens in a chain, for metrics.
+//! [`AuthorizationObserver`]: receives events for metrics.
 
 use std::time::Duration;
 
 use crate::config::AuthorizerType;
 use crate::decision::Decision;
 
-/// Hears what happens. Every method may be left out.
-pub trait Observer: Send + Sync {
-    /// An authorizer of the chain has spoken.
+/// All methods default to doing nothing.
+pub trait AuthorizationObserver: Send + Sync {
+    /// An authorizer has decided.
     fn decided(&self, _kind: AuthorizerType, _name: &str, _decision: Decision) {}
 
-    /// A webhook was asked.
-    fn evaluated(&self, _evaluation: &Evaluation<'_>) {}
+    /// A webhook was called.
+    fn evaluated(&self, _evaluation: &WebhookEvaluation<'_>) {}
 
-    /// A webhook could not be asked, and the request went on without it.
+    /// A webhook call failed, and the next authorizer was asked.
     fn failed_open(&self, _name: &str, _result: &'static str) {}
 
-    /// The match conditions of a webhook were evaluated.
     fn conditions_evaluated(&self, _name: &str, _took: Duration) {}
 
-    /// A match condition said not to ask.
+    /// A match condition was false.
     fn condition_excluded(&self, _name: &str) {}
 
-    /// A match condition could not be evaluated.
     fn condition_failed(&self, _name: &str) {}
 }
 
-/// One call of a webhook.
 #[derive(Clone, Copy, Debug)]
-pub struct Evaluation<'a> {
-    /// The webhook.
+pub struct WebhookEvaluation<'a> {
+    /// The webhook's name.
     pub name: &'a str,
     /// `success`, `timeout`, `canceled` or `error`.
     pub result: &'static str,
-    /// The status code, if there was an answer.
+    /// The HTTP status code, if there was a response.
     pub status: Option<u16>,
-    /// What the answer means; where it could not be read, what the failure policy makes of that.
+    /// After a failure, the decision of the failure policy.
     pub decision: Decision,
-    /// How long it took.
     pub latency: Duration,
 }
 
-/// Hears nothing.
+/// Ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Unobserved;
+pub struct NoObserver;
 
-impl Observer for Unobserved {}
+impl AuthorizationObserver for NoObserver {}

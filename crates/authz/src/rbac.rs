@@ -1,22 +1,22 @@
-//! Role-based access control over the stored roles and bindings.
+//! Role-based access control.
 //!
-//! [`Index`] follows Role, ClusterRole, RoleBinding and ClusterRoleBinding objects and answers from subject to role to rules,
-//! so that a decision meets only the bindings of the one who asks. [`escalation`] decides whether somebody may hand out rules,
-//! [`aggregation`] unites roles, [`bootstrap`] is what a new cluster begins with and [`reconcile`] brings an old one up to it.
+//! [`RbacIndex`] tracks Role, ClusterRole, RoleBinding and ClusterRoleBinding objects, indexed by subject, so
+//! that a decision looks only at the bindings of the user. [`escalation`] checks whether a user may grant
+//! rules, [`aggregation`] computes aggregated roles, [`bootstrap`] has the default roles of a cluster, and
+//! [`reconcile`] updates stored roles to them.
 
 pub mod aggregation;
 pub mod bootstrap;
 pub mod escalation;
-mod held;
+mod held_rules;
 mod index;
 pub mod reconcile;
 mod rule;
 mod subject;
 
-pub use index::{Granted, Index, Kind, Rules};
-pub(crate) use rule::url_covers;
-pub use rule::{Rule, everything};
-pub use subject::{RoleRef, Subject};
+pub use index::{Granted, RbacIndex, RbacKind, SubjectRules};
+pub(crate) use rule::path_covers;
+pub use rule::{PolicyRule, everything};
+pub use subject::{RbacSubject, RoleRef};
 
-/// The API group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";

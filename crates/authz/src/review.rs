@@ -1,13 +1,13 @@
-//! The review APIs: whom and what a review asks about, and the status that answers it.
+//! The access review APIs: decodes their `spec` and builds their `status`.
 
 use authn::User;
 use value::{Map, Str, Value};
 
 use crate::attributes::{Attributes, Operator, Requirement, Selector};
-use crate::decision::{Answer, Decision};
-use crate::rbac::Rules;
+use crate::decision::{AuthorizerDecision, Decision};
+use crate::rbac::SubjectRules;
 
-/// Whom the `spec` of a SubjectAccessReview is about.
+/// The user of a SubjectAccessReview's `spec`.
 pub fn subject(spec: &Value) -> User {
     let text = |field: &str| Str::from(spec.str_at(&[field]).unwrap_or_default());
     let extra = spec.at(&["extra"]).and_then(Value::as_map);
@@ -23,7 +23,7 @@ pub fn subject(spec: &Value) -> User {
     }
 }
 
-/// What the `spec` of an access review asks.
+/// The attributes of an access review's `spec`.
 pub fn attributes(spec: &Value) -> Attributes {
     let Some(resource) = spec.at(&["resourceAttributes"]).filter(|r| !r.is_null()) else {
         let text =
@@ -35,7 +35,7 @@ pub fn attributes(spec: &Value) -> Attributes {
     Attributes {
         verb: text("verb"),
         group: text("group"),
-        // A review that names no version is about all of them.
+        // A review without a version is about all versions.
         version: if version.is_empty() { Str::new_static("*") } else { version },
         resource: text("resource"),
         subresource: text("subresource"),
@@ -49,7 +49,7 @@ pub fn attributes(spec: &Value) -> Attributes {
 }
 
 /// The `status` of an access review.
-pub fn status(answer: &Answer, attributes: &Attributes) -> Value {
+pub fn status(answer: &AuthorizerDecision, attributes: &Attributes) -> Value {
     let mut out = Map::new();
     out.insert("allowed", answer.decision == Decision::Allow);
     if answer.decision == Decision::Deny {
@@ -71,8 +71,8 @@ pub fn status(answer: &Answer, attributes: &Attributes) -> Value {
     Value::Map(out)
 }
 
-/// The `status` of a SelfSubjectRulesReview. A rule about both resources and paths stands in both lists.
-pub fn rules_status(rules: &Rules) -> Value {
+/// The `status` of a SelfSubjectRulesReview. A rule for both resources and paths appears in both lists.
+pub fn rules_status(rules: &SubjectRules) -> Value {
     let list = |list: &[Str]| Value::List(list.iter().cloned().map(Value::String).collect());
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
     for rule in &rules.rules {
@@ -108,7 +108,7 @@ fn strings(list: &[Value]) -> Vec<Str> {
     list.iter().filter_map(Value::as_str).map(Str::from).collect()
 }
 
-/// Requirements of an unknown kind are left out, and noted: fewer requirements only make the question wider.
+/// Requirements with an unknown operator are dropped and reported: that only widens the request.
 fn requirements(
     selector: &Value,
     mut convert: impl FnMut(Requirement) -> Result<Requirement, Str>,

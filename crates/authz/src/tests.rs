@@ -7,9 +7,9 @@ use authn::{Caller, InternalIdentity, User};
 use expect_test::expect;
 use value::Value;
 
-use crate::rbac::escalation::{check_binding, check_role, uncovered};
-use crate::rbac::reconcile::{Action, action};
-use crate::rbac::{Index, Kind, Rule, aggregation, everything};
+use crate::rbac::escalation::{check_binding, check_role, uncovered_permissions};
+use crate::rbac::reconcile::{ReconcileAction, reconcile};
+use crate::rbac::{PolicyRule, RbacIndex, RbacKind, aggregation, everything};
 use crate::*;
 
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -24,12 +24,12 @@ fn one(text: &str) -> Value {
     value::yaml::read(text.as_bytes()).unwrap().value
 }
 
-fn index(text: &str) -> Arc<Index> {
-    Arc::new(Index::from_objects(&yaml(text)))
+fn index(text: &str) -> Arc<RbacIndex> {
+    Arc::new(RbacIndex::from_objects(&yaml(text)))
 }
 
 fn chain(steps: Vec<(&str, Authorizer)>) -> Chain {
-    let steps = steps.into_iter().map(|(name, authorizer)| Step { name: name.into(), authorizer });
+    let steps = steps.into_iter().map(|(name, authorizer)| ChainStep { name: name.into(), authorizer });
     Chain::new(steps.collect()).unwrap()
 }
 
@@ -41,7 +41,7 @@ fn pods() -> Attributes {
 fn the_first_allow_ends_the_chain_and_always_deny_is_no_opinion() {
     let user = User::named("alice");
     let both = chain(vec![("no", Authorizer::AlwaysDeny), ("yes", Authorizer::AlwaysAllow)]);
-    assert_eq!(run(both.decide(&user, &pods())), Answer::allow(Reason::None));
+    assert_eq!(run(both.decide(&user, &pods())), AuthorizerDecision::allow(DecisionReason::None));
     let no = chain(vec![("no", Authorizer::AlwaysDeny), ("no2", Authorizer::AlwaysDeny)]);
     let answer = run(no.decide(&user, &pods()));
     assert_eq!(answer.decision, Decision::NoOpinion);
@@ -56,7 +56,7 @@ fn masters_are_allowed_before_the_first_step() {
     assert_eq!(permit.caller(), &server);
     assert_eq!(permit.attributes(), &pods());
     let scheduler = Caller::internal(InternalIdentity::Scheduler);
-    let Err(Refusal::Denied { status, reason, .. }) = run(no.authorize(&scheduler, pods())) else { panic!() };
+    let Err(Denial::Denied { status, reason, .. }) = run(no.authorize(&scheduler, pods())) else { panic!() };
     assert_eq!(status.code(), 403);
     assert_eq!(reason, "no: Everything is forbidden.");
     expect![[r#"pods is forbidden: User "system:kube-scheduler" cannot list resource "pods" in API group "" at the cluster scope: no: Everything is forbidden."#]]
@@ -71,7 +71,7 @@ fn an_empty_chain_allows_nobody() {
 
 #[test]
 fn two_steps_cannot_have_one_name() {
-    let step = || Step { name: "x".into(), authorizer: Authorizer::AlwaysDeny };
+    let step = || ChainStep { name: "x".into(), authorizer: Authorizer::AlwaysDeny };
     assert_eq!(Chain::new(vec![step(), step()]).unwrap_err(), DuplicateName("x".into()));
 }
 
@@ -110,7 +110,7 @@ subjects: [{kind: User, name: root}]
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
 ";
 
-fn team() -> (Arc<Index>, Chain) {
+fn team() -> (Arc<RbacIndex>, Chain) {
     let index = index(TEAM);
     let chain = chain(vec![("rbac", Authorizer::Rbac(index.clone()))]);
     (index, chain)
@@ -188,16 +188,16 @@ fn rules_of_too_many_combinations_are_held_by_who_holds_them_in_one() {
 #[test]
 fn rules_that_many_bindings_give_are_compared_once() {
     let list = |prefix: &str, count: usize| (0..count).map(|i| format!("{prefix}{i}").into()).collect();
-    let rule = |groups: usize| Rule {
+    let rule = |groups: usize| PolicyRule {
         groups: list("g", groups),
         resources: list("r", 100),
         verbs: list("v", 10),
-        ..Rule::default()
+        ..PolicyRule::default()
     };
     let held = vec![rule(1); 10_000];
-    assert_eq!(uncovered(&held, &[rule(1)]).map(|missing| missing.len()), Some(0));
-    assert_eq!(uncovered(&held, &[rule(2)]).map(|missing| missing.len()), Some(1_000));
-    assert_eq!(uncovered(&held, &[rule(1_000)]), None);
+    assert_eq!(uncovered_permissions(&held, &[rule(1)]).map(|missing| missing.len()), Some(0));
+    assert_eq!(uncovered_permissions(&held, &[rule(2)]).map(|missing| missing.len()), Some(1_000));
+    assert_eq!(uncovered_permissions(&held, &[rule(1_000)]), None);
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn rules_are_listed_once_per_binding_with_what_is_missing() {
     let more = one(
         "{kind: RoleBinding, metadata: {name: b, namespace: prod}, subjects: [{kind: User, name: alice}], roleRef: {kind: Role, name: gone}}",
     );
-    index.apply(Kind::RoleBinding, None, Some(&more));
+    index.apply(RbacKind::RoleBinding, None, Some(&more));
     assert_eq!(index.rules_for(&alice, "").error, None);
     let rules = index.rules_for(&alice, "prod");
     assert_eq!(rules.rules.len(), 3);
@@ -299,29 +299,32 @@ fn rules_are_listed_once_per_binding_with_what_is_missing() {
 #[test]
 fn a_deleted_binding_or_role_no_longer_counts() {
     let objects = yaml(TEAM);
-    let index = Index::from_objects(&objects);
+    let index = RbacIndex::from_objects(&objects);
     let alice = User::named("alice");
     assert_eq!(index.decide(&alice, &pods()).decision, Decision::Allow);
     let role = &objects[0];
-    index.apply(Kind::ClusterRole, Some(role), None);
+    index.apply(RbacKind::ClusterRole, Some(role), None);
     assert_eq!(
         index.decide(&alice, &pods()).reason.to_string(),
         r#"RBAC: clusterrole.rbac.authorization.k8s.io "reader" not found"#
     );
-    index.apply(Kind::ClusterRole, None, Some(role));
+    index.apply(RbacKind::ClusterRole, None, Some(role));
     assert_eq!(index.decide(&alice, &pods()).decision, Decision::Allow);
-    index.apply(Kind::ClusterRoleBinding, Some(&objects[3]), None);
-    assert_eq!(index.decide(&alice, &pods()), Answer { reason: Reason::None, ..Answer::no_opinion("") });
+    index.apply(RbacKind::ClusterRoleBinding, Some(&objects[3]), None);
+    assert_eq!(
+        index.decide(&alice, &pods()),
+        AuthorizerDecision { reason: DecisionReason::None, ..AuthorizerDecision::no_opinion("") }
+    );
 }
 
 #[test]
 fn one_role_bound_twice_stays_when_one_binding_goes() {
     let objects = yaml(TEAM);
-    let index = Index::from_objects(&objects);
+    let index = RbacIndex::from_objects(&objects);
     let mut second = objects[3].clone();
     second.set_at(&["metadata", "name"], "again");
-    index.apply(Kind::ClusterRoleBinding, None, Some(&second));
-    index.apply(Kind::ClusterRoleBinding, Some(&objects[3]), None);
+    index.apply(RbacKind::ClusterRoleBinding, None, Some(&second));
+    index.apply(RbacKind::ClusterRoleBinding, Some(&objects[3]), None);
     let reason = index.decide(&User::named("alice"), &pods()).reason.to_string();
     assert_eq!(
         reason,
@@ -355,7 +358,7 @@ rules: [{apiGroups: [''], resources: [secrets], verbs: [list]}]
     let verbs: Vec<&str> = union.iter().map(|rule| rule.verbs[0].as_str()).collect();
     assert_eq!(verbs, ["get", "list"]);
     let mut done = roles[0].clone();
-    done.set_at(&["rules"], Value::List(union.iter().map(Rule::to_value).collect()));
+    done.set_at(&["rules"], Value::List(union.iter().map(PolicyRule::to_value).collect()));
     assert_eq!(aggregation::rules(&done, &all), None, "nothing to do a second time");
     assert_eq!(aggregation::rules(&roles[1], &all), None, "it does not aggregate");
 }
@@ -365,17 +368,17 @@ fn what_a_cluster_begins_with_is_created_extended_or_left_alone() {
     let expected = one(
         "{kind: ClusterRole, metadata: {name: r, labels: {a: b}}, rules: [{apiGroups: [''], resources: [pods], verbs: [get, list]}]}",
     );
-    assert_eq!(action(&expected, None), Action::Create(expected.clone()));
-    assert_eq!(action(&expected, Some(&expected)), Action::Keep);
+    assert_eq!(reconcile(&expected, None), ReconcileAction::Create(expected.clone()));
+    assert_eq!(reconcile(&expected, Some(&expected)), ReconcileAction::Keep);
     let narrow = one(
         "{kind: ClusterRole, metadata: {name: r, labels: {a: mine}}, aggregationRule: {}, rules: [{apiGroups: [''], resources: [pods, secrets], verbs: [get]}]}",
     );
-    let Action::Update(updated) = action(&expected, Some(&narrow)) else { panic!() };
+    let ReconcileAction::Update(updated) = reconcile(&expected, Some(&narrow)) else { panic!() };
     expect![[r#"{"kind":"ClusterRole","metadata":{"labels":{"a":"mine"},"name":"r"},"rules":[{"apiGroups":[""],"resources":["pods","secrets"],"verbs":["get"]},{"apiGroups":[""],"resources":["pods"],"verbs":["list"]}]}"#]]
         .assert_eq(&value::write::to_string(&updated));
     let mut left_alone = narrow;
     left_alone.set_at(&["metadata", "annotations", "rbac.authorization.kubernetes.io/autoupdate"], "false");
-    assert_eq!(action(&expected, Some(&left_alone)), Action::Keep);
+    assert_eq!(reconcile(&expected, Some(&left_alone)), ReconcileAction::Keep);
 }
 
 #[test]
@@ -386,31 +389,31 @@ fn a_binding_gets_its_missing_subjects_or_is_made_anew() {
     let fewer = one(
         "{metadata: {name: b}, roleRef: {name: r}, subjects: [{kind: User, name: b}, {kind: User, name: c}]}",
     );
-    let Action::Update(updated) = action(&expected, Some(&fewer)) else { panic!() };
+    let ReconcileAction::Update(updated) = reconcile(&expected, Some(&fewer)) else { panic!() };
     let names: Vec<_> = updated.list_at(&["subjects"]).iter().map(|s| s.str_at(&["name"]).unwrap()).collect();
     assert_eq!(names, ["b", "c", "a"]);
     let other = one("{metadata: {name: b}, roleRef: {name: other}}");
-    assert_eq!(action(&expected, Some(&other)), Action::Recreate(expected));
+    assert_eq!(reconcile(&expected, Some(&other)), ReconcileAction::Recreate(expected));
 }
 
 #[test]
 fn an_object_is_needed_until_the_last_pod_that_refers_to_it_is_gone() {
-    use crate::node::{Graph, Kind, Object};
+    use crate::node::{Graph, GraphKind, NodeObject};
     let graph = Graph::default();
     let pod = |name: &str, node: &str| {
         one(&format!(
             "{{metadata: {{name: {name}, namespace: ns}}, spec: {{nodeName: {node}, volumes: [{{secret: {{secretName: s}}}}, {{secret: {{secretName: s}}}}]}}}}"
         ))
     };
-    let needs = |node: &str| graph.needs(node, Object::Secret, "ns", "s");
+    let needs = |node: &str| graph.needs(node, NodeObject::Secret, "ns", "s");
     let (a, b) = (pod("a", "n1"), pod("b", "n1"));
-    graph.apply(Kind::Pod, None, Some(&a));
-    graph.apply(Kind::Pod, None, Some(&b));
-    graph.apply(Kind::Pod, Some(&a), None);
+    graph.apply(GraphKind::Pod, None, Some(&a));
+    graph.apply(GraphKind::Pod, None, Some(&b));
+    graph.apply(GraphKind::Pod, Some(&a), None);
     assert!(needs("n1"));
-    graph.apply(Kind::Pod, Some(&b), Some(&pod("b", "n2")));
+    graph.apply(GraphKind::Pod, Some(&b), Some(&pod("b", "n2")));
     assert!(!needs("n1") && needs("n2"));
-    graph.apply(Kind::Pod, Some(&b), None);
+    graph.apply(GraphKind::Pod, Some(&b), None);
     assert!(!needs("n2"));
 
     let volume =
@@ -418,17 +421,17 @@ fn an_object_is_needed_until_the_last_pod_that_refers_to_it_is_gone() {
     let user = one(
         "{metadata: {name: p, namespace: ns}, spec: {nodeName: n1, volumes: [{persistentVolumeClaim: {claimName: c}}]}}",
     );
-    graph.apply(Kind::PersistentVolume, None, Some(&volume));
-    graph.apply(Kind::Pod, None, Some(&user));
+    graph.apply(GraphKind::PersistentVolume, None, Some(&volume));
+    graph.apply(GraphKind::Pod, None, Some(&user));
     assert!(needs("n1"), "through claim and volume");
-    graph.apply(Kind::PersistentVolume, Some(&volume), None);
+    graph.apply(GraphKind::PersistentVolume, Some(&volume), None);
     assert!(!needs("n1"));
 }
 
 #[test]
 fn a_bad_policy_file_names_its_line() {
-    use crate::abac::Policies;
-    let error = |text: &str| Policies::parse("p.jsonl", text).unwrap_err().to_string();
+    use crate::abac::AbacPolicies;
+    let error = |text: &str| AbacPolicies::parse("p.jsonl", text).unwrap_err().to_string();
     expect![[
         r#"error reading policy file p.jsonl, line 2: {"user": 1}: json: cannot unmarshal number into Go struct field Policy.user of type string"#
     ]]
@@ -445,7 +448,7 @@ fn a_bad_policy_file_names_its_line() {
             "json: cannot unmarshal number into Go struct field PolicySpec.spec.readonly of type bool"
         )
     );
-    let (policies, unversioned) = Policies::parse("p", "{\"user\":\"a\"}").unwrap();
+    let (policies, unversioned) = AbacPolicies::parse("p", "{\"user\":\"a\"}").unwrap();
     assert!(unversioned);
     assert_eq!(policies.rules_for(&User::named("a"), "x").rules.len(), 2);
     assert_eq!(policies.rules_for(&User::named("b"), "x").rules, []);
@@ -457,7 +460,7 @@ fn what_a_node_may_do_cannot_be_listed() {
     let rules = nodes.rules_for(&User::named("system:node:n").in_groups(["system:nodes"]), "");
     assert!(rules.incomplete);
     assert_eq!(rules.error.unwrap(), "node authorizer does not support user rule resolution");
-    assert_eq!(nodes.rules_for(&User::named("alice"), ""), rbac::Rules::default());
+    assert_eq!(nodes.rules_for(&User::named("alice"), ""), rbac::SubjectRules::default());
 }
 
 #[test]
@@ -512,18 +515,19 @@ fn a_review_asks_what_its_spec_says() {
     assert_eq!(attributes.version, "*");
     assert_eq!(attributes.fields, Selector::of_fields("metadata.name=x"));
     assert_eq!(attributes.labels.requirements.len(), 1);
-    let answer = Answer { error: Some("boom".to_owned()), ..Answer::no_opinion("why") };
+    let answer =
+        AuthorizerDecision { error: Some("boom".to_owned()), ..AuthorizerDecision::no_opinion("why") };
     expect![[r#"{"allowed":false,"evaluationError":"boom; spec.resourceAttributes.labelSelector partially ignored due to parse error","reason":"why"}"#]]
         .assert_eq(&value::write::to_string(&review::status(&answer, &attributes)));
     let path = review::attributes(&one("{nonResourceAttributes: {path: /x, verb: get}}"));
     assert_eq!(path, Attributes::path("get", "/x"));
     expect![[r#"{"allowed":false,"denied":true,"reason":"no"}"#]]
-        .assert_eq(&value::write::to_string(&review::status(&Answer::deny("no"), &path)));
+        .assert_eq(&value::write::to_string(&review::status(&AuthorizerDecision::deny("no"), &path)));
 }
 
 #[test]
 fn a_rules_review_lists_resources_and_paths_apart() {
-    let rules = rbac::Rules { rules: everything(), ..rbac::Rules::default() };
+    let rules = rbac::SubjectRules { rules: everything(), ..rbac::SubjectRules::default() };
     expect![[r#"{"incomplete":false,"nonResourceRules":[{"nonResourceURLs":["*"],"verbs":["*"]}],"resourceRules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}"#]]
         .assert_eq(&value::write::to_string(&review::rules_status(&rules)));
 }
@@ -548,7 +552,7 @@ fn roles_that_do_not_exist_are_named_in_a_refused_grant() {
         let binding = one(&format!(
             "{{kind: ClusterRoleBinding, metadata: {{name: {name}}}, subjects: [{{kind: User, name: alice}}], roleRef: {{kind: ClusterRole, name: {role}}}}}"
         ));
-        index.apply(Kind::ClusterRoleBinding, None, Some(&binding));
+        index.apply(RbacKind::ClusterRoleBinding, None, Some(&binding));
     }
     let role = one("{metadata: {name: r}, rules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]}");
     let refused = run(check_role(&chain, &index, &User::named("alice"), "ns", "r", None, &role)).unwrap_err();

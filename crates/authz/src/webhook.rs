@@ -1,13 +1,13 @@
-//! A remote service that is asked by SubjectAccessReview.
+//! Webhook authorizer: asks a remote service with a SubjectAccessReview.
 //!
-//! [`Webhook`] decides whether to ask at all (match conditions), builds the review, keeps answers for a while, lets identical
-//! questions share one call, tries again where that may help, and says what an answer, or none, means. Sending is somebody
-//! else's ([`Sender`]).
+//! [`WebhookAuthorizer`] evaluates match conditions, builds the review, caches responses, lets identical
+//! concurrent requests share one call, retries, and applies the failure policy. A [`ReviewTransport`] does the
+//! I/O.
 
-mod answer;
 mod cache;
-mod flight;
+mod response;
 mod review;
+mod shared_calls;
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,62 +17,62 @@ use std::time::{Duration, Instant};
 use authn::User;
 use value::{Str, write};
 
-pub use answer::{Answered, Failure, SendError, received};
+pub use response::{SendError, WebhookFailure, WebhookResponse, decode_object};
 
 use crate::attributes::Attributes;
-use crate::conditions::{Conditions, Match};
+use crate::conditions::{Conditions, ConditionsResult};
 use crate::config::{FailurePolicy, ReviewVersion, WebhookConfiguration};
-use crate::decision::{Answer, Decision, Reason};
-use crate::observe::{Evaluation, Observer};
-use answer::Verdict;
-use cache::Cache;
-use flight::{Flights, Seat};
+use crate::decision::{AuthorizerDecision, Decision, DecisionReason};
+use crate::observe::{AuthorizationObserver, WebhookEvaluation};
+use cache::ReviewCache;
+use response::ReviewVerdict;
+use shared_calls::{CallRole, SharedCalls};
 
-/// A future that may be sent to another thread.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Sends reviews to one service.
-pub trait Sender: Send + Sync {
-    /// POSTs a review as JSON and waits for the answer, no longer than configured and for no more than a bounded body.
-    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<Answered, SendError>>;
+pub trait ReviewTransport: Send + Sync {
+    /// POSTs a review as JSON and waits for the response, with the configured timeout and a limit on the
+    /// body's size.
+    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<WebhookResponse, SendError>>;
 
-    /// Waits before another try.
+    /// Waits before a retry.
     fn pause(&self, how_long: Duration) -> BoxFuture<'_, ()>;
 
-    /// The time, as far as keeping answers goes.
+    /// The current time, for the cache.
     fn now(&self) -> Instant;
 }
 
-/// How often a review is tried, and how long the first wait is; each later one is half as long again.
-const TRIES: u32 = 5;
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The maximum number of calls for a review, and the delay before the first retry. Each delay is 1.5 times
+/// the previous one.
+const MAX_CALLS: u32 = 5;
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// Requests whose attributes are longer than this in sum are not kept: somebody may try to fill the cache.
-const MAX_CACHED: usize = 10_000;
+/// Decisions about requests with longer attributes (in bytes) are not cached, so that clients cannot fill the
+/// cache.
+const MAX_CACHED_BYTES: usize = 10_000;
 
-/// A webhook authorizer.
-pub struct Webhook {
+pub struct WebhookAuthorizer {
     name: Str,
     version: ReviewVersion,
     authorized_ttl: Option<Duration>,
     unauthorized_ttl: Option<Duration>,
     failure_policy: FailurePolicy,
     conditions: Conditions,
-    sender: Arc<dyn Sender>,
-    observer: Arc<dyn Observer>,
-    cache: Cache,
-    flights: Flights<Result<Verdict, Failure>>,
+    sender: Arc<dyn ReviewTransport>,
+    observer: Arc<dyn AuthorizationObserver>,
+    cache: ReviewCache,
+    calls: SharedCalls<Result<ReviewVerdict, WebhookFailure>>,
 }
 
-impl Webhook {
-    /// A webhook as configured.
+impl WebhookAuthorizer {
     pub fn new(
         name: impl Into<Str>,
         configuration: &WebhookConfiguration,
-        sender: Arc<dyn Sender>,
-        observer: Arc<dyn Observer>,
+        sender: Arc<dyn ReviewTransport>,
+        observer: Arc<dyn AuthorizationObserver>,
     ) -> Self {
-        Webhook {
+        WebhookAuthorizer {
             name: name.into(),
             version: configuration.version,
             authorized_ttl: configuration.authorized_ttl,
@@ -81,61 +81,64 @@ impl Webhook {
             conditions: configuration.conditions.clone(),
             sender,
             observer,
-            cache: Cache::default(),
-            flights: Flights::default(),
+            cache: ReviewCache::default(),
+            calls: SharedCalls::default(),
         }
     }
 
-    /// Asks, unless a condition says not to or the answer is known.
-    pub async fn decide(&self, user: &User, attributes: &Attributes) -> Answer {
+    /// Decides from match conditions or the cache if possible, else calls the webhook.
+    pub async fn decide(&self, user: &User, attributes: &Attributes) -> AuthorizerDecision {
         if !self.conditions.is_empty() {
-            let begun = self.sender.now();
+            let started = self.sender.now();
             let matched = self.conditions.evaluate(user, attributes);
-            let took = self.sender.now().saturating_duration_since(begun);
+            let took = self.sender.now().saturating_duration_since(started);
             self.observer.conditions_evaluated(&self.name, took);
-            if matches!(matched, Match::Failed(_) | Match::No { failed: true }) {
+            if matches!(matched, ConditionsResult::Failed(_) | ConditionsResult::No { failed: true }) {
                 self.observer.condition_failed(&self.name);
             }
             match matched {
-                Match::Yes => {}
-                Match::No { .. } => {
+                ConditionsResult::Yes => {}
+                ConditionsResult::No { .. } => {
                     self.observer.condition_excluded(&self.name);
-                    return Answer { reason: Reason::None, ..Answer::no_opinion("") };
+                    return AuthorizerDecision {
+                        reason: DecisionReason::None,
+                        ..AuthorizerDecision::no_opinion("")
+                    };
                 }
-                Match::Failed(error) => return self.failed(error),
+                ConditionsResult::Failed(error) => return self.failed(error),
             }
         }
         let spec = review::spec(user, attributes, self.version);
         let key = write::to_string(&spec);
         loop {
             if let Some(verdict) = self.cache.get(&key, self.sender.now()) {
-                return verdict.answer();
+                return verdict.to_decision();
             }
-            match self.flights.join(&key) {
-                Seat::Pilot(pilot) => {
+            match self.calls.join(&key) {
+                CallRole::Leader(leader) => {
                     let outcome = self.ask(&review::body(spec, self.version)).await;
                     if let Ok(verdict) = &outcome
-                        && attributes.weight() < MAX_CACHED
+                        && attributes.weight() < MAX_CACHED_BYTES
                     {
                         let ttl = if verdict.allowed { self.authorized_ttl } else { self.unauthorized_ttl };
                         self.cache.put(&key, verdict, ttl, self.sender.now());
                     }
-                    pilot.land(outcome.clone());
-                    return self.answer(outcome);
+                    leader.complete(outcome.clone());
+                    return self.decision(outcome);
                 }
-                // A pilot that gave up (its client went away) leaves the question to whoever waits.
-                Seat::Passenger(flight) => {
-                    if let Some(outcome) = flight.await {
-                        return self.answer(outcome);
+                // If the leader gave up (its client disconnected), a waiting request makes the call.
+                CallRole::Follower(shared_call) => {
+                    if let Some(outcome) = shared_call.await {
+                        return self.decision(outcome);
                     }
                 }
             }
         }
     }
 
-    fn answer(&self, outcome: Result<Verdict, Failure>) -> Answer {
+    fn decision(&self, outcome: Result<ReviewVerdict, WebhookFailure>) -> AuthorizerDecision {
         match outcome {
-            Ok(verdict) => verdict.answer(),
+            Ok(verdict) => verdict.to_decision(),
             Err(failure) => {
                 if self.failure_policy == FailurePolicy::NoOpinion {
                     self.observer.failed_open(&self.name, failure.result());
@@ -145,9 +148,13 @@ impl Webhook {
         }
     }
 
-    /// What a failure means: the configured decision, and never an allow.
-    fn failed(&self, error: String) -> Answer {
-        Answer { decision: self.decision_on_failure(), reason: Reason::None, error: Some(error) }
+    /// The decision of the failure policy, which is never an allow.
+    fn failed(&self, error: String) -> AuthorizerDecision {
+        AuthorizerDecision {
+            decision: self.decision_on_failure(),
+            reason: DecisionReason::None,
+            error: Some(error),
+        }
     }
 
     fn decision_on_failure(&self) -> Decision {
@@ -157,29 +164,29 @@ impl Webhook {
         }
     }
 
-    async fn ask(&self, body: &[u8]) -> Result<Verdict, Failure> {
-        let mut pause = FIRST_PAUSE;
+    async fn ask(&self, body: &[u8]) -> Result<ReviewVerdict, WebhookFailure> {
+        let mut pause = FIRST_RETRY_DELAY;
         let mut tries = 1;
         loop {
-            let begun = self.sender.now();
+            let started = self.sender.now();
             let sent = self.sender.send(body).await;
             let status = sent.as_ref().ok().map(|answered| answered.status);
-            let outcome = answer::verdict(sent, self.version);
+            let outcome = response::decode_verdict(sent, self.version);
             let outcome = match self.failure_policy {
-                FailurePolicy::NoOpinion => answer::undecided_as_none(outcome),
+                FailurePolicy::NoOpinion => response::undecided_as_no_opinion(outcome),
                 FailurePolicy::Deny => outcome,
             };
-            self.observer.evaluated(&Evaluation {
+            self.observer.evaluated(&WebhookEvaluation {
                 name: &self.name,
-                result: outcome.as_ref().map_or_else(Failure::result, |_| "success"),
+                result: outcome.as_ref().map_or_else(WebhookFailure::result, |_| "success"),
                 status,
                 decision: outcome
                     .as_ref()
-                    .map_or(self.decision_on_failure(), |verdict| verdict.answer().decision),
-                latency: self.sender.now().saturating_duration_since(begun),
+                    .map_or(self.decision_on_failure(), |verdict| verdict.to_decision().decision),
+                latency: self.sender.now().saturating_duration_since(started),
             });
             match outcome {
-                Err(failure) if failure.may_pass && tries < TRIES => {
+                Err(failure) if failure.is_transient && tries < MAX_CALLS => {
                     self.sender.pause(pause).await;
                     pause = pause * 3 / 2;
                     tries += 1;
@@ -190,7 +197,7 @@ impl Webhook {
     }
 }
 
-impl fmt::Debug for Webhook {
+impl fmt::Debug for WebhookAuthorizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Webhook")
             .field("name", &self.name)

@@ -16,12 +16,12 @@
 use std::sync::Arc;
 
 use authn::User;
-use authz::abac::Policies;
+use authz::abac::AbacPolicies;
 use authz::config::Environment;
 use authz::node::NodeAuthorizer;
 use authz::{
-    Attributes, Authorizer, Chain, Decision, Operator, Requirement, ReviewCompiler, Step, forbidden, node,
-    rbac,
+    Attributes, Authorizer, Chain, ChainStep, Decision, Operator, Requirement, ReviewCompiler, forbidden,
+    node, rbac,
 };
 use pages::{Page, pages};
 
@@ -29,16 +29,16 @@ pages!(check, "": abac, chain, kep_3221, node, rbac_bindings, rbac_bootstrap, rb
 
 /// What a page has set up so far.
 struct Cluster {
-    index: Arc<rbac::Index>,
+    index: Arc<rbac::RbacIndex>,
     nodes: Arc<NodeAuthorizer>,
-    policies: Arc<Policies>,
+    policies: Arc<AbacPolicies>,
     chain: Vec<String>,
 }
 
 impl Cluster {
     fn store(&self, object: &value::Value) {
         let kind = object.str_at(&["kind"]).unwrap_or_default();
-        match (rbac::Kind::parse(kind), node::Kind::parse(kind)) {
+        match (rbac::RbacKind::parse(kind), node::GraphKind::parse(kind)) {
             (Some(kind), _) => self.index.apply(kind, None, Some(object)),
             (_, Some(kind)) => self.nodes.graph().apply(kind, None, Some(object)),
             _ => panic!("nobody follows the kind {kind:?}"),
@@ -46,7 +46,7 @@ impl Cluster {
     }
 
     fn chain(&self) -> Chain {
-        let step = |name: &String| Step {
+        let step = |name: &String| ChainStep {
             name: name.as_str().into(),
             authorizer: match name.as_str() {
                 "rbac" => Authorizer::Rbac(self.index.clone()),
@@ -77,7 +77,7 @@ fn check(page: &Page) {
     page.check(|info, body| {
         match info {
             "chain" => cluster.chain = body.lines().map(str::to_owned).collect(),
-            "abac" => cluster.policies = Arc::new(Policies::parse("policies", body).unwrap().0),
+            "abac" => cluster.policies = Arc::new(AbacPolicies::parse("policies", body).unwrap().0),
             "config" => body.clone_into(&mut config),
             "result" => return Some(format!("{}\n", load(&config).trim())),
             "yaml" => {

@@ -13,13 +13,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use admission::manifests::Problem;
+use admission::manifests::ManifestProblem;
 use anyhow::{Context as _, Result, bail};
 use authz::ReviewCompiler;
-use authz::abac::Policies;
+use authz::abac::AbacPolicies;
 use authz::config::{
-    self, AuthorizerType, Checked, Configuration, ConfiguredAuthorizer, Environment, FailurePolicy,
-    ReviewVersion, WebhookConfiguration,
+    self, AuthorizerType, CheckedConfiguration, Configuration, ConfiguredAuthorizer, Environment,
+    FailurePolicy, ReviewVersion, WebhookConfiguration,
 };
 
 use crate::check;
@@ -80,17 +80,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 struct LoadedConfiguration {
     configuration: Configuration,
-    warnings: Vec<config::Problem>,
+    warnings: Vec<config::ConfigProblem>,
     /// The ABAC policies, if the chain has an ABAC authorizer.
-    policies: Option<Policies>,
+    policies: Option<AbacPolicies>,
 }
 
 /// Validates a file with all kubeconfigs that it names. Returns the number of authorizers, or every problem.
-pub(crate) fn validate(path: &Path) -> std::result::Result<usize, Vec<Problem>> {
+pub(crate) fn validate(path: &Path) -> std::result::Result<usize, Vec<ManifestProblem>> {
     let whole = |why: String| vec![check::file_problem(path, why)];
     let bytes = std::fs::read(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
-    let Checked { configuration, .. } = parse(&bytes, false).map_err(|refused| {
-        let located = |problem: &config::Problem| Problem {
+    let CheckedConfiguration { configuration, .. } = parse(&bytes, false).map_err(|refused| {
+        let located = |problem: &config::ConfigProblem| ManifestProblem {
             position: problem.position,
             hint: problem.hint.clone(),
             source: problem.position.and_then(|position| source_line(&bytes, position.line)),
@@ -113,7 +113,10 @@ fn source_line(bytes: &[u8], number: usize) -> Option<String> {
     (line.len() <= 400).then(|| String::from_utf8_lossy(line).replace('\t', " "))
 }
 
-fn parse(bytes: &[u8], without_kubeconfigs: bool) -> std::result::Result<Checked, config::Refused> {
+fn parse(
+    bytes: &[u8],
+    without_kubeconfigs: bool,
+) -> std::result::Result<CheckedConfiguration, config::AuthorizationConfigError> {
     let compiler = ReviewCompiler::default();
     let unchecked = |_: &str| Ok(());
     let environment = Environment {
@@ -131,9 +134,10 @@ fn parse(bytes: &[u8], without_kubeconfigs: bool) -> std::result::Result<Checked
 fn load(args: &FileArgs) -> Result<LoadedConfiguration> {
     let path = args.config.display().to_string();
     let bytes = std::fs::read(&args.config).with_context(|| format!("cannot read `{path}`"))?;
-    let Checked { configuration, warnings } = parse(&bytes, args.without_kubeconfigs).map_err(|refused| {
-        anyhow::anyhow!("{}\n\nkube-apiserver's message: {refused}", refused.located(&path).join("\n"))
-    })?;
+    let CheckedConfiguration { configuration, warnings } =
+        parse(&bytes, args.without_kubeconfigs).map_err(|refused| {
+            anyhow::anyhow!("{}\n\nkube-apiserver's message: {refused}", refused.located(&path).join("\n"))
+        })?;
     if !args.without_kubeconfigs {
         for authorizer in &configuration.authorizers {
             if let Some(webhook) = &authorizer.webhook {
@@ -151,7 +155,7 @@ fn load(args: &FileArgs) -> Result<LoadedConfiguration> {
         (Some(path), true) => {
             let text =
                 std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
-            Some(Policies::parse(&path.display().to_string(), &text)?.0)
+            Some(AbacPolicies::parse(&path.display().to_string(), &text)?.0)
         }
     };
     Ok(LoadedConfiguration { configuration, warnings, policies })

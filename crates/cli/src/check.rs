@@ -3,7 +3,9 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use admission::manifests::{EXPECTED_OBJECTS, Loaded, Problem, Refused, Rules, Set};
+use admission::manifests::{
+    EXPECTED_OBJECTS, LoadError, LoadOptions, LoadedManifests, ManifestProblem, ManifestSet,
+};
 use admission::policy::BuiltInKinds;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -63,9 +65,9 @@ enum OutputFormat {
 struct CheckReport {
     path: PathBuf,
     content: CheckedContent,
-    problems: Vec<Problem>,
+    problems: Vec<ManifestProblem>,
     /// Valid, but probably not what the author meant.
-    warnings: Vec<Problem>,
+    warnings: Vec<ManifestProblem>,
 }
 
 /// A summary, empty if there are problems.
@@ -79,11 +81,11 @@ enum CheckedContent {
 /// Prints the results; the error is the number of problems.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let set = match args.plugin {
-        None => Set::Mixed,
-        Some(Plugin::ValidatingPolicy) => Set::ValidatingPolicies,
-        Some(Plugin::MutatingPolicy) => Set::MutatingPolicies,
-        Some(Plugin::ValidatingWebhook) => Set::ValidatingWebhooks,
-        Some(Plugin::MutatingWebhook) => Set::MutatingWebhooks,
+        None => ManifestSet::Mixed,
+        Some(Plugin::ValidatingPolicy) => ManifestSet::ValidatingPolicies,
+        Some(Plugin::MutatingPolicy) => ManifestSet::MutatingPolicies,
+        Some(Plugin::ValidatingWebhook) => ManifestSet::ValidatingWebhooks,
+        Some(Plugin::MutatingWebhook) => ManifestSet::MutatingWebhooks,
     };
     let mut checked: Vec<CheckReport> =
         args.folders.iter().map(|folder| check_directory(set, folder, args)).collect();
@@ -111,8 +113,8 @@ pub(crate) fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-fn check_directory(set: Set, folder: &Path, args: &Args) -> CheckReport {
-    let rules = Rules { strict: args.strict, kinds: &BuiltInKinds };
+fn check_directory(set: ManifestSet, folder: &Path, args: &Args) -> CheckReport {
+    let rules = LoadOptions { strict: args.strict, kinds: &BuiltInKinds };
     let outcome = if args.write_expected {
         write_expected(set, folder, rules)
     } else {
@@ -128,7 +130,11 @@ fn check_directory(set: Set, folder: &Path, args: &Args) -> CheckReport {
 }
 
 /// Checks a directory, ignoring its list of expected objects, and replaces the list.
-fn write_expected(set: Set, folder: &Path, rules: Rules<'_>) -> Result<Loaded, Refused> {
+fn write_expected(
+    set: ManifestSet,
+    folder: &Path,
+    rules: LoadOptions<'_>,
+) -> Result<LoadedManifests, LoadError> {
     let list = folder.join(EXPECTED_OBJECTS);
     let mut files = manifests::read(set, folder)?;
     files.retain(|file| Path::new(&file.path) != list);
@@ -138,7 +144,7 @@ fn write_expected(set: Set, folder: &Path, rules: Rules<'_>) -> Result<Loaded, R
     let written = std::fs::write(&temporary, loaded.expected_objects())
         .and_then(|()| std::fs::rename(&temporary, &list));
     written.map_err(|error| {
-        Refused::folder(set, &shown, &format!("cannot write {}: {error}", list.display()))
+        LoadError::folder(set, &shown, &format!("cannot write {}: {error}", list.display()))
     })?;
     Ok(loaded)
 }
@@ -176,8 +182,8 @@ fn check_authorization_config(path: &Path) -> CheckReport {
 }
 
 /// A problem without line and column.
-pub(crate) fn file_problem(path: &Path, message: String) -> Problem {
-    Problem::of_file(&path.display().to_string(), message, None)
+pub(crate) fn file_problem(path: &Path, message: String) -> ManifestProblem {
+    ManifestProblem::of_file(&path.display().to_string(), message, None)
 }
 
 fn print_text(out: &mut impl std::io::Write, checked: &CheckReport) {
@@ -222,7 +228,7 @@ fn print_github(out: &mut impl std::io::Write, checked: &CheckReport) {
 
 fn json_report(checked: &[CheckReport]) -> Value {
     let checked_values = checked.iter().map(|checked| {
-        let shown = |problem: &Problem| {
+        let shown = |problem: &ManifestProblem| {
             let mut value = Value::map([("message", problem.message.as_str())]);
             if !problem.file.is_empty() {
                 value.set_at(&["file"], problem.file.as_str());

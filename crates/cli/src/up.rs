@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use admission::manifests::Set;
+use admission::manifests::ManifestSet;
 use anyhow::{Context as _, Result, bail};
 use authn::{Anonymous, FrontProxy};
 use authz::config::Flags;
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
     config.admission.webhook_tokens = true;
     config.admission.strict_manifests = args.strict_manifests;
     config.feature_gates = FeatureGates::default().with(WEBHOOK_TOKENS, true).all();
-    config.admission.manifests.extend(args.policies.clone().map(|folder| (Set::Mixed, folder)));
+    config.admission.manifests.extend(args.policies.clone().map(|folder| (ManifestSet::Mixed, folder)));
     runtime()?.block_on(async move {
         let running = server::start(config).await?;
         let url = format!("https://{}", running.address);

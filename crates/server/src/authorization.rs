@@ -13,12 +13,13 @@ pub(crate) use send::sender;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use authz::abac::Policies;
+use authz::abac::AbacPolicies;
 use authz::config::{
-    self, AuthorizerType, Checked, Configuration, Environment, Flags, Refused, WebhookConfiguration,
+    self, AuthorizationConfigError, AuthorizerType, CheckedConfiguration, Configuration, Environment, Flags,
+    WebhookConfiguration,
 };
 use authz::node::NodeAuthorizer;
-use authz::{Chain, ReviewCompiler, Standing, assemble, rbac};
+use authz::{Chain, ReviewCompiler, SharedAuthorizers, assemble, rbac};
 
 pub use observe::AuthorizationMetrics;
 pub(crate) use reload::{Files, follow};
@@ -52,7 +53,7 @@ pub(crate) struct LoadedAuthorization {
     pub(crate) configuration: Configuration,
     /// The file it is from, and its content.
     pub(crate) source: Option<(PathBuf, Vec<u8>)>,
-    policies: Option<Arc<Policies>>,
+    policies: Option<Arc<AbacPolicies>>,
 }
 
 /// Why a configuration is not used.
@@ -60,7 +61,7 @@ pub(crate) enum Unusable {
     /// Its file cannot be read.
     Unreadable(String),
     /// It says something wrong.
-    Refused(Box<Refused>),
+    AuthorizationConfigError(Box<AuthorizationConfigError>),
     /// It is right, but what it needs is not there.
     Unmade(String),
 }
@@ -70,7 +71,7 @@ impl Unusable {
     pub(crate) fn words(&self) -> String {
         match self {
             Unusable::Unreadable(why) | Unusable::Unmade(why) => why.clone(),
-            Unusable::Refused(refused) => refused.to_string(),
+            Unusable::AuthorizationConfigError(refused) => refused.to_string(),
         }
     }
 
@@ -78,7 +79,7 @@ impl Unusable {
     pub(crate) fn located(&self, path: &Path) -> Vec<String> {
         match self {
             Unusable::Unreadable(why) | Unusable::Unmade(why) => vec![format!("{}: {why}", path.display())],
-            Unusable::Refused(refused) => refused.located(&path.display().to_string()),
+            Unusable::AuthorizationConfigError(refused) => refused.located(&path.display().to_string()),
         }
     }
 }
@@ -132,14 +133,14 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
 }
 
 /// Checks what is in the file. `required` are the types that were there at start, besides Webhook.
-pub(crate) fn parse(bytes: &[u8], required: &[AuthorizerType]) -> Result<Checked, Unusable> {
+pub(crate) fn parse(bytes: &[u8], required: &[AuthorizerType]) -> Result<CheckedConfiguration, Unusable> {
     let compiler = ReviewCompiler::default();
     let environment = Environment { compiler: &compiler, kubeconfig: &kubeconfig_is_there, required };
-    config::load(bytes, &environment).map_err(|refused| Unusable::Refused(Box::new(refused)))
+    config::load(bytes, &environment).map_err(|refused| Unusable::AuthorizationConfigError(Box::new(refused)))
 }
 
 /// Logs what is valid in a configuration and probably does not mean what its author thinks.
-pub(crate) fn warn(checked: &Checked, path: &Path) {
+pub(crate) fn warn(checked: &CheckedConfiguration, path: &Path) {
     for warning in &checked.warnings {
         tracing::warn!("authorization config: {}", warning.located(&path.display().to_string()));
     }
@@ -152,7 +153,7 @@ pub fn kubeconfig_is_there(path: &str) -> Result<(), String> {
     if metadata.is_file() { Ok(()) } else { Err("must be a regular file".to_owned()) }
 }
 
-fn policies(path: &str) -> Result<Policies, ConfigError> {
+fn policies(path: &str) -> Result<AbacPolicies, ConfigError> {
     let fail = |why: String| {
         let words = format!("invalid authorization config: {why}");
         ConfigError::flag("authorization-policy-file", why).in_kubernetes_words(words)
@@ -164,7 +165,8 @@ fn policies(path: &str) -> Result<Policies, ConfigError> {
     }
     let bytes = files::read(Path::new(path)).map_err(|why| fail(format!("open {path}: {why}")))?;
     let text = String::from_utf8_lossy(&bytes);
-    let (policies, unversioned) = Policies::parse(path, &text).map_err(|error| fail(error.to_string()))?;
+    let (policies, unversioned) =
+        AbacPolicies::parse(path, &text).map_err(|error| fail(error.to_string()))?;
     if unversioned {
         tracing::warn!(
             "Policy file {path} contained unversioned rules. See docs/admin/authorization.md#abac-mode for ABAC file format details."
@@ -176,9 +178,9 @@ fn policies(path: &str) -> Result<Policies, ConfigError> {
 /// What a chain is made of besides its configuration: made once at start, kept across reloads.
 #[derive(Clone)]
 pub(crate) struct Parts {
-    pub(crate) rbac: Option<Arc<rbac::Index>>,
+    pub(crate) rbac: Option<Arc<rbac::RbacIndex>>,
     pub(crate) node: Option<Arc<NodeAuthorizer>>,
-    policies: Option<Arc<Policies>>,
+    policies: Option<Arc<AbacPolicies>>,
     metrics: Arc<AuthorizationMetrics>,
 }
 
@@ -197,7 +199,7 @@ impl LoadedAuthorization {
     /// Makes the chain.
     pub(crate) fn build_chain(
         &self,
-        index: &Arc<rbac::Index>,
+        index: &Arc<rbac::RbacIndex>,
         node: Option<Arc<NodeAuthorizer>>,
         metrics: Arc<AuthorizationMetrics>,
     ) -> Result<(Chain, Parts, Files), ConfigError> {
@@ -222,7 +224,7 @@ impl Parts {
     pub(crate) fn chain(&self, configuration: &Configuration) -> (Result<Chain, String>, Files) {
         let several =
             configuration.authorizers.iter().filter(|a| a.kind == AuthorizerType::Webhook).count() > 1;
-        let standing = Standing {
+        let standing = SharedAuthorizers {
             rbac: self.rbac.clone(),
             node: self.node.clone(),
             abac: self.policies.clone(),

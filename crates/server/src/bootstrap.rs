@@ -15,7 +15,7 @@ use std::time::Duration;
 use api::Status;
 use authn::InternalIdentity;
 use authz::rbac::bootstrap;
-use authz::rbac::reconcile::{self, Action};
+use authz::rbac::reconcile::{self, ReconcileAction};
 use tracing::{info, warn};
 use value::{Map, Value};
 
@@ -165,8 +165,8 @@ impl Item {
         let Item { collection, object, .. } = self;
         let path = format!("{collection}/{}", api::meta::name(object));
         let present = |stored: Option<&Value>| match stored {
-            Some(_) => Action::Keep,
-            None => Action::Create(object.clone()),
+            Some(_) => ReconcileAction::Keep,
+            None => ReconcileAction::Create(object.clone()),
         };
         match self.want {
             Want::Present => act(client, collection, &path, present).await,
@@ -174,7 +174,7 @@ impl Item {
                 act(client, collection, &path, |stored: Option<&Value>| brought(object, stored, fields)).await
             }
             Want::Role => {
-                act(client, collection, &path, |stored: Option<&Value>| reconcile::action(object, stored))
+                act(client, collection, &path, |stored: Option<&Value>| reconcile::reconcile(object, stored))
                     .await
             }
             Want::CidrPresent => match act(client, collection, &path, present).await {
@@ -224,17 +224,17 @@ const ATTEMPTS: usize = 10;
 const IMMUTABLE: &[&[&str]] = &[&["addressType"]];
 
 /// What brings an object up to another in some of its fields.
-fn brought(object: &Value, stored: Option<&Value>, fields: &[&[&str]]) -> Action {
-    let Some(stored) = stored else { return Action::Create(object.clone()) };
+fn brought(object: &Value, stored: Option<&Value>, fields: &[&[&str]]) -> ReconcileAction {
+    let Some(stored) = stored else { return ReconcileAction::Create(object.clone()) };
     let differs = |field: &&&[&str]| object.at(field).is_some_and(|value| stored.at(field) != Some(value));
     if IMMUTABLE.iter().any(|field| differs(&field)) {
-        return Action::Recreate(object.clone());
+        return ReconcileAction::Recreate(object.clone());
     }
     let mut updated = stored.clone();
     for field in fields.iter().filter(differs) {
         updated.set_at(field, object.at(field).cloned().unwrap_or_default());
     }
-    if updated == *stored { Action::Keep } else { Action::Update(updated) }
+    if updated == *stored { ReconcileAction::Keep } else { ReconcileAction::Update(updated) }
 }
 
 /// Does what has to be done about what is stored; should another server on the same store be faster, about what that one wrote.
@@ -242,7 +242,7 @@ async fn act(
     client: &Client,
     collection: &str,
     path: &str,
-    action: impl Fn(Option<&Value>) -> Action,
+    action: impl Fn(Option<&Value>) -> ReconcileAction,
 ) -> Result<(), Status> {
     let mut outcome = Ok(());
     for _ in 0..ATTEMPTS {
@@ -258,7 +258,7 @@ async fn attempt(
     client: &Client,
     collection: &str,
     path: &str,
-    action: impl Fn(Option<&Value>) -> Action,
+    action: impl Fn(Option<&Value>) -> ReconcileAction,
 ) -> Result<(), Status> {
     let stored = match client.get(path).await {
         Ok(stored) => Some(stored),
@@ -267,10 +267,10 @@ async fn attempt(
         Err(status) => return Err(status),
     };
     match action(stored.as_ref()) {
-        Action::Keep => {}
-        Action::Create(object) => drop(client.create(collection, &object).await?),
-        Action::Update(object) => drop(client.update(path, &object).await?),
-        Action::Recreate(object) => {
+        ReconcileAction::Keep => {}
+        ReconcileAction::Create(object) => drop(client.create(collection, &object).await?),
+        ReconcileAction::Update(object) => drop(client.update(path, &object).await?),
+        ReconcileAction::Recreate(object) => {
             let mut this_one = Value::Null;
             let uid = stored.as_ref().map(api::meta::uid).unwrap_or_default();
             this_one.set_at(&["preconditions", "uid"], uid);

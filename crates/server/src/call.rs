@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use admission::{Annotation, FromManifests, Held, InForce, Level, Notes};
+use admission::{
+    AdmissionNotes, AdmissionSnapshot, AuditAnnotation, AuditLevel, EvaluatedManifests, RequestGuard,
+};
 use api::Status;
 use authn::{Caller, User};
 use authz::Permit;
@@ -72,7 +74,7 @@ pub struct Call {
     /// What it may still do, and where.
     pub effort: Effort,
     /// The policies and webhooks that decide it.
-    pub in_force: InForce,
+    pub admission_snapshot: AdmissionSnapshot,
     /// The revision of the last deletion that it led to, if any.
     pub deleted_at: u64,
     /// Held while the server works on the request, and not while it waits for the body.
@@ -89,7 +91,7 @@ pub struct Call {
     warned: HashSet<String>,
     record: Record,
     /// What admission wants to see dropped when this ends.
-    held: Vec<Held>,
+    held: Vec<RequestGuard>,
 }
 
 /// What came over the network with a request, besides its head.
@@ -161,7 +163,7 @@ impl Call {
             now,
             deadline: limits.deadline,
             effort: limits.effort,
-            in_force: InForce::default(),
+            admission_snapshot: AdmissionSnapshot::default(),
             deleted_at: 0,
             seat: limits.seat,
             payer: limits.payer,
@@ -214,19 +216,19 @@ impl Call {
     }
 
     /// What admission said besides yes or no.
-    pub fn note(&mut self, notes: Notes) {
+    pub fn note(&mut self, notes: AdmissionNotes) {
         notes.warnings.into_iter().for_each(|text| self.warn(text));
-        for Annotation { key, value, level } in notes.annotations {
+        for AuditAnnotation { key, value, level } in notes.annotations {
             let level = match level {
-                Level::Metadata => audit::Level::Metadata,
-                Level::Request => audit::Level::Request,
+                AuditLevel::Metadata => audit::Level::Metadata,
+                AuditLevel::Request => audit::Level::Request,
             };
             self.record.annotate_from(level, &key, value);
         }
-        let most = FromManifests::MOST_LISTED;
+        let most = EvaluatedManifests::MAX_LISTED;
         self.record.list("source.admission.k8s.io/manifest-webhooks", &notes.manifests.webhooks, most);
         self.record.list("source.admission.k8s.io/manifest-policies", &notes.manifests.policies, most);
-        self.held.extend(notes.held);
+        self.held.extend(notes.guards);
     }
 
     /// The warnings so far.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use admission::{Cluster, Later, ParamError, Served};
+use admission::{BoxFuture, ClusterView, ParamError, RestMapping};
 use api::{GroupResource, GroupVersionKind, Status, meta};
 use authn::User;
 use schema::Link;
@@ -161,16 +161,20 @@ impl State {
             .or_else(|| self.apis.catalog.find_kind_in_any_version(&shown.group, &shown.version, &shown.kind))
     }
 
-    fn kind_of(&self, served: &Served) -> Option<Arc<ServedResource>> {
-        self.apis.catalog.find(&served.resource.group, &served.kind.version, &served.resource.resource)
+    fn kind_of(&self, rest_mapping: &RestMapping) -> Option<Arc<ServedResource>> {
+        self.apis.catalog.find(
+            &rest_mapping.resource.group,
+            &rest_mapping.kind.version,
+            &rest_mapping.resource.resource,
+        )
     }
 }
 
-pub(crate) fn served(kind: &ServedResource) -> Served {
-    Served { resource: kind.resource.clone(), kind: kind.gvk.clone(), namespaced: kind.namespaced }
+pub(crate) fn rest_mapping(kind: &ServedResource) -> RestMapping {
+    RestMapping { resource: kind.resource.clone(), kind: kind.gvk.clone(), namespaced: kind.namespaced }
 }
 
-impl Cluster for State {
+impl ClusterView for State {
     fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let scope = keys::in_namespace(keys::built_in(group, resource)?, namespace);
         self.read(&format!("{scope}{name}"), (group, resource), namespace)
@@ -189,32 +193,32 @@ impl Cluster for State {
         self.readable(entries, (group, resource), namespace)
     }
 
-    fn list_of(&self, served: &Served, namespace: &str) -> Vec<Arc<Value>> {
-        let Some(kind) = self.kind_of(served) else { return Vec::new() };
+    fn list_of(&self, rest_mapping: &RestMapping, namespace: &str) -> Vec<Arc<Value>> {
+        let Some(kind) = self.kind_of(rest_mapping) else { return Vec::new() };
         if let Some(row) = kind.row() {
             return self.list(row.group, row.plural, namespace);
         }
         let snapshot = self.storage.store.snapshot(&kind.scope(namespace));
         let entries = snapshot.entries.iter().map(|entry| (entry, self.admission.parsed.get(entry)));
-        let GroupResource { group, resource } = &served.resource;
+        let GroupResource { group, resource } = &rest_mapping.resource;
         self.readable(entries, (group, resource), namespace)
     }
 
-    fn names_of(&self, served: &Served, namespace: &str) -> Vec<Str> {
-        let Some(kind) = self.kind_of(served) else { return Vec::new() };
+    fn names_of(&self, rest_mapping: &RestMapping, namespace: &str) -> Vec<Str> {
+        let Some(kind) = self.kind_of(rest_mapping) else { return Vec::new() };
         let snapshot = self.storage.store.snapshot(&kind.scope(namespace));
         let name = |entry: &Arc<Entry>| entry.key.rsplit('/').next().unwrap_or_default().into();
         snapshot.entries.iter().map(name).collect()
     }
 
-    fn shown<'a>(
+    fn read_as<'a>(
         &'a self,
-        served: &'a Served,
+        rest_mapping: &'a RestMapping,
         namespace: &'a str,
         name: &'a str,
-    ) -> Later<'a, Result<Option<Arc<Value>>, ParamError>> {
+    ) -> BoxFuture<'a, Result<Option<Arc<Value>>, ParamError>> {
         Box::pin(async move {
-            let Some(kind) = self.kind_of(served) else { return Ok(None) };
+            let Some(kind) = self.kind_of(rest_mapping) else { return Ok(None) };
             let Some(entry) = self.storage.store.get(&kind.key(namespace, name)) else { return Ok(None) };
             self.show(&kind, &entry).await.map(Some)
         })
@@ -226,13 +230,13 @@ impl Cluster for State {
         found.is_some_and(|kind| kind.row().is_none())
     }
 
-    fn appears<'a>(
+    fn wait_for_object<'a>(
         &'a self,
         group: &'a str,
         resource: &'a str,
         namespace: &'a str,
         name: &'a str,
-    ) -> Later<'a, Option<Arc<Value>>> {
+    ) -> BoxFuture<'a, Option<Arc<Value>>> {
         Box::pin(async move {
             let deadline = Instant::now() + APPEARS_WITHIN;
             loop {
@@ -245,36 +249,36 @@ impl Cluster for State {
         })
     }
 
-    fn served(&self, kind: &GroupVersionKind) -> Option<Served> {
-        self.apis.catalog.find_kind(&kind.group, &kind.version, &kind.kind).map(|kind| served(&kind))
+    fn rest_mapping(&self, kind: &GroupVersionKind) -> Option<RestMapping> {
+        self.apis.catalog.find_kind(&kind.group, &kind.version, &kind.kind).map(|kind| rest_mapping(&kind))
     }
 
-    fn served_param(&self, kind: &GroupVersionKind) -> Result<Option<Served>, Status> {
+    fn param_rest_mapping(&self, kind: &GroupVersionKind) -> Result<Option<RestMapping>, Status> {
         let found = self.apis.catalog.find_kind(&kind.group, &kind.version, &kind.kind);
         if found.as_ref().is_none_or(|found| found.as_custom().is_some()) {
             self.check_crds(&kind.group)?;
         }
-        Ok(found.map(|kind| served(&kind)))
+        Ok(found.map(|kind| rest_mapping(&kind)))
     }
 
-    fn named(&self, group: &str, version: &str, name: &str) -> Vec<Served> {
-        self.apis.catalog.named(group, version, name).iter().map(|kind| served(kind)).collect()
+    fn rest_mappings_named(&self, group: &str, version: &str, name: &str) -> Vec<RestMapping> {
+        self.apis.catalog.named(group, version, name).iter().map(|kind| rest_mapping(kind)).collect()
     }
 
-    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
+    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<RestMapping> {
         let asked =
             self.apis.catalog.find_in_any_version(&resource.group, &version.into(), &resource.resource);
         let Some(asked) = asked else { return Vec::new() };
         let others = self.apis.catalog.equivalents(&asked);
-        let others = others.iter().filter(|other| other.gvk != asked.gvk).map(|other| served(other));
-        std::iter::once(served(&asked)).chain(others).collect()
+        let others = others.iter().filter(|other| other.gvk != asked.gvk).map(|other| rest_mapping(other));
+        std::iter::once(rest_mapping(&asked)).chain(others).collect()
     }
 
     fn convert<'a>(
         &'a self,
         object: &'a Value,
         kind: &'a GroupVersionKind,
-    ) -> Later<'a, Result<Value, String>> {
+    ) -> BoxFuture<'a, Result<Value, String>> {
         let target = self.kind_to_show(&meta::gvk(object), kind);
         if let Some(target) = target.as_ref().filter(|target| target.as_custom().is_some()) {
             let target = Arc::clone(target);
@@ -303,13 +307,13 @@ impl Cluster for State {
         Box::pin(std::future::ready(converted))
     }
 
-    fn adopt<'a>(
+    fn to_stored<'a>(
         &'a self,
         mut object: Value,
         kind: &'a GroupVersionKind,
         stored_kind: &'a GroupVersionKind,
         strict: bool,
-    ) -> Later<'a, Result<Value, String>> {
+    ) -> BoxFuture<'a, Result<Value, String>> {
         let target = self.kind_to_show(stored_kind, kind);
         if let Some(custom) = target.as_ref().and_then(|target| target.as_custom()) {
             let compiled = custom.version.compiled();
@@ -366,7 +370,7 @@ impl Cluster for State {
         &'a self,
         user: &'a User,
         attributes: &'a authz::Attributes,
-    ) -> Later<'a, authz::Answer> {
+    ) -> BoxFuture<'a, authz::AuthorizerDecision> {
         let chain = self.authorization.chain.load_full();
         Box::pin(async move { chain.decide(user, attributes).await })
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use admission::manifests::Set;
+use admission::manifests::ManifestSet;
 use authn::{Anonymous, FrontProxy, StaticTokens};
 use ipnet::IpNet;
 use kinds::table::Served;
@@ -192,7 +192,7 @@ pub struct AdmissionConfig {
     /// API must not look like theirs.
     pub static_manifests: bool,
     /// Folders of static manifests, besides those that `configuration_file` names.
-    pub manifests: Vec<(Set, PathBuf)>,
+    pub manifests: Vec<(ManifestSet, PathBuf)>,
     /// Warnings about static manifests are errors: the server does not start, and a reload keeps the last good manifests.
     pub strict_manifests: bool,
     /// The feature gate `APIServerWebhookAuthenticationToken`: webhooks get tokens, and tokens can be bound to webhook

@@ -77,7 +77,7 @@ fn start_with(state: &Arc<State>, options: Options) -> JoinHandle<()> {
 /// The union as the authorizer defines it.
 fn aggregate(role: &Value, roles: &[&Value]) -> Option<Vec<Value>> {
     let rules = aggregation::rules(role, roles)?;
-    Some(rules.iter().map(authz::rbac::Rule::to_value).collect())
+    Some(rules.iter().map(authz::rbac::PolicyRule::to_value).collect())
 }
 
 /// The kinds of the table that are stored and served; custom ones are looked up when they are needed.

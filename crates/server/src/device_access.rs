@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use admission::Cluster;
+use admission::ClusterView;
 use api::{FieldError, FieldErrors, meta};
 use authz::{Attributes, Decision, forbidden};
 use kinds::validation::admin_access;
@@ -40,7 +40,7 @@ pub(crate) fn check_admin(
     let mut errors = FieldErrors::new();
     let Some(at) = admin_access::asked(&kind.built_in_kind(), new, old_status_of) else { return errors };
     let name = call.info.namespace.clone();
-    let namespace = Cluster::object(state, "", "namespaces", "", &name);
+    let namespace = ClusterView::object(state, "", "namespaces", "", &name);
     let object = format!("{name}/{}", meta::name(new));
     let resource = match call.info.subresource.as_str() {
         "" => kind.resource.to_string(),

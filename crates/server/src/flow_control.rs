@@ -454,7 +454,7 @@ impl FairSeat {
         match self.start(arrival) {
             Started::Executing { is_crowded } => {
                 if is_crowded {
-                    admission::expression::give_way().await;
+                    admission::expression::yield_now().await;
                 }
                 true
             }

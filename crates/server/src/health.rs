@@ -262,7 +262,7 @@ fn hook(check: &str) -> Option<Hook> {
 mod tests {
     use std::sync::Arc;
 
-    use admission::manifests::{Loaded, Set};
+    use admission::manifests::{LoadedManifests, ManifestSet};
 
     use super::{Health, Hook};
     use crate::config::{Data, StorageConfig};
@@ -281,7 +281,8 @@ mod tests {
 
     #[tokio::test]
     async fn readiness_waits_for_every_folder_of_manifests_and_each_has_a_page() {
-        let folders = [(Set::ValidatingPolicies, "/p".into()), (Set::MutatingWebhooks, "/w".into())];
+        let folders =
+            [(ManifestSet::ValidatingPolicies, "/p".into()), (ManifestSet::MutatingWebhooks, "/w".into())];
         let health = health_of(FolderStatuses::of(&folders)).await;
         health.bootstrap.set_complete();
         let page = |path: &str| health.page(path, &Query::default(), false);
@@ -291,13 +292,13 @@ mod tests {
         );
         assert_eq!(page("/readyz").unwrap().0, 500);
         assert_eq!(page(policies).unwrap().0, 500);
-        health.manifests.loaded(Set::ValidatingPolicies, &Loaded::default());
+        health.manifests.loaded(ManifestSet::ValidatingPolicies, &LoadedManifests::default());
         assert_eq!(page(policies), Some((200, "ok".to_owned())));
         assert_eq!(page("/readyz").unwrap().0, 500, "the other folder is not in force yet");
-        health.manifests.loaded(Set::MutatingWebhooks, &Loaded::default());
+        health.manifests.loaded(ManifestSet::MutatingWebhooks, &LoadedManifests::default());
         assert_eq!(page(webhooks).unwrap().0, 200);
         assert_eq!(page("/readyz").unwrap().0, 200);
-        health.manifests.failed(Set::ValidatingPolicies, "bad");
+        health.manifests.failed(ManifestSet::ValidatingPolicies, "bad");
         assert_eq!(page("/readyz").unwrap().0, 200, "the last good set is in force");
         health.manifests.unfollowed();
         assert_eq!(page(policies).unwrap().0, 500, "nobody would see a change");

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use admission::expression::take_rested;
+use admission::expression::take_yielded_cost;
 use api::Status;
 use prometheus::{IntCounter, IntGauge};
 
@@ -137,11 +137,11 @@ impl HeavyLane {
         mut work: Pin<Box<dyn Future<Output = T> + Send>>,
     ) -> Option<T> {
         let done = poll_fn(|context| {
-            take_rested();
+            take_yielded_cost();
             if let Poll::Ready(done) = work.as_mut().poll(context) {
                 return Poll::Ready(Some(done));
             }
-            effort.add_evaluated(take_rested());
+            effort.add_evaluated(take_yielded_cost());
             if effort.is_large() { Poll::Ready(None) } else { Poll::Pending }
         })
         .await;
@@ -222,9 +222,9 @@ impl<T> Future for AtHome<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let home = self.home.clone();
         let _home = home.enter();
-        take_rested();
+        take_yielded_cost();
         let polled = self.work.as_mut().poll(context);
-        let only_gave_way = take_rested() > 0;
+        let only_gave_way = take_yielded_cost() > 0;
         if polled.is_pending() && !only_gave_way {
             self.turn = None;
         }
@@ -268,7 +268,7 @@ impl Effort {
             return;
         }
         // The driver sees this as the moment to move the work.
-        admission::expression::give_way().await;
+        admission::expression::yield_now().await;
     }
 
     /// Does work that counts its steps: here with few of them, and if they do not suffice again in the lane, with all that are left.
@@ -415,9 +415,9 @@ mod tests {
         let lane = HeavyLane::start(&MetricRegistry::new()).expect("the lane starts");
         for (cost, in_lane) in [(QUICK_COST / 2, false), (QUICK_COST, true)] {
             let work = Box::pin(async move {
-                let pace = admission::expression::Pace::default();
+                let pace = admission::expression::YieldPacer::default();
                 pace.add(cost);
-                pace.rest().await;
+                pace.yield_now().await;
                 thread_name()
             });
             let name = lane.drive(&Effort::default(), None, work).await.unwrap_or_default();
@@ -504,11 +504,11 @@ mod tests {
             let (inner, rests, ended) = (effort.clone(), rests.clone(), ended.clone());
             let work = Box::pin(async move {
                 inner.enter_lane(usize::MAX).await;
-                let pace = admission::expression::Pace::default();
+                let pace = admission::expression::YieldPacer::default();
                 while !*ended.borrow() {
                     let _ = rests.send(number);
                     pace.add(QUICK_COST);
-                    pace.rest().await;
+                    pace.yield_now().await;
                 }
             });
             requests.spawn(async move { lane.drive(&effort, None, work).await });

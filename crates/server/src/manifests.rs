@@ -13,9 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::manifests::{self, File, Judged, Loaded, Problem, Refused, Rules, Set};
+use admission::manifests::{
+    self, AcceptedFiles, LoadError, LoadOptions, LoadedManifests, ManifestFile, ManifestProblem, ManifestSet,
+};
 use admission::plugins::Settings;
-use admission::policy::Kinds;
+use admission::policy::TypeCheckKinds;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -29,12 +31,12 @@ pub use read::read;
 use read::{Unsettled, is_old, settled};
 
 /// Reads a folder and checks its manifests.
-pub fn load(set: Set, folder: &Path, rules: Rules<'_>) -> Result<Loaded, Refused> {
+pub fn load(set: ManifestSet, folder: &Path, rules: LoadOptions<'_>) -> Result<LoadedManifests, LoadError> {
     manifests::load(set, &folder.display().to_string(), &read(set, folder)?, rules)
 }
 
 /// The folders that an admission configuration file names. An error is a reason not to start.
-pub fn configured(path: &Path) -> Result<Vec<(Set, PathBuf)>, ConfigError> {
+pub fn configured(path: &Path) -> Result<Vec<(ManifestSet, PathBuf)>, ConfigError> {
     let mut configurations = PluginConfigurations::read(Some(path))?;
     configurations.pod_security()?;
     configurations.webhook_credentials()?;
@@ -55,33 +57,33 @@ struct FolderReports {
 }
 
 impl FolderReports {
-    fn loaded(&self, set: Set, loaded: &Loaded) {
+    fn loaded(&self, set: ManifestSet, loaded: &LoadedManifests) {
         self.metrics.reloaded(set, true);
         self.metrics.in_force(set, loaded);
         self.statuses.loaded(set, loaded);
     }
 
     /// The content of the folder equals the manifests in force again.
-    fn recovered(&self, set: Set) {
+    fn recovered(&self, set: ManifestSet) {
         self.metrics.reloaded(set, true);
         self.statuses.recovered(set);
     }
 
-    fn failed(&self, set: Set, refused: &Refused) {
+    fn failed(&self, set: ManifestSet, refused: &LoadError) {
         self.metrics.reloaded(set, false);
         self.statuses.failed(set, &refused.to_string());
     }
 }
 
 /// Replaces the objects of a folder in one step.
-pub(crate) type Apply = Arc<dyn Fn(Set, &Loaded) + Send + Sync>;
+pub(crate) type Apply = Arc<dyn Fn(ManifestSet, &LoadedManifests) + Send + Sync>;
 
 /// How a folder is checked and put in force.
 #[derive(Clone)]
 pub(crate) struct LoadContext {
     pub(crate) apply: Apply,
     /// The kinds that expressions are checked against.
-    pub(crate) kinds: Arc<dyn Kinds + Send + Sync>,
+    pub(crate) kinds: Arc<dyn TypeCheckKinds + Send + Sync>,
     /// A warning about a manifest is an error.
     pub(crate) strict: bool,
 }
@@ -89,27 +91,27 @@ pub(crate) struct LoadContext {
 impl LoadContext {
     fn load(
         &self,
-        (set, folder): (Set, &Path),
-        files: &[File],
-        judged: &mut Judged,
-    ) -> Result<Loaded, Refused> {
-        let rules = Rules { strict: self.strict, kinds: &*self.kinds };
-        manifests::load_changes(set, &folder.display().to_string(), files, rules, judged)
+        (set, folder): (ManifestSet, &Path),
+        files: &[ManifestFile],
+        judged: &mut AcceptedFiles,
+    ) -> Result<LoadedManifests, LoadError> {
+        let rules = LoadOptions { strict: self.strict, kinds: &*self.kinds };
+        manifests::load_changed(set, &folder.display().to_string(), files, rules, judged)
     }
 }
 
 /// A folder whose manifests are in force.
 struct LoadedFolder {
-    set: Set,
+    set: ManifestSet,
     path: PathBuf,
     hash: String,
     /// The kind and the name of each object in force.
     objects: BTreeSet<(&'static str, String)>,
-    warnings: Vec<Problem>,
+    warnings: Vec<ManifestProblem>,
     /// The files at the last look.
-    seen: Vec<File>,
+    seen: Vec<ManifestFile>,
     /// The results of checks, for files that do not change.
-    judged: Judged,
+    judged: AcceptedFiles,
     /// The last look found the folder being written, and that was reported.
     still_written: bool,
     /// The last reload failed.
@@ -119,17 +121,17 @@ struct LoadedFolder {
 impl LoadedFolder {
     /// Loads a folder and puts it in force. An error is a reason not to start.
     fn start(
-        set: Set,
+        set: ManifestSet,
         path: PathBuf,
         context: &LoadContext,
         reports: &FolderReports,
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, LoadError> {
         let files = if is_old(&path) {
             read(set, &path)?
         } else {
             settled(set, &path, &[]).map_err(Unsettled::into_refused)?
         };
-        let mut judged = Judged::default();
+        let mut judged = AcceptedFiles::default();
         let loaded = context.load((set, &path), &files, &mut judged)?;
         (context.apply)(set, &loaded);
         let mut folder = LoadedFolder {
@@ -156,7 +158,7 @@ impl LoadedFolder {
 
     /// The plugin of the folder, for the log; none if it is for all of them.
     fn plugin(&self) -> Option<&'static str> {
-        (self.set != Set::Mixed).then(|| self.set.plugin())
+        (self.set != ManifestSet::Mixed).then(|| self.set.plugin())
     }
 
     /// The paths to watch: the folder, and the targets of links in it. While the folder is missing, its parent is watched.
@@ -221,7 +223,7 @@ impl LoadedFolder {
     }
 
     /// Reports new warnings and removed objects after `loaded` was put in force.
-    fn in_force(&mut self, loaded: &Loaded, reports: &FolderReports) {
+    fn in_force(&mut self, loaded: &LoadedManifests, reports: &FolderReports) {
         let (plugin, dir) = (self.plugin(), self.path.display().to_string());
         for warning in loaded.warnings.iter().filter(|warning| !self.warnings.contains(warning)) {
             warn!(
@@ -258,7 +260,7 @@ impl LoadedFolder {
     }
 
     /// The manifests in force stay.
-    fn failed(&mut self, refused: &Refused, reports: &FolderReports) {
+    fn failed(&mut self, refused: &LoadError, reports: &FolderReports) {
         let (plugin, dir) = (self.plugin(), self.path.display());
         for problem in refused.problems() {
             error!(plugin, %dir, problem = problem.one_line(), help = problem.hint, "manifests cannot be used; the last good ones stay in force");
@@ -289,7 +291,7 @@ pub(crate) struct ManifestFolders {
 impl ManifestFolders {
     /// Loads every folder and puts it in force. The error lists the problems of all folders and is a reason not to start.
     pub(crate) fn start(
-        folders: Vec<(Set, PathBuf)>,
+        folders: Vec<(ManifestSet, PathBuf)>,
         context: LoadContext,
         metrics: Arc<ManifestMetrics>,
         statuses: Arc<FolderStatuses>,
@@ -301,7 +303,7 @@ impl ManifestFolders {
             match LoadedFolder::start(set, path, &context, &reports) {
                 Ok(folder) => loaded_folders.push(folder),
                 Err(refused) => {
-                    let words = if set == Set::Mixed {
+                    let words = if set == ManifestSet::Mixed {
                         refused.to_string()
                     } else {
                         let plugin = set.plugin();
@@ -309,7 +311,7 @@ impl ManifestFolders {
                             "failed to apply admission: failed to initialize admission plugin \"{plugin}\": {refused}"
                         )
                     };
-                    let locations = refused.places();
+                    let locations = refused.report();
                     match &mut problems {
                         None => problems = Some(FileProblems { words, locations }),
                         Some(problems) => problems.locations.extend(["\n\n", &words, &locations]),
@@ -355,13 +357,13 @@ impl ManifestFolders {
 }
 
 /// The plugins that evaluate the manifests of a set.
-fn plugins(set: Set) -> &'static [&'static str] {
+fn plugins(set: ManifestSet) -> &'static [&'static str] {
     match set {
-        Set::ValidatingWebhooks => &["ValidatingAdmissionWebhook"],
-        Set::MutatingWebhooks => &["MutatingAdmissionWebhook"],
-        Set::ValidatingPolicies => &["ValidatingAdmissionPolicy"],
-        Set::MutatingPolicies => &["MutatingAdmissionPolicy"],
-        Set::Mixed => &[
+        ManifestSet::ValidatingWebhooks => &["ValidatingAdmissionWebhook"],
+        ManifestSet::MutatingWebhooks => &["MutatingAdmissionWebhook"],
+        ManifestSet::ValidatingPolicies => &["ValidatingAdmissionPolicy"],
+        ManifestSet::MutatingPolicies => &["MutatingAdmissionPolicy"],
+        ManifestSet::Mixed => &[
             "MutatingAdmissionPolicy",
             "MutatingAdmissionWebhook",
             "ValidatingAdmissionPolicy",

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use api::Status;
 use authn::{Caller, Via};
-use authz::Refusal;
+use authz::Denial;
 use http::{HeaderMap, Method, Response};
 use kinds::table::Verb;
 use tracing::warn;
@@ -236,13 +236,13 @@ async fn authorize(
             record.decided("allow", permit.reason());
             Ok(Call::new(request, permit, state.now()))
         }
-        Err(Refusal::Denied { status, reason, .. }) => {
+        Err(Denial::Denied { status, reason, .. }) => {
             record.decided("forbid", &reason);
             let mut response = respond::forbidden(&status, headers, query, record);
             respond::warn(&mut response, request.warnings);
             Err(Box::new(response))
         }
-        Err(Refusal::Failed { error }) => {
+        Err(Denial::Failed { error }) => {
             record.undecided();
             warn!(%error, path = info.path, "authorization failed");
             Err(Box::new(respond::internal_error(uri, &error)))

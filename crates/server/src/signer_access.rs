@@ -1,6 +1,6 @@
 //! Whoever issues, denies or fails a PodCertificateRequest needs the right to sign for its signer.
 
-use admission::plugins::may_for_signer;
+use admission::plugins::may_use_signer;
 use api::FieldError;
 use api::field::quote;
 use api::validation::fields;
@@ -25,7 +25,7 @@ pub(crate) async fn check_status(
         return None;
     }
     let signer = old.str_at(&["spec", "signerName"]).unwrap_or_default();
-    if may_for_signer(call.user(), state, "sign", signer).await {
+    if may_use_signer(call.user(), state, "sign", signer).await {
         return None;
     }
     let user = quote(&call.user().name);

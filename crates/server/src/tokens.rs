@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use api::attestation::WebhookConfigurationKind;
 use api::meta;
-use authn::tokens::{BoundKind, BoundObjects, Issuer, Lookup, PublicKey, RequestRules, Verifier, discovery};
+use authn::tokens::{
+    BoundKind, BoundObjects, Issuer, LookupFuture, PublicKey, RequestRules, TokenVerifier, discovery,
+};
 use storage::Store;
 use value::{Str, Value};
 
@@ -59,7 +61,7 @@ impl Tokens {
         store: &Store,
         external_address: &str,
         webhooks: bool,
-    ) -> Result<(Self, Verifier), ConfigError> {
+    ) -> Result<(Self, TokenVerifier), ConfigError> {
         let TokenConfig { issuers, signing_key, keys, audiences, max_seconds, extend, jwks_uri, lookup } =
             config;
         let mut public = Vec::new();
@@ -90,7 +92,7 @@ impl Tokens {
             configuration,
             key_set: discovery::key_set(&public),
         };
-        let verifier = Verifier::new(issuers, public, audiences, Arc::new(StoredObjects(store.clone())));
+        let verifier = TokenVerifier::new(issuers, public, audiences, Arc::new(StoredObjects(store.clone())));
         let verifier = if lookup { verifier } else { verifier.without_lookup() };
         let verifier = if webhooks { verifier.with_webhooks() } else { verifier };
         Ok((tokens, verifier))
@@ -101,7 +103,7 @@ impl Tokens {
 pub struct StoredObjects(pub Store);
 
 impl BoundObjects for StoredObjects {
-    fn get<'a>(&'a self, kind: BoundKind, namespace: &'a str, name: &'a str) -> Lookup<'a> {
+    fn get<'a>(&'a self, kind: BoundKind, namespace: &'a str, name: &'a str) -> LookupFuture<'a> {
         let key = match kind {
             BoundKind::ServiceAccount => keys::namespaced(keys::SERVICE_ACCOUNTS, namespace, name),
             BoundKind::Pod => keys::namespaced(keys::PODS, namespace, name),

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use admission::{Attributes, Notes, Operation, Seen};
+use admission::{AdmissionNotes, Attributes, Operation, VersionedObject};
 use api::{FieldError, FieldErrors, GroupResource, Status, meta};
 use authz::rbac::escalation;
 use crd::Found;
@@ -92,12 +92,12 @@ impl Subject<'_> {
             subresource: Str::new_static(self.subresource.name()),
             namespace: call.info.namespace.clone(),
             name: name.into(),
-            old_object: Seen::new(old),
+            old_object: VersionedObject::new(old),
             options: self.options,
             dry_run: self.dry_run,
             now: call.now,
             deadline: call.deadline,
-            in_force: call.in_force.clone(),
+            snapshot: call.admission_snapshot.clone(),
         }
     }
 
@@ -118,7 +118,7 @@ impl Subject<'_> {
         object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Status> {
-        let mut notes = Notes::default();
+        let mut notes = AdmissionNotes::default();
         let attributes = self.attributes(call, operation, name, old);
         let outcome = self.state.admission.chain.mutate(&attributes, object, self.state, &mut notes).await;
         call.note(notes);
@@ -135,7 +135,7 @@ impl Subject<'_> {
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<(), Status> {
-        let mut notes = Notes::default();
+        let mut notes = AdmissionNotes::default();
         let attributes = self.attributes(call, operation, name, old);
         let outcome = self.state.admission.chain.validate(&attributes, object, self.state, &mut notes).await;
         call.note(notes);

@@ -1,12 +1,12 @@
-//! An aggregated API server asks the cluster's webhooks about an object of its own group, with tokens that are good for this group
-//! only.
+//! An aggregated API server calls the cluster's webhooks about an object of its own API group, with tokens that are valid for
+//! this group only.
 //!
 //! ```sh
 //! cargo run -p webhook-auth --features client --example aggregated -- turtles turtles-webhook-auth ninja.turtles.ai review.json
 //! ```
 //!
-//! The words are the namespace and the name of the service account whose tokens webhooks are shown, the API group, and a file with an
-//! AdmissionReview. `docs/tasks/authenticate-to-webhooks.md` has the permissions that the account and the caller need, in both dialects.
+//! Arguments: namespace and name of the service account whose tokens are sent to webhooks, the API group, and a file with an
+//! AdmissionReview. `docs/tasks/authenticate-to-webhooks.md` lists the permissions that account and caller need, in both dialects.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -33,21 +33,22 @@ use webhook_auth::{ClientConfig, ConfigurationKind};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// How a call to a webhook went.
+/// The result of calling a webhook.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// The configuration that names the webhook.
+    /// The webhook's configuration.
     pub(crate) configuration: Configuration,
-    /// The token that was sent, or why there was none.
+    /// The token that was sent, or the reason why there was none.
     pub(crate) token: std::result::Result<Arc<str>, TokenError>,
-    /// The HTTP status of the answer.
+    /// The HTTP status of the response.
     pub(crate) status: u16,
     /// Whether the webhook allows the request.
     pub(crate) allowed: bool,
 }
 
-/// Asks every webhook that has a rule for the group. An API server also compares versions, resources, operations, selectors and match
-/// conditions, obeys `timeoutSeconds` and `failurePolicy`, and applies the patches of mutating webhooks.
+/// Calls every webhook with a rule for the group. A real API server also matches versions, resources,
+/// operations, selectors and match conditions, applies `timeoutSeconds` and `failurePolicy`, and applies the
+/// patches of mutating webhooks.
 pub(crate) async fn ask_webhooks(
     client: &Client,
     tokens: &WebhookTokens,
@@ -83,18 +84,18 @@ async fn ask(
 ) -> Result<Asked> {
     let config = webhook.get("clientConfig").ok_or("a webhook without clientConfig")?;
     let place: ClientConfig = serde_json::from_value(config.clone())?;
-    // The audience of a webhook is its address. Within the cluster, the name of a service resolves.
+    // The audience of a webhook is its URL. Within the cluster, the service's name resolves.
     let url: Uri = place.audience().ok_or("a webhook without an address")?.parse()?;
     let bundle = STANDARD.decode(config.get("caBundle").and_then(Value::as_str).unwrap_or_default())?;
     let token = tokens.token(configuration, &place).await;
-    // Without a token the webhook is called nevertheless: it decides whether it needs one.
+    // The webhook is called even without a token: it decides whether it requires one.
     let (status, body) = post(&url, &bundle, token.as_deref().ok(), review).await?;
     let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
     let allowed = status == 200 && answer.pointer("/response/allowed") == Some(&Value::Bool(true));
     Ok(Asked { configuration: configuration.clone(), token, status, allowed })
 }
 
-/// Sends a review over TLS that proves the server's name: a token must not go anywhere else.
+/// Sends a review over TLS and verifies the server's name: a token must not be sent to any other server.
 async fn post(url: &Uri, authorities: &[u8], token: Option<&str>, review: &Value) -> Result<(u16, Bytes)> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(authorities) {
@@ -140,7 +141,7 @@ async fn main() -> Result<()> {
     let [namespace, account, group, file] = words.as_slice() else {
         return Err("usage: aggregated NAMESPACE ACCOUNT GROUP REVIEW".into());
     };
-    // In a pod, the account of the pod; outside, what KUBECONFIG names.
+    // Uses the pod's service account in a cluster, otherwise KUBECONFIG.
     let client = Client::try_default().await?;
     let tokens = WebhookTokens::new(client.clone(), namespace, account, group);
     let review: Value = serde_json::from_slice(&std::fs::read(file)?)?;

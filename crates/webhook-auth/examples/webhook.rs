@@ -32,7 +32,6 @@ use webhook_auth::{ConfigurationKind, Counts, Expected};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// The flags, with their defaults.
 #[derive(Debug)]
 pub(crate) struct Flags(HashMap<String, String>);
 
@@ -40,15 +39,15 @@ const DEFAULTS: [(&str, &str); 6] = [
     ("listen", "0.0.0.0:8443"),
     ("cert", "tls.crt"),
     ("key", "tls.key"),
-    // What the API server was given as `--service-account-issuer`.
+    // The API server's `--service-account-issuer`.
     ("issuer", "https://kubernetes.default.svc"),
-    // The webhook's address, as in its configuration: the URL, or `https://NAME.NAMESPACE.svc:PORT/PATH`.
+    // The webhook's address as in its configuration: the URL, or `https://NAME.NAMESPACE.svc:PORT/PATH`.
     ("audience", "https://guard.default.svc:443/validate"),
     ("mode", "require"),
 ];
 
 impl Flags {
-    /// Reads `--name value` pairs.
+    /// Parses `--name value` pairs.
     pub(crate) fn read(words: impl IntoIterator<Item = String>) -> Result<Self> {
         let mut flags: HashMap<_, _> =
             DEFAULTS.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
@@ -61,7 +60,6 @@ impl Flags {
         Ok(Flags(flags))
     }
 
-    /// The value of a flag.
     pub(crate) fn get(&self, name: &str) -> Result<&str> {
         Ok(self.0.get(name).ok_or_else(|| format!("`--{name}` is needed"))?)
     }
@@ -77,7 +75,8 @@ impl Flags {
     }
 }
 
-/// Denies objects that have the label `forbidden`. Only callers whose token is for the group of the request come this far.
+/// Denies objects with the label `forbidden`. Only callers whose token is valid for the request's API group
+/// reach this handler.
 async fn validate(review: Review<Value>) -> ([(&'static str, &'static str); 1], String) {
     if let Some(verified) = &review.verified {
         println!("{} asks about {}", verified.identity().subject(), review.request.resource.resource);
@@ -102,7 +101,7 @@ pub(crate) async fn serve(flags: &Flags, listener: TcpListener) -> Result<()> {
     let router = Router::new()
         .route("/validate", post(validate))
         .route_layer(layer)
-        // Routes that are added later are not behind the layer.
+        // Routes added after the layer are not protected by it.
         .route("/metrics", get(async move || counts.to_prometheus()));
 
     let certificates =

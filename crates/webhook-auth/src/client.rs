@@ -1,4 +1,4 @@
-//! With a kube client: tokens for webhooks, for aggregated API servers; keys and TokenReview, for webhooks.
+//! Integration with a kube client: tokens for aggregated API servers; keys and TokenReviews for webhooks.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -16,10 +16,11 @@ use crate::verify::{
     ClientConfig, Configuration, Dialect, JWKS_PATH, JWKS_TYPE, KeySet, PROVIDER_PATH, Provider,
 };
 
-/// Tokens for the webhooks that one aggregated API server calls about one API group.
+/// Tokens for the webhooks that an aggregated API server calls about one API group.
 ///
-/// The client's user needs `create` on `serviceaccounts/token` for the account, and the account needs `attest` on the group. Give
-/// each API server an account of its own. Send a token only over a connection whose server certificate was verified.
+/// The client's user needs `create` on `serviceaccounts/token` for the account, and the account needs
+/// `attest` on the group. Use a separate account for each API server. Send tokens only over connections whose
+/// server certificate was verified.
 #[derive(Clone, Debug)]
 pub struct WebhookTokens {
     cache: TokenCache,
@@ -27,14 +28,14 @@ pub struct WebhookTokens {
 }
 
 impl WebhookTokens {
-    /// Tokens of this service account, for requests about this API group, in the dialect that Kubernetes 1.37 speaks; about the
-    /// core group, in the only one that has it.
+    /// Tokens of this service account, for requests about this API group. Uses the dialect of Kubernetes
+    /// 1.37, except for the core group, which only the KEP's dialect supports.
     pub fn new(client: Client, namespace: &str, account: &str, group: &str) -> Self {
         let dialect = if group.is_empty() { Dialect::AttestationClaims } else { Dialect::Attestations };
         Self::in_dialect(client, namespace, account, group, dialect)
     }
 
-    /// The same, in this dialect.
+    /// Like [`WebhookTokens::new`], with a specific dialect.
     pub fn in_dialect(client: Client, namespace: &str, account: &str, group: &str, dialect: Dialect) -> Self {
         let path =
             format!("/api/v1/namespaces/{}/serviceaccounts/{}/token", segment(namespace), segment(account));
@@ -42,10 +43,10 @@ impl WebhookTokens {
         WebhookTokens { cache: TokenCache::new(source), group: group.to_owned() }
     }
 
-    /// The bearer token to send to a webhook of this configuration. It is kept until it is about to end, or the configuration is
-    /// another one.
+    /// The bearer token to send to a webhook of this configuration. Tokens are cached until shortly before
+    /// they expire, or until the configuration's uid changes.
     ///
-    /// Without one, call the webhook nevertheless: it decides whether it needs one.
+    /// If this fails, call the webhook without a token: it decides whether it requires one.
     pub async fn token(
         &self,
         configuration: &Configuration,
@@ -54,13 +55,13 @@ impl WebhookTokens {
         self.cache.token(&Wanted::new(configuration, webhook, self.group.clone())?).await
     }
 
-    /// Drops the tokens of a configuration that is gone.
+    /// Drops the tokens of a deleted configuration.
     pub fn forget(&self, configuration: &Configuration) {
         self.cache.forget(configuration);
     }
 }
 
-/// A service account that tokens are asked for.
+/// The service account for which tokens are requested.
 struct Account {
     client: Client,
     path: String,
@@ -83,8 +84,8 @@ impl RequestToken for Account {
     }
 }
 
-/// The issuer's keys from the API server that the client knows, whatever address the issuer has. A service account may read
-/// them wherever the role `system:service-account-issuer-discovery` is bound as it is by default.
+/// Reads the issuer's keys from the client's API server, whatever the issuer's URL. By default every service
+/// account may do so (role `system:service-account-issuer-discovery`).
 #[derive(Clone)]
 pub struct ApiServerKeys {
     client: Client,
@@ -92,7 +93,7 @@ pub struct ApiServerKeys {
 }
 
 impl ApiServerKeys {
-    /// The keys of this issuer.
+    /// Keys of this issuer.
     pub fn new(client: Client, issuer: impl Into<String>) -> Self {
         ApiServerKeys { client, issuer: issuer.into() }
     }
@@ -119,7 +120,8 @@ impl fmt::Debug for ApiServerKeys {
     }
 }
 
-/// Asks the API server about every token, by a TokenReview. The client's user needs `create` on `tokenreviews`.
+/// Asks the API server about every token, with a TokenReview. The client's user needs `create` on
+/// `tokenreviews`.
 #[cfg(feature = "tower")]
 #[derive(Clone)]
 pub struct TokenReviews {
@@ -128,7 +130,7 @@ pub struct TokenReviews {
 
 #[cfg(feature = "tower")]
 impl TokenReviews {
-    /// Asks with this client.
+    /// Sends TokenReviews with this client.
     pub fn new(client: Client) -> Self {
         TokenReviews { client }
     }
@@ -189,7 +191,8 @@ async fn post(client: &Client, path: &str, body: &Value) -> kube::Result<Value> 
     client.request(request).await
 }
 
-/// A name as one segment of a path: names of Kubernetes pass as they are, anything else cannot reach beyond its segment.
+/// Escapes a name as one path segment. Kubernetes names need no escaping; anything else cannot leave its
+/// segment.
 fn segment(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for byte in name.bytes() {

@@ -1,18 +1,19 @@
-//! [`Counts`]: how many were let in, and how many were not, by reason. [`Mode`]: what a refusal does.
+//! [`Counts`]: accepted and rejected requests by reason. [`Mode`]: whether rejected requests are denied.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::verify::Reason;
 
-/// What a webhook does about tokens, for a roll-out in steps.
+/// How a webhook treats tokens, for a gradual rollout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Nothing: they are not looked at.
+    /// Tokens are ignored.
     Off,
-    /// They are verified, logged and counted, and every request passes: to see what [`Mode::Require`] would refuse.
+    /// Tokens are verified, logged and counted, but every request passes: shows what [`Mode::Require`] would
+    /// reject.
     Observe,
-    /// Without a good token that fits, a request is refused.
+    /// Requests without a valid and matching token are rejected.
     #[default]
     Require,
 }
@@ -30,12 +31,13 @@ impl std::str::FromStr for Mode {
     }
 }
 
-/// A mode that is none.
+/// An unknown mode name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a mode is `off`, `observe` or `require`")]
 pub struct UnknownMode;
 
-/// How many requests were accepted, and how many were rejected for which reason. In [`Mode::Observe`] the rejected ones passed.
+/// Counters of accepted requests, and of rejected ones by reason. In [`Mode::Observe`], rejected requests
+/// passed.
 #[derive(Debug, Default)]
 pub struct Counts {
     accepted: AtomicU64,
@@ -43,40 +45,40 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// How many had a token that fits.
+    /// Requests with a valid and matching token.
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// How many were rejected for this reason.
+    /// Requests rejected for this reason.
     pub fn rejected(&self, reason: Reason) -> u64 {
         self.of(reason).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
-    /// How many were rejected.
+    /// Rejected requests, all reasons together.
     pub fn rejected_in_all(&self) -> u64 {
         Reason::ALL.into_iter().map(|reason| self.rejected(reason)).sum()
     }
 
-    /// One more was accepted.
+    /// Counts an accepted request.
     pub fn accept(&self) {
         self.accepted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One more was rejected.
+    /// Counts a rejected request.
     pub fn reject(&self, reason: Reason) {
         if let Some(count) = self.of(reason) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The text that Prometheus reads: every reason, those that never came up too.
+    /// The counters in the Prometheus text format. Every reason is included, even if its count is zero.
     pub fn to_prometheus(&self) -> String {
         let mut out = String::from(
             "# HELP webhook_auth_accepted_total Requests with a token that fits.\n\
              # TYPE webhook_auth_accepted_total counter\n",
         );
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "webhook_auth_accepted_total {}", self.accepted());
         out.push_str(
             "# HELP webhook_auth_rejected_total Requests without one, by reason; in mode observe they passed.\n\

@@ -1,4 +1,5 @@
-//! [`Review`]: an extractor for axum. It reads the review, and answers 403 where the token is not for it.
+//! [`Review`]: an axum extractor that decodes the review and responds with 403 if the token is not valid for
+//! it.
 
 use axum_core::extract::{FromRequest, Request};
 use axum_core::response::{IntoResponse, Response};
@@ -9,34 +10,35 @@ use serde::de::DeserializeOwned;
 use crate::layer::Authentication;
 use crate::verify::{AdmissionRequest, Rejection, Verified};
 
-/// Longer reviews are not read. An API server takes objects of 3 MiB, and a review has two of them at most.
+/// Longer reviews are rejected. An API server accepts objects of up to 3 MiB, and a review contains at most
+/// two.
 pub const MAX_REVIEW: usize = 8 * 1024 * 1024;
 
-/// A review whose caller may ask about it. `T` is the webhook's own type for an `AdmissionReview`.
+/// A review whose caller may ask about it. `T` is the webhook's own type for `AdmissionReview`.
 #[derive(Clone, Debug)]
 pub struct Review<T> {
-    /// The review.
+    /// The decoded review.
     pub review: T,
     /// The part of it that was compared with the token.
     pub request: AdmissionRequest,
-    /// Whose token it was. Always there in [`Mode::Require`](crate::Mode::Require).
+    /// The verified caller. Always set in [`Mode::Require`](crate::Mode::Require).
     pub verified: Option<Verified>,
 }
 
-/// Why there is no review.
+/// The review was rejected.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// The route has no [`WebhookAuthLayer`](crate::layer::WebhookAuthLayer), so nobody was authenticated.
+    /// The route has no [`WebhookAuthLayer`](crate::layer::WebhookAuthLayer), so no caller was authenticated.
     #[error("the route has no layer that authenticates callers")]
     NoLayer,
     /// The body could not be read, or is too long.
     #[error("the body could not be read, or is too long")]
     Body,
-    /// The body is no review.
+    /// The body is not an AdmissionReview.
     #[error("the body is not an AdmissionReview that can be read")]
     Malformed,
-    /// The caller may not ask about this. The text is for the log.
+    /// The token is not valid for this request. The text is for the log.
     #[error("the caller may not ask about this")]
     Rejected(Rejection),
 }
@@ -68,7 +70,7 @@ where
         let body = Limited::new(body, MAX_REVIEW).collect().await.map_err(|_| Refused::Body)?.to_bytes();
         let request = AdmissionRequest::from_review(&body).map_err(|_| Refused::Malformed)?;
         let verified = authentication.check(&request).map_err(Refused::Rejected)?;
-        // Only now: what the caller may not ask about is not looked at any further.
+        // Decoded only after the check: a review that the caller may not ask about is not processed further.
         let review = serde_json::from_slice(&body).map_err(|_| Refused::Malformed)?;
         Ok(Review { review, request, verified })
     }

@@ -1,4 +1,5 @@
-//! [`Https`]: documents over HTTPS, for [`Discovery`](crate::keys::Discovery). One connection per document: keys are fetched every few minutes.
+//! [`Https`]: an HTTPS client for [`Discovery`](crate::keys::Discovery). It opens one connection per
+//! document, because keys are fetched only every few minutes.
 
 use std::fmt;
 use std::fs;
@@ -21,19 +22,19 @@ use crate::Pending;
 use crate::keys::{Discovery, FetchError, Get, KeyCache, MAX_BODY};
 use crate::verify::JWKS_PATH;
 
-/// Where a pod finds what it knows of its cluster.
+/// The directory of a pod's service account files.
 const IN_CLUSTER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// The API server from within its cluster.
+/// The API server's URL within the cluster.
 const API_SERVER: &str = "https://kubernetes.default.svc";
 
-/// An HTTPS client that trusts the authorities it is given, and no others.
+/// An HTTPS client that trusts only the given CAs.
 #[derive(Clone)]
 pub struct Https {
     tls: Arc<ClientConfig>,
     token: Option<Token>,
 }
 
-/// A bearer token, for one server only.
+/// A bearer token that is sent to one server only.
 #[derive(Clone)]
 struct Token {
     server: Uri,
@@ -41,7 +42,7 @@ struct Token {
 }
 
 impl Https {
-    /// A client that trusts these authorities, as PEM.
+    /// Trusts these CA certificates, as PEM.
     pub fn new(authorities: &[u8]) -> Result<Self, FetchError> {
         let transport = |error: &dyn fmt::Display| FetchError::Transport(error.to_string());
         let mut roots = RootCertStore::empty();
@@ -60,7 +61,8 @@ impl Https {
         Ok(Https { tls: Arc::new(tls), token: None })
     }
 
-    /// Sends the token in this file, read each time since it is renewed, to this server and to nobody else.
+    /// Sends the token in this file to this server, and to no other. The file is read for every request,
+    /// because the token is rotated.
     pub fn with_token_file(mut self, server: &str, file: impl Into<PathBuf>) -> Result<Self, FetchError> {
         let server = server.parse().map_err(|_| FetchError::Transport(format!("`{server}` is no URL")))?;
         self.token = Some(Token { server, file: file.into() });
@@ -87,7 +89,7 @@ impl Https {
             request = request.header(AUTHORIZATION, value);
         }
         let request = request.body(Empty::<Bytes>::new()).map_err(|e| failed(url, &e))?;
-        // The connection ends when the sender is dropped, below or with this future.
+        // The connection is closed when the sender is dropped, below or with this future.
         tokio::spawn(async move {
             let _ = connection.await;
         });
@@ -128,7 +130,7 @@ impl fmt::Debug for Https {
     }
 }
 
-/// The keys of the cluster this pod runs in, from its API server, with the pod's own service account.
+/// Keys of the cluster in which this pod runs, read from its API server with the pod's service account.
 pub fn in_cluster(issuer: impl Into<String>) -> Result<KeyCache, FetchError> {
     let folder = Path::new(IN_CLUSTER);
     let authorities = folder.join("ca.crt");

@@ -1,7 +1,8 @@
-//! [`KeyCache`]: the issuer's keys, fetched when they are needed and again when they change.
+//! [`KeyCache`]: fetches the issuer's keys on demand and refreshes them.
 //!
-//! One fetch is under way at a time, whoever waits for it; it goes on when whoever caused it goes away, so that nobody can keep
-//! keys from being fetched by hanging up. Tokens with unknown keys cause at most one fetch per [interval](Refresh::interval).
+//! Only one fetch runs at a time, shared by all waiting requests. It continues if the request that started it
+//! is dropped, so that clients cannot prevent a refresh by disconnecting. Tokens with unknown keys cause at
+//! most one fetch per [interval](Refresh::interval).
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,43 +18,44 @@ use crate::verify::{
     ProviderError, Reason, Refresh, Refreshed, Rejection, Verifier,
 };
 
-/// How long a fetch may take.
+/// The timeout of a fetch.
 const FETCH_TIME: Duration = Duration::from_secs(5);
 
-/// Why keys could not be fetched.
+/// Fetching keys failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// What says where they are is of no use.
+    /// The provider document is invalid.
     #[error(transparent)]
     Provider(#[from] ProviderError),
-    /// They are of no use.
+    /// The key set is invalid.
     #[error(transparent)]
     Keys(#[from] KeyError),
-    /// They could not be reached.
+    /// The connection or the request failed.
     #[error("{0}")]
     Transport(String),
-    /// It took too long.
+    /// The fetch timed out.
     #[error("no answer in time")]
     TimedOut,
 }
 
-/// Where keys come from.
+/// A source of keys.
 pub trait FetchKeys: Send + Sync + 'static {
-    /// Fetches them.
+    /// Fetches the current key set.
     fn fetch(&self) -> Pending<'_, Result<KeySet, FetchError>>;
 }
 
-/// An HTTPS client, as little of one as discovery needs.
+/// A minimal HTTPS client for discovery.
 pub trait Get: Send + Sync + 'static {
-    /// The body at this address, of at most [`MAX_BODY`] bytes, if the answer is 200. Redirects are not followed.
+    /// Returns the body at this URL, of at most [`MAX_BODY`] bytes, if the status is 200. Must not follow
+    /// redirects.
     fn get<'a>(&'a self, url: &'a str, accept: &'a str) -> Pending<'a, Result<Vec<u8>, FetchError>>;
 }
 
-/// The longest body that [`Get`] is to read.
+/// The longest body that [`Get`] must accept.
 pub const MAX_BODY: usize = MAX_DOCUMENT;
 
-/// Keys by OpenID discovery: the issuer's provider document says where they are.
+/// Keys by OpenID discovery: the issuer's provider document names their URL.
 #[derive(Clone, Debug)]
 pub struct Discovery<G> {
     issuer: String,
@@ -63,22 +65,23 @@ pub struct Discovery<G> {
 }
 
 impl<G: Get> Discovery<G> {
-    /// The keys of this issuer.
+    /// Keys of this issuer.
     pub fn new(issuer: impl Into<String>, get: G) -> Self {
         let issuer = issuer.into();
         let provider = format!("{}{PROVIDER_PATH}", issuer.trim_end_matches('/'));
         Discovery { issuer, provider, jwks: None, get }
     }
 
-    /// Asks this server instead of the issuer's own address, as `https://kubernetes.default.svc` from within a cluster whose
-    /// issuer is an address outside. The document must still be the issuer's.
+    /// Reads the provider document from this server instead of the issuer's URL, for example
+    /// `https://kubernetes.default.svc` if the issuer's URL is outside of the cluster. The document must
+    /// still name the issuer.
     #[must_use]
     pub fn at(mut self, server: &str) -> Self {
         self.provider = format!("{}{PROVIDER_PATH}", server.trim_end_matches('/'));
         self
     }
 
-    /// Takes the keys from this address instead of the one the document names, where that cannot be reached.
+    /// Reads the keys from this URL instead of the one in the provider document.
     #[must_use]
     pub fn keys_at(mut self, url: impl Into<String>) -> Self {
         self.jwks = Some(url.into());
@@ -97,9 +100,9 @@ impl<G: Get> FetchKeys for Discovery<G> {
     }
 }
 
-/// Keys that keep themselves up to date. Clones share them.
+/// Keys that are refreshed automatically. Clones share them.
 ///
-/// It has to be used within a tokio runtime with timers.
+/// Requires a tokio runtime with timers.
 #[derive(Clone)]
 pub struct KeyCache {
     inner: Arc<Inner>,
@@ -110,7 +113,7 @@ struct Inner {
     source: Option<Box<dyn FetchKeys>>,
     refresh: Refresh,
     times: Mutex<Times>,
-    /// Held while keys are being fetched.
+    /// Locked while keys are being fetched.
     flight: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -121,12 +124,12 @@ struct Times {
 }
 
 impl KeyCache {
-    /// Keys from this source, fetched when the first token comes.
+    /// Keys from this source, fetched when the first token arrives.
     pub fn new(source: impl FetchKeys) -> Self {
         Self::with_refresh(source, Refresh::default())
     }
 
-    /// Keys from this source, fetched as often as this.
+    /// Keys from this source, with these refresh intervals.
     pub fn with_refresh(source: impl FetchKeys, refresh: Refresh) -> Self {
         Self::build(Some(Box::new(source)), refresh, Keys::default())
     }
@@ -141,17 +144,18 @@ impl KeyCache {
         KeyCache { inner: Arc::new(inner) }
     }
 
-    /// The keys themselves, for a [`Verifier`].
+    /// The keys, for a [`Verifier`].
     pub fn keys(&self) -> &Keys {
         &self.inner.keys
     }
 
-    /// Fetches keys now, to find out at start that they can be had. Fails if there are none that may be used afterwards.
+    /// Fetches keys now, to detect errors at startup. Fails if there are no usable keys afterwards.
     pub async fn prefetch(&self) -> Result<(), Rejection> {
         self.usable().await
     }
 
-    /// [`Verifier::authenticate`], with keys that are fetched if need be. The verifier must be one with these [`keys`](Self::keys).
+    /// Like [`Verifier::authenticate`], but fetches keys if necessary. The verifier must use these
+    /// [`keys`](Self::keys).
     pub async fn authenticate(
         &self,
         verifier: &Verifier,
@@ -172,7 +176,7 @@ impl KeyCache {
         }
     }
 
-    /// Returns when there are keys that may be used.
+    /// Waits until there are usable keys.
     async fn usable(&self) -> Result<(), Rejection> {
         if self.inner.source.is_none() {
             return Ok(());
@@ -185,7 +189,7 @@ impl KeyCache {
                     return Ok(());
                 }
                 Action::Fetch => self.start(),
-                // Unless somebody's fetch is under way: what it brings is not known yet.
+                // A fetch may be running; wait for its result.
                 Action::Refuse => {}
             }
             self.landed().await;
@@ -198,7 +202,7 @@ impl KeyCache {
         }
     }
 
-    /// Returns when there is nothing newer to be had for now: after a fetch that is under way, or one that is due.
+    /// Waits for newer keys: for a running fetch, or for a new one if it is due.
     async fn newer(&self) {
         let due = self.inner.source.is_some() && self.inner.decide(Need::UnknownKey) == Action::Fetch;
         if due {
@@ -207,12 +211,12 @@ impl KeyCache {
         self.landed().await;
     }
 
-    /// Returns when no fetch is under way.
+    /// Waits until no fetch is running.
     async fn landed(&self) {
         drop(self.inner.flight.lock().await);
     }
 
-    /// Starts a fetch, unless one is under way.
+    /// Starts a fetch, unless one is running.
     fn start(&self) {
         let Ok(flight) = Arc::clone(&self.inner.flight).try_lock_owned() else { return };
         let Ok(runtime) = Handle::try_current() else { return };
@@ -232,7 +236,7 @@ impl Inner {
         self.refresh.decide(need, Refreshed { fetched: fetched.map(ago), tried: tried.map(ago) })
     }
 
-    /// `flight` is held until the end, whatever that is.
+    /// Holds `flight` until it returns.
     async fn fetch(self: Arc<Self>, flight: OwnedMutexGuard<()>) {
         let Some(source) = &self.source else { return };
         let fetched = tokio::time::timeout(FETCH_TIME, source.fetch()).await;

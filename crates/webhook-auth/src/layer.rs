@@ -1,4 +1,5 @@
-//! [`WebhookAuthLayer`]: who calls is settled before the body is read; what about, by [`Authentication::check`] after.
+//! [`WebhookAuthLayer`]: authenticates the caller before the body is read; [`Authentication::check`] then
+//! compares the token with the request.
 
 use std::fmt;
 use std::mem;
@@ -19,11 +20,11 @@ use crate::verify::{
     AdmissionRequest, Expected, ExpectedError, Identity, MAX_TOKEN, Reason, Rejection, Verified, Verifier,
 };
 
-/// Asks the API server whether it still stands by a token, as a TokenReview does. Not needed: tokens live ten minutes, and
-/// die earlier only with their configuration or account.
+/// Asks the API server whether a token is still valid, with a TokenReview. Optional: tokens live ten minutes,
+/// and become invalid earlier only if their configuration or service account is deleted.
 pub trait ReviewToken: Send + Sync + 'static {
-    /// Asks. The token was verified before. A rejection for [`Reason::Reviewed`] says no, for [`Reason::ReviewUnavailable`] that
-    /// there was no answer.
+    /// Reviews a token that was verified before. Rejects with [`Reason::Reviewed`] if it is invalid, and with
+    /// [`Reason::ReviewUnavailable`] if there was no response.
     fn review<'a>(&'a self, token: &'a str, identity: &'a Identity) -> Pending<'a, Result<(), Rejection>>;
 }
 
@@ -31,9 +32,10 @@ type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
 /// A tower layer in front of a webhook.
 ///
-/// It answers 401 to callers without a good token before the body is read, and hands on who the caller is: the webhook compares
-/// that with the request through [`Authentication::check`] (the extractor of feature `axum` does). A handler that forgets to is found
-/// out: in [`Mode::Require`] its answer is replaced by a 500, unless it says that it [denies](Denied).
+/// It responds with 401 to callers without a valid token before the body is read, and passes the caller's
+/// identity on: the webhook compares it with the request by [`Authentication::check`] (the axum extractor
+/// does). If a handler does not, its response is replaced by a 500 in [`Mode::Require`], unless the response
+/// is marked as a [denial](Denied).
 #[derive(Clone)]
 pub struct WebhookAuthLayer {
     shared: Arc<Shared>,
@@ -64,13 +66,13 @@ impl WebhookAuthLayer {
         Ok(WebhookAuthLayer { shared: Arc::new(shared) })
     }
 
-    /// What a refusal does.
+    /// Sets how tokens are treated. The default is [`Mode::Require`].
     #[must_use]
     pub fn mode(self, mode: Mode) -> Self {
         self.with(|shared| shared.mode = mode)
     }
 
-    /// Counts here, beside what else counts here.
+    /// Uses these counters, which may be shared with other layers.
     #[must_use]
     pub fn counts(self, counts: Arc<Counts>) -> Self {
         self.with(|shared| shared.counts = counts)
@@ -82,7 +84,7 @@ impl WebhookAuthLayer {
         self.with(|shared| shared.reviewer = Some(Arc::new(reviewer)))
     }
 
-    /// Reads the time from here.
+    /// Uses this clock instead of the system's.
     #[must_use]
     pub fn clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.with(|shared| shared.clock = Arc::new(clock))
@@ -111,7 +113,7 @@ impl<S> Layer<S> for WebhookAuthLayer {
     }
 }
 
-/// What [`WebhookAuthLayer`] makes of a service.
+/// The service that [`WebhookAuthLayer`] creates.
 #[derive(Clone)]
 pub struct WebhookAuth<S> {
     inner: S,
@@ -140,7 +142,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // The one that was found ready is the one to call.
+        // Call the instance that was polled ready.
         let clone = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, clone);
         let shared = Arc::clone(&self.shared);
@@ -174,10 +176,10 @@ where
     }
 }
 
-/// Says of an answer that it denies: put it among the extensions of a response with `allowed: false`.
+/// Marks a response as a denial: add it to the extensions of a response with `allowed: false`.
 ///
-/// The layer reads no bodies, so it cannot tell a denial from an answer that should not be given. Replacing a denial by an error would
-/// let pass, under `failurePolicy: Ignore`, what the webhook wants denied.
+/// The layer does not read bodies, so it cannot distinguish a denial from a response that must not be given.
+/// Replacing a denial by an error would admit, under `failurePolicy: Ignore`, what the webhook wants to deny.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denied;
 
@@ -185,17 +187,16 @@ fn is_denied<R>(response: &Response<R>) -> bool {
     response.extensions().get::<Denied>().is_some()
 }
 
-/// What came of comparing the token with the request: of several comparisons, the worst.
+/// The result of comparing the token with the request; of several comparisons, the worst.
 const NOT_YET: u8 = 0;
 const FITS: u8 = 1;
 const DOES_NOT_FIT: u8 = 2;
 
-/// Who calls.
 #[derive(Clone, Debug)]
 enum Caller {
-    /// Nobody looked.
+    /// Tokens are ignored.
     Unasked,
-    /// Nobody that is believed; the request passes nevertheless.
+    /// No valid token, but the request passes.
     Observed,
     Known(Arc<Identity>),
 }
@@ -230,7 +231,7 @@ impl Shared {
     }
 }
 
-/// The one bearer token of a request.
+/// The single bearer token of a request.
 fn bearer(headers: &HeaderMap) -> Result<&str, Rejection> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let missing = || Rejection::new(Reason::Missing, "no bearer token");
@@ -247,7 +248,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Rejection> {
     if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() { Ok(token) } else { Err(missing()) }
 }
 
-/// An answer that says no, and not why.
+/// A response without the reason.
 fn refusal<R: Default>(rejection: &Rejection) -> Response<R> {
     let mut response = Response::new(R::default());
     let status = StatusCode::from_u16(rejection.reason().status());
@@ -262,7 +263,7 @@ fn refusal<R: Default>(rejection: &Rejection) -> Response<R> {
     response
 }
 
-/// Who calls, as the layer found out. It is among a request's extensions.
+/// The authentication result of the layer, in the request's extensions.
 #[derive(Clone)]
 pub struct Authentication {
     caller: Caller,
@@ -271,12 +272,12 @@ pub struct Authentication {
 }
 
 impl Authentication {
-    /// What the layer found out. `None` if there was no layer: then nothing is known, and nothing should be answered.
+    /// `None` if there was no layer: the caller is unknown, and the webhook should not respond.
     pub fn of(extensions: &Extensions) -> Option<&Self> {
         extensions.get()
     }
 
-    /// Whose token it is, if there is one that is good.
+    /// The identity in a valid token, if there is one.
     pub fn identity(&self) -> Option<&Identity> {
         match &self.caller {
             Caller::Known(identity) => Some(identity),
@@ -284,8 +285,8 @@ impl Authentication {
         }
     }
 
-    /// Whether the caller may ask about this request. `None` if it does not matter: in [`Mode::Off`], and in [`Mode::Observe`]
-    /// where the token is missing or does not fit, which is logged and counted.
+    /// Compares the token with the request. `None` if the result does not matter: in [`Mode::Off`], and in
+    /// [`Mode::Observe`] if the token is missing or does not match, which is logged and counted.
     pub fn check(&self, request: &AdmissionRequest) -> Result<Option<Verified>, Rejection> {
         let Caller::Known(identity) = &self.caller else { return Ok(None) };
         let permitted = identity.permits(request);

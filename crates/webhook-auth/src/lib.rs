@@ -1,8 +1,8 @@
-//! Verify that it is an API server that calls your Kubernetes admission webhook, as KEP-6060 describes.
+//! Authenticates the API servers that call your Kubernetes admission webhook, as described in KEP-6060.
 //!
-//! The core ([`Verifier`]) does no I/O: a token, a time and a request go in, a decision comes out. Around it, each behind a
-//! feature: keys that are fetched and rotated (`keys`, `https`), a tower layer (`tower`), an extractor for axum (`axum`), and for
-//! aggregated API servers the other side, tokens that are obtained and renewed (`tokens`, `client`).
+//! The core ([`Verifier`]) does no I/O: a token, a time and a request go in, a decision comes out. Around it,
+//! each behind a feature: fetching and rotating keys (`keys`, `https`), a tower layer (`tower`), an axum
+//! extractor (`axum`), and for aggregated API servers obtaining and renewing tokens (`tokens`, `client`).
 #![cfg_attr(all(feature = "axum", feature = "https"), doc = "")]
 #![cfg_attr(all(feature = "axum", feature = "https"), doc = include_str!("../README.md"))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -30,6 +30,6 @@ pub use verify::{
     Verified, Verifier,
 };
 
-/// A result in time, boxed so that traits with it can be objects.
+/// A boxed future, so that traits that return it can be used as objects.
 #[cfg(any(feature = "keys", feature = "tokens"))]
 pub type Pending<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

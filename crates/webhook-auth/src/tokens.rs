@@ -1,8 +1,8 @@
-//! [`TokenCache`]: the other side. An API server that calls webhooks obtains a token for each, keeps it and renews it.
+//! [`TokenCache`]: obtains and renews the tokens that an API server sends to webhooks.
 //!
-//! A token is kept per kind, name and uid of the configuration and audience: a configuration that was deleted and made again is
-//! another one. It is renewed ahead of its end and off the path of requests; one request per token is under way at a time, and goes on
-//! when whoever waited for it goes away.
+//! Tokens are cached by kind, name and uid of the configuration, and by audience. A configuration that was
+//! deleted and recreated gets a new token. Tokens are renewed in the background before they expire. At most
+//! one request per token runs at a time; it continues if the caller that waits for it is dropped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,32 +17,32 @@ use tokio::time::Instant;
 use crate::Pending;
 use crate::verify::{ClientConfig, Configuration, Dialect, LIFETIME_SECONDS};
 
-/// More tokens are not kept.
+/// The maximum number of cached tokens.
 const MAX_TOKENS: usize = 1024;
 
-/// How long a request for a token may take.
+/// The timeout of a token request.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 
-/// A token this close to its end is not handed out.
+/// A token that expires within this time is not returned.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// After a failure the next try is not earlier than this, while there is a token that still serves.
+/// The minimum time between a failure and the next request, while the cached token is still valid.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Why there is no token.
+/// No token could be obtained.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// The API server refused. The text is its own.
+    /// The API server rejected the request. The text is its message.
     #[error("the token request was refused: {0}")]
     Refused(String),
-    /// The API server could not be asked, or its answer not understood.
+    /// The request failed, or the response was invalid.
     #[error("the token request failed: {0}")]
     Failed(String),
-    /// The configuration does not say where its webhook is.
+    /// The `clientConfig` must have either a URL or a service.
     #[error("the webhook has neither a url nor a service, or both")]
     NoAudience,
-    /// The dialect cannot say this group.
+    /// The dialect does not support the core group.
     #[error("the core group cannot be attested in this dialect")]
     CoreGroup,
     /// There is no tokio runtime.
@@ -50,19 +50,18 @@ pub enum TokenError {
     NoRuntime,
 }
 
-/// What a token is asked for.
+/// The properties of the requested token.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wanted {
-    /// The configuration: kind, name and uid.
+    /// Kind, name and uid of the configuration.
     configuration: (crate::ConfigurationKind, String, String),
-    /// Whom it is for.
     audience: String,
-    /// The API group that the bearer asks about.
+    /// The API group about which the bearer calls webhooks.
     group: String,
 }
 
 impl Wanted {
-    /// A token for a webhook of this configuration, to ask about this API group.
+    /// A token for a webhook of this configuration, for calls about this API group.
     pub fn new(
         configuration: &Configuration,
         webhook: &ClientConfig,
@@ -73,17 +72,17 @@ impl Wanted {
         Ok(Wanted { configuration: (kind, name, uid), audience, group: group.into() })
     }
 
-    /// The audience.
+    /// The audience of the token.
     pub fn audience(&self) -> &str {
         &self.audience
     }
 
-    /// The API group.
+    /// The API group of the token.
     pub fn group(&self) -> &str {
         &self.group
     }
 
-    /// The `TokenRequest` that asks for it.
+    /// The `TokenRequest` object.
     pub fn to_request(&self, dialect: Dialect) -> Result<Value, TokenError> {
         if self.group.is_empty() && !dialect.has_core_group() {
             return Err(TokenError::CoreGroup);
@@ -102,17 +101,18 @@ impl Wanted {
     }
 }
 
-/// A token, and how long it lives from when it was asked for.
+/// An issued token. `lifetime` counts from the time of the request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Issued {
-    /// The token.
+    /// The JWT itself.
     pub token: String,
-    /// How long it lives.
+    /// The granted lifetime.
     pub lifetime: Duration,
 }
 
 impl Issued {
-    /// Reads the answer to a `TokenRequest`. The lifetime is the one granted, which no clock has to agree about.
+    /// Decodes the response to a `TokenRequest`. The lifetime is the granted one, so clock skew does not
+    /// matter.
     pub fn from_answer(answer: &Value) -> Option<Self> {
         let token = answer.pointer("/status/token")?.as_str().filter(|token| !token.is_empty())?;
         let seconds = answer.pointer("/spec/expirationSeconds").and_then(Value::as_u64);
@@ -127,13 +127,13 @@ impl fmt::Debug for Issued {
     }
 }
 
-/// What asks the API server for tokens.
+/// Requests tokens from the API server.
 pub trait RequestToken: Send + Sync + 'static {
-    /// Asks for one.
+    /// Requests a new token.
     fn request<'a>(&'a self, wanted: &'a Wanted) -> Pending<'a, Result<Issued, TokenError>>;
 }
 
-/// Tokens that renew themselves. Clones share them. It has to be used within a tokio runtime with timers.
+/// Tokens that are renewed automatically. Clones share them. Requires a tokio runtime with timers.
 #[derive(Clone)]
 pub struct TokenCache {
     inner: Arc<Inner>,
@@ -149,7 +149,7 @@ type Outcome = Option<Result<(), TokenError>>;
 #[derive(Default)]
 struct Entry {
     held: Option<Held>,
-    /// The request under way, if there is one.
+    /// The running request, if there is one.
     asking: Option<watch::Receiver<Outcome>>,
     failed: Option<Instant>,
 }
@@ -166,7 +166,7 @@ impl TokenCache {
         TokenCache { inner: Arc::new(Inner { source: Box::new(source), entries: Mutex::default() }) }
     }
 
-    /// A token that serves for a while: one that is kept, or a new one.
+    /// A valid token, cached or new.
     pub async fn token(&self, wanted: &Wanted) -> Result<Arc<str>, TokenError> {
         let mut outcome = {
             let mut entries = self.inner.entries();
@@ -178,7 +178,8 @@ impl TokenCache {
                 let token = Arc::clone(&held.token);
                 let paused = entry.failed.is_some_and(|failed| now < failed + PAUSE);
                 if now >= held.renew && entry.asking.is_none() && !paused {
-                    // Off the path of requests: this one has a token that serves. Without a runtime it is tried again next time.
+                    // Renew in the background, because the cached token is still valid. Without a runtime,
+                    // the next call tries again.
                     let _ = self.ask(wanted, entry);
                 }
                 return Ok(token);
@@ -200,7 +201,7 @@ impl TokenCache {
             .ok_or_else(|| TokenError::Failed("the token was dropped".to_owned()))
     }
 
-    /// Drops the tokens of a configuration that is gone.
+    /// Drops the tokens of a deleted configuration.
     pub fn forget(&self, configuration: &Configuration) {
         let Configuration { kind, name, .. } = configuration;
         self.inner.entries().retain(|wanted, _| {
@@ -209,7 +210,7 @@ impl TokenCache {
         });
     }
 
-    /// Starts to ask, in a task of its own.
+    /// Starts a request in a task of its own.
     fn ask(&self, wanted: &Wanted, entry: &mut Entry) -> Result<watch::Receiver<Outcome>, TokenError> {
         let runtime = Handle::try_current().map_err(|_| TokenError::NoRuntime)?;
         let (send, receive) = watch::channel(None);
@@ -221,14 +222,14 @@ impl TokenCache {
             let answer = tokio::time::timeout(REQUEST_TIME, inner.source.request(&wanted)).await;
             let answer = answer.unwrap_or_else(|_| Err(TokenError::Failed("no answer in time".to_owned())));
             let outcome = asking.keep(begun, answer);
-            // Nobody may be waiting any more.
+            // There may be no receiver left.
             let _ = send.send(Some(outcome));
         });
         Ok(receive)
     }
 }
 
-/// A request under way. However it ends, the next one may begin.
+/// A running request. When it is dropped, the next one may start.
 struct Asking<'a> {
     inner: &'a Inner,
     wanted: &'a Wanted,
@@ -237,7 +238,7 @@ struct Asking<'a> {
 impl Asking<'_> {
     fn keep(self, begun: Instant, answer: Result<Issued, TokenError>) -> Result<(), TokenError> {
         let mut entries = self.inner.entries();
-        // The entry may be gone: the configuration was deleted meanwhile, and so is the token.
+        // The entry is missing if the configuration was deleted meanwhile. Then the token is dropped.
         let Some(entry) = entries.get_mut(self.wanted) else {
             return answer.map(|_| ());
         };
@@ -271,7 +272,8 @@ impl Inner {
     }
 }
 
-/// Drops the tokens of earlier configurations of the same name, and if need be those that end first.
+/// Drops the tokens of earlier configurations with the same name and, if the cache is full, those that expire
+/// first.
 fn make_room(entries: &mut BTreeMap<Wanted, Entry>, wanted: &Wanted, now: Instant) {
     if entries.contains_key(wanted) {
         return;

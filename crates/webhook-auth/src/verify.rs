@@ -1,4 +1,4 @@
-//! [`Verifier`]: a token and a request → who is calling, or why nobody is believed. No I/O, no clock.
+//! [`Verifier`]: verifies a token for a request. No I/O, no clock.
 
 mod audience;
 mod claims;
@@ -29,33 +29,35 @@ use claims::{NumericDate, Payload};
 use keys::Checked;
 use token::Parts;
 
-/// The most that clocks may be said to differ.
+/// The maximum of [`Expected::skew`].
 pub const MAX_SKEW: Duration = Duration::from_mins(5);
 
-/// What a webhook expects of the tokens it is sent.
+/// The properties that a webhook's tokens must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// Who issues them, exactly as in the tokens: the API server's `--service-account-issuer`, or several while that changes.
+    /// Accepted issuers, exactly as in the tokens: the API server's `--service-account-issuer`, or several
+    /// during a change.
     pub issuers: Vec<String>,
-    /// Whom they are for: what [`ClientConfig::audience`] makes of the webhook's `clientConfig`, or several if several entries
-    /// lead to the same webhook.
+    /// Accepted audiences: the result of [`ClientConfig::audience`] for the webhook's `clientConfig`, or
+    /// several if several entries lead to the same webhook.
     pub audiences: Vec<String>,
-    /// The kind of configuration that the webhook is in.
+    /// The kind of the webhook's configuration.
     pub kind: ConfigurationKind,
-    /// Its name, if tokens bound to others are to be refused although they are for the same audience.
+    /// If set, tokens bound to other configurations are rejected, even with the right audience.
     pub name: Option<String>,
-    /// Its uid, if tokens bound to an earlier one of that name are to be refused at once rather than when they end.
+    /// If set, tokens bound to an earlier configuration of that name are rejected at once, not only when they
+    /// expire.
     pub uid: Option<String>,
-    /// Subjects that are let in, as `system:serviceaccount:kube-system:webhook-auth`; all if there are none.
+    /// Accepted subjects, for example `system:serviceaccount:kube-system:webhook-auth`; empty accepts all.
     pub subjects: Vec<String>,
-    /// How far clocks may differ. At most [`MAX_SKEW`].
+    /// The tolerated clock skew. At most [`MAX_SKEW`].
     pub skew: Duration,
-    /// The longest life of a token that is believed.
+    /// Tokens with a longer lifetime are rejected.
     pub max_lifetime: Duration,
 }
 
 impl Expected {
-    /// Tokens of one issuer for one webhook, with a minute for clocks that differ, as Kubernetes allows itself.
+    /// Tokens of one issuer for one webhook, with one minute of clock skew, as in Kubernetes.
     pub fn new(issuer: impl Into<String>, audience: impl Into<String>, kind: ConfigurationKind) -> Self {
         Expected {
             issuers: vec![issuer.into()],
@@ -70,7 +72,7 @@ impl Expected {
     }
 }
 
-/// Why a verifier cannot be made: it would let in more than was meant, or nobody.
+/// The expectations would accept too much, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExpectedError {
@@ -83,19 +85,19 @@ pub enum ExpectedError {
     /// An empty name, uid or subject.
     #[error("an empty name, uid or subject is expected")]
     Empty,
-    /// Clocks that differ more than [`MAX_SKEW`].
+    /// The skew exceeds [`MAX_SKEW`].
     #[error("clocks may differ by at most 300 seconds")]
     Skew,
 }
 
-/// Verifies the tokens that one webhook is sent.
+/// Verifies the tokens of one webhook.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     expected: Expected,
     keys: Keys,
 }
 
-/// Whose token it is and what for: everything about it but whether it fits a request.
+/// The content of a valid token. Whether it is valid for a request is checked by [`Identity::permits`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     subject: String,
@@ -109,14 +111,14 @@ pub struct Identity {
     expires: SystemTime,
 }
 
-/// A caller whose token was verified and fits the request. Only [`Identity::permits`] makes one.
+/// A caller whose token is valid for the request. Only [`Identity::permits`] creates one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
     identity: Identity,
 }
 
 impl Verifier {
-    /// A verifier for what is expected, with keys that may be replaced while it is used.
+    /// `keys` can be replaced while the verifier is in use.
     pub fn new(expected: Expected, keys: Keys) -> Result<Self, ExpectedError> {
         let none_or_empty = |list: &[String]| list.is_empty() || list.iter().any(String::is_empty);
         if none_or_empty(&expected.issuers) {
@@ -135,17 +137,17 @@ impl Verifier {
         Ok(Verifier { expected, keys })
     }
 
-    /// What is expected.
+    /// The expected properties of tokens.
     pub fn expected(&self) -> &Expected {
         &self.expected
     }
 
-    /// The keys.
+    /// The keys that verify tokens.
     pub fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Whether this token is good, at this time, for this request.
+    /// Verifies that the token is valid at this time for this request.
     pub fn verify(
         &self,
         token: &str,
@@ -155,18 +157,18 @@ impl Verifier {
         self.authenticate(token, now)?.permits(request)
     }
 
-    /// Whether this token is good, at this time, for some request: all that can be said before the request was read. What it is
-    /// good for, [`Identity::permits`] says.
+    /// Verifies that the token is valid at this time. [`Identity::permits`] then checks it against the
+    /// request.
     pub fn authenticate(&self, token: &str, now: SystemTime) -> Result<Identity, Rejection> {
         let Parts { algorithm, key, payload, signature, signed } = Parts::of(token)?;
-        // A token of somebody else's is no reason to look for new keys. It is only refused for that here, and never believed.
+        // Checked first, so that tokens of other issuers do not cause a fetch of keys.
         let issuer = payload.iss.clone().unwrap_or_default();
         if !self.expected.issuers.contains(&issuer) {
             let (found, expected) = (rejection::excerpt(&issuer), &self.expected.issuers);
             let detail = format!("the token's issuer is {found:?}, but {expected:?} is expected");
             return Err(Rejection::new(Reason::Issuer, detail));
         }
-        // INVARIANT: nothing else of the payload counts before the signature is verified.
+        // INVARIANT: nothing else is read from the payload before the signature is verified.
         match self.keys.current().check(&key, algorithm, signed.as_bytes(), &signature) {
             Checked::Good => {}
             Checked::UnknownKey => {
@@ -263,7 +265,7 @@ fn seconds(seconds: u64) -> i64 {
 }
 
 impl Identity {
-    /// Whether the token is for the API group that the request is about.
+    /// Checks that the token is valid for the request's API group.
     pub fn permits(&self, request: &AdmissionRequest) -> Result<Verified, Rejection> {
         let permitted = match &self.groups {
             Groups::Every => true,
@@ -279,7 +281,7 @@ impl Identity {
         Err(Rejection::new(Reason::Group, detail))
     }
 
-    /// The service account, as the API server calls it: `system:serviceaccount:NAMESPACE:NAME`.
+    /// `system:serviceaccount:NAMESPACE:NAME`.
     pub fn subject(&self) -> &str {
         &self.subject
     }
@@ -289,44 +291,44 @@ impl Identity {
         &self.namespace
     }
 
-    /// The service account.
+    /// Name and uid of the service account.
     pub fn service_account(&self) -> &Reference {
         &self.account
     }
 
-    /// Who issued the token.
+    /// The issuer of the token.
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// Whom it is for.
+    /// The audience of the token.
     pub fn audience(&self) -> &str {
         &self.audience
     }
 
-    /// The token's own id, which audit logs of the API server have too.
+    /// The `jti`, which also appears in the API server's audit log.
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
 
-    /// The configuration it is bound to.
+    /// The configuration that the token is bound to.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
     }
 
-    /// The API groups it is for.
+    /// The API groups that the token is valid for.
     pub fn groups(&self) -> &Groups {
         &self.groups
     }
 
-    /// When it ends.
+    /// The expiration time of the token.
     pub fn expires(&self) -> SystemTime {
         self.expires
     }
 }
 
 impl Verified {
-    /// Whose token it is.
+    /// The identity in the caller's token.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }

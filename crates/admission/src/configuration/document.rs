@@ -1,18 +1,18 @@
-//! One strict document: its version and kind, then its fields.
+//! A strictly decoded configuration document: first apiVersion and kind, then the fields.
 
 use api::GroupVersionKind;
 use api::field::quote;
 use value::{Map, Str, Value, yaml};
 
-/// A document whose kind is not known yet.
-pub(crate) struct Document {
+/// A document whose kind has not been checked yet.
+pub(crate) struct ConfigDocument {
     root: Map,
     kind: Result<GroupVersionKind, String>,
     strict: Vec<String>,
 }
 
-impl Document {
-    /// Reads YAML or JSON.
+impl ConfigDocument {
+    /// Parses YAML or JSON.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
         let document = yaml::document(bytes).map_err(|error| error.to_string())?;
         let mut strict: Vec<String> = document.strict.into_iter().collect();
@@ -24,16 +24,23 @@ impl Document {
             Value::Map(map) => map,
             _ => Map::new(),
         };
-        Ok(Document { root, kind, strict })
+        Ok(ConfigDocument { root, kind, strict })
     }
 
-    /// The fields, whatever the kind.
+    /// The top-level fields, before the kind is checked.
     pub(crate) fn root(&self) -> &Map {
         &self.root
     }
 
-    /// Whether this is `kind` of one of these versions of `group`; `scheme` is where Kubernetes declares those it knows.
-    pub(crate) fn is(&self, group: &str, versions: &[&str], kind: &str, scheme: &str) -> Result<(), String> {
+    /// Checks for `kind` in one of `versions` of `group`. `scheme` is the location of Go's scheme, for the
+    /// message.
+    pub(crate) fn expect_kind(
+        &self,
+        group: &str,
+        versions: &[&str],
+        kind: &str,
+        scheme: &str,
+    ) -> Result<(), String> {
         let sent = self.kind.clone()?;
         if sent.kind == kind && sent.group == group && versions.contains(&sent.version.as_str()) {
             return Ok(());
@@ -46,45 +53,46 @@ impl Document {
         ))
     }
 
-    /// Begins to read the fields.
-    pub(crate) fn fields(self) -> (Map, Fields) {
-        (self.root, Fields { mismatch: None, strict: self.strict })
+    /// Starts decoding the fields.
+    pub(crate) fn fields(self) -> (Map, StrictFields) {
+        (self.root, StrictFields { mismatch: None, strict: self.strict })
     }
 }
 
-/// What was found wrong with the fields so far.
-pub(crate) struct Fields {
+/// Errors found while decoding fields.
+pub(crate) struct StrictFields {
     mismatch: Option<String>,
     strict: Vec<String>,
 }
 
-impl Fields {
-    /// A text; absent is empty. `owner` is the Go type that has the field, `dotted` the way to it without positions.
+impl StrictFields {
+    /// A string; empty if absent. `owner` is the Go type of the struct, `dotted` the path to it without
+    /// indexes.
     pub(crate) fn text(&mut self, map: &Map, owner: &str, dotted: &str, name: &str) -> Str {
         match map.get(name) {
             Some(Value::String(text)) => text.clone(),
             None | Some(Value::Null) => Str::default(),
             Some(other) => {
-                self.wrong(other, owner, dotted, name, "string");
+                self.type_mismatch(other, owner, dotted, name, "string");
                 Str::default()
             }
         }
     }
 
-    /// A list; absent is empty.
+    /// A list; empty if absent.
     pub(crate) fn list<'v>(&mut self, map: &'v Map, owner: &str, name: &str, go_type: &str) -> &'v [Value] {
         match map.get(name) {
             Some(Value::List(list)) => list,
             None | Some(Value::Null) => &[],
             Some(other) => {
-                self.wrong(other, owner, "", name, go_type);
+                self.type_mismatch(other, owner, "", name, go_type);
                 &[]
             }
         }
     }
 
-    /// What is inside; `None` where it is absent.
-    pub(crate) fn inside<'v>(
+    /// A nested object; `None` if absent.
+    pub(crate) fn object<'v>(
         &mut self,
         map: &'v Map,
         owner: &str,
@@ -92,22 +100,22 @@ impl Fields {
         go_type: &str,
     ) -> Option<&'v Map> {
         match map.get(name) {
-            Some(Value::Map(inside)) => Some(inside),
+            Some(Value::Map(object)) => Some(object),
             None | Some(Value::Null) => None,
             Some(other) => {
-                self.wrong(other, owner, "", name, go_type);
+                self.type_mismatch(other, owner, "", name, go_type);
                 None
             }
         }
     }
 
-    /// A list of texts; absent is empty.
+    /// A list of strings; empty if absent.
     pub(crate) fn texts(&mut self, map: &Map, owner: &str, dotted: &str, name: &str) -> Vec<Str> {
         let list = match map.get(name) {
             Some(Value::List(list)) => list.as_slice(),
             None | Some(Value::Null) => &[],
             Some(other) => {
-                self.wrong(other, owner, dotted, name, "[]string");
+                self.type_mismatch(other, owner, dotted, name, "[]string");
                 &[]
             }
         };
@@ -116,51 +124,58 @@ impl Fields {
             match item {
                 Value::String(text) => texts.push(text.clone()),
                 Value::Null => texts.push(Str::default()),
-                other => self.wrong(other, owner, dotted, name, "string"),
+                other => self.type_mismatch(other, owner, dotted, name, "string"),
             }
         }
         texts
     }
 
-    /// A whole number; absent is zero.
+    /// An integer; 0 if absent.
     pub(crate) fn number(&mut self, map: &Map, owner: &str, dotted: &str, name: &str, go_type: &str) -> i64 {
         match map.get(name) {
             None | Some(Value::Null) => 0,
             Some(other) => {
                 let fits = |number: &i64| go_type != "int32" || i32::try_from(*number).is_ok();
                 other.as_int().filter(fits).unwrap_or_else(|| {
-                    self.wrong(other, owner, dotted, name, go_type);
+                    self.type_mismatch(other, owner, dotted, name, go_type);
                     0
                 })
             }
         }
     }
 
-    /// Yes or no; absent is no.
+    /// A boolean; false if absent.
     pub(crate) fn flag(&mut self, map: &Map, owner: &str, dotted: &str, name: &str) -> bool {
         match map.get(name) {
             None | Some(Value::Null) => false,
             Some(Value::Bool(flag)) => *flag,
             Some(other) => {
-                self.wrong(other, owner, dotted, name, "bool");
+                self.type_mismatch(other, owner, dotted, name, "bool");
                 false
             }
         }
     }
 
-    /// A value of the wrong type; the first is reported.
-    pub(crate) fn wrong(&mut self, found: &Value, owner: &str, dotted: &str, name: &str, go_type: &str) {
-        let place = if dotted.is_empty() { name.to_owned() } else { format!("{dotted}.{name}") };
+    /// Records a value of the wrong type. Only the first is reported.
+    pub(crate) fn type_mismatch(
+        &mut self,
+        found: &Value,
+        owner: &str,
+        dotted: &str,
+        name: &str,
+        go_type: &str,
+    ) {
+        let path = if dotted.is_empty() { name.to_owned() } else { format!("{dotted}.{name}") };
         self.mismatch.get_or_insert_with(|| {
             format!(
-                "json: cannot unmarshal {} into Go struct field {owner}.{place} of type {go_type}",
+                "json: cannot unmarshal {} into Go struct field {owner}.{path} of type {go_type}",
                 found.json_type()
             )
         });
     }
 
-    /// Complains of fields that are not `known`; `path` is the way to them, with positions.
-    pub(crate) fn only(&mut self, map: &Map, path: &str, known: &[&str]) {
+    /// Records fields that are not in `known`. `path` leads to them, with indexes.
+    pub(crate) fn reject_unknown(&mut self, map: &Map, path: &str, known: &[&str]) {
         let unknown: Vec<String> = map
             .keys()
             .filter(|name| !known.contains(&name.as_str()))
@@ -169,7 +184,7 @@ impl Fields {
         self.strict.extend(schema::decode::strict_errors(&unknown, &[]));
     }
 
-    /// Whether everything was right.
+    /// Returns the first type error, or all strict decoding errors.
     pub(crate) fn finish(self) -> Result<(), String> {
         match self.mismatch {
             Some(mismatch) => Err(mismatch),

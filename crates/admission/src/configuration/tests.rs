@@ -13,13 +13,13 @@ fn plugins_are_configured_in_place_or_by_a_file() {
     );
     let read = parse(&text).unwrap();
     let places: Vec<_> =
-        read.plugins.iter().map(|plugin| (plugin.name.as_str(), plugin.place.clone())).collect();
+        read.plugins.iter().map(|plugin| (plugin.name.as_str(), plugin.source.clone())).collect();
     assert_eq!(
         places,
         [
-            ("A", ConfigurationPlace::Inline(br#"{"kind":"K","size":1}"#.to_vec())),
-            ("B", ConfigurationPlace::File("b.yaml".into())),
-            ("C", ConfigurationPlace::Nowhere),
+            ("A", PluginConfigurationSource::Inline(br#"{"kind":"K","size":1}"#.to_vec())),
+            ("B", PluginConfigurationSource::File("b.yaml".into())),
+            ("C", PluginConfigurationSource::Absent),
         ]
     );
 }
@@ -27,7 +27,7 @@ fn plugins_are_configured_in_place_or_by_a_file() {
 #[test]
 fn what_is_in_place_wins_over_a_file() {
     let read = parse(&format!("{HEAD}plugins: [{{name: A, path: a.yaml, configuration: {{}}}}]")).unwrap();
-    assert_eq!(read.plugins[0].place, ConfigurationPlace::Inline(b"{}".to_vec()));
+    assert_eq!(read.plugins[0].source, PluginConfigurationSource::Inline(b"{}".to_vec()));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn wrong_types_are_refused_in_the_words_of_the_decoder() {
 #[test]
 fn a_file_of_old_is_handed_to_the_plugins_that_read_it() {
     let read = parse("imagePolicy: {kubeConfigFile: /x}").unwrap();
-    assert!(read.plugins.iter().all(|plugin| plugin.place == ConfigurationPlace::ThisFile));
+    assert!(read.plugins.iter().all(|plugin| plugin.source == PluginConfigurationSource::ThisFile));
     assert_eq!(read.plugins.len(), 2);
     assert!(parse("somethingElse: {}").is_err());
 }

@@ -1,16 +1,20 @@
-//! Running the expressions of webhooks and policies.
+//! Evaluation of CEL expressions of webhooks and policies.
 //!
-//! [`Facts`] are what expressions see of a request; [`Scope`] makes CEL's variables of them, once for all policies. [`Frame`] adds
-//! the variables of one policy, each computed when it is first read. Evaluation never waits: a question to the authorizer that has
-//! no answer yet ends it with [`Pause::Check`]; [`Checks`] gets the answer and whoever asked evaluates again. [`Pace`] sees to it that
-//! others can run between evaluations, and a request whose time is up is refused.
+//! [`ExpressionInput`] holds a request as expressions see it; [`Activations`] turns it into CEL activations,
+//! shared by all policies. [`PolicyEvaluation`] adds the variables of one policy. Evaluation is synchronous:
+//! an authorizer check without a cached decision stops it with [`EvaluationPause::Check`];
+//! [`AuthorizerDecisions`] gets the decision, and the caller evaluates again. [`YieldPacer`] yields to other
+//! tasks between evaluations, and requests past their deadline are rejected.
 
-mod checks;
-mod facts;
-mod frame;
-mod pace;
+mod authorizer_decisions;
+mod evaluation;
+mod input;
+mod yielding;
 
-pub use checks::Checks;
-pub use facts::{Facts, Scope, Shape, namespace_shown};
-pub use frame::{Expression, Frame, OUT_OF_BUDGET, Pause, Stop, Variable, Variables};
-pub use pace::{Pace, give_way, take_rested};
+pub use authorizer_decisions::AuthorizerDecisions;
+pub use evaluation::{
+    EvaluationPause, EvaluationStop, Expression, OUT_OF_BUDGET, PolicyEvaluation, PolicyVariable,
+    PolicyVariables,
+};
+pub use input::{Activations, DeclaredVariables, ExpressionInput, visible_namespace};
+pub use yielding::{YieldPacer, take_yielded_cost, yield_now};

@@ -1,4 +1,4 @@
-//! The bytes of a file → its objects, as Kubernetes' strict decoder of these kinds reads them.
+//! Decodes the objects of a manifest file, as kube-apiserver's strict decoder of these kinds does.
 
 use api::GroupVersionKind;
 use api::field::quote;
@@ -7,15 +7,14 @@ use value::yaml::{self, Document, Position, Spans};
 use value::{Map, Value, write};
 
 use super::problem::Problems;
-use super::{File, Set};
+use super::{ManifestFile, ManifestSet};
 
-/// The group of the six kinds.
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// How deep lists may hold lists.
+/// The maximum nesting depth of lists.
 pub(super) const MAX_LISTS: usize = 16;
 
-/// What every version of a group has besides its own kinds.
+/// Kinds of `metav1` that are registered in every group version.
 const META_KINDS: &[&str] = &[
     "WatchEvent",
     "ListOptions",
@@ -26,28 +25,28 @@ const META_KINDS: &[&str] = &[
     "PatchOptions",
 ];
 
-/// One object of a file, of the right kind and with fields of the right types.
-pub(super) struct Item {
+/// An object of an allowed kind with fields of the right types.
+pub(super) struct DecodedObject {
     pub(super) object: Value,
     pub(super) kind: &'static str,
-    pub(super) place: Place,
+    pub(super) spans: ObjectSpans,
 }
 
-/// Where an object is in its file.
+/// The source positions of an object's fields.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct ObjectSpans {
     spans: std::rc::Rc<Spans>,
-    /// The path of the object in its document: empty, or `items[2]`.
+    /// The field path of the object in its document: empty, or `items[2]`.
     prefix: String,
 }
 
-impl Place {
-    /// Where a field is, or the innermost thing around it.
+impl ObjectSpans {
+    /// The position of a field's value, or of the innermost enclosing field that is in the file.
     pub(super) fn of(&self, field: &str) -> Position {
         self.spans.nearest(&self.path(field)).value
     }
 
-    /// Where a field's name is.
+    /// The position of a field's key.
     fn key(&self, field: &str) -> Position {
         self.spans.nearest(&self.path(field)).key
     }
@@ -65,26 +64,27 @@ impl Place {
         self.of("").line
     }
 
-    fn item(&self, index: usize) -> Place {
-        Place { spans: self.spans.clone(), prefix: self.path(&format!("items[{index}]")) }
+    fn item(&self, index: usize) -> ObjectSpans {
+        ObjectSpans { spans: self.spans.clone(), prefix: self.path(&format!("items[{index}]")) }
     }
 }
 
-/// Hands on every object of a file that can be used, in order (those of a typed list together); what cannot is a problem.
+/// Passes every valid object of a file to `accept`, in order; the items of a typed list together. Everything
+/// else is added to `problems`.
 pub(super) fn items<'a>(
-    set: Set,
-    file: &File,
+    set: ManifestSet,
+    file: &ManifestFile,
     content: &[u8],
     problems: &mut Problems<'a>,
-    accept: &mut dyn FnMut(Vec<Item>, &mut Problems<'a>),
+    accept: &mut dyn FnMut(Vec<DecodedObject>, &mut Problems<'a>),
 ) {
     let parts = match yaml::split(content) {
         Ok(parts) => parts,
         Err(error) => {
-            return problems.unsplittable(file, &error);
+            return problems.invalid_documents(file, &error);
         }
     };
-    let mut reader = Reader { set, file, problems, accept };
+    let mut reader = FileDecoder { set, file, problems, accept };
     for part in parts {
         if is_comment(part.bytes()) {
             continue;
@@ -92,18 +92,19 @@ pub(super) fn items<'a>(
         match part.read() {
             Ok(document) => reader.document(document, part.bytes()),
             Err(error) => {
-                let said = if is_json(part.bytes()) {
+                let report = if is_json(part.bytes()) {
                     format!("couldn't get version/kind; json parse error: {}", error.message)
                 } else {
                     error.message.clone()
                 };
-                reader.problems.at(file, error.position, "", error.message, None, || said);
+                reader.problems.at(file, error.position, "", error.message, None, || report);
             }
         }
     }
 }
 
-/// Whether a document has only comments, as a licence at the top of a file. kube-apiserver refuses it, kubectl does not.
+/// Whether a document consists of comments only, like a licence header. kube-apiserver rejects such a
+/// document, kubectl does not.
 fn is_comment(bytes: &[u8]) -> bool {
     let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     lines.all(|line| line.is_empty() || line.starts_with(b"#") || line.starts_with(b"---"))
@@ -113,48 +114,48 @@ fn is_json(bytes: &[u8]) -> bool {
     bytes.starts_with(b"{")
 }
 
-struct Reader<'r, 'a> {
-    set: Set,
-    file: &'r File,
+struct FileDecoder<'r, 'a> {
+    set: ManifestSet,
+    file: &'r ManifestFile,
     problems: &'r mut Problems<'a>,
-    accept: &'r mut dyn FnMut(Vec<Item>, &mut Problems<'a>),
+    accept: &'r mut dyn FnMut(Vec<DecodedObject>, &mut Problems<'a>),
 }
 
-impl Reader<'_, '_> {
+impl FileDecoder<'_, '_> {
     fn document(&mut self, document: Document, text: &[u8]) {
         let Document { value, duplicates, strict, spans, .. } = document;
-        let place = Place { spans: std::rc::Rc::new(spans), prefix: String::new() };
+        let spans = ObjectSpans { spans: std::rc::Rc::new(spans), prefix: String::new() };
         let repeated = match strict {
-            Some(words) => vec![words],
+            Some(messages) => vec![messages],
             None => duplicates.iter().map(|path| format!("duplicate field {}", quote(path))).collect(),
         };
-        let places = duplicates.iter().map(|path| place.of(path)).collect();
-        self.object(value, text, &place, &Repeated { words: repeated, places }, "", 0);
+        let positions = duplicates.iter().map(|path| spans.of(path)).collect();
+        self.object(value, text, &spans, &RepeatedFields { messages: repeated, positions }, "", 0);
     }
 
-    /// An object, alone or as the item of a list; `within` is what kube-apiserver puts before a complaint about an item.
+    /// Decodes an object or an item of a list. `within` is kube-apiserver's prefix for errors in list items.
     fn object(
         &mut self,
         mut object: Value,
         text: &[u8],
-        place: &Place,
-        repeated: &Repeated,
+        spans: &ObjectSpans,
+        repeated: &RepeatedFields,
         within: &str,
         depth: usize,
     ) {
         let file = self.file;
         let gvk = match type_meta::require(&object, text) {
             Ok(gvk) => gvk,
-            Err(error) => {
-                let message = short(&error.message);
+            Err(untyped) => {
+                let message = without_document(&untyped.message);
                 let hint = "each document is one object with `apiVersion: admissionregistration.k8s.io/v1` and a `kind`";
-                let said = format!("{within}{}", error.message);
-                let at = place.of(error.field);
-                return self.problems.at(file, at, error.field, message, Some(hint), || said);
+                let report = format!("{within}{}", untyped.message);
+                let at = spans.of(untyped.field);
+                return self.problems.at(file, at, untyped.field, message, Some(hint), || report);
             }
         };
         if gvk.group.is_empty() && gvk.version == "v1" && gvk.kind == "List" {
-            return self.list(&object, place, repeated, within, depth);
+            return self.list(&object, spans, repeated, within, depth);
         }
         let Some(kind) = registered(&gvk) else {
             let message = format!(
@@ -163,19 +164,20 @@ impl Reader<'_, '_> {
                 quote(&gvk.api_version())
             );
             let hint = format!("the kinds of this folder are {}", self.set.kinds().join(", "));
-            let said = format!("{within}{message} in scheme {}", quote(self.scheme()));
-            return self.problems.at(file, place.of("kind"), "kind", message, Some(&hint), || said);
+            let report = format!("{within}{message} in scheme {}", quote(self.scheme()));
+            return self.problems.at(file, spans.of("kind"), "kind", message, Some(&hint), || report);
         };
-        // Fields are checked before the kind is: an object of the wrong kind with an unknown field is refused for the field.
+        // Fields are checked before the kind: an object of a wrong kind with an unknown field is rejected for
+        // the field.
         let schema = schema::of(&gvk.group, &gvk.version, &gvk.kind);
         if let Some(schema) = schema {
             let outcome = schema::decode::normalise(&mut object, schema);
             if let Some(error) = outcome.type_error(&[]) {
                 let field = bad_base64(&error, &object).unwrap_or_else(|| wrong_field(&error));
-                let said = format!("{within}{error}");
-                return self.problems.at(file, place.of(&field), &field, error, None, || said);
+                let report = format!("{within}{error}");
+                return self.problems.at(file, spans.of(&field), &field, error, None, || report);
             }
-            if !self.strict(place, &outcome.unknown, repeated, within) {
+            if !self.strict(spans, &outcome.unknown, repeated, within) {
                 return;
             }
         }
@@ -188,7 +190,7 @@ impl Reader<'_, '_> {
             .filter(|_| single.is_none());
         match (gvk.version == "v1" && gvk.group == GROUP, single, listed) {
             (true, Some(kind), _) => {
-                (self.accept)(vec![Item { object, kind, place: place.clone() }], self.problems);
+                (self.accept)(vec![DecodedObject { object, kind, spans: spans.clone() }], self.problems);
             }
             (true, None, Some(kind)) => {
                 let items = match object.remove_at(&["items"]) {
@@ -198,7 +200,7 @@ impl Reader<'_, '_> {
                 let typed = |(index, mut object): (usize, Value)| {
                     object.set_at(&["apiVersion"], "admissionregistration.k8s.io/v1");
                     object.set_at(&["kind"], *kind);
-                    Item { object, kind, place: place.item(index) }
+                    DecodedObject { object, kind, spans: spans.item(index) }
                 };
                 (self.accept)(items.into_iter().enumerate().map(typed).collect(), self.problems);
             }
@@ -209,19 +211,26 @@ impl Reader<'_, '_> {
                 } else {
                     format!("the kinds of this folder are {}", self.set.kinds().join(", "))
                 };
-                let said = message.clone();
-                self.problems.at(file, place.of("kind"), "kind", message, Some(&hint), || said);
+                let report = message.clone();
+                self.problems.at(file, spans.of("kind"), "kind", message, Some(&hint), || report);
             }
         }
     }
 
-    /// `v1.List`: each item is an object of its own.
-    fn list(&mut self, list: &Value, place: &Place, repeated: &Repeated, within: &str, depth: usize) {
+    /// Decodes the items of a `v1.List`.
+    fn list(
+        &mut self,
+        list: &Value,
+        spans: &ObjectSpans,
+        repeated: &RepeatedFields,
+        within: &str,
+        depth: usize,
+    ) {
         let file = self.file;
         if depth >= MAX_LISTS {
             let message = "lists are nested too deeply".to_owned();
-            let said = message.clone();
-            return self.problems.at(file, place.of(""), "", message, None, || said);
+            let report = message.clone();
+            return self.problems.at(file, spans.of(""), "", message, None, || report);
         }
         let empty = Map::new();
         let fields = list.as_map().unwrap_or(&empty);
@@ -233,8 +242,8 @@ impl Reader<'_, '_> {
         if let Some((schema, metadata)) = schema::named("meta.v1.ListMeta").zip(fields.get("metadata")) {
             let outcome = schema::decode::normalise(&mut metadata.clone(), schema);
             if let Some(error) = outcome.type_error(&[]) {
-                let said = format!("{within}{error}");
-                return self.problems.at(file, place.of("metadata"), "metadata", error, None, || said);
+                let report = format!("{within}{error}");
+                return self.problems.at(file, spans.of("metadata"), "metadata", error, None, || report);
             }
             unknown.extend(outcome.unknown.iter().map(|path| format!("metadata.{path}")));
         }
@@ -246,48 +255,54 @@ impl Reader<'_, '_> {
                     "json: cannot unmarshal {} into Go struct field List.items of type []runtime.RawExtension",
                     other.json_type()
                 );
-                let said = format!("{within}{message}");
-                return self.problems.at(file, place.of("items"), "items", message, None, || said);
+                let report = format!("{within}{message}");
+                return self.problems.at(file, spans.of("items"), "items", message, None, || report);
             }
         };
-        if !self.strict(place, &unknown, repeated, within) {
+        if !self.strict(spans, &unknown, repeated, within) {
             return;
         }
         for (index, item) in items.iter().enumerate() {
             let text = if item.is_null() { Vec::new() } else { write::to_vec(item) };
-            let place = place.item(index);
+            let spans = spans.item(index);
             self.object(
                 item.clone(),
                 &text,
-                &place,
-                &Repeated::default(),
+                &spans,
+                &RepeatedFields::default(),
                 "failed to decode list item: ",
                 depth + 1,
             );
         }
     }
 
-    /// Whether there are neither unknown nor repeated fields.
-    fn strict(&mut self, place: &Place, unknown: &[String], repeated: &Repeated, within: &str) -> bool {
-        if unknown.is_empty() && repeated.words.is_empty() {
+    /// Reports unknown and repeated fields. Returns whether there are none.
+    fn strict(
+        &mut self,
+        spans: &ObjectSpans,
+        unknown: &[String],
+        repeated: &RepeatedFields,
+        within: &str,
+    ) -> bool {
+        if unknown.is_empty() && repeated.messages.is_empty() {
             return true;
         }
-        let mut words = repeated.words.clone();
-        words.extend(schema::decode::strict_errors(unknown, &[]));
-        let said = format!("{within}strict decoding error: {}", words.join(", "));
-        for (index, word) in repeated.words.iter().enumerate() {
-            let at = repeated.places.get(index).copied().unwrap_or_else(|| place.of(""));
-            self.problems.at(self.file, at, "", word.clone(), Some("say each field once"), || said.clone());
+        let mut messages = repeated.messages.clone();
+        messages.extend(schema::decode::strict_errors(unknown, &[]));
+        let report = format!("{within}strict decoding error: {}", messages.join(", "));
+        for (index, word) in repeated.messages.iter().enumerate() {
+            let at = repeated.positions.get(index).copied().unwrap_or_else(|| spans.of(""));
+            self.problems.at(self.file, at, "", word.clone(), Some("say each field once"), || report.clone());
         }
         for path in unknown {
             let message = format!("unknown field {}", quote(path));
             let hint = "check the spelling and the indentation";
-            self.problems.at(self.file, place.key(path), path, message, Some(hint), || said.clone());
+            self.problems.at(self.file, spans.key(path), path, message, Some(hint), || report.clone());
         }
         false
     }
 
-    /// Where Go's scheme of these kinds is declared; part of its message.
+    /// The location of Go's scheme for these kinds, which is part of its error messages.
     fn scheme(&self) -> &'static str {
         if self.set.is_webhooks() {
             "pkg/admission/plugin/webhook/manifest/loader/loader.go:41"
@@ -297,14 +312,14 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Fields that occur twice.
+/// Fields that occur more than once.
 #[derive(Default)]
-struct Repeated {
-    words: Vec<String>,
-    places: Vec<Position>,
+struct RepeatedFields {
+    messages: Vec<String>,
+    positions: Vec<Position>,
 }
 
-/// The name of a kind that Kubernetes' decoder of these files knows.
+/// The kind, if it is registered in kube-apiserver's scheme for manifest files.
 fn registered(gvk: &GroupVersionKind) -> Option<&str> {
     let kind = gvk.kind.as_str();
     if gvk.group.is_empty() {
@@ -314,12 +329,13 @@ fn registered(gvk: &GroupVersionKind) -> Option<&str> {
         return None;
     }
     let bare = kind.strip_suffix("List").unwrap_or(kind);
-    let of_group = Set::Mixed.kinds().contains(&bare)
+    let of_group = ManifestSet::Mixed.kinds().contains(&bare)
         && !(gvk.version == "v1alpha1" && bare.ends_with("WebhookConfiguration"));
     (of_group || META_KINDS.contains(&kind)).then_some(kind)
 }
 
-/// The path of the first `caBundle` that is not base64, if that is what is wrong: Go does not say where it is.
+/// The path of the first `caBundle` that is not base64, if that is the error: Go's message does not say
+/// which.
 fn bad_base64(error: &str, object: &Value) -> Option<String> {
     if !error.starts_with("illegal base64 data") {
         return None;
@@ -338,14 +354,14 @@ fn bad_base64(error: &str, object: &Value) -> Option<String> {
         .or_else(|| items.find_map(|(index, item)| of_webhooks(item, &format!("items[{index}]."))))
 }
 
-/// The path in Go's words about a value of the wrong type.
+/// The field path in Go's message about a value of the wrong type.
 fn wrong_field(error: &str) -> String {
     let path = error.split("Go struct field ").nth(1).and_then(|rest| rest.split(' ').next());
     path.and_then(|path| path.split_once('.')).map(|(_, path)| path.to_owned()).unwrap_or_default()
 }
 
-/// A message that shows a whole document, without it.
-fn short(message: &str) -> String {
+/// Removes the quoted document from a message.
+fn without_document(message: &str) -> String {
     match message.split_once(" is missing in '") {
         Some((what, _)) => format!("{what} is missing"),
         None => message.to_owned(),

@@ -1,8 +1,8 @@
-//! `expected-objects.txt`: the objects that a folder must have, one `KIND/NAME` per line.
+//! `expected-objects.txt`: the objects that a folder must contain, one `KIND/NAME` per line.
 //!
-//! A file that is cut off while it is written can still be valid: an empty one, or one that ends at `---`. Whoever wants to rely on
-//! never losing policy that way writes this list beside the manifests. A folder that does not have exactly these objects is refused,
-//! like one with an invalid manifest. Kubernetes does not read the file, because of how its name ends.
+//! A file that is cut off while it is written can still be valid: an empty one, or one that ends at `---`.
+//! This list protects against losing policies that way: a folder that does not contain exactly these objects
+//! is rejected like one with an invalid manifest. kube-apiserver ignores the file because of its extension.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,17 +10,15 @@ use std::fmt::Write as _;
 use value::yaml::Position;
 
 use super::problem::Problems;
-use super::{File, Manifest};
+use super::{Manifest, ManifestFile};
 
-/// The name of the file.
 pub const EXPECTED_OBJECTS: &str = "expected-objects.txt";
 
-/// Whether a path is that of the list.
 pub(super) fn is_list(path: &str) -> bool {
     path.rsplit('/').next() == Some(EXPECTED_OBJECTS)
 }
 
-/// The list of these objects, as the file has it.
+/// The content of the file for these objects.
 pub(super) fn write(objects: &BTreeMap<&'static str, Vec<Manifest>>) -> String {
     let mut text =
         String::from("# The objects of this folder. Written by `portcullis check --write-expected`.\n");
@@ -42,7 +40,7 @@ fn identities<'a>(
 
 /// Adds a problem for every difference between the list and the objects.
 pub(super) fn check(
-    list: &File,
+    list: &ManifestFile,
     objects: &BTreeMap<&'static str, Vec<Manifest>>,
     problems: &mut Problems<'_>,
 ) {
@@ -50,9 +48,9 @@ pub(super) fn check(
         Ok(content) => String::from_utf8_lossy(content),
         Err(why) => return problems.unreadable(&list.path, why),
     };
-    let mut add = |file: &File, line: usize, message: String, hint: &str| {
-        let said = message.clone();
-        problems.at(file, Position { line, column: 1 }, "", message, Some(hint), || said);
+    let mut add = |file: &ManifestFile, line: usize, message: String, hint: &str| {
+        let report = message.clone();
+        problems.at(file, Position { line, column: 1 }, "", message, Some(hint), || report);
     };
     let found: BTreeSet<(&str, &str)> = identities(objects).map(|(kind, name, _)| (kind, name)).collect();
     let mut wanted = BTreeSet::new();
@@ -80,7 +78,7 @@ pub(super) fn check(
     }
     for (kind, name, manifest) in identities(objects) {
         if !wanted.contains(&(kind.to_owned(), name.to_owned())) {
-            let file = File { path: manifest.file.to_string(), content: Err(String::new()) };
+            let file = ManifestFile { path: manifest.file.to_string(), content: Err(String::new()) };
             let message = format!("{kind} `{name}` is not listed in {EXPECTED_OBJECTS}");
             add(
                 &file,

@@ -1,8 +1,9 @@
-//! Static manifests (KEP-5793): the files of a folder → the admission objects in force, or every reason why not.
+//! Static manifests (KEP-5793): loads the admission objects of a folder, or reports everything that is wrong
+//! with it.
 //!
-//! The same loader serves start-up, reload and the offline check. It takes paths and bytes; reading the folder is the caller's.
-//! Everything that is wrong is reported, each with file, line, column and field; [`Refused`]'s own text is what kube-apiserver
-//! says, which stops at the first.
+//! Startup, reload and the offline check share this loader. It takes paths and bytes; the caller reads the
+//! folder. Every problem has file, line, column and field. The text of [`LoadError`] is kube-apiserver's,
+//! which stops at the first problem.
 
 mod decode;
 mod expected;
@@ -17,44 +18,42 @@ use kinds::validation::Context;
 use sha2::{Digest, Sha256};
 use value::{Str, Value};
 
-use crate::policy::Kinds;
+use crate::policy::TypeCheckKinds;
 pub use expected::EXPECTED_OBJECTS;
-pub use problem::{Problem, Refused};
+pub use problem::{LoadError, ManifestProblem};
 pub use restrictions::STATIC_SUFFIX;
 
 /// A file of the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
-    /// Its path, as messages show it.
+pub struct ManifestFile {
+    /// As shown in messages.
     pub path: String,
-    /// What is in it, or why that cannot be read, in the words of Go's `os` package.
+    /// The content, or the error of reading it, as Go's `os` package words it.
     pub content: Result<Vec<u8>, String>,
 }
 
-/// What a folder is for.
+/// The plugin that a folder is configured for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Set {
-    /// `ValidatingAdmissionWebhook`.
+pub enum ManifestSet {
     ValidatingWebhooks,
-    /// `MutatingAdmissionWebhook`.
     MutatingWebhooks,
-    /// `ValidatingAdmissionPolicy`.
     ValidatingPolicies,
-    /// `MutatingAdmissionPolicy`.
     MutatingPolicies,
-    /// All six kinds, to be sorted to their plugins.
+    /// All plugins, by kind of the objects.
     Mixed,
 }
 
-impl Set {
-    /// The kinds that may be in the folder.
+impl ManifestSet {
+    /// The kinds that the folder may contain.
     pub fn kinds(self) -> &'static [&'static str] {
         match self {
-            Set::ValidatingWebhooks => &["ValidatingWebhookConfiguration"],
-            Set::MutatingWebhooks => &["MutatingWebhookConfiguration"],
-            Set::ValidatingPolicies => &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
-            Set::MutatingPolicies => &["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"],
-            Set::Mixed => &[
+            ManifestSet::ValidatingWebhooks => &["ValidatingWebhookConfiguration"],
+            ManifestSet::MutatingWebhooks => &["MutatingWebhookConfiguration"],
+            ManifestSet::ValidatingPolicies => {
+                &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]
+            }
+            ManifestSet::MutatingPolicies => &["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"],
+            ManifestSet::Mixed => &[
                 "ValidatingWebhookConfiguration",
                 "MutatingWebhookConfiguration",
                 "ValidatingAdmissionPolicy",
@@ -65,88 +64,82 @@ impl Set {
         }
     }
 
-    /// The plugin, as flags and metrics spell it.
+    /// The plugin's name as in flags and metrics; empty for `Mixed`.
     pub fn plugin(self) -> &'static str {
         match self {
-            Set::ValidatingWebhooks => "ValidatingAdmissionWebhook",
-            Set::MutatingWebhooks => "MutatingAdmissionWebhook",
-            Set::ValidatingPolicies => "ValidatingAdmissionPolicy",
-            Set::MutatingPolicies => "MutatingAdmissionPolicy",
-            Set::Mixed => "",
+            ManifestSet::ValidatingWebhooks => "ValidatingAdmissionWebhook",
+            ManifestSet::MutatingWebhooks => "MutatingAdmissionWebhook",
+            ManifestSet::ValidatingPolicies => "ValidatingAdmissionPolicy",
+            ManifestSet::MutatingPolicies => "MutatingAdmissionPolicy",
+            ManifestSet::Mixed => "",
         }
     }
 
     fn is_webhooks(self) -> bool {
-        matches!(self, Set::ValidatingWebhooks | Set::MutatingWebhooks)
+        matches!(self, ManifestSet::ValidatingWebhooks | ManifestSet::MutatingWebhooks)
     }
 }
 
-/// One object of a folder, in force: decoded, defaulted and valid.
+/// An accepted object: decoded, defaulted and valid.
 #[derive(Clone, Debug)]
 pub struct Manifest {
-    /// The object.
     pub object: Arc<Value>,
-    /// The file it comes from.
+    /// The path of the file.
     pub file: Str,
-    /// The line on which it begins.
+    /// The line on which the object begins.
     pub line: usize,
 }
 
-/// What a folder holds.
+/// The accepted content of a folder.
 #[derive(Clone, Debug, Default)]
-pub struct Loaded {
-    /// The objects by kind, each sorted by name.
+pub struct LoadedManifests {
+    /// By kind, sorted by name.
     pub objects: BTreeMap<&'static str, Vec<Manifest>>,
-    /// `sha256:` over the files; empty for a folder without any content.
+    /// `sha256:` and the hex digest of the files; empty if the folder has no content.
     pub hash: String,
-    /// Valid, but probably not what the author meant.
-    pub warnings: Vec<Problem>,
+    /// Valid, but probably not intended.
+    pub warnings: Vec<ManifestProblem>,
 }
 
-/// How a folder is judged.
 #[derive(Clone, Copy)]
-pub struct Rules<'a> {
+pub struct LoadOptions<'a> {
     /// Whether warnings are errors.
     pub strict: bool,
-    /// The kinds that expressions are checked against.
-    pub kinds: &'a dyn Kinds,
+    /// The kinds that expressions are type checked against.
+    pub kinds: &'a dyn TypeCheckKinds,
 }
 
-impl Loaded {
-    /// The objects of a kind.
+impl LoadedManifests {
     pub fn of_kind(&self, kind: &str) -> &[Manifest] {
         self.objects.get(kind).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// How many objects there are.
     pub fn len(&self) -> usize {
         self.objects.values().map(Vec::len).sum()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The text of [`EXPECTED_OBJECTS`] for exactly these objects.
+    /// The content of [`EXPECTED_OBJECTS`] for exactly these objects.
     pub fn expected_objects(&self) -> String {
         expected::write(&self.objects)
     }
 }
 
-/// Whether a file of this name is read: a manifest, or the list of the objects that there must be.
+/// Whether a file of this name is loaded: a manifest, or [`EXPECTED_OBJECTS`].
 pub fn is_read(name: &str) -> bool {
     is_manifest(name) || name == EXPECTED_OBJECTS
 }
 
-/// Whether a file of this name is a manifest.
 fn is_manifest(name: &str) -> bool {
     let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     matches!(extension.as_deref(), Some("yaml" | "yml" | "json"))
 }
 
-/// The hash over the files: each that has content, followed by a zero byte.
-pub fn hash(files: &[File]) -> String {
+/// Hashes the content of all non-empty manifests, each followed by a zero byte.
+pub fn hash(files: &[ManifestFile]) -> String {
     let mut hasher = Sha256::new();
     let mut any = false;
     let manifests = files.iter().filter(|file| !expected::is_list(&file.path));
@@ -167,52 +160,59 @@ pub fn hash(files: &[File]) -> String {
     text
 }
 
-/// What was found good in a folder, by file: a file that has not changed need not be judged again. It is of one [`Set`].
+/// Accepted files of one folder, by path. Unchanged files are not checked again on reload. Use one value per
+/// folder.
 #[derive(Debug, Default)]
-pub struct Judged {
-    files: HashMap<String, Good>,
-    /// Whether the last folder that was accepted had a list of expected objects. Then the next one must have it, too: deleting
-    /// the list must not take away what it protects.
-    listed: bool,
+pub struct AcceptedFiles {
+    files: HashMap<String, AcceptedFile>,
+    /// Whether the last accepted folder contained [`EXPECTED_OBJECTS`]. If so, the next one must, too:
+    /// deleting the list must not remove its protection.
+    had_expected_objects: bool,
 }
 
-/// A file without any problem.
 #[derive(Debug)]
-struct Good {
+struct AcceptedFile {
     digest: [u8; 32],
     objects: Vec<(&'static str, Manifest)>,
-    warnings: Vec<Problem>,
+    warnings: Vec<ManifestProblem>,
 }
 
-impl Judged {
-    /// What is in a file, if that is known and none of its names has been seen elsewhere.
-    fn of(&self, path: &str, digest: &[u8; 32], names: &restrictions::Names) -> Option<&Good> {
-        let good = self.files.get(path).filter(|good| good.digest == *digest)?;
-        let fresh = good.objects.iter().all(|(kind, m)| !names.is_taken(kind, api::meta::name(&m.object)));
-        fresh.then_some(good)
+impl AcceptedFiles {
+    /// The objects of an unchanged file, unless one of their names also occurs in another file.
+    fn of(&self, path: &str, digest: &[u8; 32], names: &restrictions::SeenNames) -> Option<&AcceptedFile> {
+        let accepted_file = self.files.get(path).filter(|accepted_file| accepted_file.digest == *digest)?;
+        let unique =
+            accepted_file.objects.iter().all(|(kind, m)| !names.is_taken(kind, api::meta::name(&m.object)));
+        unique.then_some(accepted_file)
     }
 }
 
-/// Loads the files of a folder, which must be in the order of their names.
-pub fn load(set: Set, folder: &str, files: &[File], rules: Rules<'_>) -> Result<Loaded, Refused> {
-    load_changes(set, folder, files, rules, &mut Judged::default())
+/// Loads a folder. `files` must be sorted by name.
+pub fn load(
+    set: ManifestSet,
+    folder: &str,
+    files: &[ManifestFile],
+    rules: LoadOptions<'_>,
+) -> Result<LoadedManifests, LoadError> {
+    load_changed(set, folder, files, rules, &mut AcceptedFiles::default())
 }
 
-/// The same, where most files are known from before.
-pub fn load_changes(
-    set: Set,
+/// Like [`load`], but reuses the files that `accepted` knows from the last load.
+pub fn load_changed(
+    set: ManifestSet,
     folder: &str,
-    files: &[File],
-    rules: Rules<'_>,
-    judged: &mut Judged,
-) -> Result<Loaded, Refused> {
-    let mut known = Judged { files: std::mem::take(&mut judged.files), ..Judged::default() };
+    files: &[ManifestFile],
+    rules: LoadOptions<'_>,
+    accepted: &mut AcceptedFiles,
+) -> Result<LoadedManifests, LoadError> {
+    let mut catalog =
+        AcceptedFiles { files: std::mem::take(&mut accepted.files), ..AcceptedFiles::default() };
     let context = &Context { static_names: true, ..Context::default() };
     let mut problems = problem::Problems::new(set, folder);
-    let mut names = restrictions::Names::default();
+    let mut names = restrictions::SeenNames::default();
     let mut objects: BTreeMap<&'static str, Vec<Manifest>> = BTreeMap::new();
     let mut warnings = Vec::new();
-    let (lists, manifests): (Vec<&File>, Vec<&File>) =
+    let (lists, manifests): (Vec<&ManifestFile>, Vec<&ManifestFile>) =
         files.iter().partition(|file| expected::is_list(&file.path));
     for file in manifests {
         let content = match &file.content {
@@ -223,63 +223,64 @@ pub fn load_changes(
             }
         };
         let digest: [u8; 32] = Sha256::digest(content).into();
-        let good = if let Some(good) = known.of(&file.path, &digest, &names) {
-            for (kind, manifest) in &good.objects {
-                names.take(kind, api::meta::name(&manifest.object), &file.path);
+        let accepted_file = if let Some(accepted_file) = catalog.of(&file.path, &digest, &names) {
+            for (kind, manifest) in &accepted_file.objects {
+                names.record(kind, api::meta::name(&manifest.object), &file.path);
             }
-            known.files.remove(&file.path)
+            catalog.files.remove(&file.path)
         } else {
             let before = problems.len();
-            let mut good = Good { digest, objects: Vec::new(), warnings: Vec::new() };
+            let mut accepted_file = AcceptedFile { digest, objects: Vec::new(), warnings: Vec::new() };
             decode::items(set, file, content, &mut problems, &mut |items, problems| {
-                accept(file, items, context, rules.kinds, &mut names, problems, &mut good);
+                validate_objects(file, items, context, rules.kinds, &mut names, problems, &mut accepted_file);
             });
-            (problems.len() == before).then_some(good)
+            (problems.len() == before).then_some(accepted_file)
         };
-        if let Some(good) = good {
-            for (kind, manifest) in &good.objects {
+        if let Some(accepted_file) = accepted_file {
+            for (kind, manifest) in &accepted_file.objects {
                 objects.entry(kind).or_default().push(manifest.clone());
             }
-            warnings.extend(good.warnings.iter().cloned());
-            judged.files.insert(file.path.clone(), good);
+            warnings.extend(accepted_file.warnings.iter().cloned());
+            accepted.files.insert(file.path.clone(), accepted_file);
         }
     }
-    // A policy that is refused itself is no reason to complain about its binding, or about what is missing.
+    // Check references only if the objects themselves are valid: a binding of a rejected policy is not a
+    // problem of its own.
     if problems.len() == 0 {
         restrictions::references(&objects, &mut problems);
     }
     if problems.len() == 0 {
         match lists.first() {
             Some(list) => expected::check(list, &objects, &mut problems),
-            None if judged.listed => problems.list_is_gone(),
+            None if accepted.had_expected_objects => problems.expected_objects_missing(),
             None => {}
         }
     }
     warnings.extend(warnings::of_folder(folder, &objects));
     if rules.strict && problems.len() == 0 {
         for warning in warnings.drain(..) {
-            let said = warning.one_line();
-            problems.push(|| said, warning);
+            let report = warning.one_line();
+            problems.push(|| report, warning);
         }
     }
     problems.finish()?;
     warnings.truncate(problem::MAX_PROBLEMS);
-    judged.listed = !lists.is_empty();
+    accepted.had_expected_objects = !lists.is_empty();
     for list in objects.values_mut() {
         list.sort_by(|a, b| api::meta::name(&a.object).cmp(api::meta::name(&b.object)));
     }
-    Ok(Loaded { objects, hash: hash(files), warnings })
+    Ok(LoadedManifests { objects, hash: hash(files), warnings })
 }
 
-/// Decoded objects → those in force: defaults and the rules of the API for all of them, then the rules of static manifests.
-fn accept(
-    file: &File,
-    items: Vec<decode::Item>,
+/// Defaults and validates decoded objects, first by the API's rules, then by those for static manifests.
+fn validate_objects(
+    file: &ManifestFile,
+    items: Vec<decode::DecodedObject>,
     context: &Context,
-    known: &dyn Kinds,
-    names: &mut restrictions::Names,
+    catalog: &dyn TypeCheckKinds,
+    names: &mut restrictions::SeenNames,
     problems: &mut problem::Problems<'_>,
-    good: &mut Good,
+    accepted_file: &mut AcceptedFile,
 ) {
     let mut valid = Vec::with_capacity(items.len());
     for mut item in items {
@@ -290,20 +291,26 @@ fn accept(
         if errors.is_empty() {
             valid.push(item);
         } else {
-            problems.invalid(file, item.kind, api::meta::name(&item.object), &item.place, &errors);
+            problems.invalid(file, item.kind, api::meta::name(&item.object), &item.spans, &errors);
         }
     }
     valid.retain(|item| {
         let before = problems.len();
-        names.check(file, item.kind, &item.object, &item.place, problems);
-        restrictions::check(file, item.kind, &item.object, &item.place, problems);
+        names.check(file, item.kind, &item.object, &item.spans, problems);
+        restrictions::check(file, item.kind, &item.object, &item.spans, problems);
         problems.len() == before
     });
     for item in valid {
-        good.warnings.extend(warnings::of_object(file, item.kind, &item.object, &item.place, known));
-        let line = item.place.line();
+        accepted_file.warnings.extend(warnings::of_object(
+            file,
+            item.kind,
+            &item.object,
+            &item.spans,
+            catalog,
+        ));
+        let line = item.spans.line();
         let manifest = Manifest { object: Arc::new(item.object), file: file.path.as_str().into(), line };
-        good.objects.push((item.kind, manifest));
+        accepted_file.objects.push((item.kind, manifest));
     }
 }
 

@@ -1,50 +1,47 @@
-//! What is wrong with a folder: one problem per line of the report, and the one line that kube-apiserver would print.
+//! Problems of a folder: a full report, and the single line that kube-apiserver prints.
 
 use std::fmt;
 
 use api::FieldErrors;
 use value::yaml::{self, Position};
 
-use super::decode::Place;
+use super::decode::ObjectSpans;
 use super::expected::EXPECTED_OBJECTS;
-use super::{File, Set};
+use super::{ManifestFile, ManifestSet};
 
-/// More than anybody reads.
+/// A report lists at most this many problems.
 pub(super) const MAX_PROBLEMS: usize = 1000;
 
-/// What the rules of the API say where there is no name, and what is true of objects in files: nothing generates their names.
+/// The API's message for a missing name. In files, names cannot be generated, so [`NAME`] replaces it.
 const NAME_OR_PREFIX: &str = "name or generateName is required";
 const NAME: &str = "name is required";
 pub(super) const NAME_HINT: &str = "objects in files have names that end with `.static.k8s.io`";
 
-/// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The file; empty if it is the folder as a whole.
+pub struct ManifestProblem {
+    /// Empty if the problem concerns the folder.
     pub file: String,
-    /// Where in it.
     pub position: Option<Position>,
-    /// The path of the field; empty if it is no field's.
+    /// The field path; empty if the problem concerns no field.
     pub field: String,
-    /// What is wrong.
     pub message: String,
     /// How to fix it.
     pub hint: Option<String>,
-    /// The line of the file, for showing it.
+    /// The source line, for display.
     pub source: Option<String>,
 }
 
-/// As a compiler prints it: the problem, the place, the line with the place underlined, the way out.
-impl fmt::Display for Problem {
+/// Formats like a compiler: message, position, source line with an underline, hint.
+impl fmt::Display for ManifestProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}{}", self.message, self.picture())
+        write!(f, "error: {}{}", self.message, self.location_and_hint())
     }
 }
 
-impl Problem {
-    /// A problem of a file, or a folder, as a whole.
+impl ManifestProblem {
+    /// A problem of a whole file or folder.
     pub fn of_file(path: &str, message: String, hint: Option<&str>) -> Self {
-        Problem {
+        ManifestProblem {
             file: path.to_owned(),
             position: None,
             field: String::new(),
@@ -54,45 +51,45 @@ impl Problem {
         }
     }
 
-    /// A problem at a place in a file.
+    /// A problem at a source position.
     pub(super) fn at(
-        file: &File,
+        file: &ManifestFile,
         position: Position,
         field: &str,
         message: String,
         hint: Option<&str>,
     ) -> Self {
-        Problem {
+        ManifestProblem {
             position: Some(position),
             field: field.to_owned(),
             source: source_line(file, position),
-            ..Problem::of_file(&file.path, message, hint)
+            ..ManifestProblem::of_file(&file.path, message, hint)
         }
     }
 
-    /// The text of the problem as a warning, with its place: [`fmt::Display`] shows it as an error.
+    /// Formats like [`fmt::Display`], but as a warning.
     pub fn as_warning(&self) -> String {
-        format!("warning: {}{}", self.message, self.picture())
+        format!("warning: {}{}", self.message, self.location_and_hint())
     }
 
-    /// `FILE:LINE:COLUMN: MESSAGE`, for logs, in which a problem is one line.
+    /// `FILE:LINE:COLUMN: MESSAGE`, for logs.
     pub fn one_line(&self) -> String {
-        let place = match self.position {
+        let position_text = match self.position {
             Some(position) => format!("{}:{position}: ", self.file),
             None if self.file.is_empty() => String::new(),
             None => format!("{}: ", self.file),
         };
-        format!("{place}{}", self.message)
+        format!("{position_text}{}", self.message)
     }
 
-    /// What follows the message: place, line and hint.
-    fn picture(&self) -> String {
+    /// The lines after the message: position, source line and hint.
+    fn location_and_hint(&self) -> String {
         let mut out = String::new();
-        let _ = self.write_picture(&mut out);
+        let _ = self.write_location_and_hint(&mut out);
         out
     }
 
-    fn write_picture(&self, f: &mut impl fmt::Write) -> fmt::Result {
+    fn write_location_and_hint(&self, f: &mut impl fmt::Write) -> fmt::Result {
         let mut width = 1;
         if let Some(position) = self.position {
             let number = position.line.to_string();
@@ -114,30 +111,30 @@ impl Problem {
     }
 }
 
-/// Why a folder is refused.
+/// The folder was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct LoadError {
     summary: String,
-    problems: Vec<Problem>,
+    problems: Vec<ManifestProblem>,
 }
 
-impl Refused {
-    /// A folder that cannot be read at all.
-    pub fn folder(set: Set, folder: &str, why: &str) -> Self {
+impl LoadError {
+    /// The folder cannot be read.
+    pub fn folder(set: ManifestSet, folder: &str, why: &str) -> Self {
         let problem =
-            Problem::of_file(folder, why.to_owned(), Some("name a folder that the server may read"));
-        Refused { summary: summary(set, folder, why), problems: vec![problem] }
+            ManifestProblem::of_file(folder, why.to_owned(), Some("name a folder that the server may read"));
+        LoadError { summary: summary(set, folder, why), problems: vec![problem] }
     }
 
-    /// Everything that is wrong.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[ManifestProblem] {
         &self.problems
     }
 
-    /// What follows kube-apiserver's message, which is about the first problem: the place of that problem, then the other problems.
-    pub fn places(&self) -> String {
+    /// The report to print after kube-apiserver's message, which is about the first problem: the position of
+    /// that problem, then all others.
+    pub fn report(&self) -> String {
         let mut problems = self.problems.iter();
-        let mut text = problems.next().map(Problem::picture).unwrap_or_default();
+        let mut text = problems.next().map(ManifestProblem::location_and_hint).unwrap_or_default();
         for problem in problems {
             text.push_str("\n\n");
             text.push_str(&problem.to_string());
@@ -146,26 +143,25 @@ impl Refused {
     }
 }
 
-/// As kube-apiserver says it: the first problem alone.
-impl fmt::Display for Refused {
+/// kube-apiserver's message, about the first problem.
+impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.summary)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for LoadError {}
 
-/// Problems as they are found.
 pub(super) struct Problems<'a> {
-    set: Set,
+    set: ManifestSet,
     folder: &'a str,
     first: Option<String>,
-    found: Vec<Problem>,
+    found: Vec<ManifestProblem>,
     count: usize,
 }
 
 impl<'a> Problems<'a> {
-    pub(super) fn new(set: Set, folder: &'a str) -> Self {
+    pub(super) fn new(set: ManifestSet, folder: &'a str) -> Self {
         Problems { set, folder, first: None, found: Vec::new(), count: 0 }
     }
 
@@ -173,9 +169,9 @@ impl<'a> Problems<'a> {
         self.count
     }
 
-    /// Adds a problem. `said` is what kube-apiserver says of it, if it is the first.
-    pub(super) fn push(&mut self, said: impl FnOnce() -> String, problem: Problem) {
-        self.first.get_or_insert_with(said);
+    /// Adds a problem. `report` is kube-apiserver's message for it, used if it is the first.
+    pub(super) fn push(&mut self, report: impl FnOnce() -> String, problem: ManifestProblem) {
+        self.first.get_or_insert_with(report);
         self.count += 1;
         if self.found.len() < MAX_PROBLEMS {
             self.found.push(problem);
@@ -186,7 +182,7 @@ impl<'a> Problems<'a> {
     pub(super) fn unreadable(&mut self, path: &str, why: &str) {
         self.push(
             || format!("failed to read file {}: {why}", api::field::quote(path)),
-            Problem::of_file(
+            ManifestProblem::of_file(
                 path,
                 format!("cannot be read: {why}"),
                 Some("make it a readable file or take it out of the folder"),
@@ -194,75 +190,79 @@ impl<'a> Problems<'a> {
         );
     }
 
-    /// The list of expected objects was there when the folder was last accepted.
-    pub(super) fn list_is_gone(&mut self) {
+    /// The list of expected objects existed when the folder was last accepted.
+    pub(super) fn expected_objects_missing(&mut self) {
         let message = format!("{EXPECTED_OBJECTS} is gone, which protected the folder from losing objects");
-        let said = message.clone();
+        let report = message.clone();
         let hint = "restore the file; to do without it, remove it and restart the server";
-        let problem = Problem::of_file(self.folder, message, Some(hint));
-        self.push(|| said, problem);
+        let problem = ManifestProblem::of_file(self.folder, message, Some(hint));
+        self.push(|| report, problem);
     }
 
-    /// A file whose documents cannot be told apart.
-    pub(super) fn unsplittable(&mut self, file: &File, error: &yaml::Error) {
+    /// A file that cannot be split into documents.
+    pub(super) fn invalid_documents(&mut self, file: &ManifestFile, error: &yaml::Error) {
         let path = api::field::quote(&file.path);
         let hint = "a line that begins with `---` separates documents and says nothing else";
-        let problem = Problem::at(file, error.position, "", error.message.clone(), Some(hint));
+        let problem = ManifestProblem::at(file, error.position, "", error.message.clone(), Some(hint));
         self.push(|| format!("failed to split YAML documents in file {path}: {}", error.message), problem);
     }
 
-    /// A problem at a field. `said` is what kube-apiserver says after `error loading FILE: `.
+    /// A problem at a field. `report` is kube-apiserver's message after `error loading FILE: `.
     pub(super) fn at(
         &mut self,
-        file: &File,
+        file: &ManifestFile,
         position: Position,
         field: &str,
         message: String,
         hint: Option<&str>,
-        said: impl FnOnce() -> String,
+        report: impl FnOnce() -> String,
     ) {
-        let problem = Problem::at(file, position, field, message, hint);
-        self.push(|| format!("error loading {}: {}", file.path, said()), problem);
+        let problem = ManifestProblem::at(file, position, field, message, hint);
+        self.push(|| format!("error loading {}: {}", file.path, report()), problem);
     }
 
-    /// Broken rules of the API.
+    /// Violations of the API's validation rules.
     pub(super) fn invalid(
         &mut self,
-        file: &File,
+        file: &ManifestFile,
         kind: &str,
         name: &str,
-        place: &Place,
+        position_text: &ObjectSpans,
         errors: &FieldErrors,
     ) {
         let words = api::field::aggregate(errors).replace(NAME_OR_PREFIX, NAME);
-        let said = format!("{kind} {}: {words}", api::field::quote(name));
+        let report = format!("{kind} {}: {words}", api::field::quote(name));
         for error in errors {
             let (field, words) = (error.field.clone(), error.to_string());
             let hint = words.contains(NAME_OR_PREFIX).then_some(NAME_HINT);
             let words = words.replace(NAME_OR_PREFIX, NAME);
-            self.at(file, place.of(&field), &field, words, hint, || said.clone());
+            self.at(file, position_text.of(&field), &field, words, hint, || report.clone());
         }
     }
 
-    pub(super) fn finish(self) -> Result<(), Refused> {
+    pub(super) fn finish(self) -> Result<(), LoadError> {
         let Some(first) = self.first else { return Ok(()) };
         let summary = summary(self.set, self.folder, &first);
         let mut problems = self.found;
         if self.count > problems.len() {
-            problems.push(Problem::of_file("", format!("and {} more", self.count - MAX_PROBLEMS), None));
+            problems.push(ManifestProblem::of_file(
+                "",
+                format!("and {} more", self.count - MAX_PROBLEMS),
+                None,
+            ));
         }
-        Err(Refused { summary, problems })
+        Err(LoadError { summary, problems })
     }
 }
 
-fn summary(set: Set, folder: &str, why: &str) -> String {
+fn summary(set: ManifestSet, folder: &str, why: &str) -> String {
     let what = if set.is_webhooks() { "webhook" } else { "policy" };
     format!("failed to load static {what} manifests from {}: {why}", api::field::quote(folder))
 }
 
-fn source_line(file: &File, position: Position) -> Option<String> {
+fn source_line(file: &ManifestFile, position: Position) -> Option<String> {
     let content = file.content.as_ref().ok()?;
     let line = content.split(|b| *b == b'\n').nth(position.line.checked_sub(1)?)?;
-    // A line of a minified file is no help.
+    // The line of a minified file is too long to be useful.
     (line.len() <= 400).then(|| String::from_utf8_lossy(line).replace('\t', " "))
 }

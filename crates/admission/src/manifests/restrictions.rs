@@ -1,4 +1,4 @@
-//! What static manifests may not do, on top of the rules of the API.
+//! Restrictions on static manifests beyond the API's rules.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -6,43 +6,42 @@ use api::field::quote;
 use api::meta;
 use value::{Str, Value};
 
-use super::decode::Place;
-use super::problem::{NAME_HINT, Problem, Problems};
-use super::{File, Manifest};
+use super::decode::ObjectSpans;
+use super::problem::{ManifestProblem, NAME_HINT, Problems};
+use super::{Manifest, ManifestFile};
 
 pub use kinds::validation::admissionregistration::STATIC_SUFFIX;
 
-/// Names so far, by kind, with the file each was seen in.
+/// Names by kind, with the file in which each occurred.
 #[derive(Default)]
-pub(super) struct Names(HashMap<(&'static str, Str), String>);
+pub(super) struct SeenNames(HashMap<(&'static str, Str), String>);
 
-impl Names {
-    /// Whether a name has been seen.
+impl SeenNames {
     pub(super) fn is_taken(&self, kind: &'static str, name: &str) -> bool {
         self.0.contains_key(&(kind, name.into()))
     }
 
-    /// Notes a name that nothing is wrong with.
-    pub(super) fn take(&mut self, kind: &'static str, name: &str, file: &str) {
+    /// Records the name of an object that was accepted earlier.
+    pub(super) fn record(&mut self, kind: &'static str, name: &str, file: &str) {
         self.0.insert((kind, name.into()), file.to_owned());
     }
 
-    /// A name must have the suffix and be the only one of its kind.
+    /// A name must have the suffix `.static.k8s.io` and be unique for its kind.
     pub(super) fn check(
         &mut self,
-        file: &File,
+        file: &ManifestFile,
         kind: &'static str,
         object: &Value,
-        place: &Place,
+        spans: &ObjectSpans,
         problems: &mut Problems<'_>,
     ) {
         let name = meta::name(object);
-        let at = place.of("metadata.name");
+        let at = spans.of("metadata.name");
         let path = quote(&file.path);
         if name.is_empty() {
             let message = "metadata.name: Required value: name is required".to_owned();
-            let said = format!("{kind} {}: {message}", quote(name));
-            problems.at(file, at, "metadata.name", message, Some(NAME_HINT), || said);
+            let report = format!("{kind} {}: {message}", quote(name));
+            problems.at(file, at, "metadata.name", message, Some(NAME_HINT), || report);
             return;
         }
         if !name.ends_with(STATIC_SUFFIX) {
@@ -66,16 +65,15 @@ impl Names {
             });
             return;
         }
-        self.take(kind, name, &file.path);
+        self.record(kind, name, &file.path);
     }
 }
 
-/// The restrictions of each kind.
 pub(super) fn check(
-    file: &File,
+    file: &ManifestFile,
     kind: &'static str,
     object: &Value,
-    place: &Place,
+    spans: &ObjectSpans,
     problems: &mut Problems<'_>,
 ) {
     let name = quote(meta::name(object));
@@ -86,8 +84,8 @@ pub(super) fn check(
                 let message = format!("{kind} {name}: {field} is not supported for static manifests");
                 let hint =
                     "write the values into the policy: parameters live in the API, which can be changed";
-                let said = message.clone();
-                problems.at(file, place.of(field), field, message, Some(hint), || said);
+                let report = message.clone();
+                problems.at(file, spans.of(field), field, message, Some(hint), || report);
             }
         }
         "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding" => {
@@ -95,8 +93,8 @@ pub(super) fn check(
             if policy.is_empty() {
                 let field = "spec.policyName";
                 let message = format!("binding {name} must reference a policy (spec.policyName)");
-                let said = message.clone();
-                problems.at(file, place.of("spec"), field, message, None, || said);
+                let report = message.clone();
+                problems.at(file, spans.of("spec"), field, message, None, || report);
             } else if !policy.ends_with(STATIC_SUFFIX) {
                 let field = "spec.policyName";
                 let message = format!(
@@ -105,21 +103,27 @@ pub(super) fn check(
                     quote(STATIC_SUFFIX)
                 );
                 let hint = "a static binding binds a policy of the same folder";
-                let said = message.clone();
-                problems.at(file, place.of(field), field, message, Some(hint), || said);
+                let report = message.clone();
+                problems.at(file, spans.of(field), field, message, Some(hint), || report);
             } else if object.at(&["spec", "paramRef"]).is_some() {
                 let field = "spec.paramRef";
                 let message = format!("binding {name}: {field} is not supported for static manifests");
-                let said = message.clone();
-                problems.at(file, place.of(field), field, message, None, || said);
+                let report = message.clone();
+                problems.at(file, spans.of(field), field, message, None, || report);
             }
         }
-        _ => webhooks(file, object, &name, place, problems),
+        _ => webhooks(file, object, &name, spans, problems),
     }
 }
 
-/// Webhooks are reached by URL: a service reference would make them depend on the API.
-fn webhooks(file: &File, object: &Value, name: &str, place: &Place, problems: &mut Problems<'_>) {
+/// Webhooks must use a URL: a service reference would depend on the API.
+fn webhooks(
+    file: &ManifestFile,
+    object: &Value,
+    name: &str,
+    spans: &ObjectSpans,
+    problems: &mut Problems<'_>,
+) {
     let path = quote(&file.path);
     for (index, webhook) in object.list_at(&["webhooks"]).iter().enumerate() {
         let own = quote(webhook.str_at(&["name"]).unwrap_or_default());
@@ -130,7 +134,7 @@ fn webhooks(file: &File, object: &Value, name: &str, place: &Place, problems: &m
                 "clientConfig.service is not supported for static manifests; use clientConfig.url instead";
             problems.at(
                 file,
-                place.of(&field),
+                spans.of(&field),
                 &field,
                 format!("webhook {own} in {name}: {why}"),
                 None,
@@ -140,7 +144,7 @@ fn webhooks(file: &File, object: &Value, name: &str, place: &Place, problems: &m
             let why = "clientConfig.url is required for static manifests";
             problems.at(
                 file,
-                place.of(&field),
+                spans.of(&field),
                 &field,
                 format!("webhook {own} in {name}: {why}"),
                 None,
@@ -150,7 +154,7 @@ fn webhooks(file: &File, object: &Value, name: &str, place: &Place, problems: &m
     }
 }
 
-/// A binding's policy is in the same folder.
+/// A binding's policy must be in the same folder.
 pub(super) fn references(objects: &BTreeMap<&'static str, Vec<Manifest>>, problems: &mut Problems<'_>) {
     for (bindings, policies) in [
         ("MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"),
@@ -168,11 +172,14 @@ pub(super) fn references(objects: &BTreeMap<&'static str, Vec<Manifest>>, proble
                 quote(meta::name(&binding.object)),
                 quote(policy)
             );
-            let said = message.clone();
-            let file = File { path: binding.file.to_string(), content: Err(String::new()) };
+            let report = message.clone();
+            let file = ManifestFile { path: binding.file.to_string(), content: Err(String::new()) };
             let position = value::yaml::Position { line: binding.line, column: 1 };
             let hint = "a policy and its binding are in one folder";
-            problems.push(|| said, Problem::at(&file, position, "spec.policyName", message, Some(hint)));
+            problems.push(
+                || report,
+                ManifestProblem::at(&file, position, "spec.policyName", message, Some(hint)),
+            );
         }
     }
 }

@@ -1,9 +1,12 @@
-use super::{File, Judged, Loaded, Refused, Rules, Set, hash, is_manifest, load, load_changes};
+use super::{
+    AcceptedFiles, LoadError, LoadOptions, LoadedManifests, ManifestFile, ManifestSet, hash, is_manifest,
+    load, load_changed,
+};
 use crate::policy::BuiltInKinds;
 
 mod doubtful;
 
-const LAX: Rules<'_> = Rules { strict: false, kinds: &BuiltInKinds };
+const LAX: LoadOptions<'_> = LoadOptions { strict: false, kinds: &BuiltInKinds };
 
 const POLICY: &str = "\
 apiVersion: admissionregistration.k8s.io/v1
@@ -44,16 +47,16 @@ webhooks:
     url: https://127.0.0.1:8443/
 ";
 
-fn file(name: &str, text: &str) -> File {
-    File { path: format!("/d/{name}"), content: Ok(text.as_bytes().to_vec()) }
+fn file(name: &str, text: &str) -> ManifestFile {
+    ManifestFile { path: format!("/d/{name}"), content: Ok(text.as_bytes().to_vec()) }
 }
 
-fn loaded(set: Set, files: &[File]) -> Result<Loaded, Refused> {
+fn loaded(set: ManifestSet, files: &[ManifestFile]) -> Result<LoadedManifests, LoadError> {
     load(set, "/d", files, LAX)
 }
 
 /// What kube-apiserver says, without what it says every time.
-fn said(set: Set, text: &str) -> String {
+fn report(set: ManifestSet, text: &str) -> String {
     let refused = loaded(set, &[file("a.yaml", text)]).unwrap_err().to_string();
     let what = if set.is_webhooks() { "webhook" } else { "policy" };
     let start = format!("failed to load static {what} manifests from \"/d\": ");
@@ -61,7 +64,7 @@ fn said(set: Set, text: &str) -> String {
 }
 
 fn policies(text: &str) -> String {
-    said(Set::ValidatingPolicies, text)
+    report(ManifestSet::ValidatingPolicies, text)
 }
 
 #[test]
@@ -74,11 +77,11 @@ fn documents_lists_and_typed_lists_are_read() {
         indent(POLICY)
     );
     for text in [both.as_str(), &list] {
-        let loaded = loaded(Set::ValidatingPolicies, &[file("a.yaml", text)]).unwrap();
+        let loaded = loaded(ManifestSet::ValidatingPolicies, &[file("a.yaml", text)]).unwrap();
         assert_eq!(loaded.len(), 2);
         assert_eq!(loaded.of_kind("ValidatingAdmissionPolicy").len(), 1);
     }
-    let typed = loaded(Set::ValidatingPolicies, &[file("a.yaml", &typed)]).unwrap();
+    let typed = loaded(ManifestSet::ValidatingPolicies, &[file("a.yaml", &typed)]).unwrap();
     let [policy] = typed.of_kind("ValidatingAdmissionPolicy") else { panic!() };
     assert_eq!(policy.object.str_at(&["kind"]), Some("ValidatingAdmissionPolicy"));
     assert_eq!(policy.object.str_at(&["spec", "failurePolicy"]), Some("Fail"), "defaults are applied");
@@ -89,7 +92,7 @@ fn documents_lists_and_typed_lists_are_read() {
 fn a_binding_may_be_in_another_file_and_order_is_by_name() {
     let second = POLICY.replace("p1.", "a0.");
     let files = [file("a.yaml", BINDING), file("b.json", ""), file("c.yml", POLICY), file("d.yaml", &second)];
-    let loaded = loaded(Set::ValidatingPolicies, &files).unwrap();
+    let loaded = loaded(ManifestSet::ValidatingPolicies, &files).unwrap();
     let names: Vec<_> = loaded
         .of_kind("ValidatingAdmissionPolicy")
         .iter()
@@ -114,7 +117,7 @@ fn kinds_are_those_of_the_folder() {
         "Object 'apiVersion' is missing in 'kind: ValidatingAdmissionPolicy'"
     );
     let mixed = format!("{POLICY}---\n{BINDING}---\n{WEBHOOK}");
-    assert_eq!(loaded(Set::Mixed, &[file("a.yaml", &mixed)]).unwrap().len(), 3);
+    assert_eq!(loaded(ManifestSet::Mixed, &[file("a.yaml", &mixed)]).unwrap().len(), 3);
     let item = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n";
     assert!(policies(item).starts_with("failed to decode list item: no kind \"Pod\" is registered"));
 }
@@ -122,7 +125,7 @@ fn kinds_are_those_of_the_folder() {
 #[test]
 fn decoding_is_strict_and_says_where() {
     let text = POLICY.replace("  matchConstraints:", "  color: red\n  matchConstraints:");
-    let refused = loaded(Set::ValidatingPolicies, &[file("a.yaml", &text)]).unwrap_err();
+    let refused = loaded(ManifestSet::ValidatingPolicies, &[file("a.yaml", &text)]).unwrap_err();
     assert!(refused.to_string().ends_with("strict decoding error: unknown field \"spec.color\""));
     let [problem] = refused.problems() else { panic!("{refused:?}") };
     assert_eq!(
@@ -130,7 +133,7 @@ fn decoding_is_strict_and_says_where() {
         "error: unknown field \"spec.color\"\n --> /d/a.yaml:6:3\n  |\n6 |   color: red\n  |   ^^^^^^^^^^\n  = help: check the spelling and the indentation"
     );
     let wrong = POLICY.replace("  validations:\n", "  validations: 3\n  variables:\n");
-    let refused = loaded(Set::ValidatingPolicies, &[file("a.yaml", &wrong)]).unwrap_err();
+    let refused = loaded(ManifestSet::ValidatingPolicies, &[file("a.yaml", &wrong)]).unwrap_err();
     assert!(refused.to_string().contains("json: cannot unmarshal number into Go struct field"), "{refused}");
     assert_eq!(refused.problems()[0].position.unwrap().line, 12);
 }
@@ -142,7 +145,7 @@ fn names_have_the_suffix_and_are_unique() {
         "\"p1\" in file \"/d/a.yaml\" must have a name ending with \".static.k8s.io\""
     );
     let twice = [file("a.yaml", POLICY), file("b.yaml", POLICY)];
-    assert!(loaded(Set::ValidatingPolicies, &twice).unwrap_err().to_string().ends_with(
+    assert!(loaded(ManifestSet::ValidatingPolicies, &twice).unwrap_err().to_string().ends_with(
         "error loading /d/b.yaml: duplicate name \"p1.static.k8s.io\" found in file \"/d/b.yaml\" (previously seen in \"/d/a.yaml\")"
     ));
     assert!(
@@ -151,7 +154,7 @@ fn names_have_the_suffix_and_are_unique() {
     );
     // A policy and a binding may share a name.
     let same = format!("{POLICY}---\n{}", BINDING.replace("b1.", "p1."));
-    assert_eq!(loaded(Set::ValidatingPolicies, &[file("a.yaml", &same)]).unwrap().len(), 2);
+    assert_eq!(loaded(ManifestSet::ValidatingPolicies, &[file("a.yaml", &same)]).unwrap().len(), 2);
 }
 
 #[test]
@@ -172,23 +175,23 @@ fn parameters_services_and_foreign_policies_are_refused() {
     );
     let service = WEBHOOK.replace("url: https://127.0.0.1:8443/", "service: {name: s, namespace: ns}");
     assert_eq!(
-        said(Set::ValidatingWebhooks, &service),
+        report(ManifestSet::ValidatingWebhooks, &service),
         "webhook \"hook.example.com\" in \"w1.static.k8s.io\" (file \"/d/a.yaml\"): clientConfig.service is not supported for static manifests; use clientConfig.url instead"
     );
-    assert_eq!(loaded(Set::ValidatingWebhooks, &[file("a.yaml", WEBHOOK)]).unwrap().len(), 1);
+    assert_eq!(loaded(ManifestSet::ValidatingWebhooks, &[file("a.yaml", WEBHOOK)]).unwrap().len(), 1);
 }
 
 #[test]
 fn every_problem_is_reported() {
     let files = [
         file("a.yaml", &format!("{}---\nkind: X\n---\n{BINDING}", POLICY.replace("p1.static.k8s.io", "p1"))),
-        File { path: "/d/b.yaml".into(), content: Err("open /d/b.yaml: permission denied".into()) },
+        ManifestFile { path: "/d/b.yaml".into(), content: Err("open /d/b.yaml: permission denied".into()) },
         file("c.yaml", "a: [\n"),
     ];
-    let refused = loaded(Set::ValidatingPolicies, &files).unwrap_err();
-    let places: Vec<_> =
+    let refused = loaded(ManifestSet::ValidatingPolicies, &files).unwrap_err();
+    let report: Vec<_> =
         refused.problems().iter().map(|p| (p.file.as_str(), p.position.map(|p| p.line))).collect();
-    assert_eq!(places[..3], [("/d/a.yaml", Some(4)), ("/d/a.yaml", Some(15)), ("/d/b.yaml", None)]);
+    assert_eq!(report[..3], [("/d/a.yaml", Some(4)), ("/d/a.yaml", Some(15)), ("/d/b.yaml", None)]);
     assert_eq!(refused.problems().len(), 4);
     assert!(refused.to_string().contains("\"p1\" in file"));
 }
@@ -215,14 +218,16 @@ fn which_names_are_manifests() {
 
 #[test]
 fn what_has_not_changed_is_judged_as_before_and_what_has_is_judged_anew() {
-    let file =
-        |name: &str, text: &str| File { path: format!("/m/{name}"), content: Ok(text.as_bytes().to_vec()) };
+    let file = |name: &str, text: &str| ManifestFile {
+        path: format!("/m/{name}"),
+        content: Ok(text.as_bytes().to_vec()),
+    };
     let policy = |name: &str| POLICY.replace("p1.static.k8s.io", &format!("{name}.static.k8s.io"));
-    let mut judged = Judged::default();
-    let mut both = |files: &[File]| {
-        let again = load_changes(Set::ValidatingPolicies, "/m", files, LAX, &mut judged);
-        let fresh = load(Set::ValidatingPolicies, "/m", files, LAX);
-        let shown = |outcome: Result<Loaded, Refused>| match outcome {
+    let mut accepted = AcceptedFiles::default();
+    let mut both = |files: &[ManifestFile]| {
+        let again = load_changed(ManifestSet::ValidatingPolicies, "/m", files, LAX, &mut accepted);
+        let fresh = load(ManifestSet::ValidatingPolicies, "/m", files, LAX);
+        let shown = |outcome: Result<LoadedManifests, LoadError>| match outcome {
             Ok(loaded) => format!("{loaded:?}"),
             Err(refused) => format!("{refused:?}"),
         };
@@ -233,10 +238,10 @@ fn what_has_not_changed_is_judged_as_before_and_what_has_is_judged_anew() {
     both(&[file("a.yaml", &policy("a")), file("b.yaml", &policy("b"))]);
     both(&[file("a.yaml", &policy("a")), file("b.yaml", &policy("c"))]);
     // A name that another file took meanwhile is a problem of the file that comes later, though it has not changed.
-    let said = both(&[file("a.yaml", &policy("c")), file("b.yaml", &policy("c"))]);
-    assert!(said.contains("duplicate name"), "{said}");
-    let said = both(&[file("a.yaml", "a: ["), file("b.yaml", &policy("c"))]);
-    assert!(said.contains("a.yaml"), "{said}");
+    let report = both(&[file("a.yaml", &policy("c")), file("b.yaml", &policy("c"))]);
+    assert!(report.contains("duplicate name"), "{report}");
+    let report = both(&[file("a.yaml", "a: ["), file("b.yaml", &policy("c"))]);
+    assert!(report.contains("a.yaml"), "{report}");
     both(&[file("a.yaml", &policy("a")), file("b.yaml", &policy("b"))]);
     both(&[file("b.yaml", &policy("b"))]);
     both(&[]);
@@ -252,10 +257,10 @@ fn lists_in_lists_are_read_to_a_depth_and_refused_beyond_it() {
         [file("a.yaml", POLICY), file("b.json", &list)]
     };
     for depth in [1, super::decode::MAX_LISTS] {
-        assert_eq!(loaded(Set::ValidatingPolicies, &nested(depth)).unwrap().len(), 2, "{depth} deep");
+        assert_eq!(loaded(ManifestSet::ValidatingPolicies, &nested(depth)).unwrap().len(), 2, "{depth} deep");
     }
     for depth in [super::decode::MAX_LISTS + 1, 2 * super::decode::MAX_LISTS] {
-        let refused = loaded(Set::ValidatingPolicies, &nested(depth)).unwrap_err().to_string();
+        let refused = loaded(ManifestSet::ValidatingPolicies, &nested(depth)).unwrap_err().to_string();
         assert!(
             refused.contains("b.json") && refused.contains("nested too deeply"),
             "{depth} deep: {refused}"

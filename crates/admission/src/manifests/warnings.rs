@@ -1,4 +1,4 @@
-//! Warnings about manifests that are valid but probably not what the author meant. In strict mode they are errors.
+//! Warnings about manifests that are valid but probably not intended. In strict mode they are errors.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,27 +7,26 @@ use api::meta;
 use value::Value;
 use value::yaml::Position;
 
-use super::decode::Place;
-use super::problem::Problem;
-use super::{File, Manifest};
-use crate::policy::{Kinds, type_warnings};
+use super::decode::ObjectSpans;
+use super::problem::ManifestProblem;
+use super::{Manifest, ManifestFile};
+use crate::policy::{TypeCheckKinds, type_warnings};
 
-/// The warnings about one object.
 pub(super) fn of_object(
-    file: &File,
+    file: &ManifestFile,
     kind: &str,
     object: &Value,
-    place: &Place,
-    known: &dyn Kinds,
-) -> Vec<Problem> {
+    spans: &ObjectSpans,
+    catalog: &dyn TypeCheckKinds,
+) -> Vec<ManifestProblem> {
     let name = quote(meta::name(object));
     if kind.ends_with("AdmissionPolicy") {
         let problem = |warning: crate::policy::TypeWarning| {
             let message = format!("{kind} {name}: {}: {}", warning.field, warning.message);
             let hint = "evaluating this expression fails for the objects that the policy is for";
-            Problem::at(file, place.of(&warning.field), &warning.field, message, Some(hint))
+            ManifestProblem::at(file, spans.of(&warning.field), &warning.field, message, Some(hint))
         };
-        return type_warnings(object, known).into_iter().map(problem).collect();
+        return type_warnings(object, catalog).into_iter().map(problem).collect();
     }
     let mut problems = Vec::new();
     for (index, webhook) in object.list_at(&["webhooks"]).iter().enumerate() {
@@ -43,18 +42,21 @@ pub(super) fn of_object(
                 format!("{kind} {name}: {field} of webhook {own} has no PEM-encoded certificate in it");
             let hint =
                 "every call of the webhook fails; put in a PEM file, encoded with `base64 --wrap=0 ca.crt`";
-            problems.push(Problem::at(file, place.of(&field), &field, message, Some(hint)));
+            problems.push(ManifestProblem::at(file, spans.of(&field), &field, message, Some(hint)));
         }
     }
     problems
 }
 
-/// The warnings about a folder as a whole: it has no objects, or policies without a binding.
-pub(super) fn of_folder(folder: &str, objects: &BTreeMap<&'static str, Vec<Manifest>>) -> Vec<Problem> {
+/// Warns if the folder has no objects, or policies without a binding.
+pub(super) fn of_folder(
+    folder: &str,
+    objects: &BTreeMap<&'static str, Vec<Manifest>>,
+) -> Vec<ManifestProblem> {
     if objects.values().all(Vec::is_empty) {
         let hint = "put manifests into it, or leave it out of the configuration";
         let message = "the folder has no objects, so nothing is enforced from it".to_owned();
-        return vec![Problem::of_file(folder, message, Some(hint))];
+        return vec![ManifestProblem::of_file(folder, message, Some(hint))];
     }
     let mut problems = Vec::new();
     for (policies, bindings) in [
@@ -73,8 +75,8 @@ pub(super) fn of_folder(folder: &str, objects: &BTreeMap<&'static str, Vec<Manif
                 let message = format!("{policies} {} has no binding, so it is not enforced", quote(name));
                 let hint = format!("add a {bindings} with `policyName: {name}` to the folder");
                 let position = Position { line: policy.line, column: 1 };
-                let file = File { path: policy.file.to_string(), content: Err(String::new()) };
-                problems.push(Problem::at(&file, position, "", message, Some(&hint)));
+                let file = ManifestFile { path: policy.file.to_string(), content: Err(String::new()) };
+                problems.push(ManifestProblem::at(&file, position, "", message, Some(&hint)));
             }
         }
     }

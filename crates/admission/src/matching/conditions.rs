@@ -1,46 +1,48 @@
-//! Match conditions: expressions that leave requests out.
+//! Match conditions: CEL expressions that exclude requests from a webhook or policy.
 
 use api::field::aggregate;
 use cel::{Activation, EstimateRange};
 use kinds::expressions::{Compiler, Offered, Returns};
 use value::Value;
 
-use crate::expression::{Expression, Frame, OUT_OF_BUDGET, Pace, Pause, Scope, Shape, Stop, Variables};
-use crate::meter::{Conditions as Owner, Meter};
+use crate::expression::{
+    Activations, DeclaredVariables, EvaluationPause, EvaluationStop, Expression, OUT_OF_BUDGET,
+    PolicyEvaluation, PolicyVariables, YieldPacer,
+};
+use crate::metrics::{AdmissionMetrics, MatchConditionLabels};
 
-/// What all conditions of one webhook or policy may cost together.
+/// The cost budget of all match conditions of one webhook or policy.
 const BUDGET: u64 = 2_500_000;
 
-/// The match conditions of one webhook or policy.
 #[derive(Clone, Debug)]
-pub struct Conditions {
+pub struct MatchConditions {
     expressions: Vec<Expression>,
     offered: Offered,
     composed: bool,
     fails_closed: bool,
 }
 
-/// What conditions say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Matched {
-    /// The request is to be looked at.
-    Yes,
-    /// It is left out.
-    No,
-    /// They failed, and nothing says that this may be ignored.
+pub enum ConditionResult {
+    /// The webhook or policy applies.
+    Include,
+    /// The webhook or policy is skipped.
+    Exclude,
+    /// Evaluation failed, and the failure policy is `Fail`.
     Failed(String),
 }
 
-impl Conditions {
-    /// Those of a webhook; `None` if it has none.
+impl MatchConditions {
+    /// `None` if the webhook has no match conditions.
     pub fn of_webhook(webhook: &Value) -> Option<Self> {
         let fails_closed = webhook.str_at(&["failurePolicy"]) != Some("Ignore");
         Self::read(webhook, &Compiler::PLAIN, false, fails_closed)
     }
 
-    /// Those of a policy's `spec`, which know its variables; `None` if it has none.
+    /// The conditions can use the policy's variables, which `compiler` knows. `None` if there are none.
     pub fn of_policy(spec: &Value, compiler: &Compiler, params: bool, fails_closed: bool) -> Option<Self> {
-        Self::read(spec, compiler, params, fails_closed).map(|read| Conditions { composed: true, ..read })
+        Self::read(spec, compiler, params, fails_closed)
+            .map(|read| MatchConditions { composed: true, ..read })
     }
 
     fn read(holder: &Value, compiler: &Compiler, params: bool, fails_closed: bool) -> Option<Self> {
@@ -54,49 +56,58 @@ impl Conditions {
             Expression::compile(text, compiler, offered, Returns::Bool)
         };
         let expressions = list.iter().map(compile).collect();
-        Some(Conditions { expressions, offered, composed: false, fails_closed })
+        Some(MatchConditions { expressions, offered, composed: false, fails_closed })
     }
 
-    /// What they may cost.
     pub(crate) fn estimates(&self) -> impl Iterator<Item = EstimateRange> {
         self.expressions.iter().map(Expression::estimate)
     }
 
-    /// The variables that they are evaluated with.
-    pub fn shape(&self) -> Shape {
-        Shape { params: self.offered.params, composed: self.composed, conditions: true, may_ask: true }
+    pub fn declared_variables(&self) -> DeclaredVariables {
+        DeclaredVariables {
+            params: self.offered.params,
+            composed: self.composed,
+            conditions: true,
+            authorizer: true,
+        }
     }
 
-    /// Evaluates them for a webhook. The error is what must be done first.
+    /// Evaluates the conditions of a webhook.
     pub fn evaluate(
         &self,
-        scope: &Scope<'_>,
-        owner: &Owner<'_>,
-        meter: &dyn Meter,
-    ) -> Result<Matched, Pause> {
-        self.evaluate_with(Variables::NONE, scope.activation(self.shape()), scope.pace(), owner, meter)
+        activations: &Activations<'_>,
+        labels: &MatchConditionLabels<'_>,
+        metrics: &dyn AdmissionMetrics,
+    ) -> Result<ConditionResult, EvaluationPause> {
+        self.evaluate_with(
+            PolicyVariables::NONE,
+            activations.activation(self.declared_variables()),
+            activations.pacer(),
+            labels,
+            metrics,
+        )
     }
 
-    /// Evaluates them: any that is false leaves the request out, whatever else fails; otherwise all failures count.
+    /// A condition that is false excludes the request even if others fail. Otherwise all errors are reported.
     pub fn evaluate_with(
         &self,
-        variables: &Variables,
+        variables: &PolicyVariables,
         base: &Activation<'_>,
-        pace: &Pace,
-        owner: &Owner<'_>,
-        meter: &dyn Meter,
-    ) -> Result<Matched, Pause> {
-        let started = meter.now();
-        let frame = Frame::new(variables, base, pace);
+        pacer: &YieldPacer,
+        labels: &MatchConditionLabels<'_>,
+        metrics: &dyn AdmissionMetrics,
+    ) -> Result<ConditionResult, EvaluationPause> {
+        let started = metrics.now();
+        let evaluation = PolicyEvaluation::new(variables, base, pacer);
         let mut budget = BUDGET;
         let mut outcomes: Vec<Result<bool, String>> = Vec::with_capacity(self.expressions.len());
         for condition in &self.expressions {
-            match condition.evaluate(&frame, &mut budget) {
+            match condition.evaluate(&evaluation, &mut budget) {
                 Ok(outcome) => outcomes.push(outcome.map(|value| value.as_bool() != Some(false))),
-                Err(Stop::Check(check)) => return Err(Pause::Check(check)),
-                Err(Stop::Late) => return Err(Pause::Late),
-                Err(Stop::Budget) => {
-                    meter.conditions_evaluated(owner, meter.now().saturating_sub(started));
+                Err(EvaluationStop::Check(check)) => return Err(EvaluationPause::Check(check)),
+                Err(EvaluationStop::Late) => return Err(EvaluationPause::Late),
+                Err(EvaluationStop::Budget) => {
+                    metrics.conditions_evaluated(labels, metrics.now().saturating_sub(started));
                     return Ok(self.failed(OUT_OF_BUDGET.to_owned()));
                 }
             }
@@ -106,23 +117,23 @@ impl Conditions {
             match outcome {
                 Ok(true) => {}
                 Ok(false) => {
-                    meter.conditions_evaluated(owner, meter.now().saturating_sub(started));
-                    return Ok(Matched::No);
+                    metrics.conditions_evaluated(labels, metrics.now().saturating_sub(started));
+                    return Ok(ConditionResult::Exclude);
                 }
                 Err(error) => {
-                    meter.condition_failed(owner);
+                    metrics.condition_failed(labels);
                     errors.push(error);
                 }
             }
         }
         if errors.is_empty() {
-            return Ok(Matched::Yes);
+            return Ok(ConditionResult::Include);
         }
-        meter.conditions_evaluated(owner, meter.now().saturating_sub(started));
+        metrics.conditions_evaluated(labels, metrics.now().saturating_sub(started));
         Ok(self.failed(aggregate(errors)))
     }
 
-    fn failed(&self, why: String) -> Matched {
-        if self.fails_closed { Matched::Failed(why) } else { Matched::No }
+    fn failed(&self, why: String) -> ConditionResult {
+        if self.fails_closed { ConditionResult::Failed(why) } else { ConditionResult::Exclude }
     }
 }

@@ -1,4 +1,4 @@
-//! All that says whether a webhook or policy is about a request, but for its match conditions.
+//! Match criteria of webhooks and policies, except match conditions.
 
 use std::borrow::Cow;
 
@@ -6,35 +6,33 @@ use api::selector::LabelSelector;
 use api::{GroupResource, GroupVersionKind, Status};
 use value::{Str, Value};
 
-use super::{Asked, Rule, Target};
+use super::{AdmissionRule, RequestContext, RuleTarget};
 use crate::Attributes;
 
-/// Rules, selectors and the match policy.
+/// Rules, selectors and match policy.
 #[derive(Clone, Debug)]
 pub struct Criteria {
     namespaces: Result<LabelSelector, String>,
     objects: Result<LabelSelector, String>,
-    rules: Vec<Rule>,
-    excluded: Vec<Rule>,
+    rules: Vec<AdmissionRule>,
+    excluded: Vec<AdmissionRule>,
     equivalent: bool,
-    /// Whether no rules at all mean everything.
+    /// Whether an empty list of rules matches everything.
     everything: bool,
 }
 
-/// As what a request matched: itself, or the equivalent resource that a rule names.
+/// The resource as which a request matched: the requested one, or the equivalent one that a rule names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Match {
-    /// The resource.
+pub struct MatchedResource {
     pub resource: GroupResource,
-    /// Its version.
     pub version: Str,
-    /// The kind in which the objects are shown.
+    /// The kind, in the version to which objects are converted.
     pub kind: GroupVersionKind,
 }
 
 impl Criteria {
-    /// Reads a policy's `matchConstraints` or a binding's `matchResources`. Validation asks for both selectors, so one that is
-    /// missing is told from an empty one.
+    /// Reads a policy's `matchConstraints` or a binding's `matchResources`. Both selectors must be set,
+    /// though they may be empty.
     pub fn of_policy(resources: &Value) -> Result<Self, String> {
         for (field, name) in [("namespaceSelector", "namespace"), ("objectSelector", "object")] {
             if resources.get(field).is_none_or(Value::is_null) {
@@ -46,13 +44,12 @@ impl Criteria {
         Ok(Self::read(resources, "resourceRules", true))
     }
 
-    /// Reads a webhook.
     pub fn of_webhook(webhook: &Value) -> Self {
         Self::read(webhook, "rules", false)
     }
 
     fn read(holder: &Value, rules: &str, everything: bool) -> Self {
-        let read = |field: &str| holder.list_at(&[field]).iter().map(Rule::read).collect();
+        let read = |field: &str| holder.list_at(&[field]).iter().map(AdmissionRule::read).collect();
         Criteria {
             namespaces: LabelSelector::from_label_selector(holder.get("namespaceSelector")),
             objects: LabelSelector::from_label_selector(holder.get("objectSelector")),
@@ -63,28 +60,31 @@ impl Criteria {
         }
     }
 
-    /// The rules, for an index; `None` if they match everything.
-    pub fn rules(&self) -> Option<&[Rule]> {
+    /// The rules for an index; `None` if everything matches.
+    pub fn rules(&self) -> Option<&[AdmissionRule]> {
         if self.rules.is_empty() && self.everything { None } else { Some(&self.rules) }
     }
 
-    /// Whether a request matches, and as what. An error (a selector that cannot be read, a namespace that does not exist) counts
-    /// only if everything else matches.
-    pub fn matches<'m>(&self, asked: &'m Asked<'_>) -> Result<Option<Cow<'m, Match>>, Status> {
-        let namespace = self.matches_namespace(asked);
+    /// Returns the resource as which the request matched; `None` if it did not match. Errors (an invalid
+    /// selector, a missing namespace) count only if everything else matches.
+    pub fn matches<'m>(
+        &self,
+        context: &'m RequestContext<'_>,
+    ) -> Result<Option<Cow<'m, MatchedResource>>, Status> {
+        let namespace = self.matches_namespace(context);
         if matches!(namespace, Ok(false)) {
             return Ok(None);
         }
-        let object = self.matches_object(asked);
+        let object = self.matches_object(context);
         if matches!(object, Ok(false)) {
             return Ok(None);
         }
-        if !self.excluded.is_empty() && self.matches_rules(&self.excluded, asked).is_some() {
+        if !self.excluded.is_empty() && self.matches_rules(&self.excluded, context).is_some() {
             return Ok(None);
         }
         let matched = match self.rules() {
-            None => Some(Cow::Borrowed(asked.itself())),
-            Some(rules) => self.matches_rules(rules, asked),
+            None => Some(Cow::Borrowed(context.own_match())),
+            Some(rules) => self.matches_rules(rules, context),
         };
         let Some(matched) = matched else { return Ok(None) };
         namespace?;
@@ -92,20 +92,20 @@ impl Criteria {
         Ok(Some(matched))
     }
 
-    /// The namespace selector. What is in no namespace is never left out by it, unless it is one.
-    fn matches_namespace(&self, asked: &Asked<'_>) -> Result<bool, Status> {
-        if asked.namespace().is_empty() && asked.attributes.resource.resource != "namespaces" {
+    /// Matches the namespace selector. Cluster-scoped objects other than namespaces always match.
+    fn matches_namespace(&self, context: &RequestContext<'_>) -> Result<bool, Status> {
+        if context.namespace().is_empty() && context.attributes.resource.resource != "namespaces" {
             return Ok(true);
         }
         let selector = self.namespaces.as_ref().map_err(Status::internal)?;
         if selector.is_everything() {
             return Ok(true);
         }
-        Ok(selector.matches_object(asked.selected_namespace()?))
+        Ok(selector.matches_object(context.selected_namespace()?))
     }
 
-    /// The object selector, on the new object or the old one.
-    fn matches_object(&self, asked: &Asked<'_>) -> Result<bool, Status> {
+    /// Matches the object selector with the new or the old object.
+    fn matches_object(&self, context: &RequestContext<'_>) -> Result<bool, Status> {
         let selector = self.objects.as_ref().map_err(Status::internal)?;
         if selector.is_everything() {
             return Ok(true);
@@ -113,39 +113,43 @@ impl Criteria {
         let selects = |object: Option<&Value>| {
             object.is_some_and(|object| has_metadata(object) && selector.matches_object(object))
         };
-        Ok(selects(asked.object) || selects(asked.attributes.old_object.stored()))
+        Ok(selects(context.object) || selects(context.attributes.old_object.stored()))
     }
 
-    fn matches_rules<'m>(&self, rules: &[Rule], asked: &'m Asked<'_>) -> Option<Cow<'m, Match>> {
-        let attributes = asked.attributes;
-        let target = Target {
+    fn matches_rules<'m>(
+        &self,
+        rules: &[AdmissionRule],
+        context: &'m RequestContext<'_>,
+    ) -> Option<Cow<'m, MatchedResource>> {
+        let attributes = context.attributes;
+        let target = RuleTarget {
             group: &attributes.resource.group,
             version: &attributes.version,
             resource: &attributes.resource.resource,
             subresource: &attributes.subresource,
             operation: attributes.operation,
-            namespace: asked.namespace(),
-            name: asked.name(),
+            namespace: context.namespace(),
+            name: context.name(),
         };
         if rules.iter().any(|rule| rule.matches(&target) && rule.matches_name(target.name)) {
-            return Some(Cow::Borrowed(asked.itself()));
+            return Some(Cow::Borrowed(context.own_match()));
         }
         if !self.equivalent {
             return None;
         }
         for rule in rules {
-            for served in asked.equivalents() {
-                let (resource, version) = (&served.resource, &served.kind.version);
+            for mapping in context.equivalents() {
+                let (resource, version) = (&mapping.resource, &mapping.kind.version);
                 if *resource == attributes.resource && *version == attributes.version {
                     continue;
                 }
                 let target =
-                    Target { group: &resource.group, version, resource: &resource.resource, ..target };
+                    RuleTarget { group: &resource.group, version, resource: &resource.resource, ..target };
                 if rule.matches(&target) && rule.matches_name(target.name) {
-                    return Some(Cow::Owned(Match {
+                    return Some(Cow::Owned(MatchedResource {
                         resource: resource.clone(),
                         version: version.clone(),
-                        kind: equivalent_kind(attributes, &served.kind),
+                        kind: equivalent_kind(attributes, &mapping.kind),
                     }));
                 }
             }
@@ -154,8 +158,8 @@ impl Criteria {
     }
 }
 
-/// The kind that a request for an equivalent resource would have. A subresource with a kind of its own (a `Scale`) has it in all
-/// versions of its resource.
+/// The object's kind in a request for an equivalent resource. A subresource with a kind of its own, such as
+/// `Scale`, keeps it.
 fn equivalent_kind(attributes: &Attributes<'_>, kind: &GroupVersionKind) -> GroupVersionKind {
     if attributes.subresource.is_empty() || attributes.kind.kind == kind.kind {
         kind.clone()
@@ -164,7 +168,7 @@ fn equivalent_kind(attributes: &Attributes<'_>, kind: &GroupVersionKind) -> Grou
     }
 }
 
-/// Whether an object is one that can have labels; the options of a connection are not.
+/// Whether an object can have labels. The options of a connect request cannot.
 fn has_metadata(object: &Value) -> bool {
     object.get("metadata").is_some()
 }

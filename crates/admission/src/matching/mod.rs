@@ -1,20 +1,20 @@
-//! Which requests webhooks and policies are about: rules, selectors, equivalent versions, and match conditions, and which kinds nobody may
-//! intercept.
+//! Matching requests with webhooks and policies: rules, selectors, equivalent versions, match conditions, and
+//! exempt kinds.
 //!
-//! What is matched is read once, when a configuration changes ([`Criteria`], [`Rule`]); a request is put beside it as
-//! [`Asked`], which looks a namespace or the equivalents of a resource up at most once.
+//! [`Criteria`] and [`AdmissionRule`] are compiled when a configuration changes. [`RequestContext`] is the
+//! request that is matched with them.
 
-mod asked;
 mod conditions;
 mod criteria;
-mod exempt;
+mod exemption;
+mod request_context;
 mod rules;
 
-pub use asked::Asked;
-pub use conditions::{Conditions, Matched};
-pub use criteria::{Criteria, Match};
-pub use exempt::{Exempt, exempt};
-pub use rules::{Operations, Rule, Target};
+pub use conditions::{ConditionResult, MatchConditions};
+pub use criteria::{Criteria, MatchedResource};
+pub use exemption::{Exemption, exemption};
+pub use request_context::RequestContext;
+pub use rules::{AdmissionRule, Operations, RuleTarget};
 
 #[cfg(test)]
 mod tests;

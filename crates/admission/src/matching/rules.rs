@@ -4,37 +4,32 @@ use value::{Str, Value};
 
 use crate::Operation;
 
-/// What a rule is compared with.
+/// Request attributes that a rule is compared with.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
-    /// The API group.
+pub struct RuleTarget<'a> {
     pub group: &'a str,
-    /// The version.
     pub version: &'a str,
     /// The plural name.
     pub resource: &'a str,
-    /// The subresource, empty for the object itself.
+    /// Empty for the object itself.
     pub subresource: &'a str,
-    /// What is done.
     pub operation: Operation,
-    /// The namespace; empty for what is in none.
+    /// Empty for cluster-scoped objects.
     pub namespace: &'a str,
-    /// The name; empty where it is not known.
+    /// Empty if the name is not known.
     pub name: &'a str,
 }
 
-impl Target<'_> {
+impl RuleTarget<'_> {
     fn is_namespace(&self) -> bool {
         self.group.is_empty() && self.version == "v1" && self.resource == "namespaces"
     }
 }
 
-/// A set of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operations(u8);
 
 impl Operations {
-    /// Every one.
     pub const ALL: Operations = Operations(0b1111);
 
     fn bit(operation: Operation) -> u8 {
@@ -46,7 +41,6 @@ impl Operations {
         }
     }
 
-    /// Whether an operation is among them.
     pub fn contains(self, operation: Operation) -> bool {
         self.0 & Self::bit(operation) != 0
     }
@@ -64,30 +58,28 @@ impl Operations {
     }
 }
 
-/// Where the object has to live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
+enum RuleScope {
     Any,
     Cluster,
     Namespaced,
-    /// A word nobody knows; matches nothing.
+    /// An unknown value, which matches nothing.
     Unknown,
 }
 
 /// A rule of a webhook (`RuleWithOperations`) or of a policy (`NamedRuleWithOperations`).
 #[derive(Clone, Debug)]
-pub struct Rule {
+pub struct AdmissionRule {
     groups: Vec<Str>,
     versions: Vec<Str>,
-    /// Resource and subresource.
+    /// Pairs of resource and subresource.
     resources: Vec<(Str, Str)>,
     operations: Operations,
-    scope: Scope,
+    scope: RuleScope,
     names: Vec<Str>,
 }
 
-impl Rule {
-    /// Reads a rule.
+impl AdmissionRule {
     pub fn read(rule: &Value) -> Self {
         let texts = |field: &str| -> Vec<Str> {
             rule.list_at(&[field]).iter().filter_map(Value::as_str).map(Str::from).collect()
@@ -101,43 +93,43 @@ impl Rule {
                 None => (text, Str::default()),
             })
             .collect();
-        Rule {
+        AdmissionRule {
             groups: texts("apiGroups"),
             versions: texts("apiVersions"),
             resources,
             operations,
             scope: match rule.str_at(&["scope"]) {
-                None | Some("*") => Scope::Any,
-                Some("Cluster") => Scope::Cluster,
-                Some("Namespaced") => Scope::Namespaced,
-                Some(_) => Scope::Unknown,
+                None | Some("*") => RuleScope::Any,
+                Some("Cluster") => RuleScope::Cluster,
+                Some("Namespaced") => RuleScope::Namespaced,
+                Some(_) => RuleScope::Unknown,
             },
             names: texts("resourceNames"),
         }
     }
 
-    /// Whether the rule is about a target, whatever its name.
-    pub fn matches(&self, target: &Target<'_>) -> bool {
+    /// Compares everything except the name.
+    pub fn matches(&self, target: &RuleTarget<'_>) -> bool {
         self.operations.contains(target.operation)
             && self.matches_scope(target)
-            && either(&self.groups, target.group)
-            && either(&self.versions, target.version)
+            && matches_any(&self.groups, target.group)
+            && matches_any(&self.versions, target.version)
             && self.matches_resource(target.resource, target.subresource)
     }
 
-    /// Whether the rule is about a name; without names it is about all.
+    /// Whether `resourceNames` contains the name or is empty.
     pub fn matches_name(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|known| known == name)
     }
 
-    fn matches_scope(&self, target: &Target<'_>) -> bool {
-        // A namespace has itself for its namespace and belongs to the cluster all the same.
+    fn matches_scope(&self, target: &RuleTarget<'_>) -> bool {
+        // A namespace has itself as namespace here, but is cluster-scoped.
         let in_cluster = target.namespace.is_empty() || target.is_namespace();
         match self.scope {
-            Scope::Any => true,
-            Scope::Cluster => in_cluster,
-            Scope::Namespaced => !in_cluster,
-            Scope::Unknown => false,
+            RuleScope::Any => true,
+            RuleScope::Cluster => in_cluster,
+            RuleScope::Namespaced => !in_cluster,
+            RuleScope::Unknown => false,
         }
     }
 
@@ -146,22 +138,21 @@ impl Rule {
         self.resources.iter().any(|(r, s)| fits(r, resource) && fits(s, subresource))
     }
 
-    /// The groups it names, `*` for any.
+    /// The rule's API groups; `*` means any.
     pub fn groups(&self) -> &[Str] {
         &self.groups
     }
 
-    /// The resources and subresources it names, `*` for any.
+    /// The rule's resources and subresources; `*` means any.
     pub fn resources(&self) -> &[(Str, Str)] {
         &self.resources
     }
 
-    /// The operations it is about.
     pub fn operations(&self) -> Operations {
         self.operations
     }
 }
 
-fn either(known: &[Str], wanted: &str) -> bool {
+fn matches_any(known: &[Str], wanted: &str) -> bool {
     known.iter().any(|item| item == "*" || item == wanted)
 }

@@ -4,19 +4,19 @@ use api::{GroupResource, GroupVersionKind};
 use authn::User;
 use value::{Value, yaml};
 
-use super::exempt::of_built_in;
-use super::{Asked, Criteria, Exempt, Match};
-use crate::small::Small;
-use crate::{Attributes, InForce, Operation, Seen};
+use super::exemption::exemption_of_built_in;
+use super::{Criteria, Exemption, MatchedResource, RequestContext};
+use crate::fake_cluster::FakeCluster;
+use crate::{AdmissionSnapshot, Attributes, Operation, VersionedObject};
 
 /// A cluster with namespace `team` (labels `env: prod`).
-fn small() -> Small {
+fn fake_cluster() -> FakeCluster {
     let team = "{apiVersion: v1, kind: Namespace, metadata: {name: team, labels: {env: prod}}}";
     [yaml::read(team.as_bytes()).unwrap().value].into_iter().collect()
 }
 
 /// A request such as `CREATE apps/v1/deployments/scale team/web`; a dash for no namespace.
-fn decide(criteria: &str, request: &str, object: &str, old: &str) -> Result<Option<Match>, String> {
+fn decide(criteria: &str, request: &str, object: &str, old: &str) -> Result<Option<MatchedResource>, String> {
     let words: Vec<&str> = request.split(' ').collect();
     let [operation, path, place] = words.as_slice() else { panic!("{request}") };
     let mut path = path.split('/');
@@ -41,12 +41,12 @@ fn decide(criteria: &str, request: &str, object: &str, old: &str) -> Result<Opti
         subresource: path.next().unwrap_or_default().into(),
         namespace: namespace.trim_matches('-').into(),
         name: name.into(),
-        old_object: Seen::new(old.as_ref()),
+        old_object: VersionedObject::new(old.as_ref()),
         options: &options,
         dry_run: false,
         now: 0,
         deadline: None,
-        in_force: InForce::default(),
+        snapshot: AdmissionSnapshot::default(),
     };
     let mut criteria = yaml::read(criteria.as_bytes()).unwrap().value;
     for field in ["namespaceSelector", "objectSelector"] {
@@ -55,9 +55,9 @@ fn decide(criteria: &str, request: &str, object: &str, old: &str) -> Result<Opti
         }
     }
     let criteria = Criteria::of_policy(&criteria).unwrap();
-    let cluster = small();
-    let asked = Asked::new(&attributes, object.as_ref(), &cluster);
-    let matched = criteria.matches(&asked).map_err(|status| status.to_string())?;
+    let cluster = fake_cluster();
+    let context = RequestContext::new(&attributes, object.as_ref(), &cluster);
+    let matched = criteria.matches(&context).map_err(|status| status.to_string())?;
     Ok(matched.map(Cow::into_owned))
 }
 
@@ -86,9 +86,9 @@ fn resources_and_subresources_match_apart_unless_a_star_says_otherwise() {
         ("['*/status']", "nodes/status", true),
         ("[services, pods]", "pods", true),
     ];
-    for (resources, asked, expected) in cases {
-        let request = format!("CREATE /v1/{asked} team/a");
-        assert_eq!(matches(&rule(resources), &request), expected, "{resources} {asked}");
+    for (resources, context, expected) in cases {
+        let request = format!("CREATE /v1/{context} team/a");
+        assert_eq!(matches(&rule(resources), &request), expected, "{resources} {context}");
     }
 }
 
@@ -179,10 +179,13 @@ fn a_selector_that_is_missing_is_not_an_empty_one() {
 
 #[test]
 fn reviews_and_policies_are_out_of_reach() {
-    let of = |group, resource| of_built_in(&GroupResource::new(group, resource));
-    assert_eq!(of("", "pods"), Exempt::No);
-    assert_eq!(of("authentication.k8s.io", "tokenreviews"), Exempt::Always);
-    assert_eq!(of("authorization.k8s.io", "subjectaccessreviews"), Exempt::Always);
-    assert_eq!(of("admissionregistration.k8s.io", "validatingadmissionpolicies"), Exempt::FromAll);
-    assert_eq!(of("admissionregistration.k8s.io", "mutatingwebhookconfigurations"), Exempt::FromWebhooks);
+    let of = |group, resource| exemption_of_built_in(&GroupResource::new(group, resource));
+    assert_eq!(of("", "pods"), Exemption::None);
+    assert_eq!(of("authentication.k8s.io", "tokenreviews"), Exemption::Total);
+    assert_eq!(of("authorization.k8s.io", "subjectaccessreviews"), Exemption::Total);
+    assert_eq!(of("admissionregistration.k8s.io", "validatingadmissionpolicies"), Exemption::FromApi);
+    assert_eq!(
+        of("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+        Exemption::FromApiWebhooks
+    );
 }

@@ -1,46 +1,49 @@
-//! CertificateApproval, CertificateSigning, ClusterTrustBundleAttest and CertificateSubjectRestriction: whoever approves, signs or
-//! attests for a signer needs a right to that signer, and nobody gets a certificate for `system:masters` by asking for it.
+//! CertificateApproval, CertificateSigning, ClusterTrustBundleAttest and CertificateSubjectRestriction:
+//! approving, signing or attesting for a signer requires a permission for that signer, and a client
+//! certificate for `system:masters` cannot be requested.
 
 use api::{Status, field};
 use authn::User;
 use value::{Str, Value};
 
-use crate::{Attributes, Cluster, Later, Notes, Operation, Plugin, Seen, Stage};
+use crate::{
+    AdmissionNotes, AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation, Plugin, VersionedObject,
+};
 
 const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// Changes of a request's approval.
+/// Checks changes of the `approval` subresource.
 #[derive(Debug)]
 pub struct CertificateApproval;
 
-/// Certificates put into a request's status.
+/// Checks changes of `status.certificate`.
 #[derive(Debug)]
 pub struct CertificateSigning;
 
-/// Trust bundles of a signer.
+/// Checks trust bundles that name a signer.
 #[derive(Debug)]
 pub struct ClusterTrustBundleAttest;
 
-/// The subjects of client certificates.
+/// Checks the subjects of client certificate requests.
 #[derive(Debug)]
 pub struct CertificateSubjectRestriction;
 
-impl Stage for CertificateApproval {
+impl AsyncPlugin for CertificateApproval {
     fn validate<'a>(
         &'a self,
         attributes: &'a Attributes<'_>,
-        object: &'a Seen<'_>,
-        cluster: &'a dyn Cluster,
-        _: &'a mut Notes,
-    ) -> Later<'a, Result<(), Status>> {
+        object: &'a VersionedObject<'_>,
+        cluster: &'a dyn ClusterView,
+        _: &'a mut AdmissionNotes,
+    ) -> BoxFuture<'a, Result<(), Status>> {
         let about = is_request(attributes, "approval") && attributes.operation == Operation::Update;
-        let Some(old) = attributes.old_object.stored().filter(|_| about) else { return yes() };
-        // The signer of the stored request counts: the one that was sent may name another.
+        let Some(old) = attributes.old_object.stored().filter(|_| about) else { return admit() };
+        // The signer of the stored request counts: the update could name another.
         let signer = signer(old);
         Box::pin(async move {
-            if may_for_signer(attributes.user, cluster, "approve", signer).await {
+            if may_use_signer(attributes.user, cluster, "approve", signer).await {
                 return Ok(());
             }
             let why =
@@ -50,24 +53,24 @@ impl Stage for CertificateApproval {
     }
 }
 
-impl Stage for CertificateSigning {
+impl AsyncPlugin for CertificateSigning {
     fn validate<'a>(
         &'a self,
         attributes: &'a Attributes<'_>,
-        object: &'a Seen<'_>,
-        cluster: &'a dyn Cluster,
-        _: &'a mut Notes,
-    ) -> Later<'a, Result<(), Status>> {
+        object: &'a VersionedObject<'_>,
+        cluster: &'a dyn ClusterView,
+        _: &'a mut AdmissionNotes,
+    ) -> BoxFuture<'a, Result<(), Status>> {
         let about = is_request(attributes, "status") && attributes.operation == Operation::Update;
         let old = attributes.old_object.stored().filter(|_| about);
-        let (Some(old), Some(new)) = (old, object.stored()) else { return yes() };
+        let (Some(old), Some(new)) = (old, object.stored()) else { return admit() };
         let unchanged = |field| old.at(&["status", field]) == new.at(&["status", field]);
         if unchanged("certificate") && unchanged("conditions") {
-            return yes();
+            return admit();
         }
         let signer = signer(old);
         Box::pin(async move {
-            if may_for_signer(attributes.user, cluster, "sign", signer).await {
+            if may_use_signer(attributes.user, cluster, "sign", signer).await {
                 return Ok(());
             }
             let why = format!("user not permitted to sign requests with signerName {}", field::quote(signer));
@@ -76,25 +79,25 @@ impl Stage for CertificateSigning {
     }
 }
 
-impl Stage for ClusterTrustBundleAttest {
+impl AsyncPlugin for ClusterTrustBundleAttest {
     fn validate<'a>(
         &'a self,
         attributes: &'a Attributes<'_>,
-        object: &'a Seen<'_>,
-        cluster: &'a dyn Cluster,
-        _: &'a mut Notes,
-    ) -> Later<'a, Result<(), Status>> {
+        object: &'a VersionedObject<'_>,
+        cluster: &'a dyn ClusterView,
+        _: &'a mut AdmissionNotes,
+    ) -> BoxFuture<'a, Result<(), Status>> {
         let about =
             attributes.resource.resource == "clustertrustbundles" && attributes.resource.group == GROUP;
-        let Some(new) = object.stored().filter(|_| about) else { return yes() };
+        let Some(new) = object.stored().filter(|_| about) else { return admit() };
         let signer = signer(new);
         let old = attributes.old_object.stored();
-        // The garbage collector and the migration of what is stored need no right to the signer.
-        if signer.is_empty() || old.is_some_and(|old| super::only_garbage_collection(new, old)) {
-            return yes();
+        // Updates by the garbage collector or the storage version migrator need no permission for the signer.
+        if signer.is_empty() || old.is_some_and(|old| super::only_garbage_collector_fields_differ(new, old)) {
+            return admit();
         }
         Box::pin(async move {
-            if may_for_signer(attributes.user, cluster, "attest", signer).await {
+            if may_use_signer(attributes.user, cluster, "attest", signer).await {
                 return Ok(());
             }
             let why = format!("user not permitted to attest for signerName {}", field::quote(signer));
@@ -108,8 +111,8 @@ impl Plugin for CertificateSubjectRestriction {
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
-        _: &dyn Cluster,
-        _: &mut Notes,
+        _: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let about = is_request(attributes, "") && attributes.operation == Operation::Create;
         let Some(request) = object.filter(|_| about) else { return Ok(()) };
@@ -127,7 +130,7 @@ impl Plugin for CertificateSubjectRestriction {
     }
 }
 
-fn yes<'a>() -> Later<'a, Result<(), Status>> {
+fn admit<'a>() -> BoxFuture<'a, Result<(), Status>> {
     Box::pin(std::future::ready(Ok(())))
 }
 
@@ -141,8 +144,14 @@ fn signer(object: &Value) -> &str {
     object.str_at(&["spec", "signerName"]).unwrap_or_default()
 }
 
-/// Whether a user may do this for the signer, or for all signers of its domain. An error is no permission.
-pub async fn may_for_signer(user: &User, cluster: &dyn Cluster, verb: &'static str, signer: &str) -> bool {
+/// Whether the user may use the verb on this signer, or on all signers of its domain. An authorizer error
+/// counts as no.
+pub async fn may_use_signer(
+    user: &User,
+    cluster: &dyn ClusterView,
+    verb: &'static str,
+    signer: &str,
+) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
     for name in [Str::from(signer), value::format_smolstr!("{domain}/*")] {
         let question = authz::Attributes {

@@ -1,4 +1,4 @@
-//! DefaultStorageClass and DefaultIngressClass: who names no class gets the one that is marked as the default.
+//! DefaultStorageClass and DefaultIngressClass: set the default class on objects that name none.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 use api::{Status, meta};
 use value::Value;
 
-use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
 
-/// Before there was a field, a claim named its class here.
+/// The annotation that named a claim's class before the field existed.
 pub(crate) const CLAIM_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const INGRESS_CLASS: &str = "kubernetes.io/ingress.class";
 
-/// Claims without a storage class.
+/// Sets the storage class of claims.
 #[derive(Debug)]
 pub struct DefaultStorageClass;
 
-/// Ingresses without an ingress class.
+/// Sets the class of ingresses.
 #[derive(Debug)]
 pub struct DefaultIngressClass;
 
@@ -25,8 +25,8 @@ impl Plugin for DefaultStorageClass {
         &self,
         attributes: &Attributes<'_>,
         object: &mut Value,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let new = attributes.operation == Operation::Create;
         if !new || !attributes.is_resource("", "persistentvolumeclaims") {
@@ -50,8 +50,8 @@ impl Plugin for DefaultIngressClass {
         &self,
         attributes: &Attributes<'_>,
         object: &mut Value,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let new = attributes.operation == Operation::Create;
         if !new || !attributes.is_resource("networking.k8s.io", "ingresses") {
@@ -69,12 +69,12 @@ impl Plugin for DefaultIngressClass {
     }
 }
 
-/// The class with one of the marks; of several the newest, then the first by name.
+/// The class with one of the default annotations; of several the newest, then the first by name.
 fn default(classes: Vec<Arc<Value>>, marks: &[&str]) -> Option<Arc<Value>> {
     let marked = |class: &Arc<Value>| {
         meta::annotations(class).any(|(key, value)| value == "true" && marks.contains(&key))
     };
-    // The list is sorted by name, and of equals the first one counts.
+    // `min_by_key` returns the first of equals, and the list is sorted by name.
     classes
         .into_iter()
         .filter(marked)

@@ -1,14 +1,13 @@
-//! DefaultTolerationSeconds: pods tolerate a node that is not ready or not reachable for a while, unless they say how long.
+//! DefaultTolerationSeconds: adds tolerations for not-ready and unreachable nodes to pods that have none.
 
 use api::Status;
 use value::Value;
 
 use super::taint_nodes_by_condition::NOT_READY;
-use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// See the module.
 #[derive(Debug)]
 pub struct DefaultTolerationSeconds {
     /// `--default-not-ready-toleration-seconds`.
@@ -22,8 +21,8 @@ impl Plugin for DefaultTolerationSeconds {
         &self,
         attributes: &Attributes<'_>,
         object: &mut Value,
-        _: &dyn Cluster,
-        _: &mut Notes,
+        _: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
         if !writes || !attributes.is_resource("", "pods") {

@@ -1,4 +1,5 @@
-//! EventRateLimit: how many events may be written, in all, by namespace, by user, and by source and object. Off unless a flag names it.
+//! EventRateLimit: limits the rate of events for the whole server, by namespace, by user, and by source and
+//! object. Off by default.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,83 +9,82 @@ use api::field::aggregate;
 use api::{FieldError, Status};
 use value::{Path, Str, Value};
 
-use crate::configuration::document::Document;
-use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use crate::configuration::document::ConfigDocument;
+use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
 
 const GROUP: &str = "eventratelimit.admission.k8s.io";
-/// Where Go's scheme of this kind is declared; part of its message.
+/// The location of Go's scheme for this kind, which is part of its error messages.
 const SCHEME: &str = "k8s.io/kubernetes/plugin/pkg/admission/eventratelimit/config.go:31";
-/// How many buckets are kept unless the configuration says otherwise.
+/// The default of `cacheSize`.
 const DEFAULT_SIZE: usize = 4096;
-/// The kinds of limits, as the configuration and messages spell them.
+/// The limit types, in the order in which messages list them.
 const TYPES: &[&str] = &["Namespace", "Server", "SourceAndObject", "User"];
 
-/// The time since a moment that stays the same.
-pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+/// Monotonic time since an arbitrary but fixed point.
+pub type MonotonicClock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// One limit.
+/// One limit of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct EventLimit {
     /// `Server`, `Namespace`, `User` or `SourceAndObject`.
     pub kind: Str,
-    /// How many events a second.
+    /// Events per second.
     pub qps: i32,
-    /// How many at once.
     pub burst: i32,
-    /// How many namespaces, users or objects are told apart.
+    /// How many keys (namespaces, users or objects) are tracked.
     pub size: usize,
 }
 
-/// Reads the plugin's configuration. The error is the one that Kubernetes gives at the start.
-pub fn limits(bytes: &[u8]) -> Result<Vec<Limit>, String> {
+/// Parses the plugin's configuration. The error is kube-apiserver's.
+pub fn limits(bytes: &[u8]) -> Result<Vec<EventLimit>, String> {
     const OWNER: &str = "Configuration";
     const LIMIT: &str = "Limit";
-    let document = Document::read(bytes)?;
-    document.is(GROUP, &["v1alpha1"], OWNER, SCHEME)?;
+    let document = ConfigDocument::read(bytes)?;
+    document.expect_kind(GROUP, &["v1alpha1"], OWNER, SCHEME)?;
     let (root, mut fields) = document.fields();
     let mut read = Vec::new();
     for (index, limit) in fields.list(&root, OWNER, "limits", "[]v1alpha1.Limit").iter().enumerate() {
         let Value::Map(map) = limit else {
-            fields.wrong(limit, OWNER, "", "limits", "v1alpha1.Limit");
+            fields.type_mismatch(limit, OWNER, "", "limits", "v1alpha1.Limit");
             continue;
         };
         let kind = fields.text(map, LIMIT, "limits", "type");
         let [qps, burst, size] =
             ["qps", "burst", "cacheSize"].map(|name| fields.number(map, LIMIT, "limits", name, "int32"));
-        fields.only(map, &format!("limits[{index}]"), &["burst", "cacheSize", "qps", "type"]);
+        fields.reject_unknown(map, &format!("limits[{index}]"), &["burst", "cacheSize", "qps", "type"]);
         read.push((kind, qps, burst, size));
     }
-    fields.only(&root, "", &["apiVersion", "kind", "limits"]);
+    fields.reject_unknown(&root, "", &["apiVersion", "kind", "limits"]);
     fields.finish()?;
-    checked(&read)
+    validate_limits(&read)
 }
 
-/// Without a configuration there are no limits, and a plugin without limits is a mistake.
-pub fn no_limits() -> Result<Vec<Limit>, String> {
-    checked(&[])
+/// The result without a configuration: an error, because the plugin needs at least one limit.
+pub fn limits_without_configuration() -> Result<Vec<EventLimit>, String> {
+    validate_limits(&[])
 }
 
-fn checked(read: &[(Str, i64, i64, i64)]) -> Result<Vec<Limit>, String> {
-    let at = Path::root().field("limits");
+fn validate_limits(read: &[(Str, i64, i64, i64)]) -> Result<Vec<EventLimit>, String> {
+    let updated = Path::root().field("limits");
     let mut errors = Vec::new();
     if read.is_empty() {
-        errors.push(FieldError::invalid(&at, Value::Null, "must not be empty"));
+        errors.push(FieldError::invalid(&updated, Value::Null, "must not be empty"));
     }
     let mut limits = Vec::new();
     for (index, (kind, qps, burst, size)) in read.iter().enumerate() {
-        let at = at.index(index);
+        let updated = updated.index(index);
         if !TYPES.contains(&kind.as_str()) {
-            errors.push(FieldError::not_supported(&at.field("type"), kind.clone(), TYPES));
+            errors.push(FieldError::not_supported(&updated.field("type"), kind.clone(), TYPES));
         }
         for (field, number) in [("burst", burst), ("qps", qps)] {
             if *number <= 0 {
-                errors.push(FieldError::invalid(&at.field(field), *number, "must be positive"));
+                errors.push(FieldError::invalid(&updated.field(field), *number, "must be positive"));
             }
         }
         if kind != "Server" && *size < 0 {
-            errors.push(FieldError::invalid(&at.field("cacheSize"), *size, "must not be negative"));
+            errors.push(FieldError::invalid(&updated.field("cacheSize"), *size, "must not be negative"));
         }
-        limits.push(Limit {
+        limits.push(EventLimit {
             kind: kind.clone(),
             qps: i32::try_from(*qps).unwrap_or(i32::MAX),
             burst: i32::try_from(*burst).unwrap_or(i32::MAX),
@@ -94,39 +94,37 @@ fn checked(read: &[(Str, i64, i64, i64)]) -> Result<Vec<Limit>, String> {
     if errors.is_empty() { Ok(limits) } else { Err(aggregate(&errors)) }
 }
 
-/// See the module.
 pub struct EventRateLimit {
-    limits: Vec<(Limit, Mutex<Buckets>)>,
-    clock: Clock,
+    limits: Vec<(EventLimit, Mutex<TokenBuckets>)>,
+    clock: MonotonicClock,
 }
 
 impl EventRateLimit {
-    /// With these limits.
-    pub fn new(limits: &[Limit], clock: Clock) -> Self {
+    pub fn new(limits: &[EventLimit], clock: MonotonicClock) -> Self {
         let limits = limits.iter().map(|limit| (limit.clone(), Mutex::default())).collect();
         EventRateLimit { limits, clock }
     }
 }
 
-/// What is left for whom, the least recently used forgotten first.
+/// Token buckets by key; the least recently used is evicted first.
 #[derive(Default)]
-struct Buckets {
-    by_key: HashMap<Str, Bucket>,
+struct TokenBuckets {
+    by_key: HashMap<Str, TokenBucket>,
     by_use: BTreeMap<u64, Str>,
     uses: u64,
 }
 
-struct Bucket {
-    left: f64,
-    at: Duration,
-    used: u64,
+struct TokenBucket {
+    tokens: f64,
+    updated: Duration,
+    last_use: u64,
 }
 
-impl Buckets {
-    /// Takes one, if there is one.
-    fn take(&mut self, key: Str, limit: &Limit, now: Duration) -> bool {
+impl TokenBuckets {
+    /// Takes a token. Returns false if the bucket is empty.
+    fn take(&mut self, key: Str, limit: &EventLimit, now: Duration) -> bool {
         self.uses += 1;
-        let most = f64::from(limit.burst);
+        let burst_tokens = f64::from(limit.burst);
         let known = self.by_key.contains_key(&key);
         if !known
             && self.by_key.len() >= limit.size
@@ -134,24 +132,27 @@ impl Buckets {
         {
             self.by_key.remove(&oldest);
         }
-        let bucket =
-            self.by_key.entry(key.clone()).or_insert(Bucket { left: most, at: now, used: self.uses });
+        let bucket = self.by_key.entry(key.clone()).or_insert(TokenBucket {
+            tokens: burst_tokens,
+            updated: now,
+            last_use: self.uses,
+        });
         if known {
-            self.by_use.remove(&bucket.used);
-            let since = now.saturating_sub(bucket.at).as_secs_f64();
-            bucket.left = (bucket.left + since * f64::from(limit.qps)).min(most);
+            self.by_use.remove(&bucket.last_use);
+            let since = now.saturating_sub(bucket.updated).as_secs_f64();
+            bucket.tokens = (bucket.tokens + since * f64::from(limit.qps)).min(burst_tokens);
         }
-        (bucket.at, bucket.used) = (now, self.uses);
+        (bucket.updated, bucket.last_use) = (now, self.uses);
         self.by_use.insert(self.uses, key);
-        let there_is = bucket.left >= 1.0;
+        let there_is = bucket.tokens >= 1.0;
         if there_is {
-            bucket.left -= 1.0;
+            bucket.tokens -= 1.0;
         }
         there_is
     }
 }
 
-/// Whose bucket an event is taken from.
+/// The key of the bucket that an event counts against.
 fn key(kind: &str, attributes: &Attributes<'_>, event: Option<&Value>) -> Str {
     match kind {
         "Namespace" => attributes.namespace.clone(),
@@ -172,8 +173,8 @@ impl Plugin for EventRateLimit {
         &self,
         attributes: &Attributes<'_>,
         event: Option<&Value>,
-        _: &dyn Cluster,
-        _: &mut Notes,
+        _: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let written = matches!(attributes.operation, Operation::Create | Operation::Update);
         if !written || attributes.dry_run || !attributes.is_kind("", "Event") {

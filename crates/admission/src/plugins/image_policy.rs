@@ -1,84 +1,89 @@
-//! ImagePolicyWebhook: one service is asked about the images of every pod. Off unless a flag names it.
+//! ImagePolicyWebhook: asks a remote service about the images of every pod. Off by default.
 //!
-//! Kubernetes also writes into the pod that the service could not be asked (`alpha.image-policy.k8s.io/failed-open`), though validation
-//! changes nothing; here the audit event alone says so.
+//! kube-apiserver also records in the pod itself that the service could not be asked
+//! (`alpha.image-policy.k8s.io/failed-open`), although it does so during validation. Here only the audit
+//! event says so.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use api::Status;
-use authz::webhook::{Failure, Sender, received};
+use authz::webhook::{ReviewTransport, WebhookFailure, decode_object};
 use value::{Map, Str, Value, format_smolstr, write};
 
-use crate::configuration::document::Document;
-use crate::{Attributes, Cluster, Later, Notes, Operation, Seen, Stage};
+use crate::configuration::document::ConfigDocument;
+use crate::{AdmissionNotes, AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation, VersionedObject};
 
 const VERSION: &str = "imagepolicy.k8s.io/v1alpha1";
 const KIND: &str = "ImageReview";
-/// What the annotations of a pod have that the service is told.
-const TOLD: &str = ".image-policy.k8s.io/";
+/// Annotations of the pod whose key contains this are sent to the service.
+const FORWARDED_ANNOTATIONS: &str = ".image-policy.k8s.io/";
 /// The prefix of audit annotations.
 const PREFIX: &str = "imagepolicywebhook.image-policy.k8s.io/";
-/// How often the service is asked before it counts as failed; each wait is half as long again as the one before.
-const TRIES: u32 = 5;
-/// How many answers are kept.
+/// Calls before the service counts as failed. Each delay is 1.5 times the previous one.
+const MAX_CALLS: u32 = 5;
+/// The maximum number of cached responses.
 const CAPACITY: usize = 1024;
 
-/// How the plugin is configured.
+/// The plugin's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImagePolicy {
-    /// The kubeconfig that says where the service is.
+    /// The kubeconfig with the address and credentials of the service.
     pub kubeconfig: Str,
-    /// How long an approval counts.
+    /// How long an approval is cached.
     pub allow_ttl: Duration,
-    /// How long a refusal counts.
+    /// How long a denial is cached.
     pub deny_ttl: Duration,
-    /// How long to wait before the second try.
+    /// The delay before the first retry.
     pub backoff: Duration,
-    /// Whether pods pass when the service cannot be asked.
+    /// Whether pods are admitted if the service cannot be asked.
     pub default_allow: bool,
 }
 
 impl ImagePolicy {
-    /// Reads the plugin's configuration, which has no version and no kind.
+    /// Parses the configuration, which has no apiVersion and kind.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         const OWNER: &str = "imagePolicyWebhookConfig";
-        let (root, mut fields) = Document::read(bytes)?.fields();
-        let nothing = Map::new();
+        let (root, mut fields) = ConfigDocument::read(bytes)?.fields();
+        let absent = Map::new();
         let type_name = format!("imagepolicy.{OWNER}");
-        let policy = fields.inside(&root, "AdmissionConfig", "imagePolicy", &type_name).unwrap_or(&nothing);
+        let policy = fields.object(&root, "AdmissionConfig", "imagePolicy", &type_name).unwrap_or(&absent);
         let kubeconfig = fields.text(policy, OWNER, "imagePolicy", "kubeConfigFile");
         let [allow, deny, backoff] = ["allowTTL", "denyTTL", "retryBackoff"]
             .map(|name| fields.number(policy, OWNER, "imagePolicy", name, "time.Duration"));
         let default_allow = fields.flag(policy, OWNER, "imagePolicy", "defaultAllow");
-        fields.only(
+        fields.reject_unknown(
             policy,
             "imagePolicy",
             &["allowTTL", "defaultAllow", "denyTTL", "kubeConfigFile", "retryBackoff"],
         );
-        // The file may be shared with the other plugin that once read it whole.
-        fields.only(&root, "", &["apiVersion", "imagePolicy", "kind", "podNodeSelectorPluginConfig"]);
+        // The file can be shared with PodNodeSelector, which also reads it as a whole.
+        fields.reject_unknown(
+            &root,
+            "",
+            &["apiVersion", "imagePolicy", "kind", "podNodeSelectorPluginConfig"],
+        );
         fields.finish()?;
         let half_an_hour = Duration::from_mins(30);
         let second = Duration::from_secs(1);
         Ok(ImagePolicy {
             kubeconfig,
-            backoff: within(
+            backoff: duration_or_default(
                 backoff,
                 Duration::from_millis(1),
                 (Duration::from_nanos(1), Duration::from_mins(5)),
                 Duration::from_millis(500),
             )?,
-            allow_ttl: within(allow, second, (second, half_an_hour), Duration::from_mins(5))?,
-            deny_ttl: within(deny, second, (second, half_an_hour), Duration::from_secs(30))?,
+            allow_ttl: duration_or_default(allow, second, (second, half_an_hour), Duration::from_mins(5))?,
+            deny_ttl: duration_or_default(deny, second, (second, half_an_hour), Duration::from_secs(30))?,
             default_allow,
         })
     }
 }
 
-/// A number of `scale`: 0 is the default, -1 is nothing at all.
-fn within(
+/// Converts a number in units of `scale`: 0 means the default, -1 means zero.
+fn duration_or_default(
     number: i64,
     scale: Duration,
     (least, most): (Duration, Duration),
@@ -104,41 +109,39 @@ fn within(
     })
 }
 
-/// See the module.
 pub struct ImagePolicyWebhook {
     policy: ImagePolicy,
-    sender: Arc<dyn Sender>,
-    answers: Mutex<HashMap<String, (Instant, Answer)>>,
+    sender: Arc<dyn ReviewTransport>,
+    cache: Mutex<HashMap<String, (Instant, ImageReviewStatus)>>,
 }
 
-/// What the service says.
+/// The `status` of an `ImageReview`.
 #[derive(Clone, Debug, Default)]
-struct Answer {
+struct ImageReviewStatus {
     allowed: bool,
     reason: Str,
     annotations: Vec<(Str, Str)>,
 }
 
 impl ImagePolicyWebhook {
-    /// Asks through `sender`.
-    pub fn new(policy: ImagePolicy, sender: Arc<dyn Sender>) -> Self {
-        ImagePolicyWebhook { policy, sender, answers: Mutex::default() }
+    pub fn new(policy: ImagePolicy, sender: Arc<dyn ReviewTransport>) -> Self {
+        ImagePolicyWebhook { policy, sender, cache: Mutex::default() }
     }
 
     async fn review(
         &self,
         attributes: &Attributes<'_>,
         pod: &Value,
-        notes: &mut Notes,
+        notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let spec = spec(attributes, pod);
         let key = write::to_string(&spec);
-        let answer = match self.kept(&key) {
-            Some(answer) => answer,
+        let status = match self.cached(&key) {
+            Some(status) => status,
             None => match self.ask(spec).await {
-                Ok(answer) => {
-                    self.keep(key, &answer);
-                    answer
+                Ok(status) => {
+                    self.insert_cached(key, &status);
+                    status
                 }
                 Err(why) => {
                     if self.policy.default_allow {
@@ -149,47 +152,47 @@ impl ImagePolicyWebhook {
                 }
             },
         };
-        for (key, value) in &answer.annotations {
+        for (key, value) in &status.annotations {
             notes.annotate(format_smolstr!("{PREFIX}{key}"), value.as_str());
         }
-        if answer.allowed {
+        if status.allowed {
             return Ok(());
         }
         Err(attributes.refuse(
             Some(pod),
-            if answer.reason.is_empty() {
+            if status.reason.is_empty() {
                 "one or more images rejected by webhook backend".to_owned()
             } else {
-                format!("image policy webhook backend denied one or more images: {}", answer.reason)
+                format!("image policy webhook backend denied one or more images: {}", status.reason)
             },
         ))
     }
 
-    fn kept(&self, key: &str) -> Option<Answer> {
+    fn cached(&self, key: &str) -> Option<ImageReviewStatus> {
         let now = self.sender.now();
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.get(key).filter(|(until, _)| now < *until).map(|(_, answer)| answer.clone())
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.get(key).filter(|(until, _)| now < *until).map(|(_, status)| status.clone())
     }
 
-    fn keep(&self, key: String, answer: &Answer) {
-        let ttl = if answer.allowed { self.policy.allow_ttl } else { self.policy.deny_ttl };
+    fn insert_cached(&self, key: String, status: &ImageReviewStatus) {
+        let ttl = if status.allowed { self.policy.allow_ttl } else { self.policy.deny_ttl };
         let now = self.sender.now();
         let Some(until) = now.checked_add(ttl).filter(|_| !ttl.is_zero()) else { return };
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        if answers.len() >= CAPACITY {
-            answers.retain(|_, (until, _)| now < *until);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= CAPACITY {
+            cache.retain(|_, (until, _)| now < *until);
         }
-        if answers.len() >= CAPACITY {
-            // The one that would have to go first anyway.
-            let first = answers.iter().min_by_key(|(_, (until, _))| *until).map(|(key, _)| key.clone());
+        if cache.len() >= CAPACITY {
+            // The entry that expires first.
+            let first = cache.iter().min_by_key(|(_, (until, _))| *until).map(|(key, _)| key.clone());
             if let Some(first) = first {
-                answers.remove(&first);
+                cache.remove(&first);
             }
         }
-        answers.insert(key, (until, answer.clone()));
+        cache.insert(key, (until, status.clone()));
     }
 
-    async fn ask(&self, spec: Value) -> Result<Answer, String> {
+    async fn ask(&self, spec: Value) -> Result<ImageReviewStatus, String> {
         let review = Value::map([
             ("apiVersion", Value::from(VERSION)),
             ("kind", Value::from(KIND)),
@@ -201,10 +204,10 @@ impl ImagePolicyWebhook {
         let mut pause = self.policy.backoff;
         let mut tries = 1;
         loop {
-            let outcome = received(self.sender.send(&body).await);
+            let outcome = decode_object(self.sender.send(&body).await);
             match outcome {
                 Ok(object) => return read(&object),
-                Err(Failure { may_pass, .. }) if may_pass && tries < TRIES => {
+                Err(WebhookFailure { is_transient, .. }) if is_transient && tries < MAX_CALLS => {
                     self.sender.pause(pause).await;
                     pause = pause * 3 / 2;
                     tries += 1;
@@ -215,7 +218,7 @@ impl ImagePolicyWebhook {
     }
 }
 
-/// What the service is told of a pod.
+/// The `spec` of the `ImageReview` of a pod.
 fn spec(attributes: &Attributes<'_>, pod: &Value) -> Value {
     let lists: &[&str] = if attributes.subresource.is_empty() {
         &["containers", "initContainers"]
@@ -236,7 +239,7 @@ fn spec(attributes: &Attributes<'_>, pod: &Value) -> Value {
     let annotations: Map = annotations
         .into_iter()
         .flat_map(Map::iter)
-        .filter(|(key, _)| key.contains(TOLD))
+        .filter(|(key, _)| key.contains(FORWARDED_ANNOTATIONS))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     let mut spec = Map::new();
@@ -250,8 +253,8 @@ fn spec(attributes: &Attributes<'_>, pod: &Value) -> Value {
     Value::Map(spec)
 }
 
-/// An answer, if it is one.
-fn read(review: &Value) -> Result<Answer, String> {
+/// Decodes the `status` of a returned `ImageReview`.
+fn read(review: &Value) -> Result<ImageReviewStatus, String> {
     const OWNER: &str = "ImageReviewStatus";
     let text = |field: &str, default: &'static str| {
         review.str_at(&[field]).filter(|text| !text.is_empty()).unwrap_or(default).to_owned()
@@ -264,24 +267,24 @@ fn read(review: &Value) -> Result<Answer, String> {
             api::field::quote(&version)
         ));
     }
-    let wrong = |value: &Value, owner: &str, path: &str, wanted: &str| {
+    let type_mismatch = |value: &Value, owner: &str, path: &str, wanted: &str| {
         let found = value.json_type();
         format!("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {wanted}")
     };
     let status = match review.get("status") {
-        None | Some(Value::Null) => return Ok(Answer::default()),
+        None | Some(Value::Null) => return Ok(ImageReviewStatus::default()),
         Some(Value::Map(status)) => status,
-        Some(other) => return Err(wrong(other, KIND, "status", "v1alpha1.ImageReviewStatus")),
+        Some(other) => return Err(type_mismatch(other, KIND, "status", "v1alpha1.ImageReviewStatus")),
     };
     let allowed = match status.get("allowed") {
         None | Some(Value::Null) => false,
         Some(Value::Bool(allowed)) => *allowed,
-        Some(other) => return Err(wrong(other, OWNER, "status.allowed", "bool")),
+        Some(other) => return Err(type_mismatch(other, OWNER, "status.allowed", "bool")),
     };
     let reason = match status.get("reason") {
         None | Some(Value::Null) => Str::default(),
         Some(Value::String(reason)) => reason.clone(),
-        Some(other) => return Err(wrong(other, OWNER, "status.reason", "string")),
+        Some(other) => return Err(type_mismatch(other, OWNER, "status.reason", "string")),
     };
     let mut annotations = Vec::new();
     match status.get("auditAnnotations") {
@@ -289,24 +292,26 @@ fn read(review: &Value) -> Result<Answer, String> {
         Some(Value::Map(map)) => {
             for (key, value) in map.iter() {
                 let Value::String(value) = value else {
-                    return Err(wrong(value, OWNER, "status.auditAnnotations", "string"));
+                    return Err(type_mismatch(value, OWNER, "status.auditAnnotations", "string"));
                 };
                 annotations.push((key.clone(), value.clone()));
             }
         }
-        Some(other) => return Err(wrong(other, OWNER, "status.auditAnnotations", "map[string]string")),
+        Some(other) => {
+            return Err(type_mismatch(other, OWNER, "status.auditAnnotations", "map[string]string"));
+        }
     }
-    Ok(Answer { allowed, reason, annotations })
+    Ok(ImageReviewStatus { allowed, reason, annotations })
 }
 
-impl Stage for ImagePolicyWebhook {
+impl AsyncPlugin for ImagePolicyWebhook {
     fn validate<'a>(
         &'a self,
         attributes: &'a Attributes<'_>,
-        object: &'a Seen<'_>,
-        _: &'a dyn Cluster,
-        notes: &'a mut Notes,
-    ) -> Later<'a, Result<(), Status>> {
+        object: &'a VersionedObject<'_>,
+        _: &'a dyn ClusterView,
+        notes: &'a mut AdmissionNotes,
+    ) -> BoxFuture<'a, Result<(), Status>> {
         let written = matches!(attributes.operation, Operation::Create | Operation::Update);
         let about = matches!(attributes.subresource.as_str(), "" | "ephemeralcontainers")
             && attributes.resource.group.is_empty()

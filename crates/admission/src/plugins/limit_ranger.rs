@@ -1,24 +1,23 @@
-//! LimitRanger: the limit ranges of a namespace give containers their defaults and bound what pods and claims ask for.
+//! LimitRanger: applies the defaults and enforces the bounds of a namespace's LimitRanges.
 
 use api::Status;
 use api::quantity::Quantity;
 use value::{Str, Value};
 
-use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
 use api::pod_resources::{self, Amounts, amounts};
 
-/// Where a pod is told what was set for it.
+/// The annotation that lists the defaults set on a pod.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
-/// Above this, amounts are compared as whole numbers.
+/// Amounts above this are compared as whole numbers, because their thousandths would overflow.
 const MAX_MILLI: i64 = i64::MAX / 1000;
 
-/// See the module.
 #[derive(Debug)]
 pub struct LimitRanger;
 
 impl LimitRanger {
-    /// Containers of a pod cannot change but through `resize`, so updates of pods themselves are none of its business.
-    fn is_about(attributes: &Attributes<'_>) -> bool {
+    /// Containers' resources change only through `resize`, so updates of pods are ignored.
+    fn handles(attributes: &Attributes<'_>) -> bool {
         if !attributes.resource.group.is_empty() {
             return false;
         }
@@ -38,14 +37,14 @@ impl Plugin for LimitRanger {
         &self,
         attributes: &Attributes<'_>,
         object: &mut Value,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        if !Self::is_about(attributes) || attributes.resource.resource != "pods" {
+        if !Self::handles(attributes) || attributes.resource.resource != "pods" {
             return Ok(());
         }
         for range in cluster.list("", "limitranges", &attributes.namespace) {
-            fill_in(object, &range);
+            apply_defaults(object, &range);
         }
         Ok(())
     }
@@ -54,17 +53,17 @@ impl Plugin for LimitRanger {
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let Some(object) = object else { return Ok(()) };
-        if !Self::is_about(attributes) {
+        if !Self::handles(attributes) {
             return Ok(());
         }
         for range in cluster.list("", "limitranges", &attributes.namespace) {
             let mut errors = Vec::new();
             for limit in range.list_at(&["spec", "limits"]) {
-                let limit = Limit::of(limit);
+                let limit = LimitRangeItem::of(limit);
                 if attributes.resource.resource == "pods" {
                     limit.check_pod(object, &mut errors);
                 } else {
@@ -79,8 +78,8 @@ impl Plugin for LimitRanger {
     }
 }
 
-/// Gives containers the defaults of a limit range, and notes on the pod which.
-fn fill_in(pod: &mut Value, range: &Value) {
+/// Sets the container defaults of a LimitRange, and lists them in an annotation.
+fn apply_defaults(pod: &mut Value, range: &Value) {
     let mut requests: Vec<(Str, Value)> = Vec::new();
     let mut limits: Vec<(Str, Value)> = Vec::new();
     for limit in range.list_at(&["spec", "limits"]) {
@@ -97,7 +96,7 @@ fn fill_in(pod: &mut Value, range: &Value) {
     if requests.is_empty() && limits.is_empty() {
         return;
     }
-    let mut said = Vec::new();
+    let mut report = Vec::new();
     for (field, words) in [("containers", "container"), ("initContainers", "init container")] {
         let Some(containers) = pod.at_mut(&["spec", field]).and_then(Value::as_list_mut) else { continue };
         for container in containers {
@@ -112,29 +111,28 @@ fn fill_in(pod: &mut Value, range: &Value) {
                 }
                 if !set.is_empty() {
                     set.sort_unstable();
-                    said.push(format!("{} {what} for {words} {name}", set.join(", ")));
+                    report.push(format!("{} {what} for {words} {name}", set.join(", ")));
                 }
             }
         }
     }
-    if !said.is_empty() {
-        let text = format!("LimitRanger plugin set: {}", said.join("; "));
+    if !report.is_empty() {
+        let text = format!("LimitRanger plugin set: {}", report.join("; "));
         pod.set_at(&["metadata", "annotations", ANNOTATION], text);
     }
 }
 
-/// One entry of a limit range.
-struct Limit<'a> {
-    about: &'a str,
+struct LimitRangeItem<'a> {
+    item_type: &'a str,
     min: Amounts,
     max: Amounts,
     ratio: Amounts,
 }
 
-impl<'a> Limit<'a> {
+impl<'a> LimitRangeItem<'a> {
     fn of(limit: &'a Value) -> Self {
-        Limit {
-            about: limit.str_at(&["type"]).unwrap_or_default(),
+        LimitRangeItem {
+            item_type: limit.str_at(&["type"]).unwrap_or_default(),
             min: amounts(limit.get("min")),
             max: amounts(limit.get("max")),
             ratio: amounts(limit.get("maxLimitRequestRatio")),
@@ -142,7 +140,7 @@ impl<'a> Limit<'a> {
     }
 
     fn check_pod(&self, pod: &Value, errors: &mut Vec<String>) {
-        match self.about {
+        match self.item_type {
             "Container" => {
                 let regular = pod.list_at(&["spec", "containers"]);
                 for container in regular.iter().chain(pod.list_at(&["spec", "initContainers"])) {
@@ -165,33 +163,33 @@ impl<'a> Limit<'a> {
     }
 
     fn check(&self, requests: &Amounts, limits: &Amounts, errors: &mut Vec<String>) {
-        let about = self.about;
+        let item_type = self.item_type;
         for (name, bound) in &self.min {
-            errors.extend(below(about, name, bound, requests.get(name), limits.get(name)));
+            errors.extend(below(item_type, name, bound, requests.get(name), limits.get(name)));
         }
         for (name, bound) in &self.max {
-            errors.extend(above(about, name, bound, requests.get(name), limits.get(name)));
+            errors.extend(above(item_type, name, bound, requests.get(name), limits.get(name)));
         }
         for (name, bound) in &self.ratio {
-            errors.extend(too_steep(about, name, bound, requests.get(name), limits.get(name)));
+            errors.extend(ratio_exceeded(item_type, name, bound, requests.get(name), limits.get(name)));
         }
     }
 
     fn check_claim(&self, claim: &Value, errors: &mut Vec<String>) {
-        if self.about != "PersistentVolumeClaim" {
+        if self.item_type != "PersistentVolumeClaim" {
             return;
         }
         let requests = amounts(claim.at(&["spec", "resources", "requests"]));
         for (name, bound) in &self.min {
-            errors.extend(below(self.about, name, bound, requests.get(name), None));
+            errors.extend(below(self.item_type, name, bound, requests.get(name), None));
         }
         for (name, bound) in &self.max {
-            errors.extend(above_request(self.about, name, bound, requests.get(name)));
+            errors.extend(above_request(self.item_type, name, bound, requests.get(name)));
         }
     }
 }
 
-/// A request, a limit and a bound in one unit: thousandths if all of them fit.
+/// Request, limit and bound in the same unit: thousandths if all three fit.
 fn comparable(request: Option<&Quantity>, limit: Option<&Quantity>, bound: &Quantity) -> (i64, i64, i64) {
     let whole = |amount: Option<&Quantity>| amount.map_or(0, Quantity::value);
     let milli = |amount: Option<&Quantity>| amount.map_or(0, Quantity::milli_value);
@@ -203,7 +201,7 @@ fn comparable(request: Option<&Quantity>, limit: Option<&Quantity>, bound: &Quan
 }
 
 fn below(
-    about: &str,
+    item_type: &str,
     name: &str,
     bound: &Quantity,
     request: Option<&Quantity>,
@@ -211,26 +209,31 @@ fn below(
 ) -> Option<String> {
     let (requested, limited, bounded) = comparable(request, limit, bound);
     let Some(request) = request else {
-        return Some(format!("minimum {name} usage per {about} is {bound}.  No request is specified"));
+        return Some(format!("minimum {name} usage per {item_type} is {bound}.  No request is specified"));
     };
     if requested < bounded {
-        return Some(format!("minimum {name} usage per {about} is {bound}, but request is {request}"));
+        return Some(format!("minimum {name} usage per {item_type} is {bound}, but request is {request}"));
     }
     let limit = limit.filter(|_| limited < bounded)?;
-    Some(format!("minimum {name} usage per {about} is {bound}, but limit is {limit}"))
+    Some(format!("minimum {name} usage per {item_type} is {bound}, but limit is {limit}"))
 }
 
-fn above_request(about: &str, name: &str, bound: &Quantity, request: Option<&Quantity>) -> Option<String> {
+fn above_request(
+    item_type: &str,
+    name: &str,
+    bound: &Quantity,
+    request: Option<&Quantity>,
+) -> Option<String> {
     let (requested, _, bounded) = comparable(request, None, bound);
     let Some(request) = request else {
-        return Some(format!("maximum {name} usage per {about} is {bound}.  No request is specified"));
+        return Some(format!("maximum {name} usage per {item_type} is {bound}.  No request is specified"));
     };
     (requested > bounded)
-        .then(|| format!("maximum {name} usage per {about} is {bound}, but request is {request}"))
+        .then(|| format!("maximum {name} usage per {item_type} is {bound}, but request is {request}"))
 }
 
 fn above(
-    about: &str,
+    item_type: &str,
     name: &str,
     bound: &Quantity,
     request: Option<&Quantity>,
@@ -238,25 +241,25 @@ fn above(
 ) -> Option<String> {
     let (requested, limited, bounded) = comparable(request, limit, bound);
     let Some(limit) = limit else {
-        return Some(format!("maximum {name} usage per {about} is {bound}.  No limit is specified"));
+        return Some(format!("maximum {name} usage per {item_type} is {bound}.  No limit is specified"));
     };
     if limited > bounded {
-        return Some(format!("maximum {name} usage per {about} is {bound}, but limit is {limit}"));
+        return Some(format!("maximum {name} usage per {item_type} is {bound}, but limit is {limit}"));
     }
     let request = request.filter(|_| requested > bounded)?;
-    Some(format!("maximum {name} usage per {about} is {bound}, but request is {request}"))
+    Some(format!("maximum {name} usage per {item_type} is {bound}, but request is {request}"))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "Kubernetes compares these ratios as floats")]
-fn too_steep(
-    about: &str,
+fn ratio_exceeded(
+    item_type: &str,
     name: &str,
     bound: &Quantity,
     request: Option<&Quantity>,
     limit: Option<&Quantity>,
 ) -> Option<String> {
     let (requested, limited, _) = comparable(request, limit, bound);
-    let begin = format!("{name} max limit to request ratio per {about} is {bound}, but");
+    let begin = format!("{name} max limit to request ratio per {item_type} is {bound}, but");
     if request.is_none() || requested == 0 {
         return Some(format!("{begin} no request is specified or request is 0"));
     }

@@ -1,4 +1,4 @@
-//! The built-in plugins, one file each (or one per family). [`crate::Chain`] says which are on and in which order they run.
+//! The built-in plugins. [`crate::Chain`] determines their order and which are enabled.
 
 mod certificates;
 mod default_class;
@@ -11,7 +11,6 @@ mod node_fit;
 mod node_restriction;
 mod owner_references;
 mod persistent_volume_claim_resize;
-mod plain;
 mod pod_placement;
 mod pod_secrets;
 pub mod pod_security;
@@ -21,12 +20,13 @@ pub mod resource_quota;
 mod runtime_class;
 mod service_account;
 mod settings;
+mod small_plugins;
 mod taint_nodes_by_condition;
 mod tolerations;
 
 pub use certificates::{
     CertificateApproval, CertificateSigning, CertificateSubjectRestriction, ClusterTrustBundleAttest,
-    may_for_signer,
+    may_use_signer,
 };
 pub use default_class::{DefaultIngressClass, DefaultStorageClass};
 pub use default_toleration_seconds::DefaultTolerationSeconds;
@@ -38,10 +38,6 @@ pub use node_fit::{NodeDeclaredFeatureValidator, PodResizeValidator, PodTopology
 pub use node_restriction::NodeRestriction;
 pub use owner_references::OwnerReferencesPermissionEnforcement;
 pub use persistent_volume_claim_resize::PersistentVolumeClaimResize;
-pub use plain::{
-    AlwaysAdmit, AlwaysDeny, AlwaysPullImages, DenyServiceExternalIPs, ExtendedResourceToleration,
-    LimitPodHardAntiAffinityTopology, NamespaceExists,
-};
 pub use pod_placement::{PodNodeSelector, PodTolerationRestriction};
 pub use pod_security::PodSecurity;
 pub use priority::Priority;
@@ -49,11 +45,15 @@ pub use protection::{PodGroupProtection, StorageObjectInUseProtection};
 pub use runtime_class::RuntimeClass;
 pub use service_account::ServiceAccount;
 pub use settings::Settings;
+pub use small_plugins::{
+    AlwaysAdmit, AlwaysDeny, AlwaysPullImages, DenyServiceExternalIPs, ExtendedResourceToleration,
+    LimitPodHardAntiAffinityTopology, NamespaceExists,
+};
 pub use taint_nodes_by_condition::TaintNodesByCondition;
 
 use value::Value;
 
-/// Appends to the list below nested maps, which is made if there is none.
+/// Appends to the list at `keys`, which is created if absent.
 fn append(object: &mut Value, keys: &[&str], item: Value) {
     if let Some(list) = object.at_mut(keys).and_then(Value::as_list_mut) {
         list.push(item);
@@ -62,8 +62,8 @@ fn append(object: &mut Value, keys: &[&str], item: Value) {
     }
 }
 
-/// Whether two objects differ in nothing but what the garbage collector changes.
-fn only_garbage_collection(new: &Value, old: &Value) -> bool {
+/// Whether two objects differ only in fields that the garbage collector changes.
+fn only_garbage_collector_fields_differ(new: &Value, old: &Value) -> bool {
     let bare = |object: &Value| {
         let mut object = object.clone();
         for field in ["ownerReferences", "finalizers", "selfLink", "managedFields"] {

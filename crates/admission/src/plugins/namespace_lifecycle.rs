@@ -1,14 +1,13 @@
-//! NamespaceLifecycle: nothing is created in a namespace that is missing or going away, and the system's own stay.
+//! NamespaceLifecycle: rejects creations in missing or terminating namespaces, and the deletion of system
+//! namespaces.
 
 use api::{GroupResource, Status, StatusCause};
 use value::Value;
 
-use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
 
-/// The namespaces that cannot be deleted.
-const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
+const SYSTEM_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public"];
 
-/// See the module.
 #[derive(Debug)]
 pub struct NamespaceLifecycle;
 
@@ -16,15 +15,15 @@ impl NamespaceLifecycle {
     fn check_deletion(attributes: &Attributes<'_>) -> Result<(), Status> {
         let immortal = attributes.is_kind("", "Namespace")
             && attributes.operation == Operation::Delete
-            && IMMORTAL.contains(&attributes.name.as_str());
+            && SYSTEM_NAMESPACES.contains(&attributes.name.as_str());
         if immortal { Err(attributes.forbidden("this namespace may not be deleted")) } else { Ok(()) }
     }
 
-    fn check(attributes: &Attributes<'_>, cluster: &dyn Cluster) -> Result<(), Status> {
+    fn check(attributes: &Attributes<'_>, cluster: &dyn ClusterView) -> Result<(), Status> {
         if attributes.is_kind("", "Namespace") {
             return Ok(());
         }
-        // An answer about the namespace would tell the caller of an access review what exists.
+        // An error about the namespace would reveal to the caller of an access review whether it exists.
         let review = attributes.is_kind("authorization.k8s.io", "LocalSubjectAccessReview");
         if attributes.operation != Operation::Create || attributes.namespace.is_empty() || review {
             return Ok(());
@@ -52,8 +51,8 @@ impl Plugin for NamespaceLifecycle {
         &self,
         attributes: &Attributes<'_>,
         _: &mut Value,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         Self::check(attributes, cluster)
     }
@@ -62,13 +61,13 @@ impl Plugin for NamespaceLifecycle {
         Self::check_deletion(attributes)
     }
 
-    /// The namespace may have begun to go away since the mutating phase.
+    /// Checks again: the namespace may have become terminating since the mutating phase.
     fn validate(
         &self,
         attributes: &Attributes<'_>,
         _: Option<&Value>,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         Self::check(attributes, cluster)
     }

@@ -1,5 +1,5 @@
-//! PodTopologyLabels, PodResizeValidator and NodeDeclaredFeatureValidator: what a pod takes from its node, and what its node must
-//! be able to do before the pod is changed.
+//! PodTopologyLabels, PodResizeValidator and NodeDeclaredFeatureValidator: plugins that compare a pod with
+//! its node.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use api::quantity::Quantity;
 use api::{Status, StatusCause, field};
 use value::Value;
 
-use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
 use api::pod_resources::{self, amounts, is_sidecar};
 
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
-/// Copies where a node is to the pods on it.
+/// Copies the topology labels of a node to the pods bound to it.
 #[derive(Debug)]
 pub struct PodTopologyLabels;
 
-/// Refuses what cannot be done to a pod where it is.
+/// Rejects resizes that the pod or its node does not support.
 #[derive(Debug)]
 pub struct PodResizeValidator;
 
-/// Refuses changes that need more of the node than it says it can do.
+/// Rejects updates that need features which the node does not declare.
 #[derive(Debug)]
 pub struct NodeDeclaredFeatureValidator;
 
@@ -29,8 +29,8 @@ impl Plugin for PodTopologyLabels {
         &self,
         attributes: &Attributes<'_>,
         object: &mut Value,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let pods = attributes.resource.resource == "pods" && attributes.resource.group.is_empty();
         if !pods || attributes.operation != Operation::Create {
@@ -56,7 +56,7 @@ impl Plugin for PodTopologyLabels {
     }
 }
 
-/// The pod and its node, if this changes the specification of a pod that is on one.
+/// The new pod, the old pod and the node's name, if the request changes the spec of a bound pod.
 fn changed_pod<'a>(
     attributes: &Attributes<'a>,
     object: Option<&'a Value>,
@@ -72,7 +72,7 @@ fn changed_pod<'a>(
     let (new, old) = (object?, attributes.old_object.stored()?);
     let generation = |pod: &Value| pod.int_at(&["metadata", "generation"]).unwrap_or(0);
     let node = new.str_at(&["spec", "nodeName"]).filter(|name| !name.is_empty())?;
-    // The generation counts changes of the specification.
+    // The generation changes with every change of the spec.
     (generation(new) != generation(old)).then_some((new, old, node))
 }
 
@@ -80,7 +80,7 @@ fn node(
     attributes: &Attributes<'_>,
     pod: &Value,
     name: &str,
-    cluster: &dyn Cluster,
+    cluster: &dyn ClusterView,
 ) -> Result<Arc<Value>, Status> {
     cluster
         .object("", "nodes", "", name)
@@ -92,8 +92,8 @@ impl Plugin for PodResizeValidator {
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let Some((pod, _, name)) = changed_pod(attributes, object, &["resize"]) else { return Ok(()) };
         let node = node(attributes, pod, name, cluster)?;
@@ -139,8 +139,8 @@ impl Plugin for NodeDeclaredFeatureValidator {
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let Some((new, old, name)) = changed_pod(attributes, object, &["", "resize"]) else { return Ok(()) };
         let needed = needed_features(old, new);
@@ -160,7 +160,7 @@ impl Plugin for NodeDeclaredFeatureValidator {
     }
 }
 
-/// The features that a change of a pod needs of its node, sorted.
+/// The node features that an update of a pod needs, sorted.
 fn needed_features(old: &Value, new: &Value) -> Vec<&'static str> {
     let mut needed = Vec::new();
     if differ(old.at(&["spec", "resources"]), new.at(&["spec", "resources"])) {
@@ -190,7 +190,7 @@ fn needed_features(old: &Value, new: &Value) -> Vec<&'static str> {
     needed
 }
 
-/// Whether two lists of requests, limits and claims say different things.
+/// Whether requests, limits or claims of two resource requirements differ.
 fn differ(a: Option<&Value>, b: Option<&Value>) -> bool {
     let side = |value: Option<&Value>, field| amounts(value.and_then(|v| v.get(field)));
     let claims = |value: Option<&Value>| value.map(|v| v.list_at(&["claims"]).to_vec()).unwrap_or_default();

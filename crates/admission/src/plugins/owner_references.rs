@@ -1,27 +1,27 @@
-//! OwnerReferencesPermissionEnforcement: whoever gives an object an owner may delete the object, and whoever makes the owner wait for it
-//! may set the owner's finalizers.
+//! OwnerReferencesPermissionEnforcement: changing an object's owners requires permission to delete the
+//! object, and setting `blockOwnerDeletion` requires permission to update the owner's finalizers. Off by
+//! default.
 
 use std::collections::HashSet;
 
 use api::{GroupVersion, Status, meta};
 use value::{Str, Value};
 
-use crate::{Attributes, Cluster, Later, Notes, Operation, Seen, Stage};
+use crate::{AdmissionNotes, AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation, VersionedObject};
 
-/// See the module. Off unless a flag names it.
 #[derive(Debug)]
 pub struct OwnerReferencesPermissionEnforcement;
 
-impl Stage for OwnerReferencesPermissionEnforcement {
+impl AsyncPlugin for OwnerReferencesPermissionEnforcement {
     fn validate<'a>(
         &'a self,
         attributes: &'a Attributes<'_>,
-        object: &'a Seen<'_>,
-        cluster: &'a dyn Cluster,
-        _: &'a mut Notes,
-    ) -> Later<'a, Result<(), Status>> {
+        object: &'a VersionedObject<'_>,
+        cluster: &'a dyn ClusterView,
+        _: &'a mut AdmissionNotes,
+    ) -> BoxFuture<'a, Result<(), Status>> {
         let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
-        // The kubelet writes the status of pods, whatever their owners.
+        // Kubelets update the status of pods with any owners.
         let exempt = attributes.resource.resource == "pods"
             && attributes.resource.group.is_empty()
             && attributes.subresource == "status";
@@ -39,18 +39,18 @@ impl Stage for OwnerReferencesPermissionEnforcement {
     }
 }
 
-async fn check(attributes: &Attributes<'_>, new: &Value, cluster: &dyn Cluster) -> Result<(), Status> {
+async fn check(attributes: &Attributes<'_>, new: &Value, cluster: &dyn ClusterView) -> Result<(), Status> {
     let resource = &attributes.resource;
     let ask = async |question: authz::Attributes| {
         let answer = cluster.authorize(attributes.user, &question).await;
         if answer.decision == authz::Decision::Allow {
             return Ok(());
         }
-        // As Go prints a reason and an error that may be nil.
+        // Formats like Go, where a missing error prints as `<nil>`.
         let error = answer.error.unwrap_or_else(|| "<nil>".to_owned());
         Err(format!("{}, {error}", answer.reason))
     };
-    // Whoever creates an object could have left it.
+    // A creation needs no permission to delete.
     if attributes.operation != Operation::Create {
         let question = authz::Attributes {
             version: attributes.version.clone(),
@@ -85,7 +85,7 @@ async fn check(attributes: &Attributes<'_>, new: &Value, cluster: &dyn Cluster) 
         let served = GroupVersion::parse(&owner.api_version)
             .map(|version| version.kind(owner.kind.clone()))
             .and_then(|kind| {
-                cluster.served(&kind).ok_or_else(|| {
+                cluster.rest_mapping(&kind).ok_or_else(|| {
                     format!("no matches for kind \"{}\" in version \"{}\"", owner.kind, owner.api_version)
                 })
             });

@@ -1,13 +1,12 @@
-//! PersistentVolumeClaimResize: a claim grows only if it is bound and its storage class allows that.
+//! PersistentVolumeClaimResize: a claim may grow only if it is bound and its storage class allows expansion.
 
 use api::Status;
 use api::quantity::Quantity;
 use value::Value;
 
 use super::default_class::CLAIM_CLASS;
-use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
 
-/// See the module.
 #[derive(Debug)]
 pub struct PersistentVolumeClaimResize;
 
@@ -16,8 +15,8 @@ impl Plugin for PersistentVolumeClaimResize {
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let update = attributes.operation == Operation::Update;
         if !update || !attributes.is_resource("", "persistentvolumeclaims") {

@@ -1,4 +1,4 @@
-//! PodNodeSelector and PodTolerationRestriction: a namespace says on which nodes its pods may run. Off unless a flag names them.
+//! PodNodeSelector and PodTolerationRestriction: restrict the nodes of a namespace's pods. Off by default.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use value::{Str, Value, json};
 
 use super::resource_quota::is_best_effort;
 use super::tolerations;
-use crate::configuration::document::Document;
-use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use crate::configuration::document::ConfigDocument;
+use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
 
 const SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
 const DEFAULT_TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
@@ -18,29 +18,29 @@ const ALLOWED_TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerationsWhit
 const CLUSTER_DEFAULT: &str = "clusterDefaultNodeSelector";
 const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
 
-/// Pods get the node selector of their namespace.
+/// Merges the node selector of the namespace into its pods.
 #[derive(Debug, Default)]
 pub struct PodNodeSelector {
-    /// `podNodeSelectorPluginConfig`: the default of the cluster, and what each namespace may choose from.
+    /// `podNodeSelectorPluginConfig`: the cluster default and the selector of each namespace.
     pub selectors: BTreeMap<String, String>,
 }
 
-/// Pods get the tolerations of their namespace, and have no others than it allows.
+/// Merges the tolerations of the namespace into its pods and rejects tolerations that it does not allow.
 #[derive(Clone, Debug, Default)]
 pub struct PodTolerationRestriction {
-    /// `default`: of namespaces that have none.
+    /// `default`: for namespaces without the annotation.
     pub default: Vec<Value>,
-    /// `whitelist`: of namespaces that have none.
+    /// `whitelist`: for namespaces without the annotation.
     pub allowed: Vec<Value>,
 }
 
-fn namespace(attributes: &Attributes<'_>, cluster: &dyn Cluster) -> Result<Arc<Value>, Status> {
+fn namespace(attributes: &Attributes<'_>, cluster: &dyn ClusterView) -> Result<Arc<Value>, Status> {
     let name = attributes.namespace.as_str();
     let found = cluster.object("", "namespaces", "", name);
     found.ok_or_else(|| Status::not_found(&GroupResource::new("", "namespaces"), name))
 }
 
-/// `a=b,c=d`.
+/// Parses `a=b,c=d`.
 fn labels(selector: &str) -> Result<BTreeMap<String, String>, Status> {
     let parts = selector.split(',').filter(|_| !selector.is_empty());
     parts
@@ -48,11 +48,11 @@ fn labels(selector: &str) -> Result<BTreeMap<String, String>, Status> {
             let invalid = || Status::plain(format!("invalid selector: {selector}"));
             let (key, value) = part.split_once('=').filter(|(_, v)| !v.contains('=')).ok_or_else(invalid)?;
             let (key, value) = (key.trim(), value.trim());
-            let wrong = api::names::is_qualified_name(key)
+            let type_mismatch = api::names::is_qualified_name(key)
                 .into_iter()
                 .chain(api::names::is_valid_label_value(value))
                 .next();
-            match wrong {
+            match type_mismatch {
                 Some(why) => Err(Status::plain(why)),
                 None => Ok((key.to_owned(), value.to_owned())),
             }
@@ -61,38 +61,43 @@ fn labels(selector: &str) -> Result<BTreeMap<String, String>, Status> {
 }
 
 impl PodNodeSelector {
-    /// Reads the plugin's configuration, which has no version and no kind: `podNodeSelectorPluginConfig`. Where Kubernetes starts
-    /// without what it cannot read, this is an error.
+    /// Parses `podNodeSelectorPluginConfig`, which has no apiVersion and kind. A file that cannot be read is
+    /// an error here; kube-apiserver starts without it.
     pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, String>, String> {
         const OWNER: &str = "pluginConfig";
         const FIELD: &str = "podNodeSelectorPluginConfig";
-        let (root, mut fields) = Document::read(bytes)?.fields();
-        // Go finds the field in any case.
+        let (root, mut fields) = ConfigDocument::read(bytes)?.fields();
+        // Go matches field names without regard to case.
         let known = |key: &&Str| key.eq_ignore_ascii_case(FIELD);
         let key = root.keys().find(known).cloned().unwrap_or_else(|| Str::new_static(FIELD));
         let mut selectors = BTreeMap::new();
-        if let Some(given) = fields.inside(&root, OWNER, &key, "map[string]string") {
+        if let Some(given) = fields.object(&root, OWNER, &key, "map[string]string") {
             for name in given.keys() {
                 let selector = fields.text(given, OWNER, &key, name);
                 labels(&selector).map_err(|status| format!("{key}.{name}: {}", status.message()))?;
                 selectors.insert(name.to_string(), selector.to_string());
             }
         }
-        // The file may be shared with the other plugin that once read it whole.
-        fields.only(&root, "", &["apiVersion", "imagePolicy", "kind", &key]);
+        // The file can be shared with ImagePolicyWebhook, which also reads it as a whole.
+        fields.reject_unknown(&root, "", &["apiVersion", "imagePolicy", "kind", &key]);
         fields.finish()?;
         Ok(selectors)
     }
 
-    fn of(&self, namespace: &Value) -> Result<BTreeMap<String, String>, Status> {
+    fn selector_of(&self, namespace: &Value) -> Result<BTreeMap<String, String>, Status> {
         match namespace.str_at(&["metadata", "annotations", SELECTOR]) {
             Some(selector) => labels(selector),
             None => labels(self.selectors.get(CLUSTER_DEFAULT).map_or("", String::as_str)),
         }
     }
 
-    fn check(&self, attributes: &Attributes<'_>, pod: &Value, cluster: &dyn Cluster) -> Result<(), Status> {
-        let own = self.of(&*namespace(attributes, cluster)?)?;
+    fn check(
+        &self,
+        attributes: &Attributes<'_>,
+        pod: &Value,
+        cluster: &dyn ClusterView,
+    ) -> Result<(), Status> {
+        let own = self.selector_of(&*namespace(attributes, cluster)?)?;
         let refuse = |why: &str| Err(Status::forbidden(&attributes.resource, meta::name(pod), why));
         let chosen = |key: &str| pod.str_at(&["spec", "nodeSelector", key]);
         if own.iter().any(|(key, value)| chosen(key).is_some_and(|chosen| chosen != value)) {
@@ -115,14 +120,14 @@ impl Plugin for PodNodeSelector {
         &self,
         attributes: &Attributes<'_>,
         pod: &mut Value,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         if attributes.operation != Operation::Create || !attributes.is_resource("", "pods") {
             return Ok(());
         }
         self.check(attributes, pod, cluster)?;
-        for (key, value) in self.of(&*namespace(attributes, cluster)?)? {
+        for (key, value) in self.selector_of(&*namespace(attributes, cluster)?)? {
             pod.set_at(&["spec", "nodeSelector", &key], value);
         }
         self.check(attributes, pod, cluster)
@@ -132,8 +137,8 @@ impl Plugin for PodNodeSelector {
         &self,
         attributes: &Attributes<'_>,
         pod: Option<&Value>,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let about = attributes.operation == Operation::Create && attributes.is_resource("", "pods");
         match pod.filter(|_| about) {
@@ -143,8 +148,8 @@ impl Plugin for PodNodeSelector {
     }
 }
 
-/// The tolerations that an annotation lists; `None` without the annotation.
-fn listed(namespace: &Value, key: &str) -> Result<Option<Vec<Value>>, Status> {
+/// The tolerations in an annotation of the namespace; `None` without the annotation.
+fn annotated_tolerations(namespace: &Value, key: &str) -> Result<Option<Vec<Value>>, Status> {
     match namespace.str_at(&["metadata", "annotations", key]) {
         None => Ok(None),
         Some("") => Ok(Some(Vec::new())),
@@ -157,20 +162,20 @@ fn listed(namespace: &Value, key: &str) -> Result<Option<Vec<Value>>, Status> {
 }
 
 impl PodTolerationRestriction {
-    /// Reads the plugin's configuration. The error is the one that Kubernetes gives at the start.
+    /// Parses the plugin's configuration. The error is kube-apiserver's.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         const GROUP: &str = "podtolerationrestriction.admission.k8s.io";
         const SCHEME: &str = "k8s.io/kubernetes/plugin/pkg/admission/podtolerationrestriction/config.go:32";
         const OWNER: &str = "Configuration";
         const TOLERATION: &str = "Toleration";
-        let document = Document::read(bytes)?;
-        document.is(GROUP, &["v1alpha1"], OWNER, SCHEME)?;
+        let document = ConfigDocument::read(bytes)?;
+        document.expect_kind(GROUP, &["v1alpha1"], OWNER, SCHEME)?;
         let (root, mut fields) = document.fields();
         let mut lists = [Vec::new(), Vec::new()];
         for (list, name) in lists.iter_mut().zip(["default", "whitelist"]) {
             for (index, toleration) in fields.list(&root, OWNER, name, "[]v1.Toleration").iter().enumerate() {
                 let Value::Map(map) = toleration else {
-                    fields.wrong(toleration, OWNER, "", name, "v1.Toleration");
+                    fields.type_mismatch(toleration, OWNER, "", name, "v1.Toleration");
                     continue;
                 };
                 for field in ["key", "operator", "value", "effect"] {
@@ -178,11 +183,11 @@ impl PodTolerationRestriction {
                 }
                 fields.number(map, TOLERATION, name, "tolerationSeconds", "int64");
                 let known = ["effect", "key", "operator", "tolerationSeconds", "value"];
-                fields.only(map, &format!("{name}[{index}]"), &known);
+                fields.reject_unknown(map, &format!("{name}[{index}]"), &known);
                 list.push(toleration.clone());
             }
         }
-        fields.only(&root, "", &["apiVersion", "default", "kind", "whitelist"]);
+        fields.reject_unknown(&root, "", &["apiVersion", "default", "kind", "whitelist"]);
         fields.finish()?;
         let mut errors = Vec::new();
         for (list, name) in lists.iter().zip(["default", "whitelist"]) {
@@ -197,24 +202,30 @@ impl PodTolerationRestriction {
         Ok(PodTolerationRestriction { default, allowed })
     }
 
-    fn is_about(attributes: &Attributes<'_>) -> bool {
+    fn handles(attributes: &Attributes<'_>) -> bool {
         matches!(attributes.operation, Operation::Create | Operation::Update)
             && attributes.is_resource("", "pods")
     }
 
-    fn check(&self, attributes: &Attributes<'_>, pod: &Value, cluster: &dyn Cluster) -> Result<(), Status> {
+    fn check(
+        &self,
+        attributes: &Attributes<'_>,
+        pod: &Value,
+        cluster: &dyn ClusterView,
+    ) -> Result<(), Status> {
         let own = pod.list_at(&["spec", "tolerations"]);
         if own.is_empty() {
             return Ok(());
         }
-        let (allowed, scope) = match listed(&*namespace(attributes, cluster)?, ALLOWED_TOLERATIONS)? {
-            Some(allowed) => (allowed, "namespace"),
-            None => (self.allowed.clone(), "cluster"),
-        };
+        let (allowed, scope) =
+            match annotated_tolerations(&*namespace(attributes, cluster)?, ALLOWED_TOLERATIONS)? {
+                Some(allowed) => (allowed, "namespace"),
+                None => (self.allowed.clone(), "cluster"),
+            };
         if tolerations::all_allowed(own, &allowed) {
             return Ok(());
         }
-        // Kubernetes makes no status of this.
+        // kube-apiserver returns this as a plain error, not as a 403.
         Err(Status::plain(format!(
             "pod tolerations (possibly merged with namespace default tolerations) conflict with its {scope} whitelist"
         )))
@@ -226,15 +237,15 @@ impl Plugin for PodTolerationRestriction {
         &self,
         attributes: &Attributes<'_>,
         pod: &mut Value,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        if !Self::is_about(attributes) {
+        if !Self::handles(attributes) {
             return Ok(());
         }
         let mut more = Vec::new();
         if attributes.operation == Operation::Create {
-            let own = listed(&*namespace(attributes, cluster)?, DEFAULT_TOLERATIONS)?;
+            let own = annotated_tolerations(&*namespace(attributes, cluster)?, DEFAULT_TOLERATIONS)?;
             more = own.unwrap_or_else(|| self.default.clone());
         }
         if !is_best_effort(pod) {
@@ -255,10 +266,10 @@ impl Plugin for PodTolerationRestriction {
         &self,
         attributes: &Attributes<'_>,
         pod: Option<&Value>,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        match pod.filter(|_| Self::is_about(attributes)) {
+        match pod.filter(|_| Self::handles(attributes)) {
             Some(pod) => self.check(attributes, pod, cluster),
             None => Ok(()),
         }

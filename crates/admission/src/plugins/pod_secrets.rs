@@ -2,7 +2,7 @@
 
 use value::Value;
 
-/// Volume sources that take a secret by a reference of their own.
+/// Volume sources with a reference to a secret, and its field.
 const BY_REFERENCE: &[(&str, &str)] = &[
     ("azureFile", "secretName"),
     ("cephfs", "secretRef"),
@@ -16,8 +16,8 @@ const BY_REFERENCE: &[(&str, &str)] = &[
     ("csi", "nodePublishSecretRef"),
 ];
 
-/// Whether the pod refers to any secret: to pull images, in the environment of a container, or in a volume.
-pub(crate) fn any(pod: &Value) -> bool {
+/// Checks image pull secrets, environment variables and volumes.
+pub(crate) fn refers_to_secrets(pod: &Value) -> bool {
     if !pod.list_at(&["spec", "imagePullSecrets"]).is_empty() {
         return true;
     }
@@ -28,22 +28,21 @@ pub(crate) fn any(pod: &Value) -> bool {
     ["initContainers", "containers", "ephemeralContainers"]
         .iter()
         .any(|field| pod.list_at(&["spec", field]).iter().any(in_container))
-        || pod.list_at(&["spec", "volumes"]).iter().any(in_volume)
+        || pod.list_at(&["spec", "volumes"]).iter().any(volume_refers_to_secret)
 }
 
-fn in_volume(volume: &Value) -> bool {
+fn volume_refers_to_secret(volume: &Value) -> bool {
     let projects =
         volume.list_at(&["projected", "sources"]).iter().any(|source| source.get("secret").is_some());
     projects || BY_REFERENCE.iter().any(|(source, field)| volume.at(&[source, field]).is_some())
 }
 
-/// Whether the pod refers to any config map.
-pub(crate) fn any_config_map(pod: &Value) -> bool {
+pub(crate) fn refers_to_config_maps(pod: &Value) -> bool {
     let in_container = |container: &Value| {
         container.list_at(&["envFrom"]).iter().any(|source| source.get("configMapRef").is_some())
             || container.list_at(&["env"]).iter().any(|v| v.at(&["valueFrom", "configMapKeyRef"]).is_some())
     };
-    let in_volume = |volume: &Value| {
+    let volume_refers_to_secret = |volume: &Value| {
         volume.get("configMap").is_some()
             || volume
                 .list_at(&["projected", "sources"])
@@ -53,5 +52,5 @@ pub(crate) fn any_config_map(pod: &Value) -> bool {
     ["initContainers", "containers", "ephemeralContainers"]
         .iter()
         .any(|field| pod.list_at(&["spec", field]).iter().any(in_container))
-        || pod.list_at(&["spec", "volumes"]).iter().any(in_volume)
+        || pod.list_at(&["spec", "volumes"]).iter().any(volume_refers_to_secret)
 }

@@ -1,16 +1,16 @@
-//! Priority: a pod's priority and preemption policy come from its priority class, and only one class is the default.
+//! Priority: sets a pod's priority and preemption policy from its PriorityClass, and allows only one global
+//! default class.
 
 use std::sync::Arc;
 
 use api::{Status, meta};
 use value::Value;
 
-use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
 
 const GROUP: &str = "scheduling.k8s.io";
 const CLASSES: &str = "priorityclasses";
 
-/// See the module.
 #[derive(Debug)]
 pub struct Priority;
 
@@ -19,8 +19,8 @@ impl Plugin for Priority {
         &self,
         attributes: &Attributes<'_>,
         object: &mut Value,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         if !attributes.is_resource("", "pods") {
             return Ok(());
@@ -39,8 +39,8 @@ impl Plugin for Priority {
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let Some(object) = object else { return Ok(()) };
         if !attributes.is_resource(GROUP, CLASSES) || object.bool_at(&["globalDefault"]) != Some(true) {
@@ -57,7 +57,7 @@ impl Plugin for Priority {
     }
 }
 
-/// What was given to the pod when it was created stays; the rules of pods refuse every other change.
+/// Restores the old values: pod validation rejects any change.
 fn keep(attributes: &Attributes<'_>, pod: &mut Value) {
     let Some(old) = attributes.old_object.stored() else { return };
     for field in ["priority", "preemptionPolicy"] {
@@ -69,20 +69,20 @@ fn keep(attributes: &Attributes<'_>, pod: &mut Value) {
     }
 }
 
-fn set(attributes: &Attributes<'_>, pod: &mut Value, cluster: &dyn Cluster) -> Result<(), Status> {
-    let asked = pod.str_at(&["spec", "priorityClassName"]).unwrap_or_default();
-    let class = if asked.is_empty() {
+fn set(attributes: &Attributes<'_>, pod: &mut Value, cluster: &dyn ClusterView) -> Result<(), Status> {
+    let context = pod.str_at(&["spec", "priorityClassName"]).unwrap_or_default();
+    let class = if context.is_empty() {
         default_class(cluster)
     } else {
-        let found = cluster.object(GROUP, CLASSES, "", asked);
+        let found = cluster.object(GROUP, CLASSES, "", context);
         if found.is_none() {
-            let why = format!("no PriorityClass with name {asked} was found");
+            let why = format!("no PriorityClass with name {context} was found");
             return Err(attributes.refuse(Some(pod), why));
         }
         found
     };
     let priority = class.as_ref().and_then(|class| class.int_at(&["value"])).unwrap_or(0);
-    // Without any class pods may preempt; a class that does not say leaves it open.
+    // Without a class, pods may preempt others. A class without a policy leaves the field unset.
     let policy = match &class {
         None => Some("PreemptLowerPriority"),
         Some(class) => class.str_at(&["preemptionPolicy"]),
@@ -114,8 +114,8 @@ fn set(attributes: &Attributes<'_>, pod: &mut Value, cluster: &dyn Cluster) -> R
     Ok(())
 }
 
-/// The class for pods that name none: of several, the lowest.
-fn default_class(cluster: &dyn Cluster) -> Option<Arc<Value>> {
+/// The class of pods that name none; of several, the one with the lowest value.
+fn default_class(cluster: &dyn ClusterView) -> Option<Arc<Value>> {
     cluster
         .list(GROUP, CLASSES, "")
         .into_iter()

@@ -1,16 +1,16 @@
-//! StorageObjectInUseProtection and PodGroupProtection: new volumes, claims, attribute classes and pod groups get a finalizer that
-//! keeps them while somebody uses them.
+//! StorageObjectInUseProtection and PodGroupProtection: add a finalizer to new volumes, claims, volume
+//! attributes classes and pod groups that prevents their deletion while in use.
 
 use api::{Status, meta};
 use value::Value;
 
-use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
 
-/// Volumes, claims and volume attributes classes.
+/// Protects volumes, claims and volume attributes classes.
 #[derive(Debug)]
 pub struct StorageObjectInUseProtection;
 
-/// Pod groups.
+/// Protects pod groups.
 #[derive(Debug)]
 pub struct PodGroupProtection;
 
@@ -19,8 +19,8 @@ impl Plugin for StorageObjectInUseProtection {
         &self,
         attributes: &Attributes<'_>,
         object: &mut Value,
-        _: &dyn Cluster,
-        _: &mut Notes,
+        _: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let resource = (attributes.resource.group.as_str(), attributes.resource.resource.as_str());
         let finalizer = match resource {
@@ -39,8 +39,8 @@ impl Plugin for PodGroupProtection {
         &self,
         attributes: &Attributes<'_>,
         object: &mut Value,
-        _: &dyn Cluster,
-        _: &mut Notes,
+        _: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         if attributes.is_resource("scheduling.k8s.io", "podgroups") {
             protect(attributes, object, "scheduling.k8s.io/podgroup-protection");

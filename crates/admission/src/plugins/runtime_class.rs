@@ -1,4 +1,5 @@
-//! RuntimeClass: a pod gets the overhead, node selector and tolerations of its runtime class, and no others' overhead.
+//! RuntimeClass: sets the overhead, node selector and tolerations of a pod's RuntimeClass, and rejects any
+//! other overhead.
 
 use std::sync::Arc;
 
@@ -6,22 +7,21 @@ use api::Status;
 use value::Value;
 
 use super::tolerations;
-use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
 use api::pod_resources::amounts;
 
-/// See the module.
 #[derive(Debug)]
 pub struct RuntimeClass;
 
 impl RuntimeClass {
-    fn is_about(attributes: &Attributes<'_>) -> bool {
+    fn handles(attributes: &Attributes<'_>) -> bool {
         attributes.operation == Operation::Create && attributes.is_resource("", "pods")
     }
 
     fn class(
         attributes: &Attributes<'_>,
         pod: &Value,
-        cluster: &dyn Cluster,
+        cluster: &dyn ClusterView,
     ) -> Result<Option<Arc<Value>>, Status> {
         let Some(name) = pod.str_at(&["spec", "runtimeClassName"]) else { return Ok(None) };
         match cluster.object("node.k8s.io", "runtimeclasses", "", name) {
@@ -41,10 +41,10 @@ impl Plugin for RuntimeClass {
         &self,
         attributes: &Attributes<'_>,
         pod: &mut Value,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        if !Self::is_about(attributes) {
+        if !Self::handles(attributes) {
             return Ok(());
         }
         let Some(class) = Self::class(attributes, pod, cluster)? else { return Ok(()) };
@@ -88,10 +88,10 @@ impl Plugin for RuntimeClass {
         &self,
         attributes: &Attributes<'_>,
         pod: Option<&Value>,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let Some(pod) = pod.filter(|_| Self::is_about(attributes)) else { return Ok(()) };
+        let Some(pod) = pod.filter(|_| Self::handles(attributes)) else { return Ok(()) };
         let class = Self::class(attributes, pod, cluster)?;
         let given = pod.at(&["spec", "overhead"]);
         match class.as_deref().and_then(|class| class.get("overhead")) {

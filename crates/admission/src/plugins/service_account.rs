@@ -1,31 +1,32 @@
-//! ServiceAccount: every pod runs as a service account that exists, and is handed a token of it.
+//! ServiceAccount: assigns a service account to every pod, checks that it exists, and mounts a token.
 //!
-//! The account named `default` of a new namespace is made by a controller, so this stage waits a moment for it.
+//! A controller creates the account `default` of a new namespace, so this plugin waits briefly for it.
 
 use std::sync::Arc;
 
 use api::{Status, meta};
 use value::{Map, Value};
 
-use crate::{Attributes, Cluster, Later, Notes, Operation, Pass, Seen, Stage};
+use crate::{
+    AdmissionNotes, AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation, Pass, VersionedObject,
+};
 
 const DEFAULT: &str = "default";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 const VOLUME_PREFIX: &str = "kube-api-access-";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// An hour and seven seconds: the lifetime by which the server knows tokens that may live on for a year.
+/// 3607 marks tokens whose lifetime the server may extend to one year.
 const EXPIRATION_SECONDS: i64 = 3607;
 
-/// See the module.
 #[derive(Debug)]
 pub struct ServiceAccount {
-    /// Five letters for the name of a volume.
+    /// Returns five random letters for the volume's name.
     pub suffix: fn() -> String,
 }
 
 impl ServiceAccount {
-    fn is_about(attributes: &Attributes<'_>) -> bool {
+    fn handles(attributes: &Attributes<'_>) -> bool {
         attributes.resource.resource == "pods"
             && attributes.resource.group.is_empty()
             && match attributes.subresource.as_str() {
@@ -39,9 +40,9 @@ impl ServiceAccount {
         &self,
         attributes: &Attributes<'_>,
         pod: &mut Value,
-        cluster: &dyn Cluster,
+        cluster: &dyn ClusterView,
     ) -> Result<(), Status> {
-        // The kubelet deletes a mirror pod that is not as it made it.
+        // The kubelet deletes a mirror pod that differs from the one it created.
         if attributes.subresource.is_empty() && !is_mirror(pod) {
             let name = pod.str_at(&["spec", "serviceAccountName"]).unwrap_or_default();
             if name.is_empty() {
@@ -106,17 +107,15 @@ impl ServiceAccount {
     }
 }
 
-impl Stage for ServiceAccount {
+impl AsyncPlugin for ServiceAccount {
     fn mutate<'a>(
         &'a self,
         pass: &'a mut Pass<'_, '_>,
         object: Option<&'a mut Value>,
-    ) -> Later<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         match object {
-            // Only new pods are changed; what is checked of them is checked with the rest, too.
-            Some(pod)
-                if Self::is_about(pass.attributes) && pass.attributes.operation == Operation::Create =>
-            {
+            // Only creations are changed. All checks run in the validating phase.
+            Some(pod) if Self::handles(pass.attributes) && pass.attributes.operation == Operation::Create => {
                 Box::pin(self.prepare(pass.attributes, pod, pass.cluster))
             }
             _ => Box::pin(std::future::ready(Ok(()))),
@@ -126,12 +125,12 @@ impl Stage for ServiceAccount {
     fn validate<'a>(
         &'a self,
         attributes: &'a Attributes<'_>,
-        object: &'a Seen<'_>,
-        cluster: &'a dyn Cluster,
-        _: &'a mut Notes,
-    ) -> Later<'a, Result<(), Status>> {
+        object: &'a VersionedObject<'_>,
+        cluster: &'a dyn ClusterView,
+        _: &'a mut AdmissionNotes,
+    ) -> BoxFuture<'a, Result<(), Status>> {
         match object.stored() {
-            Some(pod) if Self::is_about(attributes) => Box::pin(check(attributes, pod, cluster)),
+            Some(pod) if Self::handles(attributes) => Box::pin(check(attributes, pod, cluster)),
             _ => Box::pin(std::future::ready(Ok(()))),
         }
     }
@@ -141,11 +140,11 @@ fn is_mirror(pod: &Value) -> bool {
     pod.at(&["metadata", "annotations", MIRROR]).is_some()
 }
 
-/// The pod's service account.
+/// The pod's service account. Waits briefly for it to be created.
 async fn account(
     attributes: &Attributes<'_>,
     pod: &Value,
-    cluster: &dyn Cluster,
+    cluster: &dyn ClusterView,
 ) -> Result<Arc<Value>, Status> {
     let namespace = attributes.namespace.as_str();
     let name = pod.str_at(&["spec", "serviceAccountName"]).unwrap_or_default();
@@ -154,7 +153,7 @@ async fn account(
         return Err(attributes.refuse(Some(pod), why));
     }
     let found = match cluster.object("", "serviceaccounts", namespace, name) {
-        None if name == DEFAULT => cluster.appears("", "serviceaccounts", namespace, name).await,
+        None if name == DEFAULT => cluster.wait_for_object("", "serviceaccounts", namespace, name).await,
         found => found,
     };
     found.ok_or_else(|| {
@@ -165,7 +164,7 @@ async fn account(
     })
 }
 
-async fn check(attributes: &Attributes<'_>, pod: &Value, cluster: &dyn Cluster) -> Result<(), Status> {
+async fn check(attributes: &Attributes<'_>, pod: &Value, cluster: &dyn ClusterView) -> Result<(), Status> {
     let new = attributes.subresource.is_empty();
     if new && is_mirror(pod) {
         return check_mirror(pod).map_err(|why| attributes.refuse(Some(pod), why));
@@ -180,7 +179,7 @@ async fn check(attributes: &Attributes<'_>, pod: &Value, cluster: &dyn Cluster) 
     if new {
         return check_secrets(&account, pod).map_err(|why| attributes.refuse(Some(pod), why));
     }
-    // Kubernetes does not make a status of this one, which then is a failure of the server.
+    // kube-apiserver returns this as a plain error, not as a 403.
     check_containers(&account, pod, "ephemeralContainers", "ephemeral container").map_err(Status::plain)
 }
 
@@ -188,7 +187,7 @@ fn check_mirror(pod: &Value) -> Result<(), &'static str> {
     if pod.str_at(&["spec", "serviceAccountName"]).is_some_and(|name| !name.is_empty()) {
         return Err("a mirror pod may not reference service accounts");
     }
-    if super::pod_secrets::any(pod) {
+    if super::pod_secrets::refers_to_secrets(pod) {
         return Err("a mirror pod may not reference secrets");
     }
     let projects_token = pod.list_at(&["spec", "volumes"]).iter().any(|volume| {
@@ -201,7 +200,7 @@ fn check_mirror(pod: &Value) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// An account that lists its secrets lends only those.
+/// With `enforce-mountable-secrets`, a pod may use only secrets that its service account lists.
 fn check_secrets(account: &Value, pod: &Value) -> Result<(), String> {
     let name = meta::name(account);
     for volume in pod.list_at(&["spec", "volumes"]) {
@@ -263,7 +262,7 @@ fn names(account: &Value, field: &str, secret: &str) -> bool {
         .any(|reference| reference.str_at(&["name"]).unwrap_or_default() == secret)
 }
 
-/// The token, the certificates to trust and the namespace, in one volume.
+/// A projected volume with token, CA certificate and namespace.
 fn token_volume(name: &str) -> Value {
     let token = Value::map([(
         "serviceAccountToken",

@@ -1,34 +1,27 @@
-//! What flags and the configuration file say to the built-in plugins.
+//! Settings of the built-in plugins from flags and the configuration file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::PodTolerationRestriction;
-use super::event_rate_limit::{Clock, Limit};
-use super::pod_security::{Configuration, Counter};
+use super::event_rate_limit::{EventLimit, MonotonicClock};
+use super::pod_security::{PodSecurityConfiguration, PodSecurityMetrics};
 
-/// One value for all of them; each takes what is its own.
 #[derive(Clone)]
 pub struct Settings {
-    /// Five random letters, where a plugin names something.
+    /// Returns five random letters, for generated names.
     pub suffix: fn() -> String,
-    /// `--default-not-ready-toleration-seconds`.
     pub not_ready_toleration_seconds: i64,
-    /// `--default-unreachable-toleration-seconds`.
     pub unreachable_toleration_seconds: i64,
-    /// The configuration of `PodSecurity`.
-    pub pod_security: Configuration,
-    /// Who counts the decisions of `PodSecurity`.
-    pub pod_security_counter: Option<Arc<dyn Counter>>,
-    /// The configuration of `PodNodeSelector`.
+    pub pod_security: PodSecurityConfiguration,
+    pub pod_security_metrics: Option<Arc<dyn PodSecurityMetrics>>,
+    /// By namespace, with the cluster default.
     pub node_selectors: BTreeMap<String, String>,
-    /// `PodTolerationRestriction`, with its configuration.
     pub tolerations: PodTolerationRestriction,
-    /// The configuration of `EventRateLimit`.
-    pub event_limits: Vec<Limit>,
-    /// The time, as far as limits per second go.
-    pub clock: Clock,
+    pub event_limits: Vec<EventLimit>,
+    /// The clock of `EventRateLimit`.
+    pub clock: MonotonicClock,
 }
 
 impl Default for Settings {
@@ -37,8 +30,8 @@ impl Default for Settings {
             suffix: || "xxxxx".to_owned(),
             not_ready_toleration_seconds: 300,
             unreachable_toleration_seconds: 300,
-            pod_security: Configuration::default(),
-            pod_security_counter: None,
+            pod_security: PodSecurityConfiguration::default(),
+            pod_security_metrics: None,
             node_selectors: BTreeMap::new(),
             tolerations: PodTolerationRestriction::default(),
             event_limits: Vec::new(),

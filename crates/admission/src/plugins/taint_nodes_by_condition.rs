@@ -1,14 +1,12 @@
-//! TaintNodesByCondition: a new node is tainted as not ready, so that nothing is scheduled on it before it is.
+//! TaintNodesByCondition: taints new nodes as not ready, so that no pods are scheduled before they are.
 
 use api::Status;
 use value::{Map, Value};
 
-use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
 
-/// The taint's key.
 pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// See the module.
 #[derive(Debug)]
 pub struct TaintNodesByCondition;
 
@@ -17,8 +15,8 @@ impl Plugin for TaintNodesByCondition {
         &self,
         attributes: &Attributes<'_>,
         object: &mut Value,
-        _: &dyn Cluster,
-        _: &mut Notes,
+        _: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         if attributes.operation != Operation::Create || !attributes.is_resource("", "nodes") {
             return Ok(());
@@ -33,7 +31,7 @@ impl Plugin for TaintNodesByCondition {
                 Value::map([("key", NOT_READY), ("effect", "NoSchedule")]),
             );
         }
-        // A node always has a specification.
+        // Kubernetes always writes the spec of a node.
         if object.get("spec").is_none() {
             object.set_at(&["spec"], Map::new());
         }

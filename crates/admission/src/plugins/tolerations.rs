@@ -1,10 +1,9 @@
-//! Tolerations of pods: which covers which, and two lists made one.
+//! Comparing and merging tolerations.
 
 use std::collections::{HashMap, HashSet};
 
 use value::Value;
 
-/// One toleration, read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Toleration<'a> {
     pub(crate) key: &'a str,
@@ -26,7 +25,7 @@ impl<'a> Toleration<'a> {
         }
     }
 
-    /// Whether this one tolerates all that `other` does.
+    /// Whether this toleration tolerates everything that `other` does.
     pub(crate) fn covers(&self, other: &Toleration<'_>) -> bool {
         if self == other {
             return true;
@@ -50,17 +49,17 @@ impl<'a> Toleration<'a> {
     }
 }
 
-/// A set of tolerations that says whether one of them covers another one, without comparing it with each of them.
+/// A set of tolerations that finds one covering another without comparing all pairs.
 #[derive(Default)]
-struct Coverers<'a> {
+struct TolerationSet<'a> {
     all: HashSet<Toleration<'a>>,
-    /// By what it takes to cover: whether any value is covered, the key, the value, the effect. Of those that have all this in common,
-    /// the two different ones that tolerate longest: one of the two covers whatever the others do, even if the other is
-    /// left out.
+    /// By the properties that decide about covering: whether any value is covered, key, value, effect. For
+    /// each combination, the two different tolerations with the longest duration: if one of the two is
+    /// excluded, the other covers whatever the rest does.
     best: HashMap<(bool, &'a str, &'a str, &'a str), Vec<Toleration<'a>>>,
 }
 
-impl<'a> Coverers<'a> {
+impl<'a> TolerationSet<'a> {
     fn insert(&mut self, one: Toleration<'a>) {
         if !self.all.insert(one) {
             return;
@@ -68,7 +67,7 @@ impl<'a> Coverers<'a> {
         let slot = match one.operator {
             "Exists" => (true, one.key, "", one.effect),
             "Equal" | "" => (false, one.key, one.value, one.effect),
-            // Others cover nothing but their like.
+            // Other operators cover only equal tolerations.
             _ => return,
         };
         let best = self.best.entry(slot).or_default();
@@ -77,7 +76,7 @@ impl<'a> Coverers<'a> {
         best.truncate(2);
     }
 
-    /// Whether one of them covers `one`; one that equals it only if `equal` says so.
+    /// Whether an element covers `one`. An equal element counts only if `equal` is true.
     fn cover(&self, one: &Toleration<'a>, equal: bool) -> bool {
         let slots = ["", one.effect].into_iter().flat_map(|effect| {
             [(true, "", "", effect), (true, one.key, "", effect), (false, one.key, one.value, effect)]
@@ -87,32 +86,32 @@ impl<'a> Coverers<'a> {
     }
 }
 
-/// Both lists in one, without what another entry covers.
+/// Merges both lists and drops entries that another one covers.
 pub(crate) fn merge(first: &[Value], second: &[Value]) -> Vec<Value> {
     let all: Vec<&Value> = first.iter().chain(second).collect();
-    let mut later = Coverers::default();
+    let mut later = TolerationSet::default();
     let mut covered_later: Vec<bool> = Vec::with_capacity(all.len());
     for candidate in all.iter().rev() {
         let this = Toleration::of(candidate);
-        // Of two equal ones the first stays.
+        // Of two equal entries the first stays.
         covered_later.push(later.cover(&this, false));
         later.insert(this);
     }
-    let mut kept = Coverers::default();
+    let mut cached = TolerationSet::default();
     let mut merged: Vec<Value> = Vec::with_capacity(all.len());
     for (candidate, covered_later) in all.into_iter().zip(covered_later.into_iter().rev()) {
         let this = Toleration::of(candidate);
-        if !covered_later && !kept.cover(&this, true) {
-            kept.insert(this);
+        if !covered_later && !cached.cover(&this, true) {
+            cached.insert(this);
             merged.push(candidate.clone());
         }
     }
     merged
 }
 
-/// Whether each of `tolerations` is covered by one of `allowed`. An empty list allows everything.
+/// Whether one of `allowed` covers each of `tolerations`. An empty `allowed` allows everything.
 pub(crate) fn all_allowed(tolerations: &[Value], allowed: &[Value]) -> bool {
-    let mut coverers = Coverers::default();
+    let mut coverers = TolerationSet::default();
     allowed.iter().map(Toleration::of).for_each(|one| coverers.insert(one));
     allowed.is_empty() || tolerations.iter().map(Toleration::of).all(|one| coverers.cover(&one, true))
 }
@@ -121,7 +120,7 @@ pub(crate) fn all_allowed(tolerations: &[Value], allowed: &[Value]) -> bool {
 mod tests {
     use super::*;
 
-    /// Every toleration of a few words, in an order that depends on `seed`.
+    /// Pseudo-random tolerations that depend on `seed`.
     fn some(seed: usize) -> Vec<Value> {
         let mut state = seed;
         let mut pick = |words: &[&str]| {
@@ -143,14 +142,14 @@ mod tests {
         (0..12).map(one).collect()
     }
 
-    /// As the rules say it: each is compared with all others.
+    /// The reference implementation: compares each with all others.
     fn merged_one_by_one(all: &[Value]) -> Vec<Value> {
         let mut merged: Vec<&Value> = Vec::new();
         for (i, candidate) in all.iter().enumerate() {
             let this = Toleration::of(candidate);
-            let kept = merged.iter().any(|kept| Toleration::of(kept).covers(&this));
+            let cached = merged.iter().any(|cached| Toleration::of(cached).covers(&this));
             let mut later = all.iter().skip(i + 1).map(Toleration::of);
-            if !kept && !later.any(|other| other != this && other.covers(&this)) {
+            if !cached && !later.any(|other| other != this && other.covers(&this)) {
                 merged.push(candidate);
             }
         }

@@ -1,49 +1,49 @@
-//! A binding: which policy, with which parameters, for which requests, and what a failure leads to.
+//! A policy binding: the policy, its parameters, the requests it selects, and the validation actions.
 
 use std::sync::Arc;
 
 use api::selector::LabelSelector;
 use value::{Str, Value};
 
-use crate::account::{Account, FREE};
+use crate::inventory::{InventoryEntry, ZERO_COST};
 use crate::matching::Criteria;
 
-/// What a failed validation leads to.
+/// `validationActions` of a binding: the effect of a failed validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// The request is refused.
+pub enum ValidationAction {
     Deny,
-    /// The client is warned.
     Warn,
-    /// The audit event says so.
+    /// Adds an annotation to the audit event.
     Audit,
 }
 
-impl Action {
-    /// The word on the wire.
+impl ValidationAction {
+    /// The value in `validationActions`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Action::Deny => "Deny",
-            Action::Warn => "Warn",
-            Action::Audit => "Audit",
+            ValidationAction::Deny => "Deny",
+            ValidationAction::Warn => "Warn",
+            ValidationAction::Audit => "Audit",
         }
     }
 
-    /// The label of metrics.
+    /// The value of the `enforcement_action` label.
     pub(super) fn label(self) -> &'static str {
         match self {
-            Action::Deny => "deny",
-            Action::Warn => "warn",
-            Action::Audit => "audit",
+            ValidationAction::Deny => "deny",
+            ValidationAction::Warn => "warn",
+            ValidationAction::Audit => "audit",
         }
     }
 
     fn read(word: &str) -> Option<Self> {
-        [Action::Deny, Action::Warn, Action::Audit].into_iter().find(|action| action.as_str() == word)
+        [ValidationAction::Deny, ValidationAction::Warn, ValidationAction::Audit]
+            .into_iter()
+            .find(|action| action.as_str() == word)
     }
 }
 
-/// Which parameters a binding names.
+/// A binding's `paramRef`.
 #[derive(Clone, Debug)]
 pub(super) struct ParamRef {
     pub(super) name: Str,
@@ -52,23 +52,20 @@ pub(super) struct ParamRef {
     pub(super) must_exist: bool,
 }
 
-/// A binding of either kind.
+/// A binding of a validating or mutating policy.
 #[derive(Clone, Debug)]
-pub struct Binding {
-    /// Its name.
+pub struct PolicyBinding {
     pub name: Str,
-    /// The policy it binds.
+    /// The name of the bound policy.
     pub policy: Str,
     pub(super) criteria: Option<Result<Criteria, String>>,
     pub(super) params: Option<ParamRef>,
-    /// What a failure leads to; empty for mutating ones.
-    pub actions: Vec<Action>,
-    /// What operators may know of it.
-    pub account: Arc<Account>,
+    /// Empty for bindings of mutating policies.
+    pub actions: Vec<ValidationAction>,
+    pub inventory: Arc<InventoryEntry>,
 }
 
-impl Binding {
-    /// Reads a binding.
+impl PolicyBinding {
     pub fn read(object: &Value) -> Self {
         let spec = object.get("spec").unwrap_or(&Value::Null);
         let text = |keys: &[&str]| Str::from(spec.str_at(keys).unwrap_or_default());
@@ -82,17 +79,17 @@ impl Binding {
                 .map(|selector| LabelSelector::from_label_selector(Some(selector))),
             must_exist: reference.str_at(&["parameterNotFoundAction"]) == Some("Deny"),
         });
-        Binding {
+        PolicyBinding {
             name: api::meta::name(object).into(),
             policy: text(&["policyName"]),
             criteria: present("matchResources").map(Criteria::of_policy),
             params,
-            account: Arc::new(Account::new(object, spec, &["matchResources"], FREE)),
+            inventory: Arc::new(InventoryEntry::new(object, spec, &["matchResources"], ZERO_COST)),
             actions: spec
                 .list_at(&["validationActions"])
                 .iter()
                 .filter_map(Value::as_str)
-                .filter_map(Action::read)
+                .filter_map(ValidationAction::read)
                 .collect(),
         }
     }

@@ -1,28 +1,28 @@
 //! Admission policies: `ValidatingAdmissionPolicy` and `MutatingAdmissionPolicy` with their bindings.
 //!
-//! A policy is compiled once, when it changes ([`definition`]); policies and bindings together are an immutable [`Snapshot`],
-//! swapped as one, with an index by which a request meets only the policies that can match it. The engine does not know where they
-//! came from: [`Source`] says it, because those from manifest files also guard policies themselves. [`Validating`] and
-//! [`Mutating`] are the two stages of the chain.
+//! A policy is compiled when it changes ([`compiled`]). Policies and bindings together form an immutable
+//! [`PolicySnapshot`] with an index, so that a request is matched only with policies that can select it.
+//! [`PolicySource`] says whether a policy comes from the API or from a manifest file; the latter also apply
+//! to policies and bindings themselves. [`ValidatingPolicies`] and [`MutatingPolicies`] are the two plugins.
 
 mod binding;
-mod definition;
-mod judge;
+mod compiled;
+mod converted_objects;
+mod evaluate;
+mod go_values;
 mod mutating;
-mod natives;
 mod params;
 mod patch;
-mod shown;
 mod snapshot;
 mod type_check;
 mod validating;
 
-pub use binding::{Action, Binding};
-pub use definition::{MutatingPolicy, Policy, ValidatingPolicy};
-pub use mutating::Mutating;
-pub use snapshot::{Hook, Policies, Snapshot, Source};
-pub use type_check::{BuiltInKinds, Kinds, TypeWarning, type_check, type_warnings};
-pub use validating::Validating;
+pub use binding::{PolicyBinding, ValidationAction};
+pub use compiled::{CompiledPolicy, MutatingPolicy, ValidatingPolicy};
+pub use mutating::MutatingPolicies;
+pub use snapshot::{AnyPolicy, BoundPolicy, PolicySnapshot, PolicySource};
+pub use type_check::{BuiltInKinds, TypeCheckKinds, TypeWarning, type_check, type_warnings};
+pub use validating::ValidatingPolicies;
 
 #[cfg(test)]
 mod tests;

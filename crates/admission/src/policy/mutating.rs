@@ -1,195 +1,201 @@
-//! The stage of mutating policies: each in order changes the object that the next one sees.
+//! `MutatingAdmissionPolicy`: runs policies in order, each on the object as changed by the previous ones.
 
 use std::sync::Arc;
 
 use api::{Status, StatusCause};
 use value::{Str, Value};
 
-use super::definition::Mutation;
-use super::judge::{BUDGET, with_params};
+use super::compiled::PolicyMutation;
+use super::evaluate::{BUDGET, with_params};
 use super::params::{self, Params};
-use super::snapshot::Current;
+use super::snapshot::CurrentPolicies;
 use super::validating::{forbidden, namespace_exists};
-use super::{Binding, Hook, MutatingPolicy, Snapshot, Source, patch};
-use crate::expression::{Checks, Facts, Frame, OUT_OF_BUDGET, Pause, Scope, Shape, Stop, namespace_shown};
-use crate::matching::{Asked, Match, Matched};
-use crate::meter::{CheckError, Conditions as Owner, Meter, counters};
-use crate::patched::adopt;
-use crate::{Attributes, Cluster, InForce, Later, Notes, Operation, ParamError, Pass, Reinvocation, Stage};
+use super::{BoundPolicy, MutatingPolicy, PolicyBinding, PolicySnapshot, PolicySource, patch};
+use crate::expression::{
+    Activations, AuthorizerDecisions, DeclaredVariables, EvaluationPause, EvaluationStop, ExpressionInput,
+    OUT_OF_BUDGET, PolicyEvaluation, visible_namespace,
+};
+use crate::matching::{ConditionResult, MatchedResource, RequestContext};
+use crate::metrics::{AdmissionMetrics, MatchConditionLabels, PolicyErrorType, metrics_for};
+use crate::patched::to_stored;
+use crate::{
+    AdmissionNotes, AdmissionSnapshot, AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation,
+    ParamError, Pass, Reinvocation,
+};
 
-/// `MutatingAdmissionPolicy`.
-pub struct Mutating {
-    current: Current<MutatingPolicy>,
-    meter: Arc<dyn Meter>,
+/// The plugin `MutatingAdmissionPolicy`.
+pub struct MutatingPolicies {
+    current: CurrentPolicies<MutatingPolicy>,
+    metrics: Arc<dyn AdmissionMetrics>,
 }
 
-impl Mutating {
-    /// The stage without any policies.
-    pub fn new(meter: Arc<dyn Meter>) -> Self {
-        Mutating { current: Current::default(), meter }
+impl MutatingPolicies {
+    /// Starts without policies.
+    pub fn new(metrics: Arc<dyn AdmissionMetrics>) -> Self {
+        MutatingPolicies { current: CurrentPolicies::default(), metrics }
     }
 
-    /// Puts other policies in force.
-    pub fn replace(&self, snapshot: Snapshot<MutatingPolicy>) {
+    pub fn replace(&self, snapshot: PolicySnapshot<MutatingPolicy>) {
         self.current.replace(snapshot);
     }
 }
 
-impl Stage for Mutating {
-    fn begin(&self, in_force: &InForce) {
-        in_force.mutating_policies(|| self.current.take());
+impl AsyncPlugin for MutatingPolicies {
+    fn pin_snapshot(&self, snapshot: &AdmissionSnapshot) {
+        snapshot.mutating_policies(|| self.current.load());
     }
 
     fn mutate<'a>(
         &'a self,
         pass: &'a mut Pass<'_, '_>,
         object: Option<&'a mut Value>,
-    ) -> Later<'a, Result<(), Status>> {
-        let snapshot = pass.attributes.in_force.mutating_policies(|| self.current.take());
-        // What is deleted has nothing that could be changed.
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        let snapshot = pass.attributes.snapshot.mutating_policies(|| self.current.load());
+        // There is no object to change in a delete.
         let object = object.filter(|_| pass.attributes.operation != Operation::Delete);
         let (Some(object), false) = (object, snapshot.is_empty()) else {
             return Box::pin(std::future::ready(Ok(())));
         };
         Box::pin(async move {
-            let Pass { attributes, cluster, passes, notes } = pass;
-            run(&snapshot, attributes, object, *cluster, passes, notes, &*self.meter).await
+            let Pass { attributes, cluster, reinvocation, notes } = pass;
+            run(&snapshot, attributes, object, *cluster, reinvocation, notes, &*self.metrics).await
         })
     }
 }
 
-/// One run of a policy: with one binding and one object as parameters.
-struct Invocation<'a> {
-    hook: &'a Hook<MutatingPolicy>,
-    binding: &'a Binding,
-    matched: Match,
+/// One evaluation of a policy, with one binding and one parameter object.
+struct PolicyInvocation<'a> {
+    bound: &'a BoundPolicy<MutatingPolicy>,
+    binding: &'a PolicyBinding,
+    matched: MatchedResource,
     param: Option<Arc<Value>>,
 }
 
-impl Invocation<'_> {
-    /// What tells it from other runs.
+impl PolicyInvocation<'_> {
+    /// Identifies the invocation in [`Reinvocation`].
     fn key(&self) -> Str {
         let param = self.param.as_deref().map(|param| (api::meta::namespace(param), api::meta::name(param)));
         let (namespace, name) = param.unwrap_or_default();
-        format!("{}/{}/{namespace}/{name}", self.hook.policy.policy.name, self.binding.name).into()
+        format!("{}/{}/{namespace}/{name}", self.bound.policy.policy.name, self.binding.name).into()
     }
 }
 
-/// What refuses the request, if its policy fails closed.
-struct Failure {
+/// A failure that rejects the request under `failurePolicy: Fail`.
+struct PolicyFailure {
     message: String,
-    /// Whether the expression, not the configuration, is to blame.
-    invalid: bool,
+    /// Whether evaluation failed, as opposed to configuration.
+    evaluation_failure: bool,
 }
 
-/// What the evaluation of mutating policies reports besides the changed object.
-struct Said<'a> {
-    failures: Vec<Failure>,
-    notes: &'a mut Notes,
+/// Failures and notes of the mutating policies of one request.
+struct MutationReport<'a> {
+    failures: Vec<PolicyFailure>,
+    notes: &'a mut AdmissionNotes,
 }
 
-impl Said<'_> {
-    /// A policy was evaluated: its match conditions do not exclude the request.
-    fn evaluated(&mut self, hook: &Hook<MutatingPolicy>) {
-        if hook.source == Source::Manifest {
-            self.notes.manifests.policy(&hook.policy.policy.name);
+impl MutationReport<'_> {
+    /// Records a policy whose match conditions did not exclude the request.
+    fn evaluated(&mut self, bound: &BoundPolicy<MutatingPolicy>) {
+        if bound.source == PolicySource::Manifest {
+            self.notes.manifests.record_policy(&bound.policy.policy.name);
         }
     }
 }
 
 async fn run(
-    snapshot: &Snapshot<MutatingPolicy>,
+    snapshot: &PolicySnapshot<MutatingPolicy>,
     attributes: &Attributes<'_>,
     object: &mut Value,
-    cluster: &dyn Cluster,
-    passes: &mut Reinvocation,
-    notes: &mut Notes,
-    meter: &dyn Meter,
+    cluster: &dyn ClusterView,
+    reinvocation: &mut Reinvocation,
+    notes: &mut AdmissionNotes,
+    metrics: &dyn AdmissionMetrics,
 ) -> Result<(), Status> {
-    let mut said = Said { failures: Vec::new(), notes };
+    let mut report = MutationReport { failures: Vec::new(), notes };
     let invocations = {
-        let asked = Asked::new(attributes, Some(object), cluster);
-        invocations(snapshot, &asked, &mut said, meter).await?
+        let context = RequestContext::new(attributes, Some(object), cluster);
+        invocations(snapshot, &context, &mut report, metrics).await?
     };
     if !invocations.is_empty() {
-        let outcome = dispatch(&invocations, attributes, object, cluster, passes, meter, &mut said).await;
-        passes.policies.left(object);
+        let outcome =
+            dispatch(&invocations, attributes, object, cluster, reinvocation, metrics, &mut report).await;
+        reinvocation.policies.set_last_output(object);
         outcome?;
     }
-    refuse(&Asked::new(attributes, Some(object), cluster), &said.failures)
+    refuse(&RequestContext::new(attributes, Some(object), cluster), &report.failures)
 }
 
-/// Every policy that is about the request, with each of its bindings and parameters. All of it is decided before the first change.
+/// The invocations of all policies that match. They are determined before the first one changes the object.
 async fn invocations<'a>(
-    snapshot: &'a Snapshot<MutatingPolicy>,
-    asked: &Asked<'_>,
-    said: &mut Said<'_>,
-    meter: &dyn Meter,
-) -> Result<Vec<Invocation<'a>>, Status> {
+    snapshot: &'a PolicySnapshot<MutatingPolicy>,
+    context: &RequestContext<'_>,
+    report: &mut MutationReport<'_>,
+    metrics: &dyn AdmissionMetrics,
+) -> Result<Vec<PolicyInvocation<'a>>, Status> {
     let mut invocations = Vec::new();
-    for hook in snapshot.candidates(asked) {
-        let policy = &hook.policy.policy;
-        let mut misconfigured = |binding: Option<&Binding>, why: &str| {
-            said.evaluated(hook);
-            policy.account.called();
-            policy.account.failed(why, meter.now());
+    for bound in snapshot.candidates(context) {
+        let policy = &bound.policy.policy;
+        let mut configuration_failure = |binding: Option<&PolicyBinding>, why: &str| {
+            report.evaluated(bound);
+            policy.inventory.count_call();
+            policy.inventory.record_error(why, metrics.now());
             if policy.fails_closed {
-                policy.account.denied();
-                said.failures.push(misconfigured(hook, binding, why));
+                policy.inventory.count_denial();
+                report.failures.push(configuration_failure(bound, binding, why));
             }
         };
         let matched = match &policy.criteria {
             Err(why) => Err(why.clone()),
-            Ok(criteria) => criteria.matches(asked).map_err(|status| status.message().to_owned()),
+            Ok(criteria) => criteria.matches(context).map_err(|status| status.message().to_owned()),
         };
         let matched = match matched {
             Ok(None) => continue,
             Ok(Some(matched)) => matched,
             Err(why) => {
-                misconfigured(None, &why);
+                configuration_failure(None, &why);
                 continue;
             }
         };
-        let served = match params::served(policy, asked) {
-            Ok(served) => served,
+        let mapping = match params::mapping(policy, context) {
+            Ok(mapping) => mapping,
             Err(ParamError::Unreadable(why)) => return Err(why),
             Err(ParamError::Misconfigured(why)) => {
-                misconfigured(None, &why);
+                configuration_failure(None, &why);
                 continue;
             }
         };
-        for binding in &hook.bindings {
-            let concerns = match &binding.criteria {
+        for binding in &bound.bindings {
+            let affects_quota = match &binding.criteria {
                 None => Ok(true),
                 Some(Err(why)) => Err(why.clone()),
                 Some(Ok(criteria)) => criteria
-                    .matches(asked)
+                    .matches(context)
                     .map(|matched| matched.is_some())
                     .map_err(|status| status.message().to_owned()),
             };
-            match concerns {
+            match affects_quota {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(why) => {
-                    misconfigured(Some(binding), &why);
+                    configuration_failure(Some(binding), &why);
                     continue;
                 }
             }
-            let params = params::collect(served.as_ref(), binding.params.as_ref(), asked).await;
+            let params = params::collect(mapping.as_ref(), binding.params.as_ref(), context).await;
             let params = match params {
                 Ok(Params::Unset) => vec![None],
-                Ok(Params::Each(each)) => each.into_iter().map(Some).collect(),
+                Ok(Params::PendingCall(each)) => each.into_iter().map(Some).collect(),
                 Err(ParamError::Unreadable(why)) => return Err(why),
                 Err(ParamError::Misconfigured(why)) => {
-                    misconfigured(Some(binding), &why);
+                    configuration_failure(Some(binding), &why);
                     continue;
                 }
             };
-            let runs = params.into_iter().map(|param| Invocation {
-                hook,
+            let runs = params.into_iter().map(|param| PolicyInvocation {
+                bound,
                 binding,
                 matched: matched.clone().into_owned(),
-                param: param.map(untyped),
+                param: param.map(without_type_meta),
             });
             invocations.extend(runs);
         }
@@ -197,8 +203,9 @@ async fn invocations<'a>(
     Ok(invocations)
 }
 
-/// Mutating policies see parameters of built-in kinds without `apiVersion` and `kind`, as Kubernetes' typed clients have them.
-fn untyped(param: Arc<Value>) -> Arc<Value> {
+/// Removes `apiVersion` and `kind` from parameters of built-in kinds, as Kubernetes' typed clients do for
+/// mutating policies.
+fn without_type_meta(param: Arc<Value>) -> Arc<Value> {
     let kind = api::meta::gvk(&param);
     if schema::of(&kind.group, &kind.version, &kind.kind).is_none() {
         return param;
@@ -211,209 +218,219 @@ fn untyped(param: Arc<Value>) -> Arc<Value> {
 }
 
 async fn dispatch(
-    invocations: &[Invocation<'_>],
+    invocations: &[PolicyInvocation<'_>],
     attributes: &Attributes<'_>,
     object: &mut Value,
-    cluster: &dyn Cluster,
-    passes: &mut Reinvocation,
-    meter: &dyn Meter,
-    said: &mut Said<'_>,
+    cluster: &dyn ClusterView,
+    reinvocation: &mut Reinvocation,
+    metrics: &dyn AdmissionMetrics,
+    report: &mut MutationReport<'_>,
 ) -> Result<(), Status> {
-    if passes.is_second() && passes.policies.changed_since(object) {
-        passes.policies.require_again();
+    if reinvocation.is_second() && reinvocation.policies.is_output_changed(object) {
+        reinvocation.policies.require_reinvocation();
     }
-    let checks = Checks::default();
-    let asked = Asked::new(attributes, None, cluster);
-    namespace_exists(&asked)?;
-    let namespace = namespace_shown(&asked);
+    let checks = AuthorizerDecisions::default();
+    let context = RequestContext::new(attributes, None, cluster);
+    namespace_exists(&context)?;
+    let namespace = visible_namespace(&context);
     let mut changed = false;
     for invocation in invocations {
-        let policy = &invocation.hook.policy.policy;
-        let failures = &mut said.failures;
+        let policy = &invocation.bound.policy.policy;
+        let failures = &mut report.failures;
         let mut fail = |message: &str| {
-            policy.account.failed(message, meter.now());
+            policy.inventory.record_error(message, metrics.now());
             if policy.fails_closed {
-                policy.account.denied();
-                failures.push(invalid(invocation, message));
+                policy.inventory.count_denial();
+                failures.push(evaluation_failure(invocation, message));
             }
         };
         let kind = &invocation.matched.kind;
-        let mut shown = match cluster.convert(object, kind).await {
-            Ok(shown) => shown,
+        let mut converted = match cluster.convert(object, kind).await {
+            Ok(converted) => converted,
             Err(why) => return Err(Status::internal(why)),
         };
         let old = match attributes.old_object.stored() {
             Some(old) => Some(cluster.convert(old, kind).await.map_err(Status::internal)?),
             None => None,
         };
-        asked.rest().await?;
-        let ask = |shown: &Value| {
-            let facts = Facts::new(
-                &asked,
+        context.yield_if_due().await?;
+        let ask = |converted: &Value| {
+            let input = ExpressionInput::new(
+                &context,
                 &invocation.matched,
-                Some(shown),
+                Some(converted),
                 old.as_ref(),
                 namespace.as_ref(),
                 &checks,
             );
-            conditions(invocation, &Scope::new(&facts), attributes.operation, meter)
+            evaluate_conditions(invocation, &Activations::new(&input), attributes.operation, metrics)
         };
         let matched = loop {
-            match ask(&shown) {
+            match ask(&converted) {
                 Ok(matched) => break matched,
-                Err(pause) => checks.resume(pause, &asked).await?,
+                Err(pause) => checks.resume(pause, &context).await?,
             }
         };
-        if matched != Matched::No && invocation.hook.source == Source::Manifest {
-            said.notes.manifests.policy(&policy.name);
+        if matched != ConditionResult::Exclude && invocation.bound.source == PolicySource::Manifest {
+            report.notes.manifests.record_policy(&policy.name);
         }
         match matched {
-            Matched::Yes => {}
-            Matched::No => continue,
-            Matched::Failed(why) => {
+            ConditionResult::Include => {}
+            ConditionResult::Exclude => continue,
+            ConditionResult::Failed(why) => {
                 fail(&why);
                 continue;
             }
         }
         let key = invocation.key();
-        if passes.is_second() && !passes.policies.is_required(&key) {
+        if reinvocation.is_second() && !reinvocation.policies.should_reinvoke(&key) {
             continue;
         }
-        policy.account.called();
-        let before = shown.clone();
-        for mutation in &invocation.hook.policy.mutations {
-            let started = meter.now();
+        policy.inventory.count_call();
+        let before = converted.clone();
+        for mutation in &invocation.bound.policy.mutations {
+            let started = metrics.now();
             let outcome = loop {
-                let step = {
-                    let facts = Facts::new(
-                        &asked,
+                let progress = {
+                    let input = ExpressionInput::new(
+                        &context,
                         &invocation.matched,
-                        Some(&shown),
+                        Some(&converted),
                         old.as_ref(),
                         namespace.as_ref(),
                         &checks,
                     );
-                    mutate(mutation, invocation, &shown, &Scope::new(&facts), &asked)
+                    mutate(mutation, invocation, &converted, &Activations::new(&input), &context)
                 };
-                match step {
-                    Step::Pause(pause) => checks.resume(pause, &asked).await?,
-                    Step::Done(outcome) => break outcome,
+                match progress {
+                    MutationStep::EvaluationPause(pause) => checks.resume(pause, &context).await?,
+                    MutationStep::Done(outcome) => break outcome,
                 }
             };
             let outcome = match outcome {
-                Err(why) => Err(Refused::Policy(why)),
-                Ok(patched) if patched == shown => Ok(None),
-                Ok(mut patched) => match patch::same_kind(&mut patched, kind) {
-                    Err(why) => Err(Refused::Decoding(why)),
-                    Ok(()) => match adopt(patched, kind, true, attributes, cluster).await {
+                Err(why) => Err(MutationError::Policy(why)),
+                Ok(patched) if patched == converted => Ok(None),
+                Ok(mut patched) => match patch::check_kind_unchanged(&mut patched, kind) {
+                    Err(why) => Err(MutationError::Decoding(why)),
+                    Ok(()) => match to_stored(patched, kind, true, attributes, cluster).await {
                         Ok(adopted) => Ok(Some(adopted)),
-                        Err(why) if matches!(mutation, Mutation::Json(_)) => Err(Refused::Decoding(why)),
-                        Err(why) => Err(Refused::Policy(patch::unconverted(kind, why))),
+                        Err(why) if matches!(mutation, PolicyMutation::Json(_)) => {
+                            Err(MutationError::Decoding(why))
+                        }
+                        Err(why) => Err(MutationError::Policy(patch::conversion_error(kind, why))),
                     },
                 },
             };
-            let took = meter.now().saturating_sub(started);
-            let count = |error: CheckError| {
-                for meter in counters(meter, invocation.hook.source == Source::Manifest) {
-                    meter.mutation_checked(&policy.name, &invocation.binding.name, error, took);
+            let took = metrics.now().saturating_sub(started);
+            let count = |error: PolicyErrorType| {
+                for metrics in metrics_for(metrics, invocation.bound.source == PolicySource::Manifest) {
+                    metrics.mutation_checked(&policy.name, &invocation.binding.name, error, took);
                 }
             };
             match outcome {
-                Ok(None) => count(CheckError::None),
+                Ok(None) => count(PolicyErrorType::None),
                 Ok(Some(adopted)) => {
-                    count(CheckError::None);
+                    count(PolicyErrorType::None);
                     *object = adopted;
-                    shown = cluster.convert(object, kind).await.map_err(Status::internal)?;
+                    converted = cluster.convert(object, kind).await.map_err(Status::internal)?;
                 }
-                Err(Refused::Policy(why)) => {
-                    count(CheckError::of(&why));
+                Err(MutationError::Policy(why)) => {
+                    count(PolicyErrorType::from_message(&why));
                     fail(&why);
                 }
-                Err(Refused::Decoding(why)) => {
-                    count(CheckError::Invalid);
-                    policy.account.failed(&why, meter.now());
-                    policy.account.denied();
+                Err(MutationError::Decoding(why)) => {
+                    count(PolicyErrorType::Invalid);
+                    policy.inventory.record_error(&why, metrics.now());
+                    policy.inventory.count_denial();
                     return Err(Status::internal(why));
                 }
             }
         }
-        if shown != before {
+        if converted != before {
             changed = true;
-            passes.policies.require_again();
-            passes.want();
+            reinvocation.policies.require_reinvocation();
+            reinvocation.request_second_pass();
         }
-        if invocation.hook.policy.reinvoked {
-            passes.policies.ran(key);
+        if invocation.bound.policy.reinvoke_if_needed {
+            reinvocation.policies.add_reinvocable(key);
         }
     }
     if changed {
-        passes.policies.require_again();
+        reinvocation.policies.require_reinvocation();
     }
     Ok(())
 }
 
-/// Why a mutation did not happen.
-enum Refused {
-    /// The policy's failure, for its failure policy to judge.
+/// A mutation that could not be applied.
+enum MutationError {
+    /// An evaluation error; the failure policy applies.
     Policy(String),
-    /// It made something that cannot be an object of its kind.
+    /// The result is not an object of the right kind; rejects the request regardless of the failure policy.
     Decoding(String),
 }
 
-fn conditions(
-    invocation: &Invocation<'_>,
-    scope: &Scope<'_>,
+fn evaluate_conditions(
+    invocation: &PolicyInvocation<'_>,
+    activations: &Activations<'_>,
     operation: Operation,
-    meter: &dyn Meter,
-) -> Result<Matched, Pause> {
-    let policy = &invocation.hook.policy.policy;
-    let Some(conditions) = &policy.conditions else { return Ok(Matched::Yes) };
-    let base = with_params(scope, conditions.shape(), invocation.param.as_deref());
-    let owner = Owner { name: &policy.name, kind: "policy", phase: "validate", operation };
-    conditions.evaluate_with(&policy.variables, &base, scope.pace(), &owner, meter)
+    metrics: &dyn AdmissionMetrics,
+) -> Result<ConditionResult, EvaluationPause> {
+    let policy = &invocation.bound.policy.policy;
+    let Some(conditions) = &policy.conditions else { return Ok(ConditionResult::Include) };
+    let base = with_params(activations, conditions.declared_variables(), invocation.param.as_deref());
+    let labels = MatchConditionLabels { name: &policy.name, kind: "policy", phase: "validate", operation };
+    conditions.evaluate_with(&policy.variables, &base, activations.pacer(), &labels, metrics)
 }
 
-/// How far a mutation has come.
-enum Step {
-    /// Something must be done first.
-    Pause(Pause),
-    /// The changed object, or why there is none.
+/// The progress of a mutation.
+enum MutationStep {
+    EvaluationPause(EvaluationPause),
+    /// The changed object, or an error message.
     Done(Result<Value, String>),
 }
 
 fn mutate(
-    mutation: &Mutation,
-    invocation: &Invocation<'_>,
-    shown: &Value,
-    scope: &Scope<'_>,
-    asked: &Asked<'_>,
-) -> Step {
-    let policy = &invocation.hook.policy.policy;
-    let shape = Shape { params: policy.params.is_some(), composed: true, conditions: false, may_ask: true };
-    let base = with_params(scope, shape, invocation.param.as_deref());
-    let frame = Frame::new(&policy.variables, &base, scope.pace());
-    let (Mutation::Apply(expression) | Mutation::Json(expression)) = mutation;
+    mutation: &PolicyMutation,
+    invocation: &PolicyInvocation<'_>,
+    converted: &Value,
+    activations: &Activations<'_>,
+    context: &RequestContext<'_>,
+) -> MutationStep {
+    let policy = &invocation.bound.policy.policy;
+    let declared = DeclaredVariables {
+        params: policy.params.is_some(),
+        composed: true,
+        conditions: false,
+        authorizer: true,
+    };
+    let base = with_params(activations, declared, invocation.param.as_deref());
+    let evaluation = PolicyEvaluation::new(&policy.variables, &base, activations.pacer());
+    let (PolicyMutation::Apply(expression) | PolicyMutation::Json(expression)) = mutation;
     if let Some(error) = expression.compile_error() {
-        return Step::Done(Err(error.detail().to_owned()));
+        return MutationStep::Done(Err(error.detail().to_owned()));
     }
     let mut budget = BUDGET;
-    let value = match expression.evaluate(&frame, &mut budget) {
-        Err(Stop::Check(check)) => return Step::Pause(Pause::Check(check)),
-        Err(Stop::Late) => return Step::Pause(Pause::Late),
-        Err(Stop::Budget) => return Step::Done(Err(OUT_OF_BUDGET.to_owned())),
-        Ok(Err(why)) => return Step::Done(Err(why)),
+    let value = match expression.evaluate(&evaluation, &mut budget) {
+        Err(EvaluationStop::Check(check)) => {
+            return MutationStep::EvaluationPause(EvaluationPause::Check(check));
+        }
+        Err(EvaluationStop::Late) => return MutationStep::EvaluationPause(EvaluationPause::Late),
+        Err(EvaluationStop::Budget) => return MutationStep::Done(Err(OUT_OF_BUDGET.to_owned())),
+        Ok(Err(why)) => return MutationStep::Done(Err(why)),
         Ok(Ok(value)) => value,
     };
-    Step::Done(match mutation {
-        Mutation::Json(_) => patch::patch(&value, shown),
-        Mutation::Apply(_) => {
+    MutationStep::Done(match mutation {
+        PolicyMutation::Json(_) => patch::apply_json_patch(&value, converted),
+        PolicyMutation::Apply(_) => {
             let kind = &invocation.matched.kind;
-            // Only the kind of a resource can be applied, also in a version that is no longer served: a `Scale` is none.
-            let is_equivalent = || asked.equivalents().iter().any(|other| other.kind == *kind);
-            let is_resource = asked.cluster.served(kind).is_some() || is_binding(kind) || is_equivalent();
-            let stored_kind = Some(&asked.attributes.stored_kind);
-            let schema = if is_resource { asked.cluster.schema(kind, stored_kind) } else { None };
-            patch::configure(&value, shown, kind, schema.as_ref().map(schema::Link::get))
+            // Only kinds of resources can be applied, also in versions that are no longer served. `Scale` is
+            // not one.
+            let is_equivalent = || context.equivalents().iter().any(|other| other.kind == *kind);
+            let is_resource =
+                context.cluster.rest_mapping(kind).is_some() || is_binding(kind) || is_equivalent();
+            let stored_kind = Some(&context.attributes.stored_kind);
+            let schema = if is_resource { context.cluster.schema(kind, stored_kind) } else { None };
+            patch::apply_configuration(&value, converted, kind, schema.as_ref().map(schema::Link::get))
         }
     })
 }
@@ -422,8 +439,12 @@ fn is_binding(kind: &api::GroupVersionKind) -> bool {
     kind.group.is_empty() && kind.kind == "Binding"
 }
 
-fn misconfigured(hook: &Hook<MutatingPolicy>, binding: Option<&Binding>, why: &str) -> Failure {
-    let policy = &hook.policy.policy.name;
+fn configuration_failure(
+    bound: &BoundPolicy<MutatingPolicy>,
+    binding: Option<&PolicyBinding>,
+    why: &str,
+) -> PolicyFailure {
+    let policy = &bound.policy.policy.name;
     let message = match binding {
         Some(binding) => {
             let binding = &binding.name;
@@ -436,23 +457,23 @@ fn misconfigured(hook: &Hook<MutatingPolicy>, binding: Option<&Binding>, why: &s
             format!("policy {policy} denied request: failed to configure policy: {why}")
         }
     };
-    Failure { message, invalid: false }
+    PolicyFailure { message, evaluation_failure: false }
 }
 
-fn invalid(invocation: &Invocation<'_>, why: &str) -> Failure {
-    let (policy, binding) = (&invocation.hook.policy.policy.name, &invocation.binding.name);
+fn evaluation_failure(invocation: &PolicyInvocation<'_>, why: &str) -> PolicyFailure {
+    let (policy, binding) = (&invocation.bound.policy.policy.name, &invocation.binding.name);
     let message = format!("policy '{policy}' with binding '{binding}' denied request: {why}");
-    Failure { message, invalid: true }
+    PolicyFailure { message, evaluation_failure: true }
 }
 
-/// 403 with the first failure's message, and all of them as causes.
-fn refuse(asked: &Asked<'_>, failures: &[Failure]) -> Result<(), Status> {
+/// 403 with the message of the first failure, and all messages as causes.
+fn refuse(context: &RequestContext<'_>, failures: &[PolicyFailure]) -> Result<(), Status> {
     let Some(first) = failures.first() else { return Ok(()) };
     let causes = failures.iter().map(|failure| StatusCause {
         reason: Str::default(),
         message: failure.message.clone(),
         field: String::new(),
     });
-    let status = forbidden(asked, "", causes.collect()).with_message(first.message.clone());
-    Err(if first.invalid { status.with_reason("Invalid") } else { status })
+    let status = forbidden(context, "", causes.collect()).with_message(first.message.clone());
+    Err(if first.evaluation_failure { status.with_reason("Invalid") } else { status })
 }

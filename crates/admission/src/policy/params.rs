@@ -1,35 +1,35 @@
-//! The parameters of a binding, as they are now.
+//! Looks up the parameter objects of a binding.
 
 use std::sync::Arc;
 
 use api::GroupVersionKind;
 use value::Value;
 
-use super::Policy;
+use super::CompiledPolicy;
 use super::binding::ParamRef;
-use crate::matching::Asked;
-use crate::{ParamError, Served};
+use crate::matching::RequestContext;
+use crate::{ParamError, RestMapping};
 
-/// What a policy is evaluated with, once for each.
+/// The parameters that a policy is evaluated with.
 pub(super) enum Params {
-    /// Once, with `params` null.
+    /// Evaluate once with `params` null.
     Unset,
-    /// Once with each of these.
-    Each(Vec<Arc<Value>>),
+    /// Evaluate once with each object.
+    PendingCall(Vec<Arc<Value>>),
 }
 
-/// What it costs to bring an object into the shape that expressions see, in their units.
-const SHOWN: u64 = 1000;
+/// Cost of reading one parameter object, in units of expression cost.
+const READ_COST: u64 = 1000;
 
-/// The objects that a binding names, as clients read them in the version of the policy's `paramKind`. The error is that of a binding that cannot be used.
+/// The objects that a binding's `paramRef` selects, in the version of the policy's `paramKind`.
 pub(super) async fn collect(
-    served: Option<&Served>,
+    mapping: Option<&RestMapping>,
     reference: Option<&ParamRef>,
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
 ) -> Result<Params, ParamError> {
-    let (Some(served), Some(reference)) = (served, reference) else { return Ok(Params::Unset) };
-    let namespace = if served.namespaced {
-        match (reference.namespace.as_str(), asked.namespace()) {
+    let (Some(mapping), Some(reference)) = (mapping, reference) else { return Ok(Params::Unset) };
+    let namespace = if mapping.namespaced {
+        match (reference.namespace.as_str(), context.namespace()) {
             ("", "") => {
                 return Err(
                     "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
@@ -47,19 +47,19 @@ pub(super) async fn collect(
             .to_owned()
             .into());
     };
-    let cluster = asked.cluster;
+    let cluster = context.cluster;
     let found: Vec<Arc<Value>> = match (reference.name.as_str(), &reference.selector) {
         ("", Some(selector)) => {
             let selector = selector.as_ref().map_err(Clone::clone)?;
             let mut found = Vec::new();
-            for name in cluster.names_of(served, namespace) {
-                // There may be thousands.
-                asked.pace().add(SHOWN);
-                if asked.pace().is_due() {
-                    asked.pace().rest().await;
+            for name in cluster.names_of(mapping, namespace) {
+                // A selector can match thousands of objects.
+                context.pacer().add(READ_COST);
+                if context.pacer().is_due() {
+                    context.pacer().yield_now().await;
                 }
-                let shown = cluster.shown(served, namespace, &name).await?;
-                found.extend(shown.filter(|object| selector.matches_object(object)));
+                let read_as = cluster.read_as(mapping, namespace, &name).await?;
+                found.extend(read_as.filter(|object| selector.matches_object(object)));
             }
             found
         }
@@ -68,8 +68,8 @@ pub(super) async fn collect(
             return Err("paramRef.name and paramRef.selector are mutually exclusive".to_owned().into());
         }
         (name, None) => {
-            asked.pace().add(SHOWN);
-            cluster.shown(served, namespace, name).await?.into_iter().collect()
+            context.pacer().add(READ_COST);
+            cluster.read_as(mapping, namespace, name).await?.into_iter().collect()
         }
     };
     if found.is_empty() && reference.must_exist {
@@ -77,16 +77,19 @@ pub(super) async fn collect(
             .to_owned()
             .into());
     }
-    Ok(Params::Each(found))
+    Ok(Params::PendingCall(found))
 }
 
-/// The resource of a policy's `paramKind`; an error if nothing serves it.
-pub(super) fn served(policy: &Policy, asked: &Asked<'_>) -> Result<Option<Served>, ParamError> {
+/// The resource of a policy's `paramKind`; `None` if the policy has no parameters.
+pub(super) fn mapping(
+    policy: &CompiledPolicy,
+    context: &RequestContext<'_>,
+) -> Result<Option<RestMapping>, ParamError> {
     let Some(kind) = &policy.params else { return Ok(None) };
-    let served = asked.cluster.served_param(kind).map_err(ParamError::Unreadable)?;
-    served.map(Some).ok_or_else(|| unknown(kind).into())
+    let mapping = context.cluster.param_rest_mapping(kind).map_err(ParamError::Unreadable)?;
+    mapping.map(Some).ok_or_else(|| unknown_kind(kind).into())
 }
 
-fn unknown(kind: &GroupVersionKind) -> String {
+fn unknown_kind(kind: &GroupVersionKind) -> String {
     format!("failed to find resource referenced by paramKind: '{kind}'")
 }

@@ -1,4 +1,4 @@
-//! What a mutation expression gives, applied to an object in the shape that clients of its version see.
+//! Applies the result of a mutation expression to an object.
 
 use api::{GroupVersionKind, field};
 use cel::{ListVal, Val};
@@ -7,32 +7,32 @@ use schema::patch::json_patch;
 use schema::{Kind, Schema};
 use value::{Map, Str, Value};
 
-use super::natives;
+use super::go_values;
 use crate::patched::{complete_kind, unreadable_as};
 
-/// How many parts what a mutation gives may have, and how many bytes of text may be in them: several times as many as the largest
-/// object. `[x, x]` of `[x, x]` of … is cheap to make and has twice as many with every level, and everything below walks through
-/// all of them, and writes them.
-const MOST_PARTS: usize = 1 << 21;
-const MOST_BYTES: usize = 1 << 24;
+/// Maximum number of values in the result of a mutation, several times that of the largest object. `[x, x]`
+/// of `[x, x]` of … is cheap to compute and doubles with every level, but the code below visits every value.
+/// [`MAX_BYTES`] limits the text in them likewise.
+const MAX_VALUES: usize = 1 << 21;
+const MAX_BYTES: usize = 1 << 24;
 
-fn is_bounded(val: &Val<'_>) -> Result<(), String> {
-    let mut room = Room { parts: MOST_PARTS, bytes: MOST_BYTES };
+fn check_size(val: &Val<'_>) -> Result<(), String> {
+    let mut room = SizeBudget { parts: MAX_VALUES, bytes: MAX_BYTES };
     room.take(val).ok_or_else(|| "what the mutation gives is too large".to_owned())
 }
 
-/// What is left of what there may be.
-struct Room {
+/// What is left of the maximum result size.
+struct SizeBudget {
     parts: usize,
     bytes: usize,
 }
 
-impl Room {
+impl SizeBudget {
     fn take(&mut self, val: &Val<'_>) -> Option<()> {
         self.parts = self.parts.checked_sub(1)?;
         match val {
-            Val::String(text) => self.text(text.len()),
-            Val::Bytes(bytes) => self.text(bytes.len()),
+            Val::String(take_text) => self.take_text(take_text.len()),
+            Val::Bytes(bytes) => self.take_text(bytes.len()),
             Val::Optional(Some(inner)) => self.take(inner),
             Val::List(list) => list.iter().try_for_each(|item| self.take(&item)),
             Val::Map(map) => map.iter().try_for_each(|(key, item)| {
@@ -40,21 +40,21 @@ impl Room {
                 self.take(&item)
             }),
             Val::Object(object) => object.fields.iter().try_for_each(|(name, item)| {
-                self.text(name.len())?;
+                self.take_text(name.len())?;
                 self.take(item)
             }),
             _ => Some(()),
         }
     }
 
-    fn text(&mut self, bytes: usize) -> Option<()> {
+    fn take_text(&mut self, bytes: usize) -> Option<()> {
         self.bytes = self.bytes.checked_sub(bytes)?;
         Some(())
     }
 }
 
-/// Merges an apply configuration. The schema is `None` for kinds that cannot be applied.
-pub(super) fn configure(
+/// Merges an apply configuration. `schema` is `None` for kinds that cannot be applied.
+pub(super) fn apply_configuration(
     config: &Val<'_>,
     object: &Value,
     kind: &GroupVersionKind,
@@ -64,10 +64,11 @@ pub(super) fn configure(
         let name = config.type_name();
         return Err(format!("unsupported return type from ApplyConfiguration expression: {name}"));
     }
-    is_bounded(config)?;
+    check_size(config)?;
     check_type_names(config)?;
-    let misfit = schema.and_then(|schema| natives::misfit(config, schema, &mut String::new()));
-    let mut config = natives::tree(config).ok_or("invalid return type: *dynamic.ObjectVal")?;
+    let first_type_mismatch =
+        schema.and_then(|schema| go_values::first_type_mismatch(config, schema, &mut String::new()));
+    let mut config = go_values::tree(config).ok_or("invalid return type: *dynamic.ObjectVal")?;
     for field in ["apiVersion", "kind"] {
         config.set_at(&[field], object.get(field).cloned().unwrap_or_default());
     }
@@ -77,7 +78,7 @@ pub(super) fn configure(
             let why = format!("no corresponding type for {kind}");
             return Err(failed("failed to convert patch object to typed object", &why));
         };
-        if let Some(why) = misfit {
+        if let Some(why) = first_type_mismatch {
             return Err(failed("failed to convert patch object to typed object", &why));
         }
         apply::check(&config, schema, false)
@@ -94,15 +95,15 @@ pub(super) fn configure(
     let mut merged = merge().map_err(|why| format!("error applying patch: {why}"))?;
     if let Some(schema) = schema {
         let built_in = schema::of(&kind.group, &kind.version, &kind.kind).is_some();
-        whole_numbers(&mut merged, schema, built_in)
+        convert_whole_numbers(&mut merged, schema, built_in)
             .map_err(|why| format!("unable to convert unstructured object to {kind}: {why}"))?;
     }
     Ok(merged)
 }
 
-/// Doubles without a fraction become integers where the schema wants those: expressions make doubles easily. Of integers that are
-/// too large for a field of a built-in kind, which is a Go type to Kubernetes, the lower bits are left, as they are there.
-fn whole_numbers(value: &mut Value, schema: &Schema, built_in: bool) -> Result<(), String> {
+/// Converts doubles without a fraction to integers where the schema requires them: expressions easily yield
+/// doubles. Integers that overflow a field of a built-in kind are truncated to 32 bits, as in kube-apiserver.
+fn convert_whole_numbers(value: &mut Value, schema: &Schema, built_in: bool) -> Result<(), String> {
     match (value, &schema.kind) {
         (Value::Int(number), Kind::Int32) if built_in => {
             #[expect(clippy::cast_possible_truncation, reason = "this is what Kubernetes does")]
@@ -112,7 +113,7 @@ fn whole_numbers(value: &mut Value, schema: &Schema, built_in: bool) -> Result<(
         }
         (value @ Value::Float(_), Kind::Int32 | Kind::Int64) => {
             let Value::Float(float) = *value else { return Ok(()) };
-            if float.fract() != 0.0 || float.abs() >= EXACT {
+            if float.fract() != 0.0 || float.abs() >= MAX_EXACT_INTEGER {
                 return Err(format!("cannot convert float64 to {}", schema.go_type()));
             }
             #[expect(
@@ -124,14 +125,14 @@ fn whole_numbers(value: &mut Value, schema: &Schema, built_in: bool) -> Result<(
             Ok(())
         }
         (Value::List(items), Kind::List(list)) => {
-            items.iter_mut().try_for_each(|item| whole_numbers(item, list.items.get(), built_in))
+            items.iter_mut().try_for_each(|item| convert_whole_numbers(item, list.items.get(), built_in))
         }
         (Value::Map(map), Kind::Map(of)) => {
-            map.iter_mut().try_for_each(|(_, value)| whole_numbers(value, of.values.get(), built_in))
+            map.iter_mut().try_for_each(|(_, value)| convert_whole_numbers(value, of.values.get(), built_in))
         }
         (Value::Map(map), Kind::Object(object)) => {
             map.iter_mut().try_for_each(|(name, value)| match object.property(name) {
-                Some(property) => whole_numbers(value, property.schema.get(), built_in),
+                Some(property) => convert_whole_numbers(value, property.schema.get(), built_in),
                 None => Ok(()),
             })
         }
@@ -139,12 +140,12 @@ fn whole_numbers(value: &mut Value, schema: &Schema, built_in: bool) -> Result<(
     }
 }
 
-/// Doubles below this that have no fraction are exact.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+/// 2^53: below it, doubles without a fraction are exact integers.
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
-/// Applies a JSON patch; one whose test fails changes nothing.
-pub(super) fn patch(operations: &Val<'_>, object: &Value) -> Result<Value, String> {
-    is_bounded(operations)?;
+/// Applies a JSON patch. If a `test` operation fails, the object stays as it is.
+pub(super) fn apply_json_patch(operations: &Val<'_>, object: &Value) -> Result<Value, String> {
+    check_size(operations)?;
     let Val::List(operations) = operations else {
         return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
     };
@@ -156,8 +157,8 @@ pub(super) fn patch(operations: &Val<'_>, object: &Value) -> Result<Value, Strin
     }
 }
 
-/// Sees to it that a patched object is still of the kind that it was; the error says what else it is.
-pub(super) fn same_kind(patched: &mut Value, kind: &GroupVersionKind) -> Result<(), String> {
+/// Checks that a patched object still has its kind.
+pub(super) fn check_kind_unchanged(patched: &mut Value, kind: &GroupVersionKind) -> Result<(), String> {
     let now = complete_kind(patched, kind);
     if now == *kind {
         return Ok(());
@@ -174,8 +175,8 @@ pub(super) fn same_kind(patched: &mut Value, kind: &GroupVersionKind) -> Result<
     })
 }
 
-/// Why what was merged is no object of its kind, in the words of the conversion that built-in kinds go through.
-pub(super) fn unconverted(kind: &GroupVersionKind, why: String) -> String {
+/// The error message for a merged object that cannot be converted to its kind.
+pub(super) fn conversion_error(kind: &GroupVersionKind, why: String) -> String {
     match schema::of(&kind.group, &kind.version, &kind.kind) {
         Some(_) => format!("unable to convert unstructured object to {kind}: {why}"),
         None => why,
@@ -196,16 +197,16 @@ fn read_operations(operations: &ListVal<'_>) -> Result<Vec<Value>, String> {
         };
         let mut map = Map::with_capacity(4);
         for field in ["from", "op", "path"] {
-            let text = operation.get(field).and_then(Val::as_str).unwrap_or_default();
-            if !text.is_empty() || field != "from" {
-                map.insert(field, text);
+            let take_text = operation.get(field).and_then(Val::as_str).unwrap_or_default();
+            if !take_text.is_empty() || field != "from" {
+                map.insert(field, take_text);
             }
         }
         if let Some(value) = operation.get("value") {
             if matches!(value, Val::Object(_)) {
                 check_type_names(value)?;
             }
-            let value = json(value).map_err(|why| {
+            let value = to_json(value).map_err(|why| {
                 format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {why}")
             })?;
             map.insert("value", value);
@@ -215,10 +216,10 @@ fn read_operations(operations: &ListVal<'_>) -> Result<Vec<Value>, String> {
     operations.iter().map(read).collect()
 }
 
-/// A value as a patch carries it.
-fn json(value: &Val<'_>) -> Result<Value, String> {
+/// A value as JSON, for the `value` of a patch operation.
+fn to_json(value: &Val<'_>) -> Result<Value, String> {
     let mut number = None;
-    is_json(value, &mut number)?;
+    check_json(value, &mut number)?;
     match number {
         None => value.to_json(),
         Some(number) => Err(format!(
@@ -227,16 +228,16 @@ fn json(value: &Val<'_>) -> Result<Value, String> {
     }
 }
 
-/// Whether JSON has something for a value and all that is in it; `number` is the first number that it has nothing for, which is
-/// found out only afterwards.
-fn is_json(value: &Val<'_>, number: &mut Option<&'static str>) -> Result<(), String> {
+/// Checks that a value can be represented in JSON. `number` is set to the first number that cannot (NaN or
+/// infinity), because Kubernetes reports that error after all others.
+fn check_json(value: &Val<'_>, number: &mut Option<&'static str>) -> Result<(), String> {
     match value {
         Val::Optional(None) => return Err("optional.none() dereference".to_owned()),
-        Val::Optional(Some(inner)) => is_json(inner, number)?,
+        Val::Optional(Some(inner)) => check_json(inner, number)?,
         Val::Type(_) => return Err("type conversion not supported for 'type'".to_owned()),
         Val::Ext(_) => {
             let name = value.type_name();
-            // The name of the type in the library, but for what the authorizer gives, which has only one.
+            // Go names the type without its package, except for types of the authorizer library.
             let name = match name.rsplit_once('.') {
                 Some((_, last)) if !name.starts_with("kubernetes.authorization.") => last,
                 _ => name,
@@ -244,18 +245,18 @@ fn is_json(value: &Val<'_>, number: &mut Option<&'static str>) -> Result<(), Str
             return Err(format!("type conversion error from '{name}' to '*structpb.Value'"));
         }
         Val::Double(double) if !double.is_finite() => {
-            let text = if double.is_nan() {
+            let take_text = if double.is_nan() {
                 "NaN"
             } else if *double > 0.0 {
                 "+Inf"
             } else {
                 "-Inf"
             };
-            number.get_or_insert(text);
+            number.get_or_insert(take_text);
         }
         Val::List(list) => {
             for item in list.iter() {
-                is_json(&item, number)?;
+                check_json(&item, number)?;
             }
         }
         Val::Map(map) => {
@@ -268,12 +269,12 @@ fn is_json(value: &Val<'_>, number: &mut Option<&'static str>) -> Result<(), Str
                         return Err(format!("unsupported type conversion from '{from}' to string"));
                     }
                 }
-                is_json(&item, number)?;
+                check_json(&item, number)?;
             }
         }
         Val::Object(object) => {
             for (_, item) in &object.fields {
-                is_json(item, number)?;
+                check_json(item, number)?;
             }
         }
         _ => {}
@@ -281,7 +282,7 @@ fn is_json(value: &Val<'_>, number: &mut Option<&'static str>) -> Result<(), Str
     Ok(())
 }
 
-/// The name of an object's type must be that of its place: `Object.spec.template` at `spec.template`.
+/// Checks that object types are named after their field path: `Object.spec.template` at `spec.template`.
 fn check_type_names(val: &Val<'_>) -> Result<(), String> {
     let Val::Object(root) = val else { return Ok(()) };
     let mut errors = Vec::new();
@@ -289,10 +290,10 @@ fn check_type_names(val: &Val<'_>) -> Result<(), String> {
     if errors.is_empty() { Ok(()) } else { Err(format!("type mismatch: {}", errors.join("\n"))) }
 }
 
-fn check_names(val: &Val<'_>, way: &mut Vec<Str>, errors: &mut Vec<String>) {
+fn check_names(val: &Val<'_>, path: &mut Vec<Str>, errors: &mut Vec<String>) {
     match val {
         Val::Object(object) => {
-            let expected = way.join(".");
+            let expected = path.join(".");
             if object.type_name != expected {
                 errors.push(format!(
                     "unexpected type name {}, expected {}, which matches field name path from root Object type",
@@ -301,14 +302,14 @@ fn check_names(val: &Val<'_>, way: &mut Vec<Str>, errors: &mut Vec<String>) {
                 ));
             }
             for (name, val) in &object.fields {
-                way.push(name.clone());
-                check_names(val, way, errors);
-                way.pop();
+                path.push(name.clone());
+                check_names(val, path, errors);
+                path.pop();
             }
         }
-        Val::List(ListVal::Owned(items)) => items.iter().for_each(|item| check_names(item, way, errors)),
+        Val::List(ListVal::Owned(items)) => items.iter().for_each(|item| check_names(item, path, errors)),
         Val::Map(map @ cel::MapVal::Owned(_)) => {
-            map.iter().for_each(|(_, val)| check_names(&val, way, errors));
+            map.iter().for_each(|(_, val)| check_names(&val, path, errors))
         }
         _ => {}
     }

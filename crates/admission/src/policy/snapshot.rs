@@ -1,4 +1,4 @@
-//! The policies in force, and the index by which a request finds the few that can match it.
+//! The policies in force, with an index to find those that can match a request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,121 +6,120 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use value::Str;
 
-use super::{Binding, MutatingPolicy, Policy, ValidatingPolicy};
+use super::{CompiledPolicy, MutatingPolicy, PolicyBinding, ValidatingPolicy};
 use crate::Operation;
-use crate::matching::{Asked, Exempt, Operations, Rule, exempt};
+use crate::matching::{AdmissionRule, Exemption, Operations, RequestContext, exemption};
 
-/// Where a policy came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
-    /// A manifest file. These run first, and guard policies, too.
+pub enum PolicySource {
+    /// A manifest file. These policies run first, and apply to policies and bindings, too.
     Manifest,
-    /// The API.
     Api,
 }
 
-/// A policy of either kind.
-pub trait Policies: Send + Sync {
-    /// What both kinds have.
-    fn policy(&self) -> &Policy;
+/// A validating or mutating policy.
+pub trait AnyPolicy: Send + Sync {
+    fn policy(&self) -> &CompiledPolicy;
 }
 
-impl Policies for ValidatingPolicy {
-    fn policy(&self) -> &Policy {
+impl AnyPolicy for ValidatingPolicy {
+    fn policy(&self) -> &CompiledPolicy {
         &self.policy
     }
 }
 
-impl Policies for MutatingPolicy {
-    fn policy(&self) -> &Policy {
+impl AnyPolicy for MutatingPolicy {
+    fn policy(&self) -> &CompiledPolicy {
         &self.policy
     }
 }
 
-/// A policy with its bindings. A policy without any is not in force.
+/// A policy with its bindings. Policies without bindings are not in force.
 #[derive(Clone, Debug)]
-pub struct Hook<P> {
-    /// Where it came from.
-    pub source: Source,
-    /// The policy.
+pub struct BoundPolicy<P> {
+    pub source: PolicySource,
     pub policy: Arc<P>,
-    /// Its bindings, by name.
-    pub bindings: Vec<Arc<Binding>>,
+    /// Sorted by name.
+    pub bindings: Vec<Arc<PolicyBinding>>,
 }
 
 /// The policies in force, in the order in which they run. Immutable.
 #[derive(Debug)]
-pub struct Snapshot<P> {
-    hooks: Vec<Hook<P>>,
-    index: Index,
+pub struct PolicySnapshot<P> {
+    policies: Vec<BoundPolicy<P>>,
+    index: PolicyIndex,
 }
 
-impl<P> Default for Snapshot<P> {
+impl<P> Default for PolicySnapshot<P> {
     fn default() -> Self {
-        Snapshot { hooks: Vec::new(), index: Index::default() }
+        PolicySnapshot { policies: Vec::new(), index: PolicyIndex::default() }
     }
 }
 
-impl<P: Policies> Snapshot<P> {
-    /// Of the policies and bindings of each source.
+impl<P: AnyPolicy> PolicySnapshot<P> {
+    /// `sources` yields the policies and bindings of each source, by name.
     pub fn new<'a>(
-        sources: impl IntoIterator<Item = (Source, &'a BTreeMap<Str, Arc<P>>, &'a BTreeMap<Str, Arc<Binding>>)>,
+        sources: impl IntoIterator<
+            Item = (PolicySource, &'a BTreeMap<Str, Arc<P>>, &'a BTreeMap<Str, Arc<PolicyBinding>>),
+        >,
     ) -> Self
     where
         P: 'a,
     {
-        let mut hooks = Vec::new();
-        for (source, policies, bindings) in sources {
-            let mut bound: BTreeMap<&Str, Vec<Arc<Binding>>> = BTreeMap::new();
+        let mut policies = Vec::new();
+        for (source, by_name, bindings) in sources {
+            let mut by_policy: BTreeMap<&Str, Vec<Arc<PolicyBinding>>> = BTreeMap::new();
             for binding in bindings.values() {
-                bound.entry(&binding.policy).or_default().push(Arc::clone(binding));
+                by_policy.entry(&binding.policy).or_default().push(Arc::clone(binding));
             }
-            for (name, bindings) in bound {
-                if let Some(policy) = policies.get(name) {
-                    hooks.push(Hook { source, policy: Arc::clone(policy), bindings });
+            for (name, bindings) in by_policy {
+                if let Some(policy) = by_name.get(name) {
+                    policies.push(BoundPolicy { source, policy: Arc::clone(policy), bindings });
                 }
             }
         }
-        hooks.sort_by_key(|hook| hook.source);
-        let index = Index::of(&hooks);
-        Snapshot { hooks, index }
+        policies.sort_by_key(|bound| bound.source);
+        let index = PolicyIndex::of(&policies);
+        PolicySnapshot { policies, index }
     }
 
-    /// How many policies are in force.
     pub fn len(&self) -> usize {
-        self.hooks.len()
+        self.policies.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.hooks.is_empty()
+        self.policies.is_empty()
     }
 
     /// The policies that may match a request, in order.
-    pub(super) fn candidates<'s>(&'s self, asked: &Asked<'_>) -> impl Iterator<Item = &'s Hook<P>> {
-        let only_manifests = match exempt(asked.attributes, asked.cluster) {
-            Exempt::No | Exempt::FromWebhooks => Some(false),
-            Exempt::FromAll => Some(true),
-            Exempt::Always => None,
+    pub(super) fn candidates<'s>(
+        &'s self,
+        context: &RequestContext<'_>,
+    ) -> impl Iterator<Item = &'s BoundPolicy<P>> {
+        let only_manifests = match exemption(context.attributes, context.cluster) {
+            Exemption::None | Exemption::FromApiWebhooks => Some(false),
+            Exemption::FromApi => Some(true),
+            Exemption::Total => None,
         };
         let found = match only_manifests {
-            Some(_) if !self.hooks.is_empty() => self.index.find(asked),
+            Some(_) if !self.policies.is_empty() => self.index.find(context),
             _ => Vec::new(),
         };
         let only_manifests = only_manifests.unwrap_or(true);
         found
             .into_iter()
-            .filter_map(|position| self.hooks.get(position))
-            .filter(move |hook| !only_manifests || hook.source == Source::Manifest)
+            .filter_map(|position| self.policies.get(position))
+            .filter(move |bound| !only_manifests || bound.source == PolicySource::Manifest)
     }
 }
 
-/// The most combinations of a group and a resource that one policy is found under: two long lists have as many as a disk has bytes.
-const MOST_PLACES: usize = 10_000;
+/// Policies with more pairs of group and resource than this are not indexed: two long lists could multiply to
+/// any size.
+const MAX_INDEX_ENTRIES: usize = 10_000;
 
-/// Which policy may be about a resource: under its group and resource, with stars apart.
+/// Indexes policies by group and resource. Rules with `*` have maps of their own.
 #[derive(Debug, Default)]
-struct Index {
+struct PolicyIndex {
     by_both: HashMap<(Str, Str), Vec<Posting>>,
     by_group: HashMap<Str, Vec<Posting>>,
     by_resource: HashMap<Str, Vec<Posting>>,
@@ -130,28 +129,29 @@ struct Index {
 #[derive(Clone, Debug)]
 struct Posting {
     position: usize,
-    /// `None` for any.
+    /// `None` matches any subresource.
     subresource: Option<Str>,
     operations: Operations,
 }
 
 impl Posting {
-    fn fits(&self, subresource: &str, operation: Operation) -> bool {
+    fn matches(&self, subresource: &str, operation: Operation) -> bool {
         self.operations.contains(operation) && self.subresource.as_ref().is_none_or(|s| s == subresource)
     }
 }
 
-impl Index {
-    fn of<P: Policies>(hooks: &[Hook<P>]) -> Self {
-        let mut index = Index::default();
-        for (position, hook) in hooks.iter().enumerate() {
-            let rules = hook.policy.policy().criteria.as_ref().ok().and_then(|criteria| criteria.rules());
-            let few = |rules: &&[Rule]| {
-                let places = rules.iter().map(|rule| rule.groups().len() * rule.resources().len());
-                places.sum::<usize>() <= MOST_PLACES
+impl PolicyIndex {
+    fn of<P: AnyPolicy>(policies: &[BoundPolicy<P>]) -> Self {
+        let mut index = PolicyIndex::default();
+        for (position, bound) in policies.iter().enumerate() {
+            let rules = bound.policy.policy().criteria.as_ref().ok().and_then(|criteria| criteria.rules());
+            let is_indexable = |rules: &&[AdmissionRule]| {
+                let entries = rules.iter().map(|rule| rule.groups().len() * rule.resources().len());
+                entries.sum::<usize>() <= MAX_INDEX_ENTRIES
             };
-            let Some(rules) = rules.filter(few) else {
-                // What cannot be read, says nothing of resources, or has too many, must be looked at every time.
+            let Some(rules) = rules.filter(is_indexable) else {
+                // Rules that cannot be read, match everything or are too many: check the policy for every
+                // request.
                 index.all.push(Posting { position, subresource: None, operations: Operations::ALL });
                 continue;
             };
@@ -177,27 +177,27 @@ impl Index {
         index
     }
 
-    fn find(&self, asked: &Asked<'_>) -> Vec<usize> {
-        let attributes = asked.attributes;
+    fn find(&self, context: &RequestContext<'_>) -> Vec<usize> {
+        let attributes = context.attributes;
         let mut found = Vec::new();
         let mut add = |list: Option<&Vec<Posting>>| {
             let fitting = list.into_iter().flatten();
-            let fitting = fitting.filter(|p| p.fits(&attributes.subresource, attributes.operation));
+            let fitting = fitting.filter(|p| p.matches(&attributes.subresource, attributes.operation));
             found.extend(fitting.map(|posting| posting.position));
         };
         add(Some(&self.all));
         let own = &attributes.resource;
-        let mut under = |group: &Str, resource: &Str| {
+        let mut add_resource = |group: &Str, resource: &Str| {
             if !self.by_both.is_empty() {
                 add(self.by_both.get(&(group.clone(), resource.clone())));
             }
             add(self.by_group.get(group));
             add(self.by_resource.get(resource));
         };
-        under(&own.group, &own.resource);
-        for other in asked.equivalents() {
+        add_resource(&own.group, &own.resource);
+        for other in context.equivalents() {
             if other.resource != *own {
-                under(&other.resource.group, &other.resource.resource);
+                add_resource(&other.resource.group, &other.resource.resource);
             }
         }
         found.sort_unstable();
@@ -206,22 +206,22 @@ impl Index {
     }
 }
 
-/// Policies that can be replaced while requests run: a request takes them once and keeps them.
+/// Policies that can be replaced while requests run. A request takes the current snapshot once.
 #[derive(Debug)]
-pub(super) struct Current<P>(ArcSwap<Snapshot<P>>);
+pub(super) struct CurrentPolicies<P>(ArcSwap<PolicySnapshot<P>>);
 
-impl<P> Default for Current<P> {
+impl<P> Default for CurrentPolicies<P> {
     fn default() -> Self {
-        Current(ArcSwap::from_pointee(Snapshot::default()))
+        CurrentPolicies(ArcSwap::from_pointee(PolicySnapshot::default()))
     }
 }
 
-impl<P> Current<P> {
-    pub(super) fn replace(&self, snapshot: Snapshot<P>) {
+impl<P> CurrentPolicies<P> {
+    pub(super) fn replace(&self, snapshot: PolicySnapshot<P>) {
         self.0.store(Arc::new(snapshot));
     }
 
-    pub(super) fn take(&self) -> Arc<Snapshot<P>> {
+    pub(super) fn load(&self) -> Arc<PolicySnapshot<P>> {
         self.0.load_full()
     }
 }

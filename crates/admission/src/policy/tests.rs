@@ -1,4 +1,4 @@
-//! What policies may take: of the stack, of the budget, and of the time of a request.
+//! Limits of policies: stack, cost budget, and the request's deadline.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,18 +11,26 @@ use api::{GroupResource, GroupVersionKind, Status};
 use authn::User;
 use value::{Str, Value, yaml};
 
-use super::{Binding, Mutating, MutatingPolicy, Snapshot, Source, Validating, ValidatingPolicy};
-use crate::small::Small;
-use crate::webhook::{NoReply, Outgoing, Reply, Set, Transport, ValidatingWebhooks};
-use crate::{Attributes, InForce, Later, Notes, Operation, Pass, Reinvocation, Seen, Stage, Unmetered};
+use super::{
+    MutatingPolicies, MutatingPolicy, PolicyBinding, PolicySnapshot, PolicySource, ValidatingPolicies,
+    ValidatingPolicy,
+};
+use crate::fake_cluster::FakeCluster;
+use crate::webhook::{
+    OutgoingReview, Transport, TransportError, ValidatingWebhooks, WebhookReply, WebhookSet,
+};
+use crate::{
+    AdmissionNotes, AdmissionSnapshot, AsyncPlugin, Attributes, BoxFuture, NoMetrics, Operation, Pass,
+    Reinvocation, VersionedObject,
+};
 
-/// A cluster whose clock says that time is up after having been asked so often.
-fn clocked(patience: usize, objects: Vec<Value>) -> Small {
-    Small { patience, ..objects.into_iter().collect() }
+/// A cluster on which the deadline passes after `patience` checks of the clock.
+fn clocked(patience: usize, objects: Vec<Value>) -> FakeCluster {
+    FakeCluster { patience, ..objects.into_iter().collect() }
 }
 
-fn times_asked(cluster: &Small) -> usize {
-    cluster.asked.load(Ordering::Relaxed)
+fn clock_reads(cluster: &FakeCluster) -> usize {
+    cluster.clock_reads.load(Ordering::Relaxed)
 }
 
 fn read(text: &str) -> Value {
@@ -33,7 +41,7 @@ fn namespace() -> Value {
     read("{apiVersion: v1, kind: Namespace, metadata: {name: team}}")
 }
 
-/// A policy named `p` about ConfigMaps, with this added to its spec.
+/// A policy named `p` for ConfigMaps, with `spec` added to its spec.
 fn policy(kind: &str, spec: &str) -> Value {
     let mut policy = read(spec);
     let spec = std::mem::take(&mut policy);
@@ -47,36 +55,36 @@ fn policy(kind: &str, spec: &str) -> Value {
     policy
 }
 
-fn bindings(spec: &str) -> BTreeMap<Str, Arc<Binding>> {
+fn bindings(spec: &str) -> BTreeMap<Str, Arc<PolicyBinding>> {
     let mut binding = Value::Null;
     binding.set_at(&["metadata", "name"], "b");
     binding.set_at(&["spec"], read(spec));
     binding.set_at(&["spec", "policyName"], "p");
     binding.set_at(&["spec", "validationActions"], Value::list(["Deny"]));
-    BTreeMap::from([("b".into(), Arc::new(Binding::read(&binding)))])
+    BTreeMap::from([("b".into(), Arc::new(PolicyBinding::read(&binding)))])
 }
 
-fn validating(spec: &str, binding: &str) -> Validating {
+fn validating(spec: &str, binding: &str) -> ValidatingPolicies {
     let policies = BTreeMap::from([(
         "p".into(),
         Arc::new(ValidatingPolicy::compile(&policy("ValidatingAdmissionPolicy", spec))),
     )]);
-    let stage = Validating::new(Arc::new(Unmetered));
-    stage.replace(Snapshot::new([(Source::Api, &policies, &bindings(binding))]));
+    let stage = ValidatingPolicies::new(Arc::new(NoMetrics));
+    stage.replace(PolicySnapshot::new([(PolicySource::Api, &policies, &bindings(binding))]));
     stage
 }
 
-fn mutating(spec: &str) -> Mutating {
+fn mutating(spec: &str) -> MutatingPolicies {
     let policies = BTreeMap::from([(
         "p".into(),
         Arc::new(MutatingPolicy::compile(&policy("MutatingAdmissionPolicy", spec))),
     )]);
-    let stage = Mutating::new(Arc::new(Unmetered));
-    stage.replace(Snapshot::new([(Source::Api, &policies, &bindings("{}"))]));
+    let stage = MutatingPolicies::new(Arc::new(NoMetrics));
+    stage.replace(PolicySnapshot::new([(PolicySource::Api, &policies, &bindings("{}"))]));
     stage
 }
 
-/// An object with a list of so many numbers.
+/// An object with a list of `length` numbers.
 fn long(length: usize) -> Value {
     let mut object = read("{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: team}}");
     object.set_at(&["list"], Value::list((0..length).map(|n| i64::try_from(n).unwrap())));
@@ -96,56 +104,62 @@ fn with_attributes<T>(run: impl FnOnce(&Attributes<'_>) -> T) -> T {
         subresource: "".into(),
         namespace: "team".into(),
         name: "c".into(),
-        old_object: Seen::nothing(),
+        old_object: VersionedObject::absent(),
         options: &options,
         dry_run: false,
         now: 0,
         deadline: Some(Instant::now()),
-        in_force: InForce::default(),
+        snapshot: AdmissionSnapshot::default(),
     })
 }
 
-/// What came of it, and how often others could run meanwhile.
-fn to_the_end<T>(future: impl Future<Output = Result<T, Status>>) -> (Result<T, String>, usize) {
+/// Runs the future; returns its result and how often it yielded.
+fn run_counting_yields<T>(future: impl Future<Output = Result<T, Status>>) -> (Result<T, String>, usize) {
     let mut future = std::pin::pin!(future);
-    let mut rests = 0;
+    let mut yields = 0;
     loop {
         match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(done) => {
-                return (done.map_err(|status| format!("{} {status}", status.code())), rests);
+                return (done.map_err(|status| format!("{} {status}", status.code())), yields);
             }
-            Poll::Pending => rests += 1,
+            Poll::Pending => yields += 1,
         }
     }
 }
 
-fn ask(stage: &dyn Stage, object: &Value, cluster: &Small) -> (Result<(), String>, usize) {
+fn validate(stage: &dyn AsyncPlugin, object: &Value, cluster: &FakeCluster) -> (Result<(), String>, usize) {
     with_attributes(|attributes| {
-        let mut notes = Notes::default();
-        to_the_end(stage.validate(attributes, &Seen::new(Some(object)), cluster, &mut notes))
+        let mut notes = AdmissionNotes::default();
+        run_counting_yields(stage.validate(
+            attributes,
+            &VersionedObject::new(Some(object)),
+            cluster,
+            &mut notes,
+        ))
     })
 }
 
-fn ask_mutating(stage: &dyn Stage, cluster: &Small) -> Result<(), String> {
+fn mutate(stage: &dyn AsyncPlugin, cluster: &FakeCluster) -> Result<(), String> {
     with_attributes(|attributes| {
-        let (mut notes, mut passes, mut object) = (Notes::default(), Reinvocation::default(), long(300));
-        let mut pass = Pass { attributes, cluster, notes: &mut notes, passes: &mut passes };
-        to_the_end(stage.mutate(&mut pass, Some(&mut object))).0
+        let (mut notes, mut reinvocation, mut object) =
+            (AdmissionNotes::default(), Reinvocation::default(), long(300));
+        let mut pass = Pass { attributes, cluster, notes: &mut notes, reinvocation: &mut reinvocation };
+        run_counting_yields(stage.mutate(&mut pass, Some(&mut object))).0
     })
 }
 
-const PATIENT: usize = usize::MAX;
-const LATE: &str = "504 Timeout: request did not complete within requested timeout";
+const NO_DEADLINE: usize = usize::MAX;
+const DEADLINE_EXCEEDED: &str = "504 Timeout: request did not complete within requested timeout";
 
-fn is_late(outcome: &Result<(), String>) {
+fn assert_deadline_exceeded(outcome: &Result<(), String>) {
     let Err(why) = outcome else { panic!("it was admitted") };
     assert!(
         why.starts_with("504 ") && why.contains("request did not complete within requested timeout"),
-        "{why} is not {LATE}"
+        "{why} is not {DEADLINE_EXCEEDED}"
     );
 }
 
-/// Variables `a0` to `aN`, each of which reads the one before it.
+/// Variables `a0` to `aN`, each of which reads the previous one.
 fn chain(length: usize, first: &str, each: impl Fn(usize) -> String) -> String {
     let mut text = format!("variables: [{{name: a0, expression: '{first}'}}");
     for n in 1..length {
@@ -158,15 +172,15 @@ fn chain(length: usize, first: &str, each: impl Fn(usize) -> String) -> String {
 #[test]
 fn thousands_of_variables_that_read_each_other_are_computed() {
     let variables = chain(3000, "1", |before| format!("variables.a{before} + 1"));
-    let cluster = clocked(PATIENT, vec![namespace()]);
+    let cluster = clocked(NO_DEADLINE, vec![namespace()]);
     let admits =
         validating(&format!("{{{variables}, validations: [{{expression: variables.a2999 == 3000}}]}}"), "{}");
-    assert_eq!(ask(&admits, &long(0), &cluster).0, Ok(()));
+    assert_eq!(validate(&admits, &long(0), &cluster).0, Ok(()));
     let denies = validating(
         &format!("{{{variables}, validations: [{{expression: variables.a2999 == 1, message: miscounted}}]}}"),
         "{}",
     );
-    let why = ask(&denies, &long(0), &cluster).0.unwrap_err();
+    let why = validate(&denies, &long(0), &cluster).0.unwrap_err();
     assert!(why.contains("'p' with binding 'b' denied request: miscounted"), "{why}");
 }
 
@@ -176,31 +190,31 @@ fn variables_that_hold_each_other_endlessly_fail_as_the_policy_says() {
         let end = if each.ends_with("dyn(variables.a") { ")]" } else { "]" };
         let variables = chain(2000, "[1]", |before| format!("{each}{before}{end}"));
         let validations = "validations: [{expression: variables.a1999.size() == 1}]";
-        let cluster = clocked(PATIENT, vec![namespace()]);
+        let cluster = clocked(NO_DEADLINE, vec![namespace()]);
         let fails = validating(&format!("{{failurePolicy: Fail, {variables}, {validations}}}"), "{}");
-        let why = ask(&fails, &long(0), &cluster).0.unwrap_err();
+        let why = validate(&fails, &long(0), &cluster).0.unwrap_err();
         assert!(why.contains("it holds other variables more than 24 levels deep"), "{why}");
         let ignored = validating(&format!("{{failurePolicy: Ignore, {variables}, {validations}}}"), "{}");
-        assert_eq!(ask(&ignored, &long(0), &cluster).0, Ok(()));
+        assert_eq!(validate(&ignored, &long(0), &cluster).0, Ok(()));
     }
     let nested = format!("{}1{}", "[".repeat(70), "]".repeat(70));
     let few = chain(24, &nested, |before| format!("{}variables.a{before}{}", "[".repeat(70), "]".repeat(70)));
-    let cluster = clocked(PATIENT, vec![namespace()]);
+    let cluster = clocked(NO_DEADLINE, vec![namespace()]);
     let admits =
         validating(&format!("{{{few}, validations: [{{expression: variables.a23.size() == 1}}]}}"), "{}");
-    assert_eq!(ask(&admits, &long(0), &cluster).0, Ok(()));
+    assert_eq!(validate(&admits, &long(0), &cluster).0, Ok(()));
 }
 
 /// A patch that changes nothing.
 const PATCH: &str = r#"[JSONPatch{op: "test", path: "/metadata/name", value: "c"}]"#;
-/// Costs about half as much as one expression may, with a list of 300.
-const DEAR: &str = "object.list.all(x, object.list.all(y, y >= 0))";
+/// Costs about half of the per-expression limit if the list has 300 elements.
+const EXPENSIVE: &str = "object.list.all(x, object.list.all(y, y >= 0))";
 
 #[test]
 fn variables_are_computed_only_while_there_is_budget() {
-    let dear = |count: usize| {
+    let expensive = |count: usize| {
         let variables: Vec<String> =
-            (0..count).map(|n| format!("{{name: v{n}, expression: '{DEAR}'}}")).collect();
+            (0..count).map(|n| format!("{{name: v{n}, expression: '{EXPENSIVE}'}}")).collect();
         let all: Vec<String> = (0..count).map(|n| format!("variables.v{n}")).collect();
         format!(
             "{{variables: [{}], matchConditions: [{{name: c, expression: '{}'}}], validations: [{{expression: 'true'}}]}}",
@@ -209,34 +223,35 @@ fn variables_are_computed_only_while_there_is_budget() {
         )
     };
     let object = long(300);
-    let cluster = clocked(PATIENT, vec![namespace()]);
-    assert_eq!(ask(&validating(&dear(2), "{}"), &object, &cluster).0, Ok(()));
-    let of_two = times_asked(&cluster);
-    let cluster = clocked(PATIENT, vec![namespace()]);
-    let why = ask(&validating(&dear(40), "{}"), &object, &cluster).0.unwrap_err();
+    let cluster = clocked(NO_DEADLINE, vec![namespace()]);
+    assert_eq!(validate(&validating(&expensive(2), "{}"), &object, &cluster).0, Ok(()));
+    let of_two = clock_reads(&cluster);
+    let cluster = clocked(NO_DEADLINE, vec![namespace()]);
+    let why = validate(&validating(&expensive(40), "{}"), &object, &cluster).0.unwrap_err();
     assert!(why.contains("validation failed due to running out of cost budget"), "{why}");
-    assert!(of_two > 100 && times_asked(&cluster) < 5 * of_two, "{of_two} {}", times_asked(&cluster));
+    assert!(of_two > 100 && clock_reads(&cluster) < 5 * of_two, "{of_two} {}", clock_reads(&cluster));
 }
 
 #[test]
 fn evaluation_ends_with_the_time_of_the_request() {
-    for failures in ["Fail", "Ignore"] {
-        let spec = format!("{{failurePolicy: {failures}, validations: [{{expression: '{DEAR}'}}]}}");
+    for failure_policy in ["Fail", "Ignore"] {
+        let spec =
+            format!("{{failurePolicy: {failure_policy}, validations: [{{expression: '{EXPENSIVE}'}}]}}");
         let stage = validating(&spec, "{}");
-        assert_eq!(ask(&stage, &long(300), &clocked(PATIENT, vec![namespace()])).0, Ok(()));
+        assert_eq!(validate(&stage, &long(300), &clocked(NO_DEADLINE, vec![namespace()])).0, Ok(()));
         let cluster = clocked(3, vec![namespace()]);
-        is_late(&ask(&stage, &long(300), &cluster).0);
-        assert!(times_asked(&cluster) < 10);
+        assert_deadline_exceeded(&validate(&stage, &long(300), &cluster).0);
+        assert!(clock_reads(&cluster) < 10);
 
         let spec = format!(
-            "{{failurePolicy: {failures}, matchConditions: [{{name: c, expression: '{DEAR}'}}], mutations: [{{patchType: JSONPatch, jsonPatch: {{expression: '{PATCH}'}}}}]}}"
+            "{{failurePolicy: {failure_policy}, matchConditions: [{{name: c, expression: '{EXPENSIVE}'}}], mutations: [{{patchType: JSONPatch, jsonPatch: {{expression: '{PATCH}'}}}}]}}"
         );
-        assert_eq!(ask_mutating(&mutating(&spec), &clocked(PATIENT, vec![namespace()])), Ok(()));
-        is_late(&ask_mutating(&mutating(&spec), &clocked(3, vec![namespace()])));
+        assert_eq!(mutate(&mutating(&spec), &clocked(NO_DEADLINE, vec![namespace()])), Ok(()));
+        assert_deadline_exceeded(&mutate(&mutating(&spec), &clocked(3, vec![namespace()])));
         let spec = format!(
-            "{{failurePolicy: {failures}, mutations: [{{patchType: JSONPatch, jsonPatch: {{expression: '{PATCH}.filter(p, {DEAR})'}}}}]}}"
+            "{{failurePolicy: {failure_policy}, mutations: [{{patchType: JSONPatch, jsonPatch: {{expression: '{PATCH}.filter(p, {EXPENSIVE})'}}}}]}}"
         );
-        is_late(&ask_mutating(&mutating(&spec), &clocked(3, vec![namespace()])));
+        assert_deadline_exceeded(&mutate(&mutating(&spec), &clocked(3, vec![namespace()])));
     }
 }
 
@@ -250,22 +265,22 @@ fn others_run_between_parameters_and_a_late_request_ends_there() {
         "{paramKind: {apiVersion: v1, kind: ConfigMap}, validations: [{expression: 'has(params.metadata.labels)'}]}",
         "{paramRef: {selector: {matchLabels: {a: b}}, parameterNotFoundAction: Deny}}",
     );
-    let cluster = clocked(PATIENT, params.clone());
-    let (outcome, rests) = ask(&stage, &long(0), &cluster);
+    let cluster = clocked(NO_DEADLINE, params.clone());
+    let (outcome, yields) = validate(&stage, &long(0), &cluster);
     assert_eq!(outcome, Ok(()));
-    assert!(rests >= 5, "{rests}");
-    is_late(&ask(&stage, &long(0), &clocked(0, params)).0);
+    assert!(yields >= 5, "{yields}");
+    assert_deadline_exceeded(&validate(&stage, &long(0), &clocked(0, params)).0);
 }
 
-/// Nobody is called here.
-struct Silent;
+/// A transport on which every call fails.
+struct FailingTransport;
 
-impl Transport for Silent {
-    fn send<'a>(&'a self, _: Outgoing<'a>) -> Later<'a, Result<Reply, NoReply>> {
-        Box::pin(std::future::ready(Err(NoReply::Failed("silence".to_owned()))))
+impl Transport for FailingTransport {
+    fn send<'a>(&'a self, _: OutgoingReview<'a>) -> BoxFuture<'a, Result<WebhookReply, TransportError>> {
+        Box::pin(std::future::ready(Err(TransportError::Failed("silence".to_owned()))))
     }
 
-    fn uid(&self) -> Str {
+    fn new_uid(&self) -> Str {
         "uid".into()
     }
 }
@@ -273,11 +288,11 @@ impl Transport for Silent {
 #[test]
 fn the_conditions_of_webhooks_end_with_the_time_of_the_request() {
     let configuration = read(&format!(
-        "{{metadata: {{name: w}}, webhooks: [{{name: w.example.com, failurePolicy: Ignore, sideEffects: None, admissionReviewVersions: [v1], clientConfig: {{url: 'https://localhost/'}}, namespaceSelector: {{}}, objectSelector: {{}}, rules: [{{apiGroups: [''], apiVersions: ['*'], operations: ['*'], resources: [configmaps]}}], matchConditions: [{{name: c, expression: '{DEAR}'}}]}}]}}"
+        "{{metadata: {{name: w}}, webhooks: [{{name: w.example.com, failurePolicy: Ignore, sideEffects: None, admissionReviewVersions: [v1], clientConfig: {{url: 'https://localhost/'}}, namespaceSelector: {{}}, objectSelector: {{}}, rules: [{{apiGroups: [''], apiVersions: ['*'], operations: ['*'], resources: [configmaps]}}], matchConditions: [{{name: c, expression: '{EXPENSIVE}'}}]}}]}}"
     ));
-    let set = Arc::new(Set::default());
+    let set = Arc::new(WebhookSet::default());
     set.apply(None, Some(&configuration));
-    let stage = ValidatingWebhooks::new(set, Arc::new(Silent), Arc::new(Unmetered));
-    assert_eq!(ask(&stage, &long(300), &clocked(PATIENT, vec![namespace()])).0, Ok(()));
-    is_late(&ask(&stage, &long(300), &clocked(3, vec![namespace()])).0);
+    let stage = ValidatingWebhooks::new(set, Arc::new(FailingTransport), Arc::new(NoMetrics));
+    assert_eq!(validate(&stage, &long(300), &clocked(NO_DEADLINE, vec![namespace()])).0, Ok(()));
+    assert_deadline_exceeded(&validate(&stage, &long(300), &clocked(3, vec![namespace()])).0);
 }

@@ -1,6 +1,7 @@
-//! Policies against the schemas of the kinds that they name, so that a typo is seen before it denies something.
+//! Type checks policies against the schemas of the kinds that they match, to find typos before they deny
+//! requests.
 //!
-//! This is advice: policies are evaluated on what objects are, whatever is said here.
+//! The results are advice: evaluation does not depend on them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,30 +13,30 @@ use kinds::table::Resource;
 use schema::Link;
 use value::Value;
 
-use crate::Cluster;
+use crate::ClusterView;
 
-/// The most kinds of one rule that are looked at.
-const MOST_KINDS: usize = 10;
+/// At most this many kinds of a rule are checked.
+const MAX_KINDS: usize = 10;
 
-/// The most combinations of a group, a version and a resource that are looked up for one policy: its rules may name as many as three
-/// long lists have.
-const MOST_LOOKED_UP: usize = 10_000;
+/// At most this many combinations of group, version and resource are looked up for one policy, because the
+/// lists of its rules multiply.
+const MAX_LOOKUPS: usize = 10_000;
 
-/// No group, version or resource has a longer name.
-const LONGEST: usize = 253;
+/// The longest name of a group, version or resource.
+const MAX_NAME_BYTES: usize = 253;
 
-/// The kinds that expressions are checked against: those of a cluster, or those that are built in.
-pub trait Kinds {
-    /// The kinds that a resource of this name, plural or singular, is in a version: of one group, or of any if none is named.
+/// Supplies the kinds and schemas to check against: those of a cluster, or the built-in ones.
+pub trait TypeCheckKinds {
+    /// The kinds of the resource with this plural or singular name in a version. An empty group means any
+    /// group.
     fn kinds_of(&self, group: &str, version: &str, resource: &str) -> Vec<GroupVersionKind>;
 
-    /// The schema of a kind.
     fn schema_of(&self, kind: &GroupVersionKind) -> Option<Link>;
 }
 
-impl<C: Cluster + ?Sized> Kinds for C {
+impl<C: ClusterView + ?Sized> TypeCheckKinds for C {
     fn kinds_of(&self, group: &str, version: &str, resource: &str) -> Vec<GroupVersionKind> {
-        self.named(group, version, resource).into_iter().map(|found| found.kind).collect()
+        self.rest_mappings_named(group, version, resource).into_iter().map(|found| found.kind).collect()
     }
 
     fn schema_of(&self, kind: &GroupVersionKind) -> Option<Link> {
@@ -43,11 +44,10 @@ impl<C: Cluster + ?Sized> Kinds for C {
     }
 }
 
-/// The kinds that every server has.
 #[derive(Clone, Copy, Debug)]
 pub struct BuiltInKinds;
 
-impl Kinds for BuiltInKinds {
+impl TypeCheckKinds for BuiltInKinds {
     fn kinds_of(&self, group: &str, version: &str, resource: &str) -> Vec<GroupVersionKind> {
         let wanted = |row: &&Resource| {
             (group.is_empty() || row.group == group) && (row.plural == resource || row.singular == resource)
@@ -63,19 +63,19 @@ impl Kinds for BuiltInKinds {
     }
 }
 
-/// What is wrong with the expressions of a validating policy, as its `status.typeChecking.expressionWarnings`: exactly what Kubernetes
-/// puts there.
-pub fn type_check(policy: &Value, known: &dyn Kinds) -> Vec<Value> {
+/// Type checks a validating policy. Returns `status.typeChecking.expressionWarnings` exactly as
+/// kube-apiserver does.
+pub fn type_check(policy: &Value, catalog: &dyn TypeCheckKinds) -> Vec<Value> {
     let spec = policy.get("spec").unwrap_or(&Value::Null);
     let types = |kind: &GroupVersionKind| {
-        known.schema_of(kind).map(|schema| Arc::new(KindTypes::new(kind.kind.clone(), schema)))
+        catalog.schema_of(kind).map(|schema| Arc::new(KindTypes::new(kind.kind.clone(), schema)))
     };
     let params = spec.get("paramKind").filter(|kind| !kind.is_null()).map(|kind| {
         let version = GroupVersion::parse(kind.str_at(&["apiVersion"]).unwrap_or_default()).ok()?;
         types(&version.kind(kind.str_at(&["kind"]).unwrap_or_default()))
     });
     let compilers: Vec<(GroupVersionKind, TypedCompiler)> =
-        kinds(spec, |group, version, resource| known.kinds_of(group, version, resource))
+        kinds(spec, |group, version, resource| catalog.kinds_of(group, version, resource))
             .into_iter()
             .filter_map(|kind| {
                 let object = types(&kind)?;
@@ -110,7 +110,7 @@ pub fn type_check(policy: &Value, known: &dyn Kinds) -> Vec<Value> {
     warnings
 }
 
-/// The names and expressions of the variables.
+/// The names and expressions of a policy's variables.
 fn variables(spec: &Value) -> impl Iterator<Item = (&str, &str)> {
     spec.list_at(&["variables"]).iter().map(|variable| {
         let name = variable.str_at(&["name"]).unwrap_or_default();
@@ -118,42 +118,42 @@ fn variables(spec: &Value) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// An expression that is wrong about the objects that its policy is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeWarning {
-    /// The path of the expression.
+    /// The field path of the expression.
     pub field: String,
-    /// What is wrong, with the place in the expression.
+    /// The error with its position in the expression.
     pub message: String,
 }
 
-/// What is certainly wrong with the expressions of a policy of either kind. It says more than [`type_check`], because it looks at every
-/// expression, and less, because operators may have it refuse the policy: something is wrong only if it is wrong for every kind that
-/// the policy names, all of them are known, and what Kubernetes' check has no types for may be anything.
-pub fn type_warnings(policy: &Value, known: &dyn Kinds) -> Vec<TypeWarning> {
+/// Finds certain type errors in the expressions of a policy. It checks more than [`type_check`], because it
+/// looks at every expression and at mutating policies, and reports less, because operators can make it reject
+/// the policy: an expression is reported only if it is wrong for every kind that the policy names and all
+/// these kinds are known.
+pub fn type_warnings(policy: &Value, catalog: &dyn TypeCheckKinds) -> Vec<TypeWarning> {
     let spec = policy.get("spec").unwrap_or(&Value::Null);
     let mutations = spec.list_at(&["mutations"]);
     let mut resolved = BTreeSet::new();
     let kinds = kinds(spec, |group, version, resource| {
-        let found = known.kinds_of(group, version, resource);
+        let found = catalog.kinds_of(group, version, resource);
         if !found.is_empty() {
             resolved.insert(resource.to_owned());
         }
         found
     });
-    if kinds.len() >= MOST_KINDS || !names_only(spec, &resolved) {
+    if kinds.len() >= MAX_KINDS || !names_all_kinds(spec, &resolved) {
         return Vec::new();
     }
     let mut compilers = Vec::new();
     for kind in kinds {
-        let Some(schema) = known.schema_of(&kind) else { return Vec::new() };
+        let Some(schema) = catalog.schema_of(&kind) else { return Vec::new() };
         let types = Arc::new(KindTypes::tolerant(kind.kind.clone(), schema));
         compilers.push((kind, TypedCompiler::tolerant(&types, !mutations.is_empty())));
     }
     let is_certain = |issue: &Issue, kind: &GroupVersionKind| {
         let missing = issue.message.starts_with("undefined field");
-        // To the checker every object has a type of its own, also those that are alike, as containers and init containers, or the
-        // objects in an apply configuration.
+        // To the checker, equal but separate object types differ, for example containers and init containers,
+        // or the objects of an apply configuration.
         missing || mutations.is_empty() && !issue.message.contains(kind.kind.as_str())
     };
     let mut warnings = Vec::new();
@@ -196,7 +196,7 @@ pub fn type_warnings(policy: &Value, known: &dyn Kinds) -> Vec<TypeWarning> {
     warnings
 }
 
-/// Where policies have expressions besides their variables.
+/// The fields with expressions, besides `variables`.
 const EXPRESSIONS: &[(&str, &[&[&str]])] = &[
     ("matchConditions", &[&["expression"]]),
     ("validations", &[&["expression"], &["messageExpression"]]),
@@ -204,11 +204,12 @@ const EXPRESSIONS: &[(&str, &[&[&str]])] = &[
     ("mutations", &[&["applyConfiguration", "expression"], &["jsonPatch", "expression"]]),
 ];
 
-/// Subresources whose objects are of the kind of their parents.
-const OF_THE_SAME_KIND: &[&str] = &["status", "ephemeralcontainers", "resize", "approval", "finalize"];
+/// Subresources whose object has the kind of the resource.
+const SUBRESOURCES_OF_SAME_KIND: &[&str] =
+    &["status", "ephemeralcontainers", "resize", "approval", "finalize"];
 
-/// Whether the rules name every kind that they are about, all of which are known.
-fn names_only(spec: &Value, resolved: &BTreeSet<String>) -> bool {
+/// Whether the rules name all kinds explicitly, and all of them are known.
+fn names_all_kinds(spec: &Value, resolved: &BTreeSet<String>) -> bool {
     spec.list_at(&["matchConstraints", "resourceRules"]).iter().all(|rule| {
         let texts = |field: &str| rule.list_at(&[field]).iter().filter_map(Value::as_str);
         let no_stars = ["apiGroups", "apiVersions", "resources"]
@@ -217,19 +218,19 @@ fn names_only(spec: &Value, resolved: &BTreeSet<String>) -> bool {
         no_stars
             && texts("resources").all(|resource| match resource.split_once('/') {
                 None => resolved.contains(&resource.to_lowercase()),
-                Some((_, subresource)) => OF_THE_SAME_KIND.contains(&subresource),
+                Some((_, subresource)) => SUBRESOURCES_OF_SAME_KIND.contains(&subresource),
             })
     })
 }
 
-/// The kinds that the rules name without stars, sorted by group, version and kind. `named` are those that a group, a version and the
-/// lowercase name of a resource mean.
+/// The kinds that the rules name without wildcards, sorted by group, version and kind. `rest_mappings_named` looks up a
+/// group, a version and a lowercase resource name.
 fn kinds(
     spec: &Value,
-    mut named: impl FnMut(&str, &str, &str) -> Vec<GroupVersionKind>,
+    mut rest_mappings_named: impl FnMut(&str, &str, &str) -> Vec<GroupVersionKind>,
 ) -> BTreeSet<GroupVersionKind> {
     let mut kinds = BTreeSet::new();
-    let mut left = MOST_LOOKED_UP;
+    let mut left = MAX_LOOKUPS;
     for rule in spec.list_at(&["matchConstraints", "resourceRules"]) {
         let texts = |field: &str| {
             let mut texts: Vec<&str> = rule.list_at(&[field]).iter().filter_map(Value::as_str).collect();
@@ -240,7 +241,7 @@ fn kinds(
         if groups.iter().chain(&versions).any(|text| text.contains('*')) {
             continue;
         }
-        let can_be = |text: &&str| text.len() <= LONGEST;
+        let can_be = |text: &&str| text.len() <= MAX_NAME_BYTES;
         let resources = texts("resources").into_iter().filter(|text| !text.contains(['*', '/']));
         let resources: Vec<String> = resources.filter(can_be).map(str::to_lowercase).collect();
         let mut count = 0;
@@ -251,11 +252,11 @@ fn kinds(
                         return kinds;
                     }
                     left -= 1;
-                    // Without a group it is looked up in all of them, as clients do.
-                    for found in named(group, version, resource) {
+                    // A rule without a group is looked up in all groups, as clients do.
+                    for found in rest_mappings_named(group, version, resource) {
                         kinds.insert(found);
                         count += 1;
-                        if count == MOST_KINDS {
+                        if count == MAX_KINDS {
                             return kinds;
                         }
                     }

@@ -1,4 +1,4 @@
-//! The stage of validating policies: all of them are evaluated, and what they say becomes one answer.
+//! `ValidatingAdmissionPolicy`: evaluates all policies and combines their results.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,272 +7,286 @@ use std::time::Duration;
 use api::{GroupResource, Status, StatusCause, StatusDetails};
 use value::{Str, Value, write};
 
-use super::judge::{Decision, Judgement, Noted, judge};
+use super::converted_objects::ConvertedObjects;
+use super::evaluate::{AnnotationOutcome, PolicyDecision, PolicyOutcome, evaluate};
 use super::params::{self, Params};
-use super::shown::Shown;
-use super::snapshot::Current;
-use super::{Action, Binding, Hook, Snapshot, Source, ValidatingPolicy};
-use crate::expression::{Checks, Facts, Scope, namespace_shown};
-use crate::matching::{Asked, Match};
-use crate::meter::{CheckError, Meter, counters};
-use crate::{Attributes, Cluster, InForce, Later, Notes, ParamError, Seen, Stage};
+use super::snapshot::CurrentPolicies;
+use super::{BoundPolicy, PolicyBinding, PolicySnapshot, PolicySource, ValidatingPolicy, ValidationAction};
+use crate::expression::{Activations, AuthorizerDecisions, ExpressionInput, visible_namespace};
+use crate::matching::{MatchedResource, RequestContext};
+use crate::metrics::{AdmissionMetrics, PolicyErrorType, metrics_for};
+use crate::{
+    AdmissionNotes, AdmissionSnapshot, AsyncPlugin, Attributes, BoxFuture, ClusterView, ParamError,
+    VersionedObject,
+};
 
 /// The key of the audit annotation that lists failed validations.
-const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
-/// The most failures it lists.
-const MOST_FAILURES: usize = 50;
-/// The longest value of an audit annotation.
-const LONGEST_ANNOTATION: usize = 10 * 1024;
+const FAILURE_ANNOTATION: &str = "validation.policy.admission.k8s.io/validation_failure";
+/// The audit annotation lists at most this many failures.
+const MAX_FAILURES: usize = 50;
+/// Longer values of audit annotations are truncated to this many bytes.
+const MAX_ANNOTATION_BYTES: usize = 10 * 1024;
 
-/// `ValidatingAdmissionPolicy`.
-pub struct Validating {
-    current: Current<ValidatingPolicy>,
-    meter: Arc<dyn Meter>,
+/// The plugin `ValidatingAdmissionPolicy`.
+pub struct ValidatingPolicies {
+    current: CurrentPolicies<ValidatingPolicy>,
+    metrics: Arc<dyn AdmissionMetrics>,
 }
 
-impl Validating {
-    /// The stage without any policies.
-    pub fn new(meter: Arc<dyn Meter>) -> Self {
-        Validating { current: Current::default(), meter }
+impl ValidatingPolicies {
+    /// Starts without policies.
+    pub fn new(metrics: Arc<dyn AdmissionMetrics>) -> Self {
+        ValidatingPolicies { current: CurrentPolicies::default(), metrics }
     }
 
-    /// Puts other policies in force.
-    pub fn replace(&self, snapshot: Snapshot<ValidatingPolicy>) {
+    pub fn replace(&self, snapshot: PolicySnapshot<ValidatingPolicy>) {
         self.current.replace(snapshot);
     }
 }
 
-impl Stage for Validating {
-    fn begin(&self, in_force: &InForce) {
-        in_force.validating_policies(|| self.current.take());
+impl AsyncPlugin for ValidatingPolicies {
+    fn pin_snapshot(&self, snapshot: &AdmissionSnapshot) {
+        snapshot.validating_policies(|| self.current.load());
     }
 
     fn validate<'a>(
         &'a self,
         attributes: &'a Attributes<'_>,
-        object: &'a Seen<'_>,
-        cluster: &'a dyn Cluster,
-        notes: &'a mut Notes,
-    ) -> Later<'a, Result<(), Status>> {
-        let snapshot = attributes.in_force.validating_policies(|| self.current.take());
+        object: &'a VersionedObject<'_>,
+        cluster: &'a dyn ClusterView,
+        notes: &'a mut AdmissionNotes,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        let snapshot = attributes.snapshot.validating_policies(|| self.current.load());
         if snapshot.is_empty() {
             return Box::pin(std::future::ready(Ok(())));
         }
         Box::pin(async move {
-            let asked = Asked::new(attributes, object.stored(), cluster);
-            run(&snapshot, &asked, object, notes, &*self.meter).await
+            let context = RequestContext::new(attributes, object.stored(), cluster);
+            run(&snapshot, &context, object, notes, &*self.metrics).await
         })
     }
 }
 
-/// A policy that is about the request, and as what it matched.
-struct Concerned<'a> {
-    hook: &'a Hook<ValidatingPolicy>,
+/// A policy that selects the request. `matched` is an index into the list of matched resources, or an error.
+struct MatchedPolicy<'a> {
+    bound: &'a BoundPolicy<ValidatingPolicy>,
     matched: Result<usize, String>,
 }
 
 async fn run(
-    snapshot: &Snapshot<ValidatingPolicy>,
-    asked: &Asked<'_>,
-    object: &Seen<'_>,
-    notes: &mut Notes,
-    meter: &dyn Meter,
+    snapshot: &PolicySnapshot<ValidatingPolicy>,
+    context: &RequestContext<'_>,
+    object: &VersionedObject<'_>,
+    notes: &mut AdmissionNotes,
+    metrics: &dyn AdmissionMetrics,
 ) -> Result<(), Status> {
-    let mut matches: Vec<Match> = Vec::new();
-    let concerned = concerned(snapshot, asked, &mut matches);
-    if concerned.is_empty() {
+    let mut matches: Vec<MatchedResource> = Vec::new();
+    let matched_policies = matched_policies(snapshot, context, &mut matches);
+    if matched_policies.is_empty() {
         return Ok(());
     }
-    let checks = Checks::default();
-    let namespace = namespace_shown(asked);
-    let mut shown: Vec<Result<Shown<'_>, String>> = Vec::with_capacity(matches.len());
+    let checks = AuthorizerDecisions::default();
+    let namespace = visible_namespace(context);
+    let mut converted: Vec<Result<ConvertedObjects<'_>, String>> = Vec::with_capacity(matches.len());
     for matched in &matches {
-        shown.push(Shown::of(asked, object, &matched.kind).await);
+        converted.push(ConvertedObjects::of(context, object, &matched.kind).await);
     }
-    let facts: Vec<Facts<'_>> = matches
+    let input: Vec<ExpressionInput<'_>> = matches
         .iter()
-        .zip(&shown)
-        .map(|(matched, shown)| {
-            let shown = shown.as_ref().ok();
-            let object = shown.and_then(|shown| shown.object.as_deref());
-            let old = shown.and_then(|shown| shown.old.as_deref());
-            Facts::new(asked, matched, object, old, namespace.as_ref(), &checks)
+        .zip(&converted)
+        .map(|(matched, converted)| {
+            let converted = converted.as_ref().ok();
+            let object = converted.and_then(|converted| converted.object.as_deref());
+            let old = converted.and_then(|converted| converted.old.as_deref());
+            ExpressionInput::new(context, matched, object, old, namespace.as_ref(), &checks)
         })
         .collect();
-    let scopes: Vec<Scope<'_>> = facts.iter().map(Scope::new).collect();
+    let activations_list: Vec<Activations<'_>> = input.iter().map(Activations::new).collect();
 
-    let mut verdict =
-        Verdict { denied: None, failures: Vec::new(), refuses: false, evaluated: false, notes, meter };
-    for Concerned { hook, matched } in concerned {
-        let policy = &hook.policy.policy;
-        verdict.begin();
+    let mut report = ValidationReport {
+        count_denial: None,
+        failures: Vec::new(),
+        denies: false,
+        evaluated: false,
+        notes,
+        metrics,
+    };
+    for MatchedPolicy { bound, matched } in matched_policies {
+        let policy = &bound.policy.policy;
+        report.pin_snapshot();
         let position = match matched {
             Ok(position) => position,
             Err(why) => {
-                verdict.misconfigured(&hook.policy, None, &why);
-                verdict.end(hook);
+                report.misconfigured(&bound.policy, None, &why);
+                report.end(bound);
                 continue;
             }
         };
-        let served = match params::served(policy, asked) {
-            Ok(served) => served,
+        let mapping = match params::mapping(policy, context) {
+            Ok(mapping) => mapping,
             Err(ParamError::Unreadable(why)) => return Err(why),
             Err(ParamError::Misconfigured(why)) => {
-                verdict.misconfigured(&hook.policy, None, &why);
-                verdict.end(hook);
+                report.misconfigured(&bound.policy, None, &why);
+                report.end(bound);
                 continue;
             }
         };
-        let (Some(scope), Some(shown)) = (scopes.get(position), shown.get(position)) else { continue };
+        let (Some(activations), Some(converted)) = (activations_list.get(position), converted.get(position))
+        else {
+            continue;
+        };
         let mut collected: Vec<(Str, Vec<String>)> = Vec::new();
-        let mut bound_here = false;
-        for binding in &hook.bindings {
-            let params = match bound(binding, served.as_ref(), asked).await {
+        let mut has_matching_binding = false;
+        for binding in &bound.bindings {
+            let params = match binding_params(binding, mapping.as_ref(), context).await {
                 Ok(Some(params)) => params,
                 Ok(None) => continue,
                 Err(ParamError::Unreadable(why)) => return Err(why),
                 Err(ParamError::Misconfigured(why)) => {
-                    bound_here = true;
-                    verdict.misconfigured(&hook.policy, Some(binding), &why);
+                    has_matching_binding = true;
+                    report.misconfigured(&bound.policy, Some(binding), &why);
                     continue;
                 }
             };
             let (unset, each): (&[()], &[Arc<Value>]) = match &params {
                 Params::Unset => (&[()], &[]),
-                Params::Each(each) => (&[], each),
+                Params::PendingCall(each) => (&[], each),
             };
             if unset.is_empty() && each.is_empty() {
                 continue;
             }
-            bound_here = true;
-            if let Err(why) = shown {
+            has_matching_binding = true;
+            if let Err(why) = converted {
                 let why = format!("failed to convert object version: {why}");
-                verdict.misconfigured(&hook.policy, Some(binding), &why);
+                report.misconfigured(&bound.policy, Some(binding), &why);
                 continue;
             }
             if namespace.is_none() {
-                namespace_exists(asked)?;
+                namespace_exists(context)?;
             }
             let each = each.iter().map(|param| Some(&**param));
             for param in unset.iter().map(|()| None).chain(each) {
-                let judgement = loop {
-                    let operation = asked.attributes.operation;
-                    match judge(&hook.policy, scope, param, operation, meter) {
-                        Ok(judgement) => break judgement,
-                        Err(pause) => checks.resume(pause, asked).await?,
+                let outcome = loop {
+                    let operation = context.attributes.operation;
+                    match evaluate(&bound.policy, activations, param, operation, metrics) {
+                        Ok(outcome) => break outcome,
+                        Err(pause) => checks.resume(pause, context).await?,
                     }
                 };
-                verdict.add(hook, binding, judgement, &mut collected);
-                if asked.pace().is_due() {
-                    asked.rest().await?;
+                report.add(bound, binding, outcome, &mut collected);
+                if context.pacer().is_due() {
+                    context.yield_if_due().await?;
                 }
             }
         }
-        if bound_here {
-            verdict.end(hook);
+        if has_matching_binding {
+            report.end(bound);
         }
         for (key, values) in collected {
-            verdict.notes.annotate(format!("{}/{key}", policy.name), values.join(", "));
+            report.notes.annotate(format!("{}/{key}", policy.name), values.join(", "));
         }
     }
-    verdict.settle(asked)
+    report.into_result(context)
 }
 
-/// The policies whose constraints match, in order.
-fn concerned<'a>(
-    snapshot: &'a Snapshot<ValidatingPolicy>,
-    asked: &Asked<'_>,
-    matches: &mut Vec<Match>,
-) -> Vec<Concerned<'a>> {
-    let mut concerned = Vec::new();
-    let mut as_itself = None;
-    for hook in snapshot.candidates(asked) {
-        let outcome = match &hook.policy.policy.criteria {
+/// The policies whose constraints match, in order. Adds the resources as which the request matched to
+/// `matches`.
+fn matched_policies<'a>(
+    snapshot: &'a PolicySnapshot<ValidatingPolicy>,
+    context: &RequestContext<'_>,
+    matches: &mut Vec<MatchedResource>,
+) -> Vec<MatchedPolicy<'a>> {
+    let mut matched_policies = Vec::new();
+    let mut own_index = None;
+    for bound in snapshot.candidates(context) {
+        let outcome = match &bound.policy.policy.criteria {
             Err(why) => Err(why.clone()),
-            Ok(criteria) => criteria.matches(asked).map_err(|status| status.message().to_owned()),
+            Ok(criteria) => criteria.matches(context).map_err(|status| status.message().to_owned()),
         };
         let matched = match outcome {
             Ok(None) => continue,
             Err(why) => Err(why),
-            Ok(Some(Cow::Borrowed(itself))) => Ok(*as_itself.get_or_insert_with(|| place(matches, itself))),
-            Ok(Some(Cow::Owned(other))) => Ok(place(matches, &other)),
+            Ok(Some(Cow::Borrowed(own_match))) => {
+                Ok(*own_index.get_or_insert_with(|| intern_match(matches, own_match)))
+            }
+            Ok(Some(Cow::Owned(other))) => Ok(intern_match(matches, &other)),
         };
-        concerned.push(Concerned { hook, matched });
+        matched_policies.push(MatchedPolicy { bound, matched });
     }
-    concerned
+    matched_policies
 }
 
-/// Where a match is in a list, which gets it if it is new.
-fn place(matches: &mut Vec<Match>, matched: &Match) -> usize {
+/// The index of a match in the list, to which it is added if missing.
+fn intern_match(matches: &mut Vec<MatchedResource>, matched: &MatchedResource) -> usize {
     matches.iter().position(|known| known == matched).unwrap_or_else(|| {
         matches.push(matched.clone());
         matches.len() - 1
     })
 }
 
-/// The parameters of a binding that is about the request; nothing if it is not.
-async fn bound(
-    binding: &Binding,
-    served: Option<&crate::Served>,
-    asked: &Asked<'_>,
+/// The parameters of a binding; `None` if the binding does not select the request.
+async fn binding_params(
+    binding: &PolicyBinding,
+    mapping: Option<&crate::RestMapping>,
+    context: &RequestContext<'_>,
 ) -> Result<Option<Params>, ParamError> {
     match &binding.criteria {
         None => {}
         Some(Err(why)) => return Err(why.clone().into()),
         Some(Ok(criteria)) => {
-            let matched = criteria.matches(asked).map_err(|status| status.message().to_owned())?;
+            let matched = criteria.matches(context).map_err(|status| status.message().to_owned())?;
             if matched.is_none() {
                 return Ok(None);
             }
         }
     }
-    params::collect(served, binding.params.as_ref(), asked).await.map(Some)
+    params::collect(mapping, binding.params.as_ref(), context).await.map(Some)
 }
 
-/// What is evaluated for an object in a namespace needs that namespace.
-pub(super) fn namespace_exists(asked: &Asked<'_>) -> Result<(), Status> {
-    let name = asked.namespace();
-    let is_one = asked.attributes.is_kind("", "Namespace");
-    if name.is_empty() || is_one || asked.namespace_object().is_some() {
+/// Fails with 404 if the request's namespace does not exist.
+pub(super) fn namespace_exists(context: &RequestContext<'_>) -> Result<(), Status> {
+    let name = context.namespace();
+    let is_one = context.attributes.is_kind("", "Namespace");
+    if name.is_empty() || is_one || context.namespace_object().is_some() {
         return Ok(());
     }
     Err(Status::not_found(&GroupResource::new("", "namespaces"), name))
 }
 
-/// What has been said so far.
-struct Verdict<'a> {
-    /// The first refusal: message and reason.
-    denied: Option<(String, Str)>,
+/// The results so far.
+struct ValidationReport<'a> {
+    /// Message and reason of the first denial.
+    count_denial: Option<(String, Str)>,
     failures: Vec<String>,
-    /// Whether the policy at hand refuses.
-    refuses: bool,
-    /// Whether the policy at hand was evaluated: its match conditions do not exclude the request.
+    /// Whether the current policy denies the request.
+    denies: bool,
+    /// Whether the current policy was evaluated, that is, not excluded by its match conditions.
     evaluated: bool,
-    notes: &'a mut Notes,
-    meter: &'a dyn Meter,
+    notes: &'a mut AdmissionNotes,
+    metrics: &'a dyn AdmissionMetrics,
 }
 
-impl Verdict<'_> {
-    fn begin(&mut self) {
-        self.refuses = false;
+impl ValidationReport<'_> {
+    fn pin_snapshot(&mut self) {
+        self.denies = false;
         self.evaluated = false;
     }
 
-    /// Ends what is said about a policy that matches the request.
-    fn end(&mut self, hook: &Hook<ValidatingPolicy>) {
-        let policy = &hook.policy.policy;
-        policy.account.called();
-        if self.refuses {
-            policy.account.denied();
+    /// Updates the inventory after a policy is done.
+    fn end(&mut self, bound: &BoundPolicy<ValidatingPolicy>) {
+        let policy = &bound.policy.policy;
+        policy.inventory.count_call();
+        if self.denies {
+            policy.inventory.count_denial();
         }
-        if self.evaluated && hook.source == Source::Manifest {
-            self.notes.manifests.policy(&policy.name);
+        if self.evaluated && bound.source == PolicySource::Manifest {
+            self.notes.manifests.record_policy(&policy.name);
         }
     }
 
     fn deny(&mut self, policy: &str, binding: Option<&str>, message: &str, reason: &Str) {
-        self.refuses = true;
-        if self.denied.is_some() {
+        self.denies = true;
+        if self.count_denial.is_some() {
             return;
         }
         let message = match binding {
@@ -283,55 +297,55 @@ impl Verdict<'_> {
             }
             None => format!("ValidatingAdmissionPolicy '{policy}' denied request: {message}"),
         };
-        self.denied = Some((message, reason.clone()));
+        self.count_denial = Some((message, reason.clone()));
     }
 
-    /// A policy or binding that cannot be used.
-    fn misconfigured(&mut self, validating: &ValidatingPolicy, binding: Option<&Binding>, why: &str) {
+    /// Handles a policy or binding that cannot be used, by its failure policy.
+    fn misconfigured(&mut self, validating: &ValidatingPolicy, binding: Option<&PolicyBinding>, why: &str) {
         let policy = &validating.policy;
         let what = if binding.is_some() { "binding" } else { "policy" };
         let message = format!("failed to configure {what}: {why}");
         self.evaluated = true;
-        policy.account.failed(&message, self.meter.now());
+        policy.inventory.record_error(&message, self.metrics.now());
         if !policy.fails_closed {
             return;
         }
         self.deny(&policy.name, binding.map(|binding| binding.name.as_str()), &message, &Str::default());
     }
 
-    /// What a policy said through a binding.
+    /// Adds the result of a policy for one binding and parameter object.
     fn add(
         &mut self,
-        hook: &Hook<ValidatingPolicy>,
-        binding: &Binding,
-        judgement: Judgement,
+        bound: &BoundPolicy<ValidatingPolicy>,
+        binding: &PolicyBinding,
+        outcome: PolicyOutcome,
         collected: &mut Vec<(Str, Vec<String>)>,
     ) {
-        self.evaluated |= !judgement.excluded;
-        let policy = &hook.policy.policy.name;
-        let meter = self.meter;
-        let count = |error: CheckError, action: &str, took: Duration| {
-            for meter in counters(meter, hook.source == Source::Manifest) {
-                meter.policy_checked(policy, &binding.name, error, action, took);
+        self.evaluated |= !outcome.excluded;
+        let policy = &bound.policy.policy.name;
+        let metrics = self.metrics;
+        let count = |error: PolicyErrorType, action: &str, took: Duration| {
+            for metrics in metrics_for(metrics, bound.source == PolicySource::Manifest) {
+                metrics.policy_checked(policy, &binding.name, error, action, took);
             }
         };
-        for decision in judgement.decisions {
-            let error = CheckError::of(&decision.message);
+        for decision in outcome.decisions {
+            let error = PolicyErrorType::from_message(&decision.message);
             if !decision.denies {
                 count(error, "allow", decision.took);
                 continue;
             }
             for action in &binding.actions {
                 match action {
-                    Action::Deny => {
+                    ValidationAction::Deny => {
                         self.deny(policy, Some(&binding.name), &decision.message, &decision.reason);
                     }
-                    Action::Audit => {
-                        if self.failures.len() < MOST_FAILURES {
-                            self.failures.push(failure(binding, &decision));
+                    ValidationAction::Audit => {
+                        if self.failures.len() < MAX_FAILURES {
+                            self.failures.push(failure_json(binding, &decision));
                         }
                     }
-                    Action::Warn => self.notes.warn(format!(
+                    ValidationAction::Warn => self.notes.warn(format!(
                         "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{}': {}",
                         binding.name, decision.message
                     )),
@@ -339,30 +353,29 @@ impl Verdict<'_> {
                 count(error, action.label(), decision.took);
             }
         }
-        for noted in judgement.annotations {
+        for noted in outcome.annotations {
             match noted {
-                Noted::Value(key, mut value) => {
-                    truncate(&mut value, LONGEST_ANNOTATION);
+                AnnotationOutcome::Value(key, mut value) => {
+                    truncate(&mut value, MAX_ANNOTATION_BYTES);
                     match collected.iter_mut().find(|(known, _)| *known == key) {
                         None => collected.push((key, vec![value])),
                         Some((_, values)) if !values.contains(&value) => values.push(value),
                         Some(_) => {}
                     }
                 }
-                Noted::Failed(error, took) => {
+                AnnotationOutcome::Failed(error, took) => {
                     self.deny(policy, Some(&binding.name), &error, &Str::default());
-                    count(CheckError::of(&error), "deny", took);
+                    count(PolicyErrorType::from_message(&error), "deny", took);
                 }
             }
         }
     }
 
-    /// One answer of all.
-    fn settle(self, asked: &Asked<'_>) -> Result<(), Status> {
+    fn into_result(self, context: &RequestContext<'_>) -> Result<(), Status> {
         if !self.failures.is_empty() {
-            self.notes.annotate(FAILURES, format!("[{}]", self.failures.join(",")));
+            self.notes.annotate(FAILURE_ANNOTATION, format!("[{}]", self.failures.join(",")));
         }
-        let Some((message, reason)) = self.denied else { return Ok(()) };
+        let Some((message, reason)) = self.count_denial else { return Ok(()) };
         let reason = if reason.is_empty() { Str::new_static("Invalid") } else { reason };
         let code = match reason.as_str() {
             "Forbidden" => 403,
@@ -371,14 +384,14 @@ impl Verdict<'_> {
             _ => 422,
         };
         let cause = StatusCause { reason: Str::default(), message: message.clone(), field: String::new() };
-        Err(forbidden(asked, &message, vec![cause]).with_code(code).with_reason(reason))
+        Err(forbidden(context, &message, vec![cause]).with_code(code).with_reason(reason))
     }
 }
 
-/// 403, with the name that Kubernetes finds for an object that may not have one yet.
-pub(super) fn forbidden(asked: &Asked<'_>, why: &str, causes: Vec<StatusCause>) -> Status {
-    let attributes = asked.attributes;
-    let name = match (attributes.name.as_str(), asked.object) {
+/// 403, with the name by which kube-apiserver identifies an object that may not have one yet.
+pub(super) fn forbidden(context: &RequestContext<'_>, why: &str, causes: Vec<StatusCause>) -> Status {
+    let attributes = context.attributes;
+    let name = match (attributes.name.as_str(), context.object) {
         ("", Some(object)) => match (api::meta::name(object), api::meta::text(object, "generateName")) {
             ("", "") => "Unknown",
             ("", base) => base,
@@ -397,8 +410,8 @@ pub(super) fn forbidden(asked: &Asked<'_>, why: &str, causes: Vec<StatusCause>) 
     Status::forbidden(&attributes.resource, name, why).with_details(details)
 }
 
-/// A failure as the audit annotation shows it.
-fn failure(binding: &Binding, decision: &Decision) -> String {
+/// A failed validation as JSON for the audit annotation.
+fn failure_json(binding: &PolicyBinding, decision: &PolicyDecision) -> String {
     let text = |text: &str| write::to_string(&Value::from(text));
     let actions: Vec<String> = binding.actions.iter().map(|action| text(action.as_str())).collect();
     format!(
@@ -411,7 +424,7 @@ fn failure(binding: &Binding, decision: &Decision) -> String {
     )
 }
 
-/// Cuts a text to at most so many bytes, between characters.
+/// Truncates at a character boundary.
 fn truncate(text: &mut String, most: usize) {
     if text.len() > most {
         let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);

@@ -1,11 +1,10 @@
-//! What a webhook that says no tells the client.
+//! The response to a client whose request a webhook denied.
 
 use api::field::quote;
 use api::{Status, StatusCause, StatusDetails, StatusReason};
 use value::Value;
 
-/// The refusal of a webhook: its own status, with the webhook's name before the message. A code below 400 becomes 400, whatever the
-/// webhook meant by it.
+/// The webhook's own status, with the webhook's name before its message. A code below 400 becomes 400.
 pub(super) fn denial(webhook: &str, result: Option<&Value>) -> Status {
     let denied = format!("admission webhook {} denied the request", quote(webhook));
     let text = |field: &str| result.and_then(|result| result.str_at(&[field])).unwrap_or_default();
@@ -21,7 +20,6 @@ pub(super) fn denial(webhook: &str, result: Option<&Value>) -> Status {
     }
 }
 
-/// The code of a refusal.
 fn code(result: Option<&Value>) -> u16 {
     match result.and_then(|result| result.int_at(&["code"])) {
         Some(code) if code >= 400 => u16::try_from(code).unwrap_or(u16::MAX),
@@ -55,7 +53,7 @@ fn read_details(details: &Value) -> StatusDetails {
     }
 }
 
-/// The refusal of a dry run by a webhook whose side effects it would have.
+/// Rejects a dry run of a request whose webhook has side effects.
 pub(super) fn dry_run_unsupported(webhook: &str) -> Status {
     Status::bad_request(format!("admission webhook {} does not support dry run", quote(webhook)))
 }

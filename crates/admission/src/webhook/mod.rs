@@ -1,17 +1,17 @@
-//! Webhooks: which are asked about a request, what they are asked, and what their answers mean.
+//! Admission webhooks: selecting them for a request, calling them, and applying their responses.
 //!
-//! [`Set`] holds the webhooks of one kind as their configurations describe them. [`MutatingWebhooks`] and [`ValidatingWebhooks`] are
-//! stages of the chain: they select webhooks ([`crate::matching`]), write a review, send it through a [`Transport`] and interpret
-//! what comes back. Nothing here opens a connection.
+//! [`WebhookSet`] holds the compiled webhooks of one plugin. [`MutatingWebhooks`] and [`ValidatingWebhooks`]
+//! are the plugins: they match webhooks ([`crate::matching`]), write an `AdmissionReview`, send it through a
+//! [`Transport`] and interpret the response. This module does no I/O.
 
-mod hook;
+mod compiled;
 mod set;
 mod target;
 
+mod object_versions;
 mod selection;
-mod views;
 
-mod exchange;
+mod call;
 mod review;
 mod transport;
 
@@ -23,10 +23,10 @@ mod response;
 mod mutating;
 mod validating;
 
-pub use hook::{Hook, ReviewVersion};
+pub use compiled::{ReviewVersion, Webhook};
 pub use mutating::MutatingWebhooks;
-pub use reply::unexpected;
-pub use set::Set;
-pub use target::{Place, Recipient, Target};
-pub use transport::{NoReply, Outgoing, Reply, Transport};
+pub use reply::status_of_reply;
+pub use set::WebhookSet;
+pub use target::{TokenRecipient, WebhookEndpoint, WebhookTarget};
+pub use transport::{OutgoingReview, Transport, TransportError, WebhookReply};
 pub use validating::ValidatingWebhooks;

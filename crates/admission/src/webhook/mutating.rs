@@ -1,171 +1,194 @@
-//! `MutatingAdmissionWebhook`: one webhook after the other, each sees what those before it made of the object.
+//! `MutatingAdmissionWebhook`: calls webhooks one after the other, each with the object as patched by the
+//! previous ones.
 
 use std::sync::Arc;
 
 use api::Status;
 use value::{Value, format_smolstr};
 
-use crate::expression::Checks;
-use crate::matching::{Asked, Exempt, exempt};
-use crate::webhook::exchange::{Failure, Invocation, Means};
-use crate::webhook::response::{JSON_PATCH, Response};
-use crate::webhook::selection::Selection;
-use crate::webhook::views::Views;
-use crate::webhook::{Hook, Set, Transport, patch};
-use crate::{InForce, Later, Level, Meter, Notes, Pass, Phase, Seen, Stage};
+use crate::expression::AuthorizerDecisions;
+use crate::matching::{Exemption, RequestContext, exemption};
+use crate::webhook::call::{CallFailure, WebhookCaller, WebhookInvocation};
+use crate::webhook::object_versions::ObjectVersions;
+use crate::webhook::response::{JSON_PATCH, ReviewResponse};
+use crate::webhook::selection::WebhookSelector;
+use crate::webhook::{Transport, Webhook, WebhookSet, patch};
+use crate::{
+    AdmissionMetrics, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, AuditLevel, BoxFuture, Pass, Phase,
+    VersionedObject,
+};
 
-/// The stage.
+/// The plugin `MutatingAdmissionWebhook`.
 pub struct MutatingWebhooks {
-    set: Arc<Set>,
-    means: Means,
+    set: Arc<WebhookSet>,
+    caller: WebhookCaller,
 }
 
 impl MutatingWebhooks {
-    /// Asks the webhooks of `set`.
-    pub fn new(set: Arc<Set>, transport: Arc<dyn Transport>, meter: Arc<dyn Meter>) -> Self {
-        MutatingWebhooks { set, means: Means { transport, meter } }
+    pub fn new(
+        set: Arc<WebhookSet>,
+        transport: Arc<dyn Transport>,
+        metrics: Arc<dyn AdmissionMetrics>,
+    ) -> Self {
+        MutatingWebhooks { set, caller: WebhookCaller { transport, metrics } }
     }
 }
 
-impl Stage for MutatingWebhooks {
-    fn begin(&self, in_force: &InForce) {
-        in_force.mutating_webhooks(|| self.set.hooks());
+impl AsyncPlugin for MutatingWebhooks {
+    fn pin_snapshot(&self, snapshot: &AdmissionSnapshot) {
+        snapshot.mutating_webhooks(|| self.set.webhooks());
     }
 
     fn mutate<'a>(
         &'a self,
         pass: &'a mut Pass<'_, '_>,
         object: Option<&'a mut Value>,
-    ) -> Later<'a, Result<(), Status>> {
-        let hooks = pass.attributes.in_force.mutating_webhooks(|| self.set.hooks());
-        let reach = exempt(pass.attributes, pass.cluster);
-        let none = hooks.is_empty() || reach == Exempt::Always;
-        if none || reach != Exempt::No && !hooks.iter().any(|hook| hook.is_static) {
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        let webhooks = pass.attributes.snapshot.mutating_webhooks(|| self.set.webhooks());
+        let exemption = exemption(pass.attributes, pass.cluster);
+        let none = webhooks.is_empty() || exemption == Exemption::Total;
+        if none || exemption != Exemption::None && !webhooks.iter().any(|webhook| webhook.is_static) {
             return Box::pin(std::future::ready(Ok(())));
         }
-        Box::pin(self.run(hooks, reach, pass, object))
+        Box::pin(self.run(webhooks, exemption, pass, object))
     }
 }
 
-/// A patch that was applied.
-struct Change {
+struct AppliedPatch {
     object: Value,
-    /// Where the line of webhooks goes on.
+    /// Index of the webhook to call next.
     next: usize,
 }
 
 impl MutatingWebhooks {
     async fn run(
         &self,
-        hooks: Arc<[Arc<Hook>]>,
-        reach: Exempt,
+        webhooks: Arc<[Arc<Webhook>]>,
+        exemption: Exemption,
         pass: &mut Pass<'_, '_>,
         mut object: Option<&mut Value>,
     ) -> Result<(), Status> {
         if let Some(object) = object.as_deref()
-            && pass.passes.is_second()
-            && pass.passes.webhooks.changed_since(object)
+            && pass.reinvocation.is_second()
+            && pass.reinvocation.webhooks.is_output_changed(object)
         {
-            // A plugin or a policy changed what the webhooks left: whoever wants to see later changes sees these, too.
-            pass.passes.webhooks.require_again();
+            // A plugin or policy changed the object after the webhooks: those with `IfNeeded` run again.
+            pass.reinvocation.webhooks.require_reinvocation();
         }
         let mut next = 0;
-        let mut fresh = !pass.passes.is_second();
-        while let Some(change) =
-            self.until_changed(&hooks, reach, next, fresh, pass, object.as_deref()).await?
+        let mut first_invocation = !pass.reinvocation.is_second();
+        while let Some(change) = self
+            .call_until_patched(&webhooks, exemption, next, first_invocation, pass, object.as_deref())
+            .await?
         {
-            (next, fresh) = (change.next, false);
+            (next, first_invocation) = (change.next, false);
             if let Some(object) = object.as_deref_mut() {
                 *object = change.object;
             }
         }
         if let Some(object) = object {
-            pass.passes.webhooks.left(object);
+            pass.reinvocation.webhooks.set_last_output(object);
         }
         Ok(())
     }
 
-    /// Asks webhooks from a position on, until one patches the object. It is fresh until then.
-    async fn until_changed(
+    /// Calls webhooks from index `from` on, until one patches the object.
+    async fn call_until_patched(
         &self,
-        hooks: &[Arc<Hook>],
-        reach: Exempt,
+        webhooks: &[Arc<Webhook>],
+        exemption: Exemption,
         from: usize,
-        fresh: bool,
+        first_invocation: bool,
         pass: &mut Pass<'_, '_>,
         object: Option<&Value>,
-    ) -> Result<Option<Change>, Status> {
+    ) -> Result<Option<AppliedPatch>, Status> {
         let attributes = pass.attributes;
-        let asked = Asked::new(attributes, object, pass.cluster);
-        let seen = Seen::new(object);
-        let mut views = Views::new(&seen, &attributes.kind);
-        let mut old_views = Views::new(&attributes.old_object, &attributes.kind);
-        let checks = Checks::default();
-        let selection =
-            Selection { phase: Phase::Mutating, asked: &asked, checks: &checks, means: &self.means };
-        for (index, hook) in hooks.iter().enumerate().skip(from) {
-            if reach != Exempt::No && !hook.is_static {
+        let context = RequestContext::new(attributes, object, pass.cluster);
+        let seen = VersionedObject::new(object);
+        let mut versions = ObjectVersions::new(&seen, &attributes.kind);
+        let mut old_versions = ObjectVersions::new(&attributes.old_object, &attributes.kind);
+        let checks = AuthorizerDecisions::default();
+        let selection = WebhookSelector {
+            phase: Phase::MutatingPolicies,
+            context: &context,
+            checks: &checks,
+            caller: &self.caller,
+        };
+        for (index, webhook) in webhooks.iter().enumerate().skip(from) {
+            if exemption != Exemption::None && !webhook.is_static {
                 continue;
             }
-            let Some(matched) = selection.select(hook, &mut views, &mut old_views).await? else { continue };
-            if pass.passes.is_second() && !pass.passes.webhooks.is_required(&hook.uid) {
+            let Some(matched) = selection.select(webhook, &mut versions, &mut old_versions).await? else {
+                continue;
+            };
+            if pass.reinvocation.is_second() && !pass.reinvocation.webhooks.should_reinvoke(&webhook.uid) {
                 continue;
             }
-            let invocation = Invocation {
-                object: views.get(&matched.kind, pass.cluster).await?,
-                old_object: old_views.get(&matched.kind, pass.cluster).await?,
+            let invocation = WebhookInvocation {
+                object: versions.get(&matched.kind, pass.cluster).await?,
+                old_object: old_versions.get(&matched.kind, pass.cluster).await?,
                 matched: &matched,
             };
-            let round = u8::from(pass.passes.is_second());
-            let place = format!("round_{round}_index_{index}");
-            let begun = self.means.meter.now();
-            let outcome = self.call(hook, &asked, &invocation, fresh, &place, pass.notes).await;
-            let took = self.means.meter.now().saturating_sub(begun);
-            self.means.count(hook, Phase::Mutating, attributes, outcome.as_ref().err(), took);
+            let round = u8::from(pass.reinvocation.is_second());
+            let audit_key = format!("round_{round}_index_{index}");
+            let started = self.caller.metrics.now();
+            let outcome = self
+                .call_and_patch(webhook, &context, &invocation, first_invocation, &audit_key, pass.notes)
+                .await;
+            let took = self.caller.metrics.now().saturating_sub(started);
+            self.caller.record(webhook, Phase::MutatingPolicies, attributes, outcome.as_ref().err(), took);
             let changed = outcome.as_ref().is_ok_and(|patched| patched.as_ref().is_some_and(|p| p.changed));
-            let key = format_smolstr!("mutation.webhook.admission.k8s.io/{place}");
-            pass.notes.annotate(key, patch::mutation_annotation(&hook.configuration, &hook.name, changed));
+            let key = format_smolstr!("mutation.webhook.admission.k8s.io/{audit_key}");
+            pass.notes
+                .annotate(key, patch::mutation_annotation(&webhook.configuration, &webhook.name, changed));
             if changed {
-                pass.passes.webhooks.require_again();
-                pass.passes.want();
+                pass.reinvocation.webhooks.require_reinvocation();
+                pass.reinvocation.request_second_pass();
             }
-            if hook.sees_later_changes {
-                pass.passes.webhooks.ran(hook.uid.clone());
+            if webhook.reinvoke_if_needed {
+                pass.reinvocation.webhooks.add_reinvocable(webhook.uid.clone());
             }
             match outcome {
                 Ok(None) => {}
-                Ok(Some(patched)) => return Ok(Some(Change { object: patched.object, next: index + 1 })),
+                Ok(Some(patched)) => {
+                    return Ok(Some(AppliedPatch { object: patched.object, next: index + 1 }));
+                }
                 Err(failure) => {
                     let notes = &mut *pass.notes;
                     let failed_open = || {
-                        let key = format_smolstr!("failed-open.mutation.webhook.admission.k8s.io/{place}");
-                        notes.annotate(key, hook.name.as_str());
+                        let key =
+                            format_smolstr!("failed-open.mutation.webhook.admission.k8s.io/{audit_key}");
+                        notes.annotate(key, webhook.name.as_str());
                     };
-                    self.means.judge(hook, Phase::Mutating, failure, failed_open)?;
-                    asked.in_time()?;
+                    self.caller.apply_failure_policy(
+                        webhook,
+                        Phase::MutatingPolicies,
+                        failure,
+                        failed_open,
+                    )?;
+                    context.check_deadline()?;
                 }
             }
         }
         Ok(None)
     }
 
-    /// Asks one webhook, and applies its patch.
-    async fn call(
+    async fn call_and_patch(
         &self,
-        hook: &Hook,
-        asked: &Asked<'_>,
-        invocation: &Invocation<'_>,
-        fresh: bool,
-        place: &str,
-        notes: &mut Notes,
-    ) -> Result<Option<patch::Patched>, Failure> {
+        webhook: &Webhook,
+        context: &RequestContext<'_>,
+        invocation: &WebhookInvocation<'_>,
+        first_invocation: bool,
+        audit_key: &str,
+        notes: &mut AdmissionNotes,
+    ) -> Result<Option<patch::PatchedObject>, CallFailure> {
         let kind = &invocation.matched.kind;
-        let response = self.means.ask(hook, Phase::Mutating, asked, invocation, notes).await?;
-        let Response { patch, patch_type, .. } = &response;
+        let response = self.caller.call(webhook, Phase::MutatingPolicies, context, invocation, notes).await?;
+        let ReviewResponse { patch, patch_type, .. } = &response;
         if patch.is_empty() {
             return Ok(None);
         }
-        let operations = patch::decode(patch).map_err(|why| Failure::Calling {
+        let operations = patch::decode(patch).map_err(|why| CallFailure::Calling {
             reason: format!("received undecodable patch in webhook response: {why}"),
             code: 503,
         })?;
@@ -173,26 +196,26 @@ impl MutatingWebhooks {
             return Ok(None);
         }
         let Some(shown) = invocation.object else {
-            return Err(Failure::Internal(Status::internal(format!(
+            return Err(CallFailure::Internal(Status::internal(format!(
                 "admission webhook {} attempted to modify the object, which is not supported for this operation",
-                api::field::quote(&hook.name)
+                api::field::quote(&webhook.name)
             ))));
         };
         if patch_type != JSON_PATCH {
-            return Err(Failure::Calling {
+            return Err(CallFailure::Calling {
                 reason: format!("unsupported patch type {}", api::field::quote(patch_type)),
                 code: 400,
             });
         }
-        let patched = patch::apply(shown, kind, &operations, asked.attributes, asked.cluster).await;
-        let mut patched = patched.map_err(Failure::Internal)?;
-        patched.changed |=
-            fresh && asked.object.is_some_and(|object| patch::is_freshly_managed(asked.attributes, object));
-        let key = format_smolstr!("patch.webhook.admission.k8s.io/{place}");
-        notes.annotate_from(
-            Level::Request,
+        let patched = patch::apply(shown, kind, &operations, context.attributes, context.cluster).await;
+        let mut patched = patched.map_err(CallFailure::Internal)?;
+        patched.changed |= first_invocation
+            && context.object.is_some_and(|object| patch::sets_managed_time(context.attributes, object));
+        let key = format_smolstr!("patch.webhook.admission.k8s.io/{audit_key}");
+        notes.annotate_at_level(
+            AuditLevel::Request,
             key,
-            patch::patch_annotation(&hook.configuration, &hook.name, patch),
+            patch::patch_annotation(&webhook.configuration, &webhook.name, patch),
         );
         Ok(Some(patched))
     }

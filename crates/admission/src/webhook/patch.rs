@@ -1,37 +1,35 @@
-//! A webhook's patch → the changed object.
+//! Applies a webhook's patch to the object.
 
 use api::field::quote;
 use api::{GroupVersionKind, Status};
-use schema::patch::json_patch;
-use schema::patch::json_patch::Operation as Step;
+use schema::patch::json_patch::{self, Operation as JsonPatchOperation};
 use value::{Value, json, write};
 
-use crate::patched::{adopt, complete_kind, unreadable_as};
+use crate::patched::{complete_kind, to_stored, unreadable_as};
 use crate::webhook::response::JSON_PATCH;
-use crate::{Attributes, Cluster, Operation};
+use crate::{Attributes, ClusterView, Operation};
 
-/// What a patch made of an object.
-pub(super) struct Patched {
-    /// The object in its stored shape, with defaults.
+pub(super) struct PatchedObject {
+    /// In the storage version, with defaults.
     pub(super) object: Value,
-    /// Whether it differs from what it was.
+    /// Whether the patch changed it.
     pub(super) changed: bool,
 }
 
-/// Reads the operations of a patch. The error is in the words of Go's decoder.
-pub(super) fn decode(patch: &[u8]) -> Result<Vec<Step>, String> {
+/// Decodes the operations of a JSON patch. The error is that of Go's decoder.
+pub(super) fn decode(patch: &[u8]) -> Result<Vec<JsonPatchOperation>, String> {
     let value = json::parse_wrapped(patch).map_err(|error| error.to_string())?;
     json_patch::decode(value)
 }
 
-/// Applies a patch to the object as the webhook saw it, in the version `kind`.
+/// Applies a patch to `shown`, the object as the webhook saw it, in the version of `kind`.
 pub(super) async fn apply(
     shown: &Value,
     kind: &GroupVersionKind,
-    operations: &[Step],
+    operations: &[JsonPatchOperation],
     attributes: &Attributes<'_>,
-    cluster: &dyn Cluster,
-) -> Result<Patched, Status> {
+    cluster: &dyn ClusterView,
+) -> Result<PatchedObject, Status> {
     let mut patched = json_patch::apply(shown.clone(), operations).map_err(Status::internal)?;
     if !matches!(patched, Value::Map(_)) {
         return Err(Status::internal(format!(
@@ -39,17 +37,21 @@ pub(super) async fn apply(
             patched.json_type()
         )));
     }
-    same_kind(&mut patched, kind, cluster)?;
+    check_kind_unchanged(&mut patched, kind, cluster)?;
     let changed = differs(shown, &patched, kind);
-    let object = adopt(patched, kind, false, attributes, cluster).await.map_err(Status::internal)?;
-    Ok(Patched { object, changed })
+    let object = to_stored(patched, kind, false, attributes, cluster).await.map_err(Status::internal)?;
+    Ok(PatchedObject { object, changed })
 }
 
-/// A patch may leave the kind out, but not change it.
-fn same_kind(patched: &mut Value, kind: &GroupVersionKind, cluster: &dyn Cluster) -> Result<(), Status> {
+/// A patch may remove `apiVersion` and `kind`, but not change them.
+fn check_kind_unchanged(
+    patched: &mut Value,
+    kind: &GroupVersionKind,
+    cluster: &dyn ClusterView,
+) -> Result<(), Status> {
     let became = complete_kind(patched, kind);
     if became != *kind {
-        if cluster.served(&became).is_none() {
+        if cluster.rest_mapping(&became).is_none() {
             let version = became.group_version().to_string();
             return Err(Status::internal(format!(
                 "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
@@ -70,7 +72,7 @@ fn same_kind(patched: &mut Value, kind: &GroupVersionKind, cluster: &dyn Cluster
     Ok(())
 }
 
-/// Whether two objects would differ once decoded: what a typed decoder drops makes no difference.
+/// Whether two objects differ after decoding, which drops unknown fields.
 fn differs(before: &Value, after: &Value, kind: &GroupVersionKind) -> bool {
     if before == after {
         return false;
@@ -84,9 +86,10 @@ fn differs(before: &Value, after: &Value, kind: &GroupVersionKind) -> bool {
     decoded(before) != decoded(after)
 }
 
-/// Whether the request writes a time of its own into the object's managed fields. Kubernetes' server has it there to the nanosecond until
-/// the object is written as JSON for the first time, so that any patch, even one that says nothing new, counts as a change then.
-pub(super) fn is_freshly_managed(attributes: &Attributes<'_>, object: &Value) -> bool {
+/// Whether the request sets a time in the object's managed fields. kube-apiserver keeps that time with
+/// nanoseconds until the object is first encoded as JSON, so that the first patch counts as a change even if
+/// it changes nothing.
+pub(super) fn sets_managed_time(attributes: &Attributes<'_>, object: &Value) -> bool {
     let kind = &attributes.stored_kind;
     let Some(schema) = schema::of(&kind.group, &kind.version, &kind.kind) else { return false };
     match (attributes.operation, attributes.old_object.stored()) {
@@ -106,7 +109,7 @@ pub(super) fn is_freshly_managed(attributes: &Attributes<'_>, object: &Value) ->
     }
 }
 
-/// Metadata that nobody manages.
+/// Metadata that no field manager owns.
 const UNMANAGED: [&str; 9] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -129,7 +132,7 @@ pub(super) fn mutation_annotation(configuration: &str, webhook: &str, mutated: b
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// The value of the audit annotation that shows a webhook's patch.
+/// The value of the audit annotation with a webhook's patch.
 pub(super) fn patch_annotation(configuration: &str, webhook: &str, patch: &[u8]) -> String {
     let mut out = Vec::new();
     begin_annotation(&mut out, configuration, webhook);

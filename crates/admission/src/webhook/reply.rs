@@ -1,46 +1,46 @@
-//! What a webhook's server sent back → a decoded `AdmissionReview`, refused in the words of Kubernetes' client.
+//! Decodes a webhook's HTTP response as `AdmissionReview`, with the error messages of Kubernetes' client.
 //!
-//! The client decodes leniently (unknown fields vanish) but by type, so a review passes the table of its Go types here. JSON and
-//! YAML are both read, whatever the `Content-Type` says.
+//! The client ignores unknown fields but checks types, so this module has a table of the Go types of a
+//! review. JSON and YAML are both accepted, whatever the `Content-GoType`.
 
 use api::field::quote;
 use api::{GroupVersion, Status, StatusDetails, StatusReason};
 use value::{Map, Value, json, yaml};
 
-use crate::webhook::{Reply, ReviewVersion};
+use crate::webhook::{ReviewVersion, WebhookReply};
 
-/// How the client prints the scheme that knows the kinds of reviews.
+/// The location of Go's scheme for reviews, which is part of its error messages.
 const SCHEME: &str = "k8s.io/apiserver/pkg/util/webhook/client.go:74";
-/// The most of an unexpected answer that is quoted.
+/// At most this many bytes of an unexpected response are quoted.
 const MAX_QUOTED: usize = 2048;
 
-/// Why there is no review to look at.
+/// The response is not a review.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Unread {
-    /// In the client's words.
+pub(super) struct ReplyError {
+    /// The message of Kubernetes' client.
     pub(super) message: String,
-    /// The status code that counts for it.
+    /// The status code in metrics.
     pub(super) code: u16,
 }
 
-/// Reads a reply as a review of `version`. The review comes back with the types of its fields checked.
-pub(super) fn read(reply: &Reply, version: ReviewVersion) -> Result<Value, Unread> {
+/// Decodes a review of `version` and checks the types of its fields.
+pub(super) fn read(reply: &WebhookReply, version: ReviewVersion) -> Result<Value, ReplyError> {
     if !(200..=206).contains(&reply.status) {
-        let status = unexpected(reply);
-        return Err(Unread { message: status.message().to_owned(), code: status.code() });
+        let status = status_of_reply(reply);
+        return Err(ReplyError { message: status.message().to_owned(), code: status.code() });
     }
     if reply.body.is_empty() {
         let content_type =
             if reply.content_type.is_empty() { "application/json" } else { &reply.content_type };
         let message =
             format!("0-length response with status code: {} and content type: {content_type}", reply.status);
-        return Err(Unread { message, code: 503 });
+        return Err(ReplyError { message, code: 503 });
     }
-    decode(&reply.body, version).map_err(|message| Unread { message, code: 503 })
+    decode(&reply.body, version).map_err(|message| ReplyError { message, code: 503 })
 }
 
-/// An answer outside 200 to 206: the `Status` in its body if there is one, or what its code alone says.
-pub fn unexpected(reply: &Reply) -> Status {
+/// The status for a response outside 200 to 206: the `Status` in its body, or one derived from the code.
+pub fn status_of_reply(reply: &WebhookReply) -> Status {
     if let Some(status) = status_body(&reply.body) {
         return status;
     }
@@ -85,10 +85,10 @@ pub fn unexpected(reply: &Reply) -> Status {
             "the server has received too many requests and has asked us to try again later".to_owned(),
         ),
         500.. => {
-            let said = quote(&server_said);
+            let report = quote(&server_said);
             (
                 StatusReason::InternalError,
-                format!("an error on the server ({said}) has prevented the request from succeeding"),
+                format!("an error on the server ({report}) has prevented the request from succeeding"),
             )
         }
         code => (
@@ -99,7 +99,7 @@ pub fn unexpected(reply: &Reply) -> Status {
     Status::failure(reply.status, reason, message).with_details(StatusDetails::default())
 }
 
-/// A `Status` that says `Failure`, if that is what the body is.
+/// The body as a `Status`, if it is a failure.
 fn status_body(body: &[u8]) -> Option<Status> {
     let tree = tree(body).ok()?;
     let map = tree.as_map()?;
@@ -107,7 +107,7 @@ fn status_body(body: &[u8]) -> Option<Status> {
     if text("kind") != Some("Status") || !matches!(text("apiVersion"), None | Some("" | "v1")) {
         return None;
     }
-    typed(&tree, &Type::Struct(&STATUS)).ok()?;
+    check_types(&tree, &GoType::GoStruct(&STATUS)).ok()?;
     if text("status") != Some("Failure") {
         return None;
     }
@@ -119,10 +119,10 @@ fn is_text(content_type: &str) -> bool {
     content_type.is_empty() || content_type.trim_start().to_ascii_lowercase().starts_with("text/")
 }
 
-/// Bytes as a tree: JSON if they begin like an object, else YAML.
+/// Parses JSON if the body begins with `{`, else YAML.
 fn tree(body: &[u8]) -> Result<Value, String> {
     const VERSION_KIND: &str = "couldn't get version/kind; json parse error";
-    // A webhook may answer with the review that it got, in which the object is.
+    // A webhook can return the review that it received, which contains the object.
     let value = if body.trim_ascii_start().starts_with(b"{") {
         json::parse_wrapped(body).map_err(|error| format!("{VERSION_KIND}: {error}"))?
     } else {
@@ -138,9 +138,9 @@ fn tree(body: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// How much of an answer an error quotes: Kubernetes quotes all of it, and clients need not see megabytes.
-const LONGEST_QUOTE: usize = 8 << 10;
-/// Kinds that every group of reviews has beside the review.
+/// kube-apiserver quotes the whole response in this error; this limits it.
+const MAX_QUOTED_DOCUMENT: usize = 8 << 10;
+/// Kinds of `metav1` that are registered in every group.
 const OF_EVERY_GROUP: [&str; 7] = [
     "CreateOptions",
     "DeleteOptions",
@@ -150,7 +150,7 @@ const OF_EVERY_GROUP: [&str; 7] = [
     "UpdateOptions",
     "WatchEvent",
 ];
-/// Kinds without a group.
+/// Kinds that are registered in the core group only.
 const UNVERSIONED: [&str; 5] = ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
 
 fn decode(body: &[u8], version: ReviewVersion) -> Result<Value, String> {
@@ -170,18 +170,19 @@ fn decode(body: &[u8], version: ReviewVersion) -> Result<Value, String> {
         sent = version.group_version();
     }
     if sent.version.is_empty() {
-        let shown = body.get(..LONGEST_QUOTE).unwrap_or(body);
+        let shown = body.get(..MAX_QUOTED_DOCUMENT).unwrap_or(body);
         return Err(format!("Object 'apiVersion' is missing in '{}'", String::from_utf8_lossy(shown)));
     }
     let kind = if kind.is_empty() { "AdmissionReview" } else { kind };
     if kind == "AdmissionReview" && sent == version.group_version() {
-        typed(&review, &Type::Struct(&REVIEW))?;
+        check_types(&review, &GoType::GoStruct(&REVIEW))?;
         return Ok(review);
     }
-    let of_reviews = sent.group == ReviewVersion::GROUP && matches!(sent.version.as_str(), "v1" | "v1beta1");
-    let known = of_reviews && (kind == "AdmissionReview" || OF_EVERY_GROUP.contains(&kind))
+    let is_review_group =
+        sent.group == ReviewVersion::GROUP && matches!(sent.version.as_str(), "v1" | "v1beta1");
+    let is_registered = is_review_group && (kind == "AdmissionReview" || OF_EVERY_GROUP.contains(&kind))
         || sent.group.is_empty() && sent.version == "v1" && UNVERSIONED.contains(&kind);
-    if !known {
+    if !is_registered {
         return Err(format!(
             "no kind {} is registered for version {} in scheme {}",
             quote(kind),
@@ -196,8 +197,8 @@ fn decode(body: &[u8], version: ReviewVersion) -> Result<Value, String> {
     ))
 }
 
-/// The Go types of a review, as far as their decoder can fail.
-enum Type {
+/// The Go types of a review, as far as decoding them can fail.
+enum GoType {
     Text(&'static str),
     Bool,
     Int32,
@@ -206,98 +207,98 @@ enum Type {
     Texts,
     TextMap,
     TextsMap,
-    Struct(&'static Struct),
-    List(&'static Struct),
+    GoStruct(&'static GoStruct),
+    List(&'static GoStruct),
 }
 
-struct Struct {
+struct GoStruct {
     name: &'static str,
     package: &'static str,
-    fields: &'static [(&'static str, Type)],
+    fields: &'static [(&'static str, GoType)],
 }
 
-const TEXT: Type = Type::Text("string");
-const UID: Type = Type::Text("types.UID");
+const TEXT: GoType = GoType::Text("string");
+const UID: GoType = GoType::Text("types.UID");
 
-static REVIEW: Struct = Struct {
+static REVIEW: GoStruct = GoStruct {
     name: "AdmissionReview",
     package: "v1",
     fields: &[
         ("apiVersion", TEXT),
         ("kind", TEXT),
-        ("request", Type::Struct(&REQUEST)),
-        ("response", Type::Struct(&RESPONSE)),
+        ("request", GoType::GoStruct(&REQUEST)),
+        ("response", GoType::GoStruct(&RESPONSE)),
     ],
 };
-static REQUEST: Struct = Struct {
+static REQUEST: GoStruct = GoStruct {
     name: "AdmissionRequest",
     package: "v1",
     fields: &[
         ("uid", UID),
-        ("kind", Type::Struct(&KIND)),
-        ("resource", Type::Struct(&RESOURCE)),
+        ("kind", GoType::GoStruct(&KIND)),
+        ("resource", GoType::GoStruct(&RESOURCE)),
         ("subResource", TEXT),
-        ("requestKind", Type::Struct(&KIND)),
-        ("requestResource", Type::Struct(&RESOURCE)),
+        ("requestKind", GoType::GoStruct(&KIND)),
+        ("requestResource", GoType::GoStruct(&RESOURCE)),
         ("requestSubResource", TEXT),
         ("name", TEXT),
         ("namespace", TEXT),
-        ("operation", Type::Text("v1.Operation")),
-        ("userInfo", Type::Struct(&USER)),
-        ("object", Type::Any),
-        ("oldObject", Type::Any),
-        ("dryRun", Type::Bool),
-        ("options", Type::Any),
+        ("operation", GoType::Text("v1.Operation")),
+        ("userInfo", GoType::GoStruct(&USER)),
+        ("object", GoType::Any),
+        ("oldObject", GoType::Any),
+        ("dryRun", GoType::Bool),
+        ("options", GoType::Any),
     ],
 };
-static KIND: Struct = Struct {
+static KIND: GoStruct = GoStruct {
     name: "GroupVersionKind",
     package: "v1",
     fields: &[("group", TEXT), ("version", TEXT), ("kind", TEXT)],
 };
-static RESOURCE: Struct = Struct {
+static RESOURCE: GoStruct = GoStruct {
     name: "GroupVersionResource",
     package: "v1",
     fields: &[("group", TEXT), ("version", TEXT), ("resource", TEXT)],
 };
-static USER: Struct = Struct {
+static USER: GoStruct = GoStruct {
     name: "UserInfo",
     package: "v1",
-    fields: &[("username", TEXT), ("uid", TEXT), ("groups", Type::Texts), ("extra", Type::TextsMap)],
+    fields: &[("username", TEXT), ("uid", TEXT), ("groups", GoType::Texts), ("extra", GoType::TextsMap)],
 };
-static RESPONSE: Struct = Struct {
+static RESPONSE: GoStruct = GoStruct {
     name: "AdmissionResponse",
     package: "v1",
     fields: &[
         ("uid", UID),
-        ("allowed", Type::Bool),
-        ("status", Type::Struct(&STATUS)),
-        ("patch", Type::Bytes),
-        ("patchType", Type::Text("v1.PatchType")),
-        ("auditAnnotations", Type::TextMap),
-        ("warnings", Type::Texts),
+        ("allowed", GoType::Bool),
+        ("status", GoType::GoStruct(&STATUS)),
+        ("patch", GoType::Bytes),
+        ("patchType", GoType::Text("v1.PatchType")),
+        ("auditAnnotations", GoType::TextMap),
+        ("warnings", GoType::Texts),
     ],
 };
-static STATUS: Struct = Struct {
+static STATUS: GoStruct = GoStruct {
     name: "Status",
     package: "v1",
     fields: &[
         ("apiVersion", TEXT),
         ("kind", TEXT),
-        ("metadata", Type::Struct(&LIST_META)),
+        ("metadata", GoType::GoStruct(&LIST_META)),
         ("status", TEXT),
         ("message", TEXT),
-        ("reason", Type::Text("v1.StatusReason")),
-        ("details", Type::Struct(&DETAILS)),
-        ("code", Type::Int32),
+        ("reason", GoType::Text("v1.StatusReason")),
+        ("details", GoType::GoStruct(&DETAILS)),
+        ("code", GoType::Int32),
     ],
 };
-static LIST_META: Struct = Struct {
+static LIST_META: GoStruct = GoStruct {
     name: "ListMeta",
     package: "v1",
     fields: &[("selfLink", TEXT), ("resourceVersion", TEXT), ("continue", TEXT)],
 };
-static DETAILS: Struct = Struct {
+static DETAILS: GoStruct = GoStruct {
     name: "StatusDetails",
     package: "v1",
     fields: &[
@@ -305,22 +306,27 @@ static DETAILS: Struct = Struct {
         ("group", TEXT),
         ("kind", TEXT),
         ("uid", UID),
-        ("causes", Type::List(&CAUSE)),
-        ("retryAfterSeconds", Type::Int32),
+        ("causes", GoType::List(&CAUSE)),
+        ("retryAfterSeconds", GoType::Int32),
     ],
 };
-static CAUSE: Struct = Struct {
+static CAUSE: GoStruct = GoStruct {
     name: "StatusCause",
     package: "v1",
-    fields: &[("reason", Type::Text("v1.CauseType")), ("message", TEXT), ("field", TEXT)],
+    fields: &[("reason", GoType::Text("v1.CauseType")), ("message", TEXT), ("field", TEXT)],
 };
 
-/// The first value of a wrong type, in the words of Go's decoder.
-fn typed(value: &Value, expected: &Type) -> Result<(), String> {
-    check(value, expected, &mut Vec::new(), "")
+/// The first value of a wrong type, with the message of Go's decoder.
+fn check_types(value: &Value, expected: &GoType) -> Result<(), String> {
+    check_type(value, expected, &mut Vec::new(), "")
 }
 
-fn check(value: &Value, expected: &Type, path: &mut Vec<&'static str>, holder: &str) -> Result<(), String> {
+fn check_type(
+    value: &Value,
+    expected: &GoType,
+    path: &mut Vec<&'static str>,
+    holder: &str,
+) -> Result<(), String> {
     let wrong = |found: &str, go_type: &str, path: &[&str]| {
         if path.is_empty() {
             return Err(format!("json: cannot unmarshal {found} into Go value of type {go_type}"));
@@ -338,41 +344,41 @@ fn check(value: &Value, expected: &Type, path: &mut Vec<&'static str>, holder: &
     };
     match (expected, value) {
         (_, Value::Null)
-        | (Type::Any, _)
-        | (Type::Text(_), Value::String(_))
-        | (Type::Bool, Value::Bool(_)) => Ok(()),
-        (Type::Int32, Value::Int(number)) if i32::try_from(*number).is_ok() => Ok(()),
-        (Type::Int32, Value::Int(_) | Value::UInt(_) | Value::Float(_)) => {
+        | (GoType::Any, _)
+        | (GoType::Text(_), Value::String(_))
+        | (GoType::Bool, Value::Bool(_)) => Ok(()),
+        (GoType::Int32, Value::Int(number)) if i32::try_from(*number).is_ok() => Ok(()),
+        (GoType::Int32, Value::Int(_) | Value::UInt(_) | Value::Float(_)) => {
             wrong(&format!("number {}", value::write::to_string(value)), "int32", path)
         }
-        (Type::Struct(object), Value::Map(map)) => {
+        (GoType::GoStruct(object), Value::Map(map)) => {
             for (name, field) in object.fields {
                 if let Some(value) = map.get(name) {
                     path.push(name);
-                    check(value, field, path, object.name)?;
+                    check_type(value, field, path, object.name)?;
                     path.pop();
                 }
             }
             Ok(())
         }
-        (Type::List(object), Value::List(items)) => {
-            items.iter().try_for_each(|item| check(item, &Type::Struct(object), path, holder))
+        (GoType::List(object), Value::List(items)) => {
+            items.iter().try_for_each(|item| check_type(item, &GoType::GoStruct(object), path, holder))
         }
-        (Type::Texts, Value::List(items)) => each(items, path).map_or(Ok(()), Err),
-        (Type::TextMap, Value::Map(map)) => {
+        (GoType::Texts, Value::List(items)) => each(items, path).map_or(Ok(()), Err),
+        (GoType::TextMap, Value::Map(map)) => {
             map.values().find_map(|item| each(std::slice::from_ref(item), path)).map_or(Ok(()), Err)
         }
-        (Type::TextsMap, Value::Map(map)) => map.values().try_for_each(|item| match item {
+        (GoType::TextsMap, Value::Map(map)) => map.values().try_for_each(|item| match item {
             Value::Null => Ok(()),
             Value::List(items) => each(items, path).map_or(Ok(()), Err),
             other => wrong(other.json_type(), "v1.ExtraValue", path),
         }),
-        (Type::Bytes, Value::String(text)) => match schema::decode::bytes(text) {
+        (GoType::Bytes, Value::String(text)) => match schema::decode::bytes(text) {
             Ok(_) => Ok(()),
             Err(at) => Err(format!("illegal base64 data at input byte {at}")),
         },
-        // Go reads bytes from numbers too.
-        (Type::Bytes, Value::List(items)) => items.iter().try_for_each(|item| match item {
+        // Go decodes bytes from lists of numbers, too.
+        (GoType::Bytes, Value::List(items)) => items.iter().try_for_each(|item| match item {
             Value::Null => Ok(()),
             Value::Int(byte) if u8::try_from(*byte).is_ok() => Ok(()),
             Value::Int(_) | Value::UInt(_) | Value::Float(_) => {
@@ -382,16 +388,16 @@ fn check(value: &Value, expected: &Type, path: &mut Vec<&'static str>, holder: &
         }),
         (expected, other) => {
             let go_type = match expected {
-                Type::Text(name) => (*name).to_owned(),
-                Type::Bool => "bool".to_owned(),
-                Type::Int32 => "int32".to_owned(),
-                Type::Bytes => "[]uint8".to_owned(),
-                Type::Any => "runtime.RawExtension".to_owned(),
-                Type::Texts => "[]string".to_owned(),
-                Type::TextMap => "map[string]string".to_owned(),
-                Type::TextsMap => "map[string]v1.ExtraValue".to_owned(),
-                Type::Struct(object) => format!("{}.{}", object.package, object.name),
-                Type::List(object) => format!("[]{}.{}", object.package, object.name),
+                GoType::Text(name) => (*name).to_owned(),
+                GoType::Bool => "bool".to_owned(),
+                GoType::Int32 => "int32".to_owned(),
+                GoType::Bytes => "[]uint8".to_owned(),
+                GoType::Any => "runtime.RawExtension".to_owned(),
+                GoType::Texts => "[]string".to_owned(),
+                GoType::TextMap => "map[string]string".to_owned(),
+                GoType::TextsMap => "map[string]v1.ExtraValue".to_owned(),
+                GoType::GoStruct(object) => format!("{}.{}", object.package, object.name),
+                GoType::List(object) => format!("[]{}.{}", object.package, object.name),
             };
             wrong(other.json_type(), &go_type, path)
         }

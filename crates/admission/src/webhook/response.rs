@@ -1,4 +1,4 @@
-//! A decoded review → what the webhook said, if it may say so.
+//! Validates a decoded review and extracts its response.
 
 use api::field::quote;
 use api::meta;
@@ -6,33 +6,32 @@ use value::{Str, Value};
 
 use crate::webhook::ReviewVersion;
 
-/// What a webhook said.
+/// The content of `AdmissionReview.response`.
 #[derive(Debug, PartialEq)]
-pub(super) struct Response {
-    /// Whether the request may go on.
+pub(super) struct ReviewResponse {
     pub(super) allowed: bool,
-    /// The status that comes with a refusal.
+    /// The `status` that comes with a denial.
     pub(super) result: Option<Value>,
-    /// The bytes of a patch; empty if there is none.
+    /// Empty if there is no patch.
     pub(super) patch: Vec<u8>,
-    /// Its type; empty if there is none.
+    /// Empty if there is no patch.
     pub(super) patch_type: Str,
-    /// Annotations for the audit log, without the webhook's name before their keys.
+    /// Audit annotations, without the webhook's name in their keys.
     pub(super) annotations: Vec<(Str, String)>,
-    /// Warnings for the client.
     pub(super) warnings: Vec<String>,
 }
 
-/// The only type of patch.
+/// The only supported patch type.
 pub(super) const JSON_PATCH: &str = "JSONPatch";
 
-/// Takes the response out of a review, if it is one to the review `uid`. `v1beta1` reviews are looked at less closely, as ever.
+/// Returns the response if it answers the review `uid`. `v1beta1` reviews are validated less strictly, as in
+/// kube-apiserver.
 pub(super) fn verify(
     version: ReviewVersion,
     uid: &str,
     mutating: bool,
     review: &Value,
-) -> Result<Response, String> {
+) -> Result<ReviewResponse, String> {
     let Some(response @ Value::Map(_)) = review.get("response") else {
         return Err("webhook response was absent".to_owned());
     };
@@ -94,7 +93,7 @@ pub(super) fn verify(
         None => Vec::new(),
     };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    Ok(Response {
+    Ok(ReviewResponse {
         allowed: response.bool_at(&["allowed"]).unwrap_or_default(),
         result: response.get("status").filter(|status| !status.is_null()).cloned(),
         patch,

@@ -1,4 +1,4 @@
-//! What a webhook is asked: an `AdmissionReview`, in the order of fields in which Kubernetes writes it.
+//! Writes an `AdmissionReview`, with fields in the order in which Kubernetes writes them.
 
 use api::{GroupResource, GroupVersionKind};
 use authn::User;
@@ -7,47 +7,44 @@ use value::{Str, Value, write};
 use crate::Attributes;
 use crate::webhook::ReviewVersion;
 
-/// A request as a webhook is to see it: the kind and resource its rules name, and the objects in that version.
-pub(super) struct Question<'a> {
-    /// The kind of the objects below.
+/// A request as a webhook sees it: the kind and resource that its rules name, and the objects in that
+/// version.
+pub(super) struct ReviewInput<'a> {
     pub(super) kind: &'a GroupVersionKind,
     /// The resource that the webhook's rules matched.
     pub(super) resource: &'a GroupResource,
-    /// Its version.
     pub(super) version: &'a str,
-    /// The namespace; a namespace is in itself.
+    /// For a namespace, its own name.
     pub(super) namespace: &'a str,
-    /// The object; none when something is deleted.
+    /// `None` for a delete.
     pub(super) object: Option<&'a Value>,
-    /// The object before the change.
     pub(super) old_object: Option<&'a Value>,
 }
 
-/// The bytes of a review.
 pub(super) fn review(
     version: ReviewVersion,
     uid: &str,
     attributes: &Attributes<'_>,
-    asked: &Question<'_>,
+    input: &ReviewInput<'_>,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(4096);
     out.extend_from_slice(b"{\"kind\":\"AdmissionReview\",\"apiVersion\":\"");
     out.extend_from_slice(version.api_version().as_bytes());
     out.extend_from_slice(b"\",\"request\":");
-    let mut fields = Fields::begin(&mut out);
+    let mut fields = JsonObjectWriter::begin(&mut out);
     fields.text("uid", uid);
-    fields.kind("kind", asked.kind);
-    fields.resource("resource", asked.resource, asked.version);
+    fields.kind("kind", input.kind);
+    fields.resource("resource", input.resource, input.version);
     fields.text_if_any("subResource", &attributes.subresource);
     fields.kind("requestKind", &attributes.kind);
     fields.resource("requestResource", &attributes.resource, &attributes.version);
     fields.text_if_any("requestSubResource", &attributes.subresource);
     fields.text_if_any("name", &attributes.name);
-    fields.text_if_any("namespace", asked.namespace);
+    fields.text_if_any("namespace", input.namespace);
     fields.text("operation", attributes.operation.as_str());
     fields.user("userInfo", attributes.user);
-    fields.value("object", asked.object.unwrap_or(&Value::Null));
-    fields.value("oldObject", asked.old_object.unwrap_or(&Value::Null));
+    fields.value("object", input.object.unwrap_or(&Value::Null));
+    fields.value("oldObject", input.old_object.unwrap_or(&Value::Null));
     fields.value("dryRun", &Value::Bool(attributes.dry_run));
     fields.value("options", attributes.options);
     fields.end();
@@ -55,16 +52,16 @@ pub(super) fn review(
     out
 }
 
-/// Writes the fields of one JSON object, in the order they are named.
-struct Fields<'a> {
+/// Writes the fields of a JSON object in call order.
+struct JsonObjectWriter<'a> {
     out: &'a mut Vec<u8>,
     first: bool,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> JsonObjectWriter<'a> {
     fn begin(out: &'a mut Vec<u8>) -> Self {
         out.push(b'{');
-        Fields { out, first: true }
+        JsonObjectWriter { out, first: true }
     }
 
     fn end(self) {
@@ -95,7 +92,7 @@ impl<'a> Fields<'a> {
     }
 
     fn kind(&mut self, name: &str, kind: &GroupVersionKind) {
-        let mut fields = Fields::begin(self.name(name));
+        let mut fields = JsonObjectWriter::begin(self.name(name));
         fields.text("group", &kind.group);
         fields.text("version", &kind.version);
         fields.text("kind", &kind.kind);
@@ -103,7 +100,7 @@ impl<'a> Fields<'a> {
     }
 
     fn resource(&mut self, name: &str, resource: &GroupResource, version: &str) {
-        let mut fields = Fields::begin(self.name(name));
+        let mut fields = JsonObjectWriter::begin(self.name(name));
         fields.text("group", &resource.group);
         fields.text("version", version);
         fields.text("resource", &resource.resource);
@@ -117,7 +114,7 @@ impl<'a> Fields<'a> {
     }
 
     fn user(&mut self, name: &str, user: &User) {
-        let mut fields = Fields::begin(self.name(name));
+        let mut fields = JsonObjectWriter::begin(self.name(name));
         fields.text_if_any("username", &user.name);
         fields.text_if_any("uid", &user.uid);
         fields.texts("groups", &user.groups);

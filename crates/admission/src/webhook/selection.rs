@@ -1,37 +1,37 @@
-//! Which webhooks are asked about a request, and as what.
+//! Selects the webhooks that are called for a request.
 
 use api::Status;
 
-use crate::expression::{Checks, Facts, Scope};
-use crate::matching::{Asked, Match, Matched};
-use crate::webhook::Hook;
-use crate::webhook::exchange::Means;
-use crate::webhook::views::Views;
-use crate::{Conditions as Owner, Phase};
+use crate::expression::{Activations, AuthorizerDecisions, ExpressionInput};
+use crate::matching::{ConditionResult, MatchedResource, RequestContext};
+use crate::webhook::Webhook;
+use crate::webhook::call::WebhookCaller;
+use crate::webhook::object_versions::ObjectVersions;
+use crate::{MatchConditionLabels, Phase};
 
-/// A request beside which webhooks are put.
-pub(super) struct Selection<'a> {
+/// A request that webhooks are matched with.
+pub(super) struct WebhookSelector<'a> {
     pub(super) phase: Phase,
-    pub(super) asked: &'a Asked<'a>,
-    /// What the authorizer has said so far.
-    pub(super) checks: &'a Checks,
-    pub(super) means: &'a Means,
+    pub(super) context: &'a RequestContext<'a>,
+    pub(super) checks: &'a AuthorizerDecisions,
+    pub(super) caller: &'a WebhookCaller,
 }
 
-impl Selection<'_> {
-    /// As what the request matches a webhook; nothing if the webhook is not asked. The objects are there in that version then.
+impl WebhookSelector<'_> {
+    /// The resource as which the request matched the webhook; `None` if the webhook is not called. On a match
+    /// both objects have been converted to its version.
     pub(super) async fn select(
         &self,
-        hook: &Hook,
-        views: &mut Views<'_>,
-        old_views: &mut Views<'_>,
-    ) -> Result<Option<Match>, Status> {
-        let Some(matched) = hook.criteria.matches(self.asked)? else { return Ok(None) };
-        let cluster = self.asked.cluster;
-        self.asked.rest().await?;
-        views.make(&matched.kind, cluster).await?;
-        old_views.make(&matched.kind, cluster).await?;
-        if self.meets_conditions(hook, &matched, views, old_views).await? {
+        webhook: &Webhook,
+        versions: &mut ObjectVersions<'_>,
+        old_versions: &mut ObjectVersions<'_>,
+    ) -> Result<Option<MatchedResource>, Status> {
+        let Some(matched) = webhook.criteria.matches(self.context)? else { return Ok(None) };
+        let cluster = self.context.cluster;
+        self.context.yield_if_due().await?;
+        versions.convert(&matched.kind, cluster).await?;
+        old_versions.convert(&matched.kind, cluster).await?;
+        if self.meets_conditions(webhook, &matched, versions, old_versions).await? {
             Ok(Some(matched.into_owned()))
         } else {
             Ok(None)
@@ -40,36 +40,36 @@ impl Selection<'_> {
 
     async fn meets_conditions(
         &self,
-        hook: &Hook,
-        matched: &Match,
-        views: &Views<'_>,
-        old_views: &Views<'_>,
+        webhook: &Webhook,
+        matched: &MatchedResource,
+        versions: &ObjectVersions<'_>,
+        old_versions: &ObjectVersions<'_>,
     ) -> Result<bool, Status> {
-        let Some(conditions) = &hook.conditions else { return Ok(true) };
-        let Selection { phase, asked, checks, means } = self;
-        let (attributes, meter) = (asked.attributes, &*means.meter);
-        let mut owner = Owner {
-            name: &hook.name,
+        let Some(conditions) = &webhook.conditions else { return Ok(true) };
+        let WebhookSelector { phase, context, checks, caller } = self;
+        let (attributes, metrics) = (context.attributes, &*caller.metrics);
+        let mut labels = MatchConditionLabels {
+            name: &webhook.name,
             kind: "webhook",
             phase: phase.webhook_label(),
             operation: attributes.operation,
         };
-        let object = views.get(&matched.kind, asked.cluster).await?;
-        let old = old_views.get(&matched.kind, asked.cluster).await?;
+        let object = versions.get(&matched.kind, context.cluster).await?;
+        let old = old_versions.get(&matched.kind, context.cluster).await?;
         loop {
             let outcome = {
-                let facts = Facts::new(asked, matched, object, old, None, checks);
-                conditions.evaluate(&Scope::new(&facts), &owner, meter)
+                let input = ExpressionInput::new(context, matched, object, old, None, checks);
+                conditions.evaluate(&Activations::new(&input), &labels, metrics)
             };
             match outcome {
-                Err(pause) => checks.resume(pause, asked).await?,
-                Ok(Matched::Yes) => return Ok(true),
-                Ok(Matched::No) => {
-                    owner.phase = phase.as_str();
-                    meter.conditions_excluded(&owner);
+                Err(pause) => checks.resume(pause, context).await?,
+                Ok(ConditionResult::Include) => return Ok(true),
+                Ok(ConditionResult::Exclude) => {
+                    labels.phase = phase.as_str();
+                    metrics.conditions_excluded(&labels);
                     return Ok(false);
                 }
-                Ok(Matched::Failed(why)) => return Err(attributes.forbidden(why)),
+                Ok(ConditionResult::Failed(why)) => return Err(attributes.forbidden(why)),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! All webhooks of one kind, in the order in which they are asked.
+//! The compiled webhooks of one plugin, in the order in which they are called.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -6,61 +6,67 @@ use std::sync::{Arc, PoisonError, RwLock};
 use api::meta;
 use value::{Str, Value};
 
-use crate::webhook::hook::{Hook, hooks};
+use crate::webhook::compiled::{Webhook, compile_webhooks};
 
-/// The webhooks of manifest files and of the API. Shared: requests read it while configurations change.
+/// Webhooks from manifest files and from the API. Shared: requests read it while configurations change.
 #[derive(Debug, Default)]
-pub struct Set {
-    state: RwLock<State>,
+pub struct WebhookSet {
+    state: RwLock<WebhookSetState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    fixed: Vec<Arc<Hook>>,
-    /// By the name of the configuration, which is the order they run in.
-    registered: BTreeMap<Str, Vec<Arc<Hook>>>,
-    all: Arc<[Arc<Hook>]>,
+struct WebhookSetState {
+    static_webhooks: Vec<Arc<Webhook>>,
+    /// By name of the configuration, which is the order in which they run.
+    api_webhooks: BTreeMap<Str, Vec<Arc<Webhook>>>,
+    all: Arc<[Arc<Webhook>]>,
 }
 
-impl State {
-    fn line_up(&mut self) {
-        self.all = self.fixed.iter().chain(self.registered.values().flatten()).cloned().collect();
+impl WebhookSetState {
+    fn rebuild(&mut self) {
+        self.all = self.static_webhooks.iter().chain(self.api_webhooks.values().flatten()).cloned().collect();
     }
 }
 
-impl Set {
-    /// Follows a configuration of the API: `(old, new)`.
+impl WebhookSet {
+    /// Applies the change of a configuration in the API. `old` is `None` for a new one, `new` for a deleted
+    /// one.
     pub fn apply(&self, old: Option<&Value>, new: Option<&Value>) {
         let compiled = new.map(|new| {
-            let hooks = hooks(new, false).into_iter().map(Arc::new).collect();
-            (Str::from(meta::name(new)), hooks)
+            let webhooks = compile_webhooks(new, false).into_iter().map(Arc::new).collect();
+            (Str::from(meta::name(new)), webhooks)
         });
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = old {
-            state.registered.remove(meta::name(old));
+            state.api_webhooks.remove(meta::name(old));
         }
-        if let Some((name, hooks)) = compiled {
-            state.registered.insert(name, hooks);
+        if let Some((name, webhooks)) = compiled {
+            state.api_webhooks.insert(name, webhooks);
         }
-        state.line_up();
+        state.rebuild();
     }
 
-    /// Replaces the webhooks of manifest files. They run before all others, in the order given.
-    pub fn fix(&self, configurations: &[Value]) {
+    /// Replaces the webhooks from manifest files. They run before those of the API, in the given order.
+    pub fn replace_static(&self, configurations: &[Value]) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        // One that has not changed stays as it is, with what is known of it.
-        let before: HashMap<Str, Arc<Hook>> =
-            state.fixed.drain(..).map(|hook| (hook.uid.clone(), hook)).collect();
-        let kept = |hook: Hook| {
-            let same = before.get(&hook.uid).filter(|old| old.account.decides_as(&hook.account));
-            same.cloned().unwrap_or_else(|| Arc::new(hook))
+        // An unchanged webhook keeps its inventory counters.
+        let before: HashMap<Str, Arc<Webhook>> =
+            state.static_webhooks.drain(..).map(|webhook| (webhook.uid.clone(), webhook)).collect();
+        let reuse_unchanged = |webhook: Webhook| {
+            let same =
+                before.get(&webhook.uid).filter(|old| old.inventory.has_same_content(&webhook.inventory));
+            same.cloned().unwrap_or_else(|| Arc::new(webhook))
         };
-        state.fixed = configurations.iter().flat_map(|each| hooks(each, true)).map(kept).collect();
-        state.line_up();
+        state.static_webhooks = configurations
+            .iter()
+            .flat_map(|each| compile_webhooks(each, true))
+            .map(reuse_unchanged)
+            .collect();
+        state.rebuild();
     }
 
-    /// The webhooks as they are now, in the order in which they are asked.
-    pub fn hooks(&self) -> Arc<[Arc<Hook>]> {
+    /// All webhooks, in the order in which they are called.
+    pub fn webhooks(&self) -> Arc<[Arc<Webhook>]> {
         Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).all)
     }
 }

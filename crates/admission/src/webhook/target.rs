@@ -1,73 +1,66 @@
-//! `clientConfig` → where a webhook is and whom to trust there.
+//! Parses `clientConfig`: a webhook's address and the CAs that it trusts.
 
 use api::attestation::{self, WebhookConfigurationKind};
 use api::meta;
 use base64::Engine as _;
 use value::{Str, Value};
 
-/// The port of a service reference that names none.
+/// The default of `service.port`.
 const DEFAULT_PORT: u16 = 443;
 
-/// Where a webhook is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Target {
-    /// The place.
-    pub place: Place,
-    /// PEM of the authorities that may vouch for it; empty leaves that to those the system trusts.
-    pub authorities: Vec<u8>,
+pub struct WebhookTarget {
+    pub endpoint: WebhookEndpoint,
+    /// PEM of the `caBundle`; if empty, the system's CAs are trusted.
+    pub ca_bundle: Vec<u8>,
 }
 
-/// Whom a token is for that is shown to a webhook: the webhook, by what it is registered in and where it is.
+/// The webhook that a token is issued for (KEP-6060).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Recipient {
-    /// The kind of its configuration.
+pub struct TokenRecipient {
+    /// The kind of the webhook's configuration.
     pub kind: WebhookConfigurationKind,
-    /// The uid of its configuration.
+    /// The uid of the webhook's configuration.
     pub uid: Str,
-    /// The name of its configuration.
+    /// The name of the webhook's configuration.
     pub configuration: Str,
-    /// What the token's audience has to be.
+    /// The audience that the token must have.
     pub audience: Str,
 }
 
-impl Recipient {
-    /// A webhook of a configuration of the API.
-    pub(super) fn read(configuration: &Value, hook: &Value) -> Option<Self> {
-        Some(Recipient {
+impl TokenRecipient {
+    /// `None` if a token cannot be bound to the webhook.
+    pub(super) fn read(configuration: &Value, webhook: &Value) -> Option<Self> {
+        Some(TokenRecipient {
             kind: WebhookConfigurationKind::of_kind(configuration.str_at(&["kind"])?)?,
             uid: Some(meta::uid(configuration)).filter(|uid| !uid.is_empty())?.into(),
             configuration: meta::name(configuration).into(),
-            audience: attestation::audience(hook.get("clientConfig")?)?,
+            audience: attestation::audience(webhook.get("clientConfig")?)?,
         })
     }
 }
 
-/// A URL, or a service of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
-    /// A URL.
+pub enum WebhookEndpoint {
     Url(Str),
-    /// A service: reached through its endpoints, and it proves the name `NAME.NAMESPACE.svc`.
+    /// Reached through the service's endpoints; its certificate must be valid for `NAME.NAMESPACE.svc`.
     Service {
-        /// Its namespace.
         namespace: Str,
-        /// Its name.
         name: Str,
-        /// The port of the service.
         port: u16,
-        /// The path there; may be empty.
+        /// May be empty.
         path: Str,
     },
-    /// Neither, which validation does not let through.
-    Nowhere,
+    /// Neither is set. Validation does not allow this.
+    Unset,
 }
 
-impl Target {
-    /// Reads a `clientConfig` that has been validated.
+impl WebhookTarget {
+    /// Reads a validated `clientConfig`.
     pub fn read(config: Option<&Value>) -> Self {
         let text = |keys: &[&str]| config.and_then(|config| config.str_at(keys)).unwrap_or_default();
-        let place = match (config.and_then(|config| config.get("service")), text(&["url"])) {
-            (Some(Value::Map(_)), _) => Place::Service {
+        let endpoint = match (config.and_then(|config| config.get("service")), text(&["url"])) {
+            (Some(Value::Map(_)), _) => WebhookEndpoint::Service {
                 namespace: text(&["service", "namespace"]).into(),
                 name: text(&["service", "name"]).into(),
                 port: config
@@ -76,18 +69,18 @@ impl Target {
                     .unwrap_or(DEFAULT_PORT),
                 path: text(&["service", "path"]).into(),
             },
-            (_, "") => Place::Nowhere,
-            (_, url) => Place::Url(url.into()),
+            (_, "") => WebhookEndpoint::Unset,
+            (_, url) => WebhookEndpoint::Url(url.into()),
         };
-        // The decoder of requests has refused what is not base64.
-        let authorities =
+        // Decoding has already rejected invalid base64.
+        let ca_bundle =
             base64::engine::general_purpose::STANDARD.decode(text(&["caBundle"])).unwrap_or_default();
-        Target { place, authorities }
+        WebhookTarget { endpoint, ca_bundle }
     }
 }
 
-impl Place {
-    /// The name that a service's server has to prove.
+impl WebhookEndpoint {
+    /// The DNS name that a service's certificate must be valid for.
     pub fn service_host(namespace: &str, name: &str) -> String {
         format!("{name}.{namespace}.svc")
     }

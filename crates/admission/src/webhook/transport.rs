@@ -1,53 +1,51 @@
-//! How reviews get to webhooks and answers come back. The server implements [`Transport`] over its one outbound client.
+//! Sending reviews to webhooks. The server implements [`Transport`] with its outbound HTTP client.
 
 use std::time::{Duration, Instant};
 
 use value::Str;
 
-use crate::Later;
-use crate::webhook::{Recipient, Target};
+use crate::BoxFuture;
+use crate::webhook::{TokenRecipient, WebhookTarget};
 
-/// A review on its way to a webhook.
+/// A review to send.
 #[derive(Clone, Debug)]
-pub struct Outgoing<'a> {
-    /// Where to.
-    pub target: &'a Target,
-    /// Whom a token must be for that goes with it; none may without.
-    pub recipient: Option<&'a Recipient>,
-    /// The review, as JSON.
+pub struct OutgoingReview<'a> {
+    pub target: &'a WebhookTarget,
+    /// If set, a token for this recipient must be sent along; if not, no token may be.
+    pub recipient: Option<&'a TokenRecipient>,
+    /// The review as JSON.
     pub body: Vec<u8>,
-    /// How long the webhook may take.
+    /// The webhook's `timeoutSeconds`.
     pub timeout: Option<Duration>,
-    /// When the request it is about must be answered.
+    /// The deadline of the client's request.
     pub deadline: Option<Instant>,
 }
 
-/// What a webhook's server answered.
+/// A webhook's HTTP response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reply {
-    /// The HTTP status code.
+pub struct WebhookReply {
     pub status: u16,
-    /// The `Content-Type`; empty where there is none.
+    /// Empty if the header is missing.
     pub content_type: String,
-    /// The whole body.
     pub body: Vec<u8>,
 }
 
-/// Why there is no answer.
+/// The webhook returned no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoReply {
-    /// The target cannot be called, whatever the network says: a bundle of authorities that is none, a credential that cannot be
-    /// read.
+pub enum TransportError {
+    /// The webhook cannot be called: for example an invalid CA bundle or an unreadable credential.
     Unusable(String),
-    /// It was called, and nothing came back, in the words of Go's client.
+    /// The call failed; the message is that of Go's HTTP client.
     Failed(String),
 }
 
-/// Sends reviews.
 pub trait Transport: Send + Sync {
-    /// Sends a review and waits for the answer.
-    fn send<'a>(&'a self, outgoing: Outgoing<'a>) -> Later<'a, Result<Reply, NoReply>>;
+    /// Sends a review and waits for the response.
+    fn send<'a>(
+        &'a self,
+        outgoing: OutgoingReview<'a>,
+    ) -> BoxFuture<'a, Result<WebhookReply, TransportError>>;
 
-    /// A fresh uid.
-    fn uid(&self) -> Str;
+    /// A new random uid for a review.
+    fn new_uid(&self) -> Str;
 }

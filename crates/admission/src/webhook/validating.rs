@@ -1,5 +1,5 @@
-//! `ValidatingAdmissionWebhook`: those of manifest files at once, and if none of them refuses, those of the API at once. The first in
-//! their order that refuses is heard.
+//! `ValidatingAdmissionWebhook`: calls the webhooks from manifest files concurrently, and if all admit the
+//! request, those of the API concurrently. If several reject it, the first in order determines the response.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -8,147 +8,169 @@ use std::task::Poll;
 use api::Status;
 use value::format_smolstr;
 
-use crate::expression::Checks;
-use crate::matching::{Asked, Exempt, Match, exempt};
-use crate::webhook::exchange::{Invocation, Means};
-use crate::webhook::selection::Selection;
-use crate::webhook::views::Views;
-use crate::webhook::{Hook, Set, Transport};
-use crate::{Attributes, Cluster, InForce, Later, Meter, Notes, Phase, Seen, Stage};
+use crate::expression::AuthorizerDecisions;
+use crate::matching::{Exemption, MatchedResource, RequestContext, exemption};
+use crate::webhook::call::{WebhookCaller, WebhookInvocation};
+use crate::webhook::object_versions::ObjectVersions;
+use crate::webhook::selection::WebhookSelector;
+use crate::webhook::{Transport, Webhook, WebhookSet};
+use crate::{
+    AdmissionMetrics, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, Attributes, BoxFuture, ClusterView,
+    Phase, VersionedObject,
+};
 
-/// The stage.
+/// The plugin `ValidatingAdmissionWebhook`.
 pub struct ValidatingWebhooks {
-    set: Arc<Set>,
-    means: Means,
+    set: Arc<WebhookSet>,
+    caller: WebhookCaller,
 }
 
 impl ValidatingWebhooks {
-    /// Asks the webhooks of `set`.
-    pub fn new(set: Arc<Set>, transport: Arc<dyn Transport>, meter: Arc<dyn Meter>) -> Self {
-        ValidatingWebhooks { set, means: Means { transport, meter } }
+    pub fn new(
+        set: Arc<WebhookSet>,
+        transport: Arc<dyn Transport>,
+        metrics: Arc<dyn AdmissionMetrics>,
+    ) -> Self {
+        ValidatingWebhooks { set, caller: WebhookCaller { transport, metrics } }
     }
 }
 
-impl Stage for ValidatingWebhooks {
-    fn begin(&self, in_force: &InForce) {
-        in_force.validating_webhooks(|| self.set.hooks());
+impl AsyncPlugin for ValidatingWebhooks {
+    fn pin_snapshot(&self, snapshot: &AdmissionSnapshot) {
+        snapshot.validating_webhooks(|| self.set.webhooks());
     }
 
     fn validate<'a>(
         &'a self,
         attributes: &'a Attributes<'_>,
-        object: &'a Seen<'_>,
-        cluster: &'a dyn Cluster,
-        notes: &'a mut Notes,
-    ) -> Later<'a, Result<(), Status>> {
-        let hooks = attributes.in_force.validating_webhooks(|| self.set.hooks());
-        let reach = exempt(attributes, cluster);
-        let none = hooks.is_empty() || reach == Exempt::Always;
-        if none || reach != Exempt::No && !hooks.iter().any(|hook| hook.is_static) {
+        object: &'a VersionedObject<'_>,
+        cluster: &'a dyn ClusterView,
+        notes: &'a mut AdmissionNotes,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        let webhooks = attributes.snapshot.validating_webhooks(|| self.set.webhooks());
+        let exemption = exemption(attributes, cluster);
+        let none = webhooks.is_empty() || exemption == Exemption::Total;
+        if none || exemption != Exemption::None && !webhooks.iter().any(|webhook| webhook.is_static) {
             return Box::pin(std::future::ready(Ok(())));
         }
-        Box::pin(self.run(hooks, reach, attributes, object, cluster, notes))
+        Box::pin(self.run(webhooks, exemption, attributes, object, cluster, notes))
     }
 }
 
 impl ValidatingWebhooks {
     async fn run(
         &self,
-        hooks: Arc<[Arc<Hook>]>,
-        reach: Exempt,
+        webhooks: Arc<[Arc<Webhook>]>,
+        exemption: Exemption,
         attributes: &Attributes<'_>,
-        object: &Seen<'_>,
-        cluster: &dyn Cluster,
-        notes: &mut Notes,
+        object: &VersionedObject<'_>,
+        cluster: &dyn ClusterView,
+        notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let asked = Asked::new(attributes, object.stored(), cluster);
-        let mut views = Views::new(object, &attributes.kind);
-        let mut old_views = Views::new(&attributes.old_object, &attributes.kind);
-        let checks = Checks::default();
-        let selection =
-            Selection { phase: Phase::Validating, asked: &asked, checks: &checks, means: &self.means };
-        // What a static webhook refuses is not shown to webhooks that somebody registered in the API.
+        let context = RequestContext::new(attributes, object.stored(), cluster);
+        let mut versions = ObjectVersions::new(object, &attributes.kind);
+        let mut old_versions = ObjectVersions::new(&attributes.old_object, &attributes.kind);
+        let checks = AuthorizerDecisions::default();
+        let selection = WebhookSelector {
+            phase: Phase::ValidatingPolicies,
+            context: &context,
+            checks: &checks,
+            caller: &self.caller,
+        };
+        // Requests that a static webhook rejects are not sent to webhooks of the API.
         let mut called = 0;
         for is_static in [true, false] {
-            if !is_static && reach != Exempt::No {
+            if !is_static && exemption != Exemption::None {
                 break;
             }
-            let mut relevant: Vec<(&Hook, Match)> = Vec::new();
-            for hook in hooks.iter().filter(|hook| hook.is_static == is_static) {
-                if let Some(matched) = selection.select(hook, &mut views, &mut old_views).await? {
-                    relevant.push((hook, matched));
+            let mut relevant: Vec<(&Webhook, MatchedResource)> = Vec::new();
+            for webhook in webhooks.iter().filter(|webhook| webhook.is_static == is_static) {
+                if let Some(matched) = selection.select(webhook, &mut versions, &mut old_versions).await? {
+                    relevant.push((webhook, matched));
                 }
             }
             if relevant.is_empty() {
                 continue;
             }
-            asked.in_time()?;
-            let (asked, views, old_views) = (&asked, &views, &old_views);
-            let calls = relevant.iter().enumerate().map(|(position, (hook, matched))| {
+            context.check_deadline()?;
+            let (context, versions, old_versions) = (&context, &versions, &old_versions);
+            let calls = relevant.iter().enumerate().map(|(position, (webhook, matched))| {
                 let index = called + position;
-                let call: Later<'_, (Result<(), Status>, Notes)> = Box::pin(async move {
-                    let mut notes = Notes::default();
-                    let outcome = self.call(hook, matched, index, asked, views, old_views, &mut notes).await;
+                let call_one: BoxFuture<'_, (Result<(), Status>, AdmissionNotes)> = Box::pin(async move {
+                    let mut notes = AdmissionNotes::default();
+                    let outcome = self
+                        .call_one(webhook, matched, index, context, versions, old_versions, &mut notes)
+                        .await;
                     (outcome, notes)
                 });
-                call
+                call_one
             });
             let mut first = Ok(());
-            for (outcome, said) in all(calls.collect()).await {
-                notes.extend(said);
+            for (outcome, call_notes) in join_all(calls.collect()).await {
+                notes.extend(call_notes);
                 first = first.and(outcome);
             }
-            // A webhook whose call the client's own deadline has cut off has not failed: it has not been asked.
-            first.and_then(|()| asked.in_time())?;
+            // After the client's deadline the calls were cut off. They count neither as failed nor as
+            // admitted.
+            first.and_then(|()| context.check_deadline())?;
             called += relevant.len();
         }
         Ok(())
     }
 
     #[expect(clippy::too_many_arguments, reason = "one webhook of several that share the rest")]
-    async fn call(
+    async fn call_one(
         &self,
-        hook: &Hook,
-        matched: &Match,
+        webhook: &Webhook,
+        matched: &MatchedResource,
         index: usize,
-        asked: &Asked<'_>,
-        views: &Views<'_>,
-        old_views: &Views<'_>,
-        notes: &mut Notes,
+        context: &RequestContext<'_>,
+        versions: &ObjectVersions<'_>,
+        old_versions: &ObjectVersions<'_>,
+        notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let invocation = Invocation {
-            object: views.get(&matched.kind, asked.cluster).await?,
-            old_object: old_views.get(&matched.kind, asked.cluster).await?,
+        let invocation = WebhookInvocation {
+            object: versions.get(&matched.kind, context.cluster).await?,
+            old_object: old_versions.get(&matched.kind, context.cluster).await?,
             matched,
         };
-        let begun = self.means.meter.now();
-        let outcome = self.means.ask(hook, Phase::Validating, asked, &invocation, notes).await;
-        let took = self.means.meter.now().saturating_sub(begun);
-        self.means.count(hook, Phase::Validating, asked.attributes, outcome.as_ref().err(), took);
+        let started = self.caller.metrics.now();
+        let outcome = self.caller.call(webhook, Phase::ValidatingPolicies, context, &invocation, notes).await;
+        let took = self.caller.metrics.now().saturating_sub(started);
+        self.caller.record(
+            webhook,
+            Phase::ValidatingPolicies,
+            context.attributes,
+            outcome.as_ref().err(),
+            took,
+        );
         match outcome {
             Ok(_) => Ok(()),
-            Err(failure) => self.means.judge(hook, Phase::Validating, failure, || {
-                let key =
-                    format_smolstr!("failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}");
-                notes.annotate(key, hook.name.as_str());
-            }),
+            Err(failure) => {
+                self.caller.apply_failure_policy(webhook, Phase::ValidatingPolicies, failure, || {
+                    let key = format_smolstr!(
+                        "failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}"
+                    );
+                    notes.annotate(key, webhook.name.as_str());
+                })
+            }
         }
     }
 }
 
-/// Waits for all of them, at the same time; the results are in their order.
-async fn all<T: Send>(calls: Vec<Later<'_, T>>) -> Vec<T> {
-    enum Each<'a, T> {
-        Waiting(Later<'a, T>),
+/// Waits for all futures concurrently. Results are in the order of `calls`.
+async fn join_all<T: Send>(calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    enum PendingCall<'a, T> {
+        Waiting(BoxFuture<'a, T>),
         Done(Option<T>),
     }
-    let mut calls: Vec<Each<'_, T>> = calls.into_iter().map(Each::Waiting).collect();
+    let mut calls: Vec<PendingCall<'_, T>> = calls.into_iter().map(PendingCall::Waiting).collect();
     poll_fn(|context| {
         let mut waiting = false;
-        for call in &mut calls {
-            if let Each::Waiting(future) = call {
+        for call_one in &mut calls {
+            if let PendingCall::Waiting(future) = call_one {
                 match future.as_mut().poll(context) {
-                    Poll::Ready(result) => *call = Each::Done(Some(result)),
+                    Poll::Ready(result) => *call_one = PendingCall::Done(Some(result)),
                     Poll::Pending => waiting = true,
                 }
             }
@@ -159,7 +181,9 @@ async fn all<T: Send>(calls: Vec<Later<'_, T>>) -> Vec<T> {
         Poll::Ready(
             calls
                 .iter_mut()
-                .filter_map(|call| if let Each::Done(result) = call { result.take() } else { None })
+                .filter_map(
+                    |call_one| if let PendingCall::Done(result) = call_one { result.take() } else { None },
+                )
                 .collect(),
         )
     })

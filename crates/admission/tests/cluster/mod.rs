@@ -7,37 +7,37 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use admission::{Cluster, Later, Served};
+use admission::{BoxFuture, ClusterView, RestMapping};
 use api::{GroupResource, GroupVersionKind, meta};
 use authn::User;
 use kinds::table::Resource;
 use value::{Str, Value};
 
 /// Objects in memory, whom authorization allows what, and a clock that runs out after having been asked so often.
-pub(crate) struct Small {
+pub(crate) struct FakeCluster {
     /// By group, resource, namespace and name.
     pub(crate) objects: BTreeMap<(Str, Str, Str, Str), Arc<Value>>,
     /// What is there for whoever waits for it.
-    pub(crate) soon: Option<Box<Small>>,
+    pub(crate) soon: Option<Box<FakeCluster>>,
     pub(crate) may: fn(&User, &authz::Attributes) -> bool,
     pub(crate) patience: usize,
-    pub(crate) asked: AtomicUsize,
+    pub(crate) clock_reads: AtomicUsize,
 }
 
-impl Default for Small {
+impl Default for FakeCluster {
     /// Nothing is there, nobody may do anything, and there is time.
     fn default() -> Self {
-        Small {
+        FakeCluster {
             objects: BTreeMap::new(),
             soon: None,
             may: |_, _| false,
             patience: usize::MAX,
-            asked: AtomicUsize::new(0),
+            clock_reads: AtomicUsize::new(0),
         }
     }
 }
 
-impl Extend<Value> for Small {
+impl Extend<Value> for FakeCluster {
     /// Stores objects; one with a known name replaces the earlier one.
     fn extend<T: IntoIterator<Item = Value>>(&mut self, objects: T) {
         for object in objects {
@@ -51,11 +51,11 @@ impl Extend<Value> for Small {
     }
 }
 
-impl FromIterator<Value> for Small {
+impl FromIterator<Value> for FakeCluster {
     fn from_iter<T: IntoIterator<Item = Value>>(objects: T) -> Self {
-        let mut small = Small::default();
-        small.extend(objects);
-        small
+        let mut fake_cluster = FakeCluster::default();
+        fake_cluster.extend(objects);
+        fake_cluster
     }
 }
 
@@ -63,18 +63,18 @@ fn row_of(kind: &GroupVersionKind) -> Option<&'static Resource> {
     kinds::table::all().find(|row| row.group == kind.group && row.kind == kind.kind)
 }
 
-impl Cluster for Small {
+impl ClusterView for FakeCluster {
     fn object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         self.objects.get(&(group.into(), resource.into(), namespace.into(), name.into())).cloned()
     }
 
-    fn appears<'a>(
+    fn wait_for_object<'a>(
         &'a self,
         group: &'a str,
         resource: &'a str,
         namespace: &'a str,
         name: &'a str,
-    ) -> Later<'a, Option<Arc<Value>>> {
+    ) -> BoxFuture<'a, Option<Arc<Value>>> {
         let soon = || self.soon.as_ref()?.object(group, resource, namespace, name);
         Box::pin(std::future::ready(self.object(group, resource, namespace, name).or_else(soon)))
     }
@@ -86,57 +86,57 @@ impl Cluster for Small {
         self.objects.iter().filter(|(key, _)| here(key)).map(|(_, object)| Arc::clone(object)).collect()
     }
 
-    fn served(&self, kind: &GroupVersionKind) -> Option<Served> {
+    fn rest_mapping(&self, kind: &GroupVersionKind) -> Option<RestMapping> {
         let row = row_of(kind)?;
         row.version(&kind.version)?;
-        Some(Served {
+        Some(RestMapping {
             resource: GroupResource::new(row.group, row.plural),
             kind: kind.clone(),
             namespaced: row.is_namespaced(),
         })
     }
 
-    fn named(&self, group: &str, version: &str, name: &str) -> Vec<Served> {
+    fn rest_mappings_named(&self, group: &str, version: &str, name: &str) -> Vec<RestMapping> {
         kinds::table::all()
             .filter(|row| group.is_empty() || row.group == group)
             .filter(|row| row.plural == name || row.singular == name)
-            .filter_map(|row| self.served(&GroupVersionKind::new(row.group, version, row.kind)))
+            .filter_map(|row| self.rest_mapping(&GroupVersionKind::new(row.group, version, row.kind)))
             .collect()
     }
 
     /// Autoscalers are served in two versions.
-    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<Served> {
+    fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<RestMapping> {
         let mut rows = kinds::table::all();
         let row = rows.find(|row| row.group == resource.group && row.plural == resource.resource);
         let Some(row) = row else { return Vec::new() };
         let mut versions = if resource.group == "autoscaling" { vec!["v1", "v2"] } else { vec![version] };
-        versions.sort_by_key(|served| *served != version);
-        let served = |version: &str| Served {
+        versions.sort_by_key(|rest_mapping| *rest_mapping != version);
+        let rest_mapping = |version: &str| RestMapping {
             resource: resource.clone(),
             kind: GroupVersionKind::new(resource.group.clone(), version, row.kind),
             namespaced: row.is_namespaced(),
         };
-        versions.into_iter().map(served).collect()
+        versions.into_iter().map(rest_mapping).collect()
     }
 
     fn convert<'a>(
         &'a self,
         object: &'a Value,
         kind: &'a GroupVersionKind,
-    ) -> Later<'a, Result<Value, String>> {
+    ) -> BoxFuture<'a, Result<Value, String>> {
         let mut shown = object.clone();
         shown.set_at(&["apiVersion"], kind.api_version());
         shown.set_at(&["kind"], kind.kind.clone());
         Box::pin(std::future::ready(Ok(shown)))
     }
 
-    fn adopt<'a>(
+    fn to_stored<'a>(
         &'a self,
         mut object: Value,
         kind: &'a GroupVersionKind,
         _stored_kind: &'a GroupVersionKind,
         strict: bool,
-    ) -> Later<'a, Result<Value, String>> {
+    ) -> BoxFuture<'a, Result<Value, String>> {
         let Some(schema) = schema::of(&kind.group, &kind.version, &kind.kind) else {
             return Box::pin(std::future::ready(Err(format!("no kind {kind:?}"))));
         };
@@ -160,14 +160,18 @@ impl Cluster for Small {
     }
 
     fn is_past(&self, _: Instant) -> bool {
-        self.asked.fetch_add(1, Ordering::Relaxed) >= self.patience
+        self.clock_reads.fetch_add(1, Ordering::Relaxed) >= self.patience
     }
 
-    fn authorize<'a>(&'a self, user: &'a User, asked: &'a authz::Attributes) -> Later<'a, authz::Answer> {
-        Box::pin(std::future::ready(if (self.may)(user, asked) {
-            authz::Answer::allow(authz::Reason::Text("because".into()))
+    fn authorize<'a>(
+        &'a self,
+        user: &'a User,
+        clock_reads: &'a authz::Attributes,
+    ) -> BoxFuture<'a, authz::AuthorizerDecision> {
+        Box::pin(std::future::ready(if (self.may)(user, clock_reads) {
+            authz::AuthorizerDecision::allow(authz::DecisionReason::Text("because".into()))
         } else {
-            authz::Answer::no_opinion("")
+            authz::AuthorizerDecision::no_opinion("")
         }))
     }
 }

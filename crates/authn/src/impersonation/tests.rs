@@ -22,8 +22,8 @@ impl List {
     }
 }
 
-impl Checks for List {
-    fn identity<'a>(&'a self, user: &'a User, check: &'a IdentityCheck) -> Checked<'a> {
+impl ImpersonationChecks for List {
+    fn identity<'a>(&'a self, user: &'a User, check: &'a IdentityCheck) -> CheckFuture<'a> {
         let sub =
             if check.subresource.is_empty() { String::new() } else { format!("/{}", check.subresource) };
         let namespace =
@@ -32,7 +32,7 @@ impl Checks for List {
         Box::pin(async move { self.say(user, text) })
     }
 
-    fn request<'a>(&'a self, user: &'a User, mode: &'a str) -> Checked<'a> {
+    fn request<'a>(&'a self, user: &'a User, mode: &'a str) -> CheckFuture<'a> {
         Box::pin(async move { self.say(user, format!("on {mode}")) })
     }
 }
@@ -264,13 +264,13 @@ fn acting_as_anonymous_is_unauthenticated() {
 
 #[test]
 fn the_mode_by_which_a_caller_was_last_allowed_is_tried_first() {
-    let last = LastModes::default();
+    let last_modes = LastModes::default();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let attempt = |name: &str, allowed: &[&'static str]| {
         let checks = List { allowed: allowed.to_vec(), asked: Mutex::default() };
         let wanted =
             Impersonation::from_headers(&HeaderLines(&[("Impersonate-User", name)])).unwrap().unwrap();
-        let result = runtime.block_on(wanted.apply(&caller(), &checks, &last));
+        let result = runtime.block_on(wanted.apply(&caller(), &checks, &last_modes));
         (
             result.map(|user| format!("{:?}", user.via())).map_err(|status| status.to_string()),
             checks.asked.into_inner().unwrap(),

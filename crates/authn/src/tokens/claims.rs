@@ -1,4 +1,4 @@
-//! [`Claims`]: what a token says, and its JSON.
+//! [`TokenClaims`]: the claims of a token.
 
 use api::attestation::{AttestationDialect, WebhookConfigurationKind};
 use value::{Map, Str, Value};
@@ -7,97 +7,81 @@ use crate::user::service_account;
 
 /// An object by name and uid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reference {
-    /// The name.
+pub struct ObjectReference {
     pub name: Str,
-    /// The uid.
     pub uid: Str,
 }
 
-/// The kinds of stored objects a token can depend on.
+/// The kinds of stored objects that a token can be bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoundKind {
-    /// Every token: whose it is.
+    /// The token's own service account; every token is bound to it.
     ServiceAccount,
-    /// The pod that uses it.
     Pod,
-    /// The secret that holds it.
     Secret,
-    /// The node that uses it.
     Node,
-    /// The configuration of the webhooks that it is shown to.
+    /// A webhook configuration.
     Webhooks(WebhookConfigurationKind),
 }
 
-/// The object a token lives and dies with, besides its service account.
+/// The object that a token is bound to, besides its service account. The token becomes invalid with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// A pod, and the node it runs on where that is known (its uid may be empty).
+pub enum BoundObject {
+    /// A pod and, if known, its node, whose uid may be empty.
     Pod {
-        /// The pod.
-        pod: Reference,
-        /// The node.
-        node: Option<Reference>,
+        pod: ObjectReference,
+        node: Option<ObjectReference>,
     },
-    /// A secret.
-    Secret(Reference),
-    /// A node.
-    Node(Reference),
-    /// A configuration of webhooks: the token tells them on whose behalf they are asked.
+    Secret(ObjectReference),
+    Node(ObjectReference),
+    /// A webhook configuration: the token authenticates an API server to its webhooks.
     Webhooks {
-        /// Of which kind.
         kind: WebhookConfigurationKind,
-        /// The configuration.
-        configuration: Reference,
-        /// The API group whose objects they may be asked about, `*` for all. Tokens are not issued without, and not believed.
+        configuration: ObjectReference,
+        /// The API group about which webhooks may be called; `*` for all. Tokens without it are neither
+        /// issued nor accepted.
         group: Option<Str>,
     },
 }
 
-/// What a token says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claims {
+pub struct TokenClaims {
     /// The service account's namespace.
     pub namespace: Str,
-    /// The service account.
-    pub service_account: Reference,
-    /// Whom the token is for.
+    pub service_account: ObjectReference,
     pub audiences: Vec<Str>,
-    /// A unique id.
+    /// The unique `jti`.
     pub id: Str,
-    /// When it was issued, in seconds since 1970.
+    /// Seconds since the Unix epoch, like all times here.
     pub issued_at: Option<i64>,
-    /// From when it may be used.
     pub not_before: Option<i64>,
-    /// Until when it may be used.
     pub expires_at: Option<i64>,
-    /// From when its use is noted as stale.
+    /// After this time, use of the token is counted as stale.
     pub warn_after: Option<i64>,
-    /// What else it lives and dies with.
-    pub bound: Option<Bound>,
+    pub bound: Option<BoundObject>,
 }
 
-impl Claims {
-    /// The payload of a token.
+impl TokenClaims {
+    /// The payload of the JWT.
     pub(super) fn to_value(&self, issuer: &str) -> Value {
         let mut kubernetes = Map::new();
         kubernetes.insert("namespace", self.namespace.clone());
         kubernetes.insert("serviceaccount", self.service_account.to_value());
         match &self.bound {
             None => {}
-            Some(Bound::Pod { pod, node }) => {
+            Some(BoundObject::Pod { pod, node }) => {
                 kubernetes.insert("pod", pod.to_value());
                 if let Some(node) = node {
                     kubernetes.insert("node", node.to_value());
                 }
             }
-            Some(Bound::Secret(secret)) => {
+            Some(BoundObject::Secret(secret)) => {
                 kubernetes.insert("secret", secret.to_value());
             }
-            Some(Bound::Node(node)) => {
+            Some(BoundObject::Node(node)) => {
                 kubernetes.insert("node", node.to_value());
             }
-            Some(Bound::Webhooks { kind, configuration, group }) => {
+            Some(BoundObject::Webhooks { kind, configuration, group }) => {
                 for dialect in AttestationDialect::ALL {
                     kubernetes.insert(kind.claim(dialect), configuration.to_value());
                     if let Some(group) = group {
@@ -128,8 +112,8 @@ impl Claims {
         Value::Map(out)
     }
 
-    /// Reads a payload whose signature has been verified. A claim of the wrong type is an error: it would otherwise count as
-    /// absent, and an absent `exp` never expires.
+    /// Decodes a payload whose signature has been verified. A claim of the wrong type is an error: if it
+    /// counted as absent, a token with an invalid `exp` would never expire.
     pub(super) fn from_value(payload: &Value) -> Result<Self, &'static str> {
         let kubernetes = payload
             .at(&["kubernetes.io"])
@@ -140,13 +124,13 @@ impl Claims {
         let (pod, node, secret) = (reference("pod")?, reference("node")?, reference("secret")?);
         let bound = match (pod, node, secret, webhooks(&kubernetes)?) {
             (None, None, None, None) => None,
-            (Some(pod), node, None, None) => Some(Bound::Pod { pod, node }),
-            (None, Some(node), None, None) => Some(Bound::Node(node)),
-            (None, None, Some(secret), None) => Some(Bound::Secret(secret)),
+            (Some(pod), node, None, None) => Some(BoundObject::Pod { pod, node }),
+            (None, Some(node), None, None) => Some(BoundObject::Node(node)),
+            (None, None, Some(secret), None) => Some(BoundObject::Secret(secret)),
             (None, None, None, webhooks) => webhooks,
             _ => return Err("token can only be bound to one object type"),
         };
-        Ok(Claims {
+        Ok(TokenClaims {
             namespace: text(&kubernetes, "namespace")?,
             service_account: reference("serviceaccount")?.unwrap_or_default(),
             audiences: audiences(payload)?,
@@ -160,7 +144,7 @@ impl Claims {
     }
 }
 
-impl Reference {
+impl ObjectReference {
     fn to_value(&self) -> Value {
         let mut out = Map::new();
         for (field, text) in [("name", &self.name), ("uid", &self.uid)] {
@@ -172,15 +156,17 @@ impl Reference {
     }
 }
 
-fn reference(kubernetes: &Value, field: &str) -> Result<Option<Reference>, &'static str> {
+fn reference(kubernetes: &Value, field: &str) -> Result<Option<ObjectReference>, &'static str> {
     let value = kubernetes.get(field).filter(|value| !value.is_null());
-    value.map(|value| Ok(Reference { name: text(value, "name")?, uid: text(value, "uid")? })).transpose()
+    value
+        .map(|value| Ok(ObjectReference { name: text(value, "name")?, uid: text(value, "uid")? }))
+        .transpose()
 }
 
-/// The configuration of webhooks that a token is bound to. What it says twice, in two sets of names, it must say the same way: else
-/// two readers would believe two things.
-fn webhooks(kubernetes: &Value) -> Result<Option<Bound>, &'static str> {
-    let mut found: Option<(WebhookConfigurationKind, Reference)> = None;
+/// The webhook configuration that a token is bound to. If the token has claims in both dialects, they must
+/// agree: otherwise two verifiers could read it differently.
+fn webhooks(kubernetes: &Value) -> Result<Option<BoundObject>, &'static str> {
+    let mut found: Option<(WebhookConfigurationKind, ObjectReference)> = None;
     let mut group: Option<Str> = None;
     for dialect in AttestationDialect::ALL {
         for kind in WebhookConfigurationKind::ALL {
@@ -200,7 +186,7 @@ fn webhooks(kubernetes: &Value) -> Result<Option<Bound>, &'static str> {
             Some(_) => return Err("the token does not attest exactly one API group"),
         }
     }
-    Ok(found.map(|(kind, configuration)| Bound::Webhooks { kind, configuration, group }))
+    Ok(found.map(|(kind, configuration)| BoundObject::Webhooks { kind, configuration, group }))
 }
 
 pub(super) fn text(value: &Value, field: &str) -> Result<Str, &'static str> {

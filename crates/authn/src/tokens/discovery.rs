@@ -1,4 +1,4 @@
-//! What relying parties read to verify tokens themselves: the OpenID provider document and the key set.
+//! The OpenID provider document and the key set, with which relying parties verify tokens.
 
 use value::{Value, write};
 
@@ -8,33 +8,29 @@ use crate::tokens::keys::PublicKey;
 pub const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
 /// The path of the key set.
 pub const JWKS_PATH: &str = "/openid/v1/jwks";
-/// How long both may be kept, in seconds.
+/// The `max-age` of both documents, in seconds.
 pub const MAX_AGE: u32 = 3600;
 
-/// Why nothing can be published.
+/// The documents cannot be published.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryError {
-    /// There is no issuer.
     #[error("empty issuer URL")]
     NoIssuer,
-    /// Not `https`.
     #[error("issuer URL must use https scheme, got: {0}")]
     Scheme(String),
-    /// A query.
     #[error("issuer URL may not include a query, got: {0}")]
     Query(String),
-    /// A fragment.
     #[error("issuer URL may not include a fragment, got: {0}")]
     Fragment(String),
-    /// The key set's address is not `https`.
+    /// The key set's URL is not `https`.
     #[error("jwksURI requires https scheme, parsed as: {0}")]
     KeysScheme(String),
-    /// There are no keys.
     #[error("no keys provided for validating keyset")]
     NoKeys,
 }
 
-/// The provider document. The key set is at `jwks_uri`, or at its usual path on `external_address`.
+/// The provider document. `jwks_uri` is the key set's URL; if empty, it is at its default path on
+/// `external_address`.
 pub fn configuration(
     issuer: &str,
     jwks_uri: &str,
@@ -67,7 +63,7 @@ pub fn configuration(
     let mut algorithms: Vec<&str> = keys.iter().map(PublicKey::algorithm).collect();
     algorithms.sort_unstable();
     algorithms.dedup();
-    // The order of the fields is Kubernetes', whose answer relying parties may have compared byte for byte.
+    // The fields are in kube-apiserver's order, because relying parties may compare bytes.
     let text = |text: &str| write::to_string(&Value::from(text));
     let list = write::to_string(&Value::list(algorithms));
     Ok(format!(
@@ -78,7 +74,6 @@ pub fn configuration(
     .into_bytes())
 }
 
-/// The key set.
 pub fn key_set(keys: &[PublicKey]) -> Vec<u8> {
     write::to_vec(&Value::map([("keys", Value::List(keys.iter().map(PublicKey::to_jwk).collect()))]))
 }

@@ -1,4 +1,4 @@
-//! Keys that sign and verify tokens: RSA (RS256) and the three NIST curves (ES256, ES384, ES512).
+//! Keys that sign and verify tokens: RSA (RS256) and three NIST curves (ES256, ES384, ES512).
 
 use std::fmt;
 
@@ -17,24 +17,20 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::public_key;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-/// Why a key cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The file holds no key at all.
     #[error("data does not contain any valid RSA or ECDSA public keys")]
     NoPublicKey,
-    /// The file holds no private key.
     #[error("data does not contain a valid RSA or ECDSA private key")]
     NoPrivateKey,
-    /// Not RSA of 2048 bits or more, nor one of the three curves.
+    /// Not RSA with at least 2048 bits, nor one of the three curves.
     #[error("unknown key type, must be RSA of at least 2048 bits, or ECDSA on P-256, P-384 or P-521")]
     Unsupported,
-    /// The system gave no randomness, or refused to sign.
+    /// No randomness is available, or signing failed.
     #[error("signing failed")]
     Signing,
 }
 
-/// How a key signs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Algorithm {
     Es256,
@@ -73,7 +69,7 @@ impl Algorithm {
         }
     }
 
-    /// The curve's name in a JWK, and how many bytes a coordinate has.
+    /// The curve's name in a JWK, and the length of a coordinate in bytes.
     fn curve(self) -> Option<(&'static str, usize)> {
         match self {
             Algorithm::Es256 => Some(("P-256", 32)),
@@ -84,19 +80,19 @@ impl Algorithm {
     }
 }
 
-/// A key that verifies tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey {
     id: Str,
     algorithm: Algorithm,
-    /// What the verification wants: a point, or modulus and exponent in DER.
+    /// As the verification algorithm needs it: an uncompressed point, or modulus and exponent in DER.
     key: Vec<u8>,
-    /// The numbers a JWK shows: x and y, or n and e.
+    /// The numbers of the JWK: x and y, or n and e.
     numbers: (Vec<u8>, Vec<u8>),
 }
 
 impl PublicKey {
-    /// All public keys of a PEM file. Private keys and certificates count as their public keys; other sections are passed over.
+    /// All public keys of a PEM file, including those of private keys and certificates. Other blocks are
+    /// skipped.
     pub fn all_from_pem(text: &[u8]) -> Result<Vec<Self>, KeyError> {
         let mut keys = Vec::new();
         for section in pem::blocks(text) {
@@ -117,7 +113,6 @@ impl PublicKey {
         if keys.is_empty() { Err(KeyError::NoPublicKey) } else { Ok(keys) }
     }
 
-    /// From a SubjectPublicKeyInfo.
     fn from_spki(der: &[u8]) -> Result<Self, KeyError> {
         let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|_| KeyError::Unsupported)?;
         let raw = info.subject_public_key.data.to_vec();
@@ -130,7 +125,7 @@ impl PublicKey {
                 (Algorithm::Rs256, numbers)
             }
             public_key::PublicKey::EC(point) => {
-                // An uncompressed point: 4, x, y. Its length tells the three curves apart.
+                // An uncompressed point: 4, x, y. Its length identifies the curve.
                 let coordinates = point.data().strip_prefix(&[4]).ok_or(KeyError::Unsupported)?;
                 let (x, y) = coordinates.split_at(coordinates.len() / 2);
                 let algorithm =
@@ -143,17 +138,17 @@ impl PublicKey {
         Ok(PublicKey { id: id.into(), algorithm, key: raw, numbers })
     }
 
-    /// The key's id: derived from the key, so that the same key has the same id everywhere.
+    /// Derived from the key, so that a key has the same id everywhere.
     pub fn id(&self) -> &Str {
         &self.id
     }
 
-    /// The name of the algorithm: `RS256`, `ES256`, …
+    /// `RS256`, `ES256`, …
     pub fn algorithm(&self) -> &'static str {
         self.algorithm.name()
     }
 
-    /// Whether `signature` of `message`, made by the named algorithm, is this key's.
+    /// Whether `signature` is this key's signature of `message` with this algorithm.
     pub(super) fn verifies(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
         algorithm == self.algorithm.name()
             && UnparsedPublicKey::new(self.algorithm.verification(), &self.key)
@@ -161,7 +156,6 @@ impl PublicKey {
                 .is_ok()
     }
 
-    /// As a JSON Web Key.
     pub(super) fn to_jwk(&self) -> Value {
         let encoded = |bytes: &[u8]| Value::from(URL_SAFE_NO_PAD.encode(bytes));
         let (first, second) = (encoded(&self.numbers.0), encoded(&self.numbers.1));
@@ -183,18 +177,19 @@ impl PublicKey {
     }
 }
 
-/// A number without its leading zeros.
+/// Removes leading zeros.
 fn significant(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().copied().skip_while(|b| *b == 0).collect()
 }
 
-/// The key that signs tokens. It never leaves: there is no way to read it back but [`SigningKey::generate`]'s.
+/// The key that signs tokens. The private key cannot be read back; only [`SigningKey::generate`] returns it,
+/// as PEM.
 pub struct SigningKey {
     public: PublicKey,
-    pair: Pair,
+    pair: KeyPair,
 }
 
-enum Pair {
+enum KeyPair {
     Ec(EcdsaKeyPair),
     Rsa(RsaKeyPair),
 }
@@ -210,7 +205,7 @@ impl SigningKey {
         Err(KeyError::NoPrivateKey)
     }
 
-    /// A new key on P-256, with its PEM for the one file it is kept in.
+    /// Generates a P-256 key. Also returns its PEM, to be stored in a file.
     pub fn generate() -> Result<(Self, String), KeyError> {
         let document =
             EcdsaKeyPair::generate_pkcs8(&signature::ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
@@ -231,28 +226,27 @@ impl SigningKey {
 
     fn from_section(label: &str, der: &[u8]) -> Result<Option<Self>, KeyError> {
         let pair = match label {
-            "RSA PRIVATE KEY" => Pair::Rsa(RsaKeyPair::from_der(der).map_err(|_| KeyError::Unsupported)?),
+            "RSA PRIVATE KEY" => KeyPair::Rsa(RsaKeyPair::from_der(der).map_err(|_| KeyError::Unsupported)?),
             "EC PRIVATE KEY" | "PRIVATE KEY" => {
                 let ec = Algorithm::CURVES
                     .into_iter()
                     .filter_map(Algorithm::signing)
                     .find_map(|algorithm| EcdsaKeyPair::from_private_key_der(algorithm, der).ok());
                 match ec {
-                    Some(pair) => Pair::Ec(pair),
-                    None => Pair::Rsa(RsaKeyPair::from_pkcs8(der).map_err(|_| KeyError::Unsupported)?),
+                    Some(pair) => KeyPair::Ec(pair),
+                    None => KeyPair::Rsa(RsaKeyPair::from_pkcs8(der).map_err(|_| KeyError::Unsupported)?),
                 }
             }
             _ => return Ok(None),
         };
         let spki: PublicKeyX509Der<'_> = match &pair {
-            Pair::Ec(pair) => pair.public_key().as_der(),
-            Pair::Rsa(pair) => pair.public_key().as_der(),
+            KeyPair::Ec(pair) => pair.public_key().as_der(),
+            KeyPair::Rsa(pair) => pair.public_key().as_der(),
         }
         .map_err(|_| KeyError::Unsupported)?;
         Ok(Some(SigningKey { public: PublicKey::from_spki(spki.as_ref())?, pair }))
     }
 
-    /// The key that verifies what this one signs.
     pub fn public(&self) -> &PublicKey {
         &self.public
     }
@@ -260,10 +254,10 @@ impl SigningKey {
     pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
         let random = SystemRandom::new();
         match &self.pair {
-            Pair::Ec(pair) => {
+            KeyPair::Ec(pair) => {
                 pair.sign(&random, message).map(|s| s.as_ref().to_vec()).map_err(|_| KeyError::Signing)
             }
-            Pair::Rsa(pair) => {
+            KeyPair::Rsa(pair) => {
                 let mut out = vec![0; pair.public_modulus_len()];
                 pair.sign(&signature::RSA_PKCS1_SHA256, &random, message, &mut out)
                     .map_err(|_| KeyError::Signing)?;

@@ -1,4 +1,5 @@
-//! Tokens that secrets hold: no end and no audience, good as long as the secret holds exactly them.
+//! Tokens from secrets: without expiration and audience, valid as long as the secret contains exactly this
+//! token.
 
 use api::meta;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -8,22 +9,22 @@ use value::{Str, Value};
 
 use crate::observe::TokenUse;
 use crate::tokens::claims::{BoundKind, text};
-use crate::tokens::verify::{BoundObjects, Verified};
+use crate::tokens::verify::{BoundObjects, VerifiedToken};
 use crate::user::service_account;
 
-/// The issuer of such tokens.
+/// The issuer of these tokens.
 pub(super) const ISSUER: &str = "kubernetes/serviceaccount";
 
-/// The label that puts a secret's token out of use.
+/// The label that invalidates a secret's token.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
-/// Checks the claims of a token whose signature is good, and the secret it comes from.
+/// Checks the claims of a token with a valid signature, and the secret that it comes from.
 pub(super) async fn verify(
     payload: &Value,
     token: &str,
     lookup: bool,
     objects: &dyn BoundObjects,
-) -> Result<Verified, String> {
+) -> Result<VerifiedToken, String> {
     let claim = |field: &str, what: &str| match text(payload, field)? {
         text if text.is_empty() => Err(format!("{what} claim is missing")),
         text => Ok(text),
@@ -36,7 +37,7 @@ pub(super) async fn verify(
     if service_account::split(&subject) != Some((namespace.as_str(), name.as_str())) {
         return Err("sub claim is invalid".to_owned());
     }
-    let mut verified = Verified {
+    let mut verified = VerifiedToken {
         user: service_account::user(&namespace, &name, &uid),
         audiences: Vec::new(),
         annotations: Vec::new(),

@@ -1,42 +1,37 @@
-//! [`Refusal`]: why a request for a token is refused, for the client and for operators.
+//! [`TokenRequestRefusal`]: a rejected TokenRequest, with a response for the client and a cause for
+//! operators.
 
 use std::fmt;
 
 use api::Status;
 
-/// A refused `TokenRequest`: the answer for the client and, where that answer must not say it, the cause for the log and the
-/// audit event.
+/// The response to the client and, if that must not reveal it, the cause for the log and the audit event.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
-    /// The answer for the client.
+pub struct TokenRequestRefusal {
     pub status: Status,
-    /// Why a token for a webhook was refused, if the decision was made here.
+    /// Set if a token for a webhook was rejected by a rule of this crate.
     pub cause: Option<RefusalCause>,
 }
 
-/// Why a token for a webhook was refused. It names stored objects, so clients must not see it.
+/// The cause of a rejected token for a webhook. It names stored objects, so clients must not see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalCause {
-    /// The rule that was broken.
     pub reason: RefusalReason,
-    /// The expected and the actual value, for the log and the audit event.
+    /// The expected and the actual value.
     pub detail: String,
 }
 
-/// Why a token for a webhook was refused, in the order in which the rules are checked.
+/// The rules for webhook tokens, in the order in which they are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalReason {
-    /// The feature gate is off.
     FeatureGateDisabled,
     /// The audience is one of the API server's own.
     ApiServerAudience,
     /// The service account lacks the permission `attest` for the API group.
     NoAttestPermission,
-    /// There is no webhook configuration of that kind and name.
     ConfigurationNotFound,
-    /// The webhook configuration is being deleted.
     ConfigurationDeleting,
-    /// The webhook configuration has another uid than the reference.
+    /// The reference has another uid than the stored webhook configuration.
     UidMismatch,
     /// No APIService serves the API group.
     ApiServiceNotFound,
@@ -47,7 +42,7 @@ pub enum RefusalReason {
 }
 
 impl RefusalReason {
-    /// Its name in the log and in audit events.
+    /// The name in the log and in audit events.
     pub fn as_str(self) -> &'static str {
         match self {
             RefusalReason::FeatureGateDisabled => "FeatureGateDisabled",
@@ -63,15 +58,15 @@ impl RefusalReason {
     }
 }
 
-impl Refusal {
+impl TokenRequestRefusal {
     pub(super) fn new(status: Status, reason: RefusalReason, detail: impl Into<String>) -> Self {
-        Refusal { status, cause: Some(RefusalCause { reason, detail: detail.into() }) }
+        TokenRequestRefusal { status, cause: Some(RefusalCause { reason, detail: detail.into() }) }
     }
 }
 
-impl From<Status> for Refusal {
+impl From<Status> for TokenRequestRefusal {
     fn from(status: Status) -> Self {
-        Refusal { status, cause: None }
+        TokenRequestRefusal { status, cause: None }
     }
 }
 

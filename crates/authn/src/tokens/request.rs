@@ -1,4 +1,4 @@
-//! [`TokenRequest`]: what a client may ask for on `serviceaccounts/token`, and the claims of what it gets.
+//! [`TokenRequest`]: validates requests on `serviceaccounts/token` and determines the claims of the token.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,57 +9,60 @@ use api::time::Timestamp;
 use api::{FieldError, GroupKind, GroupResource, Status, meta};
 use value::{Path, Str, Value, format_smolstr};
 
-use crate::tokens::claims::{Bound, BoundKind, Claims, Reference};
-use crate::tokens::refusal::Refusal;
+use crate::tokens::claims::{BoundKind, BoundObject, ObjectReference, TokenClaims};
+use crate::tokens::refusal::TokenRequestRefusal;
 use crate::tokens::verify::BoundObjects;
 use crate::tokens::webhook_request::WebhookToken;
 use crate::user::User;
 
-/// What kubelets ask for in the name of pods that never learned to read a token again.
-const WARN_ONLY_SECONDS: i64 = 60 * 60 + 7;
-/// What those get instead, so that they go on working.
+/// The `expirationSeconds` that kubelets request for pods whose clients may not reload tokens.
+const EXTENDABLE_SECONDS: i64 = 60 * 60 + 7;
+/// The actual lifetime of such tokens, one year.
 const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
-/// What audit says about a request in the KEP's words: which resource the permission was asked for on.
+/// The audit annotation of KEP-6060 with the resource for which the permission `attest` was checked.
 const KEP_ANNOTATION: &str = "webhook-authentication.k8s.io/attest-resource";
 /// The default of `spec.expirationSeconds`.
 const DEFAULT_SECONDS: i64 = 60 * 60;
 
-/// What the server's flags say about tokens.
+/// Token settings from flags.
 #[derive(Clone, Debug, Default)]
 pub struct RequestRules {
     /// The API server's audiences.
     pub audiences: Vec<Str>,
-    /// `--service-account-max-token-expiration`, in seconds; 0 for none.
+    /// `--service-account-max-token-expiration` in seconds; 0 means no limit.
     pub max_seconds: i64,
-    /// `--service-account-extend-token-expiration`.
     pub extend: bool,
-    /// The gate [`attestation::GATE`]: whether tokens can be bound to configurations of webhooks.
+    /// The feature gate [`attestation::GATE`]: tokens can be bound to webhook configurations.
     pub webhooks: bool,
 }
 
-/// Says whether a service account may have something attested; the refusal is what the client is told.
+/// Checks the permission of a service account to attest. The error is the response to the client.
 pub trait Attester: Send + Sync {
-    /// About one API group, in the words of a dialect.
-    fn attest<'a>(&'a self, account: &'a User, dialect: AttestationDialect, group: &'a str) -> Attesting<'a>;
+    /// Checks one API group, with the resource names of the dialect.
+    fn attest<'a>(
+        &'a self,
+        account: &'a User,
+        dialect: AttestationDialect,
+        group: &'a str,
+    ) -> AttestFuture<'a>;
 }
 
-/// What [`Attester::attest`] gives, in time.
-pub type Attesting<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'a>>;
+/// The future of [`Attester::attest`].
+pub type AttestFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'a>>;
 
-/// A token is granted: issue it with these claims, and put it into the answer.
+/// A granted request: issue a token with these claims and add it to the response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
-    /// The claims.
-    pub claims: Claims,
+    pub claims: TokenClaims,
     /// Warnings for the client.
     pub warnings: Vec<Str>,
-    /// Annotations of the audit event.
+    /// Audit annotations.
     pub annotations: Vec<(&'static str, String)>,
     answer: Value,
     expires: String,
 }
 
-/// A request for a token, read and checked by itself. Validating admission sees [`TokenRequest::object`].
+/// A decoded request. Validating admission sees [`TokenRequest::object`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenRequest {
     object: Value,
@@ -67,7 +70,7 @@ pub struct TokenRequest {
 }
 
 impl TokenRequest {
-    /// Whether a request is for the account in its path, as far as it says; before it is known whether there is one.
+    /// Checks that name and namespace in the object, if set, match the path. Does not need the account.
     pub fn check_address(object: &Value, namespace: &str, name: &str) -> Result<(), Status> {
         for (field, own) in [("name", name), ("namespace", namespace)] {
             let given = meta::text(object, field);
@@ -81,8 +84,8 @@ impl TokenRequest {
         Ok(())
     }
 
-    /// Reads the request for the stored `account`: fills in what may be left out, and checks that it is about this account.
-    /// The rules of the kind are not checked here.
+    /// Applies defaults for the stored `account` and checks that the request is for it. Does not validate the
+    /// fields.
     pub fn new(
         mut object: Value,
         account: &Value,
@@ -117,19 +120,19 @@ impl TokenRequest {
         Ok(TokenRequest { object, now })
     }
 
-    /// The request with what was left out filled in.
+    /// The request with defaults.
     pub fn object(&self) -> &Value {
         &self.object
     }
 
-    /// Looks up what the token is to be bound to, and says what it will claim. `id` is a fresh UUID.
+    /// Looks up the object that the token is to be bound to and returns the claims. `id` is a new UUID.
     pub async fn grant(
         self,
         rules: &RequestRules,
         objects: &dyn BoundObjects,
         attester: &dyn Attester,
         id: impl Into<Str>,
-    ) -> Result<Grant, Refusal> {
+    ) -> Result<Grant, TokenRequestRefusal> {
         let TokenRequest { mut object, now } = self;
         let id = id.into();
         let mut warnings = Vec::new();
@@ -166,13 +169,16 @@ impl TokenRequest {
         let audiences: Vec<Str> =
             object.list_at(&["spec", "audiences"]).iter().filter_map(Value::as_str).map(Str::from).collect();
         let extended = rules.extend
-            && matches!(bound, Some(Bound::Pod { .. }))
-            && seconds == WARN_ONLY_SECONDS
+            && matches!(bound, Some(BoundObject::Pod { .. }))
+            && seconds == EXTENDABLE_SECONDS
             && audiences.iter().all(|audience| rules.audiences.contains(audience));
         let lifetime = if extended { EXTENDED_SECONDS } else { seconds };
-        let claims = Claims {
+        let claims = TokenClaims {
             namespace: meta::namespace(&object).into(),
-            service_account: Reference { name: meta::name(&object).into(), uid: meta::uid(&object).into() },
+            service_account: ObjectReference {
+                name: meta::name(&object).into(),
+                uid: meta::uid(&object).into(),
+            },
             audiences,
             id,
             issued_at: Some(now.seconds),
@@ -181,14 +187,14 @@ impl TokenRequest {
             warn_after: extended.then(|| now.seconds.saturating_add(seconds)),
             bound,
         };
-        // The answer shows the time that was asked for, not the extended one.
+        // The response contains the requested expiration, not the extended one.
         let expires = Timestamp::from_seconds(now.seconds.saturating_add(seconds)).time();
         Ok(Grant { claims, warnings, annotations, answer: object, expires })
     }
 }
 
 impl Grant {
-    /// The answer to the client, with the issued token.
+    /// The response to the client.
     pub fn answer(mut self, token: &str) -> Value {
         self.answer.set_at(&["status", "expirationTimestamp"], self.expires);
         self.answer.set_at(&["status", "token"], token);
@@ -196,7 +202,7 @@ impl Grant {
     }
 }
 
-/// Group and version of a reference. What is neither one nor two words is nothing, as in Kubernetes.
+/// Splits an apiVersion. One with more than one slash yields two empty strings, as in Kubernetes.
 fn group_version(reference: &str) -> (&str, &str) {
     match reference.split_once('/') {
         None => ("", reference),
@@ -210,7 +216,7 @@ pub(super) fn unbindable(api_version: &str, kind: &str, why: &str) -> Status {
     Status::bad_request(format!("cannot bind token to object of type {group}/{version}, Kind={kind}{why}"))
 }
 
-/// A reference with a uid is to the object that has it.
+/// If the reference has a uid, it must match.
 fn check_uid(reference: &Value, found: &str) -> Result<(), Status> {
     let text = |field: &str| reference.str_at(&[field]).unwrap_or_default();
     let wanted = text("uid");
@@ -228,7 +234,7 @@ async fn bound_object(
     request: &Value,
     reference: &Value,
     objects: &dyn BoundObjects,
-) -> Result<Bound, Status> {
+) -> Result<BoundObject, Status> {
     let text = |field: &str| reference.str_at(&[field]).unwrap_or_default();
     let (group, _) = group_version(text("apiVersion"));
     let (namespace, name) = (meta::namespace(request), text("name"));
@@ -243,7 +249,7 @@ async fn bound_object(
     }
     let object = find(objects, kind, namespace, name).await?;
     let object = object.ok_or_else(|| Status::not_found(&GroupResource::new("", resource), name))?;
-    let found = Reference { name: name.into(), uid: meta::uid(&object).into() };
+    let found = ObjectReference { name: name.into(), uid: meta::uid(&object).into() };
     let bound = match kind {
         BoundKind::Pod => {
             if object.str_at(&["spec", "serviceAccountName"]).unwrap_or_default() != meta::name(request) {
@@ -257,13 +263,13 @@ async fn bound_object(
                 Some(node) => {
                     let stored = find(objects, BoundKind::Node, "", node).await?;
                     let uid = stored.map(|node| Str::from(meta::uid(&node))).unwrap_or_default();
-                    Some(Reference { name: node.into(), uid })
+                    Some(ObjectReference { name: node.into(), uid })
                 }
             };
-            Bound::Pod { pod: found.clone(), node }
+            BoundObject::Pod { pod: found.clone(), node }
         }
-        BoundKind::Secret => Bound::Secret(found.clone()),
-        _ => Bound::Node(found.clone()),
+        BoundKind::Secret => BoundObject::Secret(found.clone()),
+        _ => BoundObject::Node(found.clone()),
     };
     check_uid(reference, &found.uid)?;
     Ok(bound)

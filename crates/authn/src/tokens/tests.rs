@@ -12,7 +12,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use expect_test::expect;
 use value::{Str, Value};
 
-use super::verify::Lookup;
+use super::verify::LookupFuture;
 use super::*;
 use crate::{Authenticator, Evidence, HeaderLines, User};
 
@@ -47,7 +47,7 @@ impl Store {
 }
 
 impl BoundObjects for Store {
-    fn get<'a>(&'a self, kind: BoundKind, namespace: &'a str, name: &'a str) -> Lookup<'a> {
+    fn get<'a>(&'a self, kind: BoundKind, namespace: &'a str, name: &'a str) -> LookupFuture<'a> {
         *self.asked.lock().unwrap() += 1;
         let found = self.objects.lock().unwrap().get(&format!("{kind:?}/{namespace}/{name}")).cloned();
         Box::pin(async move { Ok(found) })
@@ -62,7 +62,12 @@ impl BoundObjects for Store {
 struct Attests(&'static [(&'static str, &'static str, &'static str)]);
 
 impl Attester for Attests {
-    fn attest<'a>(&'a self, account: &'a User, dialect: AttestationDialect, group: &'a str) -> Attesting<'a> {
+    fn attest<'a>(
+        &'a self,
+        account: &'a User,
+        dialect: AttestationDialect,
+        group: &'a str,
+    ) -> AttestFuture<'a> {
         let (_, resource) = dialect.resource();
         let asked = (account.name.as_str(), resource, dialect.name_of(group));
         let answer = if self.0.contains(&asked) {
@@ -96,8 +101,8 @@ fn issuer() -> Issuer {
     Issuer::new("https://issuer", SigningKey::generate().unwrap().0)
 }
 
-fn verifier(issuer: &Issuer, store: &Arc<Store>) -> Verifier {
-    Verifier::new(
+fn verifier(issuer: &Issuer, store: &Arc<Store>) -> TokenVerifier {
+    TokenVerifier::new(
         vec!["https://issuer".into()],
         vec![issuer.public_key().clone()],
         vec!["api".into()],
@@ -105,16 +110,16 @@ fn verifier(issuer: &Issuer, store: &Arc<Store>) -> Verifier {
     )
 }
 
-fn claims() -> Claims {
-    Claims {
+fn claims() -> TokenClaims {
+    TokenClaims {
         namespace: "ns".into(),
-        service_account: Reference { name: "robot".into(), uid: "sa-uid".into() },
+        service_account: ObjectReference { name: "robot".into(), uid: "sa-uid".into() },
         audiences: vec!["api".into(), "other".into()],
         id: "some-id".into(),
         issued_at: Some(NOW),
         not_before: Some(NOW),
         expires_at: Some(NOW + 600),
-        ..Claims::default()
+        ..TokenClaims::default()
     }
 }
 
@@ -142,7 +147,7 @@ fn a_good_token_names_its_service_account() {
     assert_eq!(verified.audiences, ["api"]);
 }
 
-fn outcome(claims: &Claims, change: impl FnOnce(&Store), now: i64) -> String {
+fn outcome(claims: &TokenClaims, change: impl FnOnce(&Store), now: i64) -> String {
     let (issuer, store) = (issuer(), store());
     change(&store);
     match run(verifier(&issuer, &store).verify(&issuer.issue(claims).unwrap(), None, at(now))) {
@@ -159,7 +164,7 @@ fn times_are_checked_with_a_minute_to_spare() {
     check(NOW - 60, expect![[r#"good {"authentication.kubernetes.io/credential-id": ["JTI=some-id"]}"#]]);
     check(NOW + 660, expect![[r#"good {"authentication.kubernetes.io/credential-id": ["JTI=some-id"]}"#]]);
     check(NOW + 661, expect!["service account token has expired"]);
-    let future = Claims { not_before: None, issued_at: Some(NOW + 100), ..claims() };
+    let future = TokenClaims { not_before: None, issued_at: Some(NOW + 100), ..claims() };
     expect!["service account token is issued in the future"].assert_eq(&outcome(&future, |_| {}, NOW));
 }
 
@@ -192,9 +197,12 @@ fn a_token_dies_with_its_service_account() {
 
 #[test]
 fn a_token_dies_with_what_it_is_bound_to() {
-    let reference = |name: &str, uid: &str| Reference { name: name.into(), uid: uid.into() };
-    let pod = Claims {
-        bound: Some(Bound::Pod { pod: reference("web", "pod-uid"), node: Some(reference("n1", "node-uid")) }),
+    let reference = |name: &str, uid: &str| ObjectReference { name: name.into(), uid: uid.into() };
+    let pod = TokenClaims {
+        bound: Some(BoundObject::Pod {
+            pod: reference("web", "pod-uid"),
+            node: Some(reference("n1", "node-uid")),
+        }),
         ..claims()
     };
     expect![[r#"good {"authentication.kubernetes.io/credential-id": ["JTI=some-id"], "authentication.kubernetes.io/node-name": ["n1"], "authentication.kubernetes.io/node-uid": ["node-uid"], "authentication.kubernetes.io/pod-name": ["web"], "authentication.kubernetes.io/pod-uid": ["pod-uid"]}"#]]
@@ -207,21 +215,21 @@ fn a_token_dies_with_what_it_is_bound_to() {
     let replaced = |s: &Store| s.put(BoundKind::Pod, "ns", "web", r#"{"metadata":{"uid":"other"}}"#);
     expect!["pod UID (other) does not match service account pod ref claim (pod-uid)"]
         .assert_eq(&outcome(&pod, replaced, NOW));
-    let node = Claims { bound: Some(Bound::Node(reference("n1", "node-uid"))), ..claims() };
+    let node = TokenClaims { bound: Some(BoundObject::Node(reference("n1", "node-uid"))), ..claims() };
     assert!(outcome(&node, |_| {}, NOW).starts_with("good"));
     expect!["service account token has been invalidated"].assert_eq(&outcome(
         &node,
         |s| s.remove(BoundKind::Node, "", "n1"),
         NOW,
     ));
-    let secret = Claims { bound: Some(Bound::Secret(reference("s", "u"))), ..claims() };
+    let secret = TokenClaims { bound: Some(BoundObject::Secret(reference("s", "u"))), ..claims() };
     expect!["service account token has been invalidated"].assert_eq(&outcome(&secret, |_| {}, NOW));
 }
 
 #[test]
 fn a_token_for_others_is_refused() {
     let (issuer, store) = (issuer(), store());
-    let other = Claims { audiences: vec!["other".into()], ..claims() };
+    let other = TokenClaims { audiences: vec!["other".into()], ..claims() };
     let token = issuer.issue(&other).unwrap();
     let verifier = verifier(&issuer, &store);
     assert_eq!(
@@ -231,10 +239,10 @@ fn a_token_for_others_is_refused() {
     let wanted: Vec<Str> = vec!["other".into(), "third".into()];
     assert_eq!(run(verifier.verify(&token, Some(&wanted), at(NOW))).unwrap().unwrap().audiences, ["other"]);
     // In the order asked for.
-    let both = issuer.issue(&Claims { audiences: vec!["a".into(), "b".into()], ..claims() }).unwrap();
+    let both = issuer.issue(&TokenClaims { audiences: vec!["a".into(), "b".into()], ..claims() }).unwrap();
     let wanted: Vec<Str> = vec!["b".into(), "x".into(), "a".into()];
     assert_eq!(run(verifier.verify(&both, Some(&wanted), at(NOW))).unwrap().unwrap().audiences, ["b", "a"]);
-    let none = issuer.issue(&Claims { audiences: vec![], ..claims() }).unwrap();
+    let none = issuer.issue(&TokenClaims { audiences: vec![], ..claims() }).unwrap();
     let found = run(verifier.verify(&none, None, at(NOW))).unwrap().unwrap();
     assert_eq!(found.audiences, ["api"]);
     assert_eq!(found.annotations[0].0, "authentication.k8s.io/legacy-token");
@@ -294,7 +302,7 @@ fn claims_of_the_wrong_type_are_refused_not_ignored() {
 #[test]
 fn a_stale_token_is_noted() {
     let (issuer, store) = (issuer(), store());
-    let stale = Claims { warn_after: Some(NOW + 10), ..claims() };
+    let stale = TokenClaims { warn_after: Some(NOW + 10), ..claims() };
     let token = issuer.issue(&stale).unwrap();
     let verified = run(verifier(&issuer, &store).verify(&token, None, at(NOW + 25))).unwrap().unwrap();
     assert_eq!(
@@ -402,7 +410,7 @@ fn the_provider_document_is_kubernetes_own() {
     assert!(discovery::configuration("https://issuer", "https://keys", "a", &[]).is_err());
 }
 
-fn requested(spec: &str, rules: &RequestRules) -> Result<(Claims, Value, Vec<Str>), String> {
+fn requested(spec: &str, rules: &RequestRules) -> Result<(TokenClaims, Value, Vec<Str>), String> {
     let store = store();
     let account = store.objects.lock().unwrap()["ServiceAccount/ns/robot"].clone();
     let object = value::json::parse(format!(r#"{{"spec":{spec}}}"#).as_bytes()).unwrap();
@@ -438,7 +446,7 @@ fn a_pods_token_is_extended_only_for_the_api_server_and_the_magic_number() {
     assert_eq!(claims.expires_at, Some(NOW + 365 * 24 * 3600));
     assert_eq!(claims.warn_after, Some(NOW + 3607));
     assert_eq!(answer.str_at(&["status", "expirationTimestamp"]), Some("2027-01-15T09:00:07Z"));
-    let Some(Bound::Pod { pod, node: Some(node) }) = claims.bound else { panic!() };
+    let Some(BoundObject::Pod { pod, node: Some(node) }) = claims.bound else { panic!() };
     assert_eq!((pod.uid.as_str(), node.uid.as_str()), ("pod-uid", "node-uid"));
     let (claims, ..) =
         requested(&format!(r#"{{"expirationSeconds":3607,"audiences":["vault"],{bound}}}"#), &rules())

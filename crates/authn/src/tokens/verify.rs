@@ -1,4 +1,4 @@
-//! [`Verifier`]: a signed token → a user.
+//! [`TokenVerifier`]: verifies a signed token and returns its user.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,32 +13,33 @@ use base64::{DecodeError, Engine as _};
 use value::{Str, Value, format_smolstr, json};
 
 use crate::observe::TokenUse;
-use crate::tokens::claims::{Bound, BoundKind, Claims, Reference, audiences as claimed_audiences};
+use crate::tokens::claims::{
+    BoundKind, BoundObject, ObjectReference, TokenClaims, audiences as claimed_audiences,
+};
 use crate::tokens::keys::PublicKey;
 use crate::tokens::legacy;
 use crate::user::{User, names, service_account};
 
-/// How far clocks may differ, in seconds.
+/// The tolerated clock skew in seconds.
 pub(super) const LEEWAY: i64 = 60;
 
-/// Longer tokens are not looked at.
+/// Longer tokens are rejected.
 const MAX_TOKEN: usize = 16 * 1024;
 
-/// The stored objects that tokens are bound to.
+/// Access to the stored objects that tokens are bound to.
 pub trait BoundObjects: Send + Sync {
-    /// The object, if it is stored. `namespace` is empty for nodes. An error denies.
-    fn get<'a>(&'a self, kind: BoundKind, namespace: &'a str, name: &'a str) -> Lookup<'a>;
+    /// The stored object. `namespace` is empty for cluster-scoped kinds. An error rejects the token.
+    fn get<'a>(&'a self, kind: BoundKind, namespace: &'a str, name: &'a str) -> LookupFuture<'a>;
 
-    /// Whether an API service of this group is registered, and not about to go.
+    /// Whether an APIService of this group exists and is not being deleted.
     fn has_api_service(&self, group: &str) -> bool;
 }
 
-/// What [`BoundObjects::get`] gives, in time.
-pub type Lookup<'a> = Pin<Box<dyn Future<Output = Result<Option<Arc<Value>>, String>> + Send + 'a>>;
+/// The future of [`BoundObjects::get`].
+pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = Result<Option<Arc<Value>>, String>> + Send + 'a>>;
 
-/// Verifies the tokens of one server.
 #[derive(Clone)]
-pub struct Verifier {
+pub struct TokenVerifier {
     issuers: Vec<Str>,
     keys: Vec<PublicKey>,
     audiences: Vec<Str>,
@@ -47,43 +48,42 @@ pub struct Verifier {
     webhooks: bool,
 }
 
-/// A token that was verified.
+/// A verified token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verified {
-    /// Whose it is.
+pub struct VerifiedToken {
     pub user: User,
-    /// Which of the wanted audiences it is for.
+    /// The requested audiences that the token is valid for.
     pub audiences: Vec<Str>,
-    /// Annotations for the audit event.
+    /// Audit annotations.
     pub annotations: Vec<(&'static str, String)>,
     /// Warnings for the client.
     pub warnings: Vec<Str>,
-    /// What it counts as.
+    /// The types that it is counted as.
     pub used: Vec<TokenUse>,
-    /// The secret a token without an end is kept in, by namespace and name; its last use is to be noted.
+    /// Namespace and name of the secret of a legacy token, whose last use is to be recorded.
     pub secret: Option<(Str, Str)>,
 }
 
-impl Verifier {
-    /// A verifier for tokens of these issuers, signed by any of these keys, for one of these audiences (the API server's own).
-    /// Tokens that secrets hold are compared with the stored secret.
+impl TokenVerifier {
+    /// Accepts tokens of any of `issuers`, signed by any of `keys`. `audiences` are the API server's own.
+    /// Legacy tokens are compared with the stored secret.
     pub fn new(
         issuers: Vec<Str>,
         keys: Vec<PublicKey>,
         audiences: Vec<Str>,
         objects: Arc<dyn BoundObjects>,
     ) -> Self {
-        Verifier { issuers, keys, audiences, objects, lookup: true, webhooks: false }
+        TokenVerifier { issuers, keys, audiences, objects, lookup: true, webhooks: false }
     }
 
-    /// With the gate [`attestation::GATE`]: tokens for webhooks can be reviewed.
+    /// Accepts tokens for webhooks in reviews (feature gate [`attestation::GATE`]).
     #[must_use]
     pub fn with_webhooks(mut self) -> Self {
         self.webhooks = true;
         self
     }
 
-    /// With `--service-account-lookup=false`: tokens that secrets hold are good until their key is gone.
+    /// `--service-account-lookup=false`: legacy tokens are valid without their secret.
     #[must_use]
     pub fn without_lookup(mut self) -> Self {
         self.lookup = false;
@@ -95,21 +95,21 @@ impl Verifier {
         &self.audiences
     }
 
-    /// Verifies a token for the wanted audiences, or for the API server's own. `None` says that it is no token of these
-    /// issuers; an error says why one is not good.
+    /// Verifies a token for the `wanted` audiences, or for the API server's own. `Ok(None)` means that it is
+    /// not a token of these issuers.
     pub async fn verify(
         &self,
         token: &str,
         wanted: Option<&[Str]>,
         now: SystemTime,
-    ) -> Result<Option<Verified>, String> {
-        let Some(parts) = Parts::of(token) else { return Ok(None) };
+    ) -> Result<Option<VerifiedToken>, String> {
+        let Some(parts) = JwtParts::of(token) else { return Ok(None) };
         let issuer = parts.payload.str_at(&["iss"]).unwrap_or_default();
         let legacy = issuer == legacy::ISSUER;
         if !legacy && !self.issuers.iter().any(|known| known == issuer) {
             return Ok(None);
         }
-        // INVARIANT: nothing of the payload but the issuer counts before the signature is verified.
+        // INVARIANT: before the signature is verified, only the issuer is read from the payload.
         self.check_signature(&parts)?;
         let audiences = claimed_audiences(&parts.payload)?;
         let mut annotations = Vec::new();
@@ -121,7 +121,7 @@ impl Verifier {
         let mut verified = if legacy {
             legacy::verify(&parts.payload, token, self.lookup, &*self.objects).await?
         } else {
-            self.check_bound(&Claims::from_value(&parts.payload)?, seconds(now)).await?
+            self.check_bound(&TokenClaims::from_value(&parts.payload)?, seconds(now)).await?
         };
         if audiences.is_empty() {
             verified.used.push(TokenUse::Legacy);
@@ -131,14 +131,14 @@ impl Verifier {
         Ok(Some(verified))
     }
 
-    fn check_signature(&self, parts: &Parts<'_>) -> Result<(), String> {
+    fn check_signature(&self, parts: &JwtParts<'_>) -> Result<(), String> {
         let algorithm = parts.header.str_at(&["alg"]).unwrap_or_default();
         let id = parts.header.str_at(&["kid"]).unwrap_or_default();
         let mut keys = self.keys.iter().filter(|key| id.is_empty() || key.id() == id).peekable();
         if keys.peek().is_none() {
             return Err("invalid signature, no keys found".to_owned());
         }
-        // A header that must be understood and is not makes the token void.
+        // A critical header extension that is not understood invalidates the token.
         if parts.header.get("crit").is_some()
             || !keys.any(|key| key.verifies(algorithm, parts.signed.as_bytes(), &parts.signature))
         {
@@ -147,7 +147,7 @@ impl Verifier {
         Ok(())
     }
 
-    /// Which of the wanted audiences a token is for; one without any is for the API server.
+    /// The `wanted` audiences that a token is valid for. A token without audiences is for the API server.
     fn shared_audiences(&self, claimed: &[Str], wanted: Option<&[Str]>) -> Result<Vec<Str>, String> {
         let own = if claimed.is_empty() { &self.audiences } else { claimed };
         let wanted = wanted.unwrap_or(&self.audiences);
@@ -166,7 +166,7 @@ impl Verifier {
         Ok(shared)
     }
 
-    async fn check_bound(&self, claims: &Claims, now: i64) -> Result<Verified, String> {
+    async fn check_bound(&self, claims: &TokenClaims, now: i64) -> Result<VerifiedToken, String> {
         if claims.not_before.is_some_and(|time| now + LEEWAY < time) {
             return Err("service account token is not valid yet".to_owned());
         }
@@ -176,7 +176,7 @@ impl Verifier {
         if claims.issued_at.is_some_and(|time| now + LEEWAY < time) {
             return Err("service account token is issued in the future".to_owned());
         }
-        let Claims { namespace, service_account, .. } = claims;
+        let TokenClaims { namespace, service_account, .. } = claims;
         let account = self.objects.get(BoundKind::ServiceAccount, namespace, &service_account.name).await?;
         let account =
             account.ok_or_else(|| format!("serviceaccounts {} not found", quote(&service_account.name)))?;
@@ -187,7 +187,7 @@ impl Verifier {
                 service_account.uid
             ));
         }
-        if is_gone(&account, now) {
+        if is_deleted(&account, now) {
             return Err(format!("service account {namespace}/{} has been deleted", service_account.name));
         }
 
@@ -199,10 +199,10 @@ impl Verifier {
         };
         match &claims.bound {
             None => {}
-            Some(Bound::Secret(secret)) => {
+            Some(BoundObject::Secret(secret)) => {
                 self.check_object(BoundKind::Secret, ["secret"; 2], namespace, secret, now).await?;
             }
-            Some(Bound::Pod { pod, node }) => {
+            Some(BoundObject::Pod { pod, node }) => {
                 self.check_object(BoundKind::Pod, ["pod"; 2], namespace, pod, now).await?;
                 add_extra(names::POD_NAME, &pod.name);
                 add_extra(names::POD_UID, &pod.uid);
@@ -211,12 +211,12 @@ impl Verifier {
                     add_extra(names::NODE_UID, &node.uid);
                 }
             }
-            Some(Bound::Node(node)) => {
+            Some(BoundObject::Node(node)) => {
                 self.check_object(BoundKind::Node, ["node"; 2], "", node, now).await?;
                 add_extra(names::NODE_NAME, &node.name);
                 add_extra(names::NODE_UID, &node.uid);
             }
-            Some(Bound::Webhooks { kind, configuration, group }) => {
+            Some(BoundObject::Webhooks { kind, configuration, group }) => {
                 let group = self.check_webhooks(*kind, configuration, group.as_ref(), now).await?;
                 let (name, uid) = match kind {
                     WebhookConfigurationKind::Validating => (names::VALIDATING_NAME, names::VALIDATING_UID),
@@ -241,7 +241,7 @@ impl Verifier {
             );
             annotations.push(("authentication.k8s.io/stale-token", text));
         }
-        Ok(Verified {
+        Ok(VerifiedToken {
             user,
             audiences: Vec::new(),
             annotations,
@@ -251,11 +251,12 @@ impl Verifier {
         })
     }
 
-    /// A token for webhooks lives as long as their configuration, and as the API group it is about. Hands the group back.
+    /// A token for webhooks is valid as long as their configuration and the API group exist. Returns the
+    /// group.
     async fn check_webhooks<'c>(
         &self,
         kind: WebhookConfigurationKind,
-        configuration: &Reference,
+        configuration: &ObjectReference,
         group: Option<&'c Str>,
         now: i64,
     ) -> Result<&'c Str, String> {
@@ -280,7 +281,7 @@ impl Verifier {
         kind: BoundKind,
         [word, claim]: [&str; 2],
         namespace: &str,
-        reference: &Reference,
+        reference: &ObjectReference,
         now: i64,
     ) -> Result<(), String> {
         let invalidated = || "service account token has been invalidated".to_owned();
@@ -292,11 +293,11 @@ impl Verifier {
                 reference.uid
             ));
         }
-        if is_gone(&object, now) { Err(invalidated()) } else { Ok(()) }
+        if is_deleted(&object, now) { Err(invalidated()) } else { Ok(()) }
     }
 }
 
-impl std::fmt::Debug for Verifier {
+impl std::fmt::Debug for TokenVerifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Verifier")
             .field("issuers", &self.issuers)
@@ -306,8 +307,9 @@ impl std::fmt::Debug for Verifier {
     }
 }
 
-/// Whether deletion began longer ago than clocks may differ. A deletion time that cannot be read counts as long ago.
-fn is_gone(object: &Value, now: i64) -> bool {
+/// Whether the object's deletion began longer ago than [`LEEWAY`]. An invalid deletion time counts as long
+/// ago.
+fn is_deleted(object: &Value, now: i64) -> bool {
     let text = meta::text(object, "deletionTimestamp");
     !text.is_empty() && Timestamp::parse(text).map_or(true, |time| time.seconds < now - LEEWAY)
 }
@@ -316,16 +318,16 @@ pub(super) fn seconds(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// A token taken apart.
-struct Parts<'a> {
+/// A decoded JWT.
+struct JwtParts<'a> {
     header: Value,
     payload: Value,
     signature: Vec<u8>,
     signed: &'a str,
 }
 
-impl<'a> Parts<'a> {
-    /// `None` if this is no JWT at all.
+impl<'a> JwtParts<'a> {
+    /// `None` if this is not a JWT.
     fn of(token: &'a str) -> Option<Self> {
         if token.len() > MAX_TOKEN {
             return None;
@@ -338,15 +340,16 @@ impl<'a> Parts<'a> {
         let object = |text: &str| {
             let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
             let read = json::read(&bytes).ok()?;
-            // What two readers could read differently is not read at all.
+            // JSON with duplicate keys is ambiguous and therefore rejected.
             (read.duplicates.is_empty() && read.value.as_map().is_some()).then_some(read.value)
         };
-        Some(Parts {
+        Some(JwtParts {
             header: object(header)?,
             payload: object(payload)?,
             signature: match URL_SAFE_NO_PAD.decode(signature) {
                 Ok(signature) => signature,
-                // A signature with bits to spare is another way to write one. It is not taken for that one: nothing verifies it.
+                // A signature with non-zero trailing bits is another encoding of the same bytes. An empty
+                // signature is returned, which never verifies.
                 Err(DecodeError::InvalidLastSymbol(..)) => Vec::new(),
                 Err(_) => return None,
             },

@@ -1,4 +1,4 @@
-//! Requests for tokens that are bound to a webhook configuration (KEP-6060): who gets one, and why others do not.
+//! Requests for tokens that are bound to a webhook configuration (KEP-6060).
 
 use api::attestation::{self, AttestationDialect, WebhookConfigurationKind};
 use api::field::quote;
@@ -6,17 +6,17 @@ use api::time::Timestamp;
 use api::{GroupResource, Status, meta};
 use value::{Str, Value};
 
-use crate::tokens::claims::{Bound, BoundKind, Reference};
-use crate::tokens::refusal::{Refusal, RefusalReason};
+use crate::tokens::claims::{BoundKind, BoundObject, ObjectReference};
+use crate::tokens::refusal::{RefusalReason, TokenRequestRefusal};
 use crate::tokens::request::{Attester, RequestRules, find, unbindable};
 use crate::tokens::verify::BoundObjects;
 use crate::user::service_account;
 
-/// How many characters of a value that a client sent, and how many audiences of a configuration, a cause quotes.
+/// Limits on a quoted client value in characters, and on the number of quoted audiences, in a cause.
 const QUOTED_CHARACTERS: usize = 256;
 const QUOTED_AUDIENCES: usize = 8;
 
-/// A request for a token that is shown to webhooks, its fields validated.
+/// A validated request for a token that is sent to webhooks.
 pub(super) struct WebhookToken<'a> {
     pub(super) request: &'a Value,
     pub(super) reference: &'a Value,
@@ -25,41 +25,42 @@ pub(super) struct WebhookToken<'a> {
 }
 
 impl WebhookToken<'_> {
-    /// What the token will be bound to, and in which dialect it was asked for.
+    /// Returns the bound object and the dialect of the request.
     ///
-    /// INVARIANT: an answer that depends on stored objects is given only to a caller whose account has the permission `attest`, and
-    /// it is always the same: [`denied`]. The cause is for the log and the audit event.
+    /// INVARIANT: a response that depends on stored objects is given only to callers whose service account
+    /// has the permission `attest`, and it is always the same: [`denied`]. The cause is for the log and the
+    /// audit event.
     pub(super) async fn grant(
         &self,
         rules: &RequestRules,
         objects: &dyn BoundObjects,
         attester: &dyn Attester,
-    ) -> Result<(Bound, AttestationDialect), Refusal> {
+    ) -> Result<(BoundObject, AttestationDialect), TokenRequestRefusal> {
         let WebhookToken { request, reference, kind, now } = self;
         if !rules.webhooks {
             let gate = format!(" (feature gate {} is disabled)", attestation::GATE);
             let status = unbindable(kind.api_version(), kind.kind(), &gate);
-            return Err(told(status, RefusalReason::FeatureGateDisabled));
+            return Err(visible_refusal(status, RefusalReason::FeatureGateDisabled));
         }
         let spec = request.get("spec");
         let audiences = request.list_at(&["spec", "audiences"]);
         if audiences.iter().filter_map(Value::as_str).any(|one| rules.audiences.iter().any(|own| own == one))
         {
             let status = Status::bad_request("api server audiences are invalid for webhook token requests");
-            return Err(told(status, RefusalReason::ApiServerAudience));
+            return Err(visible_refusal(status, RefusalReason::ApiServerAudience));
         }
         let dialect = AttestationDialect::of(spec);
-        // Validation has made sure that there is one of each; should it not have, nothing fits.
+        // Validation guarantees exactly one of each; otherwise deny.
         let [Value::String(audience)] = audiences else { return Err(denied(request).into()) };
         let groups = request.list_at(&["spec", dialect.field(), dialect.key()]);
         let [Value::String(group)] = groups else { return Err(denied(request).into()) };
         let account =
             service_account::user(meta::namespace(request), meta::name(request), meta::uid(request));
         let attested = attester.attest(&account, dialect, group).await;
-        attested.map_err(|status| told(status, RefusalReason::NoAttestPermission))?;
+        attested.map_err(|status| visible_refusal(status, RefusalReason::NoAttestPermission))?;
 
         let name = reference.str_at(&["name"]).unwrap_or_default();
-        let refused = |reason, detail| Refusal::new(denied(request), reason, detail);
+        let refused = |reason, detail| TokenRequestRefusal::new(denied(request), reason, detail);
         let object = format!("{} {}", kind.kind(), excerpt(name));
         let Some(configuration) = find(objects, BoundKind::Webhooks(*kind), "", name).await? else {
             return Err(refused(RefusalReason::ConfigurationNotFound, format!("{object} does not exist")));
@@ -79,17 +80,17 @@ impl WebhookToken<'_> {
             let detail = format!("no APIService has API group {}", excerpt(group));
             return Err(refused(RefusalReason::ApiServiceNotFound, detail));
         }
-        if let Err((reason, detail)) = fits(&configuration, dialect, group, audience) {
+        if let Err((reason, detail)) = check_configuration(&configuration, dialect, group, audience) {
             return Err(refused(reason, format!("{object}: {detail}")));
         }
-        let configuration = Reference { name: name.into(), uid: uid.into() };
-        let bound = Bound::Webhooks { kind: *kind, configuration, group: Some(group.clone()) };
+        let configuration = ObjectReference { name: name.into(), uid: uid.into() };
+        let bound = BoundObject::Webhooks { kind: *kind, configuration, group: Some(group.clone()) };
         Ok((bound, dialect))
     }
 }
 
-/// Whether a configuration has a webhook that a token with this group and audience is good for, or why not.
-fn fits(
+/// Checks that the configuration has a webhook with this audience and a rule for this group.
+fn check_configuration(
     configuration: &Value,
     dialect: AttestationDialect,
     group: &str,
@@ -97,7 +98,8 @@ fn fits(
 ) -> Result<(), (RefusalReason, String)> {
     let every = group == attestation::EVERY_GROUP;
     if every && dialect == AttestationDialect::Kubernetes {
-        // Kubernetes does not look at the audience then; the permission to ask for every group is for API servers alone.
+        // As in kube-apiserver, the audience is not checked for `*`: only API servers have the permission to
+        // attest every group.
         return Ok(());
     }
     let audience_of = |hook: &Value| hook.get("clientConfig").and_then(attestation::audience);
@@ -126,19 +128,19 @@ fn fits(
     Err((RefusalReason::GroupNotInRules, detail))
 }
 
-/// The one answer to everything that depends on stored objects, so that it says nothing about them.
+/// The single response to everything that depends on stored objects, so that it reveals nothing about them.
 fn denied(request: &Value) -> Status {
     let resource = GroupResource::new("", "serviceaccounts/token");
     Status::forbidden(&resource, meta::name(request), "token request denied")
 }
 
-/// A refusal whose cause the client may know.
-fn told(status: Status, reason: RefusalReason) -> Refusal {
+/// A refusal whose cause may be shown to the client.
+fn visible_refusal(status: Status, reason: RefusalReason) -> TokenRequestRefusal {
     let detail = status.message().to_owned();
-    Refusal::new(status, reason, detail)
+    TokenRequestRefusal::new(status, reason, detail)
 }
 
-/// A quoted value of bounded length.
+/// A quoted value of limited length.
 fn excerpt(text: &str) -> String {
     match text.char_indices().nth(QUOTED_CHARACTERS) {
         None => quote(text),
@@ -146,7 +148,7 @@ fn excerpt(text: &str) -> String {
     }
 }
 
-/// Whether deletion has begun. A time that cannot be read counts as begun.
+/// Whether deletion has begun. An invalid deletion time counts as begun.
 fn is_deleting(object: &Value, now: Timestamp) -> bool {
     let text = meta::text(object, "deletionTimestamp");
     !text.is_empty() && Timestamp::parse(text).map_or(true, |time| time.seconds <= now.seconds)

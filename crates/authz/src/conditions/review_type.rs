@@ -1,4 +1,4 @@
-//! The compiler of match conditions: CEL over the type of a SubjectAccessReview's `spec`.
+//! Compiles match conditions as CEL over the type of a SubjectAccessReview's `spec`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,16 +9,16 @@ use cel::{
 use value::{Str, Value};
 
 use crate::attributes::Attributes;
-use crate::conditions::{CompileError, Compiler, Condition, Request, selector};
+use crate::conditions::{CompileError, Compiler, Condition, ConditionInput, selector};
 
-/// Compiles match conditions in Kubernetes' base environment.
+/// Compiles in Kubernetes' base environment.
 #[derive(Clone, Debug)]
 pub struct ReviewCompiler {
     env: Env,
 }
 
 impl ReviewCompiler {
-    /// A compiler for the environment of a version of Kubernetes.
+    /// A compiler for the CEL environment of a Kubernetes version.
     pub fn new(version: Version) -> Self {
         let env = Env::kubernetes(version)
             .with_types(Arc::new(ReviewTypes))
@@ -59,8 +59,8 @@ struct CelCondition {
 }
 
 impl Condition for CelCondition {
-    fn evaluate(&self, request: &Request<'_>) -> Result<bool, String> {
-        let spec = Spec::of(request);
+    fn evaluate(&self, request: &ConditionInput<'_>) -> Result<bool, String> {
+        let spec = ReviewSpec::of(request);
         let activation = Activation::new(&self.env).with("request", Val::Map(MapVal::Lazy(&spec)));
         let outcome = self.program.run(&activation, PER_CALL_LIMIT).outcome;
         let value = outcome.map_err(|error| error.to_string())?;
@@ -72,34 +72,34 @@ impl Condition for CelCondition {
     }
 }
 
-/// A review's `spec` as expressions see it: every field that applies is there, also when empty, but selectors only where there
-/// are some. Nothing is put together before it is looked at.
-struct Spec<'a> {
+/// A review's `spec` as expressions see it: every applicable field is present even if empty, but selectors
+/// only if they are set. Values are built when they are read.
+struct ReviewSpec<'a> {
     user: &'a User,
     extra: OnceLock<Value>,
     is_resource: bool,
-    resource: Resource<'a>,
-    path: NonResource<'a>,
+    resource: ReviewResource<'a>,
+    path: ReviewPath<'a>,
 }
 
-struct Resource<'a> {
+struct ReviewResource<'a> {
     attributes: &'a Attributes,
     fields: OnceLock<Value>,
     labels: OnceLock<Value>,
 }
 
-struct NonResource<'a>(&'a Attributes);
+struct ReviewPath<'a>(&'a Attributes);
 
-impl<'a> Spec<'a> {
-    fn of(request: &Request<'a>) -> Self {
-        let Request { user, attributes } = *request;
-        let resource = Resource { attributes, fields: OnceLock::new(), labels: OnceLock::new() };
-        let path = NonResource(attributes);
-        Spec { user, extra: OnceLock::new(), is_resource: attributes.is_resource, resource, path }
+impl<'a> ReviewSpec<'a> {
+    fn of(request: &ConditionInput<'a>) -> Self {
+        let ConditionInput { user, attributes } = *request;
+        let resource = ReviewResource { attributes, fields: OnceLock::new(), labels: OnceLock::new() };
+        let path = ReviewPath(attributes);
+        ReviewSpec { user, extra: OnceLock::new(), is_resource: attributes.is_resource, resource, path }
     }
 }
 
-impl LazyFields for Spec<'_> {
+impl LazyFields for ReviewSpec<'_> {
     fn get(&self, name: &str) -> Option<Result<Val<'_>, Error>> {
         let strings = |list: &[Str]| Value::List(list.iter().cloned().map(Value::String).collect());
         Some(Ok(match name {
@@ -123,7 +123,7 @@ impl LazyFields for Spec<'_> {
     }
 }
 
-impl LazyFields for Resource<'_> {
+impl LazyFields for ReviewResource<'_> {
     fn get(&self, name: &str) -> Option<Result<Val<'_>, Error>> {
         let Attributes { fields, labels, .. } = self.attributes;
         Some(Ok(match name {
@@ -160,7 +160,7 @@ impl LazyFields for Resource<'_> {
     }
 }
 
-impl LazyFields for NonResource<'_> {
+impl LazyFields for ReviewPath<'_> {
     fn get(&self, name: &str) -> Option<Result<Val<'_>, Error>> {
         Some(Ok(match name {
             "path" => Val::str(&self.0.path),
@@ -181,7 +181,7 @@ const FIELD_SELECTOR: &str = "kubernetes.FieldSelectorAttributes";
 const LABEL_SELECTOR: &str = "kubernetes.LabelSelectorAttributes";
 const REQUIREMENT: &str = "kubernetes.SelectorRequirement";
 
-/// The types of a review.
+/// The CEL types of a review.
 #[derive(Debug)]
 struct ReviewTypes;
 

@@ -1,16 +1,16 @@
-//! The file's tree → the fields of a configuration, refused in the words of Go's decoder where they do not fit.
+//! Decodes the fields of a configuration, with the error messages of Go's decoder.
 
 use api::field::quote;
 use api::time::parse_duration;
 use value::yaml::Document;
 use value::{Map, Path, Str, Value};
 
-use crate::config::{Problem, Refused};
+use crate::config::{AuthorizationConfigError, ConfigProblem};
 
-/// A configuration whose fields have the right types; nothing else about them is known.
+/// A decoded configuration: fields have the right types, but are not validated.
 #[derive(Debug, Default)]
 pub(super) struct RawConfiguration {
-    /// Whether the file speaks the version of KEP-3221, in which more may be left out.
+    /// `v1alpha1`, the version of KEP-3221, in which more fields are optional.
     pub(super) alpha: bool,
     pub(super) authorizers: Vec<RawAuthorizer>,
 }
@@ -35,7 +35,7 @@ pub(super) struct RawWebhook {
     pub(super) connection_type: Str,
     pub(super) kubeconfig: Option<Str>,
     pub(super) conditions: Vec<Str>,
-    /// The TTLs that the file sets to zero, which stands for the default, with the field that turns caching off.
+    /// TTLs that are zero in the file, which means the default, each with the field that disables caching.
     pub(super) zero_ttls: Vec<(&'static str, &'static str)>,
 }
 
@@ -43,7 +43,7 @@ const GROUP: &str = "apiserver.config.k8s.io";
 const KIND: &str = "AuthorizationConfiguration";
 const VERSIONS: [&str; 3] = ["v1alpha1", "v1beta1", "v1"];
 /// Other kinds of the same group with their fields, and the versions that have them.
-const OTHERS: [(&str, &[&str], &[&str]); 5] = [
+const OTHER_KINDS: [(&str, &[&str], &[&str]); 5] = [
     ("AdmissionConfiguration", &["plugins"], &["v1", "v1alpha1"]),
     ("AuthenticationConfiguration", &["anonymous", "jwt"], &["v1", "v1beta1", "v1alpha1"]),
     ("EgressSelectorConfiguration", &["egressSelections"], &["v1beta1", "v1alpha1"]),
@@ -51,17 +51,23 @@ const OTHERS: [(&str, &[&str], &[&str]); 5] = [
     ("TracingConfiguration", &["endpoint", "samplingRatePerMillion"], &["v1", "v1beta1", "v1alpha1"]),
 ];
 const SECOND: i64 = 1_000_000_000;
-/// How long answers are cached by default: five minutes, and thirty seconds.
+/// The default TTLs of cached decisions.
 const AUTHORIZED_TTL: i64 = 300 * SECOND;
 const UNAUTHORIZED_TTL: i64 = 30 * SECOND;
-/// Where Go's scheme of these kinds is declared; part of its message.
+/// The location of Go's scheme for these kinds, which is part of its error messages.
 const SCHEME: &str = "k8s.io/apiserver/pkg/apis/apiserver/load/load.go:32";
-/// Reads the fields. An empty file is a configuration without authorizers.
-pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result<RawConfiguration, Refused> {
+/// Decodes the fields. An empty file is a configuration without authorizers.
+pub(super) fn configuration(
+    bytes: &[u8],
+    document: Option<&Document>,
+) -> Result<RawConfiguration, AuthorizationConfigError> {
     let Some(document) = document else { return Ok(RawConfiguration::default()) };
     let fail = |message: String, path: &str| {
         let position = Some(document.spans.nearest(path).value);
-        Refused::load(vec![Problem { message: message.clone(), position, hint: None }], &message)
+        AuthorizationConfigError::load(
+            vec![ConfigProblem { message: message.clone(), position, hint: None }],
+            &message,
+        )
     };
     let empty = Map::new();
     let gvk =
@@ -69,7 +75,7 @@ pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result
     let root = document.value.as_map().unwrap_or(&empty);
     let (api_version, kind) = (gvk.api_version(), gvk.kind.as_str());
     let version = api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
-    let other = OTHERS.iter().find(|(other, _, versions)| {
+    let other = OTHER_KINDS.iter().find(|(other, _, versions)| {
         *other == kind && version.is_some_and(|version| versions.contains(&version))
     });
     if let Some((_, fields, _)) = other {
@@ -79,7 +85,7 @@ pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result
             .filter(|name| !["apiVersion", "kind"].contains(name) && !fields.contains(name))
             .map(|name| format!("unknown field {}", quote(name)))
             .collect();
-        // Go looks at the fields before it finds that it wants another kind.
+        // Go decodes the fields before it checks the kind.
         let message = if unknown.is_empty() {
             format!("expected {KIND}, got *apiserver.{kind}")
         } else {
@@ -97,33 +103,41 @@ pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result
         return Err(fail(message, "apiVersion"));
     };
 
-    let mut reader = Reader {
+    let mut decoder = ConfigDecoder {
         package: version,
         alpha: version == "v1alpha1",
         mismatches: Vec::new(),
         unknown: Vec::new(),
     };
-    let configuration = reader.configuration(root);
-    // Go reads JSON as it is written, and YAML with its fields in order.
+    let configuration = decoder.configuration(root);
+    // Go decodes JSON in source order and YAML in the order of the sorted fields.
     let first = if bytes.trim_ascii_start().starts_with(b"{") {
-        reader.mismatches.iter().min_by_key(|(_, path)| document.spans.nearest(path).key)
+        decoder.mismatches.iter().min_by_key(|(_, path)| document.spans.nearest(path).key)
     } else {
-        reader.mismatches.first()
+        decoder.mismatches.first()
     };
     if let Some((message, path)) = first {
         return Err(fail(message.clone(), path));
     }
-    let mut problems: Vec<Problem> = Vec::new();
+    let mut problems: Vec<ConfigProblem> = Vec::new();
     for path in &document.duplicates {
         let position = Some(document.spans.nearest(path).key);
-        problems.push(Problem { message: format!("duplicate field {}", quote(path)), position, hint: None });
+        problems.push(ConfigProblem {
+            message: format!("duplicate field {}", quote(path)),
+            position,
+            hint: None,
+        });
     }
     let duplicates = problems.len();
-    for path in reader.unknown {
+    for path in decoder.unknown {
         let position = Some(document.spans.nearest(&path).key);
-        problems.push(Problem { message: format!("unknown field {}", quote(&path)), position, hint: None });
+        problems.push(ConfigProblem {
+            message: format!("unknown field {}", quote(&path)),
+            position,
+            hint: None,
+        });
     }
-    // What is there twice in YAML its reader reports in words of its own.
+    // Duplicate keys in YAML are reported in the words of Go's YAML parser.
     let words: Vec<String> = match &document.strict {
         Some(strict) => {
             let unknown = problems.iter().skip(duplicates).map(|problem| problem.message.clone());
@@ -134,36 +148,36 @@ pub(super) fn configuration(bytes: &[u8], document: Option<&Document>) -> Result
     if words.is_empty() {
         return Ok(configuration);
     }
-    Err(Refused::load(problems, &format!("strict decoding error: {}", words.join(", "))))
+    Err(AuthorizationConfigError::load(problems, &format!("strict decoding error: {}", words.join(", "))))
 }
 
-/// Reads fields in their order, and remembers those that have the wrong type or are unknown.
-struct Reader<'a> {
+/// Decodes fields in order and collects type errors and unknown fields.
+struct ConfigDecoder<'a> {
     package: &'a str,
     alpha: bool,
     mismatches: Vec<(String, String)>,
     unknown: Vec<String>,
 }
 
-/// Where a field is: the Go struct it belongs to, its path as Go prints it (without positions), and its real path.
-struct Field<'a> {
+/// A field: the Go struct that contains it, its path as Go prints it (without indexes), and its full path.
+struct FieldLocation<'a> {
     owner: &'a str,
     dotted: String,
     path: Path,
 }
 
-impl<'a> Field<'a> {
+impl<'a> FieldLocation<'a> {
     fn new(owner: &'a str, dotted: &str, path: &Path, name: &str) -> Self {
         let dotted = if dotted.is_empty() { name.to_owned() } else { format!("{dotted}.{name}") };
-        Field { owner, dotted, path: path.field(name) }
+        FieldLocation { owner, dotted, path: path.field(name) }
     }
 }
 
-impl Reader<'_> {
+impl ConfigDecoder<'_> {
     fn configuration(&mut self, root: &Map) -> RawConfiguration {
         let mut out = RawConfiguration { alpha: self.alpha, authorizers: Vec::new() };
         for (name, value) in root.iter() {
-            let field = Field::new(KIND, "", &Path::root(), name);
+            let field = FieldLocation::new(KIND, "", &Path::root(), name);
             match name.as_str() {
                 "apiVersion" | "kind" => {}
                 "authorizers" => {
@@ -184,9 +198,9 @@ impl Reader<'_> {
     fn authorizer(&mut self, dotted: &str, path: &Path, value: &Value) -> RawAuthorizer {
         const OWNER: &str = "AuthorizerConfiguration";
         let mut out = RawAuthorizer::default();
-        let place = Field { owner: KIND, dotted: dotted.to_owned(), path: path.clone() };
-        for (name, value) in self.object(&place, value, OWNER).iter() {
-            let field = Field::new(OWNER, dotted, path, name);
+        let field = FieldLocation { owner: KIND, dotted: dotted.to_owned(), path: path.clone() };
+        for (name, value) in self.object(&field, value, OWNER).iter() {
+            let field = FieldLocation::new(OWNER, dotted, path, name);
             match name.as_str() {
                 "type" => out.kind = self.text(&field, value),
                 "name" => out.name = self.text(&field, value),
@@ -194,7 +208,7 @@ impl Reader<'_> {
                 "webhook" => {
                     let (webhook, name) = self.webhook(&field, value);
                     out.webhook = Some(webhook);
-                    // KEP-3221 shows the name there.
+                    // In KEP-3221 the name is a field of `webhook`.
                     if let Some(name) = name.filter(|_| out.name.is_empty()) {
                         out.name = name;
                     }
@@ -205,13 +219,13 @@ impl Reader<'_> {
         out
     }
 
-    fn webhook(&mut self, place: &Field<'_>, value: &Value) -> (RawWebhook, Option<Str>) {
+    fn webhook(&mut self, field: &FieldLocation<'_>, value: &Value) -> (RawWebhook, Option<Str>) {
         const OWNER: &str = "WebhookConfiguration";
         let mut inner_name = None;
         let mut out =
             RawWebhook { cache_authorized: true, cache_unauthorized: true, ..RawWebhook::default() };
-        for (name, value) in self.object(place, value, OWNER).iter() {
-            let field = Field::new(OWNER, &place.dotted, &place.path, name);
+        for (name, value) in self.object(field, value, OWNER).iter() {
+            let field = FieldLocation::new(OWNER, &field.dotted, &field.path, name);
             match name.as_str() {
                 "authorizedTTL" => out.authorized_ttl = self.duration(&field, value),
                 "cacheAuthorizedRequests" => out.cache_authorized = self.flag(&field, value),
@@ -261,10 +275,10 @@ impl Reader<'_> {
         (out, inner_name)
     }
 
-    fn connection(&mut self, place: &Field<'_>, value: &Value, out: &mut RawWebhook) {
+    fn connection(&mut self, field: &FieldLocation<'_>, value: &Value, out: &mut RawWebhook) {
         const OWNER: &str = "WebhookConnectionInfo";
-        for (name, value) in self.object(place, value, OWNER).iter() {
-            let field = Field::new(OWNER, &place.dotted, &place.path, name);
+        for (name, value) in self.object(field, value, OWNER).iter() {
+            let field = FieldLocation::new(OWNER, &field.dotted, &field.path, name);
             match name.as_str() {
                 "type" => out.connection_type = self.text(&field, value),
                 "kubeConfigFile" if value.is_null() => {}
@@ -274,12 +288,13 @@ impl Reader<'_> {
         }
     }
 
-    fn condition(&mut self, list: &Field<'_>, index: usize, value: &Value) -> Str {
+    fn condition(&mut self, list: &FieldLocation<'_>, index: usize, value: &Value) -> Str {
         const OWNER: &str = "WebhookMatchCondition";
         let mut expression = Str::default();
-        let place = Field { owner: list.owner, dotted: list.dotted.clone(), path: list.path.index(index) };
-        for (name, value) in self.object(&place, value, OWNER).iter() {
-            let field = Field::new(OWNER, &place.dotted, &place.path, name);
+        let field =
+            FieldLocation { owner: list.owner, dotted: list.dotted.clone(), path: list.path.index(index) };
+        for (name, value) in self.object(&field, value, OWNER).iter() {
+            let field = FieldLocation::new(OWNER, &field.dotted, &field.path, name);
             match name.as_str() {
                 "expression" => expression = self.text(&field, value),
                 _ => self.unknown.push(field.path.to_string()),
@@ -288,59 +303,59 @@ impl Reader<'_> {
         expression
     }
 
-    fn object<'v>(&mut self, field: &Field<'_>, value: &'v Value, owner: &str) -> &'v Map {
+    fn object<'v>(&mut self, field: &FieldLocation<'_>, value: &'v Value, owner: &str) -> &'v Map {
         static EMPTY: Map = Map::new();
         match value {
             Value::Map(map) => map,
             Value::Null => &EMPTY,
             other => {
                 let wanted = format!("{}.{owner}", self.package);
-                self.wrong(field, other, &wanted);
+                self.type_mismatch(field, other, &wanted);
                 &EMPTY
             }
         }
     }
 
-    fn list<'v>(&mut self, field: &Field<'_>, value: &'v Value, item: &str) -> &'v [Value] {
+    fn list<'v>(&mut self, field: &FieldLocation<'_>, value: &'v Value, item: &str) -> &'v [Value] {
         match value {
             Value::List(list) => list,
             Value::Null => &[],
             other => {
-                self.wrong(field, other, &format!("[]{item}"));
+                self.type_mismatch(field, other, &format!("[]{item}"));
                 &[]
             }
         }
     }
 
-    fn text(&mut self, field: &Field<'_>, value: &Value) -> Str {
+    fn text(&mut self, field: &FieldLocation<'_>, value: &Value) -> Str {
         match value {
             Value::String(text) => text.clone(),
             Value::Null => Str::default(),
             other => {
-                self.wrong(field, other, "string");
+                self.type_mismatch(field, other, "string");
                 Str::default()
             }
         }
     }
 
-    fn flag(&mut self, field: &Field<'_>, value: &Value) -> bool {
+    fn flag(&mut self, field: &FieldLocation<'_>, value: &Value) -> bool {
         match value {
             Value::Bool(flag) => *flag,
             Value::Null => true,
             other => {
-                self.wrong(field, other, "bool");
+                self.type_mismatch(field, other, "bool");
                 true
             }
         }
     }
 
-    /// A duration in nanoseconds; what is wrong with its text Go's decoder passes on as it is.
-    fn duration(&mut self, field: &Field<'_>, value: &Value) -> i64 {
+    /// A duration in nanoseconds. Parse errors are reported verbatim, as Go does.
+    fn duration(&mut self, field: &FieldLocation<'_>, value: &Value) -> i64 {
         let read = match value {
             Value::String(text) => parse_duration(text),
             Value::Null => parse_duration(""),
             other => {
-                self.wrong(field, other, "string");
+                self.type_mismatch(field, other, "string");
                 return 0;
             }
         };
@@ -350,7 +365,7 @@ impl Reader<'_> {
         })
     }
 
-    fn wrong(&mut self, field: &Field<'_>, value: &Value, wanted: &str) {
+    fn type_mismatch(&mut self, field: &FieldLocation<'_>, value: &Value, wanted: &str) {
         let message = format!(
             "json: cannot unmarshal {} into Go struct field {}.{} of type {wanted}",
             value.json_type(),

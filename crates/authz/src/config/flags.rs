@@ -1,4 +1,4 @@
-//! The flags that configure a chain without a file → [`Configuration`].
+//! Builds a [`Configuration`] from flags.
 
 use std::time::Duration;
 
@@ -9,25 +9,21 @@ use crate::config::{
     AuthorizerType, Configuration, ConfiguredAuthorizer, FailurePolicy, ReviewVersion, WebhookConfiguration,
 };
 
-/// The name of the one webhook that flags can configure.
+/// The name of the webhook that flags configure.
 pub(super) const WEBHOOK_NAME: &str = "default";
-/// How long that webhook is waited for.
+/// The timeout of that webhook.
 const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// `--authorization-*`, without the file.
+/// The `--authorization-*` flags, except the configuration file.
 #[derive(Clone, Debug)]
 pub struct Flags {
-    /// `--authorization-mode`.
     pub modes: Vec<String>,
-    /// `--authorization-policy-file`.
     pub policy_file: String,
-    /// `--authorization-webhook-config-file`.
     pub webhook_config_file: String,
-    /// `--authorization-webhook-version`.
     pub webhook_version: String,
-    /// `--authorization-webhook-cache-authorized-ttl`; zero keeps nothing.
+    /// Zero disables caching.
     pub authorized_ttl: Duration,
-    /// `--authorization-webhook-cache-unauthorized-ttl`; zero keeps nothing.
+    /// Zero disables caching.
     pub unauthorized_ttl: Duration,
 }
 
@@ -45,7 +41,7 @@ impl Default for Flags {
 }
 
 impl Flags {
-    /// The chain these flags mean, or everything that is wrong with them in Kubernetes' words.
+    /// The configuration, or all errors in kube-apiserver's words.
     pub fn configuration(&self) -> Result<Configuration, Vec<String>> {
         let mut errors = Vec::new();
         if self.modes.is_empty() {
@@ -80,7 +76,7 @@ impl Flags {
             "v1" => Some(ReviewVersion::V1),
             "v1beta1" => Some(ReviewVersion::V1Beta1),
             other => {
-                // Kubernetes comes to this only when all else is right.
+                // kube-apiserver checks this only if everything else is valid.
                 if has(AuthorizerType::Webhook) && errors.is_empty() {
                     errors.push(format!(
                         "invalid authorization config: unsupported webhook authorizer version {}, supported versions are \"v1\", \"v1beta1\"",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::conditions::{CompileError, Condition, Match, Request};
+use crate::conditions::{CompileError, Condition, ConditionInput, ConditionsResult};
 use expect_test::{Expect, expect};
 
 /// Takes `true`, `false` and `fail` for expressions, and refuses the rest.
@@ -21,7 +21,7 @@ impl Compiler for Fake {
 }
 
 impl Condition for Fixed {
-    fn evaluate(&self, _: &Request<'_>) -> Result<bool, String> {
+    fn evaluate(&self, _: &ConditionInput<'_>) -> Result<bool, String> {
         match self.0.split_whitespace().next() {
             Some("true") => Ok(true),
             Some("false") => Ok(false),
@@ -34,7 +34,7 @@ impl Condition for Fixed {
     }
 }
 
-fn read(text: &str, required: &[AuthorizerType]) -> Result<Configuration, Refused> {
+fn read(text: &str, required: &[AuthorizerType]) -> Result<Configuration, AuthorizationConfigError> {
     let kubeconfig = |path: &str| {
         if path == "/gone" {
             Err("error loading file: stat /gone: no such file or directory".to_owned())
@@ -49,7 +49,7 @@ fn check(
     text: &str,
     kubeconfig: &dyn Fn(&str) -> Result<(), String>,
     required: &[AuthorizerType],
-) -> Result<Checked, Refused> {
+) -> Result<CheckedConfiguration, AuthorizationConfigError> {
     load(text.as_bytes(), &Environment { compiler: &Fake, kubeconfig, required })
 }
 
@@ -365,12 +365,12 @@ fn any_false_beats_errors_and_errors_beat_true() {
     let user = authn::User::named("alice");
     let attributes = crate::Attributes::resource("get", "", "pods");
     let evaluate = |list: &[&str]| configuration(list).evaluate(&user, &attributes);
-    assert_eq!(evaluate(&["true"]), Match::Yes);
-    assert_eq!(evaluate(&["true", "fail", "false"]), Match::No { failed: true });
-    assert_eq!(evaluate(&["true", "false", "fail"]), Match::No { failed: false });
+    assert_eq!(evaluate(&["true"]), ConditionsResult::Yes);
+    assert_eq!(evaluate(&["true", "fail", "false"]), ConditionsResult::No { failed: true });
+    assert_eq!(evaluate(&["true", "false", "fail"]), ConditionsResult::No { failed: false });
     assert_eq!(
         evaluate(&["fail", "true", "fail 2"]),
-        Match::Failed("[cel evaluation error: expression 'fail' resulted in error: no such key, cel evaluation error: expression 'fail 2' resulted in error: no such key]".to_owned())
+        ConditionsResult::Failed("[cel evaluation error: expression 'fail' resulted in error: no such key, cel evaluation error: expression 'fail 2' resulted in error: no such key]".to_owned())
     );
 }
 
@@ -403,11 +403,15 @@ fn flags_mean_a_chain_too() {
 
 #[test]
 fn a_chain_is_assembled_from_what_was_there_at_start() {
-    use crate::{Standing, Unobserved, assemble};
-    let standing =
-        Standing { rbac: Some(Arc::default()), node: None, abac: None, observer: Arc::new(Unobserved) };
+    use crate::{NoObserver, SharedAuthorizers, assemble};
+    let shared = SharedAuthorizers {
+        rbac: Some(Arc::default()),
+        node: None,
+        abac: None,
+        observer: Arc::new(NoObserver),
+    };
     let no_sender = |_: &str, _: &WebhookConfiguration| Err("no sender".to_owned());
-    let build = |list: &str| assemble(&read(&authorizers(list), &[]).unwrap(), &standing, &no_sender);
+    let build = |list: &str| assemble(&read(&authorizers(list), &[]).unwrap(), &shared, &no_sender);
     assert_eq!(
         build("- {type: RBAC, name: rbac}\n- {type: AlwaysDeny, name: alwaysdeny}\n").unwrap().steps().len(),
         2
@@ -417,7 +421,7 @@ fn a_chain_is_assembled_from_what_was_there_at_start() {
         "authorizer type Node is not allowed if it was not enabled at initial server startup"
     );
     let webhook = read(&webhook_text("", ""), &[]).unwrap();
-    assert_eq!(assemble(&webhook, &standing, &no_sender).unwrap_err(), "no sender");
+    assert_eq!(assemble(&webhook, &shared, &no_sender).unwrap_err(), "no sender");
 }
 
 #[test]
@@ -491,7 +495,9 @@ fn a_ttl_of_zero_is_the_default_and_is_warned_about() {
 fn names_are_optional_in_v1alpha1_but_for_several_webhooks() {
     let names = |text: &str| {
         let configuration = read(text, &[])?;
-        Ok::<_, Refused>(configuration.authorizers.into_iter().map(|a| a.name).collect::<Vec<_>>())
+        Ok::<_, AuthorizationConfigError>(
+            configuration.authorizers.into_iter().map(|a| a.name).collect::<Vec<_>>(),
+        )
     };
     let unnamed = |version: &str| {
         webhook(version, "", "").replace("  name: wh\n", "") + "- type: Node\n- type: RBAC\n- type: ABAC\n"

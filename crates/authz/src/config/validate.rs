@@ -1,4 +1,4 @@
-//! The fields of a configuration → a [`Configuration`], with every rule that is broken reported.
+//! Validates a decoded configuration and reports all violations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,23 +13,22 @@ use crate::conditions::{CompileError, Condition, Conditions};
 use crate::config::decode::{RawAuthorizer, RawConfiguration, RawWebhook};
 use crate::config::flags::WEBHOOK_NAME;
 use crate::config::{
-    AuthorizerType, Checked, Configuration, ConfiguredAuthorizer, Environment, FailurePolicy, Problem,
-    Refused, ReviewVersion, WebhookConfiguration,
+    AuthorizationConfigError, AuthorizerType, CheckedConfiguration, ConfigProblem, Configuration,
+    ConfiguredAuthorizer, Environment, FailurePolicy, ReviewVersion, WebhookConfiguration,
 };
 
-/// How a configuration asks to be authorized by the server itself.
+/// The `connectionInfo.type` for a webhook behind the server's own API, which is not supported here.
 const IN_CLUSTER: &str = "InClusterConfig";
 const MAX_CONDITIONS: usize = 64;
 const MAX_TIMEOUT: i64 = 30_000_000_000;
 
-/// Checks a configuration.
 pub(super) fn configuration(
     raw: RawConfiguration,
     spans: Option<&Spans>,
     environment: &Environment<'_>,
-) -> Result<Checked, Refused> {
+) -> Result<CheckedConfiguration, AuthorizationConfigError> {
     let webhooks = raw.authorizers.iter().filter(|a| a.kind == AuthorizerType::Webhook.as_str()).count();
-    let mut check = Check {
+    let mut check = ConfigValidator {
         environment,
         alpha: raw.alpha,
         single_webhook: webhooks == 1,
@@ -38,7 +37,7 @@ pub(super) fn configuration(
     };
     let root = Path::root().field("authorizers");
     if raw.authorizers.is_empty() {
-        check.errors.push(Broken::at(
+        check.errors.push(ConfigViolation::at(
             FieldError::required(&root, "at least one authorization mode must be defined"),
             &root,
         ));
@@ -54,17 +53,20 @@ pub(super) fn configuration(
         return Err(check.refused(spans));
     }
     names_and_types(&authorizers, environment.required)?;
-    let warning = |(path, message, hint): (String, String, String)| Problem {
+    let warning = |(path, message, hint): (String, String, String)| ConfigProblem {
         message,
         position: spans.map(|spans| spans.nearest(&path).key),
         hint: Some(hint),
     };
     let warnings = check.warnings.into_iter().map(warning).collect();
-    Ok(Checked { configuration: Configuration { authorizers }, warnings })
+    Ok(CheckedConfiguration { configuration: Configuration { authorizers }, warnings })
 }
 
-/// Rules about the authorizers that are always there, which Kubernetes checks apart from the rest.
-fn names_and_types(authorizers: &[ConfiguredAuthorizer], required: &[AuthorizerType]) -> Result<(), Refused> {
+/// Rules about names and required types, which kube-apiserver checks separately.
+fn names_and_types(
+    authorizers: &[ConfiguredAuthorizer],
+    required: &[AuthorizerType],
+) -> Result<(), AuthorizationConfigError> {
     let fixed = || authorizers.iter().filter(|a| a.kind != AuthorizerType::Webhook);
     let mut messages: Vec<String> = fixed()
         .filter(|a| a.name != a.kind.step_name())
@@ -87,38 +89,38 @@ fn names_and_types(authorizers: &[ConfiguredAuthorizer], required: &[AuthorizerT
         return Ok(());
     }
     let summary = aggregate(&messages);
-    let problem = |message| Problem { message, position: None, hint: None };
-    Err(Refused { summary, problems: messages.into_iter().map(problem).collect() })
+    let problem = |message| ConfigProblem { message, position: None, hint: None };
+    Err(AuthorizationConfigError { summary, problems: messages.into_iter().map(problem).collect() })
 }
 
-/// A rule that is broken: the error in Kubernetes' words, the field's real path, and a hint.
-struct Broken {
+/// A violation: kube-apiserver's error, the full field path, and a hint.
+struct ConfigViolation {
     error: FieldError,
     path: String,
     hint: Option<String>,
-    /// Whether the rule is this server's own.
+    /// Whether the rule is not one of kube-apiserver's.
     ours: bool,
 }
 
-impl Broken {
+impl ConfigViolation {
     fn at(error: FieldError, path: &Path) -> Self {
-        Broken { error, path: path.to_string(), hint: None, ours: false }
+        ConfigViolation { error, path: path.to_string(), hint: None, ours: false }
     }
 }
 
-struct Check<'a> {
+struct ConfigValidator<'a> {
     environment: &'a Environment<'a>,
     alpha: bool,
-    /// Whether the chain has exactly one webhook, which needs no name in `v1alpha1`.
+    /// Whether the chain has exactly one webhook, whose name is optional in `v1alpha1`.
     single_webhook: bool,
-    errors: Vec<Broken>,
+    errors: Vec<ConfigViolation>,
     /// Path, message and hint.
     warnings: Vec<(String, String, String)>,
 }
 
-impl Check<'_> {
-    fn refused(self, spans: Option<&Spans>) -> Refused {
-        // Kubernetes does not check this one: it counts in its words only where there are no others.
+impl ConfigValidator<'_> {
+    fn refused(self, spans: Option<&Spans>) -> AuthorizationConfigError {
+        // Rules that kube-apiserver does not have appear in the summary only if there are no other errors.
         let theirs: Vec<&FieldError> =
             self.errors.iter().filter(|broken| !broken.ours).map(|broken| &broken.error).collect();
         let summary = if theirs.is_empty() {
@@ -126,12 +128,12 @@ impl Check<'_> {
         } else {
             aggregate(theirs)
         };
-        let problem = |broken: Broken| Problem {
+        let problem = |broken: ConfigViolation| ConfigProblem {
             message: broken.error.to_string(),
             position: spans.map(|spans| spans.nearest(&broken.path).key),
             hint: broken.hint,
         };
-        Refused { summary, problems: self.errors.into_iter().map(problem).collect() }
+        AuthorizationConfigError { summary, problems: self.errors.into_iter().map(problem).collect() }
     }
 
     fn authorizer(
@@ -143,7 +145,7 @@ impl Check<'_> {
     ) -> Option<ConfiguredAuthorizer> {
         let errors = &mut self.errors;
         let mut fail = |error: FieldError, field: &str, hint: Option<String>| {
-            errors.push(Broken { error, path: path.field(field).to_string(), hint, ours: false });
+            errors.push(ConfigViolation { error, path: path.field(field).to_string(), hint, ours: false });
         };
         let type_path = path.field("type");
         if raw.kind.is_empty() {
@@ -165,7 +167,8 @@ impl Check<'_> {
         if raw.name.is_empty() && self.alpha {
             raw.name = match kind {
                 AuthorizerType::Webhook if !self.single_webhook => Str::default(),
-                // KEP-3221 would leave it empty. One without a name is called as the one that flags configure.
+                // In KEP-3221 the name may be missing. The webhook then gets the name of the one that flags
+                // configure.
                 AuthorizerType::Webhook => Str::new_static(WEBHOOK_NAME),
                 _ => kind.step_name(),
             };
@@ -209,7 +212,7 @@ impl Check<'_> {
         }
     }
 
-    /// Kubernetes leaves `webhook` out of these paths.
+    /// kube-apiserver omits `webhook` from these paths.
     fn webhook(&mut self, path: &Path, raw: &RawWebhook) -> Option<WebhookConfiguration> {
         let real = path.field("webhook");
         let before = self.errors.len();
@@ -230,7 +233,12 @@ impl Check<'_> {
             ));
         }
         let mut fail = |error: FieldError, field: &str| {
-            self.errors.push(Broken { error, path: format!("{real}.{field}"), hint: None, ours: false });
+            self.errors.push(ConfigViolation {
+                error,
+                path: format!("{real}.{field}"),
+                hint: None,
+                ours: false,
+            });
         };
         if raw.timeout == 0 {
             fail(FieldError::required(&path.field("timeout"), ""), "timeout");
@@ -304,7 +312,7 @@ impl Check<'_> {
         let mut fail = |error: FieldError, field: &str, hint: Option<&str>| {
             let hint = hint.map(str::to_owned);
             let ours = error.bad_value.as_ref().and_then(Value::as_str) == Some(IN_CLUSTER);
-            self.errors.push(Broken { error, path: real.field(field).to_string(), hint, ours });
+            self.errors.push(ConfigViolation { error, path: real.field(field).to_string(), hint, ours });
         };
         let (type_path, file_path) = (shown.field("type"), shown.field("kubeConfigFile"));
         let file = raw.kubeconfig.clone().unwrap_or_default();
@@ -322,10 +330,10 @@ impl Check<'_> {
                 fail(FieldError::invalid(&type_path, IN_CLUSTER, detail), "type", hint);
             }
             "KubeConfigFile" => return self.kubeconfig(&file_path, &real, file),
-            // KEP-3221 calls it so.
+            // The type's name in KEP-3221.
             "KubeConfig" if self.alpha => return self.kubeconfig(&file_path, &real, file),
             other => {
-                // Go prints the whole struct here, in the order of its fields.
+                // Go prints the whole struct here, with fields in declaration order.
                 let text = |text: &str| write::to_string(&Value::from(text));
                 let file = raw.kubeconfig.as_ref().map_or_else(|| "null".to_owned(), |file| text(file));
                 let error = FieldError {
@@ -353,7 +361,7 @@ impl Check<'_> {
         } else {
             return Some(file);
         };
-        self.errors.push(Broken::at(error, &connection.field("kubeConfigFile")));
+        self.errors.push(ConfigViolation::at(error, &connection.field("kubeConfigFile")));
         None
     }
 
@@ -363,7 +371,7 @@ impl Check<'_> {
         let mut conditions = Vec::new();
         if expressions.len() > MAX_CONDITIONS {
             let error = FieldError::too_many(&shown, expressions.len(), MAX_CONDITIONS);
-            self.errors.push(Broken::at(error, &real));
+            self.errors.push(ConfigViolation::at(error, &real));
             return conditions;
         }
         for (i, expression) in expressions.iter().enumerate() {
@@ -389,7 +397,7 @@ impl Check<'_> {
                 }
             };
             let path = real.index(i).field("expression").to_string();
-            self.errors.push(Broken { error, path, hint, ours: false });
+            self.errors.push(ConfigViolation { error, path, hint, ours: false });
         }
         conditions
     }

@@ -1,8 +1,8 @@
 //! [`Graph`]: which node needs which object.
 //!
-//! A pod that runs on a node needs itself, its service account, and the secrets, config maps and claims it refers to; a claim's
-//! volume and that volume's secrets are needed by whoever needs the claim. Volume attachments, resource slices and pod
-//! certificate requests name their node themselves.
+//! A pod bound to a node needs itself, its service account, and the secrets, config maps and claims that it
+//! refers to. A claim's volume and the secrets of that volume are needed wherever the claim is. Volume
+//! attachments, resource slices and pod certificate requests name their node directly.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -13,122 +13,112 @@ use value::{Str, Value};
 
 use crate::node::references;
 
-/// The kinds of objects a node may need.
+/// The kinds of objects that a node may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Object {
-    /// A ConfigMap.
+pub enum NodeObject {
     ConfigMap,
-    /// A Secret.
     Secret,
-    /// A Pod.
     Pod,
     /// A PersistentVolumeClaim.
     Claim,
     /// A PersistentVolume.
     Volume,
-    /// A ResourceClaim.
     ResourceClaim,
-    /// A ServiceAccount.
     ServiceAccount,
     /// A VolumeAttachment.
     Attachment,
     /// A ResourceSlice.
     Slice,
-    /// A PodCertificateRequest.
     PodCertificateRequest,
 }
 
-/// The kinds of objects the graph follows.
+/// The kinds of objects that the graph is built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Names a node and refers to what it needs there.
+pub enum GraphKind {
+    /// Names a node and refers to objects.
     Pod,
     /// Refers to a claim and to secrets.
     PersistentVolume,
-    /// Names a node.
     VolumeAttachment,
-    /// Names a node, or none.
+    /// May name no node.
     ResourceSlice,
-    /// Names a node.
     PodCertificateRequest,
 }
 
-impl Kind {
-    /// The kind by its name.
+impl GraphKind {
     pub fn parse(kind: &str) -> Option<Self> {
         match kind {
-            "Pod" => Some(Kind::Pod),
-            "PersistentVolume" => Some(Kind::PersistentVolume),
-            "VolumeAttachment" => Some(Kind::VolumeAttachment),
-            "ResourceSlice" => Some(Kind::ResourceSlice),
-            "PodCertificateRequest" => Some(Kind::PodCertificateRequest),
+            "Pod" => Some(GraphKind::Pod),
+            "PersistentVolume" => Some(GraphKind::PersistentVolume),
+            "VolumeAttachment" => Some(GraphKind::VolumeAttachment),
+            "ResourceSlice" => Some(GraphKind::ResourceSlice),
+            "PodCertificateRequest" => Some(GraphKind::PodCertificateRequest),
             _ => None,
         }
     }
 }
 
-/// What nodes need. Shared: requests read it while the write path updates it.
+/// Shared: requests read it while the write path updates it.
 #[derive(Default)]
 pub struct Graph {
-    state: RwLock<State>,
+    state: RwLock<GraphState>,
 }
 
-/// An object by kind, namespace and name.
-type Key = (Object, Str, Str);
+/// Kind, namespace and name.
+type ObjectKey = (NodeObject, Str, Str);
 
 #[derive(Default)]
-struct State {
-    /// Who needs an object, and by how many of its pods.
-    needed: HashMap<Key, HashMap<Str, usize>>,
-    /// What each object that names a node has put into `needed`.
-    sources: HashMap<(Kind, Str, Str), (Str, Vec<Key>)>,
-    /// Volumes that are bound.
-    volumes: HashMap<Str, Volume>,
+struct GraphState {
+    /// For each object the nodes that need it, with the number of sources.
+    needed: HashMap<ObjectKey, HashMap<Str, usize>>,
+    /// For each object that names a node, the node and the objects that it added to `needed`.
+    sources: HashMap<(GraphKind, Str, Str), (Str, Vec<ObjectKey>)>,
+    /// Volumes that are bound to a claim.
+    volumes: HashMap<Str, GraphVolume>,
     /// The volumes that refer to a secret, by its namespace and name.
     volumes_of_secret: HashMap<(Str, Str), BTreeSet<Str>>,
 }
 
-struct Volume {
+struct GraphVolume {
     claim: (Str, Str),
     secrets: Vec<(Str, Str)>,
 }
 
 impl Graph {
-    /// Follows a change: created (`old` is none), updated, or deleted (`new` is none).
-    pub fn apply(&self, kind: Kind, old: Option<&Value>, new: Option<&Value>) {
+    /// Applies a change. `old` is `None` for a creation, `new` for a deletion.
+    pub fn apply(&self, kind: GraphKind, old: Option<&Value>, new: Option<&Value>) {
         let Some(object) = new.or(old) else { return };
         let (namespace, name) = (Str::from(meta::namespace(object)), Str::from(meta::name(object)));
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        if kind == Kind::PersistentVolume {
+        if kind == GraphKind::PersistentVolume {
             state.set_volume(name, new);
             return;
         }
         let node = new.and_then(|new| new.str_at(&["spec", "nodeName"])).unwrap_or_default();
         let source = (kind, namespace.clone(), name.clone());
-        state.forget(&source);
+        state.remove_source(&source);
         let Some(new) = new.filter(|_| !node.is_empty()) else { return };
         let mut keys = Vec::new();
-        let mut add = |object: Object, name: Str| keys.push((object, namespace.clone(), name));
+        let mut add = |object: NodeObject, name: Str| keys.push((object, namespace.clone(), name));
         match kind {
-            Kind::Pod => {
-                add(Object::Pod, name);
+            GraphKind::Pod => {
+                add(NodeObject::Pod, name);
                 references::of_pod(new, &mut add);
             }
-            Kind::VolumeAttachment => add(Object::Attachment, name),
-            Kind::ResourceSlice => add(Object::Slice, name),
-            Kind::PodCertificateRequest => add(Object::PodCertificateRequest, name),
-            Kind::PersistentVolume => {}
+            GraphKind::VolumeAttachment => add(NodeObject::Attachment, name),
+            GraphKind::ResourceSlice => add(NodeObject::Slice, name),
+            GraphKind::PodCertificateRequest => add(NodeObject::PodCertificateRequest, name),
+            GraphKind::PersistentVolume => {}
         }
-        state.remember(source, node.into(), keys);
+        state.add_source(source, node.into(), keys);
     }
 
-    /// Whether a node needs an object.
-    pub fn needs(&self, node: &str, object: Object, namespace: &str, name: &str) -> bool {
+    pub fn needs(&self, node: &str, object: NodeObject, namespace: &str, name: &str) -> bool {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let (namespace, name) = (Str::from(namespace), Str::from(name));
         match object {
-            Object::Volume => state.needs_volume(node, &name),
-            Object::Secret => {
+            NodeObject::Volume => state.needs_volume(node, &name),
+            NodeObject::Secret => {
                 let volumes = state.volumes_of_secret.get(&(namespace.clone(), name.clone()));
                 state.needs(node, &(object, namespace, name))
                     || volumes.into_iter().flatten().any(|volume| state.needs_volume(node, volume))
@@ -145,26 +135,26 @@ impl fmt::Debug for Graph {
     }
 }
 
-impl State {
-    fn needs(&self, node: &str, key: &Key) -> bool {
+impl GraphState {
+    fn needs(&self, node: &str, key: &ObjectKey) -> bool {
         self.needed.get(key).is_some_and(|nodes| nodes.contains_key(node))
     }
 
     fn needs_volume(&self, node: &str, volume: &Str) -> bool {
         self.volumes.get(volume).is_some_and(|volume| {
             let (namespace, name) = volume.claim.clone();
-            self.needs(node, &(Object::Claim, namespace, name))
+            self.needs(node, &(NodeObject::Claim, namespace, name))
         })
     }
 
-    fn remember(&mut self, source: (Kind, Str, Str), node: Str, keys: Vec<Key>) {
+    fn add_source(&mut self, source: (GraphKind, Str, Str), node: Str, keys: Vec<ObjectKey>) {
         for key in &keys {
             *self.needed.entry(key.clone()).or_default().entry(node.clone()).or_default() += 1;
         }
         self.sources.insert(source, (node, keys));
     }
 
-    fn forget(&mut self, source: &(Kind, Str, Str)) {
+    fn remove_source(&mut self, source: &(GraphKind, Str, Str)) {
         let Some((node, keys)) = self.sources.remove(source) else { return };
         for key in keys {
             let Some(nodes) = self.needed.get_mut(&key) else { continue };
@@ -201,6 +191,6 @@ impl State {
         for secret in &secrets {
             self.volumes_of_secret.entry(secret.clone()).or_default().insert(name.clone());
         }
-        self.volumes.insert(name, Volume { claim, secrets });
+        self.volumes.insert(name, GraphVolume { claim, secrets });
     }
 }

@@ -1,54 +1,54 @@
-//! What a pod and a volume refer to.
+//! The references of pods and volumes to other objects.
 
 use api::meta;
 use value::{Str, Value, format_smolstr};
 
-use crate::node::graph::Object;
+use crate::node::graph::NodeObject;
 
-/// The annotation of a pod that mirrors one the node runs by itself.
+/// The annotation of mirror pods.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Every object of its namespace that a pod on a node needs there, the pod aside. A mirror pod needs nothing: nodes create
-/// those, and must not gain access by it.
-pub(super) fn of_pod(pod: &Value, add: &mut impl FnMut(Object, Str)) {
+/// Calls `add` with every object that a pod refers to in its namespace. A mirror pod counts as referring to
+/// nothing: kubelets create them, and must not gain access that way.
+pub(super) fn of_pod(pod: &Value, add: &mut impl FnMut(NodeObject, Str)) {
     if pod.at(&["metadata", "annotations", MIRROR]).is_some() {
         return;
     }
-    let mut add = |object: Object, name: Option<&str>| {
+    let mut add = |object: NodeObject, name: Option<&str>| {
         if let Some(name) = name.filter(|name| !name.is_empty()) {
             add(object, name.into());
         }
     };
-    add(Object::ServiceAccount, pod.str_at(&["spec", "serviceAccountName"]));
+    add(NodeObject::ServiceAccount, pod.str_at(&["spec", "serviceAccountName"]));
     for secret in pod.list_at(&["spec", "imagePullSecrets"]) {
-        add(Object::Secret, secret.str_at(&["name"]));
+        add(NodeObject::Secret, secret.str_at(&["name"]));
     }
     for containers in ["initContainers", "containers", "ephemeralContainers"] {
         for container in pod.list_at(&["spec", containers]) {
             for source in container.list_at(&["envFrom"]) {
-                add(Object::Secret, source.str_at(&["secretRef", "name"]));
-                add(Object::ConfigMap, source.str_at(&["configMapRef", "name"]));
+                add(NodeObject::Secret, source.str_at(&["secretRef", "name"]));
+                add(NodeObject::ConfigMap, source.str_at(&["configMapRef", "name"]));
             }
             for variable in container.list_at(&["env"]) {
-                add(Object::Secret, variable.str_at(&["valueFrom", "secretKeyRef", "name"]));
-                add(Object::ConfigMap, variable.str_at(&["valueFrom", "configMapKeyRef", "name"]));
+                add(NodeObject::Secret, variable.str_at(&["valueFrom", "secretKeyRef", "name"]));
+                add(NodeObject::ConfigMap, variable.str_at(&["valueFrom", "configMapKeyRef", "name"]));
             }
         }
     }
     for volume in pod.list_at(&["spec", "volumes"]) {
         for path in VOLUME_SECRETS {
-            add(Object::Secret, volume.str_at(path));
+            add(NodeObject::Secret, volume.str_at(path));
         }
-        add(Object::ConfigMap, volume.str_at(&["configMap", "name"]));
+        add(NodeObject::ConfigMap, volume.str_at(&["configMap", "name"]));
         for source in volume.list_at(&["projected", "sources"]) {
-            add(Object::Secret, source.str_at(&["secret", "name"]));
-            add(Object::ConfigMap, source.str_at(&["configMap", "name"]));
+            add(NodeObject::Secret, source.str_at(&["secret", "name"]));
+            add(NodeObject::ConfigMap, source.str_at(&["configMap", "name"]));
         }
-        add(Object::Claim, volume.str_at(&["persistentVolumeClaim", "claimName"]));
+        add(NodeObject::Claim, volume.str_at(&["persistentVolumeClaim", "claimName"]));
         if volume.at(&["ephemeral"]).is_some_and(|e| !e.is_null()) {
-            // The claim of an ephemeral volume is named for the pod and the volume.
+            // The claim of an ephemeral volume is named after the pod and the volume.
             let name = volume.str_at(&["name"]).unwrap_or_default();
-            add(Object::Claim, Some(&format_smolstr!("{}-{name}", meta::name(pod))));
+            add(NodeObject::Claim, Some(&format_smolstr!("{}-{name}", meta::name(pod))));
         }
     }
     for claim in pod.list_at(&["spec", "resourceClaims"]) {
@@ -57,12 +57,15 @@ pub(super) fn of_pod(pod: &Value, add: &mut impl FnMut(Object, Str)) {
             let statuses = pod.list_at(&["status", "resourceClaimStatuses"]);
             statuses.iter().find(|s| s.str_at(&["name"]) == name)?.str_at(&["resourceClaimName"])
         };
-        add(Object::ResourceClaim, claim.str_at(&["resourceClaimName"]).or_else(made));
+        add(NodeObject::ResourceClaim, claim.str_at(&["resourceClaimName"]).or_else(made));
     }
-    add(Object::ResourceClaim, pod.str_at(&["status", "extendedResourceClaimStatus", "resourceClaimName"]));
+    add(
+        NodeObject::ResourceClaim,
+        pod.str_at(&["status", "extendedResourceClaimStatus", "resourceClaimName"]),
+    );
 }
 
-/// Where the kinds of volumes name a secret of the pod's namespace.
+/// The paths at which volume sources name a secret of the pod's namespace.
 const VOLUME_SECRETS: &[&[&str]] = &[
     &["azureFile", "secretName"],
     &["cephfs", "secretRef", "name"],
@@ -76,7 +79,8 @@ const VOLUME_SECRETS: &[&[&str]] = &[
     &["storageos", "secretRef", "name"],
 ];
 
-/// The secrets of a volume that its node needs, by namespace and name; without a namespace of its own a secret is the claim's.
+/// Namespace and name of the secrets that a volume's node needs. Without a namespace, a secret is in that of
+/// the claim.
 pub(super) fn secrets_of_volume(volume: &Value, claim_namespace: &str) -> Vec<(Str, Str)> {
     let mut secrets = Vec::new();
     let Some(spec) = volume.at(&["spec"]) else { return secrets };
@@ -99,7 +103,7 @@ pub(super) fn secrets_of_volume(volume: &Value, claim_namespace: &str) -> Vec<(S
         let field = |field| spec.str_at(&[source, "secretRef", field]);
         add(field("name"), field("namespace"), "");
     }
-    // The controller's own secrets are none of the node's business.
+    // Secrets of the CSI controller are not needed on the node.
     for reference in ["nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"] {
         let field = |field| spec.str_at(&["csi", reference, field]);
         add(field("name"), field("namespace"), "");

@@ -1,32 +1,34 @@
-//! Aggregated cluster roles: their rules are the union of the rules of all cluster roles their selectors choose.
+//! Aggregated cluster roles: their rules are the union of the rules of all cluster roles that their selectors
+//! match.
 
 use api::meta;
 use value::Value;
 
-use crate::rbac::rule::Rule;
+use crate::rbac::rule::PolicyRule;
 
-/// The rules an aggregated role is to have, or nothing if it does not aggregate or has them already. `roles` are all cluster
-/// roles, by name: the order of the union is theirs, once per selector.
-pub fn rules(role: &Value, roles: &[&Value]) -> Option<Vec<Rule>> {
+/// The rules that an aggregated role should have; `None` if it does not aggregate or has them already.
+/// `roles` are all cluster roles, sorted by name, which determines the order of the union within each
+/// selector.
+pub fn rules(role: &Value, roles: &[&Value]) -> Option<Vec<PolicyRule>> {
     let selectors = role.at(&["aggregationRule"])?.list_at(&["clusterRoleSelectors"]);
     let own = meta::name(role);
-    let mut union: Vec<Rule> = Vec::new();
+    let mut union: Vec<PolicyRule> = Vec::new();
     for selector in selectors {
         for other in roles {
             if meta::name(other) == own || !selects(selector, other) {
                 continue;
             }
-            for rule in Rule::all_of(other) {
+            for rule in PolicyRule::all_of(other) {
                 if !union.contains(&rule) {
                     union.push(rule);
                 }
             }
         }
     }
-    (union != Rule::all_of(role)).then_some(union)
+    (union != PolicyRule::all_of(role)).then_some(union)
 }
 
-/// Whether a label selector chooses an object. An unreadable requirement chooses nothing.
+/// Whether a label selector matches an object. An invalid requirement matches nothing.
 fn selects(selector: &Value, object: &Value) -> bool {
     let label = |key: &str| meta::labels(object).find(|(k, _)| *k == key).map(|(_, v)| v);
     let pairs = selector.at(&["matchLabels"]).and_then(Value::as_map);

@@ -1,7 +1,7 @@
-//! The roles and bindings every cluster begins with, those of Kubernetes 1.37.
+//! The default roles and bindings of Kubernetes 1.37.
 //!
-//! Each family is a table of its own; [`objects`] makes the stored objects of them. [`super::reconcile`] says what to do where
-//! some exist already.
+//! Each family is a table; [`objects`] builds the objects. [`super::reconcile`] merges them with existing
+//! ones.
 
 mod cluster_bindings;
 #[rustfmt::skip] // One rule per line, however long, reads better than one word per line.
@@ -18,10 +18,11 @@ mod webhooks;
 
 use value::Value;
 
-/// The annotation that, as `"false"`, keeps a role or binding from being brought up to date.
+/// With the value `"false"`, this annotation excludes a role or binding from reconciliation.
 pub const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
-/// All of them, in the order they are to be created: cluster roles, cluster role bindings, roles, role bindings.
+/// All default objects in the order in which they must be created: cluster roles, cluster role bindings,
+/// roles, role bindings.
 pub fn objects() -> Vec<Value> {
     let cluster_roles = || people::ROLES.iter().chain(components::ROLES).chain(controllers::ROLES);
     let mut objects: Vec<Value> = cluster_roles().map(|role| role.object("")).collect();
@@ -32,14 +33,15 @@ pub fn objects() -> Vec<Value> {
     objects
 }
 
-/// What the account has that the server asks for tokens for webhooks in the name of: it may have every API group attested, by
-/// either name. Not in [`objects`], because it is there only where such tokens are.
+/// The role and binding of the service account whose tokens the server sends to webhooks: it may attest every
+/// API group, in both dialects. Not part of [`objects`], because they exist only if such tokens are enabled.
 pub fn webhook_tokens() -> Vec<Value> {
     vec![webhooks::ROLE.object(""), webhooks::BINDING.object("")]
 }
 
-/// The rules of `system:node`, which the Node authorizer applies to whatever it does not divide among nodes.
-pub fn node_rules() -> Vec<super::Rule> {
+/// The rules of `system:node`, which the Node authorizer applies to resources that it does not restrict per
+/// node.
+pub fn node_rules() -> Vec<super::PolicyRule> {
     components::ROLES.iter().filter(|role| role.is("system:node")).flat_map(table::Role::rules).collect()
 }
 

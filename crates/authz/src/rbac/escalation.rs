@@ -1,7 +1,8 @@
-//! Who may hand out which rules.
+//! Privilege escalation checks.
 //!
-//! Nobody gives what they do not have: writing a role needs all of its rules (or `escalate` on it), binding one needs all of the
-//! role's rules (or `bind` on it). Rules are compared piece by piece: one group, one resource, one verb, one name each.
+//! A user can grant only permissions that they have: writing a role requires all of its rules (or `escalate`
+//! on it), binding a role requires all of its rules (or `bind` on it). Rules are split into single
+//! permissions for the comparison: one group, resource, verb and name each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +14,16 @@ use value::{Str, Value};
 use crate::attributes::Attributes;
 use crate::chain::Chain;
 use crate::decision::Decision;
-use crate::rbac::held::Held;
-use crate::rbac::index::Index;
-use crate::rbac::rule::{Rule, everything, quoted};
+use crate::rbac::held_rules::HeldRules;
+use crate::rbac::index::RbacIndex;
+use crate::rbac::rule::{PolicyRule, everything, quoted};
 use crate::rbac::subject::RoleRef;
 
-/// Whether a user may write a Role (in `namespace`) or ClusterRole (with none) called `name`. `old` is the stored one, if there
-/// is one; a change of the metadata alone is checked all the same.
+/// Checks that a user may write a Role in `namespace`, or a ClusterRole if `namespace` is empty. `old` is the
+/// stored role. A change of metadata alone is checked, too.
 pub async fn check_role(
     chain: &Chain,
-    index: &Index,
+    index: &RbacIndex,
     user: &User,
     namespace: &str,
     name: &str,
@@ -32,32 +33,34 @@ pub async fn check_role(
     let resource = if namespace.is_empty() { "clusterroles" } else { "roles" };
     let escalate =
         Attributes::resource("escalate", super::GROUP, resource).in_namespace(namespace).named(name);
-    if user.is_in(names::MASTERS) || allowed(chain, user, &escalate).await || only_lets_go(old, new) {
+    if user.is_in(names::MASTERS) || allowed(chain, user, &escalate).await || changes_only_gc_fields(old, new)
+    {
         return Ok(());
     }
     let resource = GroupResource::new(super::GROUP, resource);
     let refuse = |why: String| Status::forbidden(&resource, meta::name(new), why);
-    confirm(index, user, namespace, &Rule::all_of(new), &resource).map_err(refuse)?;
+    check_held(index, user, namespace, &PolicyRule::all_of(new), &resource).map_err(refuse)?;
     let aggregates = |role: &Value| !role.list_at(&["aggregationRule", "clusterRoleSelectors"]).is_empty();
-    // A role that gathers others' rules may come to hold anything.
+    // An aggregated role may receive any rules.
     if (aggregates(new) || old.is_some_and(aggregates))
-        && confirm(index, user, namespace, &everything(), &resource).is_err()
+        && check_held(index, user, namespace, &everything(), &resource).is_err()
     {
         return Err(refuse("must have cluster-admin privileges to use the aggregationRule".to_owned()));
     }
     Ok(())
 }
 
-/// Whether a user may write a RoleBinding (in `namespace`) or ClusterRoleBinding (with none).
+/// Checks that a user may write a RoleBinding in `namespace`, or a ClusterRoleBinding if `namespace` is
+/// empty.
 pub async fn check_binding(
     chain: &Chain,
-    index: &Index,
+    index: &RbacIndex,
     user: &User,
     namespace: &str,
     old: Option<&Value>,
     new: &Value,
 ) -> Result<(), Status> {
-    if user.is_in(names::MASTERS) || only_lets_go(old, new) {
+    if user.is_in(names::MASTERS) || changes_only_gc_fields(old, new) {
         return Ok(());
     }
     let role = RoleRef::of(new);
@@ -76,38 +79,38 @@ pub async fn check_binding(
     }
     let resource = if namespace.is_empty() { "clusterrolebindings" } else { "rolebindings" };
     let resource = GroupResource::new(super::GROUP, resource);
-    // Kubernetes names the resource of the request here, not that of the role which is missing.
+    // kube-apiserver names the resource of the request here, not that of the missing role.
     let rules = index.role_rules(&role, namespace).ok_or_else(|| Status::not_found(&resource, &role.name))?;
-    confirm(index, user, namespace, &rules, &resource)
+    check_held(index, user, namespace, &rules, &resource)
         .map_err(|why| Status::forbidden(&resource, meta::name(new), why))
 }
 
-/// How many entries the rules have that are compared for a write of a role or binding: those that the user holds, and those of
+/// The size of the comparison for a write of a role or binding: the number of rule entries of the user and of
 /// the role.
-pub fn entries(index: &Index, user: &User, namespace: &str, new: &Value) -> usize {
+pub fn entries(index: &RbacIndex, user: &User, namespace: &str, new: &Value) -> usize {
     if user.is_in(names::MASTERS) {
         return 0;
     }
-    let entries = |rules: &[Rule]| rules.iter().map(Rule::entries).sum::<usize>();
+    let entries = |rules: &[PolicyRule]| rules.iter().map(PolicyRule::entries).sum::<usize>();
     let wanted = match new.get("roleRef") {
         Some(_) => index.role_rules(&RoleRef::of(new), namespace).map_or(0, |rules| entries(&rules)),
-        None => entries(&Rule::all_of(new)),
+        None => entries(&PolicyRule::all_of(new)),
     };
     held_entries(index, user, namespace).saturating_add(wanted)
 }
 
-/// How many entries the rules have that a user holds in a namespace.
-pub fn held_entries(index: &Index, user: &User, namespace: &str) -> usize {
+/// The number of entries of all rules that a user has in a namespace.
+pub fn held_entries(index: &RbacIndex, user: &User, namespace: &str) -> usize {
     let (held, _) = index.held(user, namespace);
-    held.iter().map(|rules| rules.iter().map(Rule::entries).sum::<usize>()).sum()
+    held.iter().map(|rules| rules.iter().map(PolicyRule::entries).sum::<usize>()).sum()
 }
 
 async fn allowed(chain: &Chain, user: &User, attributes: &Attributes) -> bool {
     chain.decide(user, attributes).await.decision == Decision::Allow
 }
 
-/// Whether an update changes at most what the garbage collector needs: owner references and finalizers.
-fn only_lets_go(old: Option<&Value>, new: &Value) -> bool {
+/// Whether an update changes only owner references and finalizers, as the garbage collector does.
+fn changes_only_gc_fields(old: Option<&Value>, new: &Value) -> bool {
     let Some(old) = old else { return false };
     let without = |object: &Value| {
         let mut object = object.clone();
@@ -119,32 +122,34 @@ fn only_lets_go(old: Option<&Value>, new: &Value) -> bool {
     without(old) == without(new)
 }
 
-/// Whether a user holds all of `rules` in a namespace (or cluster-wide, with none); the message says which are missing, and
-/// names roles that do not exist as if they were of the `resource` that is being written, as Kubernetes does.
-fn confirm(
-    index: &Index,
+/// Checks that a user has all of `rules` in a namespace, or cluster-wide if it is empty. The error message
+/// lists the missing rules. Like kube-apiserver, it names missing roles as if they were of the `resource`
+/// being written.
+fn check_held(
+    index: &RbacIndex,
     user: &User,
     namespace: &str,
-    rules: &[Rule],
+    rules: &[PolicyRule],
     resource: &GroupResource,
 ) -> Result<(), String> {
     let (own, gone) = index.held(user, namespace);
-    let missing = uncovered(own.iter().flat_map(|rules| rules.iter()), rules).ok_or_else(|| {
-        // Denied: what cannot be compared is not held.
-        format!(
-            "the rules have too many combinations to compare them with those of user {}",
-            quote(&user.name)
-        )
-    })?;
+    let missing =
+        uncovered_permissions(own.iter().flat_map(|rules| rules.iter()), rules).ok_or_else(|| {
+            // Rules that cannot be compared count as missing.
+            format!(
+                "the rules have too many combinations to compare them with those of user {}",
+                quote(&user.name)
+            )
+        })?;
     if missing.is_empty() {
         return Ok(());
     }
-    let described = described(compact(missing));
+    let describe_rules = describe_rules(merge_verbs(missing));
     let mut message = format!(
         "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
         quote(&user.name),
         quoted(&user.groups),
-        described.join("\n")
+        describe_rules.join("\n")
     );
     if !gone.is_empty() {
         let gone = gone.iter().map(|role| format!("{resource} {} not found", quote(&role.name)));
@@ -155,37 +160,40 @@ fn confirm(
     Err(message)
 }
 
-/// The rules as they are told, sorted. Not all, if they are long: each combination has all the names in it.
-fn described(rules: Vec<Rule>) -> Vec<String> {
-    let mut room = MOST_TOLD;
-    let mut described = BTreeSet::new();
+/// The rules as text, sorted; truncated, because every combination of a rule repeats all of its names.
+fn describe_rules(rules: Vec<PolicyRule>) -> Vec<String> {
+    let mut remaining = MAX_LISTED_BYTES;
+    let mut describe_rules = BTreeSet::new();
     for rule in rules {
         let text = rule.to_string();
-        let Some(left) = room.checked_sub(text.len()) else { break };
-        room = left;
-        described.insert(text);
+        let Some(left) = remaining.checked_sub(text.len()) else { break };
+        remaining = left;
+        describe_rules.insert(text);
     }
-    described.into_iter().collect()
+    describe_rules.into_iter().collect()
 }
 
-/// The most bytes of rules in one message.
-const MOST_TOLD: usize = 1 << 20;
+/// Maximum total length of rules in a message, in bytes.
+const MAX_LISTED_BYTES: usize = 1 << 20;
 
-/// The most pieces that rules are taken apart into: four short lists have billions.
-const MOST_PIECES: usize = 100_000;
+/// Maximum number of single permissions that rules are split into: four short lists can multiply to billions.
+const MAX_PERMISSIONS: usize = 100_000;
 
-/// The pieces of `wanted` that no rule of `own` covers; `None` if there are too many to look at.
-pub fn uncovered<'r>(own: impl IntoIterator<Item = &'r Rule>, wanted: &[Rule]) -> Option<Vec<Rule>> {
-    let held = Held::new(own);
-    let mut left = MOST_PIECES;
+/// The permissions of `wanted` that no rule of `own` covers; `None` if there are too many to compare.
+pub fn uncovered_permissions<'r>(
+    own: impl IntoIterator<Item = &'r PolicyRule>,
+    wanted: &[PolicyRule],
+) -> Option<Vec<PolicyRule>> {
+    let held = HeldRules::new(own);
+    let mut left = MAX_PERMISSIONS;
     let mut missing = Vec::new();
     for rule in wanted {
-        // Taken apart only if no rule covers it as a whole.
+        // A rule is split only if no single rule covers it as a whole.
         if count(rule) == 0 || held.covers(rule).ok()? {
             continue;
         }
         left = left.checked_sub(count(rule))?;
-        for piece in pieces(rule) {
+        for piece in split_permissions(rule) {
             if !held.covers(&piece).ok()? {
                 missing.push(piece);
             }
@@ -194,16 +202,17 @@ pub fn uncovered<'r>(own: impl IntoIterator<Item = &'r Rule>, wanted: &[Rule]) -
     Some(missing)
 }
 
-/// How many pieces a rule has.
-fn count(rule: &Rule) -> usize {
+/// The number of single permissions of a rule.
+fn count(rule: &PolicyRule) -> usize {
     let resources = [&rule.groups, &rule.resources, &rule.verbs]
         .into_iter()
         .fold(rule.resource_names.len().max(1), |product, list| product.saturating_mul(list.len()));
     resources.saturating_add(rule.urls.len().saturating_mul(rule.verbs.len()))
 }
 
-/// A rule as rules of one verb and either one group, one resource and at most one name, or one path.
-fn pieces(rule: &Rule) -> Vec<Rule> {
+/// Splits a rule into rules with one verb and either one group, one resource and at most one name, or one
+/// path.
+fn split_permissions(rule: &PolicyRule) -> Vec<PolicyRule> {
     let mut out = Vec::new();
     let names: Vec<Vec<Str>> = if rule.resource_names.is_empty() {
         vec![Vec::new()]
@@ -213,7 +222,7 @@ fn pieces(rule: &Rule) -> Vec<Rule> {
     for group in &rule.groups {
         for resource in &rule.resources {
             for verb in &rule.verbs {
-                out.extend(names.iter().map(|names| Rule {
+                out.extend(names.iter().map(|names| PolicyRule {
                     verbs: vec![verb.clone()],
                     groups: vec![group.clone()],
                     resources: vec![resource.clone()],
@@ -224,20 +233,20 @@ fn pieces(rule: &Rule) -> Vec<Rule> {
         }
     }
     for url in &rule.urls {
-        out.extend(rule.verbs.iter().map(|verb| Rule {
+        out.extend(rule.verbs.iter().map(|verb| PolicyRule {
             verbs: vec![verb.clone()],
             urls: vec![url.clone()],
-            ..Rule::default()
+            ..PolicyRule::default()
         }));
     }
     out
 }
 
-/// Pieces that differ in their verb alone, put together.
-fn compact(pieces: Vec<Rule>) -> Vec<Rule> {
+/// Merges permissions that differ only in the verb.
+fn merge_verbs(split_permissions: Vec<PolicyRule>) -> Vec<PolicyRule> {
     let mut out = Vec::new();
-    let mut by_target: BTreeMap<Rule, Vec<Str>> = BTreeMap::new();
-    for mut piece in pieces {
+    let mut by_target: BTreeMap<PolicyRule, Vec<Str>> = BTreeMap::new();
+    for mut piece in split_permissions {
         if piece.urls.is_empty() {
             let verbs = std::mem::take(&mut piece.verbs);
             by_target.entry(piece).or_default().extend(verbs);
@@ -245,6 +254,6 @@ fn compact(pieces: Vec<Rule>) -> Vec<Rule> {
             out.push(piece);
         }
     }
-    out.extend(by_target.into_iter().map(|(target, verbs)| Rule { verbs, ..target }));
+    out.extend(by_target.into_iter().map(|(target, verbs)| PolicyRule { verbs, ..target }));
     out
 }

@@ -1,8 +1,8 @@
-//! [`Index`]: from user and groups to the rules that bind them.
+//! [`RbacIndex`]: from users and groups to their rules.
 //!
-//! Bindings are filed under every user and group they name, per namespace (ClusterRoleBindings under none), and under one
-//! subject by role. A decision looks up the caller's name and groups twice, once for the cluster and once for the namespace:
-//! how many other bindings there are does not matter, nor how often the same role is bound to the same subject.
+//! Bindings are indexed by namespace (ClusterRoleBindings under the empty one), by user or group, and by
+//! role. A decision looks up the user's name and groups for the cluster and for the namespace, so its cost
+//! does not depend on the number of other bindings, nor on how often a role is bound to the same subject.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -14,68 +14,63 @@ use authn::User;
 use value::{Str, Value, format_smolstr};
 
 use crate::attributes::Attributes;
-use crate::decision::{Answer, Reason};
-use crate::rbac::rule::Rule;
-use crate::rbac::subject::{Key, RoleRef, Subject};
+use crate::decision::{AuthorizerDecision, DecisionReason};
+use crate::rbac::rule::PolicyRule;
+use crate::rbac::subject::{RbacSubject, RoleRef, SubjectKey};
 
-/// The kinds of objects the index follows.
+/// The kinds of objects that the index is built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Rules in a namespace.
+pub enum RbacKind {
     Role,
-    /// Rules in the cluster, or wherever bound.
     ClusterRole,
-    /// A role to subjects in a namespace.
     RoleBinding,
-    /// A cluster role to subjects everywhere.
     ClusterRoleBinding,
 }
 
-impl Kind {
-    /// The kind by its name.
+impl RbacKind {
     pub fn parse(kind: &str) -> Option<Self> {
         match kind {
-            "Role" => Some(Kind::Role),
-            "ClusterRole" => Some(Kind::ClusterRole),
-            "RoleBinding" => Some(Kind::RoleBinding),
-            "ClusterRoleBinding" => Some(Kind::ClusterRoleBinding),
+            "Role" => Some(RbacKind::Role),
+            "ClusterRole" => Some(RbacKind::ClusterRole),
+            "RoleBinding" => Some(RbacKind::RoleBinding),
+            "ClusterRoleBinding" => Some(RbacKind::ClusterRoleBinding),
             _ => None,
         }
     }
 }
 
-/// The roles and bindings as they are stored. Shared: requests read it while the write path updates it.
+/// Shared: requests read it while the write path updates it.
 #[derive(Default)]
-pub struct Index {
-    state: RwLock<State>,
+pub struct RbacIndex {
+    state: RwLock<IndexState>,
 }
 
 #[derive(Default)]
-struct State {
-    cluster_roles: HashMap<Str, Arc<[Rule]>>,
+struct IndexState {
+    cluster_roles: HashMap<Str, Arc<[PolicyRule]>>,
     /// By namespace, then name.
-    roles: HashMap<Str, HashMap<Str, Arc<[Rule]>>>,
-    /// By namespace; ClusterRoleBindings under the empty one.
-    scopes: HashMap<Str, Scope>,
+    roles: HashMap<Str, HashMap<Str, Arc<[PolicyRule]>>>,
+    /// By namespace; ClusterRoleBindings are under the empty string.
+    scopes: HashMap<Str, ScopeBindings>,
 }
 
 /// The bindings of one namespace, or of the cluster.
 #[derive(Default)]
-struct Scope {
+struct ScopeBindings {
     bindings: HashMap<Str, Binding>,
-    users: HashMap<Str, Bound>,
-    groups: HashMap<Str, Bound>,
+    users: HashMap<Str, BoundRoles>,
+    groups: HashMap<Str, BoundRoles>,
 }
 
 struct Binding {
     role: RoleRef,
-    subjects: Vec<Subject>,
+    subjects: Vec<RbacSubject>,
 }
 
-/// What one subject is bound to: roles, each with the names of the bindings that give it.
-type Bound = BTreeMap<RoleRef, BTreeSet<Str>>;
+/// The roles of one subject, each with the names of the bindings that grant it.
+type BoundRoles = BTreeMap<RoleRef, BTreeSet<Str>>;
 
-/// The binding that allowed something, as the reason says it.
+/// The binding that allowed a request. Formats as the reason in reviews.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// Empty for a ClusterRoleBinding.
@@ -85,50 +80,48 @@ pub struct Granted {
     subject: Str,
 }
 
-/// Everything somebody may do, as far as it can be listed.
+/// The rules of a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    /// The rules.
-    pub rules: Vec<Rule>,
-    /// Whether there may be more.
+pub struct SubjectRules {
+    pub rules: Vec<PolicyRule>,
+    /// Whether there may be more rules.
     pub incomplete: bool,
-    /// What went wrong while listing.
     pub error: Option<String>,
 }
 
-impl Index {
-    /// An index of these objects; those of other kinds are left out.
+impl RbacIndex {
+    /// Objects of other kinds are ignored.
     pub fn from_objects<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
-        let index = Index::default();
+        let index = RbacIndex::default();
         for object in objects {
-            if let Some(kind) = object.str_at(&["kind"]).and_then(Kind::parse) {
+            if let Some(kind) = object.str_at(&["kind"]).and_then(RbacKind::parse) {
                 index.apply(kind, None, Some(object));
             }
         }
         index
     }
 
-    /// Follows a change: created (`old` is none), updated, or deleted (`new` is none).
-    pub fn apply(&self, kind: Kind, old: Option<&Value>, new: Option<&Value>) {
+    /// Applies a change. `old` is `None` for a creation, `new` for a deletion.
+    pub fn apply(&self, kind: RbacKind, old: Option<&Value>, new: Option<&Value>) {
         let Some(object) = new.or(old) else { return };
         let (namespace, name) = (Str::from(meta::namespace(object)), Str::from(meta::name(object)));
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        let State { cluster_roles, roles, scopes } = &mut *state;
+        let IndexState { cluster_roles, roles, scopes } = &mut *state;
         match kind {
-            Kind::ClusterRole => set(cluster_roles, name, new),
-            Kind::Role => {
+            RbacKind::ClusterRole => set(cluster_roles, name, new),
+            RbacKind::Role => {
                 let here = roles.entry(namespace.clone()).or_default();
                 set(here, name, new);
                 if here.is_empty() {
                     roles.remove(&namespace);
                 }
             }
-            Kind::RoleBinding | Kind::ClusterRoleBinding => {
-                let namespace = if kind == Kind::RoleBinding { namespace } else { Str::default() };
+            RbacKind::RoleBinding | RbacKind::ClusterRoleBinding => {
+                let namespace = if kind == RbacKind::RoleBinding { namespace } else { Str::default() };
                 let scope = scopes.entry(namespace.clone()).or_default();
                 scope.remove(&namespace, &name);
                 if let Some(new) = new {
-                    let subjects = new.list_at(&["subjects"]).iter().map(Subject::from_value).collect();
+                    let subjects = new.list_at(&["subjects"]).iter().map(RbacSubject::from_value).collect();
                     scope.insert(&namespace, name, Binding { role: RoleRef::of(new), subjects });
                 }
                 if scope.bindings.is_empty() {
@@ -138,8 +131,8 @@ impl Index {
         }
     }
 
-    /// Whether somebody is allowed something: allow, or no opinion with what is wrong with the bindings met on the way.
-    pub fn decide(&self, user: &User, attributes: &Attributes) -> Answer {
+    /// Allows, or has no opinion. The error names bound roles that do not exist.
+    pub fn decide(&self, user: &User, attributes: &Attributes) -> AuthorizerDecision {
         let state = self.read();
         let mut missing: Vec<String> = Vec::new();
         for scope in scopes_of(&attributes.namespace) {
@@ -147,7 +140,7 @@ impl Index {
                 match state.rules(role, scope) {
                     Some(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
                         let granted = state.granted(user, scope, role, bindings);
-                        return Answer::allow(Reason::Granted(granted));
+                        return AuthorizerDecision::allow(DecisionReason::Granted(granted));
                     }
                     Some(_) => {}
                     None => missing.push(role.missing()),
@@ -155,27 +148,28 @@ impl Index {
             }
         }
         if missing.is_empty() {
-            return Answer { reason: Reason::None, ..Answer::no_opinion("") };
+            return AuthorizerDecision { reason: DecisionReason::None, ..AuthorizerDecision::no_opinion("") };
         }
-        Answer::no_opinion(format_smolstr!("RBAC: {}", aggregate(missing)))
+        AuthorizerDecision::no_opinion(format_smolstr!("RBAC: {}", aggregate(missing)))
     }
 
-    /// Every rule that binds somebody in a namespace (or cluster-wide, with none), once per binding, until they are very many.
-    pub fn rules_for(&self, user: &User, namespace: &str) -> Rules {
-        let (mut rules, mut missing, mut left) = (Vec::new(), Vec::new(), MOST_LISTED);
+    /// The rules of a user in a namespace, or cluster-wide if it is empty; once per binding, up to
+    /// [`MAX_LISTED`] entries.
+    pub fn rules_for(&self, user: &User, namespace: &str) -> SubjectRules {
+        let (mut rules, mut missing, mut left) = (Vec::new(), Vec::new(), MAX_LISTED);
         self.each_binding(user, namespace, |role, given| match given {
             Some(given) => rules.extend(given.iter().take_while(|rule| take(&mut left, rule)).cloned()),
             None => missing.push(role.clone()),
         });
         let error = (!missing.is_empty()).then(|| aggregate(missing.iter().map(RoleRef::missing)));
-        Rules { rules, incomplete: left == 0, error }
+        SubjectRules { rules, incomplete: left == 0, error }
     }
 
-    /// The rules that somebody holds in a namespace (or cluster-wide, with none), by role, each role once; and the roles that are
-    /// bound but do not exist.
-    pub(super) fn held(&self, user: &User, namespace: &str) -> (Vec<Arc<[Rule]>>, Vec<RoleRef>) {
+    /// The rules of a user in a namespace, or cluster-wide if it is empty, once per role; and the bound roles
+    /// that do not exist.
+    pub(super) fn held(&self, user: &User, namespace: &str) -> (Vec<Arc<[PolicyRule]>>, Vec<RoleRef>) {
         let (mut all, mut missing) = (Vec::new(), Vec::new());
-        let mut seen: HashSet<*const Rule> = HashSet::new();
+        let mut seen: HashSet<*const PolicyRule> = HashSet::new();
         self.each_binding(user, namespace, |role, given| match given {
             Some(given) if seen.insert(given.as_ptr()) => all.push(Arc::clone(given)),
             Some(_) => {}
@@ -184,13 +178,13 @@ impl Index {
         (all, missing)
     }
 
-    /// Calls `each` with every binding of somebody, in the order of their names, the cluster's first: its role and the rules of
-    /// that, if there is such a role.
+    /// Calls `each` with the role and rules of every binding of a user, sorted by name, cluster-wide bindings
+    /// first. The rules are `None` if the role does not exist.
     fn each_binding(
         &self,
         user: &User,
         namespace: &str,
-        mut each: impl FnMut(&RoleRef, Option<&Arc<[Rule]>>),
+        mut each: impl FnMut(&RoleRef, Option<&Arc<[PolicyRule]>>),
     ) {
         let state = self.read();
         for scope in scopes_of(namespace) {
@@ -204,46 +198,47 @@ impl Index {
         }
     }
 
-    /// The rules of the role that a binding in `namespace` (empty for a ClusterRoleBinding) refers to, if there is such a role.
-    pub fn role_rules(&self, role: &RoleRef, namespace: &str) -> Option<Arc<[Rule]>> {
+    /// The rules of the role that a binding in `namespace` (empty for a ClusterRoleBinding) refers to; `None`
+    /// if it does not exist.
+    pub fn role_rules(&self, role: &RoleRef, namespace: &str) -> Option<Arc<[PolicyRule]>> {
         self.read().rules(role, namespace).cloned()
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State> {
+    fn read(&self) -> RwLockReadGuard<'_, IndexState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for Index {
+impl fmt::Debug for RbacIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.read();
         write!(f, "Index({} cluster roles, {} scopes)", state.cluster_roles.len(), state.scopes.len())
     }
 }
 
-/// How many entries of rules are listed for somebody: thousands of bindings may give the same large role.
-const MOST_LISTED: usize = 1_000_000;
+/// Maximum number of rule entries in a list: thousands of bindings can give the same large role.
+const MAX_LISTED: usize = 1_000_000;
 
-/// Takes the entries of a rule from what may be listed; false, and nothing left, if there are not so many.
-fn take(left: &mut usize, rule: &Rule) -> bool {
+/// Deducts the entries of a rule from `left`. Returns false if nothing is left.
+fn take(left: &mut usize, rule: &PolicyRule) -> bool {
     *left = left.saturating_sub(rule.entries());
     *left > 0
 }
 
-/// The cluster's bindings come first, then the namespace's.
+/// The cluster first, then the namespace.
 fn scopes_of(namespace: &str) -> impl Iterator<Item = &str> {
     std::iter::once("").chain((!namespace.is_empty()).then_some(namespace))
 }
 
-fn set(roles: &mut HashMap<Str, Arc<[Rule]>>, name: Str, role: Option<&Value>) {
+fn set(roles: &mut HashMap<Str, Arc<[PolicyRule]>>, name: Str, role: Option<&Value>) {
     match role {
-        Some(role) => roles.insert(name, Rule::all_of(role).into()),
+        Some(role) => roles.insert(name, PolicyRule::all_of(role).into()),
         None => roles.remove(&name),
     };
 }
 
-impl State {
-    /// What a user is bound to in a scope: by name first, then by each group.
+impl IndexState {
+    /// The roles of a user in a scope: by name first, then by each group.
     fn bound<'a>(
         &'a self,
         user: &'a User,
@@ -255,7 +250,7 @@ impl State {
         by_name.into_iter().chain(by_group).flatten()
     }
 
-    fn rules(&self, role: &RoleRef, namespace: &str) -> Option<&Arc<[Rule]>> {
+    fn rules(&self, role: &RoleRef, namespace: &str) -> Option<&Arc<[PolicyRule]>> {
         match role.kind.as_str() {
             "ClusterRole" => self.cluster_roles.get(&role.name),
             "Role" => self.roles.get(namespace)?.get(&role.name),
@@ -276,12 +271,12 @@ impl State {
     }
 }
 
-impl Scope {
+impl ScopeBindings {
     fn insert(&mut self, namespace: &str, name: Str, binding: Binding) {
         for subject in &binding.subjects {
             let bound = match subject.key(namespace) {
-                Some(Key::User(user)) => self.users.entry(user).or_default(),
-                Some(Key::Group(group)) => self.groups.entry(group).or_default(),
+                Some(SubjectKey::User(user)) => self.users.entry(user).or_default(),
+                Some(SubjectKey::Group(group)) => self.groups.entry(group).or_default(),
                 None => continue,
             };
             bound.entry(binding.role.clone()).or_default().insert(name.clone());
@@ -293,15 +288,15 @@ impl Scope {
         let Some(binding) = self.bindings.remove(name) else { return };
         for subject in &binding.subjects {
             match subject.key(namespace) {
-                Some(Key::User(user)) => unbind(&mut self.users, &user, &binding.role, name),
-                Some(Key::Group(group)) => unbind(&mut self.groups, &group, &binding.role, name),
+                Some(SubjectKey::User(user)) => unbind(&mut self.users, &user, &binding.role, name),
+                Some(SubjectKey::Group(group)) => unbind(&mut self.groups, &group, &binding.role, name),
                 None => {}
             }
         }
     }
 }
 
-fn unbind(subjects: &mut HashMap<Str, Bound>, subject: &Str, role: &RoleRef, binding: &Str) {
+fn unbind(subjects: &mut HashMap<Str, BoundRoles>, subject: &Str, role: &RoleRef, binding: &Str) {
     let Some(bound) = subjects.get_mut(subject) else { return };
     if let Some(bindings) = bound.get_mut(role) {
         bindings.remove(binding);

@@ -1,37 +1,34 @@
-//! Bringing stored roles and bindings up to those a cluster begins with, at every start.
+//! Reconciles stored roles and bindings with the defaults, at every start.
 //!
-//! What is missing is created. What is there keeps everything that was added to it and gets what it lacks, unless it is annotated
-//! `rbac.authorization.kubernetes.io/autoupdate: "false"`. A binding to another role is replaced as a whole, because a role
-//! reference cannot change.
+//! Missing objects are created. Existing ones keep additions and get what they lack, unless they are
+//! annotated with `rbac.authorization.kubernetes.io/autoupdate: "false"`. A binding to another role is
+//! recreated, because `roleRef` is immutable.
 
 use value::{Map, Value};
 
 use crate::rbac::bootstrap::AUTOUPDATE;
-use crate::rbac::escalation::uncovered;
-use crate::rbac::rule::Rule;
+use crate::rbac::escalation::uncovered_permissions;
+use crate::rbac::rule::PolicyRule;
 
-/// What to do about one object.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    /// Nothing.
+pub enum ReconcileAction {
     Keep,
-    /// Create it.
     Create(Value),
-    /// Replace the stored one with this.
+    /// Replace the stored object.
     Update(Value),
-    /// Delete the stored one and create this.
+    /// Delete the stored object and create this one.
     Recreate(Value),
 }
 
-/// What to do about `expected`, of which `stored` is there.
-pub fn action(expected: &Value, stored: Option<&Value>) -> Action {
-    let Some(stored) = stored else { return Action::Create(expected.clone()) };
+/// The action that makes `stored` contain `expected`.
+pub fn reconcile(expected: &Value, stored: Option<&Value>) -> ReconcileAction {
+    let Some(stored) = stored else { return ReconcileAction::Create(expected.clone()) };
     if stored.str_at(&["metadata", "annotations", AUTOUPDATE]) == Some("false") {
-        return Action::Keep;
+        return ReconcileAction::Keep;
     }
     let is_binding = expected.at(&["roleRef"]).is_some();
     if is_binding && expected.at(&["roleRef"]) != stored.at(&["roleRef"]) {
-        return Action::Recreate(expected.clone());
+        return ReconcileAction::Recreate(expected.clone());
     }
     let mut updated = stored.clone();
     for field in ["annotations", "labels"] {
@@ -40,22 +37,22 @@ pub fn action(expected: &Value, stored: Option<&Value>) -> Action {
     if is_binding {
         add_missing_items(&mut updated, expected, &["subjects"]);
     } else {
-        // What is stored and too long to compare with keeps its rules, and gets all that are expected.
-        let wanted = Rule::all_of(expected);
-        let missing = uncovered(&Rule::all_of(stored), &wanted).unwrap_or(wanted);
+        // If the stored rules are too many to compare, all expected rules are added.
+        let wanted = PolicyRule::all_of(expected);
+        let missing = uncovered_permissions(&PolicyRule::all_of(stored), &wanted).unwrap_or(wanted);
         if !missing.is_empty() {
             let mut rules = stored.list_at(&["rules"]).to_vec();
-            rules.extend(missing.iter().map(Rule::to_value));
+            rules.extend(missing.iter().map(PolicyRule::to_value));
             updated.set_at(&["rules"], Value::List(rules));
         }
         if expected.at(&["aggregationRule"]).is_some() {
             add_missing_items(&mut updated, expected, &["aggregationRule", "clusterRoleSelectors"]);
         } else {
-            // A role that is not meant to aggregate must not: its rules would be overwritten.
+            // Remove an aggregation rule that the default does not have: it would overwrite the rules.
             updated.remove_at(&["aggregationRule"]);
         }
     }
-    if updated == *stored { Action::Keep } else { Action::Update(updated) }
+    if updated == *stored { ReconcileAction::Keep } else { ReconcileAction::Update(updated) }
 }
 
 fn add_missing_entries(updated: &mut Value, expected: &Value, field: &str) {

@@ -1,4 +1,4 @@
-//! [`Rule`]: which verbs on which resources or paths.
+//! [`PolicyRule`]: verbs on resources or paths.
 
 use std::fmt;
 
@@ -7,38 +7,38 @@ use value::{Map, Str, Value};
 
 use crate::attributes::Attributes;
 
-/// One rule of a role: each list is "any of these", and all lists must match.
+/// A rule of a role. Within a list any entry may match; all lists must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Rule {
-    /// Verbs; `*` is any.
+pub struct PolicyRule {
+    /// `*` matches any verb.
     pub verbs: Vec<Str>,
-    /// API groups; `*` is any.
+    /// `*` matches any API group.
     pub groups: Vec<Str>,
-    /// Resources: `pods`, `pods/log`, `*/scale`, `*`.
+    /// For example `pods`, `pods/log`, `*/scale`, `*`.
     pub resources: Vec<Str>,
-    /// Names of objects; empty is any.
+    /// Empty matches any name.
     pub resource_names: Vec<Str>,
-    /// Paths that are no resource; a `*` at the end is anything.
+    /// Non-resource paths; a trailing `*` matches any suffix.
     pub urls: Vec<Str>,
 }
 
 /// Rules that allow everything.
-pub fn everything() -> Vec<Rule> {
+pub fn everything() -> Vec<PolicyRule> {
     let any = || vec![Str::new_static("*")];
     vec![
-        Rule { verbs: any(), groups: any(), resources: any(), ..Rule::default() },
-        Rule { verbs: any(), urls: any(), ..Rule::default() },
+        PolicyRule { verbs: any(), groups: any(), resources: any(), ..PolicyRule::default() },
+        PolicyRule { verbs: any(), urls: any(), ..PolicyRule::default() },
     ]
 }
 
-impl Rule {
-    /// Reads a `PolicyRule`; what has the wrong type is left out, which can only narrow the rule (validation refuses it long
-    /// before).
+impl PolicyRule {
+    /// Reads a `PolicyRule`. Entries of the wrong type are ignored, which only narrows the rule; validation
+    /// rejects them anyway.
     pub fn from_value(value: &Value) -> Self {
         let list = |field: &str| -> Vec<Str> {
             value.list_at(&[field]).iter().filter_map(Value::as_str).map(Str::from).collect()
         };
-        Rule {
+        PolicyRule {
             verbs: list("verbs"),
             groups: list("apiGroups"),
             resources: list("resources"),
@@ -48,17 +48,16 @@ impl Rule {
     }
 
     /// The rules of a Role or ClusterRole.
-    pub fn all_of(role: &Value) -> Vec<Rule> {
-        role.list_at(&["rules"]).iter().map(Rule::from_value).collect()
+    pub fn all_of(role: &Value) -> Vec<PolicyRule> {
+        role.list_at(&["rules"]).iter().map(PolicyRule::from_value).collect()
     }
 
-    /// How many entries its lists have, and one.
+    /// The number of entries of all lists, plus one.
     pub fn entries(&self) -> usize {
-        let Rule { verbs, groups, resources, resource_names, urls } = self;
+        let PolicyRule { verbs, groups, resources, resource_names, urls } = self;
         1 + [verbs, groups, resources, resource_names, urls].into_iter().map(Vec::len).sum::<usize>()
     }
 
-    /// As a `PolicyRule`.
     pub fn to_value(&self) -> Value {
         let mut out = Map::new();
         for (field, list) in [
@@ -75,14 +74,13 @@ impl Rule {
         Value::Map(out)
     }
 
-    /// Whether the rule allows a request.
     pub fn allows(&self, attributes: &Attributes) -> bool {
         let any_of = |list: &[Str], wanted: &str| list.iter().any(|item| item == "*" || item == wanted);
         if !any_of(&self.verbs, &attributes.verb) {
             return false;
         }
         if !attributes.is_resource {
-            return self.urls.iter().any(|url| url_covers(url, &attributes.path));
+            return self.urls.iter().any(|url| path_covers(url, &attributes.path));
         }
         any_of(&self.groups, &attributes.group)
             && self.resources.iter().any(|r| names(r, &attributes.resource, &attributes.subresource))
@@ -94,7 +92,7 @@ fn strings(list: &[Str]) -> Value {
     Value::List(list.iter().cloned().map(Value::String).collect())
 }
 
-/// Whether a rule's resource names the requested one.
+/// Whether an entry of `resources` matches the requested resource.
 fn names(rule: &str, resource: &str, subresource: &str) -> bool {
     if rule == "*" {
         return true;
@@ -103,19 +101,21 @@ fn names(rule: &str, resource: &str, subresource: &str) -> bool {
         return rule == resource;
     }
     match rule.split_once('/') {
-        // A request's resource never holds a slash, but its subresource may (`proxy/x`): compare whole remainders.
+        // A resource never contains a slash, but a subresource may (`proxy/x`): compare everything after the
+        // first slash.
         Some((main, sub)) => (main == "*" || main == resource) && sub == subresource,
         None => false,
     }
 }
 
-/// Whether a path pattern covers a path: equal, or everything before its trailing stars begins it.
-pub(crate) fn url_covers(pattern: &str, path: &str) -> bool {
+/// Whether a path pattern matches a path: both are equal, or the path begins with the part before the
+/// trailing `*`.
+pub(crate) fn path_covers(pattern: &str, path: &str) -> bool {
     pattern == path || (pattern.ends_with('*') && path.starts_with(pattern.trim_end_matches('*')))
 }
 
-/// As messages about missing permissions show it: `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`.
-impl fmt::Display for Rule {
+/// As in messages about missing permissions: `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`.
+impl fmt::Display for PolicyRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{")?;
         let mut first = true;
@@ -135,7 +135,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// A list as Go prints it with `%q`.
+/// Formats a list like Go's `%q`.
 pub(super) fn quoted(list: &[Str]) -> String {
     let items: Vec<String> = list.iter().map(|item| quote(item)).collect();
     format!("[{}]", items.join(" "))

@@ -1,36 +1,36 @@
-//! Answers kept for a while, by the text of the question.
+//! A cache of webhook decisions, by the text of the review.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::webhook::answer::Verdict;
+use crate::webhook::response::ReviewVerdict;
 
-/// How many answers are kept at most; the oldest make room.
+/// The oldest entries are evicted first.
 const CAPACITY: usize = 8192;
 
 #[derive(Default)]
-pub(super) struct Cache {
-    entries: Mutex<Entries>,
+pub(super) struct ReviewCache {
+    entries: Mutex<ReviewCacheEntries>,
 }
 
 #[derive(Default)]
-struct Entries {
-    by_key: HashMap<String, (Instant, Verdict)>,
-    /// Keys in the order they came; one that came again stands twice.
+struct ReviewCacheEntries {
+    by_key: HashMap<String, (Instant, ReviewVerdict)>,
+    /// Keys in the order of insertion. A key that was inserted again occurs twice.
     order: VecDeque<String>,
 }
 
-impl Cache {
-    /// The answer to a question, if it is still good.
-    pub(super) fn get(&self, key: &str, now: Instant) -> Option<Verdict> {
+impl ReviewCache {
+    /// The decision, unless it has expired.
+    pub(super) fn get(&self, key: &str, now: Instant) -> Option<ReviewVerdict> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let (until, verdict) = entries.by_key.get(key)?;
         (now < *until).then(|| verdict.clone())
     }
 
-    /// Keeps an answer, unless it is not to be kept.
-    pub(super) fn put(&self, key: &str, verdict: &Verdict, ttl: Option<Duration>, now: Instant) {
+    /// Caches a decision. `ttl` is `None` if caching is disabled.
+    pub(super) fn put(&self, key: &str, verdict: &ReviewVerdict, ttl: Option<Duration>, now: Instant) {
         let Some(until) = ttl.and_then(|ttl| now.checked_add(ttl)) else { return };
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         while entries.order.len() >= CAPACITY {

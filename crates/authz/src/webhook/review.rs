@@ -1,4 +1,4 @@
-//! A question → the review that is sent.
+//! Builds the SubjectAccessReview to send.
 
 use authn::User;
 use value::{Map, Str, Value, write};
@@ -7,7 +7,7 @@ use crate::attributes::Attributes;
 use crate::conditions::selector;
 use crate::config::ReviewVersion;
 
-/// A review's `spec`; what is empty is left out. Its text is the key under which an answer is kept.
+/// The `spec` of the review, without empty fields. Its text is the key of the cache.
 pub(super) fn spec(user: &User, attributes: &Attributes, version: ReviewVersion) -> Value {
     let strings = |list: &[Str]| Value::List(list.iter().cloned().map(Value::String).collect());
     let mut out = Map::with_capacity(5);
@@ -51,7 +51,6 @@ pub(super) fn spec(user: &User, attributes: &Attributes, version: ReviewVersion)
     Value::Map(out)
 }
 
-/// The review that is sent.
 pub(super) fn body(spec: Value, version: ReviewVersion) -> Vec<u8> {
     let mut out = Map::with_capacity(5);
     out.insert("apiVersion", api_version(version));
@@ -62,7 +61,6 @@ pub(super) fn body(spec: Value, version: ReviewVersion) -> Vec<u8> {
     write::to_vec(&Value::Map(out))
 }
 
-/// The `apiVersion` of a review.
 pub(super) fn api_version(version: ReviewVersion) -> &'static str {
     match version {
         ReviewVersion::V1 => "authorization.k8s.io/v1",

@@ -6,13 +6,13 @@ use std::sync::Mutex;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::conditions::{Condition, Request};
-use crate::observe::Unobserved;
-use crate::{Authorizer, Chain, Refusal, Selector, Step};
+use crate::conditions::{Condition, ConditionInput};
+use crate::observe::NoObserver;
+use crate::{Authorizer, Chain, ChainStep, Denial, Selector};
 
 /// Answers from a list, under a clock that is set by hand.
 struct Fake {
-    answers: Mutex<VecDeque<Result<Answered, SendError>>>,
+    answers: Mutex<VecDeque<Result<WebhookResponse, SendError>>>,
     received: Mutex<Vec<String>>,
     paused: Mutex<Vec<Duration>>,
     now: Mutex<Instant>,
@@ -20,7 +20,7 @@ struct Fake {
 }
 
 impl Fake {
-    fn new(answers: impl IntoIterator<Item = Result<Answered, SendError>>) -> Arc<Self> {
+    fn new(answers: impl IntoIterator<Item = Result<WebhookResponse, SendError>>) -> Arc<Self> {
         Arc::new(Fake {
             answers: Mutex::new(answers.into_iter().collect()),
             received: Mutex::default(),
@@ -39,8 +39,8 @@ impl Fake {
     }
 }
 
-impl Sender for Fake {
-    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<Answered, SendError>> {
+impl ReviewTransport for Fake {
+    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<WebhookResponse, SendError>> {
         self.received.lock().unwrap().push(String::from_utf8(review.to_vec()).unwrap());
         let answer = self.answers.lock().unwrap().pop_front().unwrap();
         Box::pin(async move {
@@ -65,31 +65,31 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-fn ok(body: &str) -> Result<Answered, SendError> {
+fn ok(body: &str) -> Result<WebhookResponse, SendError> {
     code(200, "application/json", body)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a sender's result")]
-fn code(status: u16, content_type: &str, body: &str) -> Result<Answered, SendError> {
-    Ok(Answered {
+fn code(status: u16, content_type: &str, body: &str) -> Result<WebhookResponse, SendError> {
+    Ok(WebhookResponse {
         status,
         content_type: content_type.to_owned(),
         body: body.as_bytes().to_vec(),
-        ..Answered::default()
+        ..WebhookResponse::default()
     })
 }
 
 /// A complete review with this status.
-fn review(status: &str) -> Result<Answered, SendError> {
+fn review(status: &str) -> Result<WebhookResponse, SendError> {
     let typed = r#""apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview""#;
     ok(&format!(r#"{{{typed},"status":{status},"more":1}}"#))
 }
 
-fn allow() -> Result<Answered, SendError> {
+fn allow() -> Result<WebhookResponse, SendError> {
     review(r#"{"allowed":true,"reason":"yes"}"#)
 }
 
-fn deny() -> Result<Answered, SendError> {
+fn deny() -> Result<WebhookResponse, SendError> {
     review(r#"{"denied":true,"reason":"no"}"#)
 }
 
@@ -105,8 +105,8 @@ fn configuration() -> WebhookConfiguration {
     }
 }
 
-fn webhook(sender: &Arc<Fake>, configuration: &WebhookConfiguration) -> Webhook {
-    Webhook::new("wh", configuration, sender.clone(), Arc::new(Unobserved))
+fn webhook(sender: &Arc<Fake>, configuration: &WebhookConfiguration) -> WebhookAuthorizer {
+    WebhookAuthorizer::new("wh", configuration, sender.clone(), Arc::new(NoObserver))
 }
 
 fn alice() -> User {
@@ -144,7 +144,7 @@ fn a_review_says_who_wants_what() {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "reads better at its callers")]
-fn means(answer: Result<Answered, SendError>, expected: &Expect) {
+fn means(answer: Result<WebhookResponse, SendError>, expected: &Expect) {
     let answers: Vec<_> = (0..5).map(|_| answer.clone()).collect();
     let sender = Fake::new(answers);
     let answer = run(webhook(&sender, &configuration()).decide(&alice(), &pods()));
@@ -325,12 +325,12 @@ fn a_failure_that_nobody_overrules_is_a_500() {
     let steps = |last| {
         let sender = Fake::new([code(404, "", "")]);
         let webhook = Authorizer::Webhook(Arc::new(webhook(&sender, &configuration())));
-        let step = |name: &str, authorizer| Step { name: name.into(), authorizer };
+        let step = |name: &str, authorizer| ChainStep { name: name.into(), authorizer };
         Chain::new(vec![step("wh", webhook), step("last", last)]).unwrap()
     };
     let refused = run(steps(Authorizer::AlwaysDeny).authorize(&caller, pods())).unwrap_err();
     let error = "the server could not find the requested resource".to_owned();
-    assert_eq!(refused, Refusal::Failed { error });
+    assert_eq!(refused, Denial::Failed { error });
     assert!(run(steps(Authorizer::AlwaysAllow).authorize(&caller, pods())).is_ok());
 }
 
@@ -425,7 +425,7 @@ fn when_the_first_to_ask_goes_away_the_next_asks_again() {
 struct Fixed(Result<bool, String>);
 
 impl Condition for Fixed {
-    fn evaluate(&self, _: &Request<'_>) -> Result<bool, String> {
+    fn evaluate(&self, _: &ConditionInput<'_>) -> Result<bool, String> {
         self.0.clone()
     }
 

@@ -11,8 +11,11 @@ use authn::{User, names};
 use authz::config::{
     AuthorizerType, Configuration, ConfiguredAuthorizer, ReviewVersion, WebhookConfiguration,
 };
-use authz::webhook::{Answered, BoxFuture, SendError, Sender};
-use authz::{Answer, Attributes, Decision, Match, Selector, Standing, Unobserved, assemble};
+use authz::webhook::{BoxFuture, ReviewTransport, SendError, WebhookResponse};
+use authz::{
+    Attributes, AuthorizerDecision, ConditionsResult, Decision, NoObserver, Selector, SharedAuthorizers,
+    assemble,
+};
 use value::Str;
 
 use super::{FileArgs, load, manifests};
@@ -66,11 +69,11 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode> {
     let loaded = load(&args.file)?;
     let data = manifests::read(&args.manifests, !args.without_bootstrap)?;
-    let sources = Standing {
+    let sources = SharedAuthorizers {
         rbac: Some(data.roles),
         node: Some(data.nodes),
         abac: loaded.policies.map(Arc::new),
-        observer: Arc::new(Unobserved),
+        observer: Arc::new(NoObserver),
     };
     let assumed = assumptions(&args.assume, &loaded.configuration)?;
     let (user, attributes) = (user(args)?, attributes(args));
@@ -102,14 +105,14 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode> {
 }
 
 struct EvaluationResult {
-    answer: Answer,
+    answer: AuthorizerDecision,
     /// The first webhook that would be called and has no assumed response.
     unknown_webhook: Option<Str>,
 }
 
 struct Evaluation<'a> {
     configuration: &'a Configuration,
-    sources: &'a Standing,
+    sources: &'a SharedAuthorizers,
     assumed: &'a [(Str, AssumedResponse)],
 }
 
@@ -151,7 +154,7 @@ impl Evaluation<'_> {
     fn chain(&self, configuration: &Configuration) -> Result<authz::Chain> {
         let sender = |name: &str, webhook: &WebhookConfiguration| {
             let response = self.assumption(name).unwrap_or(AssumedResponse::NoOpinion);
-            Ok(Arc::new(AssumedWebhook { response, version: webhook.version }) as Arc<dyn Sender>)
+            Ok(Arc::new(AssumedWebhook { response, version: webhook.version }) as Arc<dyn ReviewTransport>)
         };
         assemble(configuration, self.sources, &sender).map_err(|why| anyhow!("{why}"))
     }
@@ -176,17 +179,21 @@ fn print_conditions(
         };
         writeln!(out, "   {}: {shown}", expression.trim())?;
     }
-    Ok(webhook.conditions.evaluate(user, attributes) == Match::Yes)
+    Ok(webhook.conditions.evaluate(user, attributes) == ConditionsResult::Yes)
 }
 
 fn print_decision(
     authorizer: &ConfiguredAuthorizer,
-    answer: &Answer,
+    answer: &AuthorizerDecision,
     took: Duration,
     out: &mut dyn Write,
 ) -> Result<()> {
     let skipped = authorizer.kind == AuthorizerType::Webhook
-        && *answer == Answer { reason: authz::Reason::None, ..Answer::no_opinion("") };
+        && *answer
+            == AuthorizerDecision {
+                reason: authz::DecisionReason::None,
+                ..AuthorizerDecision::no_opinion("")
+            };
     let decision = match answer.decision {
         Decision::Allow => "allows",
         Decision::Deny => "denies",
@@ -241,8 +248,8 @@ struct AssumedWebhook {
     version: ReviewVersion,
 }
 
-impl Sender for AssumedWebhook {
-    fn send<'a>(&'a self, _review: &'a [u8]) -> BoxFuture<'a, Result<Answered, SendError>> {
+impl ReviewTransport for AssumedWebhook {
+    fn send<'a>(&'a self, _review: &'a [u8]) -> BoxFuture<'a, Result<WebhookResponse, SendError>> {
         let status = match self.response {
             AssumedResponse::Allow => r#"{"allowed":true,"reason":"assumed"}"#,
             AssumedResponse::Deny => r#"{"allowed":false,"denied":true,"reason":"assumed"}"#,
@@ -256,7 +263,7 @@ impl Sender for AssumedWebhook {
         let body = format!(
             r#"{{"apiVersion":"authorization.k8s.io/{version}","kind":"SubjectAccessReview","status":{status}}}"#
         );
-        let answered = Answered {
+        let answered = WebhookResponse {
             status: 200,
             content_type: "application/json".to_owned(),
             retry_after: false,

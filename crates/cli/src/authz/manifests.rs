@@ -11,7 +11,7 @@ use value::{Value, yaml};
 
 /// The data of the RBAC and Node authorizers.
 pub(super) struct AuthorizerData {
-    pub(super) roles: Arc<rbac::Index>,
+    pub(super) roles: Arc<rbac::RbacIndex>,
     pub(super) nodes: Arc<NodeAuthorizer>,
 }
 
@@ -33,8 +33,8 @@ pub(super) fn read(paths: &[PathBuf], with_bootstrap: bool) -> Result<Authorizer
     let mut cluster_roles: Vec<Value> = Vec::new();
     for object in objects {
         let kind = object.str_at(&["kind"]).unwrap_or_default();
-        match (rbac::Kind::parse(kind), node::Kind::parse(kind)) {
-            (Some(rbac::Kind::ClusterRole), _) => {
+        match (rbac::RbacKind::parse(kind), node::GraphKind::parse(kind)) {
+            (Some(rbac::RbacKind::ClusterRole), _) => {
                 // A ClusterRole replaces an earlier one of the same name.
                 cluster_roles.retain(|role| meta::name(role) != meta::name(&object));
                 cluster_roles.push(object);
@@ -46,7 +46,7 @@ pub(super) fn read(paths: &[PathBuf], with_bootstrap: bool) -> Result<Authorizer
     }
     aggregate(&mut cluster_roles);
     for role in &cluster_roles {
-        data.roles.apply(rbac::Kind::ClusterRole, None, Some(role));
+        data.roles.apply(rbac::RbacKind::ClusterRole, None, Some(role));
     }
     Ok(data)
 }
@@ -60,7 +60,7 @@ fn aggregate(roles: &mut [Value]) {
         let mut changed = false;
         for role in roles.iter_mut() {
             if let Some(rules) = aggregation::rules(role, &all) {
-                role.set_at(&["rules"], Value::List(rules.iter().map(rbac::Rule::to_value).collect()));
+                role.set_at(&["rules"], Value::List(rules.iter().map(rbac::PolicyRule::to_value).collect()));
                 changed = true;
             }
         }
@@ -110,7 +110,7 @@ fn add(object: Value, objects: &mut Vec<Value>, file: &Path) -> Result<()> {
         }
         return Ok(());
     }
-    if rbac::Kind::parse(kind).is_none() && node::Kind::parse(kind).is_none() {
+    if rbac::RbacKind::parse(kind).is_none() && node::GraphKind::parse(kind).is_none() {
         bail!("{}: no authorizer uses the kind `{kind}`; remove the object", file.display());
     }
     objects.push(object);

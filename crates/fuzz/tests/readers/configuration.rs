@@ -1,10 +1,10 @@
 //! Configuration files, static manifests and objects that configure authorization and admission.
 
 use admission::configuration::{AdmissionConfiguration, WebhookAdmission};
-use admission::manifests::{self, File, Rules, Set};
+use admission::manifests::{self, LoadOptions, ManifestFile, ManifestSet};
 use admission::policy::BuiltInKinds;
 use authn::StaticTokens;
-use authz::abac::Policies;
+use authz::abac::AbacPolicies;
 use authz::config::Environment;
 use fuzz::Corpus;
 use server::audit::Policy;
@@ -69,8 +69,8 @@ fn reading_configuration_files_never_panics() {
         let _ = Policy::parse(input);
         let _ = AdmissionConfiguration::parse(input);
         let _ = WebhookAdmission::parse(input);
-        let _ = admission::plugins::pod_security::Configuration::parse(input);
-        let _ = Policies::parse("/p", &text);
+        let _ = admission::plugins::pod_security::PodSecurityConfiguration::parse(input);
+        let _ = AbacPolicies::parse("/p", &text);
         let _ = StaticTokens::parse("/t", &text);
         match authz::config::load(input, &environment) {
             Ok(checked) if checked.configuration.authorizers.is_empty() => {
@@ -91,10 +91,10 @@ fn loading_static_manifests_never_panics() {
     ];
     let load = |bytes: &[u8]| {
         manifests::load(
-            Set::Mixed,
+            ManifestSet::Mixed,
             "/f",
-            &[File { path: "/f/a.yaml".to_owned(), content: Ok(bytes.to_vec()) }],
-            Rules { strict: false, kinds: &BuiltInKinds },
+            &[ManifestFile { path: "/f/a.yaml".to_owned(), content: Ok(bytes.to_vec()) }],
+            LoadOptions { strict: false, kinds: &BuiltInKinds },
         )
     };
     load(seeds[0].as_bytes()).unwrap();

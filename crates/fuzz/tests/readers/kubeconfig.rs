@@ -1,6 +1,6 @@
 //! Kubeconfig files: credentials for admission webhooks, and addresses of authorization webhooks.
 
-use authz::kubeconfig::{Connection, Users};
+use authz::kubeconfig::{Connection, KubeconfigUsers};
 use fuzz::Corpus;
 
 const TOKENS: &[&str] = &[
@@ -47,7 +47,7 @@ fn reading_kubeconfigs_never_panics() {
         {
             return Err("a connection to nowhere".to_owned());
         }
-        if let Ok(users) = Users::parse(input) {
+        if let Ok(users) = KubeconfigUsers::parse(input) {
             for host in ["a.ns.svc:443", "b.ns.svc:8443", "", "[::1]:443", ":"] {
                 let _ = users.for_host(host);
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use authn::tokens::{BoundKind, BoundObjects, Lookup, PublicKey, SigningKey, Verifier};
+use authn::tokens::{BoundKind, BoundObjects, LookupFuture, PublicKey, SigningKey, TokenVerifier};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use base64::Engine as _;
@@ -80,7 +80,7 @@ impl Key {
 struct Everything;
 
 impl BoundObjects for Everything {
-    fn get<'a>(&'a self, _: BoundKind, _: &'a str, name: &'a str) -> Lookup<'a> {
+    fn get<'a>(&'a self, _: BoundKind, _: &'a str, name: &'a str) -> LookupFuture<'a> {
         let object = json::parse(
             format!(r#"{{"metadata":{{"name":"{}","uid":"u"}}}}"#, name.escape_default()).as_bytes(),
         );
@@ -114,7 +114,7 @@ fn payload(token: &str) -> Option<Value> {
 fn modified_service_account_tokens_are_rejected() {
     let key = Key::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let verifier = Verifier::new(
+    let verifier = TokenVerifier::new(
         vec![ISSUER.into()],
         vec![key.public.clone()],
         vec!["api".into()],
@@ -143,7 +143,7 @@ fn modified_service_account_tokens_are_rejected() {
 fn signed_claims_of_any_shape_name_no_other_user() {
     let key = Key::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let verifier = Verifier::new(
+    let verifier = TokenVerifier::new(
         vec![ISSUER.into()],
         vec![key.public.clone()],
         vec!["api".into()],

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::admission::configuration::{
-    AdmissionConfiguration, ConfigurationPlace, WebhookAdmission, static_manifests,
+    AdmissionConfiguration, PluginConfigurationSource, WebhookAdmission, static_manifests,
 };
-use ::admission::manifests::Set;
+use ::admission::manifests::ManifestSet;
 use ::admission::plugins::image_policy::ImagePolicy;
-use ::admission::plugins::resource_quota::Limited;
+use ::admission::plugins::resource_quota::LimitedResource;
 use ::admission::plugins::{
     ImagePolicyWebhook, PodNodeSelector, PodTolerationRestriction, Settings, event_rate_limit, pod_security,
 };
-use ::admission::{Chain, Stage};
+use ::admission::{AsyncPlugin, Chain};
 use api::FieldError;
 use value::{Path as FieldPath, Str};
 
@@ -28,11 +28,11 @@ use crate::files::{go_words, read as read_file};
 const IMAGE_POLICY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The plugins that take folders of static manifests.
-const WITH_MANIFESTS: [(&str, Set); 4] = [
-    ("MutatingAdmissionPolicy", Set::MutatingPolicies),
-    ("MutatingAdmissionWebhook", Set::MutatingWebhooks),
-    ("ValidatingAdmissionPolicy", Set::ValidatingPolicies),
-    ("ValidatingAdmissionWebhook", Set::ValidatingWebhooks),
+const WITH_MANIFESTS: [(&str, ManifestSet); 4] = [
+    ("MutatingAdmissionPolicy", ManifestSet::MutatingPolicies),
+    ("MutatingAdmissionWebhook", ManifestSet::MutatingWebhooks),
+    ("ValidatingAdmissionPolicy", ManifestSet::ValidatingPolicies),
+    ("ValidatingAdmissionWebhook", ManifestSet::ValidatingWebhooks),
 ];
 
 /// The plugins' configurations, by name. Each plugin takes its own.
@@ -63,18 +63,18 @@ impl PluginConfigurations {
         for (index, plugin) in configuration.plugins.into_iter().enumerate() {
             // Kubernetes takes the first of two, and nobody's configuration for none: both lose what somebody meant to enforce.
             let at = FieldPath::root().field("plugins").index(index).field("name");
-            if !Chain::knows(&plugin.name) {
+            if !Chain::is_known_plugin(&plugin.name) {
                 let why = "there is no admission plugin of this name";
                 return Err(failed(FieldError::invalid(&at, plugin.name, why).to_string()));
             }
             if !named.insert(plugin.name.clone()) {
                 return Err(failed(FieldError::duplicate(&at, plugin.name).to_string()));
             }
-            let bytes = match plugin.place {
-                ConfigurationPlace::Nowhere => continue,
-                ConfigurationPlace::Inline(bytes) => bytes,
-                ConfigurationPlace::ThisFile => bytes.clone(),
-                ConfigurationPlace::File(file) => {
+            let bytes = match plugin.source {
+                PluginConfigurationSource::Absent => continue,
+                PluginConfigurationSource::Inline(bytes) => bytes,
+                PluginConfigurationSource::ThisFile => bytes.clone(),
+                PluginConfigurationSource::File(file) => {
                     let file = folder.join(file.as_str());
                     read_file(&file).map_err(|why| {
                         ConfigError::other(format!(
@@ -107,12 +107,12 @@ impl PluginConfigurations {
     }
 
     /// The defaults and exemptions of pod security.
-    pub(crate) fn pod_security(&mut self) -> Result<pod_security::Configuration, ConfigError> {
+    pub(crate) fn pod_security(&mut self) -> Result<pod_security::PodSecurityConfiguration, ConfigError> {
         const PLUGIN: &str = "PodSecurity";
         let Some(bytes) = self.take(PLUGIN).filter(|bytes| !bytes.is_empty()) else {
-            return Ok(pod_security::Configuration::default());
+            return Ok(pod_security::PodSecurityConfiguration::default());
         };
-        pod_security::Configuration::parse(&bytes).map_err(|why| refused(PLUGIN, &why))
+        pod_security::PodSecurityConfiguration::parse(&bytes).map_err(|why| refused(PLUGIN, &why))
     }
 
     /// What the built-in plugins are told. `is_on` says whether a plugin runs.
@@ -133,7 +133,7 @@ impl PluginConfigurations {
             of("PodTolerationRestriction").map(|bytes| PodTolerationRestriction::parse(&bytes)).transpose();
         let event_limits = match of("EventRateLimit") {
             Some(bytes) => event_rate_limit::limits(&bytes),
-            None if is_on("EventRateLimit") => event_rate_limit::no_limits(),
+            None if is_on("EventRateLimit") => event_rate_limit::limits_without_configuration(),
             None => Ok(Vec::new()),
         };
         let start = Instant::now();
@@ -151,14 +151,14 @@ impl PluginConfigurations {
     }
 
     /// What needs a quota to be used at all.
-    pub(crate) fn limited(&mut self) -> Result<Vec<Limited>, ConfigError> {
+    pub(crate) fn limited(&mut self) -> Result<Vec<LimitedResource>, ConfigError> {
         const PLUGIN: &str = "ResourceQuota";
         let Some(bytes) = self.take(PLUGIN) else { return Ok(Vec::new()) };
-        Limited::parse(&bytes).map_err(|why| refused(PLUGIN, &why))
+        LimitedResource::parse(&bytes).map_err(|why| refused(PLUGIN, &why))
     }
 
     /// The service that is asked about images, if it is to be asked.
-    pub(crate) fn image_policy(&mut self, is_on: bool) -> Result<Option<Arc<dyn Stage>>, ConfigError> {
+    pub(crate) fn image_policy(&mut self, is_on: bool) -> Result<Option<Arc<dyn AsyncPlugin>>, ConfigError> {
         const PLUGIN: &str = "ImagePolicyWebhook";
         let bytes = self.take(PLUGIN);
         if !is_on {
@@ -196,7 +196,7 @@ impl PluginConfigurations {
     /// Whether folders that were named otherwise can be in force as well: the same rules hold for them, and no two may be for the
     /// same plugin, because one would replace the other.
     pub(crate) fn check_folders(
-        folders: &[(Set, PathBuf)],
+        folders: &[(ManifestSet, PathBuf)],
         gate: bool,
         is_on: impl Fn(&str) -> bool,
     ) -> Result<(), ConfigError> {
@@ -208,7 +208,7 @@ impl PluginConfigurations {
                 )));
             }
             for (plugin, of) in WITH_MANIFESTS {
-                let concerns = |set: Set| set == Set::Mixed || set == of;
+                let concerns = |set: ManifestSet| set == ManifestSet::Mixed || set == of;
                 if !concerns(*set) {
                     continue;
                 }
@@ -235,7 +235,7 @@ impl PluginConfigurations {
         &self,
         gate: bool,
         is_on: impl Fn(&str) -> bool,
-    ) -> Result<Vec<(Set, PathBuf)>, ConfigError> {
+    ) -> Result<Vec<(ManifestSet, PathBuf)>, ConfigError> {
         let mut folders = Vec::new();
         for (plugin, set) in WITH_MANIFESTS {
             let Some(folder) = self.folders.get(plugin).filter(|folder| !folder.is_empty()) else { continue };

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ::admission::account::Account;
-use ::admission::manifests::{Loaded, Manifest};
+use ::admission::inventory::InventoryEntry;
+use ::admission::manifests::{LoadedManifests, Manifest};
 use ::admission::policy::{
-    Binding, Mutating, MutatingPolicy, Policies, Snapshot, Source, Validating, ValidatingPolicy,
+    AnyPolicy, MutatingPolicies, MutatingPolicy, PolicyBinding, PolicySnapshot, PolicySource,
+    ValidatingPolicies, ValidatingPolicy,
 };
 use storage::Store;
 use tokio::sync::{Notify, watch};
@@ -34,8 +35,8 @@ impl Informers {
     pub(crate) fn start(
         store: &Store,
         unreadable: &Arc<Unreadable>,
-        validating: Arc<Validating>,
-        mutating: Arc<Mutating>,
+        validating: Arc<ValidatingPolicies>,
+        mutating: Arc<MutatingPolicies>,
     ) -> Self {
         let notes = Notes::of(unreadable, Concern::Admission);
         let validating = keep(
@@ -58,12 +59,12 @@ impl Informers {
     }
 
     /// Compiles the validating policies of manifest files; they are in force when what comes back has run.
-    pub(crate) fn fix_validating(&self, loaded: &Loaded) -> Fixed {
+    pub(crate) fn fix_validating(&self, loaded: &LoadedManifests) -> Fixed {
         (self.validating.fix)(loaded)
     }
 
     /// Compiles the mutating policies of manifest files; they are in force when what comes back has run.
-    pub(crate) fn fix_mutating(&self, loaded: &Loaded) -> Fixed {
+    pub(crate) fn fix_mutating(&self, loaded: &LoadedManifests) -> Fixed {
         (self.mutating.fix)(loaded)
     }
 
@@ -98,7 +99,7 @@ pub(crate) struct ListedPolicy {
     pub(crate) name: Str,
     pub(crate) from: CameFrom,
     pub(crate) fails_closed: bool,
-    pub(crate) account: Arc<Account>,
+    pub(crate) inventory: Arc<InventoryEntry>,
     /// What binds it; without any it is not in force.
     pub(crate) bindings: Vec<ListedBinding>,
 }
@@ -106,7 +107,7 @@ pub(crate) struct ListedPolicy {
 /// A binding as operators see it.
 pub(crate) struct ListedBinding {
     pub(crate) from: CameFrom,
-    pub(crate) binding: Arc<Binding>,
+    pub(crate) binding: Arc<PolicyBinding>,
 }
 
 /// Where something in force comes from, and how long it took to compile.
@@ -120,7 +121,7 @@ pub(crate) struct CameFrom {
 /// How far one kind of policies has come.
 struct Kept {
     /// Puts those of manifest files in force.
-    fix: Box<dyn Fn(&Loaded) -> Fixed + Send + Sync>,
+    fix: Box<dyn Fn(&LoadedManifests) -> Fixed + Send + Sync>,
     list: Box<dyn Fn() -> Vec<ListedPolicy> + Send + Sync>,
     followed: [InformerProgress; 2],
     heard: watch::Receiver<u64>,
@@ -148,7 +149,7 @@ struct Table<P> {
 /// Policies and bindings of one source, and where each comes from.
 struct Policied<P> {
     policies: BTreeMap<Str, Arc<P>>,
-    bindings: BTreeMap<Str, Arc<Binding>>,
+    bindings: BTreeMap<Str, Arc<PolicyBinding>>,
     policies_from: BTreeMap<Str, CameFrom>,
     bindings_from: BTreeMap<Str, CameFrom>,
 }
@@ -164,7 +165,7 @@ impl<P> Default for Policied<P> {
     }
 }
 
-impl<P: Policies> Policied<P> {
+impl<P: AnyPolicy> Policied<P> {
     /// In the order in which they are evaluated: by name.
     fn list(&self) -> impl Iterator<Item = ListedPolicy> {
         let from = |all: &BTreeMap<Str, CameFrom>, name: &Str| {
@@ -182,7 +183,7 @@ impl<P: Policies> Policied<P> {
                 name: name.clone(),
                 from: from(&self.policies_from, name),
                 fails_closed: policy.fails_closed,
-                account: Arc::clone(&policy.account),
+                inventory: Arc::clone(&policy.inventory),
                 bindings: bound.remove(name).unwrap_or_default(),
             }
         })
@@ -191,13 +192,13 @@ impl<P: Policies> Policied<P> {
 
 type Shared<P> = Arc<(Mutex<Table<P>>, Notify)>;
 
-fn keep<P: Policies + 'static>(
+fn keep<P: AnyPolicy + 'static>(
     store: &Store,
     notes: &Notes,
     [policies, bindings]: [&str; 2],
     kinds: [&'static str; 2],
     compile: fn(&Value) -> P,
-    replace: impl Fn(Snapshot<P>) + Send + Sync + 'static,
+    replace: impl Fn(PolicySnapshot<P>) + Send + Sync + 'static,
 ) -> Kept {
     let (heard, heard_of) = watch::channel(0);
     let table = Table { stored: Policied::default(), fixed: Policied::default(), heard };
@@ -224,7 +225,7 @@ fn keep<P: Policies + 'static>(
     });
     let hear = Arc::clone(&shared);
     let bindings = start_informer(store, bindings, notes.clone(), move |old, new| {
-        let read = new.map(|new| Arc::new(Binding::read(new)));
+        let read = new.map(|new| Arc::new(PolicyBinding::read(new)));
         change(&hear, old.or(new), |table, name| match read {
             Some(binding) => drop(table.stored.bindings.insert(name, binding)),
             None => drop(table.stored.bindings.remove(&name)),
@@ -234,7 +235,7 @@ fn keep<P: Policies + 'static>(
     let (sender, built) = watch::channel(build(&shared, &*replace));
     let fix = {
         let (shared, replace) = (Arc::clone(&shared), Arc::clone(&replace));
-        move |loaded: &Loaded| {
+        move |loaded: &LoadedManifests| {
             let before = lock(&shared).fixed.policies.clone();
             let fixed = compile_all(loaded, kinds, &before, compile);
             let (shared, replace) = (Arc::clone(&shared), Arc::clone(&replace));
@@ -275,8 +276,8 @@ fn lock<P>(shared: &Shared<P>) -> MutexGuard<'_, Table<P>> {
 
 /// The policies and bindings of a folder, ready to run. A policy that has not changed is the one from before, with what is known
 /// of it: compiling is the costly part.
-fn compile_all<P: Policies>(
-    loaded: &Loaded,
+fn compile_all<P: AnyPolicy>(
+    loaded: &LoadedManifests,
     kinds: [&str; 2],
     before: &BTreeMap<Str, Arc<P>>,
     compile: fn(&Value) -> P,
@@ -287,7 +288,7 @@ fn compile_all<P: Policies>(
         let name = Str::from(api::meta::name(object));
         let begun = Instant::now();
         let spec = object.get("spec").unwrap_or(&Value::Null);
-        let same = before.get(&name).filter(|old| old.policy().account.is_of(spec));
+        let same = before.get(&name).filter(|old| old.policy().inventory.was_compiled_from(spec));
         let policy = same.map_or_else(|| Arc::new(compile(object)), Arc::clone);
         let place = Some((file.clone(), *line));
         made.policies_from.insert(name.clone(), CameFrom { place, compiled_in: begun.elapsed() });
@@ -297,18 +298,18 @@ fn compile_all<P: Policies>(
         let name = Str::from(api::meta::name(object));
         let place = Some((file.clone(), *line));
         made.bindings_from.insert(name.clone(), CameFrom { place, compiled_in: Duration::ZERO });
-        made.bindings.insert(name, Arc::new(Binding::read(object)));
+        made.bindings.insert(name, Arc::new(PolicyBinding::read(object)));
     }
     made
 }
 
 /// Puts everything in force that there is now, and says how many changes that covers. The table stays locked meanwhile, so that
 /// an older snapshot never replaces a newer one.
-fn build<P: Policies>(shared: &Shared<P>, replace: &impl Fn(Snapshot<P>)) -> u64 {
+fn build<P: AnyPolicy>(shared: &Shared<P>, replace: &impl Fn(PolicySnapshot<P>)) -> u64 {
     let table = lock(shared);
-    replace(Snapshot::new([
-        (Source::Manifest, &table.fixed.policies, &table.fixed.bindings),
-        (Source::Api, &table.stored.policies, &table.stored.bindings),
+    replace(PolicySnapshot::new([
+        (PolicySource::Manifest, &table.fixed.policies, &table.fixed.bindings),
+        (PolicySource::Api, &table.stored.policies, &table.stored.bindings),
     ]));
     *table.heard.borrow()
 }

@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ::admission::account::{Account, EstimateRange, Figures};
-use ::admission::manifests::Problem;
-use ::admission::policy::Action;
-use ::admission::webhook::{Hook, Place};
+use ::admission::inventory::{EstimateRange, InventoryCounters, InventoryEntry};
+use ::admission::manifests::ManifestProblem;
+use ::admission::policy::ValidationAction;
+use ::admission::webhook::{Webhook, WebhookEndpoint};
 use api::Status;
 use api::field::quote;
 use api::time::Timestamp;
@@ -101,7 +101,7 @@ struct Entry {
     origin: Origin,
     fails_closed: bool,
     in_force: bool,
-    account: Shown,
+    inventory: Shown,
     compiled_in: Option<Duration>,
     bindings: Vec<Bound>,
 }
@@ -109,8 +109,8 @@ struct Entry {
 struct Bound {
     name: Str,
     origin: Origin,
-    actions: Vec<Action>,
-    account: Shown,
+    actions: Vec<ValidationAction>,
+    inventory: Shown,
 }
 
 enum Origin {
@@ -123,7 +123,7 @@ struct Shown {
     hash: String,
     rules: Vec<u8>,
     estimate: EstimateRange,
-    figures: Figures,
+    counters: InventoryCounters,
     /// When the last error was.
     failed: Option<String>,
 }
@@ -152,9 +152,9 @@ impl Plugin {
 fn policies(listed: Vec<ListedPolicy>, clock: &Clock) -> Vec<Entry> {
     let bound = |ListedBinding { from, binding }: &ListedBinding| Bound {
         name: binding.name.clone(),
-        origin: origin(from, &binding.account),
+        origin: origin(from, &binding.inventory),
         actions: binding.actions.clone(),
-        account: Shown::of(&binding.account, clock),
+        inventory: Shown::of(&binding.inventory, clock),
     };
     // One more than is shown says that there are more; a page never costs more than what is on it.
     let entry = |(position, policy): (usize, ListedPolicy)| {
@@ -163,10 +163,10 @@ fn policies(listed: Vec<ListedPolicy>, clock: &Clock) -> Vec<Entry> {
         Entry {
             configuration: None,
             target: None,
-            origin: origin(&policy.from, &policy.account),
+            origin: origin(&policy.from, &policy.inventory),
             fails_closed: policy.fails_closed,
             in_force: !policy.bindings.is_empty(),
-            account: Shown::of(&policy.account, clock),
+            inventory: Shown::of(&policy.inventory, clock),
             compiled_in: Some(policy.from.compiled_in),
             bindings,
             name: policy.name,
@@ -182,35 +182,35 @@ fn webhooks(listed: &[ListedWebhook], clock: &Clock) -> Vec<Entry> {
         target: Some(target(hook)),
         origin: match source {
             Some((file, line)) => Origin::File(file.clone(), *line),
-            None => Origin::Object(hook.account.uid.clone()),
+            None => Origin::Object(hook.inventory.uid.clone()),
         },
         fails_closed: !hook.ignores_failures,
         in_force: true,
-        account: Shown::of(&hook.account, clock),
+        inventory: Shown::of(&hook.inventory, clock),
         compiled_in: None,
         bindings: Vec::new(),
     };
     listed.iter().map(entry).collect()
 }
 
-fn origin(from: &CameFrom, account: &Account) -> Origin {
+fn origin(from: &CameFrom, inventory: &InventoryEntry) -> Origin {
     match &from.place {
         Some((file, line)) => Origin::File(file.clone(), *line),
-        None => Origin::Object(account.uid.clone()),
+        None => Origin::Object(inventory.uid.clone()),
     }
 }
 
 /// Where a webhook is. Validation lets no credentials into a URL; were there any, they would not be shown.
-fn target(hook: &Hook) -> String {
-    match &hook.target.place {
-        Place::Url(url) => match (url.split_once("://"), url.split_once('@')) {
+fn target(hook: &Webhook) -> String {
+    match &hook.target.endpoint {
+        WebhookEndpoint::Url(url) => match (url.split_once("://"), url.split_once('@')) {
             (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
             _ => url.to_string(),
         },
-        Place::Service { namespace, name, port, path } => {
+        WebhookEndpoint::Service { namespace, name, port, path } => {
             format!("service {namespace}/{name}:{port}/{}", path.trim_start_matches('/'))
         }
-        Place::Nowhere => "nowhere".to_owned(),
+        WebhookEndpoint::Unset => "nowhere".to_owned(),
     }
 }
 
@@ -236,14 +236,14 @@ fn shown_time(at: SystemTime) -> String {
 }
 
 impl Shown {
-    fn of(account: &Account, clock: &Clock) -> Self {
-        let figures = account.figures();
+    fn of(inventory: &InventoryEntry, clock: &Clock) -> Self {
+        let counters = inventory.counters();
         Shown {
-            hash: account.hash(),
-            rules: account.rules().to_vec(),
-            estimate: account.estimate,
-            failed: figures.last_error.as_ref().map(|error| clock.at(error.at)),
-            figures,
+            hash: inventory.hash(),
+            rules: inventory.rules().to_vec(),
+            estimate: inventory.estimate,
+            failed: counters.last_error.as_ref().map(|error| clock.at(error.at)),
+            counters,
         }
     }
 
@@ -352,7 +352,7 @@ fn reloads(folder: &FolderStatus) -> Value {
 }
 
 /// A warning about a manifest, as `/debug/admission` shows it.
-fn warning(problem: &Problem) -> Value {
+fn warning(problem: &ManifestProblem) -> Value {
     let mut value = Value::map([("file", problem.file.as_str()), ("message", problem.message.as_str())]);
     if let Some(position) = problem.position {
         value.set_at(&["line"], number(position.line));
@@ -374,10 +374,10 @@ impl Entry {
         if let Some(target) = &self.target {
             entry.set_at(&["target"], target.as_str());
         }
-        entry.set_at(&["hash"], self.account.hash.as_str());
+        entry.set_at(&["hash"], self.inventory.hash.as_str());
         entry.set_at(&["failurePolicy"], if self.fails_closed { "Fail" } else { "Ignore" });
-        entry.set_at(&["match"], self.account.rules());
-        let estimate = self.account.estimate;
+        entry.set_at(&["match"], self.inventory.rules());
+        let estimate = self.inventory.estimate;
         entry.set_at(&["compile", "estimatedCost", "min"], number(estimate.min));
         if estimate.max != u64::MAX {
             entry.set_at(&["compile", "estimatedCost", "max"], number(estimate.max));
@@ -387,10 +387,10 @@ impl Entry {
             entry.set_at(&["compile", "microseconds"], number(took.as_micros()));
             entry.set_at(&["bindings"], Value::List(self.bindings.iter().map(Bound::json).collect()));
         }
-        let Figures { calls, denials, last_error } = &self.account.figures;
+        let InventoryCounters { calls, denials, last_error } = &self.inventory.counters;
         entry.set_at(&["calls"], number(*calls));
         entry.set_at(&["denials"], number(*denials));
-        if let (Some(error), Some(at)) = (last_error, &self.account.failed) {
+        if let (Some(error), Some(at)) = (last_error, &self.inventory.failed) {
             entry.set_at(&["lastError", "time"], at.as_str());
             entry.set_at(&["lastError", "message"], error.message.as_str());
         }
@@ -398,7 +398,7 @@ impl Entry {
     }
 
     fn text(&self, position: usize, out: &mut String) {
-        let Entry { name, origin, account, .. } = self;
+        let Entry { name, origin, inventory, .. } = self;
         let of = self.configuration.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
         let fails = if self.fails_closed { "fails closed" } else { "fails open" };
         let idle = if self.in_force { "" } else { ", bound by nothing" };
@@ -406,16 +406,16 @@ impl Entry {
         if let Some(target) = &self.target {
             let _ = writeln!(out, "     asks {target}");
         }
-        let most = match account.estimate.max {
+        let most = match inventory.estimate.max {
             u64::MAX => "no bound".to_owned(),
             most => most.to_string(),
         };
         let took = self.compiled_in.map(|took| format!(", compiled in {took:?}")).unwrap_or_default();
-        let _ = writeln!(out, "     {}{took}, cost {} to {most}", account.hash, account.estimate.min);
-        let _ = writeln!(out, "     match {}", String::from_utf8_lossy(&account.rules));
+        let _ = writeln!(out, "     {}{took}, cost {} to {most}", inventory.hash, inventory.estimate.min);
+        let _ = writeln!(out, "     match {}", String::from_utf8_lossy(&inventory.rules));
         for bound in &self.bindings {
             let actions: Vec<&str> = bound.actions.iter().map(|action| action.as_str()).collect();
-            let rules = String::from_utf8_lossy(&bound.account.rules);
+            let rules = String::from_utf8_lossy(&bound.inventory.rules);
             let _ = writeln!(
                 out,
                 "     bound by {} ({}) {} match {rules}",
@@ -424,9 +424,9 @@ impl Entry {
                 actions.join(",")
             );
         }
-        let Figures { calls, denials, last_error } = &account.figures;
+        let InventoryCounters { calls, denials, last_error } = &inventory.counters;
         let _ = write!(out, "     calls {calls}, denials {denials}");
-        if let (Some(error), Some(at)) = (last_error, &account.failed) {
+        if let (Some(error), Some(at)) = (last_error, &inventory.failed) {
             let _ = write!(out, ", last error {at}: {}", quote(&error.message));
         }
         let _ = writeln!(out);
@@ -437,8 +437,8 @@ impl Bound {
     fn json(&self) -> Value {
         let mut bound = Value::map([("name", self.name.as_str())]);
         self.origin.describe(&mut bound);
-        bound.set_at(&["hash"], self.account.hash.as_str());
-        bound.set_at(&["match"], self.account.rules());
+        bound.set_at(&["hash"], self.inventory.hash.as_str());
+        bound.set_at(&["match"], self.inventory.rules());
         if !self.actions.is_empty() {
             let actions = self.actions.iter().map(|action| action.as_str());
             bound.set_at(&["validationActions"], Value::list(actions));

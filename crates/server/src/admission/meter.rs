@@ -3,7 +3,9 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use admission::{CheckError, Conditions, Linked, Meter, Operation, Phase, Rejection};
+use admission::{
+    AdmissionMetrics, MatchConditionLabels, Operation, Phase, PluginId, PolicyErrorType, WebhookRejection,
+};
 use prometheus::{
     Histogram, HistogramVec, IntCounterVec, register_histogram_vec_with_registry,
     register_int_counter_vec_with_registry,
@@ -31,7 +33,7 @@ pub(crate) struct AdmissionMeter {
     condition_exclusions: IntCounterVec,
     condition_seconds: HistogramVec,
     decisions: Decisions,
-    manifests: FromManifests,
+    manifests: EvaluatedManifests,
 }
 
 /// What policies and webhooks decide.
@@ -49,7 +51,7 @@ struct Decisions {
 }
 
 /// The same of those from manifest files, under the names of KEP-5793.
-struct FromManifests {
+struct EvaluatedManifests {
     start: Instant,
     decisions: Decisions,
 }
@@ -81,7 +83,7 @@ impl AdmissionMeter {
         Ok(AdmissionMeter {
             start,
             decisions: Decisions::new(registry, false)?,
-            manifests: FromManifests { start, decisions: Decisions::new(registry, true)? },
+            manifests: EvaluatedManifests { start, decisions: Decisions::new(registry, true)? },
             steps: histogram(
                 "apiserver_admission_step_admission_duration_seconds",
                 "[STABLE] Admission sub-step latency histogram in seconds, broken out for each operation and API resource and step type (validate or admit).",
@@ -95,7 +97,7 @@ impl AdmissionMeter {
                 &["name", "operation", "rejected", "type"],
                 BUCKETS,
             )?,
-            plugin_series: (0..admission::Chain::PLACES).map(|_| Default::default()).collect(),
+            plugin_series: (0..admission::Chain::PLUGIN_COUNT).map(|_| Default::default()).collect(),
             condition_errors: counter(
                 "apiserver_admission_match_condition_evaluation_errors_total",
                 "[ALPHA] Admission match condition evaluation errors count, identified by name of resource containing the match condition and broken out for each kind containing matchConditions (webhook or policy), operation and admission type (validate or admit).",
@@ -232,7 +234,14 @@ impl Decisions {
         }
     }
 
-    fn webhook_rejected(&self, name: &str, phase: Phase, operation: Operation, why: Rejection, code: u16) {
+    fn webhook_rejected(
+        &self,
+        name: &str,
+        phase: Phase,
+        operation: Operation,
+        why: WebhookRejection,
+        code: u16,
+    ) {
         let code = code.min(MAX_CODE).to_string();
         let labels = [why.as_str(), name, operation.as_str(), &code, phase.webhook_label()];
         self.webhook_rejections.with_label_values(&labels).inc();
@@ -242,13 +251,20 @@ impl Decisions {
         self.webhook_fail_open.with_label_values(&[name, phase.webhook_label()]).inc();
     }
 
-    fn policy_checked(&self, policy: &str, binding: &str, error: CheckError, action: &str, took: Duration) {
+    fn policy_checked(
+        &self,
+        policy: &str,
+        binding: &str,
+        error: PolicyErrorType,
+        action: &str,
+        took: Duration,
+    ) {
         let labels = [action, error.as_str(), policy, binding];
         self.policy_checks.with_label_values(&labels).inc();
         self.policy_seconds.with_label_values(&labels).observe(took.as_secs_f64());
     }
 
-    fn mutation_checked(&self, policy: &str, binding: &str, error: CheckError, took: Duration) {
+    fn mutation_checked(&self, policy: &str, binding: &str, error: PolicyErrorType, took: Duration) {
         let labels = [error.as_str(), policy, binding];
         self.mutation_checks.with_label_values(&labels).inc();
         self.mutation_seconds.with_label_values(&labels).observe(took.as_secs_f64());
@@ -275,7 +291,7 @@ macro_rules! decisions {
             name: &str,
             phase: Phase,
             operation: Operation,
-            why: Rejection,
+            why: WebhookRejection,
             code: u16,
         ) {
             self.decisions.webhook_rejected(name, phase, operation, why, code);
@@ -289,20 +305,20 @@ macro_rules! decisions {
             &self,
             policy: &str,
             binding: &str,
-            error: CheckError,
+            error: PolicyErrorType,
             action: &str,
             took: Duration,
         ) {
             self.decisions.policy_checked(policy, binding, error, action, took);
         }
 
-        fn mutation_checked(&self, policy: &str, binding: &str, error: CheckError, took: Duration) {
+        fn mutation_checked(&self, policy: &str, binding: &str, error: PolicyErrorType, took: Duration) {
             self.decisions.mutation_checked(policy, binding, error, took);
         }
     };
 }
 
-impl Meter for FromManifests {
+impl AdmissionMetrics for EvaluatedManifests {
     fn now(&self) -> Duration {
         self.start.elapsed()
     }
@@ -314,46 +330,46 @@ fn word(truth: bool) -> &'static str {
     if truth { "true" } else { "false" }
 }
 
-fn condition_labels<'a>(conditions: &Conditions<'a>) -> [&'a str; 4] {
+fn condition_labels<'a>(conditions: &MatchConditionLabels<'a>) -> [&'a str; 4] {
     [conditions.kind, conditions.name, conditions.operation.as_str(), conditions.phase]
 }
 
-impl Meter for AdmissionMeter {
+impl AdmissionMetrics for AdmissionMeter {
     fn now(&self) -> Duration {
         self.start.elapsed()
     }
 
-    fn step(&self, phase: Phase, operation: Operation, rejected: bool, took: Duration) {
+    fn phase(&self, phase: Phase, operation: Operation, rejected: bool, took: Duration) {
         let labels = [operation.as_str(), word(rejected), phase.as_str()];
         self.steps.with_label_values(&labels).observe(took.as_secs_f64());
         self.step_summary.observe(labels, took, self.start.elapsed());
     }
 
-    fn plugin(&self, link: Linked, phase: Phase, operation: Operation, rejected: bool, took: Duration) {
+    fn plugin(&self, link: PluginId, phase: Phase, operation: Operation, rejected: bool, took: Duration) {
         let series = || {
             let labels = [link.name, operation.as_str(), word(rejected), phase.as_str()];
             self.plugins.with_label_values(&labels)
         };
         let turn = (operation as usize * 2 + phase as usize) * 2 + usize::from(rejected);
-        match self.plugin_series.get(link.place).and_then(|turns| turns.get(turn)) {
+        match self.plugin_series.get(link.position).and_then(|turns| turns.get(turn)) {
             Some(found) => found.get_or_init(series).observe(took.as_secs_f64()),
             None => series().observe(took.as_secs_f64()),
         }
     }
 
-    fn conditions_evaluated(&self, conditions: &Conditions<'_>, took: Duration) {
+    fn conditions_evaluated(&self, conditions: &MatchConditionLabels<'_>, took: Duration) {
         self.condition_seconds.with_label_values(&condition_labels(conditions)).observe(took.as_secs_f64());
     }
 
-    fn condition_failed(&self, conditions: &Conditions<'_>) {
+    fn condition_failed(&self, conditions: &MatchConditionLabels<'_>) {
         self.condition_errors.with_label_values(&condition_labels(conditions)).inc();
     }
 
-    fn conditions_excluded(&self, conditions: &Conditions<'_>) {
+    fn conditions_excluded(&self, conditions: &MatchConditionLabels<'_>) {
         self.condition_exclusions.with_label_values(&condition_labels(conditions)).inc();
     }
 
-    fn manifests(&self) -> Option<&dyn Meter> {
+    fn static_manifests(&self) -> Option<&dyn AdmissionMetrics> {
         Some(&self.manifests)
     }
 

@@ -1,7 +1,7 @@
 //! Policies read parameters with the server's own rights, so whoever writes a policy or a binding must be able to read what it names:
 //! otherwise messages would tell what the author may not see.
 
-use admission::Cluster;
+use admission::ClusterView;
 use api::{FieldError, GroupKind, GroupVersion};
 use authn::User;
 use authz::{Attributes, Decision};
@@ -12,7 +12,7 @@ use super::informers::GROUP;
 
 /// What a new or changed policy or binding may not refer to, if anything.
 pub(crate) async fn check(
-    cluster: &dyn Cluster,
+    cluster: &dyn ClusterView,
     user: &User,
     kind: &GroupKind,
     new: &Value,
@@ -42,7 +42,7 @@ fn present<'v>(object: &'v Value, field: &str) -> Option<&'v Value> {
 }
 
 async fn of_policy(
-    cluster: &dyn Cluster,
+    cluster: &dyn ClusterView,
     user: &User,
     new: &Value,
     old: Option<&Value>,
@@ -65,7 +65,12 @@ async fn of_policy(
     ))
 }
 
-async fn of_binding(cluster: &dyn Cluster, user: &User, new: &Value, policies: &str) -> Result<(), String> {
+async fn of_binding(
+    cluster: &dyn ClusterView,
+    user: &User,
+    new: &Value,
+    policies: &str,
+) -> Result<(), String> {
     let Some(reference) = present(new, "paramRef") else { return Ok(()) };
     let text = |field: &str| reference.str_at(&[field]).unwrap_or_default();
     let name = new.str_at(&["spec", "policyName"]).unwrap_or_default();
@@ -130,7 +135,7 @@ impl Default for Resolved {
 }
 
 impl Resolved {
-    fn of(cluster: &dyn Cluster, param_kind: &Value) -> Self {
+    fn of(cluster: &dyn ClusterView, param_kind: &Value) -> Self {
         let text = |field: &str| param_kind.str_at(&[field]).unwrap_or_default();
         let Ok(version) = GroupVersion::parse(text("apiVersion")) else {
             return Resolved { failed: Some(Failed::Parse), ..Resolved::default() };
@@ -140,7 +145,7 @@ impl Resolved {
             version: version.version.clone(),
             ..Resolved::default()
         };
-        match cluster.served(&version.kind(text("kind"))) {
+        match cluster.rest_mapping(&version.kind(text("kind"))) {
             Some(served) => Resolved { resource: served.resource.resource, ..known },
             None => Resolved { failed: Some(Failed::Resolve), ..known },
         }
@@ -153,7 +158,7 @@ impl Resolved {
     }
 }
 
-async fn allows(cluster: &dyn Cluster, user: &User, attributes: &Attributes) -> Result<bool, String> {
+async fn allows(cluster: &dyn ClusterView, user: &User, attributes: &Attributes) -> Result<bool, String> {
     let answer = cluster.authorize(user, attributes).await;
     match (answer.decision, answer.error) {
         (Decision::Allow, _) => Ok(true),

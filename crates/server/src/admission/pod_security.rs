@@ -1,6 +1,6 @@
 //! The counters of PodSecurity, with Kubernetes' names and labels.
 
-use admission::plugins::pod_security::Counter;
+use admission::plugins::pod_security::PodSecurityMetrics;
 use prometheus::{IntCounterVec, Opts};
 
 use crate::metrics::MetricRegistry;
@@ -61,7 +61,7 @@ impl PodSecurityCounters {
     }
 }
 
-impl Counter for PodSecurityCounters {
+impl PodSecurityMetrics for PodSecurityCounters {
     fn evaluation(&self, labels: [&str; 7]) {
         self.evaluations.with_label_values(&labels).inc();
     }

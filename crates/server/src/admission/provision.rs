@@ -1,6 +1,6 @@
 //! The admission plugin NamespaceAutoProvision: creates the namespace of a new object if it does not exist. Off by default.
 
-use admission::{Attributes, Cluster, Later, Operation, Pass, Stage};
+use admission::{AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation, Pass};
 use api::Status;
 use value::Value;
 
@@ -23,7 +23,7 @@ impl NamespaceAutoProvision {
             ("metadata", Value::map([("name", attributes.namespace.clone())])),
         ]);
         // This request passes the plugin as well, which has nothing to do: a Namespace is in no namespace.
-        let created: Later<'_, Result<Value, Status>> =
+        let created: BoxFuture<'_, Result<Value, Status>> =
             Box::pin(client.create("/api/v1/namespaces", &namespace));
         match created.await {
             Ok(_) => Ok(()),
@@ -34,7 +34,7 @@ impl NamespaceAutoProvision {
     }
 }
 
-fn lacks_namespace(attributes: &Attributes<'_>, cluster: &dyn Cluster) -> bool {
+fn lacks_namespace(attributes: &Attributes<'_>, cluster: &dyn ClusterView) -> bool {
     attributes.operation == Operation::Create
         && !attributes.dry_run
         && !attributes.namespace.is_empty()
@@ -42,12 +42,12 @@ fn lacks_namespace(attributes: &Attributes<'_>, cluster: &dyn Cluster) -> bool {
         && cluster.object("", "namespaces", "", &attributes.namespace).is_none()
 }
 
-impl Stage for NamespaceAutoProvision {
+impl AsyncPlugin for NamespaceAutoProvision {
     fn mutate<'a>(
         &'a self,
         pass: &'a mut Pass<'_, '_>,
         _: Option<&'a mut Value>,
-    ) -> Later<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         if lacks_namespace(pass.attributes, pass.cluster) {
             return Box::pin(self.create_namespace(pass.attributes));
         }

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use admission::plugins::resource_quota::{self, Charge, Limited};
-use admission::{Attributes, Cluster, Later, Notes, Seen, Served, Stage};
+use admission::plugins::resource_quota::{self, Charge, LimitedResource};
+use admission::{
+    AdmissionNotes, AsyncPlugin, Attributes, BoxFuture, ClusterView, RestMapping, VersionedObject,
+};
 use api::{Status, meta};
 use authn::InternalIdentity;
 use tokio::sync::Notify;
@@ -33,7 +35,7 @@ const MAX_IDLE: usize = 1024;
 pub(crate) struct Quotas {
     loopback: Loopback,
     /// The resources that may be used only where a quota covers them.
-    limited: Vec<Limited>,
+    limited: Vec<LimitedResource>,
     namespaces: Mutex<HashMap<Str, Arc<Namespace>>>,
 }
 
@@ -82,7 +84,7 @@ impl Namespace {
 }
 
 impl Quotas {
-    pub(crate) fn new(limited: Vec<Limited>, loopback: Loopback) -> Self {
+    pub(crate) fn new(limited: Vec<LimitedResource>, loopback: Loopback) -> Self {
         Quotas { loopback, limited, namespaces: Mutex::default() }
     }
 
@@ -98,8 +100,8 @@ impl Quotas {
         &self,
         attributes: &Attributes<'_>,
         object: &Value,
-        cluster: &dyn Cluster,
-        notes: &mut Notes,
+        cluster: &dyn ClusterView,
+        notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let namespace = self.namespace(&attributes.namespace);
         let _turn = namespace.turn.lock().await;
@@ -125,7 +127,7 @@ impl Quotas {
                 }
             }
             if again.is_empty() {
-                notes.hold(Box::new(UnderWay::new(Arc::clone(&namespace))));
+                notes.keep_until_answered(Box::new(UnderWay::new(Arc::clone(&namespace))));
                 return Ok(());
             }
             // Those that were charged stay so; the others are looked at as they are now.
@@ -152,13 +154,13 @@ impl Quotas {
             return Ok(false);
         }
         let Some(quota) = server.object("", "resourcequotas", namespace, name) else { return Ok(true) };
-        let resources: Vec<Served> = server
+        let resources: Vec<RestMapping> = server
             .apis
             .catalog
             .stored_kinds()
             .iter()
             .filter(|kind| kind.namespaced)
-            .map(|kind| crate::cluster::served(kind))
+            .map(|kind| crate::cluster::rest_mapping(kind))
             .collect();
         let status = resource_quota::recount(&quota, &resources, &*server, server.now());
         let Some(status) = status else { return Ok(true) };
@@ -178,15 +180,15 @@ fn status_path(quota: &Value) -> String {
     format!("/api/v1/namespaces/{}/resourcequotas/{}/status", meta::namespace(quota), meta::name(quota))
 }
 
-impl Stage for Quotas {
+impl AsyncPlugin for Quotas {
     fn validate<'a>(
         &'a self,
         attributes: &'a Attributes<'_>,
-        object: &'a Seen<'_>,
-        cluster: &'a dyn Cluster,
-        notes: &'a mut Notes,
-    ) -> Later<'a, Result<(), Status>> {
-        let object = object.stored().filter(|object| resource_quota::concerns(attributes, Some(object)));
+        object: &'a VersionedObject<'_>,
+        cluster: &'a dyn ClusterView,
+        notes: &'a mut AdmissionNotes,
+    ) -> BoxFuture<'a, Result<(), Status>> {
+        let object = object.stored().filter(|object| resource_quota::affects_quota(attributes, Some(object)));
         match object {
             Some(object)
                 if !self.limited.is_empty()

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::admission::manifests::{Loaded, Manifest};
-use ::admission::webhook::{Hook, MutatingWebhooks, Set, ValidatingWebhooks};
-use ::admission::{Meter, Stages};
+use ::admission::manifests::{LoadedManifests, Manifest};
+use ::admission::webhook::{MutatingWebhooks, ValidatingWebhooks, Webhook, WebhookSet};
+use ::admission::{AdmissionMetrics, ChainConfig};
 use storage::Store;
 use value::{Str, Value};
 
@@ -27,15 +27,15 @@ pub(crate) struct WebhookCredentials {
 pub(crate) struct WebhookCalls<'a> {
     pub(crate) credentials: WebhookCredentials,
     pub(crate) tokens: Option<&'a Arc<WebhookTokens>>,
-    pub(crate) meter: &'a Arc<dyn Meter>,
+    pub(crate) meter: &'a Arc<dyn AdmissionMetrics>,
     pub(crate) metrics: &'a Arc<CustomMetrics>,
     pub(crate) loopback: &'a Loopback,
 }
 
 /// The informers of webhook configurations, with the webhooks that they keep in force.
 pub(crate) struct RegisteredWebhooks {
-    mutating: (Arc<Set>, InformerProgress),
-    validating: (Arc<Set>, InformerProgress),
+    mutating: (Arc<WebhookSet>, InformerProgress),
+    validating: (Arc<WebhookSet>, InformerProgress),
     mutating_sources: Mutex<ManifestSources>,
     validating_sources: Mutex<ManifestSources>,
 }
@@ -45,7 +45,7 @@ type ManifestSources = BTreeMap<Str, (Str, usize)>;
 
 /// A webhook as `/debug/admission` shows it.
 pub(crate) struct ListedWebhook {
-    pub(crate) hook: Arc<Hook>,
+    pub(crate) hook: Arc<Webhook>,
     /// File and line, for a webhook of a manifest file.
     pub(crate) source: Option<(Str, usize)>,
 }
@@ -56,11 +56,11 @@ impl RegisteredWebhooks {
         store: &Store,
         unreadable: &Arc<Unreadable>,
         calls: WebhookCalls<'_>,
-        stages: &mut Stages,
+        stages: &mut ChainConfig,
     ) -> Self {
         let WebhookCalls { credentials, tokens, meter, metrics, loopback } = calls;
         let informer = |prefix: &str| {
-            let set = Arc::new(Set::default());
+            let set = Arc::new(WebhookSet::default());
             let target = Arc::clone(&set);
             let tokens = tokens.cloned();
             let notes = Notes::of(unreadable, Concern::Admission);
@@ -95,13 +95,17 @@ impl RegisteredWebhooks {
     }
 
     /// Replaces the mutating webhooks of manifest files; they are in force when this returns.
-    pub(crate) fn fix_mutating(&self, loaded: &Loaded) {
-        self.mutating.0.fix(&fix(loaded, "MutatingWebhookConfiguration", &self.mutating_sources));
+    pub(crate) fn fix_mutating(&self, loaded: &LoadedManifests) {
+        self.mutating.0.replace_static(&fix(loaded, "MutatingWebhookConfiguration", &self.mutating_sources));
     }
 
     /// Replaces the validating webhooks of manifest files; they are in force when this returns.
-    pub(crate) fn fix_validating(&self, loaded: &Loaded) {
-        self.validating.0.fix(&fix(loaded, "ValidatingWebhookConfiguration", &self.validating_sources));
+    pub(crate) fn fix_validating(&self, loaded: &LoadedManifests) {
+        self.validating.0.replace_static(&fix(
+            loaded,
+            "ValidatingWebhookConfiguration",
+            &self.validating_sources,
+        ));
     }
 
     /// Every mutating webhook that there is, in the order in which they are asked.
@@ -125,7 +129,7 @@ impl RegisteredWebhooks {
 }
 
 /// The webhook configurations of a folder, whose files and lines are remembered in `sources`.
-fn fix(loaded: &Loaded, kind: &str, sources: &Mutex<ManifestSources>) -> Vec<Value> {
+fn fix(loaded: &LoadedManifests, kind: &str, sources: &Mutex<ManifestSources>) -> Vec<Value> {
     let manifests = loaded.of_kind(kind);
     let source = |manifest: &Manifest| {
         (Str::from(api::meta::name(&manifest.object)), (manifest.file.clone(), manifest.line))
@@ -134,11 +138,11 @@ fn fix(loaded: &Loaded, kind: &str, sources: &Mutex<ManifestSources>) -> Vec<Val
     manifests.iter().map(|manifest| Value::clone(&manifest.object)).collect()
 }
 
-fn list(set: &Set, sources: &Mutex<ManifestSources>) -> Vec<ListedWebhook> {
+fn list(set: &WebhookSet, sources: &Mutex<ManifestSources>) -> Vec<ListedWebhook> {
     let sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
-    let listed = |hook: &Arc<Hook>| ListedWebhook {
+    let listed = |hook: &Arc<Webhook>| ListedWebhook {
         source: sources.get(&hook.configuration).filter(|_| hook.is_static).cloned(),
         hook: Arc::clone(hook),
     };
-    set.hooks().iter().map(listed).collect()
+    set.webhooks().iter().map(listed).collect()
 }

@@ -10,8 +10,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ::admission::Later;
-use ::admission::webhook::{NoReply, Outgoing, Place, Reply, Target as Webhook, Transport};
+use ::admission::BoxFuture;
+use ::admission::webhook::{
+    OutgoingReview, Transport, TransportError, WebhookEndpoint, WebhookReply, WebhookTarget,
+};
 use api::field::quote;
 use bytes::Bytes;
 use http::Method;
@@ -69,7 +71,7 @@ impl Targets {
 }
 
 /// A webhook and, if it is behind a service, the endpoint that was chosen.
-type Key = (Webhook, Option<String>);
+type Key = (WebhookTarget, Option<String>);
 
 /// Where a webhook is, as far as that is known without connecting.
 struct Located {
@@ -95,9 +97,9 @@ impl WebhookTransport {
         WebhookTransport { store, credentials, tokens, targets: Mutex::default(), metrics, loopback }
     }
 
-    async fn exchange(&self, outgoing: Outgoing<'_>) -> Result<Reply, NoReply> {
-        let located = locate(&outgoing.target.place).map_err(NoReply::Unusable)?;
-        if behind::is_here(&outgoing.target.place) {
+    async fn exchange(&self, outgoing: OutgoingReview<'_>) -> Result<WebhookReply, TransportError> {
+        let located = locate(&outgoing.target.endpoint).map_err(TransportError::Unusable)?;
+        if behind::is_here(&outgoing.target.endpoint) {
             return behind::ask(&self.loopback, outgoing, &located).await;
         }
         // What cannot be called at all is said before anything is looked up.
@@ -108,15 +110,15 @@ impl WebhookTransport {
         let limit = time_left(&outgoing, begun);
         let path = format!("{}?timeout={}", located.path, go_seconds(limit));
         let url = format!("{}{path}", located.origin);
-        let failed = |why: &str| NoReply::Failed(format!("Post {}: {why}", quote(&url)));
+        let failed = |why: &str| TransportError::Failed(format!("Post {}: {why}", quote(&url)));
         if limit.is_zero() {
             return Err(failed("context deadline exceeded"));
         }
-        let dial = match &outgoing.target.place {
-            Place::Service { namespace, name, port, .. } => {
+        let dial = match &outgoing.target.endpoint {
+            WebhookEndpoint::Service { namespace, name, port, .. } => {
                 Some(resolve::endpoint(&self.store, namespace, name, *port).map_err(|why| failed(&why))?)
             }
-            Place::Url(_) | Place::Nowhere => None,
+            WebhookEndpoint::Url(_) | WebhookEndpoint::Unset => None,
         };
         endpoint.reach = if dial.is_some() { Reach::Cluster } else { Reach::Configured };
         endpoint.dial.clone_from(&dial);
@@ -128,7 +130,7 @@ impl WebhookTransport {
         loop {
             let left = limit.saturating_sub(begun.elapsed());
             if left.is_zero() {
-                return Err(NoReply::Failed("context deadline exceeded".to_owned()));
+                return Err(TransportError::Failed("context deadline exceeded".to_owned()));
             }
             let mut request = Request::post_json(body.clone(), left);
             request.path = Some(path.clone());
@@ -136,7 +138,7 @@ impl WebhookTransport {
             request.headers.insert(USER_AGENT, HeaderValue::from_static(WEBHOOK_AGENT));
             let answer = follow(&target, request, &located.origin).await.map_err(|failure| {
                 self.metrics.webhook_failed(&failure);
-                NoReply::Failed(failure.message)
+                TransportError::Failed(failure.message)
             })?;
             match retry_after(&answer) {
                 Some(wait) if retries < MAX_RETRIES => {
@@ -144,7 +146,7 @@ impl WebhookTransport {
                     tokio::time::sleep(wait.min(limit.saturating_sub(begun.elapsed()))).await;
                 }
                 _ => {
-                    return Ok(Reply {
+                    return Ok(WebhookReply {
                         status: answer.status,
                         content_type: answer.content_type().to_owned(),
                         body: answer.body.to_vec(),
@@ -155,7 +157,7 @@ impl WebhookTransport {
     }
 
     /// The token that goes with a review. Credentials of a kubeconfig win, and a server that does not prove its name gets nothing.
-    async fn token(&self, outgoing: &Outgoing<'_>, endpoint: &Endpoint) -> Option<Bearer> {
+    async fn token(&self, outgoing: &OutgoingReview<'_>, endpoint: &Endpoint) -> Option<Bearer> {
         let (tokens, recipient) = (self.tokens.as_ref()?, outgoing.recipient?);
         let has_own = endpoint.identity.is_some() || endpoint.credential != Credential::None;
         if has_own || !endpoint.is_proven() {
@@ -165,15 +167,15 @@ impl WebhookTransport {
     }
 
     /// Who is called, whom to trust there, and as whom to ask.
-    fn endpoint(&self, webhook: &Webhook, located: &Located) -> Result<Endpoint, NoReply> {
-        let unusable = |why: &str| NoReply::Unusable(why.to_owned());
+    fn endpoint(&self, webhook: &WebhookTarget, located: &Located) -> Result<Endpoint, TransportError> {
+        let unusable = |why: &str| TransportError::Unusable(why.to_owned());
         let url: Uri = format!("{}{}", located.origin, located.path)
             .parse()
             .map_err(|_| unusable("the URL of the webhook cannot be called"))?;
         let mut endpoint = Endpoint::new(url);
         endpoint.http1_only = located.http1_only;
-        if !webhook.authorities.is_empty() {
-            endpoint.trust = Trust::Authorities(webhook.authorities.clone());
+        if !webhook.ca_bundle.is_empty() {
+            endpoint.trust = Trust::Authorities(webhook.ca_bundle.clone());
         }
         if let Some(user) = self.credentials.for_host(&located.host_port) {
             endpoint.credential = user.credential.clone();
@@ -183,13 +185,13 @@ impl WebhookTransport {
     }
 
     /// The target of an endpoint, with its connections if it was called lately.
-    fn target(&self, key: Key, endpoint: Endpoint) -> Result<Target, NoReply> {
+    fn target(&self, key: Key, endpoint: Endpoint) -> Result<Target, TransportError> {
         let lock = || self.targets.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(target) = lock().find(&key) {
             return Ok(target);
         }
         // Certificates are read here, so nobody else waits for it.
-        let target = Target::new(endpoint).map_err(|error| NoReply::Unusable(error.to_string()))?;
+        let target = Target::new(endpoint).map_err(|error| TransportError::Unusable(error.to_string()))?;
         let mut targets = lock();
         if let Some(target) = targets.find(&key) {
             return Ok(target);
@@ -207,17 +209,20 @@ impl WebhookTransport {
 }
 
 impl Transport for WebhookTransport {
-    fn send<'a>(&'a self, outgoing: Outgoing<'a>) -> Later<'a, Result<Reply, NoReply>> {
+    fn send<'a>(
+        &'a self,
+        outgoing: OutgoingReview<'a>,
+    ) -> BoxFuture<'a, Result<WebhookReply, TransportError>> {
         Box::pin(self.exchange(outgoing))
     }
 
-    fn uid(&self) -> Str {
+    fn new_uid(&self) -> Str {
         crate::random::uid()
     }
 }
 
 /// How long a webhook that is called now may take.
-fn time_left(outgoing: &Outgoing<'_>, now: Instant) -> Duration {
+fn time_left(outgoing: &OutgoingReview<'_>, now: Instant) -> Duration {
     let own = outgoing.timeout.unwrap_or(DEFAULT_TIMEOUT);
     outgoing.deadline.map_or(own, |deadline| deadline.saturating_duration_since(now).min(own))
 }
@@ -269,11 +274,11 @@ fn sent_on(answer: &Answer, origin: &str, asked: Option<&PathAndQuery>) -> Optio
 }
 
 /// Where a webhook is.
-fn locate(place: &Place) -> Result<Located, String> {
+fn locate(place: &WebhookEndpoint) -> Result<Located, String> {
     match place {
-        Place::Nowhere => Err("webhook configuration must have either service or URL".to_owned()),
-        Place::Service { namespace, name, port, path } => {
-            let host_port = format!("{}:{port}", Place::service_host(namespace, name));
+        WebhookEndpoint::Unset => Err("webhook configuration must have either service or URL".to_owned()),
+        WebhookEndpoint::Service { namespace, name, port, path } => {
+            let host_port = format!("{}:{port}", WebhookEndpoint::service_host(namespace, name));
             Ok(Located {
                 origin: format!("https://{host_port}"),
                 host_port,
@@ -281,7 +286,7 @@ fn locate(place: &Place) -> Result<Located, String> {
                 http1_only: true,
             })
         }
-        Place::Url(url) => {
+        WebhookEndpoint::Url(url) => {
             let uri: Uri = url.parse().map_err(|error| format!("Unparsable URL: {error}"))?;
             let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
                 return Err("Unparsable URL: it has no scheme or no host".to_owned());

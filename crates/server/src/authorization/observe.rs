@@ -1,10 +1,10 @@
-//! [`Observer`]: what happens in the chain → the metrics page, under the names of Kubernetes and of KEP-3221.
+//! [`AuthorizationObserver`]: what happens in the chain → the metrics page, under the names of Kubernetes and of KEP-3221.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use authz::config::AuthorizerType;
-use authz::{Decision, Evaluation, Observer, Permit, Refusal};
+use authz::{AuthorizationObserver, Decision, Denial, Permit, WebhookEvaluation};
 use prometheus::{
     CounterVec, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, exponential_buckets,
     register_counter_vec_with_registry, register_gauge_vec_with_registry,
@@ -163,18 +163,18 @@ impl AuthorizationMetrics {
     }
 
     /// A request was authorized or not.
-    pub(crate) fn attempted(&self, outcome: &Result<Permit, Refusal>, took: Duration) {
+    pub(crate) fn attempted(&self, outcome: &Result<Permit, Denial>, took: Duration) {
         let result = match outcome {
             Ok(_) => Decision::Allow.label(),
-            Err(Refusal::Denied { decision, .. }) => decision.label(),
-            Err(Refusal::Failed { .. }) => "error",
+            Err(Denial::Denied { decision, .. }) => decision.label(),
+            Err(Denial::Failed { .. }) => "error",
         };
         self.attempts.with_label_values(&[result]).inc();
         self.durations.with_label_values(&[result]).observe(took.as_secs_f64());
     }
 
     /// Who hears of a chain. `several` says whether it has more than one webhook, and so must name them.
-    pub(super) fn observer(self: &Arc<Self>, several: bool) -> Arc<dyn Observer> {
+    pub(super) fn observer(self: &Arc<Self>, several: bool) -> Arc<dyn AuthorizationObserver> {
         Arc::new(ChainObserver { metrics: Arc::clone(self), several })
     }
 
@@ -212,7 +212,7 @@ fn word(decision: Decision) -> &'static str {
     }
 }
 
-impl Observer for ChainObserver {
+impl AuthorizationObserver for ChainObserver {
     fn decided(&self, kind: AuthorizerType, name: &str, decision: Decision) {
         if decision != Decision::NoOpinion {
             self.metrics.decisions.with_label_values(&[kind.as_str(), name, decision.label()]).inc();
@@ -227,8 +227,8 @@ impl Observer for ChainObserver {
         }
     }
 
-    fn evaluated(&self, evaluation: &Evaluation<'_>) {
-        let Evaluation { name, result, status, decision, latency } = *evaluation;
+    fn evaluated(&self, evaluation: &WebhookEvaluation<'_>) {
+        let WebhookEvaluation { name, result, status, decision, latency } = *evaluation;
         self.metrics.webhook_evaluations.with_label_values(&[name, result]).inc();
         self.metrics.webhook_durations.with_label_values(&[name, result]).observe(latency.as_secs_f64());
         // The KEP counts answers; that there was none is in the family above.

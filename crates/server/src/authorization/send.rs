@@ -1,10 +1,10 @@
-//! [`Sender`]: reviews over the server's own client.
+//! [`ReviewTransport`]: reviews over the server's own client.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use authz::webhook::{Answered, BoxFuture, SendError, Sender};
+use authz::webhook::{BoxFuture, ReviewTransport, SendError, WebhookResponse};
 use http::HeaderValue;
 use http::uri::PathAndQuery;
 
@@ -25,7 +25,7 @@ pub(crate) fn sender(
     kubeconfig: &Path,
     timeout: Duration,
     files: &mut Vec<PathBuf>,
-) -> Result<Arc<dyn Sender>, String> {
+) -> Result<Arc<dyn ReviewTransport>, String> {
     let endpoint = from_kubeconfig(kubeconfig, files)?;
     let target = Target::new(endpoint).map_err(|error| error.to_string())?;
     if target.withholds_credentials() {
@@ -42,14 +42,14 @@ pub(crate) fn sender(
     Ok(Arc::new(ReviewSender { target, path, timeout, agent }))
 }
 
-impl Sender for ReviewSender {
-    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<Answered, SendError>> {
+impl ReviewTransport for ReviewSender {
+    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<WebhookResponse, SendError>> {
         Box::pin(async move {
             let mut request = Request::post_json(review.to_vec(), self.timeout);
             request.path = Some(self.path.clone());
             request.headers.insert(http::header::USER_AGENT, self.agent.clone());
             match self.target.send(request).await {
-                Ok(answer) => Ok(Answered {
+                Ok(answer) => Ok(WebhookResponse {
                     status: answer.status,
                     content_type: answer.content_type().to_owned(),
                     retry_after: answer.headers.contains_key(http::header::RETRY_AFTER),

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use authn::InternalIdentity;
-use authz::rbac::reconcile::Action;
+use authz::rbac::reconcile::ReconcileAction;
 use value::{Value, json};
 
 use super::{Hook, Item, Want, brought};
@@ -28,11 +28,14 @@ async fn bring(client: &Client, object: Value) -> Result<(), u16> {
 #[test]
 fn only_a_field_that_cannot_change_makes_an_object_anew() {
     let stored = slice("IPv4", 443);
-    assert_eq!(brought(&stored, Some(&stored), FIELDS), Action::Keep);
-    assert_eq!(brought(&stored, None, FIELDS), Action::Create(stored.clone()));
-    assert_eq!(brought(&slice("IPv4", 6443), Some(&stored), FIELDS), Action::Update(slice("IPv4", 6443)));
+    assert_eq!(brought(&stored, Some(&stored), FIELDS), ReconcileAction::Keep);
+    assert_eq!(brought(&stored, None, FIELDS), ReconcileAction::Create(stored.clone()));
+    assert_eq!(
+        brought(&slice("IPv4", 6443), Some(&stored), FIELDS),
+        ReconcileAction::Update(slice("IPv4", 6443))
+    );
     let other = slice("IPv6", 443);
-    assert_eq!(brought(&other, Some(&stored), FIELDS), Action::Recreate(other.clone()));
+    assert_eq!(brought(&other, Some(&stored), FIELDS), ReconcileAction::Recreate(other.clone()));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use admission::plugins::resource_quota;
-use admission::{Cluster as _, Served};
+use admission::{ClusterView as _, RestMapping};
 use api::{GroupResource, GroupVersionKind};
 use authn::InternalIdentity;
 use value::{Value, json};
@@ -31,8 +31,8 @@ fn path(version: &str) -> String {
     format!("/apis/{GROUP}/{version}/namespaces/default/leases")
 }
 
-fn served(version: &str) -> Served {
-    Served {
+fn served(version: &str) -> RestMapping {
+    RestMapping {
         resource: GroupResource::new(GROUP, "leases"),
         kind: GroupVersionKind::new(GROUP, version, "Lease"),
         namespaced: true,
@@ -73,16 +73,16 @@ fn holder(lease: &Value) -> &str {
 async fn parameters_are_read_from_the_directory_of_their_version() {
     let (server, state, client) = start().await;
     for (version, count, by) in [("v1", 1, "built-in"), ("v9", 3, "custom")] {
-        let found = state.served(&GroupVersionKind::new(GROUP, version, "Lease"));
+        let found = state.rest_mapping(&GroupVersionKind::new(GROUP, version, "Lease"));
         assert_eq!(found, Some(served(version)));
-        let one = state.shown(&served(version), "default", "shared").await.unwrap().unwrap();
+        let one = state.read_as(&served(version), "default", "shared").await.unwrap().unwrap();
         assert_eq!(holder(&one), by);
         let all = state.list_of(&served(version), "default");
         assert_eq!(all.iter().map(|lease| holder(lease)).collect::<Vec<_>>(), vec![by; count]);
         assert_eq!(state.names_of(&served(version), "default").len(), count);
     }
     assert_eq!(holder(&state.object(GROUP, "leases", "default", "shared").unwrap()), "built-in");
-    assert!(state.shown(&served("v1"), "default", "second").await.unwrap().is_none());
+    assert!(state.read_as(&served("v1"), "default", "second").await.unwrap().is_none());
 
     // The same through a policy.
     for version in ["v1", "v9"] {
@@ -117,15 +117,15 @@ async fn a_quota_counts_the_objects_of_both_directories_once() {
     let quota = parse(
         r#"{"metadata":{"name":"q","namespace":"default"},"spec":{"hard":{"count/leases.coordination.k8s.io":"10"}}}"#,
     );
-    let used = |resources: &[Served]| {
+    let used = |resources: &[RestMapping]| {
         let status = resource_quota::recount(&quota, resources, &*state, 0).unwrap();
         status.str_at(&["used", "count/leases.coordination.k8s.io"]).unwrap().to_owned()
     };
     assert_eq!(used(&[served("v1")]), "1");
     assert_eq!(used(&[served("v9")]), "3");
     let kinds = state.apis.catalog.stored_kinds();
-    let all: Vec<Served> =
-        kinds.iter().filter(|kind| kind.namespaced).map(|kind| super::served(kind)).collect();
+    let all: Vec<RestMapping> =
+        kinds.iter().filter(|kind| kind.namespaced).map(|kind| super::rest_mapping(kind)).collect();
     assert_eq!(used(&all), "4");
     server.running.stop().await;
 }

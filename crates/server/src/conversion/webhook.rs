@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use admission::webhook::{Reply, unexpected};
+use admission::webhook::{WebhookReply, status_of_reply};
 use api::field::quote;
 use api::{Status, meta};
 use base64::Engine as _;
@@ -104,12 +104,12 @@ async fn ask(
         Wrong::Call(failure.message)
     })?;
     if !(200..300).contains(&answer.status) {
-        let reply = Reply {
+        let reply = WebhookReply {
             status: answer.status,
             content_type: answer.content_type().to_owned(),
             body: answer.body.to_vec(),
         };
-        return Err(Wrong::Call(unexpected(&reply).message().to_owned()));
+        return Err(Wrong::Call(status_of_reply(&reply).message().to_owned()));
     }
     if answer.body.is_empty() {
         return Err(Wrong::Call(format!(

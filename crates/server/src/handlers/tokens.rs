@@ -9,7 +9,7 @@ use api::attestation::{self, AttestationDialect, WebhookConfigurationKind};
 use api::time::Timestamp;
 use api::{GroupVersionKind, Status, meta};
 use authn::User;
-use authn::tokens::{Attester, Attesting, Refusal, TokenRequest};
+use authn::tokens::{AttestFuture, Attester, TokenRequest, TokenRequestRefusal};
 use authz::{Attributes, Chain, Decision};
 use value::{Map, Str, Value};
 
@@ -94,7 +94,7 @@ impl WebhookTokenAsked {
     }
 
     /// Tells operators why a request was refused: the client must not know what the answer depends on.
-    fn report(&self, call: &Call, Refusal { status, cause }: &Refusal) {
+    fn report(&self, call: &Call, TokenRequestRefusal { status, cause }: &TokenRequestRefusal) {
         let (reason, detail) = match cause {
             Some(cause) => (cause.reason.as_str(), cause.detail.clone()),
             None => (status.reason(), status.message().chars().take(4 * LOGGED_CHARACTERS).collect()),
@@ -127,7 +127,7 @@ async fn answer(
     call: &mut Call,
     kind: &ServedResource,
     request: PostedTokenRequest,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer, TokenRequestRefusal> {
     let PostedTokenRequest { object, options, expected, empty } = request;
     let Some(tokens) = &state.authentication.tokens else { return Err(Status::no_such_resource().into()) };
     let name = call.info.name.to_string();
@@ -184,7 +184,12 @@ async fn answer(
 struct Authorized(Arc<Chain>);
 
 impl Attester for Authorized {
-    fn attest<'a>(&'a self, account: &'a User, dialect: AttestationDialect, group: &'a str) -> Attesting<'a> {
+    fn attest<'a>(
+        &'a self,
+        account: &'a User,
+        dialect: AttestationDialect,
+        group: &'a str,
+    ) -> AttestFuture<'a> {
         let (api_group, resource) = dialect.resource();
         let attributes =
             Attributes::resource(attestation::VERB, api_group, resource).named(dialect.name_of(group));

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use admission::manifests::{Loaded, Problem, Set};
+use admission::manifests::{LoadedManifests, ManifestProblem, ManifestSet};
 
 use super::plugins;
 
 #[derive(Clone, Debug)]
 pub(crate) struct FolderStatus {
-    pub(crate) set: Set,
+    pub(crate) set: ManifestSet,
     pub(crate) folder: String,
     /// `None` before the first load.
     pub(crate) in_force: Option<ManifestsInForce>,
@@ -26,7 +26,7 @@ pub(crate) struct ManifestsInForce {
     pub(crate) since: SystemTime,
     pub(crate) hash: String,
     pub(crate) objects: usize,
-    pub(crate) warnings: Vec<Problem>,
+    pub(crate) warnings: Vec<ManifestProblem>,
 }
 
 #[derive(Debug, Default)]
@@ -37,8 +37,8 @@ const LONGEST_REASON: usize = 4096;
 
 impl FolderStatuses {
     /// None of the folders is loaded yet.
-    pub(crate) fn of(folders: &[(Set, PathBuf)]) -> Self {
-        let status = |(set, folder): &(Set, PathBuf)| FolderStatus {
+    pub(crate) fn of(folders: &[(ManifestSet, PathBuf)]) -> Self {
+        let status = |(set, folder): &(ManifestSet, PathBuf)| FolderStatus {
             set: *set,
             folder: folder.display().to_string(),
             in_force: None,
@@ -48,14 +48,14 @@ impl FolderStatuses {
         FolderStatuses(Mutex::new(folders.iter().map(status).collect()))
     }
 
-    fn change(&self, set: Set, change: impl FnOnce(&mut FolderStatus)) {
+    fn change(&self, set: ManifestSet, change: impl FnOnce(&mut FolderStatus)) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(status) = all.iter_mut().find(|status| status.set == set) {
             change(status);
         }
     }
 
-    pub(crate) fn loaded(&self, set: Set, loaded: &Loaded) {
+    pub(crate) fn loaded(&self, set: ManifestSet, loaded: &LoadedManifests) {
         let in_force = ManifestsInForce {
             since: SystemTime::now(),
             hash: loaded.hash.clone(),
@@ -69,7 +69,7 @@ impl FolderStatuses {
     }
 
     /// The content of the folder equals the manifests in force again.
-    pub(crate) fn recovered(&self, set: Set) {
+    pub(crate) fn recovered(&self, set: ManifestSet) {
         self.change(set, |status| {
             status.failure = None;
             if let Some(in_force) = &mut status.in_force {
@@ -78,7 +78,7 @@ impl FolderStatuses {
         });
     }
 
-    pub(crate) fn failed(&self, set: Set, why: &str) {
+    pub(crate) fn failed(&self, set: ManifestSet, why: &str) {
         let end = (0..=LONGEST_REASON.min(why.len())).rev().find(|end| why.is_char_boundary(*end));
         let why = why.get(..end.unwrap_or(0)).unwrap_or_default().to_owned();
         self.change(set, |status| status.failure = Some((SystemTime::now(), why)));

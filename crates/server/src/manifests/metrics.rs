@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use admission::manifests::{Loaded, Set};
+use admission::manifests::{LoadedManifests, ManifestSet};
 use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts};
 
 use super::{plugin_of, plugins};
@@ -99,7 +99,7 @@ impl ManifestMetrics {
         }))
     }
 
-    pub(super) fn reloaded(&self, set: Set, ok: bool) {
+    pub(super) fn reloaded(&self, set: ManifestSet, ok: bool) {
         let status = if ok { "success" } else { "failure" };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         for plugin in plugins(set) {
@@ -110,7 +110,7 @@ impl ManifestMetrics {
         }
     }
 
-    pub(super) fn in_force(&self, set: Set, loaded: &Loaded) {
+    pub(super) fn in_force(&self, set: ManifestSet, loaded: &LoadedManifests) {
         let count = |objects: usize| i64::try_from(objects).unwrap_or(i64::MAX);
         for kind in set.kinds() {
             let labels = &[plugin_of(kind), kind];

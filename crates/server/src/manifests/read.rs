@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use admission::manifests::{self, File, Refused, Set};
+use admission::manifests::{self, LoadError, ManifestFile, ManifestSet};
 
 use crate::files::go_words;
 
@@ -14,11 +14,11 @@ const MAX_BYTES: usize = 256 << 20;
 const MAX_FILES: usize = 100_000;
 
 /// The files of a folder, by name: its direct children with the right endings, and the list of expected objects. A file that cannot be read is one that says why.
-pub fn read(set: Set, folder: &Path) -> Result<Vec<File>, Refused> {
+pub fn read(set: ManifestSet, folder: &Path) -> Result<Vec<ManifestFile>, LoadError> {
     let shown = folder.display().to_string();
     let refused = |why: String| {
         let what = format!("failed to read manifest directory {}: {why}", api::field::quote(&shown));
-        Refused::folder(set, &shown, &what)
+        LoadError::folder(set, &shown, &what)
     };
     let entries =
         std::fs::read_dir(folder).map_err(|e| refused(format!("open {shown}: {}", go_words(&e))))?;
@@ -43,7 +43,7 @@ pub fn read(set: Set, folder: &Path) -> Result<Vec<File>, Refused> {
         if let Ok(content) = &content {
             left = left.saturating_sub(content.len());
         }
-        files.push(File { path: path.display().to_string(), content });
+        files.push(ManifestFile { path: path.display().to_string(), content });
     }
     Ok(files)
 }
@@ -51,13 +51,13 @@ pub fn read(set: Set, folder: &Path) -> Result<Vec<File>, Refused> {
 /// Why there are no files to use.
 pub(super) enum Unsettled {
     /// The folder cannot be read.
-    Unreadable(Refused),
+    Unreadable(LoadError),
     /// It was different each time it was looked at: part of what is being written would be taken for all of it.
-    StillWritten(Refused),
+    StillWritten(LoadError),
 }
 
 impl Unsettled {
-    pub(super) fn into_refused(self) -> Refused {
+    pub(super) fn into_refused(self) -> LoadError {
         match self {
             Unsettled::Unreadable(refused) | Unsettled::StillWritten(refused) => refused,
         }
@@ -69,7 +69,11 @@ impl Unsettled {
 ///
 /// A file that is being written in place is empty for a moment, and an empty file is no policy at all: one that has just become
 /// empty must stay so for longer.
-pub(super) fn settled(set: Set, folder: &Path, before: &[File]) -> Result<Vec<File>, Unsettled> {
+pub(super) fn settled(
+    set: ManifestSet,
+    folder: &Path,
+    before: &[ManifestFile],
+) -> Result<Vec<ManifestFile>, Unsettled> {
     let shown = folder.display().to_string();
     let still_written = || {
         let what = format!(
@@ -77,7 +81,7 @@ pub(super) fn settled(set: Set, folder: &Path, before: &[File]) -> Result<Vec<Fi
             api::field::quote(&shown),
             SETTLE.as_millis() * SETTLING as u128
         );
-        Unsettled::StillWritten(Refused::folder(set, &shown, &what))
+        Unsettled::StillWritten(LoadError::folder(set, &shown, &what))
     };
     let mut read = || read(set, folder).map_err(Unsettled::Unreadable);
     settle(&mut read, || std::thread::sleep(SETTLE), before)?.ok_or_else(still_written)
@@ -85,10 +89,10 @@ pub(super) fn settled(set: Set, folder: &Path, before: &[File]) -> Result<Vec<Fi
 
 /// Reads until what is read stays the same; nothing if it does not.
 fn settle<E>(
-    read: &mut impl FnMut() -> Result<Vec<File>, E>,
+    read: &mut impl FnMut() -> Result<Vec<ManifestFile>, E>,
     mut pause: impl FnMut(),
-    before: &[File],
-) -> Result<Option<Vec<File>>, E> {
+    before: &[ManifestFile],
+) -> Result<Option<Vec<ManifestFile>>, E> {
     let mut files = read()?;
     let mut calm = 0;
     for _ in 0..SETTLING {
@@ -117,7 +121,7 @@ pub(super) fn is_old(folder: &Path) -> bool {
 }
 
 /// Whether a file is empty that was not, or that was not there.
-fn is_emptied(file: &File, before: &[File]) -> bool {
+fn is_emptied(file: &ManifestFile, before: &[ManifestFile]) -> bool {
     file.content.as_ref().is_ok_and(Vec::is_empty) && !before.contains(file)
 }
 
@@ -153,14 +157,14 @@ const OLD: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
-    use super::{EMPTY_FOR, File, QUIET_FOR, SETTLING, settle};
+    use super::{EMPTY_FOR, ManifestFile, QUIET_FOR, SETTLING, settle};
 
-    fn file(text: &str) -> Vec<File> {
-        vec![File { path: "a.yaml".to_owned(), content: Ok(text.as_bytes().to_vec()) }]
+    fn file(text: &str) -> Vec<ManifestFile> {
+        vec![ManifestFile { path: "a.yaml".to_owned(), content: Ok(text.as_bytes().to_vec()) }]
     }
 
     /// Reads these in turn, the last again and again; says what comes of it and how many reads it took.
-    fn settles(turns: &[&str], before: &str) -> (Option<Vec<File>>, usize) {
+    fn settles(turns: &[&str], before: &str) -> (Option<Vec<ManifestFile>>, usize) {
         let mut reads = 0;
         let mut read = || {
             let text = turns.get(reads).or(turns.last()).copied().unwrap_or_default();

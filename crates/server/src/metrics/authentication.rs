@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use authn::{Observer, TokenEvent, TokenUse};
+use authn::{TokenEvent, TokenObserver, TokenUse};
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 
 use crate::metrics::MetricRegistry;
@@ -134,13 +134,13 @@ fn compressed(user: &str) -> &str {
     }
 }
 
-impl Observer for AuthenticationMetrics {
+impl TokenObserver for AuthenticationMetrics {
     fn token(&self, event: TokenEvent) {
         match event {
             TokenEvent::Cached(hit) => {
                 self.cache_requests.with_label_values(&[if hit { "hit" } else { "miss" }]).inc();
             }
-            TokenEvent::Looked(ok) => {
+            TokenEvent::Verified(ok) => {
                 self.cache_fetches.with_label_values(&[if ok { "ok" } else { "error" }]).inc();
             }
             TokenEvent::Used(TokenUse::Valid) => self.valid.inc(),

@@ -54,7 +54,7 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
     }
     let authorities =
         certificate_authority.map(|pem| load("certificate-authority", &pem, folder, files)).transpose()?;
-    let user = kubeconfig::User { certificate, credential };
+    let user = kubeconfig::KubeconfigUser { certificate, credential };
     let (identity, credential) = shown_as(&user, folder, files)?;
     let trust = match authorities {
         Some(_) if insecure => {
@@ -78,7 +78,7 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
 /// As whom a user of a kubeconfig asks: with what is in the files it names, which are relative to the kubeconfig's `folder` and are
 /// added to `files`. The token file is not among them: it is read again by itself.
 pub(crate) fn shown_as(
-    user: &kubeconfig::User,
+    user: &kubeconfig::KubeconfigUser,
     folder: &Path,
     files: &mut Vec<PathBuf>,
 ) -> Result<(Option<Identity>, Credential), String> {

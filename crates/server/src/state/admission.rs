@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use ::admission::manifests::{Loaded, Set};
-use ::admission::policy::{Kinds, Mutating, Validating};
-use ::admission::{Chain, Meter, PluginSelection, Stages};
+use ::admission::manifests::{LoadedManifests, ManifestSet};
+use ::admission::policy::{MutatingPolicies, TypeCheckKinds, ValidatingPolicies};
+use ::admission::{AdmissionMetrics, Chain, ChainConfig, PluginSelection};
 use api::GroupVersionKind;
 use schema::Link;
 
@@ -37,7 +37,7 @@ pub struct Admission {
     /// The state of each folder of static manifests.
     pub(crate) manifests: Arc<FolderStatuses>,
     /// The clock and the metrics of admission.
-    pub(crate) meter: Arc<dyn Meter>,
+    pub(crate) meter: Arc<dyn AdmissionMetrics>,
     /// Decoded objects that plugins look up often.
     pub(crate) parsed: Parsed,
     /// Parameters of policies, converted to the version that the policy names.
@@ -49,17 +49,17 @@ pub struct Admission {
 pub(crate) struct LoadedAdmission {
     selection: PluginSelection,
     /// The plugins that need neither the store nor the server.
-    stages: Stages,
-    quota_limited: Vec<::admission::plugins::resource_quota::Limited>,
+    stages: ChainConfig,
+    quota_limited: Vec<::admission::plugins::resource_quota::LimitedResource>,
     webhook_credentials: WebhookCredentials,
     webhook_tokens: Option<TokenMetrics>,
-    meter: Arc<dyn Meter>,
+    meter: Arc<dyn AdmissionMetrics>,
     manifests: Arc<FolderStatuses>,
 }
 
 /// Folders of static manifests that are not loaded yet.
 pub(crate) struct StaticManifests {
-    folders: Vec<(Set, PathBuf)>,
+    folders: Vec<(ManifestSet, PathBuf)>,
     /// A warning about a manifest is an error.
     strict: bool,
     /// Shared with [`Admission::manifests`] and with the health checks.
@@ -81,12 +81,12 @@ impl AdmissionConfig {
 
         let meter = AdmissionMeter::new(registry).map_err(ConfigError::other)?;
         let token_metrics = TokenMetrics::new(registry).map_err(ConfigError::other)?;
-        let pod_security_counter = PodSecurityCounters::new(registry).map_err(ConfigError::other)?;
+        let pod_security_metrics = PodSecurityCounters::new(registry).map_err(ConfigError::other)?;
 
         let mut configurations = PluginConfigurations::read(self.configuration_file.as_deref())?;
         let settings = ::admission::plugins::Settings {
             suffix: crate::random::suffix,
-            pod_security_counter: Some(Arc::new(pod_security_counter)),
+            pod_security_metrics: Some(Arc::new(pod_security_metrics)),
             pod_security: configurations.pod_security()?,
             ..self.plugins
         };
@@ -102,7 +102,7 @@ impl AdmissionConfig {
         let statuses = Arc::new(FolderStatuses::of(&folders));
         let loaded = LoadedAdmission {
             selection: PluginSelection::new(&self.enable, &self.disable).map_err(ConfigError::other)?,
-            stages: Stages { image_policy, settings, ..Stages::default() },
+            stages: ChainConfig { image_policy, settings, ..ChainConfig::default() },
             quota_limited,
             webhook_credentials,
             webhook_tokens: (self.webhook_tokens && has_issuer).then_some(token_metrics),
@@ -119,8 +119,8 @@ impl LoadedAdmission {
         let Storage { store, unreadable, .. } = storage;
         let LoadedAdmission { selection, mut stages, meter, manifests, .. } = self;
 
-        let validating = Arc::new(Validating::new(Arc::clone(&meter)));
-        let mutating = Arc::new(Mutating::new(Arc::clone(&meter)));
+        let validating = Arc::new(ValidatingPolicies::new(Arc::clone(&meter)));
+        let mutating = Arc::new(MutatingPolicies::new(Arc::clone(&meter)));
         stages.validating_policies = Some(Arc::clone(&validating) as _);
         stages.mutating_policies = Some(Arc::clone(&mutating) as _);
         let policies = Informers::start(store, unreadable, validating, mutating);
@@ -140,7 +140,7 @@ impl LoadedAdmission {
         stages.namespace_auto_provision = Some(Arc::new(NamespaceAutoProvision::new(loopback.clone())));
 
         Admission {
-            chain: Chain::build(&selection, &stages).metered(Arc::clone(&meter)),
+            chain: Chain::build(&selection, &stages).with_metrics(Arc::clone(&meter)),
             quotas,
             policies,
             webhooks,
@@ -155,18 +155,18 @@ impl LoadedAdmission {
 
 impl Admission {
     /// Replaces the policies and webhooks of a folder. No request sees some of the new ones beside some of the old ones.
-    fn apply_manifests(&self, set: Set, loaded: &Loaded) {
+    fn apply_manifests(&self, set: ManifestSet, loaded: &LoadedManifests) {
         // Compiled before the lock is taken.
-        let validating =
-            matches!(set, Set::ValidatingPolicies | Set::Mixed).then(|| self.policies.fix_validating(loaded));
-        let mutating =
-            matches!(set, Set::MutatingPolicies | Set::Mixed).then(|| self.policies.fix_mutating(loaded));
-        let _replacing = self.chain.replace();
+        let validating = matches!(set, ManifestSet::ValidatingPolicies | ManifestSet::Mixed)
+            .then(|| self.policies.fix_validating(loaded));
+        let mutating = matches!(set, ManifestSet::MutatingPolicies | ManifestSet::Mixed)
+            .then(|| self.policies.fix_mutating(loaded));
+        let _replacing = self.chain.lock_replacement();
         validating.into_iter().chain(mutating).for_each(|replace| replace());
-        if matches!(set, Set::ValidatingWebhooks | Set::Mixed) {
+        if matches!(set, ManifestSet::ValidatingWebhooks | ManifestSet::Mixed) {
             self.webhooks.fix_validating(loaded);
         }
-        if matches!(set, Set::MutatingWebhooks | Set::Mixed) {
+        if matches!(set, ManifestSet::MutatingWebhooks | ManifestSet::Mixed) {
             self.webhooks.fix_mutating(loaded);
         }
     }
@@ -177,7 +177,7 @@ impl StaticManifests {
     pub(crate) fn put_in_force(self, state: &Arc<State>) -> Result<ManifestFolders, ConfigError> {
         let StaticManifests { folders, strict, statuses } = self;
         let server = Arc::downgrade(state);
-        let apply = move |set: Set, loaded: &Loaded| {
+        let apply = move |set: ManifestSet, loaded: &LoadedManifests| {
             if let Some(state) = server.upgrade() {
                 state.admission.apply_manifests(set, loaded);
             }
@@ -193,7 +193,7 @@ impl StaticManifests {
 /// The served resources, built-in and custom, against which the expressions of static manifests are type-checked.
 struct ServedKinds(Weak<State>);
 
-impl Kinds for ServedKinds {
+impl TypeCheckKinds for ServedKinds {
     fn kinds_of(&self, group: &str, version: &str, resource: &str) -> Vec<GroupVersionKind> {
         self.0.upgrade().map(|state| state.kinds_of(group, version, resource)).unwrap_or_default()
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use authn::impersonation::LastModes;
-use authn::{Authenticator, Observed, Observer};
+use authn::{Authenticator, OptionalObserver, TokenObserver};
 
 use super::Storage;
 use crate::config::{AuthenticationConfig, ConfigError};
@@ -72,7 +72,7 @@ impl AuthenticationConfig {
             static_tokens: static_tokens.map(Arc::new),
             service_accounts: verifier,
             anonymous,
-            observer: Observed::by(Arc::clone(&metrics.authentication) as Arc<dyn Observer>),
+            observer: OptionalObserver::by(Arc::clone(&metrics.authentication) as Arc<dyn TokenObserver>),
             ..Authenticator::default()
         };
         Ok(Authenticators {

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use authn::{Caller, Via};
 use authz::config::AuthorizerType;
 use authz::node::{self, NodeAuthorizer};
-use authz::{Attributes, Authorizer, Chain, Permit, Refusal, Step, rbac};
+use authz::{Attributes, Authorizer, Chain, ChainStep, Denial, Permit, rbac};
 use tokio::sync::watch;
 
 use super::Storage;
@@ -29,7 +29,7 @@ pub struct Authorizers {
     pub internal: Arc<Chain>,
     pub metrics: Arc<AuthorizationMetrics>,
     /// The stored roles and bindings, indexed.
-    pub rbac: Arc<rbac::Index>,
+    pub rbac: Arc<rbac::RbacIndex>,
     /// How far [`Authorizers::rbac`] follows the store.
     pub(crate) roles: RoleInformers,
 }
@@ -55,9 +55,9 @@ impl Authorizers {
         };
         self.chain_for(call.caller()).authorize(call.caller(), attributes).await.map_err(|refusal| {
             match refusal {
-                Refusal::Denied { status, .. } => status,
+                Denial::Denied { status, .. } => status,
                 // The cause may name internals, so the client does not get it.
-                Refusal::Failed { .. } => Status::internal("the request could not be authorized"),
+                Denial::Failed { .. } => Status::internal("the request could not be authorized"),
             }
         })
     }
@@ -72,14 +72,14 @@ impl LoadedAuthorization {
         metrics: &Metrics,
         stopped: watch::Receiver<bool>,
     ) -> Result<Authorizers, ConfigError> {
-        let index = Arc::new(rbac::Index::default());
+        let index = Arc::new(rbac::RbacIndex::default());
         let roles = start_rbac_informers(storage, &index);
         let node = self.uses(AuthorizerType::Node).then(|| start_node_informers(storage));
         let metrics =
             AuthorizationMetrics::new(metrics.registry(), &identity::id()).map_err(ConfigError::other)?;
         let (chain, parts, files) = self.build_chain(&index, node, Arc::clone(&metrics))?;
         let chain = Arc::new(ArcSwap::from_pointee(chain));
-        let internal = Step { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(&index)) };
+        let internal = ChainStep { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(&index)) };
         let internal = Arc::new(Chain::new(vec![internal]).map_err(ConfigError::other)?);
         follow(self, parts, files, &chain, stopped);
         Ok(Authorizers { chain, internal, metrics, rbac: index, roles })
@@ -87,26 +87,26 @@ impl LoadedAuthorization {
 }
 
 /// Keeps the index equal to the stored roles and bindings. The kind of an object follows from its storage directory.
-fn start_rbac_informers(storage: &Storage, index: &Arc<rbac::Index>) -> RoleInformers {
-    let informer = |plural, prefix, kind: rbac::Kind| {
+fn start_rbac_informers(storage: &Storage, index: &Arc<rbac::RbacIndex>) -> RoleInformers {
+    let informer = |plural, prefix, kind: rbac::RbacKind| {
         let (notes, index) = (Notes::of(&storage.unreadable, Concern::Authorization), Arc::clone(index));
         (plural, start_informer(&storage.store, prefix, notes, move |old, new| index.apply(kind, old, new)))
     };
     RoleInformers([
-        informer("roles", keys::ROLES, rbac::Kind::Role),
-        informer("clusterroles", keys::CLUSTER_ROLES, rbac::Kind::ClusterRole),
-        informer("rolebindings", keys::ROLE_BINDINGS, rbac::Kind::RoleBinding),
-        informer("clusterrolebindings", keys::CLUSTER_ROLE_BINDINGS, rbac::Kind::ClusterRoleBinding),
+        informer("roles", keys::ROLES, rbac::RbacKind::Role),
+        informer("clusterroles", keys::CLUSTER_ROLES, rbac::RbacKind::ClusterRole),
+        informer("rolebindings", keys::ROLE_BINDINGS, rbac::RbacKind::RoleBinding),
+        informer("clusterrolebindings", keys::CLUSTER_ROLE_BINDINGS, rbac::RbacKind::ClusterRoleBinding),
     ])
 }
 
 /// The storage directories from which the Node authorizer derives what each node may read.
-const NODE_GRAPH_SOURCES: [(&str, node::Kind); 5] = [
-    (keys::PODS, node::Kind::Pod),
-    (keys::PERSISTENT_VOLUMES, node::Kind::PersistentVolume),
-    (keys::VOLUME_ATTACHMENTS, node::Kind::VolumeAttachment),
-    (keys::RESOURCE_SLICES, node::Kind::ResourceSlice),
-    (keys::POD_CERTIFICATE_REQUESTS, node::Kind::PodCertificateRequest),
+const NODE_GRAPH_SOURCES: [(&str, node::GraphKind); 5] = [
+    (keys::PODS, node::GraphKind::Pod),
+    (keys::PERSISTENT_VOLUMES, node::GraphKind::PersistentVolume),
+    (keys::VOLUME_ATTACHMENTS, node::GraphKind::VolumeAttachment),
+    (keys::RESOURCE_SLICES, node::GraphKind::ResourceSlice),
+    (keys::POD_CERTIFICATE_REQUESTS, node::GraphKind::PodCertificateRequest),
 ];
 
 fn start_node_informers(storage: &Storage) -> Arc<NodeAuthorizer> {

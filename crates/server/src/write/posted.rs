@@ -1,6 +1,6 @@
 //! What passes the stages of admission and is never stored: reviews, bindings, evictions, connections.
 
-use admission::{Attributes, Notes, Operation, Seen};
+use admission::{AdmissionNotes, Attributes, Operation, VersionedObject};
 use api::Status;
 use value::{Str, Value};
 
@@ -41,18 +41,18 @@ impl Posted<'_> {
             subresource: Str::new_static(self.subresource),
             namespace: call.info.namespace.clone(),
             name: self.name.into(),
-            old_object: Seen::nothing(),
+            old_object: VersionedObject::absent(),
             options: self.options,
             dry_run: self.dry_run,
             now: call.now,
             deadline: call.deadline,
-            in_force: call.in_force.clone(),
+            snapshot: call.admission_snapshot.clone(),
         }
     }
 
     /// The mutating stage: the object may come back changed.
     pub async fn mutate(&self, call: &mut Call, mut object: Value) -> Result<Value, Status> {
-        let mut notes = Notes::default();
+        let mut notes = AdmissionNotes::default();
         let chain = &self.state.admission.chain;
         let outcome = chain.mutate(&self.attributes(call), Some(&mut object), self.state, &mut notes).await;
         call.note(notes);
@@ -62,7 +62,7 @@ impl Posted<'_> {
 
     /// The validating stage.
     pub async fn validate(&self, call: &mut Call, object: &Value) -> Result<AdmittedPost, Status> {
-        let mut notes = Notes::default();
+        let mut notes = AdmissionNotes::default();
         let chain = &self.state.admission.chain;
         let outcome = chain.validate(&self.attributes(call), Some(object), self.state, &mut notes).await;
         call.note(notes);

@@ -1,48 +1,49 @@
-//! [`ClientConfig`]: how a configuration says where its webhook is → the audience of tokens for it.
+//! [`ClientConfig`]: derives the audience of tokens from a webhook's address.
 
 use serde::{Deserialize, Serialize};
 
-/// `clientConfig` of a webhook, as far as the audience goes.
+/// The fields of a webhook's `clientConfig` that determine the audience.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ClientConfig {
-    /// Where it is, as a URL.
+    /// The webhook's URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Where it is, as a service of the cluster.
+    /// The webhook's service in the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceReference>,
 }
 
-/// A service of the cluster.
+/// A reference to a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ServiceReference {
-    /// Its namespace.
+    /// The service's namespace.
     pub namespace: String,
-    /// Its name.
+    /// The service's name.
     pub name: String,
-    /// The path; `/` if there is none.
+    /// Defaults to `/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The port; 443 if there is none.
+    /// Defaults to 443.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
 }
 
 impl ClientConfig {
-    /// A webhook at a URL.
+    /// A webhook with a URL.
     pub fn url(url: impl Into<String>) -> Self {
         ClientConfig { url: Some(url.into()), service: None }
     }
 
-    /// A webhook behind a service, with the default port and path.
+    /// A webhook behind a service, with default port and path.
     pub fn service(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         let service =
             ServiceReference { namespace: namespace.into(), name: name.into(), path: None, port: None };
         ClientConfig { url: None, service: Some(service) }
     }
 
-    /// The audience of tokens for this webhook: the URL as it is written, or `https://NAME.NAMESPACE.svc:PORT/PATH` with the
-    /// port always there. API servers and webhooks derive it alike. `None` if neither is given, or both.
+    /// The audience of tokens for this webhook: the URL verbatim, or `https://NAME.NAMESPACE.svc:PORT/PATH`,
+    /// always with the port. API servers and webhooks derive it the same way. `None` if neither or both are
+    /// set.
     pub fn audience(&self) -> Option<String> {
         match (&self.url, &self.service) {
             (Some(url), None) => Some(url.clone()),

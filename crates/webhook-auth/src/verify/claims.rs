@@ -1,6 +1,7 @@
-//! [`Payload`]: the claims of a token, in either dialect or both.
+//! [`Payload`]: the claims of a token, in one or both dialects.
 //!
-//! A claim of the wrong type makes the token void. It would otherwise count as absent, and a token without `exp` never ends.
+//! A claim of the wrong type invalidates the token. If it counted as absent, a token with an invalid `exp`
+//! would never expire.
 
 use std::collections::BTreeMap;
 
@@ -13,36 +14,36 @@ use super::rejection::{Reason, Rejection};
 /// An object by name and uid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Reference {
-    /// The name.
+    /// The object's name.
     #[serde(default)]
     pub name: String,
-    /// The uid.
+    /// The object's uid.
     #[serde(default)]
     pub uid: String,
 }
 
-/// The configuration that a token is bound to.
+/// A webhook configuration that a token is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
-    /// Its kind.
+    /// Validating or mutating.
     pub kind: ConfigurationKind,
-    /// Its name.
+    /// The configuration's name.
     pub name: String,
-    /// Its uid: another one of the same name has another.
+    /// Changes if the configuration is deleted and recreated.
     pub uid: String,
 }
 
-/// The API groups that a token's bearer may ask about.
+/// The API groups about which a token's bearer may call webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Groups {
-    /// All of them: the token of kube-apiserver itself.
+    /// All groups, for kube-apiserver itself.
     Every,
-    /// This one; `""` is the core group.
+    /// One group; `""` is the core group.
     One(String),
 }
 
 impl Groups {
-    /// Whether they include this one.
+    /// Whether the group is included.
     pub fn include(&self, group: &str) -> bool {
         match self {
             Groups::Every => true,
@@ -51,7 +52,7 @@ impl Groups {
     }
 }
 
-/// Seconds since 1970, fractions cut off.
+/// Seconds since the Unix epoch, without fractions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NumericDate(pub(super) i64);
 
@@ -62,7 +63,7 @@ impl<'de> Deserialize<'de> for NumericDate {
             #[expect(clippy::cast_possible_truncation, reason = "within what an f64 holds exactly")]
             number.as_f64().filter(|seconds| seconds.abs() < 9e15).map(|seconds| seconds as i64)
         });
-        // Beyond that no date means anything, and sums of them must not overflow.
+        // Larger values are not meaningful dates, and sums of them could overflow.
         whole
             .filter(|seconds| seconds.unsigned_abs() < 9_000_000_000_000_000)
             .map(NumericDate)
@@ -79,7 +80,7 @@ enum Audiences {
 
 type Attestations = BTreeMap<String, Vec<String>>;
 
-/// The claims that are looked at.
+/// The claims that are checked.
 #[derive(Deserialize)]
 pub(super) struct Payload {
     pub(super) iss: Option<String>,
@@ -89,13 +90,14 @@ pub(super) struct Payload {
     pub(super) exp: Option<NumericDate>,
     pub(super) nbf: Option<NumericDate>,
     pub(super) iat: Option<NumericDate>,
-    // The name is `names::KUBERNETES`; an attribute takes no constant.
+    // The name is `names::KUBERNETES`; an attribute cannot use a constant.
     #[serde(rename = "kubernetes.io")]
     pub(super) kubernetes: Option<Kubernetes>,
 }
 
 impl Payload {
-    /// Its audience, if it has exactly one: a token for several could be replayed by each of them to the others.
+    /// The audience, if there is exactly one: each recipient of a token with several could replay it to the
+    /// others.
     pub(super) fn audience(&self) -> Option<&str> {
         match self.aud.as_ref()? {
             Audiences::One(one) => Some(one),
@@ -107,7 +109,7 @@ impl Payload {
     }
 }
 
-/// What Kubernetes says beyond a plain JWT.
+/// The claim `kubernetes.io`.
 #[derive(Deserialize)]
 pub(super) struct Kubernetes {
     #[serde(default)]
@@ -128,7 +130,7 @@ pub(super) struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// The one configuration that the token is bound to.
+    /// The single configuration that the token is bound to.
     pub(super) fn configuration(&self) -> Result<Configuration, Rejection> {
         let of = |kind: ConfigurationKind| {
             let (one, other) = match kind {
@@ -155,7 +157,7 @@ impl Kubernetes {
         Ok(Configuration { kind, name: reference.name.clone(), uid: reference.uid.clone() })
     }
 
-    /// The groups that the token is for.
+    /// The groups that the token is valid for.
     pub(super) fn groups(&self) -> Result<Groups, Rejection> {
         let of = |dialect: Dialect| {
             let claims = match dialect {
@@ -182,7 +184,7 @@ impl Kubernetes {
     }
 }
 
-/// What is said in one dialect or in both, if it is the same.
+/// The value in one dialect, or in both if they agree.
 fn agreed<T: PartialEq>(one: Option<T>, other: Option<T>) -> Result<Option<T>, Rejection> {
     match (one, other) {
         (Some(one), Some(other)) if one != other => {

@@ -1,4 +1,4 @@
-//! [`Provider`]: where an issuer says its keys are.
+//! [`Provider`]: the OpenID provider document with the URL of the keys.
 
 use serde::Deserialize;
 
@@ -6,37 +6,38 @@ use super::json;
 use super::keys::MAX_DOCUMENT;
 use super::rejection::excerpt;
 
-/// The path of the provider document, below the issuer.
+/// The path of the provider document, relative to the issuer.
 pub const PROVIDER_PATH: &str = "/.well-known/openid-configuration";
 /// The path of the key set on a Kubernetes API server.
 pub const JWKS_PATH: &str = "/openid/v1/jwks";
-/// What the key set is asked for as. An API server answers 406 to `application/json`.
+/// The `Accept` header for the key set. An API server responds with 406 to `application/json`.
 pub const JWKS_TYPE: &str = "application/jwk-set+json";
 
-/// Why a provider document is of no use.
+/// The provider document is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProviderError {
     /// The document is too long.
     #[error("the provider document is too long")]
     Oversize,
-    /// It is no provider document.
+    /// The document cannot be decoded.
     #[error("the provider document is malformed")]
     Malformed,
-    /// It is another issuer's. Expect the one that was found if the API server that answered is the right one.
+    /// The document names another issuer. If the right API server responded, expect the issuer that was
+    /// found.
     #[error("the issuer is {found:?}, but {expected:?} is expected")]
     Issuer {
-        /// The issuer that the document names.
+        /// The issuer in the document.
         found: String,
-        /// The issuer that is expected.
+        /// The expected issuer.
         expected: String,
     },
-    /// The keys are not at an `https` address.
+    /// The URL of the keys is not `https`.
     #[error("the provider document names no https address of keys")]
     Address,
 }
 
-/// The part of an OpenID provider document that matters here.
+/// The fields of a provider document that are used.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Provider {
     issuer: String,
@@ -44,7 +45,7 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Reads the document of `issuer`, which must name itself exactly so.
+    /// Decodes the document, which must name exactly `issuer`.
     pub fn read(document: &[u8], issuer: &str) -> Result<Self, ProviderError> {
         if document.len() > MAX_DOCUMENT {
             return Err(ProviderError::Oversize);
@@ -60,12 +61,12 @@ impl Provider {
         Ok(provider)
     }
 
-    /// The issuer.
+    /// The issuer in the document.
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// Where its keys are.
+    /// The URL of the key set.
     pub fn jwks_uri(&self) -> &str {
         &self.jwks_uri
     }

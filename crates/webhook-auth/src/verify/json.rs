@@ -1,7 +1,7 @@
-//! JSON that only reads one way.
+//! Unambiguous JSON.
 //!
-//! Where a key comes twice, one reader takes the first value and another the last. What is signed would then mean one thing
-//! to one program and something else to the next, so it is not read at all.
+//! If an object has a key twice, some parsers use the first value and others the last. Signed content must
+//! mean the same to every program, so such documents are rejected.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,9 +9,9 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-/// Reads an object as `T`, unless some object in it has a key twice, at any depth, in fields that `T` does not have too.
+/// Decodes an object as `T`. Rejects duplicate keys at any depth, even in fields that `T` does not have.
 pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, serde_json::Error> {
-    // A list of the right length would otherwise do for a struct.
+    // Otherwise serde would accept an array for a struct.
     if !bytes.trim_ascii_start().starts_with(b"{") {
         return Err(serde_json::Error::custom("not an object"));
     }
@@ -19,7 +19,7 @@ pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, serde_json::E
     serde_json::from_slice(bytes)
 }
 
-/// Any JSON without duplicate keys; the value itself is not kept.
+/// Accepts any JSON without duplicate keys and discards it.
 struct Unique;
 
 impl<'de> Deserialize<'de> for Unique {

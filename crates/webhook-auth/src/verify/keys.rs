@@ -1,4 +1,4 @@
-//! [`KeySet`]: the keys an issuer publishes.
+//! [`KeySet`]: the keys that an issuer publishes.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,30 +10,30 @@ use serde::Deserialize;
 
 use super::json;
 
-/// A longer document is not read.
+/// Longer documents are rejected.
 pub(crate) const MAX_DOCUMENT: usize = 256 * 1024;
 
-/// More keys are not kept: nobody rotates that fast.
+/// Larger key sets are rejected.
 const MAX_KEYS: usize = 128;
 
-/// The algorithms that API servers sign with. There are no others here: none with a shared secret, and none that is `none`.
+/// The signature algorithms of API servers. Algorithms with shared secrets and `none` are not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
-    /// RSA, 2048 to 8192 bits, PKCS #1 v1.5, SHA-256.
+    /// RSA with 2048 to 8192 bits, PKCS #1 v1.5, SHA-256.
     Rs256,
-    /// ECDSA on P-256, SHA-256.
+    /// ECDSA on P-256 with SHA-256.
     Es256,
-    /// ECDSA on P-384, SHA-384.
+    /// ECDSA on P-384 with SHA-384.
     Es384,
-    /// ECDSA on P-521, SHA-512.
+    /// ECDSA on P-521 with SHA-512.
     Es512,
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All supported algorithms.
     pub const ALL: [Algorithm; 4] = [Algorithm::Rs256, Algorithm::Es256, Algorithm::Es384, Algorithm::Es512];
 
-    /// Its name in a header or a key.
+    /// The name in a JWT header or JWK.
     pub const fn as_str(self) -> &'static str {
         match self {
             Algorithm::Rs256 => "RS256",
@@ -43,34 +43,34 @@ impl Algorithm {
         }
     }
 
-    /// By its name, which is case-sensitive.
+    /// Finds an algorithm by its name, which is case-sensitive.
     pub fn named(name: &str) -> Option<Self> {
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.as_str() == name)
     }
 }
 
-/// Why keys cannot be used.
+/// The key set is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The document is too long.
     #[error("the key set is too long")]
     Oversize,
-    /// It is no key set.
+    /// The document cannot be decoded.
     #[error("the key set is malformed")]
     Malformed,
-    /// It has too many keys.
+    /// The set has too many keys.
     #[error("the key set has too many keys")]
     TooMany,
-    /// None of its keys can verify a token.
+    /// No key can verify tokens.
     #[error("the key set has no key that can verify a token")]
     NoKeys,
-    /// Two different keys have one name, so a token does not say which of them signed it.
+    /// Two different keys have the same id, so the signer of a token is ambiguous.
     #[error("two keys of the key set have the same id")]
     Ambiguous,
 }
 
-/// A key, by its id and the one algorithm it is for.
+/// A key with the one algorithm that it is for.
 #[derive(Clone)]
 struct Key {
     id: String,
@@ -84,7 +84,7 @@ pub struct KeySet {
     keys: Vec<Key>,
 }
 
-/// What a token's header asks of a key set.
+/// The result of checking a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checked {
     Good,
@@ -94,8 +94,8 @@ pub(super) enum Checked {
 }
 
 impl KeySet {
-    /// Reads a JSON Web Key Set (RFC 7517). Keys that are not for signatures, or for algorithms that are not on the list, are
-    /// left out, as the RFC asks.
+    /// Decodes a JSON Web Key Set (RFC 7517). Keys for other uses or algorithms are ignored, as the RFC
+    /// requires.
     pub fn from_jwks(document: &[u8]) -> Result<Self, KeyError> {
         if document.len() > MAX_DOCUMENT {
             return Err(KeyError::Oversize);
@@ -120,12 +120,12 @@ impl KeySet {
         self.keys.iter().map(|key| (key.id.as_str(), key.algorithm))
     }
 
-    /// Whether it has no keys at all.
+    /// Whether the set has no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Checks a signature with the key of this id. The algorithm is the key's: a header can only agree with it.
+    /// Checks a signature with the key of this id. `algorithm` must be the key's own.
     pub(super) fn check(&self, id: &str, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> Checked {
         let mut named = self.keys.iter().filter(|key| key.id == id).peekable();
         if named.peek().is_none() {
@@ -145,22 +145,22 @@ impl fmt::Debug for KeySet {
     }
 }
 
-/// Keys that several verifiers look at and somebody replaces as the issuer rotates them.
+/// A key set that can be replaced while verifiers use it.
 #[derive(Clone, Debug, Default)]
 pub struct Keys(Arc<RwLock<Arc<KeySet>>>);
 
 impl Keys {
-    /// Keys to begin with.
+    /// Starts with these keys.
     pub fn new(keys: KeySet) -> Self {
         Keys(Arc::new(RwLock::new(Arc::new(keys))))
     }
 
-    /// The keys of this moment.
+    /// The current keys.
     pub fn current(&self) -> Arc<KeySet> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// From now on these keys, and no others.
+    /// Replaces all keys.
     pub fn replace(&self, keys: KeySet) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
     }
@@ -171,7 +171,8 @@ struct Jwks {
     keys: Vec<Jwk>,
 }
 
-/// The fields that matter. Of a key of an unknown type they may have any shape, so they are looked at one by one.
+/// The JSON fields of a key. Keys of unknown types may have fields of any type, so each field is decoded when
+/// it is used.
 #[derive(Deserialize)]
 struct Jwk(serde_json::Map<String, serde_json::Value>);
 
@@ -202,7 +203,7 @@ fn usable(jwk: &Jwk) -> Option<Key> {
         ("EC", Some("P-521")) => Algorithm::Es512,
         _ => return None,
     };
-    // A key that says what it is for is used for nothing else.
+    // A key is used only for its declared purpose.
     if jwk.0.contains_key("alg") && jwk.text("alg") != Some(algorithm.as_str()) {
         return None;
     }
@@ -217,7 +218,7 @@ fn usable(jwk: &Jwk) -> Option<Key> {
         Algorithm::Es512 => curve(&signature::ECDSA_P521_SHA512_FIXED, 66)?,
         Algorithm::Rs256 => {
             let (n, e) = (significant(jwk.bytes("n")?), significant(jwk.bytes("e")?));
-            // Outside these sizes every signature would be refused one by one; say so once, by leaving the key out.
+            // Verification rejects keys outside of these sizes, so they are ignored here.
             if !(256..=1024).contains(&n.len()) || e.len() > 8 {
                 return None;
             }
@@ -228,7 +229,7 @@ fn usable(jwk: &Jwk) -> Option<Key> {
     Some(Key { id, algorithm, public })
 }
 
-/// A number without its leading zeros.
+/// Removes leading zeros.
 fn significant(mut bytes: Vec<u8>) -> Vec<u8> {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     bytes.drain(..zeros);

@@ -1,27 +1,28 @@
-//! The words of both dialects, each declared once.
+//! The names of both dialects, each declared once.
 //!
-//! KEP-6060 names fields and claims one way, Kubernetes 1.37 another. A token may carry the claims of either, or of both.
+//! KEP-6060 and Kubernetes 1.37 use different names for fields and claims. A token may carry the claims of
+//! either, or of both.
 
-/// The claim that holds everything Kubernetes says beyond a plain JWT.
+/// The claim with everything that Kubernetes adds to a JWT.
 pub const KUBERNETES: &str = "kubernetes.io";
 
-/// The value that stands for every API group.
+/// The value for all API groups.
 pub const EVERY_GROUP: &str = "*";
 
-/// The most that a token for a webhook lives, in seconds: what the API server shortens longer requests to.
+/// The maximum lifetime of a token for a webhook, in seconds. The API server shortens longer requests to it.
 pub const LIFETIME_SECONDS: u64 = 600;
 
-/// How the fields of a request and the claims of a token are called.
+/// The names of request fields and token claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dialect {
-    /// Kubernetes 1.37's: `attestations` with the key `admissionReviewAPIGroups`.
+    /// Kubernetes 1.37: `attestations` with the key `admissionReviewAPIGroups`.
     Attestations,
-    /// KEP-6060's: `attestationClaims` with the key `webhook-authentication.k8s.io/allowedAPIGroup`.
+    /// KEP-6060: `attestationClaims` with the key `webhook-authentication.k8s.io/allowedAPIGroup`.
     AttestationClaims,
 }
 
 impl Dialect {
-    /// The field of a TokenRequest's `spec`, and the claim.
+    /// The name of the TokenRequest's `spec` field and of the claim.
     pub const fn field(self) -> &'static str {
         match self {
             Dialect::Attestations => "attestations",
@@ -29,7 +30,7 @@ impl Dialect {
         }
     }
 
-    /// The key below it whose one value is the API group.
+    /// The key in this field whose single value is the API group.
     pub const fn group_key(self) -> &'static str {
         match self {
             Dialect::Attestations => "admissionReviewAPIGroups",
@@ -37,23 +38,23 @@ impl Dialect {
         }
     }
 
-    /// Whether the core group, `""`, can be attested in it.
+    /// Whether the dialect supports the core group, `""`.
     pub const fn has_core_group(self) -> bool {
         matches!(self, Dialect::AttestationClaims)
     }
 }
 
-/// The two kinds of configuration that a token for a webhook can be bound to.
+/// The kinds of webhook configurations that a token can be bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConfigurationKind {
-    /// `ValidatingWebhookConfiguration`.
+    /// The kind `ValidatingWebhookConfiguration`.
     Validating,
-    /// `MutatingWebhookConfiguration`.
+    /// The kind `MutatingWebhookConfiguration`.
     Mutating,
 }
 
 impl ConfigurationKind {
-    /// Its kind.
+    /// The kind's name.
     pub const fn kind(self) -> &'static str {
         match self {
             ConfigurationKind::Validating => "ValidatingWebhookConfiguration",
@@ -61,12 +62,12 @@ impl ConfigurationKind {
         }
     }
 
-    /// The API version of both.
+    /// The API version of both kinds.
     pub const fn api_version(self) -> &'static str {
         "admissionregistration.k8s.io/v1"
     }
 
-    /// The claim that names the configuration a token is bound to.
+    /// The claim with the configuration that a token is bound to.
     pub const fn claim(self, dialect: Dialect) -> &'static str {
         match (self, dialect) {
             (ConfigurationKind::Validating, Dialect::Attestations) => "validatingwebhookconfiguration",

@@ -1,20 +1,20 @@
-//! [`Refresh`]: when keys are fetched again. Times go in, what to do comes out.
+//! [`Refresh`]: decides when keys are fetched. No clock: elapsed times go in.
 
 use std::time::Duration;
 
-/// How old keys may get, and how often they are asked for.
+/// The refresh intervals of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refresh {
-    /// Keys older than this are fetched again while they are still used, so that those the issuer withdrew go away.
+    /// Older keys are refreshed in the background, so that revoked ones disappear.
     pub after: Duration,
-    /// Keys older than this are not used any more.
+    /// Older keys are no longer used.
     pub max_age: Duration,
-    /// However many tokens name unknown keys, keys are not fetched more often than this.
+    /// The minimum time between two fetches, however many tokens have unknown keys.
     pub interval: Duration,
 }
 
 impl Default for Refresh {
-    /// Every five minutes, for an hour without an answer, and at most every ten seconds.
+    /// Refreshes after five minutes, uses keys for one hour, and fetches at most every ten seconds.
     fn default() -> Self {
         Refresh {
             after: Duration::from_mins(5),
@@ -24,39 +24,39 @@ impl Default for Refresh {
     }
 }
 
-/// Why keys are looked at.
+/// The reason for looking at the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// To verify a token.
+    /// A token is to be verified.
     Verify,
-    /// A token named a key that is not among them.
+    /// A token has an unknown key.
     UnknownKey,
 }
 
-/// What was done so far, as times since then. `None` if it never was.
+/// The state of the keys as elapsed times; `None` means never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refreshed {
-    /// How long ago keys were fetched.
+    /// The time since keys were last fetched.
     pub fetched: Option<Duration>,
-    /// How long ago that was last tried.
+    /// The time since the last attempt.
     pub tried: Option<Duration>,
 }
 
-/// What to do.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Use the keys there are.
+    /// Use the current keys.
     Use,
-    /// Use the keys there are, and fetch new ones meanwhile.
+    /// Use the current keys and fetch new ones in the background.
     UseAndFetch,
     /// Fetch keys first.
     Fetch,
-    /// There are no keys that may be used, and it is too early to ask again.
+    /// There are no usable keys, and it is too early for another attempt.
     Refuse,
 }
 
 impl Refresh {
-    /// What to do.
+    /// Decides how to get usable keys.
     pub fn decide(&self, need: Need, refreshed: Refreshed) -> Action {
         let may_ask = refreshed.tried.is_none_or(|ago| ago >= self.interval);
         let usable = refreshed.fetched.filter(|age| *age < self.max_age);

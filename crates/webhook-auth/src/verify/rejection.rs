@@ -1,67 +1,67 @@
-//! [`Rejection`]: why a caller is not believed.
+//! [`Rejection`]: why a caller is rejected.
 
 use std::fmt;
 
-/// Why a caller is not believed, as one of a fixed list: what is counted.
+/// The reasons for rejecting a caller, as counted in metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Reason {
     /// There is no bearer token.
     Missing,
-    /// The token is longer than any token of an API server.
+    /// The token is longer than [`MAX_TOKEN`](super::MAX_TOKEN).
     Oversize,
-    /// It is no JWT, or one that two readers could read differently.
+    /// The token is not a JWT, or its JSON is ambiguous.
     Malformed,
-    /// Its algorithm is not on the list, or is not that of the key.
+    /// The algorithm is not supported, or not that of the key.
     Algorithm,
-    /// Its header asks for something that must be understood and is not, or says that it is no plain JWT.
+    /// The header has a critical extension that is not supported, or a type other than JWT.
     Header,
-    /// It names no key, or one that the issuer does not publish.
+    /// The token names no key, or one that the issuer does not publish.
     UnknownKey,
-    /// The signature is not that of the key.
+    /// The signature is invalid.
     Signature,
-    /// Another issuer made it.
+    /// The token has another issuer.
     Issuer,
-    /// It is for another webhook, or for several.
+    /// The token is for another webhook, or for several.
     Audience,
-    /// It says not when it ends, or it has ended.
+    /// The token has expired or has no expiration.
     Expired,
-    /// It may not be used yet.
+    /// The token is not valid yet.
     NotYetValid,
-    /// It was issued in the future, or lives longer than tokens for webhooks do.
+    /// The token was issued in the future, or its lifetime is too long.
     Lifetime,
-    /// Its subject is no service account, or not the one it names.
+    /// The subject is not a service account, or does not match the other claims.
     Subject,
-    /// The subject is not one of those that are let in.
+    /// The subject is not accepted.
     OtherSubject,
-    /// It is bound to no webhook configuration.
+    /// The token is not bound to a webhook configuration.
     NotBound,
-    /// It is bound to more than one object.
+    /// The token is bound to more than one object.
     BoundTwice,
-    /// It is bound to a configuration of the other kind.
+    /// The token is bound to a configuration of the other kind.
     WrongKind,
-    /// It is bound to another configuration, or to an earlier one of the same name.
+    /// The token is bound to another configuration, or to an earlier one of the same name.
     WrongConfiguration,
-    /// It says not for which API group it is, or not in the way that is asked for.
+    /// The token names no API group, or in an invalid form.
     NoGroup,
-    /// Its two sets of claims say different things.
+    /// The claims of the two dialects differ.
     Disagreement,
-    /// It is not for the API group of the request.
+    /// The token is not valid for the request's API group.
     Group,
-    /// The API server no longer stands by it.
+    /// The TokenReview rejected the token.
     Reviewed,
-    /// There are no keys to verify it with.
+    /// There are no keys to verify the token with.
     KeysUnavailable,
-    /// The API server could not be asked about it.
+    /// The TokenReview failed.
     ReviewUnavailable,
-    /// The webhook answered without comparing the token with the request.
+    /// The webhook responded without comparing the token with the request.
     Unchecked,
-    /// The webhook answered although the token does not fit the request.
+    /// The webhook responded although the token does not match the request.
     Disregarded,
 }
 
 impl Reason {
-    /// All of them, in the order a token is looked at.
+    /// All reasons, in the order of the checks.
     pub const ALL: [Reason; 26] = [
         Reason::Missing,
         Reason::Oversize,
@@ -91,7 +91,7 @@ impl Reason {
         Reason::Disregarded,
     ];
 
-    /// Its name in metrics and logs.
+    /// The name in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Reason::Missing => "missing",
@@ -123,8 +123,8 @@ impl Reason {
         }
     }
 
-    /// The HTTP status that says so: 403 for a caller who is believed and asks about what is not its own, 503 where the
-    /// webhook itself lacks what it needs to decide, 401 for all others.
+    /// The HTTP status: 403 for a token that is valid for another API group, 503 if the webhook lacks what it
+    /// needs to decide, otherwise 401.
     pub const fn status(self) -> u16 {
         match self {
             Reason::Group => 403,
@@ -135,9 +135,9 @@ impl Reason {
     }
 }
 
-/// Why a caller is not believed.
+/// Why a caller is rejected.
 ///
-/// Its text is for the webhook's own log. A caller is told the [status](Reason::status) and nothing else.
+/// The text is for the webhook's own log. Callers get only the [status](Reason::status).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     reason: Reason,
@@ -145,18 +145,18 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// A reason, with what the log should say about it.
+    /// `detail` is for the log.
     pub fn new(reason: Reason, detail: impl Into<String>) -> Self {
         Rejection { reason, detail: detail.into() }
     }
 
-    /// The reason.
+    /// The reason, as counted in metrics.
     pub fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// What was found, for the log. What came from the token is quoted. Of a token whose signature was not verified, only the
-    /// beginning of its issuer is shown.
+    /// Details for the log. Values from the token are quoted. Of a token with an unverified signature, only
+    /// the beginning of the issuer is included.
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -170,7 +170,7 @@ impl fmt::Display for Rejection {
 
 impl std::error::Error for Rejection {}
 
-/// The beginning of a text that anybody may have written.
+/// The first 256 characters of untrusted text.
 pub(super) fn excerpt(text: &str) -> &str {
     text.char_indices().nth(256).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
 }

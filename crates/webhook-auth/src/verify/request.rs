@@ -1,15 +1,15 @@
-//! [`AdmissionRequest`]: what a caller asks about, as far as its token goes.
+//! [`AdmissionRequest`]: the fields of a request that are compared with a token.
 
 use serde::Deserialize;
 
-/// Why a review cannot be read.
+/// The review is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReviewError {
-    /// It is no `AdmissionReview` with a request.
+    /// The body is not an `AdmissionReview` with a request.
     #[error("not an AdmissionReview with a request")]
     Malformed,
-    /// Its version is not one of `admission.k8s.io`.
+    /// The version is not one of `admission.k8s.io`.
     #[error("not a version of AdmissionReview that is known")]
     Version,
 }
@@ -20,10 +20,10 @@ pub struct Resource {
     /// The API group; `""` for the core group.
     #[serde(default)]
     pub group: String,
-    /// The version.
+    /// The API version.
     #[serde(default)]
     pub version: String,
-    /// The resource, as `pods`.
+    /// The plural name, for example `pods`.
     #[serde(default)]
     pub resource: String,
 }
@@ -34,27 +34,27 @@ pub struct Kind {
     /// The API group; `""` for the core group.
     #[serde(default)]
     pub group: String,
-    /// The version.
+    /// The API version.
     #[serde(default)]
     pub version: String,
-    /// The kind, as `Pod`.
+    /// The kind's name, for example `Pod`.
     #[serde(default)]
     pub kind: String,
 }
 
-/// The `request` of an `AdmissionReview`, as far as a token goes.
+/// The `request` of an `AdmissionReview`, as far as tokens are concerned.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionRequest {
-    /// The id of this call.
+    /// The uid of this call.
     #[serde(default)]
     pub uid: String,
-    /// What kind the object is.
+    /// The kind of the object.
     #[serde(default)]
     pub kind: Kind,
-    /// The resource that is asked about.
+    /// The requested resource.
     pub resource: Resource,
-    /// Its subresource, if one is asked about.
+    /// The requested subresource, if any.
     #[serde(default)]
     pub sub_resource: Option<String>,
 }
@@ -67,12 +67,12 @@ struct AdmissionReview {
     request: AdmissionRequest,
 }
 
-/// Kinds that are sent to subresources of other groups.
+/// Kinds of subresources that resources of other groups use.
 const LENT: [(&str, &str); 3] =
     [("autoscaling", "Scale"), ("policy", "Eviction"), ("authentication.k8s.io", "TokenRequest")];
 
 impl AdmissionRequest {
-    /// A request about a resource of this group.
+    /// A request for a resource of this group.
     pub fn about(group: &str, version: &str, resource: &str, kind: &str) -> Self {
         AdmissionRequest {
             uid: String::new(),
@@ -86,8 +86,8 @@ impl AdmissionRequest {
         }
     }
 
-    /// Reads the request of an `AdmissionReview`. A field that matters and comes twice is an error: the webhook may read the other
-    /// one.
+    /// Decodes the request of an `AdmissionReview`. A duplicate field is an error if it matters here: the
+    /// webhook might read the other value.
     pub fn from_review(body: &[u8]) -> Result<Self, ReviewError> {
         let review: AdmissionReview = serde_json::from_slice(body).map_err(|_| ReviewError::Malformed)?;
         if review.kind != "AdmissionReview" {
@@ -99,9 +99,9 @@ impl AdmissionRequest {
         }
     }
 
-    /// The API group that the request is about, if it is about one. That is the resource's; the kind must be of the same group, since
-    /// webhooks decide by it too, unless it is one that other groups have for their subresources (a `Scale` of `autoscaling` for a
-    /// deployment of `apps`).
+    /// The API group of the request: that of the resource. The kind must have the same group, because
+    /// webhooks also decide by kind, unless it is a subresource kind shared by other groups, such as `Scale`.
+    /// `None` if the groups differ.
     pub(super) fn group(&self) -> Option<&str> {
         let whole = self.sub_resource.as_deref().unwrap_or_default().is_empty();
         let lent = !whole && LENT.contains(&(self.kind.group.as_str(), self.kind.kind.as_str()));

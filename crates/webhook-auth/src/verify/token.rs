@@ -1,4 +1,4 @@
-//! A token taken apart, before anything in it is believed.
+//! Decodes a token before it is verified.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,21 +10,21 @@ use super::json;
 use super::keys::Algorithm;
 use super::rejection::{Reason, Rejection};
 
-/// Longer tokens are not looked at. Those of an API server have some 1,000 bytes.
+/// Longer tokens are rejected. Those of an API server have about 1,000 bytes.
 pub const MAX_TOKEN: usize = 16 * 1024;
 
-/// The parts of a token.
+/// The decoded parts of a token.
 pub(super) struct Parts<'a> {
     pub(super) algorithm: Algorithm,
     pub(super) key: String,
     pub(super) payload: Payload,
     pub(super) signature: Vec<u8>,
-    /// What is signed.
+    /// The signed part: header and payload.
     pub(super) signed: &'a str,
 }
 
-/// The header's fields that are looked at. Keys in a header (`jwk`, `jku`, `x5c`, …) are not: a token does not choose who
-/// vouches for it.
+/// The header fields that are checked. Keys in a header (`jwk`, `jku`, `x5c`, …) are ignored: a token must
+/// not choose its own verification key.
 #[derive(Deserialize)]
 struct Header {
     alg: Option<Value>,
@@ -38,7 +38,7 @@ struct Header {
     zip: bool,
 }
 
-/// A field that is there, with whatever value, `null` too.
+/// Whether a field is present, even with the value `null`.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     serde::de::IgnoredAny::deserialize(deserializer).map(|_| true)
 }

@@ -1,14 +1,15 @@
 use super::{
-    BINDING, File, Judged, LAX, POLICY, Rules, Set, WEBHOOK, file, hash, load, load_changes, loaded,
+    AcceptedFiles, BINDING, LAX, LoadOptions, ManifestFile, ManifestSet, POLICY, WEBHOOK, file, hash, load,
+    load_changed, loaded,
 };
-use crate::manifests::{EXPECTED_OBJECTS, Problem};
+use crate::manifests::{EXPECTED_OBJECTS, ManifestProblem};
 use crate::policy::BuiltInKinds;
 
-const STRICT: Rules<'_> = Rules { strict: true, kinds: &BuiltInKinds };
+const STRICT: LoadOptions<'_> = LoadOptions { strict: true, kinds: &BuiltInKinds };
 
 /// The messages of the warnings of a folder, or of what refuses it.
-fn warnings(set: Set, files: &[File]) -> Vec<String> {
-    load(set, "/d", files, LAX).unwrap().warnings.iter().map(Problem::one_line).collect()
+fn warnings(set: ManifestSet, files: &[ManifestFile]) -> Vec<String> {
+    load(set, "/d", files, LAX).unwrap().warnings.iter().map(ManifestProblem::one_line).collect()
 }
 
 #[test]
@@ -17,30 +18,34 @@ fn typos_in_expressions_are_warned_about_where_they_are_and_refused_if_strict() 
     let typo =
         typed.replace("!object.metadata.name.startsWith(\"bad\")", "object.spec.contianers.size() > 0");
     let files = |policy: &str| [file("a.yaml", &format!("{policy}---\n{BINDING}"))];
-    assert_eq!(warnings(Set::ValidatingPolicies, &files(&typed)), Vec::<String>::new());
+    assert_eq!(warnings(ManifestSet::ValidatingPolicies, &files(&typed)), Vec::<String>::new());
     assert_eq!(
-        warnings(Set::ValidatingPolicies, &files(&typo)),
+        warnings(ManifestSet::ValidatingPolicies, &files(&typo)),
         [
             "/d/a.yaml:13:17: ValidatingAdmissionPolicy \"p1.static.k8s.io\": spec.validations[0].expression: undefined field 'contianers' at line 1, column 12 of the expression"
         ]
     );
-    let refused = load(Set::ValidatingPolicies, "/d", &files(&typo), STRICT).unwrap_err();
+    let refused = load(ManifestSet::ValidatingPolicies, "/d", &files(&typo), STRICT).unwrap_err();
     assert!(refused.to_string().contains("undefined field 'contianers'"), "{refused}");
-    assert!(load(Set::ValidatingPolicies, "/d", &files(&typed), STRICT).is_ok());
+    assert!(load(ManifestSet::ValidatingPolicies, "/d", &files(&typed), STRICT).is_ok());
     // It may be right for one of several kinds, and nothing is known of the kinds of others.
     for resources in ["[pods, deployments]", "[pods, '*']", "[pods, deployments/scale]", "[pods, unknowns]"] {
         let several = typed.replace("['']", "['', apps]").replace("[pods]", resources);
         let fine = several.replace("!object.metadata.name.startsWith(\"bad\")", "object.spec.replicas > 0");
-        assert_eq!(warnings(Set::ValidatingPolicies, &files(&fine)), Vec::<String>::new(), "{resources}");
+        assert_eq!(
+            warnings(ManifestSet::ValidatingPolicies, &files(&fine)),
+            Vec::<String>::new(),
+            "{resources}"
+        );
     }
     let lists =
         "object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : []) != []";
     let alike = typed.replace("!object.metadata.name.startsWith(\"bad\")", lists);
-    assert_eq!(warnings(Set::ValidatingPolicies, &files(&alike)), Vec::<String>::new());
+    assert_eq!(warnings(ManifestSet::ValidatingPolicies, &files(&alike)), Vec::<String>::new());
     let number = typed.replace("!object.metadata.name.startsWith(\"bad\")", "object.metadata.name == 3");
-    assert_eq!(warnings(Set::ValidatingPolicies, &files(&number)).len(), 1);
+    assert_eq!(warnings(ManifestSet::ValidatingPolicies, &files(&number)).len(), 1);
     let several = typo.replace("['']", "['', apps]").replace("[pods]", "[pods, deployments, pods/status]");
-    assert_eq!(warnings(Set::ValidatingPolicies, &files(&several)).len(), 1);
+    assert_eq!(warnings(ManifestSet::ValidatingPolicies, &files(&several)).len(), 1);
 }
 
 #[test]
@@ -55,12 +60,12 @@ fn every_expression_of_both_kinds_of_policies_is_checked() {
             "'variables.all.all(c, c.a3 == 1)'\n    messageExpression: 'string(object.spec.a4)'"
         )
     );
-    let fields = |set: Set, text: &str| -> Vec<String> {
+    let fields = |set: ManifestSet, text: &str| -> Vec<String> {
         let found = load(set, "/d", &[file("a.yaml", text)], LAX).unwrap().warnings;
         found.into_iter().map(|warning| warning.field).filter(|field| !field.is_empty()).collect()
     };
     assert_eq!(
-        fields(Set::ValidatingPolicies, &validating),
+        fields(ManifestSet::ValidatingPolicies, &validating),
         [
             "spec.variables[0].expression",
             "spec.matchConditions[0].expression",
@@ -75,7 +80,7 @@ fn every_expression_of_both_kinds_of_policies_is_checked() {
         before.replace("kind: Validating", "kind: Mutating")
     );
     assert_eq!(
-        fields(Set::MutatingPolicies, &mutating),
+        fields(ManifestSet::MutatingPolicies, &mutating),
         [
             "spec.variables[0].expression",
             "spec.matchConditions[0].expression",
@@ -88,38 +93,39 @@ fn every_expression_of_both_kinds_of_policies_is_checked() {
 #[test]
 fn what_has_no_effect_is_warned_about() {
     assert_eq!(
-        warnings(Set::ValidatingPolicies, &[file("a.yaml", POLICY)]),
+        warnings(ManifestSet::ValidatingPolicies, &[file("a.yaml", POLICY)]),
         [
             "/d/a.yaml:1:1: ValidatingAdmissionPolicy \"p1.static.k8s.io\" has no binding, so it is not enforced"
         ]
     );
     assert_eq!(
-        warnings(Set::ValidatingPolicies, &[file("a.yaml", "# later\n")]),
+        warnings(ManifestSet::ValidatingPolicies, &[file("a.yaml", "# later\n")]),
         ["/d: the folder has no objects, so nothing is enforced from it"]
     );
-    assert!(load(Set::ValidatingPolicies, "/d", &[], STRICT).is_err());
+    assert!(load(ManifestSet::ValidatingPolicies, "/d", &[], STRICT).is_err());
     // "no certificate" in base64.
     let hook = WEBHOOK.replace("    url:", "    caBundle: bm8gY2VydGlmaWNhdGU=\n    url:");
-    let [warning] = warnings(Set::ValidatingWebhooks, &[file("a.yaml", &hook)]).try_into().unwrap();
+    let [warning] = warnings(ManifestSet::ValidatingWebhooks, &[file("a.yaml", &hook)]).try_into().unwrap();
     assert!(warning.starts_with("/d/a.yaml:10:15: ValidatingWebhookConfiguration"), "{warning}");
     assert!(warning.contains("has no PEM-encoded certificate in it"), "{warning}");
-    assert!(warnings(Set::ValidatingWebhooks, &[file("a.yaml", WEBHOOK)]).is_empty());
+    assert!(warnings(ManifestSet::ValidatingWebhooks, &[file("a.yaml", WEBHOOK)]).is_empty());
 }
 
 #[test]
 fn a_list_of_expected_objects_is_exact_and_stays() {
     let both = file("a.yaml", &format!("{POLICY}---\n{BINDING}"));
     let list = |text: &str| file(EXPECTED_OBJECTS, text);
-    let good =
-        load(Set::ValidatingPolicies, "/d", std::slice::from_ref(&both), LAX).unwrap().expected_objects();
+    let good = load(ManifestSet::ValidatingPolicies, "/d", std::slice::from_ref(&both), LAX)
+        .unwrap()
+        .expected_objects();
     assert_eq!(
         good,
         "# The objects of this folder. Written by `portcullis check --write-expected`.\nValidatingAdmissionPolicy/p1.static.k8s.io\nValidatingAdmissionPolicyBinding/b1.static.k8s.io\n"
     );
-    let mut judged = Judged::default();
-    let mut problems = |files: &[File]| -> Vec<String> {
-        let outcome = load_changes(Set::ValidatingPolicies, "/d", files, LAX, &mut judged);
-        outcome.map_or_else(|r| r.problems().iter().map(Problem::one_line).collect(), |_| Vec::new())
+    let mut accepted = AcceptedFiles::default();
+    let mut problems = |files: &[ManifestFile]| -> Vec<String> {
+        let outcome = load_changed(ManifestSet::ValidatingPolicies, "/d", files, LAX, &mut accepted);
+        outcome.map_or_else(|r| r.problems().iter().map(ManifestProblem::one_line).collect(), |_| Vec::new())
     };
     let none: [&str; 0] = [];
     assert_eq!(problems(std::slice::from_ref(&both)), none, "without a list anything goes");
@@ -153,16 +159,20 @@ fn comments_are_no_documents_and_errors_are_at_their_own_lines() {
         format!("# Licensed to everybody\n---\n{POLICY}"),
         format!("---\n# Licensed\n---\n\n---\n{POLICY}---\n# end\n"),
     ] {
-        assert_eq!(loaded(Set::ValidatingPolicies, &[file("a.yaml", &text)]).unwrap().len(), 1, "{text}");
+        assert_eq!(
+            loaded(ManifestSet::ValidatingPolicies, &[file("a.yaml", &text)]).unwrap().len(),
+            1,
+            "{text}"
+        );
     }
-    assert!(loaded(Set::ValidatingPolicies, &[file("a.yaml", "# c\n---\nnull\n")]).is_err());
-    let place = |set: Set, text: &str| {
+    assert!(loaded(ManifestSet::ValidatingPolicies, &[file("a.yaml", "# c\n---\nnull\n")]).is_err());
+    let place = |set: ManifestSet, text: &str| {
         let refused = loaded(set, &[file("a.yaml", text)]).unwrap_err();
         (refused.problems()[0].one_line(), refused.to_string())
     };
     let hook = WEBHOOK.replace("    url:", "    caBundle: '#no'\n    url:");
     assert_eq!(
-        place(Set::ValidatingWebhooks, &hook).0,
+        place(ManifestSet::ValidatingWebhooks, &hook).0,
         "/d/a.yaml:10:15: illegal base64 data at input byte 0"
     );
     let list = format!(
@@ -170,12 +180,13 @@ fn comments_are_no_documents_and_errors_are_at_their_own_lines() {
         hook.replace('\n', "\n  ")
     );
     assert_eq!(
-        place(Set::ValidatingWebhooks, &list).0,
+        place(ManifestSet::ValidatingWebhooks, &list).0,
         "/d/a.yaml:13:17: illegal base64 data at input byte 0"
     );
     for name in ["", "generateName: p"] {
-        let (shown, said) = place(Set::ValidatingPolicies, &POLICY.replace("name: p1.static.k8s.io", name));
+        let (shown, report) =
+            place(ManifestSet::ValidatingPolicies, &POLICY.replace("name: p1.static.k8s.io", name));
         assert!(shown.ends_with("metadata.name: Required value: name is required"), "{shown}");
-        assert!(said.ends_with("metadata.name: Required value: name is required"), "{said}");
+        assert!(report.ends_with("metadata.name: Required value: name is required"), "{report}");
     }
 }

@@ -5,12 +5,12 @@ use authn::User;
 use value::yaml;
 
 use super::*;
-use crate::Seen;
-use crate::small::Small;
+use crate::VersionedObject;
+use crate::fake_cluster::FakeCluster;
 
 const HEAD: &str = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n";
 
-fn read(rest: &str) -> Result<Vec<Limit>, String> {
+fn read(rest: &str) -> Result<Vec<EventLimit>, String> {
     limits(format!("{HEAD}{rest}").as_bytes())
 }
 
@@ -21,7 +21,7 @@ fn limits_are_read_strictly() {
     let sizes: Vec<usize> = read_limits.unwrap().iter().map(|limit| limit.size).collect();
     assert_eq!(sizes, [4096, 7]);
     assert_eq!(read("").unwrap_err(), "limits: Invalid value: null: must not be empty");
-    assert_eq!(no_limits().unwrap_err(), "limits: Invalid value: null: must not be empty");
+    assert_eq!(limits_without_configuration().unwrap_err(), "limits: Invalid value: null: must not be empty");
     let why = read("limits: [{type: Users, qps: 0, burst: -1, cacheSize: -1}]").unwrap_err();
     for part in [
         r#"limits[0].type: Unsupported value: "Users": supported values: "Namespace", "Server", "SourceAndObject", "User""#,
@@ -50,7 +50,7 @@ fn limits_are_read_strictly() {
 fn plugin(text: &str) -> (EventRateLimit, Arc<AtomicU64>) {
     let now = Arc::new(AtomicU64::new(0));
     let hand = Arc::clone(&now);
-    let clock: Clock = Arc::new(move || Duration::from_millis(hand.load(Ordering::Relaxed)));
+    let clock: MonotonicClock = Arc::new(move || Duration::from_millis(hand.load(Ordering::Relaxed)));
     (EventRateLimit::new(&read(text).unwrap(), clock), now)
 }
 
@@ -73,16 +73,16 @@ fn write(
         subresource: "".into(),
         namespace: namespace.into(),
         name: "e".into(),
-        old_object: Seen::nothing(),
+        old_object: VersionedObject::absent(),
         options: &options,
         dry_run,
         now: 0,
         deadline: None,
-        in_force: crate::InForce::default(),
+        snapshot: crate::AdmissionSnapshot::default(),
     };
     let event = yaml::read(event.as_bytes()).unwrap().value;
     plugin
-        .validate(&attributes, Some(&event), &Small::default(), &mut Notes::default())
+        .validate(&attributes, Some(&event), &FakeCluster::default(), &mut AdmissionNotes::default())
         .map_err(|status| format!("{} {}", status.code(), status.message()))
 }
 

@@ -3,16 +3,16 @@ use std::task::{Context, Poll, Waker};
 
 use api::{GroupResource, GroupVersionKind};
 use authn::User;
-use authz::webhook::{Answered, BoxFuture, SendError};
+use authz::webhook::{BoxFuture, SendError, WebhookResponse};
 use value::{json, yaml};
 
 use super::*;
-use crate::small::Small;
+use crate::fake_cluster::FakeCluster;
 
 /// Answers as the test says, and keeps what it was asked.
 struct Scripted {
-    answer: Result<Answered, SendError>,
-    asked: Mutex<Vec<Value>>,
+    answer: Result<WebhookResponse, SendError>,
+    context: Mutex<Vec<Value>>,
     pauses: AtomicUsize,
     start: Instant,
     /// Seconds since then.
@@ -20,24 +20,24 @@ struct Scripted {
 }
 
 impl Scripted {
-    fn new(answer: Result<Answered, SendError>) -> Arc<Self> {
+    fn new(answer: Result<WebhookResponse, SendError>) -> Arc<Self> {
         let (pauses, now) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Scripted { answer, asked: Mutex::default(), pauses, start: Instant::now(), now })
+        Arc::new(Scripted { answer, context: Mutex::default(), pauses, start: Instant::now(), now })
     }
 
     fn saying(status: &str) -> Arc<Self> {
         let body = format!(r#"{{"apiVersion":"{VERSION}","kind":"ImageReview","status":{status}}}"#);
-        Self::new(Ok(Answered { status: 200, body: body.into_bytes(), ..Answered::default() }))
+        Self::new(Ok(WebhookResponse { status: 200, body: body.into_bytes(), ..WebhookResponse::default() }))
     }
 
     fn times_asked(&self) -> usize {
-        self.asked.lock().unwrap().len()
+        self.context.lock().unwrap().len()
     }
 }
 
-impl Sender for Scripted {
-    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<Answered, SendError>> {
-        self.asked.lock().unwrap().push(json::parse(review).unwrap());
+impl ReviewTransport for Scripted {
+    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<WebhookResponse, SendError>> {
+        self.context.lock().unwrap().push(json::parse(review).unwrap());
         Box::pin(std::future::ready(self.answer.clone()))
     }
 
@@ -61,7 +61,7 @@ fn ask(
     plugin: &ImagePolicyWebhook,
     resource: &str,
     subresource: &str,
-    notes: &mut Notes,
+    notes: &mut AdmissionNotes,
 ) -> Result<(), String> {
     let (user, options) = (User::named("ann"), Value::Null);
     let kind = GroupVersionKind::new("", "v1", "Pod");
@@ -75,15 +75,15 @@ fn ask(
         subresource: subresource.into(),
         namespace: "team".into(),
         name: "p".into(),
-        old_object: Seen::nothing(),
+        old_object: VersionedObject::absent(),
         options: &options,
         dry_run: false,
         now: 0,
         deadline: None,
-        in_force: crate::InForce::default(),
+        snapshot: crate::AdmissionSnapshot::default(),
     };
     let pod = yaml::read(POD.as_bytes()).unwrap().value;
-    let (seen, cluster) = (Seen::new(Some(&pod)), Small::default());
+    let (seen, cluster) = (VersionedObject::new(Some(&pod)), FakeCluster::default());
     let mut outcome = plugin.validate(&attributes, &seen, &cluster, notes);
     match outcome.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => outcome.map_err(|status| format!("{} {}", status.code(), status.message())),
@@ -95,14 +95,14 @@ fn ask(
 fn the_service_is_told_images_annotations_and_the_namespace() {
     let service = Scripted::saying(r#"{"allowed":true,"auditAnnotations":{"ticket":"seen"}}"#);
     let plugin = ImagePolicyWebhook::new(configured(""), Arc::clone(&service) as _);
-    let mut notes = Notes::default();
+    let mut notes = AdmissionNotes::default();
     assert_eq!(ask(&plugin, "pods", "", &mut notes), Ok(()));
     assert_eq!(ask(&plugin, "pods", "ephemeralcontainers", &mut notes), Ok(()));
     assert_eq!(ask(&plugin, "pods", "status", &mut notes), Ok(()));
     assert_eq!(ask(&plugin, "configmaps", "", &mut notes), Ok(()));
-    let asked = service.asked.lock().unwrap();
+    let context = service.context.lock().unwrap();
     let specs: Vec<String> =
-        asked.iter().map(|review| write::to_string(review.get("spec").unwrap())).collect();
+        context.iter().map(|review| write::to_string(review.get("spec").unwrap())).collect();
     assert_eq!(
         specs,
         [
@@ -121,18 +121,18 @@ fn a_refusal_is_told_and_counts_for_a_while() {
         "403 pods \"p\" is forbidden: image policy webhook backend denied one or more images: not signed"
             .to_owned(),
     );
-    assert_eq!(ask(&plugin, "pods", "", &mut Notes::default()), refused);
-    assert_eq!(ask(&plugin, "pods", "", &mut Notes::default()), refused);
+    assert_eq!(ask(&plugin, "pods", "", &mut AdmissionNotes::default()), refused);
+    assert_eq!(ask(&plugin, "pods", "", &mut AdmissionNotes::default()), refused);
     assert_eq!(service.times_asked(), 1);
     service.now.store(11, Ordering::Relaxed);
-    assert_eq!(ask(&plugin, "pods", "", &mut Notes::default()), refused);
+    assert_eq!(ask(&plugin, "pods", "", &mut AdmissionNotes::default()), refused);
     assert_eq!(service.times_asked(), 2);
 
     let silent = Scripted::saying(r#"{"allowed":false}"#);
     let plugin = ImagePolicyWebhook::new(configured("denyTTL: -1"), Arc::clone(&silent) as _);
     for _ in 0..2 {
         assert_eq!(
-            ask(&plugin, "pods", "", &mut Notes::default()),
+            ask(&plugin, "pods", "", &mut AdmissionNotes::default()),
             Err("403 pods \"p\" is forbidden: one or more images rejected by webhook backend".to_owned())
         );
     }
@@ -141,21 +141,21 @@ fn a_refusal_is_told_and_counts_for_a_while() {
 
 #[test]
 fn a_service_that_fails_refuses_unless_the_configuration_says_otherwise() {
-    let broken = || Scripted::new(Ok(Answered { status: 500, ..Answered::default() }));
+    let broken = || Scripted::new(Ok(WebhookResponse { status: 500, ..WebhookResponse::default() }));
     let service = broken();
     let plugin = ImagePolicyWebhook::new(configured(""), Arc::clone(&service) as _);
-    let why = ask(&plugin, "pods", "", &mut Notes::default()).unwrap_err();
+    let why = ask(&plugin, "pods", "", &mut AdmissionNotes::default()).unwrap_err();
     assert!(why.starts_with("403 pods \"p\" is forbidden: an error on the server"), "{why}");
     assert_eq!((service.times_asked(), service.pauses.load(Ordering::Relaxed)), (5, 4));
 
     let plugin = ImagePolicyWebhook::new(configured("defaultAllow: true"), broken() as _);
-    let mut notes = Notes::default();
+    let mut notes = AdmissionNotes::default();
     assert_eq!(ask(&plugin, "pods", "", &mut notes), Ok(()));
     assert_eq!(notes.annotations[0].key, "imagepolicywebhook.image-policy.k8s.io/failed-open");
 
     for status in ["[]", r#"{"allowed":"yes"}"#] {
         let plugin = ImagePolicyWebhook::new(configured(""), Scripted::saying(status) as _);
-        let why = ask(&plugin, "pods", "", &mut Notes::default()).unwrap_err();
+        let why = ask(&plugin, "pods", "", &mut AdmissionNotes::default()).unwrap_err();
         assert!(why.contains("json: cannot unmarshal"), "{why}");
     }
 }

@@ -1,12 +1,13 @@
-//! Certificates: those of the pods on a node, and its own.
+//! NodeRestriction for certificates: PodCertificateRequests for the node's pods, and CSRs for the node
+//! itself.
 
 use api::{Status, field, meta};
 use authn::names;
 
-use super::{MIRROR, Request};
+use super::{MIRROR, NodeRequest};
 use crate::Operation;
 
-impl Request<'_, '_> {
+impl NodeRequest<'_, '_> {
     pub(super) async fn check_pod_certificate(&self) -> Result<(), Status> {
         let operation = self.attributes.operation;
         let Some(request) = self.object.filter(|_| operation == Operation::Create) else {
@@ -23,10 +24,10 @@ impl Request<'_, '_> {
             return Err(self.refuse(format!(
                 "PodCertificateRequest.Spec.NodeName={}, which is not the requesting {}",
                 field::quote(node_name),
-                self.me()
+                self.node_text()
             )));
         }
-        // What may only be late is a failure, not a refusal: it may be tried again.
+        // The node may just not be in the cache yet: a plain error lets the kubelet retry.
         let node = self.cluster.object("", "nodes", "", node_name).ok_or_else(|| {
             let name = field::quote(node_name);
             Status::plain(format!(
@@ -34,9 +35,9 @@ impl Request<'_, '_> {
             ))
         })?;
         if meta::uid(&node) != text("nodeUID") {
-            let (asked, has) = (field::quote(text("nodeUID")), field::quote(meta::uid(&node)));
+            let (context, has) = (field::quote(text("nodeUID")), field::quote(meta::uid(&node)));
             return Err(Status::plain(format!(
-                "PodCertificateRequest for pod {place} names node UID {asked}, inconsistent with the running node ({has})"
+                "PodCertificateRequest for pod {place} names node UID {context}, inconsistent with the running node ({has})"
             )));
         }
         let pod = self.cluster.object("", "pods", namespace, text("podName")).ok_or_else(|| {
@@ -46,12 +47,12 @@ impl Request<'_, '_> {
             ))
         })?;
         if meta::uid(&pod) != text("podUID") {
-            let (asked, has) = (field::quote(text("podUID")), field::quote(meta::uid(&pod)));
+            let (context, has) = (field::quote(text("podUID")), field::quote(meta::uid(&pod)));
             return Err(Status::plain(format!(
-                "PodCertificateRequest for pod {place} contains pod UID ({asked}) which differs from running pod {has}"
+                "PodCertificateRequest for pod {place} contains pod UID ({context}) which differs from running pod {has}"
             )));
         }
-        if !self.is_mine(&pod) {
+        if !self.is_on_node(&pod) {
             let node = field::quote(node_name);
             let why = format!("pod {place} is not running on node {node} named in the PodCertificateRequest");
             return Err(self.refuse(why));
@@ -62,9 +63,9 @@ impl Request<'_, '_> {
         let account = text("serviceAccountName");
         let runs_as = pod.str_at(&["spec", "serviceAccountName"]).unwrap_or_default();
         if account != runs_as {
-            let (asked, has) = (field::quote(account), field::quote(runs_as));
+            let (context, has) = (field::quote(account), field::quote(runs_as));
             return Err(self.refuse(format!(
-                "PodCertificateRequest for pod {place} contains serviceAccountName ({asked}) that differs from running pod ({has})"
+                "PodCertificateRequest for pod {place} contains serviceAccountName ({context}) that differs from running pod ({has})"
             )));
         }
         let found = self.cluster.object("", "serviceaccounts", namespace, account).ok_or_else(|| {
@@ -74,9 +75,9 @@ impl Request<'_, '_> {
             ))
         })?;
         if meta::uid(&found) != text("serviceAccountUID") {
-            let (asked, has) = (field::quote(text("serviceAccountUID")), field::quote(meta::uid(&found)));
+            let (context, has) = (field::quote(text("serviceAccountUID")), field::quote(meta::uid(&found)));
             return Err(Status::plain(format!(
-                "PodCertificateRequest for pod {place} names service account UID {asked}, which differs from the running service account ({has})"
+                "PodCertificateRequest for pod {place} names service account UID {context}, which differs from the running service account ({has})"
             )));
         }
         let signer = text("signerName");
@@ -84,13 +85,13 @@ impl Request<'_, '_> {
             let sources = volume.list_at(&["projected", "sources"]).iter();
             sources.clone().any(|source| source.str_at(&["podCertificate", "signerName"]) == Some(signer))
         });
-        // Resources of rules have no slashes.
+        // Resource names in rules cannot contain slashes.
         let munged = signer.replace('/', ":");
         if wants {
             return Ok(());
         }
         let signer = field::quote(signer);
-        match self.may("request-serviceaccounts-podcertificate-signer", &munged, account).await {
+        match self.is_allowed("request-serviceaccounts-podcertificate-signer", &munged, account).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(self.refuse(format!(
                 "pod {place} does not mount a podCertificate projected volume for signer {signer}"

@@ -1,4 +1,5 @@
-//! NodeRestriction: a node may write only what is its own: its node object, the pods on it and what those need.
+//! NodeRestriction: a kubelet may write only its own node object, the pods bound to the node, and related
+//! objects. Off by default.
 
 mod certificates;
 mod nodes;
@@ -9,21 +10,20 @@ use api::{GroupResource, Status, field, meta};
 use authn::names;
 use value::Value;
 
-use crate::{Attributes, Cluster, Later, Operation, Pass, Stage};
+use crate::{AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation, Pass};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const LEASES: &str = "kube-node-lease";
 
-/// See the module. Off unless a flag names it.
 #[derive(Debug)]
 pub struct NodeRestriction;
 
-impl Stage for NodeRestriction {
+impl AsyncPlugin for NodeRestriction {
     fn mutate<'a>(
         &'a self,
         pass: &'a mut Pass<'_, '_>,
         object: Option<&'a mut Value>,
-    ) -> Later<'a, Result<(), Status>> {
+    ) -> BoxFuture<'a, Result<(), Status>> {
         let attributes = pass.attributes;
         let user = attributes.user;
         let node = user.name.strip_prefix(names::NODE_PREFIX).filter(|_| user.is_in(names::NODES));
@@ -31,30 +31,29 @@ impl Stage for NodeRestriction {
             return Box::pin(std::future::ready(Ok(())));
         };
         let object: Option<&'a Value> = object.map(|object| &*object);
-        let request = Request { name, attributes, object, cluster: pass.cluster };
+        let request = NodeRequest { name, attributes, object, cluster: pass.cluster };
         Box::pin(async move { request.check().await })
     }
 }
 
-/// A node's request.
-struct Request<'a, 'r> {
+struct NodeRequest<'a, 'r> {
     name: &'a str,
     attributes: &'a Attributes<'r>,
     object: Option<&'a Value>,
-    cluster: &'a dyn Cluster,
+    cluster: &'a dyn ClusterView,
 }
 
-impl Request<'_, '_> {
+impl NodeRequest<'_, '_> {
     fn refuse(&self, why: impl std::fmt::Display) -> Status {
         self.attributes.refuse(self.object, why)
     }
 
-    /// `node "n"`.
-    fn me(&self) -> String {
+    /// `node "n"`, for messages.
+    fn node_text(&self) -> String {
         format!("node {}", field::quote(self.name))
     }
 
-    fn unexpected(&self) -> Status {
+    fn status_of_reply(&self) -> Status {
         self.refuse(format!("unexpected operation {}", field::quote(self.attributes.operation.as_str())))
     }
 
@@ -85,7 +84,7 @@ impl Request<'_, '_> {
         }
     }
 
-    // What is missing is called by its kind, as Kubernetes' caches do.
+    // Not-found errors name the kind, not the resource, as kube-apiserver's caches do.
     fn pod(&self, name: &str) -> Result<std::sync::Arc<Value>, Status> {
         let pod = self.cluster.object("", "pods", &self.attributes.namespace, name);
         pod.ok_or_else(|| Status::not_found(&GroupResource::new("", "pod"), name))
@@ -96,21 +95,21 @@ impl Request<'_, '_> {
         node.ok_or_else(|| Status::not_found(&GroupResource::new("", "node"), name))
     }
 
-    fn is_mine(&self, pod: &Value) -> bool {
+    fn is_on_node(&self, pod: &Value) -> bool {
         pod.str_at(&["spec", "nodeName"]) == Some(self.name)
     }
 
     fn old(&self) -> Result<&Value, Status> {
-        self.attributes.old_object.stored().ok_or_else(|| self.unexpected())
+        self.attributes.old_object.stored().ok_or_else(|| self.status_of_reply())
     }
 
     fn check_claim_status(&self) -> Result<(), Status> {
         let (Operation::Update, Some(new)) = (self.attributes.operation, self.object) else {
-            return Err(self.unexpected());
+            return Err(self.status_of_reply());
         };
         let bare = |claim: &Value| {
             let mut claim = claim.clone();
-            for way in [
+            for path in [
                 ["metadata", "resourceVersion"],
                 ["metadata", "managedFields"],
                 ["status", "capacity"],
@@ -118,7 +117,7 @@ impl Request<'_, '_> {
                 ["status", "allocatedResourceStatuses"],
                 ["status", "allocatedResources"],
             ] {
-                claim.remove_at(&way);
+                claim.remove_at(&path);
             }
             if is_empty(claim.get("status")) {
                 claim.remove_at(&["status"]);
@@ -128,22 +127,22 @@ impl Request<'_, '_> {
         if bare(new) == bare(self.old()?) {
             return Ok(());
         }
-        let me = self.me();
+        let node_text = self.node_text();
         Err(self.refuse(format!(
-            "{me} is not allowed to update fields other than status.quantity and status.conditions"
+            "{node_text} is not allowed to update fields other than status.quantity and status.conditions"
         )))
     }
 
-    /// Whether the node may do this; the error is the chain's, if that is why it may not.
-    async fn may(&self, verb: &'static str, resource: &str, name: &str) -> Result<bool, String> {
-        let asked = &self.attributes;
-        let question = authz::Attributes {
-            version: asked.version.clone(),
-            namespace: asked.namespace.clone(),
+    /// Asks the authorizer whether the node has a permission. The error is the authorizer's.
+    async fn is_allowed(&self, verb: &'static str, resource: &str, name: &str) -> Result<bool, String> {
+        let attributes = &self.attributes;
+        let check = authz::Attributes {
+            version: attributes.version.clone(),
+            namespace: attributes.namespace.clone(),
             name: name.into(),
-            ..authz::Attributes::resource(verb, asked.resource.group.clone(), resource)
+            ..authz::Attributes::resource(verb, attributes.resource.group.clone(), resource)
         };
-        let answer = self.cluster.authorize(asked.user, &question).await;
+        let answer = self.cluster.authorize(attributes.user, &check).await;
         match answer.error {
             _ if answer.decision == authz::Decision::Allow => Ok(true),
             Some(error) => Err(error),
@@ -151,8 +150,8 @@ impl Request<'_, '_> {
         }
     }
 
-    /// The name of the object that is written; a new one says it itself.
-    fn written(&self) -> &str {
+    /// The name of the object; in a creation, as the object itself says.
+    fn object_name(&self) -> &str {
         match (self.attributes.operation, self.object) {
             (Operation::Create, Some(object)) => meta::name(object),
             _ => &self.attributes.name,

@@ -1,29 +1,30 @@
-//! What a node says of itself: its node object, its lease, its drivers and its devices.
+//! NodeRestriction for the node's own objects: Node, Lease, CSINode and ResourceSlices.
 
 use api::{Status, field, meta};
 use value::Value;
 
-use super::{LEASES, Request};
+use super::{LEASES, NodeRequest};
 use crate::Operation;
 
-impl Request<'_, '_> {
+impl NodeRequest<'_, '_> {
     pub(super) fn check_node(&self) -> Result<(), Status> {
-        let me = self.me();
+        let node_text = self.node_text();
         if self.attributes.name != self.name {
             let other = field::quote(&self.attributes.name);
-            return Err(self.refuse(format!("{me} is not allowed to modify node {other}")));
+            return Err(self.refuse(format!("{node_text} is not allowed to modify node {other}")));
         }
         let Some(new) = self.object else { return Ok(()) };
         let source = new.at(&["spec", "configSource"]);
         match self.attributes.operation {
             Operation::Create => {
                 if source.is_some() {
-                    let why = format!("{me} is not allowed to create pods with a non-nil configSource");
+                    let why =
+                        format!("{node_text} is not allowed to create pods with a non-nil configSource");
                     return Err(self.refuse(why));
                 }
                 let labels = forbidden_labels(new, None);
                 if !labels.is_empty() {
-                    let why = format!("{me} is not allowed to set the following labels: {labels}");
+                    let why = format!("{node_text} is not allowed to set the following labels: {labels}");
                     return Err(self.refuse(why));
                 }
                 Ok(())
@@ -31,15 +32,16 @@ impl Request<'_, '_> {
             Operation::Update => {
                 let old = self.old()?;
                 if source.is_some() && source != old.at(&["spec", "configSource"]) {
-                    let why =
-                        format!("{me} is not allowed to update configSource to a new non-nil configSource");
+                    let why = format!(
+                        "{node_text} is not allowed to update configSource to a new non-nil configSource"
+                    );
                     return Err(self.refuse(why));
                 }
-                for (way, what) in
+                for (path, what) in
                     [(["spec", "taints"], "taints"), (["metadata", "ownerReferences"], "ownerReferences")]
                 {
-                    if new.list_at(&way) != old.list_at(&way) {
-                        return Err(self.refuse(format!("{me} is not allowed to modify {what}")));
+                    if new.list_at(&path) != old.list_at(&path) {
+                        return Err(self.refuse(format!("{node_text} is not allowed to modify {what}")));
                     }
                 }
                 let labels = forbidden_labels(new, Some(old));
@@ -57,14 +59,14 @@ impl Request<'_, '_> {
             let namespace = field::quote(LEASES);
             return Err(self.refuse(format!("can only access leases in the {namespace} system namespace")));
         }
-        if self.written() == self.name {
+        if self.object_name() == self.name {
             return Ok(());
         }
         Err(self.refuse("can only access node lease with the same name as the requesting node"))
     }
 
     pub(super) fn check_csi_node(&self) -> Result<(), Status> {
-        if self.written() != self.name {
+        if self.object_name() != self.name {
             return Err(self.refuse("can only access CSINode with the same name as the requesting node"));
         }
         if self.attributes.subresource == "status" {
@@ -90,7 +92,7 @@ impl Request<'_, '_> {
     }
 }
 
-/// Labels that differ and that a node may not set itself, because they steer pods to it.
+/// Changed labels that a node may not set on itself, because they attract pods.
 fn forbidden_labels(new: &Value, old: Option<&Value>) -> String {
     const OWN: &[&str] = &[
         "kubernetes.io/hostname",

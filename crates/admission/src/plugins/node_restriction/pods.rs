@@ -1,50 +1,55 @@
-//! Pods: a node makes and ends the mirrors of those it runs by itself, and reports on those that are placed on it.
+//! NodeRestriction for pods: a kubelet creates and deletes mirror pods, and updates the status of pods bound
+//! to its node.
 
 use api::{Status, field, meta};
 use value::Value;
 
 use super::super::pod_secrets;
-use super::{MIRROR, Request, is_empty};
+use super::{MIRROR, NodeRequest, is_empty};
 use crate::Operation;
 
 const EXTENDED: &[&str] = &["status", "extendedResourceClaimStatus"];
 
-impl Request<'_, '_> {
+impl NodeRequest<'_, '_> {
     pub(super) fn check_pod(&self) -> Result<(), Status> {
-        let me = self.me();
+        let node_text = self.node_text();
         match (self.attributes.operation, self.object) {
             (Operation::Create, Some(pod)) => self.check_mirror(pod),
             (Operation::Delete, _) => {
-                if self.is_mine(&*self.pod(&self.attributes.name)?) {
+                if self.is_on_node(&*self.pod(&self.attributes.name)?) {
                     return Ok(());
                 }
-                Err(self.refuse(format!("{me} can only delete pods with spec.nodeName set to itself")))
+                Err(self.refuse(format!("{node_text} can only delete pods with spec.nodeName set to itself")))
             }
             (operation, _) => Err(self.refuse(format!(
-                "unexpected operation {}, {me} can only create and delete mirror pods",
+                "unexpected operation {}, {node_text} can only create and delete mirror pods",
                 field::quote(operation.as_str())
             ))),
         }
     }
 
-    /// Nodes create nothing but the mirrors of pods that they run by themselves.
+    /// A kubelet may create only mirror pods.
     fn check_mirror(&self, pod: &Value) -> Result<(), Status> {
-        let me = self.me();
+        let node_text = self.node_text();
         if pod.at(&["metadata", "annotations", MIRROR]).is_none() {
             let annotation = field::quote(MIRROR);
-            let why = format!("pod does not have {annotation} annotation, {me} can only create mirror pods");
+            let why =
+                format!("pod does not have {annotation} annotation, {node_text} can only create mirror pods");
             return Err(self.refuse(why));
         }
-        if !self.is_mine(pod) {
-            return Err(self.refuse(format!("{me} can only create pods with spec.nodeName set to itself")));
+        if !self.is_on_node(pod) {
+            return Err(
+                self.refuse(format!("{node_text} can only create pods with spec.nodeName set to itself"))
+            );
         }
         let owners: Vec<meta::OwnerReference> = meta::owner_references(pod).collect();
-        let to_itself = format!("{me} can only create pods with an owner reference set to itself");
+        let to_itself = format!("{node_text} can only create pods with an owner reference set to itself");
         let owner = match owners.as_slice() {
             [] => return Err(self.refuse(to_itself)),
             [owner] => owner,
             _ => {
-                let why = format!("{me} can only create pods with a single owner reference set to itself");
+                let why =
+                    format!("{node_text} can only create pods with a single owner reference set to itself");
                 return Err(self.refuse(why));
             }
         };
@@ -52,11 +57,14 @@ impl Request<'_, '_> {
             return Err(self.refuse(to_itself));
         }
         if !owner.controller {
-            let why = format!("{me} can only create pods with a controller owner reference set to itself");
+            let why =
+                format!("{node_text} can only create pods with a controller owner reference set to itself");
             return Err(self.refuse(why));
         }
         if owner.block_owner_deletion {
-            return Err(self.refuse(format!("{me} must not set blockOwnerDeletion on an owner reference")));
+            return Err(
+                self.refuse(format!("{node_text} must not set blockOwnerDeletion on an owner reference"))
+            );
         }
         let node = self.node(self.name)?;
         let uid = meta::uid(&node);
@@ -66,28 +74,32 @@ impl Request<'_, '_> {
         }
         match referenced(pod) {
             Ok(None) => Ok(()),
-            Ok(Some(what)) => Err(self.refuse(format!("{me} can not create pods that reference {what}"))),
+            Ok(Some(what)) => {
+                Err(self.refuse(format!("{node_text} can not create pods that reference {what}")))
+            }
             Err(why) => Err(self.refuse(format!("error checking mirror pod for API references: {why}"))),
         }
     }
 
     pub(super) fn check_pod_status(&self) -> Result<(), Status> {
         let (Operation::Update, Some(new)) = (self.attributes.operation, self.object) else {
-            return Err(self.unexpected());
+            return Err(self.status_of_reply());
         };
-        let (old, me) = (self.old()?, self.me());
-        if !self.is_mine(old) {
-            let why = format!("{me} can only update pod status for pods with spec.nodeName set to itself");
+        let (old, node_text) = (self.old()?, self.node_text());
+        if !self.is_on_node(old) {
+            let why =
+                format!("{node_text} can only update pod status for pods with spec.nodeName set to itself");
             return Err(self.refuse(why));
         }
-        let unset = |value: Option<&Value>, way: &[&str]| match value {
-            // This one is a structure: an empty one is not none.
-            Some(Value::Map(_)) if way == EXTENDED => false,
+        let unset = |value: Option<&Value>, path: &[&str]| match value {
+            // A struct in Go: an empty object counts as set.
+            Some(Value::Map(_)) if path == EXTENDED => false,
             value => is_empty(value),
         };
-        let same =
-            |way: &[&str]| old.at(way) == new.at(way) || unset(old.at(way), way) && unset(new.at(way), way);
-        for (way, what) in [
+        let same = |path: &[&str]| {
+            old.at(path) == new.at(path) || unset(old.at(path), path) && unset(new.at(path), path)
+        };
+        for (path, what) in [
             (&["metadata", "labels"][..], "update labels through pod status"),
             (&["status", "resourceClaimStatuses"], "update resource claim statues"),
             (EXTENDED, "update extended resource claim status"),
@@ -96,8 +108,8 @@ impl Request<'_, '_> {
                 "update node allocatable resource claim statuses",
             ),
         ] {
-            if !same(way) {
-                return Err(self.refuse(format!("{me} cannot {what}")));
+            if !same(path) {
+                return Err(self.refuse(format!("{node_text} cannot {what}")));
             }
         }
         Ok(())
@@ -114,7 +126,7 @@ impl Request<'_, '_> {
             }
             ("", Some(name)) | (name, _) => name,
         };
-        if self.is_mine(&*self.pod(name)?) {
+        if self.is_on_node(&*self.pod(name)?) {
             return Ok(());
         }
         let why = format!("node {} can only evict pods with spec.nodeName set to itself", self.name);
@@ -122,7 +134,7 @@ impl Request<'_, '_> {
     }
 }
 
-/// What else of the API a pod needs, in the words of the refusal.
+/// The first reference of a pod to another API object, as the error message names it.
 fn referenced(pod: &Value) -> Result<Option<&'static str>, String> {
     const HARMLESS: &[&str] = &[
         "awsElasticBlockStore",
@@ -167,10 +179,10 @@ fn referenced(pod: &Value) -> Result<Option<&'static str>, String> {
     if pod.str_at(&["spec", "serviceAccountName"]).is_some_and(|name| !name.is_empty()) {
         return Ok(Some("serviceaccounts"));
     }
-    if pod_secrets::any(pod) {
+    if pod_secrets::refers_to_secrets(pod) {
         return Ok(Some("secrets"));
     }
-    if pod_secrets::any_config_map(pod) {
+    if pod_secrets::refers_to_config_maps(pod) {
         return Ok(Some("configmaps"));
     }
     if !pod.list_at(&["spec", "resourceClaims"]).is_empty() {

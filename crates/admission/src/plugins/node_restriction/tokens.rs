@@ -1,15 +1,15 @@
-//! Tokens: a node asks for those of the pods on it, for the audiences that they name.
+//! NodeRestriction for tokens: a kubelet may request tokens for the service accounts of its pods.
 
 use api::{Status, field, meta};
 use value::Value;
 
-use super::Request;
+use super::NodeRequest;
 use crate::Operation;
 
 const NO_NAMESPACE: &str = "could not find a secret namespace in PersistentVolumeSource or ClaimRef";
 
-impl Request<'_, '_> {
-    /// A node asks for tokens of the pods on it, for the audiences that they name.
+impl NodeRequest<'_, '_> {
+    /// The token must be bound to a pod of the node, and its audience must be one that the pod needs.
     pub(super) async fn check_token(&self) -> Result<(), Status> {
         let (Operation::Create, Some(request)) = (self.attributes.operation, self.object) else {
             return Ok(());
@@ -28,7 +28,7 @@ impl Request<'_, '_> {
                 "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
             )));
         }
-        if !self.is_mine(&pod) {
+        if !self.is_on_node(&pod) {
             return Err(self.refuse("node requested token bound to a pod scheduled on a different node"));
         }
         let audience = match request.list_at(&["spec", "audiences"]) {
@@ -44,7 +44,7 @@ impl Request<'_, '_> {
         }
         let account = self.attributes.name.as_str();
         let user = &self.attributes.user.name;
-        match self.may("request-serviceaccounts-token-audience", audience, account).await {
+        match self.is_allowed("request-serviceaccounts-token-audience", audience, account).await {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let why = format!("{user} is not authorized to request tokens for audience {quoted}");
@@ -58,7 +58,7 @@ impl Request<'_, '_> {
         }
     }
 
-    /// Whether a volume of the pod needs tokens for the audience: its own, or those of its driver.
+    /// Whether a projected volume or the CSI driver of a volume needs tokens for the audience.
     fn names_audience(&self, pod: &Value, audience: &str) -> Result<bool, String> {
         let mut errors = Vec::new();
         for volume in pod.list_at(&["spec", "volumes"]) {
@@ -103,7 +103,7 @@ impl Request<'_, '_> {
         match self.cluster.object("", "persistentvolumes", "", volume) {
             Some(volume) => volume.get("spec").map_or(Ok(None), |spec| {
                 let namespace = [&["azureFile", "secretNamespace"], &["claimRef", "namespace"]];
-                let named = namespace.iter().find_map(|way| spec.str_at(*way));
+                let named = namespace.iter().find_map(|path| spec.str_at(*path));
                 if spec.get("azureFile").is_some() && named.is_none_or(str::is_empty) {
                     return Err(NO_NAMESPACE.to_owned());
                 }
@@ -118,7 +118,7 @@ fn missing(what: &str, name: &str) -> String {
     format!("{what} {} not found", field::quote(name))
 }
 
-/// The driver of a volume's source; those that were built in once are drivers now.
+/// The CSI driver of a volume source. Former in-tree volume types have one, too.
 fn driver_of(source: &Value) -> Result<Option<String>, String> {
     const MOVED: &[(&str, &str)] = &[
         ("awsElasticBlockStore", "ebs.csi.aws.com"),

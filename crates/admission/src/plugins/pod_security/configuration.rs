@@ -1,45 +1,44 @@
-//! `PodSecurityConfiguration`: the defaults of namespaces without labels, and who is exempt.
+//! `PodSecurityConfiguration`: the defaults for namespaces without labels, and exemptions.
 
 use api::{FieldError, names};
 use value::{Map, Path, Str, Value};
 
-use super::policy::{Level, Policy, Standard, Version};
-use crate::configuration::document::Document;
+use super::policy::{LevelVersion, NamespacePolicy, PodSecurityLevel, PodSecurityVersion};
+use crate::configuration::document::ConfigDocument;
 
 const GROUP: &str = "pod-security.admission.config.k8s.io";
-/// Where Go's scheme of these kinds is declared; part of its message.
+/// The location of Go's scheme for these kinds, which is part of its error messages.
 const SCHEME: &str = "k8s.io/pod-security-admission/admission/api/scheme/scheme.go:31";
-/// What a namespace can have a level for.
 const MODES: &[&str] = &["enforce", "audit", "warn"];
 
-/// The configuration, checked.
+/// The validated configuration.
 #[derive(Clone, Debug, Default)]
-pub struct Configuration {
-    /// The policy of a namespace that says nothing.
-    pub defaults: Policy,
-    /// Namespaces in which nothing is checked.
+pub struct PodSecurityConfiguration {
+    /// The policy of namespaces without labels.
+    pub defaults: NamespacePolicy,
+    /// Namespaces that are exempt.
     pub namespaces: Vec<String>,
-    /// Users whose pods are not checked.
+    /// Users that are exempt.
     pub usernames: Vec<String>,
-    /// Runtime classes whose pods are not checked.
+    /// Runtime classes that are exempt.
     pub runtime_classes: Vec<String>,
 }
 
-impl Configuration {
-    /// Reads the plugin's part of the admission configuration, strictly: what is misspelt would leave pods unchecked. The error is
-    /// the one that Kubernetes gives at the start.
+impl PodSecurityConfiguration {
+    /// Parses the plugin's configuration strictly: a misspelt field would leave pods unchecked. The error is
+    /// kube-apiserver's.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         const KIND: &str = "PodSecurityConfiguration";
         const DEFAULTS: &str = "PodSecurityDefaults";
         const EXEMPTIONS: &str = "PodSecurityExemptions";
-        let document = Document::read(bytes)?;
-        document.is(GROUP, &["v1", "v1beta1", "v1alpha1"], KIND, SCHEME)?;
+        let document = ConfigDocument::read(bytes)?;
+        document.expect_kind(GROUP, &["v1", "v1beta1", "v1alpha1"], KIND, SCHEME)?;
         let (tree, mut fields) = document.fields();
         let package = tree.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
         let package = package.rsplit('/').next().unwrap_or_default();
-        let nothing = Map::new();
+        let absent = Map::new();
         let of_type = |name: &str| format!("{package}.{name}");
-        let given = fields.inside(&tree, KIND, "defaults", &of_type(DEFAULTS)).unwrap_or(&nothing);
+        let given = fields.object(&tree, KIND, "defaults", &of_type(DEFAULTS)).unwrap_or(&absent);
         let mut texts: Vec<(String, Str)> = Vec::new();
         for mode in MODES {
             for name in [(*mode).to_owned(), format!("{mode}-version")] {
@@ -48,19 +47,18 @@ impl Configuration {
             }
         }
         let known: Vec<&str> = texts.iter().map(|(name, _)| name.as_str()).collect();
-        fields.only(given, "defaults", &known);
-        let exempt = fields.inside(&tree, KIND, "exemptions", &of_type(EXEMPTIONS)).unwrap_or(&nothing);
+        fields.reject_unknown(given, "defaults", &known);
+        let exempt = fields.object(&tree, KIND, "exemptions", &of_type(EXEMPTIONS)).unwrap_or(&absent);
         let mut exempted = |name: &str| fields.texts(exempt, EXEMPTIONS, "exemptions", name);
         let (usernames, namespaces, runtime_classes) =
             (exempted("usernames"), exempted("namespaces"), exempted("runtimeClasses"));
-        fields.only(exempt, "exemptions", &["namespaces", "runtimeClasses", "usernames"]);
-        fields.only(&tree, "", &["apiVersion", "defaults", "exemptions", "kind"]);
+        fields.reject_unknown(exempt, "exemptions", &["namespaces", "runtimeClasses", "usernames"]);
+        fields.reject_unknown(&tree, "", &["apiVersion", "defaults", "exemptions", "kind"]);
         fields.finish()?;
-        Self::checked(&texts, &namespaces, &runtime_classes, &usernames)
+        Self::validated(&texts, &namespaces, &runtime_classes, &usernames)
     }
 
-    /// What was read, if it makes sense.
-    fn checked(
+    fn validated(
         texts: &[(String, Str)],
         namespaces: &[Str],
         runtime_classes: &[Str],
@@ -73,33 +71,33 @@ impl Configuration {
             given.map_or(default, |(_, text)| text.as_str()).to_owned()
         };
         let mut standard = |mode: &str| {
-            let mut wrong = |field: &str, text: &str, why: &str| {
+            let mut type_mismatch = |field: &str, text: &str, why: &str| {
                 errors.push(FieldError::invalid(&root.field("defaults").field(field), text, why));
             };
             let level = text(mode, "privileged");
             let version_field = format!("{mode}-version");
             let version = text(&version_field, "latest");
-            Standard {
-                level: Level::parse(&level).unwrap_or_else(|why| {
-                    wrong(mode, &level, why);
-                    Level::Restricted
+            LevelVersion {
+                level: PodSecurityLevel::parse(&level).unwrap_or_else(|why| {
+                    type_mismatch(mode, &level, why);
+                    PodSecurityLevel::Restricted
                 }),
-                version: Version::parse(&version).unwrap_or_else(|why| {
-                    wrong(&version_field, &version, why);
-                    Version::Latest
+                version: PodSecurityVersion::parse(&version).unwrap_or_else(|why| {
+                    type_mismatch(&version_field, &version, why);
+                    PodSecurityVersion::Latest
                 }),
             }
         };
         let enforce = standard("enforce");
         let warn = standard("warn");
-        let defaults = Policy { enforce, warn, audit: standard("audit") };
+        let defaults = NamespacePolicy { enforce, warn, audit: standard("audit") };
         let mut exempt = |field: &str, names: &[Str], check: &dyn Fn(&str) -> Vec<String>| {
             let path = root.field("exemptions").field(field);
             let mut known: Vec<String> = Vec::new();
             for (i, name) in names.iter().enumerate() {
-                let wrong = check(name);
-                if !wrong.is_empty() {
-                    errors.push(FieldError::invalid(&path.index(i), name.as_str(), wrong.join(", ")));
+                let type_mismatch = check(name);
+                if !type_mismatch.is_empty() {
+                    errors.push(FieldError::invalid(&path.index(i), name.as_str(), type_mismatch.join(", ")));
                 } else if known.iter().any(|other| other == name) {
                     errors.push(FieldError::duplicate(&path.index(i), name.as_str()));
                 } else {
@@ -117,6 +115,6 @@ impl Configuration {
         if !errors.is_empty() {
             return Err(api::field::aggregate(&errors));
         }
-        Ok(Configuration { defaults, namespaces, usernames, runtime_classes })
+        Ok(PodSecurityConfiguration { defaults, namespaces, usernames, runtime_classes })
     }
 }

@@ -1,4 +1,4 @@
-//! PodSecurity: the pod security standards, as the labels of a namespace ask for them.
+//! PodSecurity: enforces the Pod Security Standards that a namespace's labels select.
 
 mod checks;
 mod configuration;
@@ -12,21 +12,21 @@ use std::sync::Arc;
 use api::{FieldError, Status, meta};
 use value::{Str, Value};
 
-use self::checks::{Pod, in_detail, in_short, violations};
-pub use self::configuration::Configuration;
+use self::checks::{PodView, in_detail, in_short, violations};
+pub use self::configuration::PodSecurityConfiguration;
 use self::policy::PREFIX;
-pub use self::policy::{Level, Policy, Standard, Version};
-use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+pub use self::policy::{LevelVersion, NamespacePolicy, PodSecurityLevel, PodSecurityVersion};
+use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
 
-/// The version of the server, after which a version is in the future.
-const THIS: u32 = 37;
-/// How many pods of a namespace are checked when its policy changes.
+/// The server's own minor version; later ones are in the future.
+const SERVER_MINOR: u32 = 37;
+/// At most this many pods are checked when the policy of a namespace changes.
 const MAX_PODS: usize = 3000;
-/// Subresources of pods that change nothing that is checked.
+/// Subresources of pods that change no checked field.
 const IGNORED: &[&str] = &["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
 
-/// Counts decisions.
-pub trait Counter: Send + Sync {
+/// Records the plugin's metrics.
+pub trait PodSecurityMetrics: Send + Sync {
     /// `pod_security_evaluations_total`: decision, level, version, mode, operation, resource, subresource.
     fn evaluation(&self, labels: [&str; 7]);
     /// `pod_security_exemptions_total`: operation, resource, subresource.
@@ -35,24 +35,21 @@ pub trait Counter: Send + Sync {
     fn error(&self, labels: [&str; 4]);
 }
 
-/// See the module.
 pub struct PodSecurity {
-    /// The configuration.
-    pub configuration: Configuration,
-    /// Who counts.
-    pub counter: Option<Arc<dyn Counter>>,
+    pub configuration: PodSecurityConfiguration,
+    pub metrics: Option<Arc<dyn PodSecurityMetrics>>,
 }
 
-/// What somebody asks for, in the words of the metrics.
-struct Labels<'a> {
+/// The labels that all metrics of a request have.
+struct MetricLabels<'a> {
     operation: &'static str,
     resource: &'static str,
     subresource: &'a str,
 }
 
-impl<'a> Labels<'a> {
+impl<'a> MetricLabels<'a> {
     fn of(attributes: &'a Attributes<'_>) -> Self {
-        Labels {
+        MetricLabels {
             operation: if attributes.operation == Operation::Create { "create" } else { "update" },
             resource: if attributes.resource.resource == "pods" { "pod" } else { "controller" },
             subresource: &attributes.subresource,
@@ -65,8 +62,8 @@ impl Plugin for PodSecurity {
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
-        cluster: &dyn Cluster,
-        notes: &mut Notes,
+        cluster: &dyn ClusterView,
+        notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let Some(object) = object else { return Ok(()) };
         if !matches!(attributes.operation, Operation::Create | Operation::Update) {
@@ -95,13 +92,13 @@ impl PodSecurity {
         &self,
         attributes: &Attributes<'_>,
         namespace: &Value,
-        cluster: &dyn Cluster,
-        notes: &mut Notes,
+        cluster: &dyn ClusterView,
+        notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         if !attributes.subresource.is_empty() {
             return Ok(());
         }
-        let (policy, errors) = Policy::of(namespace, &self.configuration.defaults);
+        let (policy, errors) = NamespacePolicy::of(namespace, &self.configuration.defaults);
         let invalid = |errors: &[FieldError]| {
             Err(Status::invalid(&attributes.kind.group_kind(), &attributes.name, errors))
         };
@@ -116,13 +113,13 @@ impl PodSecurity {
             return Ok(());
         }
         let Some(old) = attributes.old_object.stored() else { return Ok(()) };
-        let (before, old_errors) = Policy::of(old, &self.configuration.defaults);
+        let (before, old_errors) = NamespacePolicy::of(old, &self.configuration.defaults);
         if !errors.is_empty() && errors != old_errors {
             return invalid(&errors);
         }
         let (new, old) = (policy.enforce, before.enforce);
         let relaxed = new.version == old.version && new.level <= old.level;
-        if new == old || new.level == Level::Privileged || relaxed {
+        if new == old || new.level == PodSecurityLevel::Privileged || relaxed {
             return Ok(());
         }
         if exempt {
@@ -136,8 +133,8 @@ impl PodSecurity {
         Ok(())
     }
 
-    /// What the labels of an exempt namespace ask for is not done; whoever wrote them should know.
-    fn warn_of_exemption(&self, namespace: &Value, policy: &Policy, notes: &mut Notes) {
+    /// Warns that the labels of an exempt namespace have no effect.
+    fn warn_of_exemption(&self, namespace: &Value, policy: &NamespacePolicy, notes: &mut AdmissionNotes) {
         if policy.is_privileged() || policy.is_equivalent(&self.configuration.defaults) {
             return;
         }
@@ -148,7 +145,7 @@ impl PodSecurity {
                 let has = |suffix: &str| {
                     namespace.at(&["metadata", "labels", &format!("{PREFIX}{name}{suffix}")]).is_some()
                 };
-                standard.level != Level::Privileged && (has("") || has("-version"))
+                standard.level != PodSecurityLevel::Privileged && (has("") || has("-version"))
             })
             .map(|(name, standard)| format!("{name}={standard}"))
             .collect();
@@ -159,15 +156,20 @@ impl PodSecurity {
         ));
     }
 
-    /// Which of the pods that are there would not be let in again.
-    fn check_existing(&self, namespace: &str, enforce: Standard, cluster: &dyn Cluster) -> Vec<String> {
+    /// Warnings about existing pods that violate the level to enforce.
+    fn check_existing(
+        &self,
+        namespace: &str,
+        enforce: LevelVersion,
+        cluster: &dyn ClusterView,
+    ) -> Vec<String> {
         let (mut first, mut alike) = (Vec::new(), Vec::new());
         let mut controllers: HashSet<Str> = HashSet::new();
         for pod in cluster.list("", "pods", namespace) {
             if exempts(&self.configuration.runtime_classes, runtime_class(&pod)) {
                 continue;
             }
-            // Pods of one controller are alike: one of each comes first.
+            // Pods of one controller are alike, so one of each controller is checked first.
             let controller =
                 meta::owner_references(&pod).find(|owner| owner.controller).map(|owner| owner.uid);
             match controller {
@@ -184,7 +186,7 @@ impl PodSecurity {
         let mut order: Vec<String> = Vec::new();
         let mut counts: HashMap<String, (String, usize)> = HashMap::new();
         for pod in &first {
-            let found = violations(enforce, Pod { object: pod });
+            let found = violations(enforce, PodView { object: pod });
             if found.is_empty() {
                 continue;
             }
@@ -229,8 +231,8 @@ impl PodSecurity {
         &self,
         attributes: &Attributes<'_>,
         pod: &Value,
-        cluster: &dyn Cluster,
-        notes: &mut Notes,
+        cluster: &dyn ClusterView,
+        notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         if IGNORED.contains(&attributes.subresource.as_str()) || self.exempts_request(attributes, notes) {
             return Ok(());
@@ -243,10 +245,10 @@ impl PodSecurity {
             self.count_error(attributes, true);
             return Err(status);
         };
-        let (policy, errors) = Policy::of(&namespace, &self.configuration.defaults);
+        let (policy, errors) = NamespacePolicy::of(&namespace, &self.configuration.defaults);
         if errors.is_empty() && policy.is_privileged() {
             self.count(attributes, "allow", policy.enforce, "enforce");
-            notes.annotate(format!("{PREFIX}enforce-policy"), Standard::PRIVILEGED.to_string());
+            notes.annotate(format!("{PREFIX}enforce-policy"), LevelVersion::PRIVILEGED.to_string());
             return Ok(());
         }
         if attributes.operation == Operation::Update
@@ -258,13 +260,13 @@ impl PodSecurity {
         self.evaluate(attributes, &policy, &errors, pod, true, notes)
     }
 
-    /// What makes pods is never refused, only told about.
+    /// Workload resources are never rejected; they cause warnings and audit annotations.
     fn check_template(
         &self,
         attributes: &Attributes<'_>,
         template: Option<&Value>,
-        cluster: &dyn Cluster,
-        notes: &mut Notes,
+        cluster: &dyn ClusterView,
+        notes: &mut AdmissionNotes,
     ) {
         if self.exempts_request(attributes, notes) {
             return;
@@ -276,13 +278,14 @@ impl PodSecurity {
             self.count_error(attributes, true);
             return;
         };
-        let (policy, errors) = Policy::of(&namespace, &self.configuration.defaults);
-        let silent = policy.warn.level == Level::Privileged && policy.audit.level == Level::Privileged;
+        let (policy, errors) = NamespacePolicy::of(&namespace, &self.configuration.defaults);
+        let silent = policy.warn.level == PodSecurityLevel::Privileged
+            && policy.audit.level == PodSecurityLevel::Privileged;
         if errors.is_empty() && silent {
             return;
         }
         if let Some(template) = template {
-            // Nothing is enforced, so nothing is refused.
+            // Cannot fail, because nothing is enforced.
             self.evaluate(attributes, &policy, &errors, template, false, notes).ok();
         }
     }
@@ -290,11 +293,11 @@ impl PodSecurity {
     fn evaluate(
         &self,
         attributes: &Attributes<'_>,
-        policy: &Policy,
+        policy: &NamespacePolicy,
         errors: &[FieldError],
         object: &Value,
         enforce: bool,
-        notes: &mut Notes,
+        notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         if exempts(&self.configuration.runtime_classes, runtime_class(object)) {
             self.exempt(attributes, "runtimeClass", notes);
@@ -305,11 +308,11 @@ impl PodSecurity {
             notes.annotate(format!("{PREFIX}error"), why);
             self.count_error(attributes, false);
         }
-        let pod = Pod { object };
+        let pod = PodView { object };
         let mut refused = Ok(());
-        // Modes that ask for the same are evaluated once.
-        let mut known: Vec<(Standard, String)> = Vec::new();
-        let mut detail = |standard: Standard| match known.iter().find(|(other, _)| *other == standard) {
+        // Modes with the same level and version are evaluated once.
+        let mut known: Vec<(LevelVersion, String)> = Vec::new();
+        let mut detail = |standard: LevelVersion| match known.iter().find(|(other, _)| *other == standard) {
             Some((_, detail)) => detail.clone(),
             None => {
                 let detail = in_detail(&violations(standard, pod));
@@ -342,7 +345,7 @@ impl PodSecurity {
         Ok(())
     }
 
-    fn exempts_request(&self, attributes: &Attributes<'_>, notes: &mut Notes) -> bool {
+    fn exempts_request(&self, attributes: &Attributes<'_>, notes: &mut AdmissionNotes) -> bool {
         let reason = if exempts(&self.configuration.namespaces, &attributes.namespace) {
             "namespace"
         } else if exempts(&self.configuration.usernames, &attributes.user.name) {
@@ -354,23 +357,23 @@ impl PodSecurity {
         true
     }
 
-    fn exempt(&self, attributes: &Attributes<'_>, reason: &str, notes: &mut Notes) {
+    fn exempt(&self, attributes: &Attributes<'_>, reason: &str, notes: &mut AdmissionNotes) {
         notes.annotate(format!("{PREFIX}exempt"), reason);
-        if let Some(counter) = &self.counter {
-            let labels = Labels::of(attributes);
-            counter.exemption([labels.operation, labels.resource, labels.subresource]);
+        if let Some(metrics) = &self.metrics {
+            let labels = MetricLabels::of(attributes);
+            metrics.exemption([labels.operation, labels.resource, labels.subresource]);
         }
     }
 
-    fn count(&self, attributes: &Attributes<'_>, decision: &str, standard: Standard, mode: &str) {
-        let Some(counter) = &self.counter else { return };
+    fn count(&self, attributes: &Attributes<'_>, decision: &str, standard: LevelVersion, mode: &str) {
+        let Some(metrics) = &self.metrics else { return };
         let version = match standard.version {
-            _ if standard.level == Level::Privileged => Version::Latest.to_string(),
-            Version::Minor(minor) if minor > THIS => "future".to_owned(),
+            _ if standard.level == PodSecurityLevel::Privileged => PodSecurityVersion::Latest.to_string(),
+            PodSecurityVersion::Minor(minor) if minor > SERVER_MINOR => "future".to_owned(),
             version => version.to_string(),
         };
-        let labels = Labels::of(attributes);
-        counter.evaluation([
+        let labels = MetricLabels::of(attributes);
+        metrics.evaluation([
             decision,
             standard.level.as_str(),
             &version,
@@ -382,10 +385,10 @@ impl PodSecurity {
     }
 
     fn count_error(&self, attributes: &Attributes<'_>, fatal: bool) {
-        if let Some(counter) = &self.counter {
-            let labels = Labels::of(attributes);
+        if let Some(metrics) = &self.metrics {
+            let labels = MetricLabels::of(attributes);
             let fatal = if fatal { "true" } else { "false" };
-            counter.error([fatal, labels.operation, labels.resource, labels.subresource]);
+            metrics.error([fatal, labels.operation, labels.resource, labels.subresource]);
         }
     }
 }
@@ -404,7 +407,7 @@ fn runtime_class(pod: &Value) -> &str {
     pod.str_at(&["spec", "runtimeClassName"]).unwrap_or_default()
 }
 
-/// Whether an update changes what is checked: the images, or which containers there are.
+/// Whether an update changes checked fields: images, or the set of containers.
 fn is_significant(new: &Value, old: &Value) -> bool {
     let image = |container: &Value| container.str_at(&["image"]).unwrap_or_default().to_owned();
     for field in ["containers", "initContainers"] {
@@ -413,7 +416,7 @@ fn is_significant(new: &Value, old: &Value) -> bool {
             return true;
         }
     }
-    // Of containers with one name the first counts.
+    // If a name occurs twice, the first container counts.
     let before = old.list_at(&["spec", "ephemeralContainers"]).iter().rev();
     let before: HashMap<Option<&str>, &Value> =
         before.map(|container| (container.str_at(&["name"]), container)).collect();

@@ -1,136 +1,134 @@
-//! Levels, versions, and what the labels of a namespace ask for.
+//! Levels, versions, and the policy that a namespace's labels select.
 
 use std::fmt;
 
 use api::FieldError;
 use value::{Path, Value};
 
-/// What the labels and the audit annotations begin with.
+/// The prefix of labels and audit annotations.
 pub(crate) const PREFIX: &str = "pod-security.kubernetes.io/";
 
-/// How strict a policy is.
+/// A level of the Pod Security Standards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
-    /// Everything goes.
+pub enum PodSecurityLevel {
+    /// Unrestricted.
     Privileged,
-    /// Nothing that is known to escalate.
+    /// Prevents known privilege escalations.
     Baseline,
-    /// What is recommended.
+    /// Enforces hardening best practices.
     Restricted,
 }
 
-impl Level {
-    /// Reads a level. The error is Kubernetes'.
+impl PodSecurityLevel {
+    /// The error is kube-apiserver's message.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         match text {
-            "privileged" => Ok(Level::Privileged),
-            "baseline" => Ok(Level::Baseline),
-            "restricted" => Ok(Level::Restricted),
+            "privileged" => Ok(PodSecurityLevel::Privileged),
+            "baseline" => Ok(PodSecurityLevel::Baseline),
+            "restricted" => Ok(PodSecurityLevel::Restricted),
             _ => Err("must be one of privileged, baseline, restricted"),
         }
     }
 
-    /// The word in labels.
+    /// The value of labels.
     pub fn as_str(self) -> &'static str {
         match self {
-            Level::Privileged => "privileged",
-            Level::Baseline => "baseline",
-            Level::Restricted => "restricted",
+            PodSecurityLevel::Privileged => "privileged",
+            PodSecurityLevel::Baseline => "baseline",
+            PodSecurityLevel::Restricted => "restricted",
         }
     }
 }
 
-/// The Kubernetes version whose rules apply: a minor version of 1, or the latest, which comes after all others.
+/// A Kubernetes version. `Latest` is greater than all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
-    /// `v1.N`.
+pub enum PodSecurityVersion {
+    /// The version `v1.N`.
     Minor(u32),
-    /// `latest`.
     Latest,
 }
 
-impl Version {
-    /// Reads a version. The error is Kubernetes'.
+impl PodSecurityVersion {
+    /// The error is kube-apiserver's message.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text == "latest" {
-            return Ok(Version::Latest);
+            return Ok(PodSecurityVersion::Latest);
         }
         let digits = text.strip_prefix("v1.").unwrap_or_default();
         let plain = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
         match digits.parse::<i64>() {
-            // Beyond what anybody releases all versions are alike.
-            Ok(minor) if plain => Ok(Version::Minor(u32::try_from(minor).unwrap_or(u32::MAX))),
+            // Numbers beyond `u32` are all alike: far in the future.
+            Ok(minor) if plain => Ok(PodSecurityVersion::Minor(u32::try_from(minor).unwrap_or(u32::MAX))),
             _ => Err("must be \"latest\" or \"v1.x\""),
         }
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for PodSecurityVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Version::Minor(minor) => write!(f, "v1.{minor}"),
-            Version::Latest => f.write_str("latest"),
+            PodSecurityVersion::Minor(minor) => write!(f, "v1.{minor}"),
+            PodSecurityVersion::Latest => f.write_str("latest"),
         }
     }
 }
 
-/// A level in a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Standard {
-    /// The level.
-    pub level: Level,
-    /// The version.
-    pub version: Version,
+pub struct LevelVersion {
+    pub level: PodSecurityLevel,
+    pub version: PodSecurityVersion,
 }
 
-impl Standard {
-    /// Everything goes.
-    pub const PRIVILEGED: Standard = Standard { level: Level::Privileged, version: Version::Latest };
+impl LevelVersion {
+    pub const PRIVILEGED: LevelVersion =
+        LevelVersion { level: PodSecurityLevel::Privileged, version: PodSecurityVersion::Latest };
 
-    fn is_equivalent(self, other: Standard) -> bool {
-        self == other || (self.level == Level::Privileged && other.level == Level::Privileged)
+    fn is_equivalent(self, other: LevelVersion) -> bool {
+        self == other
+            || (self.level == PodSecurityLevel::Privileged && other.level == PodSecurityLevel::Privileged)
     }
 }
 
-impl fmt::Display for Standard {
+impl fmt::Display for LevelVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.level.as_str(), self.version)
     }
 }
 
-/// What is refused, what is noted for the auditor and what the caller is warned of.
+/// The levels of the three modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// Refused unless it meets this.
-    pub enforce: Standard,
-    /// Noted unless it meets this.
-    pub audit: Standard,
-    /// Warned of unless it meets this.
-    pub warn: Standard,
+pub struct NamespacePolicy {
+    /// Violations are rejected.
+    pub enforce: LevelVersion,
+    /// Violations are added to the audit event.
+    pub audit: LevelVersion,
+    /// Violations cause warnings.
+    pub warn: LevelVersion,
 }
 
-impl Default for Policy {
+impl Default for NamespacePolicy {
     fn default() -> Self {
-        let all = Standard::PRIVILEGED;
-        Policy { enforce: all, audit: all, warn: all }
+        let all = LevelVersion::PRIVILEGED;
+        NamespacePolicy { enforce: all, audit: all, warn: all }
     }
 }
 
-impl Policy {
-    /// Whether it asks for nothing at all.
+impl NamespacePolicy {
+    /// Whether all modes are at the privileged level.
     pub fn is_privileged(&self) -> bool {
-        [self.enforce, self.audit, self.warn].iter().all(|mode| mode.level == Level::Privileged)
+        [self.enforce, self.audit, self.warn].iter().all(|mode| mode.level == PodSecurityLevel::Privileged)
     }
 
-    /// Whether both ask for the same.
-    pub fn is_equivalent(&self, other: &Policy) -> bool {
+    /// Whether both have the same effect.
+    pub fn is_equivalent(&self, other: &NamespacePolicy) -> bool {
         self.enforce.is_equivalent(other.enforce)
             && self.audit.is_equivalent(other.audit)
             && self.warn.is_equivalent(other.warn)
     }
 
-    /// The policy of a namespace. There always is one: a label that cannot be read is an error, and enforces the strictest.
-    pub fn of(namespace: &Value, defaults: &Policy) -> (Policy, Vec<FieldError>) {
+    /// The policy of a namespace. If a label is invalid, it returns an error in addition, and `enforce` falls
+    /// back to the strictest level.
+    pub fn of(namespace: &Value, defaults: &NamespacePolicy) -> (NamespacePolicy, Vec<FieldError>) {
         let mut policy = *defaults;
         let mut errors = Vec::new();
         let labels = namespace.at(&["metadata", "labels"]).and_then(Value::as_map);
@@ -143,10 +141,10 @@ impl Policy {
 
         let mut enforced = false;
         if let Some(text) = get("enforce") {
-            match Level::parse(text) {
+            match PodSecurityLevel::parse(text) {
                 Ok(level) => (policy.enforce.level, enforced) = (level, true),
                 Err(why) => {
-                    policy.enforce.level = Level::Restricted;
+                    policy.enforce.level = PodSecurityLevel::Restricted;
                     wrong("enforce", text, why);
                 }
             }
@@ -157,21 +155,21 @@ impl Policy {
             if name != "enforce"
                 && let Some(text) = get(name)
             {
-                // What only informs must not get in the way.
-                mode.level = Level::parse(text).unwrap_or_else(|why| {
+                // An invalid label of an informational mode must not block pods.
+                mode.level = PodSecurityLevel::parse(text).unwrap_or_else(|why| {
                     wrong(name, text, why);
-                    Level::Privileged
+                    PodSecurityLevel::Privileged
                 });
             }
             let name = format!("{name}-version");
             if let Some(text) = get(&name) {
-                mode.version = Version::parse(text).unwrap_or_else(|why| {
+                mode.version = PodSecurityVersion::parse(text).unwrap_or_else(|why| {
                     wrong(&name, text, why);
-                    Version::Latest
+                    PodSecurityVersion::Latest
                 });
             }
         }
-        // Whoever tightens what is enforced wants to hear of it.
+        // If `enforce` is stricter than the default of `warn`, violations cause warnings, too.
         if enforced && get("warn").is_none() && policy.enforce.level > policy.warn.level {
             policy.warn.level = policy.enforce.level;
             if get("warn-version").is_none() {

@@ -1,7 +1,7 @@
 use value::{Value, yaml};
 
-use super::checks::{Pod, in_detail, violations};
-use super::{Configuration, Level, Policy, Standard, Version};
+use super::checks::{PodView, in_detail, violations};
+use super::{LevelVersion, NamespacePolicy, PodSecurityConfiguration, PodSecurityLevel, PodSecurityVersion};
 
 fn read(text: &str) -> Value {
     yaml::document(text.as_bytes()).unwrap().value
@@ -9,34 +9,40 @@ fn read(text: &str) -> Value {
 
 #[test]
 fn versions_are_latest_or_a_minor_version_of_one() {
-    assert_eq!(Version::parse("latest"), Ok(Version::Latest));
-    assert_eq!(Version::parse("v1.0"), Ok(Version::Minor(0)));
-    assert_eq!(Version::parse("v1.37"), Ok(Version::Minor(37)));
+    assert_eq!(PodSecurityVersion::parse("latest"), Ok(PodSecurityVersion::Latest));
+    assert_eq!(PodSecurityVersion::parse("v1.0"), Ok(PodSecurityVersion::Minor(0)));
+    assert_eq!(PodSecurityVersion::parse("v1.37"), Ok(PodSecurityVersion::Minor(37)));
     for bad in
         ["", "v1", "v1.", "v1.01", "v1.+1", "v1.-1", "1.37", "v2.0", "Latest", "v1.99999999999999999999"]
     {
-        assert_eq!(Version::parse(bad), Err("must be \"latest\" or \"v1.x\""), "{bad}");
+        assert_eq!(PodSecurityVersion::parse(bad), Err("must be \"latest\" or \"v1.x\""), "{bad}");
     }
 }
 
 #[test]
 fn the_latest_version_comes_after_all_others() {
-    assert!(Version::Latest > Version::Minor(u32::MAX));
-    assert!(Level::Restricted > Level::Baseline && Level::Baseline > Level::Privileged);
+    assert!(PodSecurityVersion::Latest > PodSecurityVersion::Minor(u32::MAX));
+    assert!(
+        PodSecurityLevel::Restricted > PodSecurityLevel::Baseline
+            && PodSecurityLevel::Baseline > PodSecurityLevel::Privileged
+    );
 }
 
 #[test]
 fn enforcing_more_than_is_warned_of_warns_of_it_too() {
     let namespace = |labels: &str| read(&format!("metadata: {{labels: {labels}}}"));
-    let policy = |labels: &str| Policy::of(&namespace(labels), &Policy::default()).0;
+    let policy = |labels: &str| NamespacePolicy::of(&namespace(labels), &NamespacePolicy::default()).0;
     let strict = policy(
         "{pod-security.kubernetes.io/enforce: baseline, pod-security.kubernetes.io/enforce-version: v1.20}",
     );
-    assert_eq!(strict.warn, Standard { level: Level::Baseline, version: Version::Minor(20) });
-    assert_eq!(strict.audit, Standard::PRIVILEGED);
+    assert_eq!(
+        strict.warn,
+        LevelVersion { level: PodSecurityLevel::Baseline, version: PodSecurityVersion::Minor(20) }
+    );
+    assert_eq!(strict.audit, LevelVersion::PRIVILEGED);
     let silent =
         policy("{pod-security.kubernetes.io/enforce: baseline, pod-security.kubernetes.io/warn: privileged}");
-    assert_eq!(silent.warn.level, Level::Privileged);
+    assert_eq!(silent.warn.level, PodSecurityLevel::Privileged);
 }
 
 #[test]
@@ -44,20 +50,26 @@ fn labels_that_cannot_be_read_enforce_the_strictest_and_inform_of_nothing() {
     let namespace = read(
         "metadata: {labels: {pod-security.kubernetes.io/enforce: x, pod-security.kubernetes.io/audit: x, pod-security.kubernetes.io/warn: x}}",
     );
-    let (policy, errors) = Policy::of(&namespace, &Policy::default());
+    let (policy, errors) = NamespacePolicy::of(&namespace, &NamespacePolicy::default());
     assert_eq!(errors.len(), 3);
-    assert_eq!(policy.enforce.level, Level::Restricted);
-    assert_eq!((policy.audit.level, policy.warn.level), (Level::Privileged, Level::Privileged));
+    assert_eq!(policy.enforce.level, PodSecurityLevel::Restricted);
+    assert_eq!(
+        (policy.audit.level, policy.warn.level),
+        (PodSecurityLevel::Privileged, PodSecurityLevel::Privileged)
+    );
 }
 
 #[test]
 fn versions_of_the_future_are_the_newest_one() {
     let pod = read("spec: {containers: [{name: c}]}");
     let found = |version| {
-        in_detail(&violations(Standard { level: Level::Restricted, version }, Pod { object: &pod }))
+        in_detail(&violations(
+            LevelVersion { level: PodSecurityLevel::Restricted, version },
+            PodView { object: &pod },
+        ))
     };
-    assert_eq!(found(Version::Minor(4000)), found(Version::Latest));
-    assert_ne!(found(Version::Minor(7)), found(Version::Minor(8)));
+    assert_eq!(found(PodSecurityVersion::Minor(4000)), found(PodSecurityVersion::Latest));
+    assert_ne!(found(PodSecurityVersion::Minor(7)), found(PodSecurityVersion::Minor(8)));
 }
 
 #[test]
@@ -68,7 +80,7 @@ kind: PodSecurityConfiguration
 defaults: {enforce: baseline, enforce-version: v1.30, warn: restricted}
 exemptions: {usernames: [ann], namespaces: [kube-system], runtimeClasses: [vm]}
 ";
-    let configuration = Configuration::parse(text.as_bytes()).unwrap();
+    let configuration = PodSecurityConfiguration::parse(text.as_bytes()).unwrap();
     assert_eq!(configuration.defaults.enforce.to_string(), "baseline:v1.30");
     assert_eq!(configuration.defaults.warn.to_string(), "restricted:latest");
     assert_eq!(configuration.defaults.audit.to_string(), "privileged:latest");
@@ -85,7 +97,7 @@ kind: PodSecurityConfiguration
 defaults: {enforce: strict, audit-version: '1.2'}
 exemptions: {usernames: ['', ann, ann], namespaces: [A_b]}
 ";
-    let why = Configuration::parse(text.as_bytes()).unwrap_err();
+    let why = PodSecurityConfiguration::parse(text.as_bytes()).unwrap_err();
     for part in [
         "defaults.enforce",
         "defaults.audit-version",
@@ -95,7 +107,7 @@ exemptions: {usernames: ['', ann, ann], namespaces: [A_b]}
     ] {
         assert!(why.contains(part), "{part} in {why}");
     }
-    assert!(Configuration::parse(b"apiVersion: v1\nkind: PodSecurityConfiguration").is_err());
+    assert!(PodSecurityConfiguration::parse(b"apiVersion: v1\nkind: PodSecurityConfiguration").is_err());
 }
 
 /// Any of these would otherwise start with `privileged`, which checks nothing.
@@ -105,7 +117,7 @@ fn a_configuration_that_is_misspelt_is_refused() {
         let text = format!(
             "apiVersion: pod-security.admission.config.k8s.io/v1\nkind: PodSecurityConfiguration\n{rest}"
         );
-        Configuration::parse(text.as_bytes()).unwrap_err()
+        PodSecurityConfiguration::parse(text.as_bytes()).unwrap_err()
     };
     assert_eq!(parse("default: {enforce: restricted}"), "strict decoding error: unknown field \"default\"");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What may be used only where a quota says how much: the plugin's configuration.
+//! The plugin's configuration: resources that may be used only under a quota.
 
 use std::collections::BTreeSet;
 
@@ -6,40 +6,40 @@ use api::{FieldError, GroupResource, Status};
 use value::{Path, Str, Value};
 
 use super::scopes;
-use super::usage::Evaluator;
-use crate::configuration::document::Document;
-use crate::{Attributes, Cluster};
+use super::usage::QuotaEvaluator;
+use crate::configuration::document::ConfigDocument;
+use crate::{Attributes, ClusterView};
 
-/// Where Go's scheme of this kind is declared; part of its message.
+/// The location of Go's scheme for this kind, which is part of its error messages.
 const SCHEME: &str = "k8s.io/apiserver/pkg/admission/plugin/resourcequota/config.go:31";
 
-/// A resource that nobody may use without a quota for it.
+/// A resource that needs a quota.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Limited {
+pub struct LimitedResource {
     resource: GroupResource,
-    /// Parts of names: what is used under a name that has one of them needs a quota.
+    /// `matchContains`: usage under a name that contains one of these needs a quota.
     contains: Vec<Str>,
-    /// Scopes: an object in one of them needs a quota of that scope.
+    /// `matchScopes`: an object in one of these scopes needs a quota with that scope.
     scopes: Vec<Value>,
 }
 
-impl Limited {
-    /// Reads the plugin's configuration. The error is the one that Kubernetes gives at the start.
+impl LimitedResource {
+    /// Parses the plugin's configuration. The error is kube-apiserver's.
     pub fn parse(bytes: &[u8]) -> Result<Vec<Self>, String> {
         const OWNER: &str = "Configuration";
         const LIMITED: &str = "LimitedResource";
         const SCOPE: &str = "ScopedResourceSelectorRequirement";
         const OLD: &str = "resourcequota.admission.k8s.io";
-        let document = Document::read(bytes)?;
-        if document.is(OLD, &["v1alpha1", "v1beta1"], OWNER, SCHEME).is_err() {
-            document.is("apiserver.config.k8s.io", &["v1"], "ResourceQuotaConfiguration", SCHEME)?;
+        let document = ConfigDocument::read(bytes)?;
+        if document.expect_kind(OLD, &["v1alpha1", "v1beta1"], OWNER, SCHEME).is_err() {
+            document.expect_kind("apiserver.config.k8s.io", &["v1"], "ResourceQuotaConfiguration", SCHEME)?;
         }
         let (root, mut fields) = document.fields();
         let mut read = Vec::new();
         let list = fields.list(&root, OWNER, "limitedResources", "[]v1.LimitedResource");
         for (index, limited) in list.iter().enumerate() {
             let Value::Map(map) = limited else {
-                fields.wrong(limited, OWNER, "", "limitedResources", "v1.LimitedResource");
+                fields.type_mismatch(limited, OWNER, "", "limitedResources", "v1.LimitedResource");
                 continue;
             };
             let at = "limitedResources";
@@ -47,27 +47,27 @@ impl Limited {
             let resource = fields.text(map, LIMITED, at, "resource");
             let contains = fields.texts(map, LIMITED, at, "matchContains");
             let scopes = fields.list(map, LIMITED, "matchScopes", &format!("[]v1.{SCOPE}"));
-            let inside = format!("{at}.matchScopes");
+            let object = format!("{at}.matchScopes");
             for (place, scope) in scopes.iter().enumerate() {
                 let Value::Map(map) = scope else {
-                    fields.wrong(scope, LIMITED, at, "matchScopes", &format!("v1.{SCOPE}"));
+                    fields.type_mismatch(scope, LIMITED, at, "matchScopes", &format!("v1.{SCOPE}"));
                     continue;
                 };
-                fields.text(map, SCOPE, &inside, "scopeName");
-                fields.text(map, SCOPE, &inside, "operator");
-                fields.texts(map, SCOPE, &inside, "values");
+                fields.text(map, SCOPE, &object, "scopeName");
+                fields.text(map, SCOPE, &object, "operator");
+                fields.texts(map, SCOPE, &object, "values");
                 let path = format!("{at}[{index}].matchScopes[{place}]");
-                fields.only(map, &path, &["operator", "scopeName", "values"]);
+                fields.reject_unknown(map, &path, &["operator", "scopeName", "values"]);
             }
             let known = ["apiGroup", "matchContains", "matchScopes", "resource"];
-            fields.only(map, &format!("{at}[{index}]"), &known);
-            read.push(Limited {
+            fields.reject_unknown(map, &format!("{at}[{index}]"), &known);
+            read.push(LimitedResource {
                 resource: GroupResource::new(group, resource),
                 contains,
                 scopes: scopes.to_vec(),
             });
         }
-        fields.only(&root, "", &["apiVersion", "kind", "limitedResources"]);
+        fields.reject_unknown(&root, "", &["apiVersion", "kind", "limitedResources"]);
         fields.finish()?;
         let missing = read.iter().enumerate().filter(|(_, limited)| limited.resource.resource.is_empty());
         let errors: Vec<FieldError> = missing
@@ -82,24 +82,24 @@ impl Limited {
     }
 }
 
-/// What an object needs quotas for, and has none so far.
-pub(super) struct Needed<'a> {
+/// The quotas that an object still needs.
+pub(super) struct RequiredQuotas<'a> {
     names: BTreeSet<Str>,
     scopes: Vec<&'a Value>,
 }
 
-impl<'a> Needed<'a> {
+impl<'a> RequiredQuotas<'a> {
     pub(super) fn of(
-        limited: &'a [Limited],
+        limited: &'a [LimitedResource],
         attributes: &Attributes<'_>,
-        evaluator: &Evaluator,
+        evaluator: &QuotaEvaluator,
         object: &Value,
-        cluster: &dyn Cluster,
+        cluster: &dyn ClusterView,
     ) -> Self {
         let scopes = limited.iter().flat_map(|limited| &limited.scopes);
         let scopes = scopes.filter(|scope| scopes::is_in(scope, evaluator, object)).collect();
         let mut names = BTreeSet::new();
-        let own: Vec<&Limited> =
+        let own: Vec<&LimitedResource> =
             limited.iter().filter(|limited| limited.resource == attributes.resource).collect();
         if !own.is_empty() {
             for (name, amount) in evaluator.usage(object, cluster, attributes.now) {
@@ -109,11 +109,11 @@ impl<'a> Needed<'a> {
                 }
             }
         }
-        Needed { names, scopes }
+        RequiredQuotas { names, scopes }
     }
 
-    /// A quota covers the scopes of its own that the object is in, whatever else it is about.
-    pub(super) fn scopes_of(&mut self, quota: &Value, evaluator: &Evaluator, object: &Value) {
+    /// Removes the scopes that the quota has and the object is in.
+    pub(super) fn remove_scopes(&mut self, quota: &Value, evaluator: &QuotaEvaluator, object: &Value) {
         if self.scopes.is_empty() {
             return;
         }
@@ -125,8 +125,8 @@ impl<'a> Needed<'a> {
         });
     }
 
-    /// A quota that the object is charged to covers these names.
-    pub(super) fn cover(&mut self, names: &BTreeSet<&str>) {
+    /// Removes names that a quota covers to which the object is charged.
+    pub(super) fn remove_names(&mut self, names: &BTreeSet<&str>) {
         self.names.retain(|name| !names.contains(name.as_str()));
     }
 
@@ -148,7 +148,7 @@ impl<'a> Needed<'a> {
             format!("{{{} {} [{}]}}", text("scopeName"), text("operator"), values.join(" "))
         });
         let shown: Vec<String> = shown.collect();
-        // Kubernetes makes no status of this.
+        // kube-apiserver returns this as a plain error, not as a 403.
         Err(Status::plain(format!("insufficient quota to match these scopes: [{}]", shown.join(" "))))
     }
 }

@@ -1,7 +1,7 @@
-//! ResourceQuota: what a namespace may use in all.
+//! ResourceQuota: computes the usage of a request, the quotas it is charged to, and whether they suffice.
 //!
-//! This is the arithmetic: what a request uses, which quotas it is charged to, and whether it fits. Charging is the server's part,
-//! because it writes: one request of a namespace after the other, before the object itself is stored.
+//! The server does the charging, because that writes: it handles the requests of a namespace one at a time,
+//! before the object is stored.
 
 mod limited;
 mod scopes;
@@ -15,13 +15,13 @@ use std::sync::Arc;
 use api::{Status, meta};
 use value::{Map, Str, Value};
 
-pub use self::limited::Limited;
+pub use self::limited::LimitedResource;
 pub(super) use self::scopes::is_best_effort;
-use self::usage::Evaluator;
-use crate::{Attributes, Cluster, Operation, Served};
+use self::usage::QuotaEvaluator;
+use crate::{Attributes, ClusterView, Operation, RestMapping};
 use api::pod_resources::{Amounts, add, amounts};
 
-/// What nobody is charged for: what is not stored, and events.
+/// Resources that are not charged: those that are not stored, and events.
 const IGNORED: &[(&str, &str)] = &[
     ("", "bindings"),
     ("", "componentstatuses"),
@@ -34,21 +34,21 @@ const IGNORED: &[(&str, &str)] = &[
     ("", "events"),
     ("events.k8s.io", "events"),
 ];
-/// A quota for one of these makes every container say how much it wants.
+/// A quota for one of these requires every container to set it.
 const MUST_BE_SET: &[&str] =
     &["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
-/// A quota and what would be used of it if the request went through.
+/// A quota and its new usage if the request is admitted.
 #[derive(Clone, Debug)]
 pub struct Charge {
-    /// The quota as it is.
+    /// The quota before the request.
     pub quota: Arc<Value>,
     /// The new `status.used`.
     pub used: Value,
 }
 
-/// Whether a request can change what is used of any quota.
-pub fn concerns(attributes: &Attributes<'_>, object: Option<&Value>) -> bool {
+/// Whether a request can change the usage of any quota.
+pub fn affects_quota(attributes: &Attributes<'_>, object: Option<&Value>) -> bool {
     let resource = (attributes.resource.group.as_str(), attributes.resource.resource.as_str());
     let namespace_itself = attributes.is_kind("", "Namespace") && attributes.operation == Operation::Create;
     if attributes.namespace.is_empty() || namespace_itself || IGNORED.contains(&resource) {
@@ -56,19 +56,19 @@ pub fn concerns(attributes: &Attributes<'_>, object: Option<&Value>) -> bool {
     }
     let Some(object) = object else { return false };
     let old = attributes.old_object.stored();
-    let evaluator = Evaluator::of(&attributes.resource);
+    let evaluator = QuotaEvaluator::of(&attributes.resource);
     match (evaluator, attributes.subresource.as_str(), attributes.operation) {
         (_, "", Operation::Create)
         | (
-            Evaluator::Services | Evaluator::VolumeClaims | Evaluator::ResourceClaims,
+            QuotaEvaluator::Services | QuotaEvaluator::VolumeClaims | QuotaEvaluator::ResourceClaims,
             "",
             Operation::Update,
         )
-        | (Evaluator::Pods, "resize", Operation::Update) => true,
-        (Evaluator::Pods, "", Operation::Update) => {
+        | (QuotaEvaluator::Pods, "resize", Operation::Update) => true,
+        (QuotaEvaluator::Pods, "", Operation::Update) => {
             old.is_some_and(|old| scopes::is_terminating(old) != scopes::is_terminating(object))
         }
-        (Evaluator::VolumeClaims, "status", Operation::Update) => old.is_some_and(|old| {
+        (QuotaEvaluator::VolumeClaims, "status", Operation::Update) => old.is_some_and(|old| {
             old.at(&["status", "allocatedResources"]) != object.at(&["status", "allocatedResources"])
                 || scopes::attributes_classes(old) != scopes::attributes_classes(object)
         }),
@@ -76,21 +76,21 @@ pub fn concerns(attributes: &Attributes<'_>, object: Option<&Value>) -> bool {
     }
 }
 
-/// What a request that [`concerns`] quotas is to be charged to `quotas`; nothing where its usage does not change. What is `limited`
-/// can be used only where a quota says how much. The error is the refusal.
+/// The charges of a request that [`affects_quota`]; empty if its usage does not change. Usage of `limited`
+/// resources requires a quota. The error rejects the request.
 pub fn check(
     attributes: &Attributes<'_>,
     object: &Value,
     quotas: &[Arc<Value>],
-    limited: &[Limited],
-    cluster: &dyn Cluster,
+    limited: &[LimitedResource],
+    cluster: &dyn ClusterView,
 ) -> Result<Vec<Charge>, Status> {
-    let evaluator = Evaluator::of(&attributes.resource);
+    let evaluator = QuotaEvaluator::of(&attributes.resource);
     let refuse = |why: String| attributes.refuse(Some(object), why);
-    let mut needed = limited::Needed::of(limited, attributes, &evaluator, object, cluster);
+    let mut needed = limited::RequiredQuotas::of(limited, attributes, &evaluator, object, cluster);
     let mut matching = Vec::new();
     for quota in quotas {
-        needed.scopes_of(quota, &evaluator, object);
+        needed.remove_scopes(quota, &evaluator, object);
         let hard = amounts(quota.at(&["status", "hard"]));
         let names: BTreeSet<&str> =
             hard.keys().map(Str::as_str).filter(|name| evaluator.uses(name, cluster)).collect();
@@ -98,7 +98,7 @@ pub fn check(
             continue;
         }
         let name = meta::name(quota);
-        if evaluator == Evaluator::Pods
+        if evaluator == QuotaEvaluator::Pods
             && let Err(why) = check_containers(object, &names)
         {
             return Err(refuse(format!("failed quota: {name}: {why}")));
@@ -109,7 +109,7 @@ pub fn check(
             let why = format!("status unknown for quota: {name}, resources: {}", resources.join(","));
             return Err(refuse(why));
         }
-        needed.cover(&names);
+        needed.remove_names(&names);
         matching.push((quota, hard, used));
     }
     if matching.is_empty() && needed.is_met() {
@@ -123,8 +123,8 @@ pub fn check(
         return Err(refuse(format!("quota usage is negative for resource(s): {}", negative.join(","))));
     }
     let old = attributes.old_object.stored().filter(|_| attributes.operation == Operation::Update);
-    let grown = old.map(|old| growth(&usage, &evaluator.usage(old, cluster, now)));
-    // Whoever was charged before pays the difference; one that newly comes under a quota pays all.
+    let grown = old.map(|old| increase(&usage, &evaluator.usage(old, cluster, now)));
+    // An update is charged the difference; an object that newly matches a quota is charged in full.
     let delta_of = |quota: &Value| match (&grown, old) {
         (Some(grown), Some(old)) if scopes::all_match(quota, &evaluator, old) => grown,
         _ => &usage,
@@ -175,8 +175,8 @@ pub fn check(
     Ok(charges)
 }
 
-/// What is used more than before; never less than nothing.
-fn growth(now: &Amounts, before: &Amounts) -> Amounts {
+/// The increase of each amount; decreases count as zero.
+fn increase(now: &Amounts, before: &Amounts) -> Amounts {
     now.iter()
         .filter_map(|(name, amount)| {
             let more = match before.get(name) {
@@ -225,14 +225,19 @@ fn to_value(list: &Amounts) -> Value {
     Value::Map(map)
 }
 
-/// The status that a quota should have, if it has another: its limits, and what the namespace uses of them, counted anew.
-/// `resources` are those that live in namespaces and are served.
-pub fn recount(quota: &Value, resources: &[Served], cluster: &dyn Cluster, now: i64) -> Option<Value> {
+/// The correct status of a quota, recomputed from all objects; `None` if it has it already. `resources` are
+/// the served namespaced resources.
+pub fn recount(
+    quota: &Value,
+    resources: &[RestMapping],
+    cluster: &dyn ClusterView,
+    now: i64,
+) -> Option<Value> {
     let namespace = meta::namespace(quota);
     let hard = amounts(quota.at(&["spec", "hard"]));
     let mut counted = Amounts::new();
     for resource in resources {
-        let evaluator = Evaluator::of(&resource.resource);
+        let evaluator = QuotaEvaluator::of(&resource.resource);
         let names: Vec<&Str> = hard.keys().filter(|name| evaluator.uses(name, cluster)).collect();
         if names.is_empty() {
             continue;
@@ -248,7 +253,7 @@ pub fn recount(quota: &Value, resources: &[Served], cluster: &dyn Cluster, now: 
             add(&mut counted, &Amounts::from([(name.clone(), amount)]));
         }
     }
-    // What cannot be counted here stays as somebody else counted it.
+    // Keep the usage of resources that this server cannot count.
     let before = amounts(quota.at(&["status", "used"]));
     for (name, amount) in &before {
         if hard.contains_key(name) && !counted.contains_key(name) {

@@ -1,12 +1,12 @@
-//! Which objects a quota with scopes is about.
+//! Matching objects with the scopes of a quota.
 
 use value::Value;
 
-use super::usage::Evaluator;
+use super::usage::QuotaEvaluator;
 use api::pod_resources::amounts;
 
-/// Whether an object is in all scopes of a quota. Only pods and volume claims are in any.
-pub(crate) fn all_match(quota: &Value, evaluator: &Evaluator, object: &Value) -> bool {
+/// Whether an object is in all scopes of a quota. Only pods and volume claims can be in a scope.
+pub(crate) fn all_match(quota: &Value, evaluator: &QuotaEvaluator, object: &Value) -> bool {
     let mut by_name = quota.list_at(&["spec", "scopes"]).iter().filter_map(Value::as_str);
     by_name.all(|scope| matches(evaluator, scope, "Exists", &[], object))
         && quota.list_at(&["spec", "scopeSelector", "matchExpressions"]).iter().all(|requirement| {
@@ -16,31 +16,37 @@ pub(crate) fn all_match(quota: &Value, evaluator: &Evaluator, object: &Value) ->
         })
 }
 
-/// Whether an object is in the scope that a requirement names.
-pub(crate) fn is_in(requirement: &Value, evaluator: &Evaluator, object: &Value) -> bool {
+/// Whether an object is in the scope of one requirement.
+pub(crate) fn is_in(requirement: &Value, evaluator: &QuotaEvaluator, object: &Value) -> bool {
     let text = |field: &str| requirement.str_at(&[field]).unwrap_or_default();
     matches(evaluator, text("scopeName"), text("operator"), requirement.list_at(&["values"]), object)
 }
 
-/// The scopes of a quota, as requirements.
+/// The scopes of a quota as requirements.
 pub(crate) fn of_quota(quota: &Value) -> Vec<Value> {
     let by_name = quota.list_at(&["spec", "scopes"]).iter().filter_map(Value::as_str);
     let by_name = by_name.map(|scope| Value::map([("scopeName", scope), ("operator", "Exists")]));
     by_name.chain(quota.list_at(&["spec", "scopeSelector", "matchExpressions"]).iter().cloned()).collect()
 }
 
-fn matches(evaluator: &Evaluator, scope: &str, operator: &str, values: &[Value], object: &Value) -> bool {
+fn matches(
+    evaluator: &QuotaEvaluator,
+    scope: &str,
+    operator: &str,
+    values: &[Value],
+    object: &Value,
+) -> bool {
     match (evaluator, scope) {
-        (Evaluator::Pods, "Terminating") => is_terminating(object),
-        (Evaluator::Pods, "NotTerminating") => !is_terminating(object),
-        (Evaluator::Pods, "BestEffort") => is_best_effort(object),
-        (Evaluator::Pods, "NotBestEffort") => !is_best_effort(object),
-        (Evaluator::Pods, "PriorityClass") => {
+        (QuotaEvaluator::Pods, "Terminating") => is_terminating(object),
+        (QuotaEvaluator::Pods, "NotTerminating") => !is_terminating(object),
+        (QuotaEvaluator::Pods, "BestEffort") => is_best_effort(object),
+        (QuotaEvaluator::Pods, "NotBestEffort") => !is_best_effort(object),
+        (QuotaEvaluator::Pods, "PriorityClass") => {
             let class = object.str_at(&["spec", "priorityClassName"]).filter(|class| !class.is_empty());
             selects(operator, values, class)
         }
-        (Evaluator::Pods, "CrossNamespacePodAffinity") => crosses_namespaces(object),
-        (Evaluator::VolumeClaims, "VolumeAttributesClass") => {
+        (QuotaEvaluator::Pods, "CrossNamespacePodAffinity") => crosses_namespaces(object),
+        (QuotaEvaluator::VolumeClaims, "VolumeAttributesClass") => {
             let names = attributes_classes(object);
             if names.is_empty() {
                 selects(operator, values, None)
@@ -52,7 +58,7 @@ fn matches(evaluator: &Evaluator, scope: &str, operator: &str, values: &[Value],
     }
 }
 
-/// As a label selector's requirement chooses among the values of one label.
+/// Applies a requirement's operator, as in a label selector.
 fn selects(operator: &str, values: &[Value], value: Option<&str>) -> bool {
     let listed = || value.is_some_and(|value| values.iter().any(|one| one.as_str() == Some(value)));
     match operator {
@@ -64,12 +70,12 @@ fn selects(operator: &str, values: &[Value], value: Option<&str>) -> bool {
     }
 }
 
-/// Whether a pod will end by itself.
+/// The scope `Terminating`: the pod has an `activeDeadlineSeconds`.
 pub(crate) fn is_terminating(pod: &Value) -> bool {
     pod.int_at(&["spec", "activeDeadlineSeconds"]).is_some_and(|seconds| seconds >= 0)
 }
 
-/// Whether a pod asks for nothing and is promised nothing.
+/// Whether a pod is of QoS class BestEffort.
 pub(crate) fn is_best_effort(pod: &Value) -> bool {
     if let Some(class) = pod.str_at(&["status", "qosClass"]).filter(|class| !class.is_empty()) {
         return class == "BestEffort";
@@ -90,15 +96,15 @@ fn crosses_namespaces(pod: &Value) -> bool {
     let crosses =
         |term: &Value| !term.list_at(&["namespaces"]).is_empty() || term.get("namespaceSelector").is_some();
     ["podAffinity", "podAntiAffinity"].iter().any(|kind| {
-        let way = |field| ["spec", "affinity", kind, field];
-        let required = pod.list_at(&way("requiredDuringSchedulingIgnoredDuringExecution"));
-        let preferred = pod.list_at(&way("preferredDuringSchedulingIgnoredDuringExecution"));
+        let path = |field| ["spec", "affinity", kind, field];
+        let required = pod.list_at(&path("requiredDuringSchedulingIgnoredDuringExecution"));
+        let preferred = pod.list_at(&path("preferredDuringSchedulingIgnoredDuringExecution"));
         required.iter().any(crosses)
             || preferred.iter().filter_map(|weighted| weighted.get("podAffinityTerm")).any(crosses)
     })
 }
 
-/// The volume attributes classes that a claim has, wants or is on its way to.
+/// The volume attributes classes that a claim has, requests, or is being changed to.
 pub(crate) fn attributes_classes(claim: &Value) -> Vec<&str> {
     let mut names: Vec<&str> = [
         claim.str_at(&["spec", "volumeAttributesClassName"]),

@@ -4,17 +4,17 @@ use api::{GroupResource, GroupVersionKind};
 use authn::User;
 use value::{Value, yaml};
 
-use super::{Limited, check, recount};
-use crate::small::Small;
-use crate::{Attributes, Operation, Seen, Served};
+use super::{LimitedResource, check, recount};
+use crate::fake_cluster::FakeCluster;
+use crate::{Attributes, Operation, RestMapping, VersionedObject};
 
 /// A list of objects.
 fn read(text: &str) -> Vec<Value> {
     yaml::document(text.as_bytes()).unwrap().value.as_list().unwrap().to_vec()
 }
 
-fn resources() -> Vec<Served> {
-    let served = |(plural, kind): (&str, &str)| Served {
+fn resources() -> Vec<RestMapping> {
+    let served = |(plural, kind): (&str, &str)| RestMapping {
         resource: GroupResource::new("", plural),
         kind: GroupVersionKind::new("", "v1", kind),
         namespaced: true,
@@ -31,7 +31,7 @@ const OBJECTS: &str = "
 
 #[test]
 fn what_is_used_is_counted_in_the_quotas_namespace() {
-    let cluster: Small = read(OBJECTS).into_iter().collect();
+    let cluster: FakeCluster = read(OBJECTS).into_iter().collect();
     let quota = read(
         "- {apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {hard: {pods: '5', requests.cpu: '1', count/pods: '9', services: '1', configmaps: '3'}}}",
     );
@@ -47,7 +47,7 @@ fn what_is_used_is_counted_in_the_quotas_namespace() {
 
 #[test]
 fn a_status_that_is_right_is_left_alone() {
-    let cluster: Small = read(OBJECTS).into_iter().collect();
+    let cluster: FakeCluster = read(OBJECTS).into_iter().collect();
     let quota = read(
         "- {apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {hard: {pods: '5'}}, status: {hard: {pods: '5'}, used: {pods: '1'}}}",
     );
@@ -56,7 +56,7 @@ fn a_status_that_is_right_is_left_alone() {
 
 #[test]
 fn what_nobody_here_can_count_stays_as_it_was() {
-    let cluster: Small = read(OBJECTS).into_iter().collect();
+    let cluster: FakeCluster = read(OBJECTS).into_iter().collect();
     let quota = read(
         "- {apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {hard: {count/widgets.example.com: '5', pods: '1'}}, status: {hard: {pods: '1'}, used: {count/widgets.example.com: '3', pods: '0'}}}",
     );
@@ -66,7 +66,7 @@ fn what_nobody_here_can_count_stays_as_it_was() {
 
 #[test]
 fn scopes_choose_what_is_counted() {
-    let cluster: Small = read(OBJECTS).into_iter().collect();
+    let cluster: FakeCluster = read(OBJECTS).into_iter().collect();
     let quota = read(
         "- {apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {hard: {pods: '5'}, scopes: [BestEffort]}}",
     );
@@ -78,10 +78,11 @@ const LIMITED: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: ResourceQuo
 
 #[test]
 fn the_configuration_is_read_strictly() {
-    let parse = |rest: &str| Limited::parse(format!("{LIMITED}{rest}").as_bytes());
+    let parse = |rest: &str| LimitedResource::parse(format!("{LIMITED}{rest}").as_bytes());
     assert_eq!(parse("limitedResources: [{resource: pods, matchContains: [cpu]}]").unwrap().len(), 1);
     assert!(
-        Limited::parse(b"apiVersion: resourcequota.admission.k8s.io/v1beta1\nkind: Configuration").is_ok()
+        LimitedResource::parse(b"apiVersion: resourcequota.admission.k8s.io/v1beta1\nkind: Configuration")
+            .is_ok()
     );
     assert_eq!(parse("limitedResources: [{}]").unwrap_err(), "limitedResources[0].resource: Required value");
     assert_eq!(
@@ -97,7 +98,7 @@ fn the_configuration_is_read_strictly() {
 
 /// What comes of a pod that asks for CPU and is of a priority class, with these quotas and this configuration.
 fn charged(limited: &str, quotas: &str) -> Result<usize, String> {
-    let limited = Limited::parse(format!("{LIMITED}limitedResources: {limited}").as_bytes()).unwrap();
+    let limited = LimitedResource::parse(format!("{LIMITED}limitedResources: {limited}").as_bytes()).unwrap();
     let quotas: Vec<Arc<Value>> = read(quotas).into_iter().map(Arc::new).collect();
     let pod = &read(
         "- {apiVersion: v1, kind: Pod, metadata: {name: p, namespace: ns}, spec: {priorityClassName: high, containers: [{name: c, resources: {requests: {cpu: 100m}}}]}}",
@@ -114,14 +115,14 @@ fn charged(limited: &str, quotas: &str) -> Result<usize, String> {
         subresource: "".into(),
         namespace: "ns".into(),
         name: "p".into(),
-        old_object: Seen::nothing(),
+        old_object: VersionedObject::absent(),
         options: &options,
         dry_run: false,
         now: 0,
         deadline: None,
-        in_force: crate::InForce::default(),
+        snapshot: crate::AdmissionSnapshot::default(),
     };
-    check(&attributes, pod, &quotas, &limited, &Small::default())
+    check(&attributes, pod, &quotas, &limited, &FakeCluster::default())
         .map(|charges| charges.len())
         .map_err(|status| format!("{} {}", status.code(), status.message()))
 }

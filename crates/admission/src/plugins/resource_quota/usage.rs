@@ -1,12 +1,12 @@
-//! What an object uses of a quota: each kind that is more than counted has its own arithmetic.
+//! Computes the quota usage of an object, by kind.
 
 use api::quantity::{Format, Quantity};
 use api::{GroupResource, meta};
 use value::{Str, Value, format_smolstr};
 
 use super::super::default_class::CLAIM_CLASS;
-use super::super::plain::is_extended;
-use crate::Cluster;
+use super::super::small_plugins::is_extended;
+use crate::ClusterView;
 use api::pod_resources::{self, Amounts, add, amounts, raise};
 
 const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
@@ -14,7 +14,7 @@ const PER_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
 const IMPLICIT_DEVICE_CLASS: &str = "requests.deviceclass.resource.kubernetes.io/";
 const EXTENDED_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
-/// A claim for all devices may get this many.
+/// Devices counted for a claim for all devices.
 const MAX_DEVICES: i64 = 32;
 
 const POD_RESOURCES: &[&str] = &[
@@ -33,49 +33,49 @@ const POD_RESOURCES: &[&str] = &[
 const SERVICE_RESOURCES: &[&str] =
     &["count/services", "services", "services.nodeports", "services.loadbalancers"];
 const CLAIM_RESOURCES: &[&str] = &["persistentvolumeclaims", "requests.storage"];
-/// Kinds that were counted under their own name before all were.
+/// Resources that can also be counted under their plain name.
 const ALIASES: &[&str] = &["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
 
-/// How a resource is measured.
+/// Computes the usage of the objects of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Evaluator {
+pub(crate) enum QuotaEvaluator {
     Pods,
     Services,
     VolumeClaims,
     ResourceClaims,
-    /// Each object is one.
+    /// Counts each object as one.
     Count(GroupResource),
 }
 
-impl Evaluator {
+impl QuotaEvaluator {
     pub(crate) fn of(resource: &GroupResource) -> Self {
         match (resource.group.as_str(), resource.resource.as_str()) {
-            ("", "pods") => Evaluator::Pods,
-            ("", "services") => Evaluator::Services,
-            ("", "persistentvolumeclaims") => Evaluator::VolumeClaims,
-            ("resource.k8s.io", "resourceclaims") => Evaluator::ResourceClaims,
-            _ => Evaluator::Count(resource.clone()),
+            ("", "pods") => QuotaEvaluator::Pods,
+            ("", "services") => QuotaEvaluator::Services,
+            ("", "persistentvolumeclaims") => QuotaEvaluator::VolumeClaims,
+            ("resource.k8s.io", "resourceclaims") => QuotaEvaluator::ResourceClaims,
+            _ => QuotaEvaluator::Count(resource.clone()),
         }
     }
 
-    /// Whether a quota's resource is one that these objects use.
-    pub(crate) fn uses(&self, name: &str, cluster: &dyn Cluster) -> bool {
+    /// Whether a name in a quota's `hard` is used by these objects.
+    pub(crate) fn uses(&self, name: &str, cluster: &dyn ClusterView) -> bool {
         match self {
-            Evaluator::Pods => {
+            QuotaEvaluator::Pods => {
                 POD_RESOURCES.contains(&name)
                     || name.starts_with("hugepages-")
                     || name.starts_with("requests.hugepages-")
                     || is_extended_quota(name)
             }
-            Evaluator::Services => SERVICE_RESOURCES.contains(&name),
-            Evaluator::VolumeClaims => {
+            QuotaEvaluator::Services => SERVICE_RESOURCES.contains(&name),
+            QuotaEvaluator::VolumeClaims => {
                 name == "count/persistentvolumeclaims"
                     || CLAIM_RESOURCES.contains(&name)
                     || CLAIM_RESOURCES
                         .iter()
                         .any(|of| name.strip_suffix(of).is_some_and(|class| class.ends_with(STORAGE_CLASS)))
             }
-            Evaluator::ResourceClaims => {
+            QuotaEvaluator::ResourceClaims => {
                 name == "count/resourceclaims.resource.k8s.io"
                     || name.ends_with(PER_DEVICE_CLASS)
                     || name
@@ -88,21 +88,20 @@ impl Evaluator {
                             })
                         }))
             }
-            Evaluator::Count(resource) => {
+            QuotaEvaluator::Count(resource) => {
                 name == count_name(resource)
                     || (resource.group.is_empty() && ALIASES.contains(&name) && name == resource.resource)
             }
         }
     }
 
-    /// What an object uses.
-    pub(crate) fn usage(&self, object: &Value, cluster: &dyn Cluster, now: i64) -> Amounts {
+    pub(crate) fn usage(&self, object: &Value, cluster: &dyn ClusterView, now: i64) -> Amounts {
         match self {
-            Evaluator::Pods => pod(object, now),
-            Evaluator::Services => service(object),
-            Evaluator::VolumeClaims => volume_claim(object),
-            Evaluator::ResourceClaims => resource_claim(object, cluster, now),
-            Evaluator::Count(resource) => {
+            QuotaEvaluator::Pods => pod(object, now),
+            QuotaEvaluator::Services => service(object),
+            QuotaEvaluator::VolumeClaims => volume_claim(object),
+            QuotaEvaluator::ResourceClaims => resource_claim(object, cluster, now),
+            QuotaEvaluator::Count(resource) => {
                 let mut used = Amounts::from([(count_name(resource), one())]);
                 if resource.group.is_empty() && ALIASES.contains(&resource.resource.as_str()) {
                     used.insert(resource.resource.clone(), one());
@@ -136,7 +135,8 @@ fn is_extended_quota(name: &str) -> bool {
     name.starts_with("requests.") && (foreign || name.starts_with(IMPLICIT_DEVICE_CLASS))
 }
 
-/// Whether a pod is charged for what it computes with: not when it has ended, nor when it should long be gone.
+/// Whether a pod's compute resources are charged. They are not if it has finished, or is past its deletion
+/// grace period.
 fn is_charged(pod: &Value, now: i64) -> bool {
     if matches!(pod.str_at(&["status", "phase"]), Some("Failed" | "Succeeded")) {
         return false;
@@ -159,7 +159,7 @@ fn pod(pod: &Value, now: i64) -> Amounts {
     used
 }
 
-/// What requests and limits are charged as. A pod is one pod, too.
+/// The usage of requests and limits, and of one pod.
 pub(crate) fn compute(requests: &Amounts, limits: &Amounts) -> Amounts {
     let mut used = Amounts::from([(Str::new_static("pods"), one())]);
     for name in ["cpu", "memory", "ephemeral-storage"] {
@@ -183,7 +183,7 @@ pub(crate) fn compute(requests: &Amounts, limits: &Amounts) -> Amounts {
     used
 }
 
-/// A resize that cannot be done: what the pod has counts, not what it asks for.
+/// Whether a resize is infeasible: then the allocated resources count, not the requested ones.
 fn is_infeasible(pod: &Value) -> bool {
     pod.list_at(&["status", "conditions"])
         .iter()
@@ -198,7 +198,7 @@ fn container_status<'a>(pod: &'a Value, container: &Value) -> Option<&'a Value> 
         .find(|status| status.get("name") == container.get("name"))
 }
 
-/// The most of what the pod asks for, what it was promised and what it has.
+/// For each resource the maximum of requested, allocated and actual amounts.
 fn pod_requests(pod: &Value) -> Amounts {
     let infeasible = is_infeasible(pod);
     let spec = |container: &Value| amounts(container.at(&["resources", "requests"]));
@@ -256,7 +256,7 @@ fn service(service: &Value) -> Amounts {
     let count = |ports: usize| number(i64::try_from(ports).unwrap_or(i64::MAX));
     let kind = service.str_at(&["spec", "type"]).unwrap_or_default();
     let node_ports = match kind {
-        // Ports are not given yet: what is asked for counts.
+        // Node ports are not allocated yet: count the requested ones.
         "LoadBalancer" if service.bool_at(&["spec", "allocateLoadBalancerNodePorts"]) == Some(false) => {
             count(ports.iter().filter(|port| port.int_at(&["nodePort"]).unwrap_or(0) != 0).count())
         }
@@ -283,9 +283,9 @@ fn volume_claim(claim: &Value) -> Amounts {
     if !class.is_empty() {
         used.insert(format_smolstr!("{class}{STORAGE_CLASS}persistentvolumeclaims"), one());
     }
-    let size = |way: &[&str]| {
-        let amount = claim.str_at(way).and_then(|text| Quantity::parse(text).ok())?;
-        // Whole bytes: a status with fractions would not be valid.
+    let size = |path: &[&str]| {
+        let amount = claim.str_at(path).and_then(|text| Quantity::parse(text).ok())?;
+        // Round up to whole bytes: a status with fractions would be invalid.
         Some(if amount.is_integer() { amount } else { Quantity::new(amount.value(), amount.format()) })
     };
     if let Some(mut storage) = size(&["spec", "resources", "requests", "storage"]) {
@@ -302,7 +302,7 @@ fn volume_claim(claim: &Value) -> Amounts {
     used
 }
 
-fn resource_claim(claim: &Value, cluster: &dyn Cluster, now: i64) -> Amounts {
+fn resource_claim(claim: &Value, cluster: &dyn ClusterView, now: i64) -> Amounts {
     let mut used = Amounts::from([(Str::new_static("count/resourceclaims.resource.k8s.io"), one())]);
     let devices = |request: &Value| match request.str_at(&["allocationMode"]) {
         Some("All") => MAX_DEVICES,
@@ -331,14 +331,14 @@ fn resource_claim(claim: &Value, cluster: &dyn Cluster, now: i64) -> Amounts {
     used
 }
 
-/// The extended resource that a device class stands for.
-fn extended_resource(cluster: &dyn Cluster, class: &str) -> Option<Str> {
+/// The extended resource name of a device class.
+fn extended_resource(cluster: &dyn ClusterView, class: &str) -> Option<Str> {
     let class = cluster.object("resource.k8s.io", "deviceclasses", "", class)?;
     class.str_at(&["spec", "extendedResourceName"]).filter(|name| !name.is_empty()).map(Str::from)
 }
 
-/// Devices count as extended resources, too, but for those that the claim's pod is charged for already.
-fn add_extended(used: &mut Amounts, claim: &Value, cluster: &dyn Cluster, now: i64) {
+/// Charges devices also as extended resources, except those that the claim's pod is already charged for.
+fn add_extended(used: &mut Amounts, claim: &Value, cluster: &dyn ClusterView, now: i64) {
     let mut extended = Amounts::new();
     for (name, amount) in used.iter() {
         let Some(class) = name.strip_suffix(PER_DEVICE_CLASS).filter(|class| !class.is_empty()) else {
@@ -364,8 +364,8 @@ fn add_extended(used: &mut Amounts, claim: &Value, cluster: &dyn Cluster, now: i
     }
 }
 
-/// What the pod uses that a claim for extended resources was made for, if this is that claim.
-fn of_extended_pod(claim: &Value, cluster: &dyn Cluster, now: i64) -> Option<Amounts> {
+/// The usage of the pod for which an extended resource claim was created, if `claim` is such a claim.
+fn of_extended_pod(claim: &Value, cluster: &dyn ClusterView, now: i64) -> Option<Amounts> {
     let is_extended =
         |claim: &Value| claim.str_at(&["metadata", "annotations", EXTENDED_CLAIM]) == Some("true");
     if !is_extended(claim) {
@@ -383,7 +383,7 @@ fn of_extended_pod(claim: &Value, cluster: &dyn Cluster, now: i64) -> Option<Amo
     match pod_object.at(&["status", "extendedResourceClaimStatus"]) {
         Some(status) if status.str_at(&["resourceClaimName"]) != Some(meta::name(claim)) => return None,
         Some(_) => {}
-        // The pod does not say which claim is its own: the first one is.
+        // The pod does not name its claim yet: the oldest one counts.
         None => {
             let age = |claim: &Value| {
                 (meta::text(claim, "creationTimestamp").to_owned(), meta::name(claim).to_owned())

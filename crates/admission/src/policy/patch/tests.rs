@@ -11,10 +11,10 @@ fn doubled(levels: usize) -> Val<'static> {
 
 #[test]
 fn what_shares_its_parts_is_counted_as_if_it_did_not() {
-    assert_eq!(is_bounded(&doubled(10)), Ok(()));
+    assert_eq!(check_size(&doubled(10)), Ok(()));
     let too_large = Err("what the mutation gives is too large".to_owned());
-    assert_eq!(is_bounded(&doubled(60)), too_large);
-    assert_eq!(patch(&doubled(60), &Value::Null).map(drop), too_large);
+    assert_eq!(check_size(&doubled(60)), too_large);
+    assert_eq!(apply_json_patch(&doubled(60), &Value::Null).map(drop), too_large);
 }
 
 #[test]
@@ -26,8 +26,8 @@ fn text_is_counted_as_often_as_it_is_there() {
     let bytes = Val::Bytes(text.clone().into_bytes().into());
     for item in [Val::str(&text), bytes, Val::data(&map), Val::Object(field)] {
         let many = |count: usize| Val::list(std::iter::repeat_n(item.clone(), count).collect());
-        assert_eq!(is_bounded(&many(16)), Ok(()));
+        assert_eq!(check_size(&many(16)), Ok(()));
         let too_large = Err("what the mutation gives is too large".to_owned());
-        assert_eq!(is_bounded(&many(17)), too_large);
+        assert_eq!(check_size(&many(17)), too_large);
     }
 }

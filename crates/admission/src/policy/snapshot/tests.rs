@@ -18,7 +18,8 @@ fn a_policy_with_too_many_resources_is_looked_at_every_time() {
         }
         policy.set_at(&["spec", "matchConstraints", "resourceRules"], Value::list([rule]));
         let policy = Arc::new(ValidatingPolicy::compile(&policy));
-        let index = Index::of(&[Hook { source: Source::Api, policy, bindings: Vec::new() }]);
+        let index =
+            PolicyIndex::of(&[BoundPolicy { source: PolicySource::Api, policy, bindings: Vec::new() }]);
         (index.by_both.values().map(Vec::len).sum::<usize>(), index.all.len())
     };
     assert_eq!(postings(10, 20), (200, 0));

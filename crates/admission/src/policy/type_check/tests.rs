@@ -29,9 +29,9 @@ fn kinds_are_looked_up_by_every_combination_until_there_are_enough() {
         found(&spec(&one("g"), &names("v", 2), &["Pods".into(), "a/b".into(), "*".into()]), |_| true);
     assert_eq!((kinds, looked_up), (vec!["pods".to_owned(), "pods".to_owned()], 2));
     let (kinds, looked_up) = found(&spec(&one("g"), &one("v"), &names("r", 100)), |_| true);
-    assert_eq!((kinds.len(), looked_up), (MOST_KINDS, MOST_KINDS));
+    assert_eq!((kinds.len(), looked_up), (MAX_KINDS, MAX_KINDS));
     let all = spec(&names("g", 100), &names("v", 100), &names("r", 100));
-    assert_eq!(found(&all, |_| false), (Vec::new(), MOST_LOOKED_UP));
-    let long = spec(&one("g"), &one("v"), &["r".repeat(LONGEST + 1), "r".repeat(LONGEST)]);
-    assert_eq!(found(&long, |_| true), (vec!["r".repeat(LONGEST)], 1));
+    assert_eq!(found(&all, |_| false), (Vec::new(), MAX_LOOKUPS));
+    let long = spec(&one("g"), &one("v"), &["r".repeat(MAX_NAME_BYTES + 1), "r".repeat(MAX_NAME_BYTES)]);
+    assert_eq!(found(&long, |_| true), (vec!["r".repeat(MAX_NAME_BYTES)], 1));
 }

@@ -68,7 +68,7 @@ fn ask(
     rules: &RequestRules,
     attester: &Attests,
     ask: &Ask<'_>,
-) -> Result<Grant, Refusal> {
+) -> Result<Grant, TokenRequestRefusal> {
     let Ask { kind, name, uid, audience, field, group, seconds } = ask;
     let spec = format!(
         r#"{{"spec":{{"audiences":["{audience}"],"expirationSeconds":{seconds},"{}":{{"{}":["{group}"]}},
@@ -230,25 +230,25 @@ fn the_words_of_the_kep_need_an_api_service_and_know_the_core_group() {
     let core =
         Ask { group: "", audience: "https://all.example/", field: AttestationDialect::Kep, ..Ask::default() };
     let grant = ask(&store, &on(), &MAY, &core).unwrap();
-    let Some(Bound::Webhooks { group, .. }) = grant.claims.bound else { panic!() };
+    let Some(BoundObject::Webhooks { group, .. }) = grant.claims.bound else { panic!() };
     assert_eq!(group.as_deref(), Some(""));
     let nameless = Attests(&[(ROBOT, "apigroups", ""), (ROBOT, "apigroups", "*")]);
     assert_eq!(refusal(&nameless, &core), r#"403 apigroups "core" is forbidden: may not attest"#);
 }
 
-fn bound(group: Option<&str>) -> Claims {
-    Claims {
+fn bound(group: Option<&str>) -> TokenClaims {
+    TokenClaims {
         audiences: vec!["https://hook".into()],
-        bound: Some(Bound::Webhooks {
+        bound: Some(BoundObject::Webhooks {
             kind: WebhookConfigurationKind::Mutating,
-            configuration: Reference { name: "hooks".into(), uid: "hooks-uid".into() },
+            configuration: ObjectReference { name: "hooks".into(), uid: "hooks-uid".into() },
             group: group.map(Into::into),
         }),
         ..claims()
     }
 }
 
-fn reviewed(claims: &Claims, gate: bool, change: impl FnOnce(&Store)) -> String {
+fn reviewed(claims: &TokenClaims, gate: bool, change: impl FnOnce(&Store)) -> String {
     let (issuer, store) = (issuer(), with_hooks());
     change(&store);
     let verifier = verifier(&issuer, &store);

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::attributes::{Operator, Requirement};
-use crate::conditions::{Conditions, Match};
+use crate::conditions::{Conditions, ConditionsResult};
 
 fn refused(expression: &str, expected: &Expect) {
     let Err(CompileError::Invalid(message)) = ReviewCompiler::default().compile(expression) else { panic!() };
@@ -51,9 +51,9 @@ fn evaluate(expression: &str, attributes: &Attributes) -> Result<bool, String> {
     let user = User::named("alice").in_groups(["devs", "system:authenticated"]);
     let condition = ReviewCompiler::default().compile(expression).unwrap_or_else(|error| panic!("{error:?}"));
     match Conditions::new(vec![condition]).evaluate(&user, attributes) {
-        Match::Yes => Ok(true),
-        Match::No { .. } => Ok(false),
-        Match::Failed(error) => Err(error),
+        ConditionsResult::Yes => Ok(true),
+        ConditionsResult::No { .. } => Ok(false),
+        ConditionsResult::Failed(error) => Err(error),
     }
 }
 

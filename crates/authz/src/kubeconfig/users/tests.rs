@@ -1,12 +1,13 @@
-use crate::kubeconfig::{Credential, KubeconfigError, User, Users};
+use crate::kubeconfig::{Credential, KubeconfigError, KubeconfigUser, KubeconfigUsers};
 
-fn users(names: &[&str]) -> Users {
+fn users(names: &[&str]) -> KubeconfigUsers {
     let users: Vec<String> =
         names.iter().map(|name| format!("- name: '{name}'\n  user: {{token: 'of {name}'}}\n")).collect();
-    Users::parse(format!("apiVersion: v1\nkind: Config\nusers:\n{}", users.concat()).as_bytes()).unwrap()
+    KubeconfigUsers::parse(format!("apiVersion: v1\nkind: Config\nusers:\n{}", users.concat()).as_bytes())
+        .unwrap()
 }
 
-fn token(user: Option<&User>) -> Option<&str> {
+fn token(user: Option<&KubeconfigUser>) -> Option<&str> {
     match &user?.credential {
         Credential::Token(token) => Some(token),
         _ => None,
@@ -35,20 +36,20 @@ fn the_port_may_be_left_out_only_if_it_is_443() {
 #[test]
 fn the_user_of_the_current_context_is_for_whoever_is_left() {
     let text = b"current-context: c\ncontexts:\n- {name: c, context: {user: me}}\nusers:\n- {name: me, user: {token: mine}}\n";
-    let users = Users::parse(text).unwrap();
+    let users = KubeconfigUsers::parse(text).unwrap();
     assert_eq!(token(users.for_host("anywhere:1")), Some("mine"));
 }
 
 #[test]
 fn nobody_is_named_and_nothing_is_shown() {
-    assert_eq!(Users::parse(b"").unwrap().for_host("anywhere:443"), None);
+    assert_eq!(KubeconfigUsers::parse(b"").unwrap().for_host("anywhere:443"), None);
 }
 
 #[test]
 fn nobody_asks_as_somebody_else() {
     for user in ["as: root", "as-uid: u", "as-groups: [system:masters]", "as-user-extra: {a: [b]}"] {
         let text = format!("users:\n- {{name: x, user: {{token: t, {user}}}}}\n");
-        let parsed = Users::parse(text.as_bytes());
+        let parsed = KubeconfigUsers::parse(text.as_bytes());
         assert!(
             matches!(parsed, Err(KubeconfigError::Unsupported(_, "impersonation", _))),
             "{user}: {parsed:?}"
@@ -59,5 +60,7 @@ fn nobody_asks_as_somebody_else() {
 #[test]
 fn programs_are_refused_for_whomever_they_are_meant() {
     let text = b"users:\n- {name: fine, user: {token: t}}\n- {name: x, user: {exec: {command: /bin/true}}}\n";
-    assert!(matches!(Users::parse(text), Err(KubeconfigError::Unsupported(name, "exec", _)) if name == "x"));
+    assert!(
+        matches!(KubeconfigUsers::parse(text), Err(KubeconfigError::Unsupported(name, "exec", _)) if name == "x")
+    );
 }

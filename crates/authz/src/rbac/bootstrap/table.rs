@@ -2,7 +2,7 @@
 
 use value::{Map, Str, Value};
 
-use crate::rbac::{GROUP, Rule};
+use crate::rbac::{GROUP, PolicyRule};
 
 /// The core API group.
 pub(super) const CORE: &str = "core";
@@ -42,10 +42,10 @@ impl Allow {
         self
     }
 
-    fn rule(&self) -> Rule {
+    fn rule(&self) -> PolicyRule {
         let words = |text: &'static str| text.split_whitespace().map(Str::new_static).collect::<Vec<_>>();
         let core = |group: Str| if group == CORE { Str::default() } else { group };
-        Rule {
+        PolicyRule {
             verbs: words(self.verbs),
             groups: words(self.groups).into_iter().map(core).collect(),
             resources: words(self.resources),
@@ -93,7 +93,7 @@ impl Role {
     }
 
     /// Its rules.
-    pub(super) fn rules(&self) -> Vec<Rule> {
+    pub(super) fn rules(&self) -> Vec<PolicyRule> {
         self.rules.iter().map(Allow::rule).collect()
     }
 
@@ -119,7 +119,7 @@ impl Role {
             let selector = Value::map([("matchLabels", Value::map([(label(self.aggregates), "true")]))]);
             object.set_at(&["aggregationRule", "clusterRoleSelectors"], Value::list([selector]));
         }
-        let rules: Vec<Value> = self.rules().iter().map(Rule::to_value).collect();
+        let rules: Vec<Value> = self.rules().iter().map(PolicyRule::to_value).collect();
         object.set_at(&["rules"], if rules.is_empty() { Value::Null } else { Value::List(rules) });
         object
     }

@@ -6,7 +6,7 @@ use api::meta;
 use value::Value;
 
 use super::{objects, webhook_tokens};
-use crate::rbac::{Index, RoleRef};
+use crate::rbac::{RbacIndex, RoleRef};
 
 fn of_kind(kind: &str) -> Vec<Value> {
     objects().into_iter().filter(|object| object.str_at(&["kind"]) == Some(kind)).collect()
@@ -32,7 +32,7 @@ fn no_object_stands_twice() {
 #[test]
 fn every_binding_binds_a_role_that_exists() {
     let all = objects();
-    let index = Index::from_objects(&all);
+    let index = RbacIndex::from_objects(&all);
     for binding in all.iter().filter(|o| o.at(&["roleRef"]).is_some()) {
         let role = RoleRef::of(binding);
         assert!(index.role_rules(&role, meta::namespace(binding)).is_some(), "{role}");
@@ -52,7 +52,7 @@ fn every_object_is_marked_as_kept_up_to_date() {
 
 #[test]
 fn the_account_for_webhook_tokens_may_have_every_group_attested_and_nothing_else() {
-    let index = Index::from_objects(&webhook_tokens());
+    let index = RbacIndex::from_objects(&webhook_tokens());
     let account = authn::service_account::user("kube-system", api::attestation::ACCOUNT_NAME, "");
     let may = |verb: &str, (group, resource): (&str, &str), name: &str| {
         let attributes = crate::Attributes::resource(verb, group, resource).named(name);

@@ -5,8 +5,8 @@
 
 use std::time::Instant;
 
-use ::admission::Later;
-use ::admission::webhook::{NoReply, Outgoing, Place, Reply};
+use ::admission::BoxFuture;
+use ::admission::webhook::{OutgoingReview, TransportError, WebhookEndpoint, WebhookReply};
 use api::field::quote;
 use authn::{Caller, InternalIdentity};
 use bytes::Bytes;
@@ -22,20 +22,21 @@ use crate::outbound::{WEBHOOK_AGENT, max_answer_to};
 use crate::pipeline::{self, InternalRequest};
 
 /// Whether a place is this server's own service.
-pub(super) fn is_here(place: &Place) -> bool {
-    matches!(place, Place::Service { namespace, name, port: 443, .. } if namespace == "default" && name == "kubernetes")
+pub(super) fn is_here(place: &WebhookEndpoint) -> bool {
+    matches!(place, WebhookEndpoint::Service { namespace, name, port: 443, .. } if namespace == "default" && name == "kubernetes")
 }
 
 /// Asks the API server behind this one that serves the path.
 pub(super) async fn ask(
     loopback: &Loopback,
-    outgoing: Outgoing<'_>,
+    outgoing: OutgoingReview<'_>,
     located: &Located,
-) -> Result<Reply, NoReply> {
+) -> Result<WebhookReply, TransportError> {
     let limit = time_left(&outgoing, Instant::now());
     let target = format!("{}?timeout={}", located.path, go_seconds(limit));
-    let failed =
-        |why: &str| NoReply::Failed(format!("Post {}: {why}", quote(&format!("{}{target}", located.origin))));
+    let failed = |why: &str| {
+        TransportError::Failed(format!("Post {}: {why}", quote(&format!("{}{target}", located.origin))))
+    };
     let state = loopback.server("the server is not ready").map_err(|status| failed(status.message()))?;
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -54,14 +55,14 @@ pub(super) async fn ask(
         body,
         effort: Effort::default(),
     };
-    let asked: Later<'_, Response<Body>> = Box::pin(pipeline::internal(&state, request));
+    let asked: BoxFuture<'_, Response<Body>> = Box::pin(pipeline::internal(&state, request));
     let exchange = async {
         let (parts, body) = asked.await.into_parts();
         let whole = Limited::new(body, longest).collect().await;
         let body = whole.map_err(|error| failed(&error.to_string()))?.to_bytes().to_vec();
         let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or_default().to_owned();
-        Ok(Reply { status: parts.status.as_u16(), content_type, body })
+        Ok(WebhookReply { status: parts.status.as_u16(), content_type, body })
     };
     tokio::time::timeout(limit, exchange).await.unwrap_or_else(|_| Err(failed("context deadline exceeded")))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use authz::kubeconfig::Users;
+use authz::kubeconfig::KubeconfigUsers;
 
 use super::ShownAs;
 use crate::files::read as read_file;
@@ -11,7 +11,7 @@ use crate::outbound::shown_as;
 /// What is shown to webhooks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Credentials {
-    users: Users<ShownAs>,
+    users: KubeconfigUsers<ShownAs>,
 }
 
 impl Credentials {
@@ -23,8 +23,8 @@ impl Credentials {
             "no such file or directory" => format!("stat {shown}: {why}"),
             _ => format!("error loading config file {quoted}: {why}"),
         })?;
-        let users =
-            Users::parse(&text).map_err(|error| format!("error loading config file {quoted}: {error}"))?;
+        let users = KubeconfigUsers::parse(&text)
+            .map_err(|error| format!("error loading config file {quoted}: {error}"))?;
         let folder = path.parent().unwrap_or(Path::new("/"));
         let users = users.try_map(|user| {
             let (identity, credential) = shown_as(&user, folder, &mut Vec::new())?;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ::admission::webhook::Place;
+use ::admission::webhook::WebhookEndpoint;
 use http::HeaderMap;
 use storage::{Memory, Options, Store};
 
@@ -32,20 +32,21 @@ fn time_limits_are_whole_seconds_rounded_up() {
 
 #[test]
 fn a_url_is_called_by_its_own_name_and_only_this_machine_is_offered_http2() {
-    let located = locate(&Place::Url("https://hooks.example:8443/a/".into())).unwrap();
+    let located = locate(&WebhookEndpoint::Url("https://hooks.example:8443/a/".into())).unwrap();
     assert_eq!(located.origin, "https://hooks.example:8443");
     assert_eq!((located.host_port.as_str(), located.path.as_str()), ("hooks.example:8443", "/a"));
     assert!(located.http1_only);
-    let local = locate(&Place::Url("https://127.0.0.1/x".into())).unwrap();
+    let local = locate(&WebhookEndpoint::Url("https://127.0.0.1/x".into())).unwrap();
     assert_eq!(local.host_port, "127.0.0.1:443");
     assert!(!local.http1_only);
-    assert!(!locate(&Place::Url("https://[::1]:1/x".into())).unwrap().http1_only);
-    assert!(locate(&Place::Nowhere).is_err());
+    assert!(!locate(&WebhookEndpoint::Url("https://[::1]:1/x".into())).unwrap().http1_only);
+    assert!(locate(&WebhookEndpoint::Unset).is_err());
 }
 
 #[test]
 fn a_service_is_called_by_its_name_in_the_cluster() {
-    let place = Place::Service { namespace: "ns".into(), name: "svc".into(), port: 443, path: "p".into() };
+    let place =
+        WebhookEndpoint::Service { namespace: "ns".into(), name: "svc".into(), port: 443, path: "p".into() };
     let located = locate(&place).unwrap();
     assert_eq!(located.origin, "https://svc.ns.svc:443");
     assert_eq!(located.path, "/p");
@@ -78,15 +79,18 @@ async fn the_most_recent_targets_are_kept_and_no_more() {
     let store = Store::open(Memory::new(), Options::default()).await.unwrap();
     let transport = transport(store);
     for port in 1..=MAX_TARGETS + 10 {
-        let place = Place::Url(format!("https://127.0.0.1:{port}/").into());
-        let webhook = Webhook { place, authorities: Vec::new() };
-        let located = locate(&webhook.place).unwrap();
+        let place = WebhookEndpoint::Url(format!("https://127.0.0.1:{port}/").into());
+        let webhook = WebhookTarget { endpoint: place, ca_bundle: Vec::new() };
+        let located = locate(&webhook.endpoint).unwrap();
         let endpoint = transport.endpoint(&webhook, &located).unwrap();
         transport.target((webhook, None), endpoint).unwrap();
     }
     let targets = transport.targets.lock().unwrap();
     assert_eq!(targets.by_place.len(), MAX_TARGETS);
-    let oldest = Webhook { place: Place::Url("https://127.0.0.1:1/".into()), authorities: Vec::new() };
+    let oldest = WebhookTarget {
+        endpoint: WebhookEndpoint::Url("https://127.0.0.1:1/".into()),
+        ca_bundle: Vec::new(),
+    };
     assert!(!targets.by_place.contains_key(&(oldest, None)));
 }
 
@@ -95,12 +99,15 @@ async fn the_most_recent_targets_are_kept_and_no_more() {
 async fn a_target_that_many_ask_for_at_once_is_kept_once() {
     let store = Store::open(Memory::new(), Options::default()).await.unwrap();
     let transport = Arc::new(transport(store));
-    let webhook = Webhook { place: Place::Url("https://127.0.0.1:1/".into()), authorities: Vec::new() };
+    let webhook = WebhookTarget {
+        endpoint: WebhookEndpoint::Url("https://127.0.0.1:1/".into()),
+        ca_bundle: Vec::new(),
+    };
     let asking: Vec<_> = (0..16)
         .map(|_| {
             let (transport, webhook) = (std::sync::Arc::clone(&transport), webhook.clone());
             tokio::task::spawn_blocking(move || {
-                let located = locate(&webhook.place).unwrap();
+                let located = locate(&webhook.endpoint).unwrap();
                 let endpoint = transport.endpoint(&webhook, &located).unwrap();
                 transport.target((webhook, None), endpoint).unwrap();
             })

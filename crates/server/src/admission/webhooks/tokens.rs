@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use ::admission::webhook::Recipient;
+use ::admission::webhook::TokenRecipient;
 use api::attestation::{self, AttestationDialect};
 use api::time::Timestamp;
 use api::{Status, meta};
@@ -89,7 +89,7 @@ impl TokenMetrics {
 pub(crate) struct WebhookTokens {
     loopback: Loopback,
     /// By whom they are for. The API group is always [`attestation::EVERY_GROUP`].
-    slots: Mutex<HashMap<Recipient, Slot>>,
+    slots: Mutex<HashMap<TokenRecipient, Slot>>,
     metrics: TokenMetrics,
     hits: IntCounter,
     misses: IntCounter,
@@ -145,7 +145,7 @@ impl WebhookTokens {
     /// The token for a webhook, if one is to be had in time.
     pub(crate) async fn get(
         self: &Arc<Self>,
-        recipient: &Recipient,
+        recipient: &TokenRecipient,
         deadline: Option<Instant>,
     ) -> Option<Bearer> {
         let mut under_way = match self.look_up(recipient) {
@@ -169,7 +169,7 @@ impl WebhookTokens {
         kept.is_good(SystemTime::now()).then(|| kept.bearer.clone())
     }
 
-    fn look_up(self: &Arc<Self>, recipient: &Recipient) -> Found {
+    fn look_up(self: &Arc<Self>, recipient: &TokenRecipient) -> Found {
         let mut slots = self.slots();
         // Read while nobody puts a token there: an earlier time would take one that has just come for one of the future.
         let now = SystemTime::now();
@@ -197,7 +197,7 @@ impl WebhookTokens {
         self.ask_or_wait(recipient, slots.entry(recipient.clone()).or_default())
     }
 
-    fn ask_or_wait(self: &Arc<Self>, recipient: &Recipient, slot: &mut Slot) -> Found {
+    fn ask_or_wait(self: &Arc<Self>, recipient: &TokenRecipient, slot: &mut Slot) -> Found {
         if let Some(under_way) = &slot.under_way {
             return Found::Soon(under_way.clone());
         }
@@ -205,7 +205,7 @@ impl WebhookTokens {
     }
 
     /// Asks for a token while whoever wants it does something else, or waits.
-    fn ask(self: &Arc<Self>, recipient: &Recipient, slot: &mut Slot) -> UnderWay {
+    fn ask(self: &Arc<Self>, recipient: &TokenRecipient, slot: &mut Slot) -> UnderWay {
         let (sender, over) = watch::channel(());
         let under_way = UnderWay { since: Instant::now(), over };
         slot.under_way = Some(under_way.clone());
@@ -241,7 +241,7 @@ impl WebhookTokens {
     }
 
     /// One request through the pipeline.
-    async fn request(&self, recipient: &Recipient) -> Result<Kept, Status> {
+    async fn request(&self, recipient: &TokenRecipient) -> Result<Kept, Status> {
         let client = self.loopback.client("the server is not ready to issue tokens")?;
         let dialect = AttestationDialect::Kubernetes;
         let mut request = Value::map([
@@ -308,7 +308,7 @@ impl WebhookTokens {
         self.slots().values_mut().for_each(|slot| (slot.failures, slot.next) = (0, None));
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<Recipient, Slot>> {
+    fn slots(&self) -> MutexGuard<'_, HashMap<TokenRecipient, Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,12 +1,12 @@
-//! What reaches the node that a pod runs on: its namespaces, ports, files, processes and settings.
+//! Checks of access to the node: namespaces, ports, paths, processes and sysctls.
 
 use std::collections::BTreeSet;
 
 use value::Value;
 
-use super::{Pod, Violation, containers, in_context, name, plural, quoted, setters, violation};
+use super::{PodView, Violation, containers, in_context, name, plural, quoted, setters, violation};
 
-pub(super) fn host_namespaces(pod: Pod<'_>) -> Option<Violation> {
+pub(super) fn host_namespaces(pod: PodView<'_>) -> Option<Violation> {
     let shared: Vec<String> = ["hostNetwork", "hostPID", "hostIPC"]
         .into_iter()
         .filter(|field| pod.spec(field) == Some(&Value::Bool(true)))
@@ -15,7 +15,7 @@ pub(super) fn host_namespaces(pod: Pod<'_>) -> Option<Violation> {
     if shared.is_empty() { None } else { violation("host namespaces", shared.join(", ")) }
 }
 
-pub(super) fn host_path_volumes(pod: Pod<'_>) -> Option<Violation> {
+pub(super) fn host_path_volumes(pod: PodView<'_>) -> Option<Violation> {
     let volumes = pod.object.list_at(&["spec", "volumes"]).iter();
     let bad: Vec<&str> = volumes.filter(|volume| volume.get("hostPath").is_some()).map(name).collect();
     if bad.is_empty() {
@@ -24,7 +24,7 @@ pub(super) fn host_path_volumes(pod: Pod<'_>) -> Option<Violation> {
     violation("hostPath volumes", format!("{} {}", plural("volume", "volumes", bad.len()), quoted(&bad)))
 }
 
-pub(super) fn host_ports(pod: Pod<'_>) -> Option<Violation> {
+pub(super) fn host_ports(pod: PodView<'_>) -> Option<Violation> {
     let mut ports = BTreeSet::new();
     let mut bad = Vec::new();
     for container in pod.containers() {
@@ -49,7 +49,7 @@ pub(super) fn host_ports(pod: Pod<'_>) -> Option<Violation> {
     violation("hostPort", detail)
 }
 
-pub(super) fn host_probes(pod: Pod<'_>) -> Option<Violation> {
+pub(super) fn host_probes(pod: PodView<'_>) -> Option<Violation> {
     const HANDLERS: [&[&str]; 5] = [
         &["livenessProbe"],
         &["readinessProbe"],
@@ -60,7 +60,7 @@ pub(super) fn host_probes(pod: Pod<'_>) -> Option<Violation> {
     let mut hosts = BTreeSet::new();
     let mut bad = BTreeSet::new();
     for container in pod.containers() {
-        for handler in HANDLERS.iter().filter_map(|way| container.at(way)) {
+        for handler in HANDLERS.iter().filter_map(|path| container.at(path)) {
             for action in ["httpGet", "tcpSocket"] {
                 if let Some(host) = handler.str_at(&[action, "host"]).filter(|host| !host.is_empty()) {
                     hosts.insert(host);
@@ -83,7 +83,7 @@ pub(super) fn host_probes(pod: Pod<'_>) -> Option<Violation> {
     violation("probe or lifecycle host", detail)
 }
 
-pub(super) fn privileged(pod: Pod<'_>) -> Option<Violation> {
+pub(super) fn privileged(pod: PodView<'_>) -> Option<Violation> {
     let is_bad = |c: &&Value| in_context(c, "privileged") == Some(&Value::Bool(true));
     let bad: Vec<&str> = pod.containers().filter(is_bad).map(name).collect();
     if bad.is_empty() {
@@ -92,7 +92,7 @@ pub(super) fn privileged(pod: Pod<'_>) -> Option<Violation> {
     violation("privileged", format!("{} must not set securityContext.privileged=true", containers(&bad)))
 }
 
-pub(super) fn proc_mount(pod: Pod<'_>) -> Option<Violation> {
+pub(super) fn proc_mount(pod: PodView<'_>) -> Option<Violation> {
     let mut kinds = BTreeSet::new();
     let mut bad = Vec::new();
     for container in pod.containers() {
@@ -109,7 +109,7 @@ pub(super) fn proc_mount(pod: Pod<'_>) -> Option<Violation> {
     violation("procMount", detail)
 }
 
-/// Volume sources that anybody may use.
+/// Volume types that every level allows.
 const VOLUMES: &[&str] = &[
     "configMap",
     "csi",
@@ -121,7 +121,7 @@ const VOLUMES: &[&str] = &[
     "projected",
     "secret",
 ];
-/// Those that only the privileged may; of several in one volume the first is told.
+/// Volume types that only the privileged level allows. If a volume has several, the first is reported.
 const PRIVILEGED_VOLUMES: &[&str] = &[
     "hostPath",
     "gcePersistentDisk",
@@ -146,7 +146,7 @@ const PRIVILEGED_VOLUMES: &[&str] = &[
     "storageos",
 ];
 
-pub(super) fn restricted_volumes(pod: Pod<'_>) -> Option<Violation> {
+pub(super) fn restricted_volumes(pod: PodView<'_>) -> Option<Violation> {
     let mut kinds = BTreeSet::new();
     let mut bad = Vec::new();
     for volume in pod.object.list_at(&["spec", "volumes"]) {
@@ -171,7 +171,7 @@ pub(super) fn restricted_volumes(pod: Pod<'_>) -> Option<Violation> {
     violation("restricted volume types", detail)
 }
 
-/// The harmless ones, in the order in which they became so.
+/// Allowed sysctls, in the order in which Kubernetes versions added them.
 const SYSCTLS: [&str; 14] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -189,14 +189,14 @@ const SYSCTLS: [&str; 14] = [
     "net.ipv4.tcp_notsent_lowat",
 ];
 
-pub(super) fn sysctls(pod: Pod<'_>, allowed: usize) -> Option<Violation> {
+pub(super) fn sysctls(pod: PodView<'_>, allowed: usize) -> Option<Violation> {
     let set = pod.object.list_at(&["spec", "securityContext", "sysctls"]).iter().map(name);
     let bad: Vec<&str> =
         set.filter(|name| !SYSCTLS.iter().take(allowed).any(|known| known == name)).collect();
     if bad.is_empty() { None } else { violation("forbidden sysctls", bad.join(", ")) }
 }
 
-pub(super) fn host_process(pod: Pod<'_>) -> Option<Violation> {
+pub(super) fn host_process(pod: PodView<'_>) -> Option<Violation> {
     let is_bad = |context: Option<&Value>| {
         context.and_then(|context| context.bool_at(&["windowsOptions", "hostProcess"])) == Some(true)
     };

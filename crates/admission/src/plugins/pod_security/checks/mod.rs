@@ -1,4 +1,4 @@
-//! The checks: what each level forbids in each version, in Kubernetes' words.
+//! The checks of the Pod Security Standards by level and version, with Kubernetes' messages.
 
 mod host;
 mod privileges;
@@ -6,48 +6,53 @@ mod profiles;
 
 use value::Value;
 
-use super::policy::{Level, Standard, Version};
+use super::policy::{LevelVersion, PodSecurityLevel, PodSecurityVersion};
 
-/// The last version in which a check changed; later ones are the same.
+/// The last version in which a check changed.
 pub(crate) const NEWEST: u32 = 37;
 
-/// A pod or the template of one.
+/// A pod or a pod template.
 #[derive(Clone, Copy)]
-pub(crate) struct Pod<'a> {
-    /// Its metadata and specification.
+pub(crate) struct PodView<'a> {
+    /// Has the fields `metadata` and `spec`.
     pub(crate) object: &'a Value,
 }
 
-/// What a check found: in short, and in detail.
+/// A failed check: the short and the detailed message.
 pub(crate) struct Violation {
     pub(crate) reason: &'static str,
     pub(crate) detail: String,
 }
 
-type Check = fn(Pod<'_>) -> Option<Violation>;
+type CheckFn = fn(PodView<'_>) -> Option<Violation>;
 
-/// A check with the versions in which its forms begin; `overrides` names the baseline check that it replaces.
-struct Entry {
+/// A check. `forms` are its implementations by the minor version in which they begin; `overrides` names the
+/// baseline check that it replaces.
+struct CheckEntry {
     id: &'static str,
-    forms: &'static [(u32, Check)],
+    forms: &'static [(u32, CheckFn)],
     overrides: Option<&'static str>,
 }
 
-/// The checks of the baseline level, sorted by name, in the order in which violations are told.
-const BASELINE: &[Entry] = &[
-    Entry { id: "appArmorProfile", forms: &[(0, profiles::app_armor)], overrides: None },
-    Entry { id: "capabilities_baseline", forms: &[(0, privileges::capabilities_baseline)], overrides: None },
-    Entry { id: "hostNamespaces", forms: &[(0, host::host_namespaces)], overrides: None },
-    Entry { id: "hostPathVolumes", forms: &[(0, host::host_path_volumes)], overrides: None },
-    Entry { id: "hostPorts", forms: &[(0, host::host_ports)], overrides: None },
-    Entry { id: "hostProbesAndHostLifecycle", forms: &[(34, host::host_probes)], overrides: None },
-    Entry { id: "privileged", forms: &[(0, host::privileged)], overrides: None },
-    Entry {
+/// The checks of the baseline level, sorted by id, which is the order of their messages.
+const BASELINE: &[CheckEntry] = &[
+    CheckEntry { id: "appArmorProfile", forms: &[(0, profiles::app_armor)], overrides: None },
+    CheckEntry {
+        id: "capabilities_baseline",
+        forms: &[(0, privileges::capabilities_baseline)],
+        overrides: None,
+    },
+    CheckEntry { id: "hostNamespaces", forms: &[(0, host::host_namespaces)], overrides: None },
+    CheckEntry { id: "hostPathVolumes", forms: &[(0, host::host_path_volumes)], overrides: None },
+    CheckEntry { id: "hostPorts", forms: &[(0, host::host_ports)], overrides: None },
+    CheckEntry { id: "hostProbesAndHostLifecycle", forms: &[(34, host::host_probes)], overrides: None },
+    CheckEntry { id: "privileged", forms: &[(0, host::privileged)], overrides: None },
+    CheckEntry {
         id: "procMount",
         forms: &[(0, host::proc_mount), (35, |pod| pod.unless_own_users(host::proc_mount))],
         overrides: None,
     },
-    Entry {
+    CheckEntry {
         id: "seLinuxOptions",
         forms: &[
             (0, |pod| profiles::se_linux(pod, profiles::SE_LINUX_TYPES_0)),
@@ -55,12 +60,12 @@ const BASELINE: &[Entry] = &[
         ],
         overrides: None,
     },
-    Entry {
+    CheckEntry {
         id: "seccompProfile_baseline",
         forms: &[(0, profiles::seccomp_annotations), (19, |pod| profiles::seccomp(pod, false))],
         overrides: None,
     },
-    Entry {
+    CheckEntry {
         id: "sysctls",
         forms: &[
             (0, |pod| host::sysctls(pod, 5)),
@@ -71,12 +76,12 @@ const BASELINE: &[Entry] = &[
         ],
         overrides: None,
     },
-    Entry { id: "windowsHostProcess", forms: &[(0, host::host_process)], overrides: None },
+    CheckEntry { id: "windowsHostProcess", forms: &[(0, host::host_process)], overrides: None },
 ];
 
-/// The checks that the restricted level adds, likewise.
-const RESTRICTED: &[Entry] = &[
-    Entry {
+/// The checks that the restricted level adds, sorted by id.
+const RESTRICTED: &[CheckEntry] = &[
+    CheckEntry {
         id: "allowPrivilegeEscalation",
         forms: &[
             (8, privileges::privilege_escalation),
@@ -84,7 +89,7 @@ const RESTRICTED: &[Entry] = &[
         ],
         overrides: None,
     },
-    Entry {
+    CheckEntry {
         id: "capabilities_restricted",
         forms: &[
             (22, privileges::capabilities_restricted),
@@ -92,13 +97,13 @@ const RESTRICTED: &[Entry] = &[
         ],
         overrides: Some("capabilities_baseline"),
     },
-    Entry { id: "procMount_restricted", forms: &[(35, host::proc_mount)], overrides: Some("procMount") },
-    Entry {
+    CheckEntry { id: "procMount_restricted", forms: &[(35, host::proc_mount)], overrides: Some("procMount") },
+    CheckEntry {
         id: "restrictedVolumes",
         forms: &[(0, host::restricted_volumes)],
         overrides: Some("hostPathVolumes"),
     },
-    Entry {
+    CheckEntry {
         id: "runAsNonRoot",
         forms: &[
             (0, privileges::run_as_non_root),
@@ -106,12 +111,12 @@ const RESTRICTED: &[Entry] = &[
         ],
         overrides: None,
     },
-    Entry {
+    CheckEntry {
         id: "runAsUser",
         forms: &[(23, privileges::run_as_user), (35, |pod| pod.unless_own_users(privileges::run_as_user))],
         overrides: None,
     },
-    Entry {
+    CheckEntry {
         id: "seccompProfile_restricted",
         forms: &[
             (19, |pod| profiles::seccomp(pod, true)),
@@ -121,22 +126,22 @@ const RESTRICTED: &[Entry] = &[
     },
 ];
 
-impl Entry {
-    fn at(&self, version: u32) -> Option<Check> {
+impl CheckEntry {
+    fn at(&self, version: u32) -> Option<CheckFn> {
         self.forms.iter().rev().find(|(since, _)| *since <= version).map(|(_, check)| *check)
     }
 }
 
-/// All that a pod violates of a standard.
-pub(crate) fn violations(standard: Standard, pod: Pod<'_>) -> Vec<Violation> {
-    if standard.level == Level::Privileged {
+/// The checks that a pod fails at a level and version.
+pub(crate) fn violations(standard: LevelVersion, pod: PodView<'_>) -> Vec<Violation> {
+    if standard.level == PodSecurityLevel::Privileged {
         return Vec::new();
     }
     let version = match standard.version {
-        Version::Latest => NEWEST,
-        Version::Minor(minor) => minor.min(NEWEST),
+        PodSecurityVersion::Latest => NEWEST,
+        PodSecurityVersion::Minor(minor) => minor.min(NEWEST),
     };
-    let added = if standard.level == Level::Restricted { RESTRICTED } else { &[] };
+    let added = if standard.level == PodSecurityLevel::Restricted { RESTRICTED } else { &[] };
     let overridden =
         |id: &str| added.iter().any(|entry| entry.overrides == Some(id) && entry.at(version).is_some());
     BASELINE
@@ -147,7 +152,7 @@ pub(crate) fn violations(standard: Standard, pod: Pod<'_>) -> Vec<Violation> {
         .collect()
 }
 
-/// The violations in detail, as one text.
+/// All detailed messages as one text.
 pub(crate) fn in_detail(violations: &[Violation]) -> String {
     let all: Vec<String> =
         violations
@@ -159,12 +164,12 @@ pub(crate) fn in_detail(violations: &[Violation]) -> String {
     all.join(", ")
 }
 
-/// The violations in short, as one text.
+/// All short messages as one text.
 pub(crate) fn in_short(violations: &[Violation]) -> String {
     violations.iter().map(|violation| violation.reason).collect::<Vec<_>>().join(", ")
 }
 
-impl<'a> Pod<'a> {
+impl<'a> PodView<'a> {
     fn containers(self) -> impl Iterator<Item = &'a Value> {
         ["initContainers", "containers", "ephemeralContainers"]
             .into_iter()
@@ -179,12 +184,13 @@ impl<'a> Pod<'a> {
         self.object.at(&["spec", "securityContext", field])
     }
 
-    /// Users of a pod with users of its own are nobody outside.
-    fn unless_own_users(self, check: Check) -> Option<Violation> {
+    /// Skips the check for pods with a user namespace (`hostUsers: false`), whose users have no rights on the
+    /// host.
+    fn unless_own_users(self, check: CheckFn) -> Option<Violation> {
         if self.spec("hostUsers") == Some(&Value::Bool(false)) { None } else { check(self) }
     }
 
-    fn unless_windows(self, check: Check) -> Option<Violation> {
+    fn unless_windows(self, check: CheckFn) -> Option<Violation> {
         if self.object.str_at(&["spec", "os", "name"]) == Some("windows") { None } else { check(self) }
     }
 }
@@ -228,17 +234,18 @@ fn setters(pod: bool, bad: &[&str]) -> Vec<String> {
     all
 }
 
-/// Who sets a field of the security context as is not allowed (see [`setters`]), and the containers for which nobody sets it: the
-/// pod's is for those that have none. `judge` says whether it is set, and whether as is allowed.
-fn judged<'a>(
-    pod: Pod<'a>,
+/// Returns who sets a field of the security context to a forbidden value (see [`setters`]), and the
+/// containers for which it is not set, neither by themselves nor by the pod. `is_allowed` returns `None` for
+/// an unset field.
+fn forbidden_setters<'a>(
+    pod: PodView<'a>,
     field: &str,
-    mut judge: impl FnMut(Option<&Value>) -> Option<bool>,
+    mut is_allowed: impl FnMut(Option<&Value>) -> Option<bool>,
 ) -> (Vec<String>, Vec<&'a str>) {
-    let for_all = judge(pod.context(field));
+    let for_all = is_allowed(pod.context(field));
     let (mut explicit, mut implicit) = (Vec::new(), Vec::new());
     for container in pod.containers() {
-        match judge(in_context(container, field)) {
+        match is_allowed(in_context(container, field)) {
             Some(true) => {}
             Some(false) => explicit.push(name(container)),
             None if for_all == Some(true) => {}

@@ -1,12 +1,14 @@
-//! What a pod may do beyond others: its users, and what they may become.
+//! Checks of privileges: users and capabilities.
 
 use std::collections::BTreeSet;
 
 use value::Value;
 
-use super::{Pod, Violation, containers, in_context, judged, name, quoted, setters, violation};
+use super::{
+    PodView, Violation, containers, forbidden_setters, in_context, name, quoted, setters, violation,
+};
 
-pub(super) fn privilege_escalation(pod: Pod<'_>) -> Option<Violation> {
+pub(super) fn privilege_escalation(pod: PodView<'_>) -> Option<Violation> {
     let allowed = |c: &&Value| in_context(c, "allowPrivilegeEscalation") == Some(&Value::Bool(false));
     let bad: Vec<&str> = pod.containers().filter(|c| !allowed(c)).map(name).collect();
     if bad.is_empty() {
@@ -32,8 +34,8 @@ const DEFAULT_CAPABILITIES: &[&str] = &[
     "SYS_CHROOT",
 ];
 
-/// The containers that add what is not allowed, and what that is.
-fn added_capabilities<'a>(pod: Pod<'a>, allowed: &[&str]) -> (Vec<&'a str>, BTreeSet<&'a str>) {
+/// The containers that add forbidden capabilities, and these capabilities.
+fn added_capabilities<'a>(pod: PodView<'a>, allowed: &[&str]) -> (Vec<&'a str>, BTreeSet<&'a str>) {
     let mut forbidden = BTreeSet::new();
     let mut bad = Vec::new();
     for container in pod.containers() {
@@ -49,7 +51,7 @@ fn added_capabilities<'a>(pod: Pod<'a>, allowed: &[&str]) -> (Vec<&'a str>, BTre
     (bad, forbidden)
 }
 
-pub(super) fn capabilities_baseline(pod: Pod<'_>) -> Option<Violation> {
+pub(super) fn capabilities_baseline(pod: PodView<'_>) -> Option<Violation> {
     let (bad, forbidden) = added_capabilities(pod, DEFAULT_CAPABILITIES);
     if bad.is_empty() {
         return None;
@@ -62,7 +64,7 @@ pub(super) fn capabilities_baseline(pod: Pod<'_>) -> Option<Violation> {
     violation("non-default capabilities", detail)
 }
 
-pub(super) fn capabilities_restricted(pod: Pod<'_>) -> Option<Violation> {
+pub(super) fn capabilities_restricted(pod: PodView<'_>) -> Option<Violation> {
     let drops_all = |container: &&Value| {
         let dropped = container.list_at(&["securityContext", "capabilities", "drop"]);
         dropped.iter().any(|capability| capability.as_str() == Some("ALL"))
@@ -87,8 +89,8 @@ pub(super) fn capabilities_restricted(pod: Pod<'_>) -> Option<Violation> {
     violation("unrestricted capabilities", details.join("; "))
 }
 
-pub(super) fn run_as_non_root(pod: Pod<'_>) -> Option<Violation> {
-    let (bad, implicit) = judged(pod, "runAsNonRoot", |set| set.and_then(Value::as_bool));
+pub(super) fn run_as_non_root(pod: PodView<'_>) -> Option<Violation> {
+    let (bad, implicit) = forbidden_setters(pod, "runAsNonRoot", |set| set.and_then(Value::as_bool));
     let detail = if !bad.is_empty() {
         format!("{} must not set securityContext.runAsNonRoot=false", bad.join(" and "))
     } else if !implicit.is_empty() {
@@ -99,7 +101,7 @@ pub(super) fn run_as_non_root(pod: Pod<'_>) -> Option<Violation> {
     violation("runAsNonRoot != true", detail)
 }
 
-pub(super) fn run_as_user(pod: Pod<'_>) -> Option<Violation> {
+pub(super) fn run_as_user(pod: PodView<'_>) -> Option<Violation> {
     let is_root = |user: Option<&Value>| user.and_then(Value::as_int) == Some(0);
     let bad: Vec<&str> = pod.containers().filter(|c| is_root(in_context(c, "runAsUser"))).map(name).collect();
     let bad = setters(is_root(pod.context("runAsUser")), &bad);

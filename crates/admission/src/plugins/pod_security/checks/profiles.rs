@@ -1,13 +1,15 @@
-//! What the system that a pod runs on holds it to: AppArmor, SELinux and seccomp.
+//! Checks of security profiles: AppArmor, SELinux and seccomp.
 
 use std::collections::BTreeSet;
 
 use api::field::quote;
 use value::Value;
 
-use super::{Pod, Violation, containers, in_context, judged, name, plural, quoted, setters, violation};
+use super::{
+    PodView, Violation, containers, forbidden_setters, in_context, name, plural, quoted, setters, violation,
+};
 
-pub(super) fn app_armor(pod: Pod<'_>) -> Option<Violation> {
+pub(super) fn app_armor(pod: PodView<'_>) -> Option<Violation> {
     let mut values = BTreeSet::new();
     let mut is_bad = |profile: Option<&Value>| {
         let Some(profile) = profile else { return false };
@@ -48,7 +50,7 @@ pub(super) const SE_LINUX_TYPES_0: &[&str] = &["", "container_t", "container_ini
 pub(super) const SE_LINUX_TYPES_31: &[&str] =
     &["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
 
-pub(super) fn se_linux(pod: Pod<'_>, allowed: &[&str]) -> Option<Violation> {
+pub(super) fn se_linux(pod: PodView<'_>, allowed: &[&str]) -> Option<Violation> {
     let mut types = BTreeSet::new();
     let (mut user, mut role) = (false, false);
     let mut is_bad = |options: Option<&Value>| {
@@ -84,7 +86,7 @@ pub(super) fn se_linux(pod: Pod<'_>, allowed: &[&str]) -> Option<Violation> {
     violation("seLinuxOptions", detail)
 }
 
-pub(super) fn seccomp_annotations(pod: Pod<'_>) -> Option<Violation> {
+pub(super) fn seccomp_annotations(pod: PodView<'_>) -> Option<Violation> {
     let annotation = |key: &str| pod.object.str_at(&["metadata", "annotations", key]);
     let is_allowed = |profile: &str| {
         matches!(profile, "runtime/default" | "docker/default") || profile.starts_with("localhost/")
@@ -106,11 +108,11 @@ pub(super) fn seccomp_annotations(pod: Pod<'_>) -> Option<Violation> {
     violation("seccompProfile", format!("forbidden {words} {}", listed.join(", ")))
 }
 
-/// `required`: somebody must set a profile.
-pub(super) fn seccomp(pod: Pod<'_>, required: bool) -> Option<Violation> {
+/// `required`: a profile must be set for every container.
+pub(super) fn seccomp(pod: PodView<'_>, required: bool) -> Option<Violation> {
     let mut values = BTreeSet::new();
-    // Whether a profile is set, and whether it is one of those that are allowed.
-    let (bad, implicit) = judged(pod, "seccompProfile", |profile| {
+    // `None` if no profile is set.
+    let (bad, implicit) = forbidden_setters(pod, "seccompProfile", |profile| {
         let kind = profile?.str_at(&["type"]).unwrap_or_default();
         let allowed = matches!(kind, "RuntimeDefault" | "Localhost");
         if !allowed {

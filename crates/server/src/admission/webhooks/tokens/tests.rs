@@ -8,8 +8,8 @@ fn tokens() -> Arc<WebhookTokens> {
     WebhookTokens::new(TokenMetrics::new(&MetricRegistry::new()).unwrap(), Loopback::disconnected())
 }
 
-fn recipient(uid: &str, audience: &str) -> Recipient {
-    Recipient {
+fn recipient(uid: &str, audience: &str) -> TokenRecipient {
+    TokenRecipient {
         kind: WebhookConfigurationKind::Validating,
         uid: uid.into(),
         configuration: "hooks".into(),

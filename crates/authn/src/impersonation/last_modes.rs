@@ -1,34 +1,35 @@
-//! [`LastModes`]: by which mode callers were last allowed to act as somebody else.
+//! [`LastModes`]: the impersonation mode that was last allowed for each caller.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
 
-use super::Mode;
+use super::ImpersonationMode;
 
-/// How many callers are remembered, as in Kubernetes; the oldest make room.
+/// The maximum number of callers, as in Kubernetes; the oldest are evicted.
 const CAPACITY: usize = 10_000;
 
-/// Modes by the names of callers. It decides only which mode is tried first, so a hash is name enough.
+/// Keyed by the hash of the caller's name. Collisions are harmless: the entry only determines which mode is
+/// tried first.
 #[derive(Debug, Default)]
 pub struct LastModes {
     hasher: RandomState,
-    entries: Mutex<Entries>,
+    entries: Mutex<LastModeEntries>,
 }
 
 #[derive(Debug, Default)]
-struct Entries {
-    by_name: HashMap<u64, Mode>,
+struct LastModeEntries {
+    by_name: HashMap<u64, ImpersonationMode>,
     order: VecDeque<u64>,
 }
 
 impl LastModes {
-    pub(super) fn of(&self, name: &str) -> Option<Mode> {
+    pub(super) fn of(&self, name: &str) -> Option<ImpersonationMode> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.by_name.get(&self.hasher.hash_one(name)).copied()
     }
 
-    pub(super) fn set(&self, name: &str, mode: Mode) {
+    pub(super) fn set(&self, name: &str, mode: ImpersonationMode) {
         let key = self.hasher.hash_one(name);
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.by_name.insert(key, mode).is_some() {

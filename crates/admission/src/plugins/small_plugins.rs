@@ -1,20 +1,19 @@
-//! The small plugins that are off unless a flag names them: AlwaysAdmit, AlwaysDeny, AlwaysPullImages, NamespaceExists,
-//! LimitPodHardAntiAffinityTopology, DenyServiceExternalIPs, ExtendedResourceToleration.
+//! Small plugins: AlwaysAdmit, AlwaysDeny, AlwaysPullImages, NamespaceExists,
+//! LimitPodHardAntiAffinityTopology, DenyServiceExternalIPs, ExtendedResourceToleration. All are off by
+//! default.
 
 use std::collections::BTreeSet;
 
 use api::{FieldError, GroupResource, Status, meta};
 use value::{Path, Value};
 
-use crate::{Attributes, Cluster, Notes, Operation, Plugin};
+use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
 
-/// Says yes.
 #[derive(Debug)]
 pub struct AlwaysAdmit;
 
 impl Plugin for AlwaysAdmit {}
 
-/// Says no.
 #[derive(Debug)]
 pub struct AlwaysDeny;
 
@@ -23,8 +22,8 @@ impl Plugin for AlwaysDeny {
         &self,
         attributes: &Attributes<'_>,
         object: &mut Value,
-        _: &dyn Cluster,
-        _: &mut Notes,
+        _: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         Err(attributes.refuse(Some(object), "admission control is denying all modifications"))
     }
@@ -33,21 +32,21 @@ impl Plugin for AlwaysDeny {
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
-        _: &dyn Cluster,
-        _: &mut Notes,
+        _: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         Err(attributes.refuse(object, "admission control is denying all modifications"))
     }
 }
 
-/// Images are pulled each time, so that who may use an image is checked each time.
+/// Sets `imagePullPolicy: Always`, so that access to images is checked every time.
 #[derive(Debug)]
 pub struct AlwaysPullImages;
 
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 impl AlwaysPullImages {
-    fn is_about(attributes: &Attributes<'_>, pod: &Value) -> bool {
+    fn handles(attributes: &Attributes<'_>, pod: &Value) -> bool {
         let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
         if !writes || !attributes.is_resource("", "pods") {
             return false;
@@ -66,10 +65,10 @@ impl Plugin for AlwaysPullImages {
         &self,
         attributes: &Attributes<'_>,
         pod: &mut Value,
-        _: &dyn Cluster,
-        _: &mut Notes,
+        _: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        if !Self::is_about(attributes, pod) {
+        if !Self::handles(attributes, pod) {
             return Ok(());
         }
         for field in CONTAINERS {
@@ -90,10 +89,10 @@ impl Plugin for AlwaysPullImages {
         &self,
         attributes: &Attributes<'_>,
         pod: Option<&Value>,
-        _: &dyn Cluster,
-        _: &mut Notes,
+        _: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let Some(pod) = pod.filter(|pod| Self::is_about(attributes, pod)) else { return Ok(()) };
+        let Some(pod) = pod.filter(|pod| Self::handles(attributes, pod)) else { return Ok(()) };
         let spec = Path::root().field("spec");
         let mut errors = Vec::new();
         let mut check = |path: Path, policy: Option<&str>| {
@@ -118,12 +117,12 @@ impl Plugin for AlwaysPullImages {
         if errors.is_empty() {
             return Ok(());
         }
-        // A list of refusals is no refusal to Kubernetes, but a failure.
+        // kube-apiserver returns this list of errors as a plain error, not as a 403.
         Err(Status::plain(api::field::aggregate(errors)))
     }
 }
 
-/// Everything in a namespace needs that namespace.
+/// Rejects all writes in missing namespaces.
 #[derive(Debug)]
 pub struct NamespaceExists;
 
@@ -132,8 +131,8 @@ impl Plugin for NamespaceExists {
         &self,
         attributes: &Attributes<'_>,
         _: Option<&Value>,
-        cluster: &dyn Cluster,
-        _: &mut Notes,
+        cluster: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let namespace = attributes.namespace.as_str();
         let connects = attributes.operation == Operation::Connect;
@@ -147,7 +146,7 @@ impl Plugin for NamespaceExists {
     }
 }
 
-/// Pods may keep away from each other by node only.
+/// Rejects required pod anti-affinity with a topology other than the hostname.
 #[derive(Debug)]
 pub struct LimitPodHardAntiAffinityTopology;
 
@@ -156,13 +155,13 @@ impl Plugin for LimitPodHardAntiAffinityTopology {
         &self,
         attributes: &Attributes<'_>,
         pod: Option<&Value>,
-        _: &dyn Cluster,
-        _: &mut Notes,
+        _: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
         let Some(pod) = pod.filter(|_| writes && attributes.is_resource("", "pods")) else { return Ok(()) };
-        let way = ["spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
-        for term in pod.list_at(&way) {
+        let path = ["spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
+        for term in pod.list_at(&path) {
             let key = term.str_at(&["topologyKey"]).unwrap_or_default();
             if key != "kubernetes.io/hostname" {
                 let why = format!(
@@ -175,7 +174,7 @@ impl Plugin for LimitPodHardAntiAffinityTopology {
     }
 }
 
-/// Services get no new external addresses.
+/// Rejects new external IPs of services.
 #[derive(Debug)]
 pub struct DenyServiceExternalIPs;
 
@@ -184,8 +183,8 @@ impl Plugin for DenyServiceExternalIPs {
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
-        _: &dyn Cluster,
-        _: &mut Notes,
+        _: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
         let Some(service) = object.filter(|_| writes && attributes.is_resource("", "services")) else {
@@ -201,7 +200,8 @@ impl Plugin for DenyServiceExternalIPs {
     }
 }
 
-/// A pod that asks for an extended resource tolerates the taint of that name, which keeps others off such nodes.
+/// Adds a toleration for the taint of each extended resource that a pod requests, so that nodes with it can
+/// be reserved.
 #[derive(Debug)]
 pub struct ExtendedResourceToleration;
 
@@ -210,28 +210,28 @@ impl Plugin for ExtendedResourceToleration {
         &self,
         attributes: &Attributes<'_>,
         pod: &mut Value,
-        _: &dyn Cluster,
-        _: &mut Notes,
+        _: &dyn ClusterView,
+        _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
         if !writes || !attributes.is_resource("", "pods") {
             return Ok(());
         }
         let containers = pod.list_at(&["spec", "containers"]).iter();
-        let asked: BTreeSet<String> = containers
+        let context: BTreeSet<String> = containers
             .chain(pod.list_at(&["spec", "initContainers"]))
             .filter_map(|container| container.at(&["resources", "requests"])?.as_map())
             .flat_map(|requests| requests.keys().map(ToString::to_string))
             .filter(|name| is_extended(name))
             .collect();
-        for resource in asked {
+        for resource in context {
             tolerate(pod, &resource);
         }
         Ok(())
     }
 }
 
-/// Whether a resource is one that somebody else than Kubernetes defines.
+/// Whether a resource name is outside the kubernetes.io domain.
 pub(crate) fn is_extended(name: &str) -> bool {
     name.contains('/')
         && !name.contains("kubernetes.io/")
@@ -245,7 +245,7 @@ fn tolerate(pod: &mut Value, resource: &str) {
         super::append(pod, &["spec", "tolerations"], toleration);
         return;
     };
-    // One that says the same of the same taint is replaced: it may say for how long.
+    // A toleration that differs only in its seconds is replaced.
     let same = |other: &Value| {
         let text = |field| other.str_at(&[field]).unwrap_or_default();
         text("key") == resource

@@ -1,135 +1,136 @@
-//! What a service answered, or failed to → a verdict, or a failure in the words of Kubernetes' client.
+//! Decodes a webhook's response, with the error messages of Kubernetes' client.
 
 use api::field::quote;
 use value::{Str, Value, json, yaml};
 
 use crate::config::ReviewVersion;
-use crate::decision::{Answer, Decision, Reason};
+use crate::decision::{AuthorizerDecision, Decision, DecisionReason};
 use crate::webhook::review::api_version;
 
-/// An answer as it came over the wire.
+/// The HTTP response of a webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answered {
-    /// The HTTP status code.
+pub struct WebhookResponse {
     pub status: u16,
-    /// The `Content-Type` header; empty where there is none.
+    /// Empty if the header is missing.
     pub content_type: String,
-    /// Whether the answer says when to try again.
+    /// Whether the response has a `Retry-After` header.
     pub retry_after: bool,
-    /// The body.
     pub body: Vec<u8>,
 }
 
-/// Why there is no answer.
+/// There is no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// It took too long.
     Timeout(String),
-    /// The request this was about is no longer wanted.
+    /// The request that it was about was canceled.
     Canceled(String),
-    /// The connection broke in a way that may pass.
+    /// The connection broke; a retry may succeed.
     Reset(String),
-    /// Anything else: no connection, no trust, too long an answer.
+    /// For example connection refused, untrusted certificate, response too long.
     Other(String),
 }
 
-/// What a service says.
+/// The `status` of the returned review.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct ReviewVerdict {
     pub(super) allowed: bool,
     denied: bool,
     reason: Str,
 }
 
-/// Why there is no answer that can be used.
+/// The response is missing or invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// In the words of Kubernetes' client.
+pub struct WebhookFailure {
+    /// The message of Kubernetes' client.
     pub message: String,
-    /// Whether another try may help.
-    pub may_pass: bool,
+    /// Whether a retry may succeed.
+    pub is_transient: bool,
     result: &'static str,
-    /// Whether the answer is malformed and says neither that the request is allowed nor that it is denied. kube-apiserver takes that for
-    /// "no opinion".
+    /// Whether the response is malformed and contains neither an allow nor a deny. kube-apiserver treats this
+    /// as no opinion.
     is_undecided: bool,
 }
 
-impl Verdict {
+impl ReviewVerdict {
     /// Neither allowed nor denied.
-    const NONE: Verdict = Verdict { allowed: false, denied: false, reason: Str::new_static("") };
+    const NONE: ReviewVerdict = ReviewVerdict { allowed: false, denied: false, reason: Str::new_static("") };
 
-    pub(super) fn answer(&self) -> Answer {
+    pub(super) fn to_decision(&self) -> AuthorizerDecision {
         let decision = match (self.denied, self.allowed) {
             (true, _) => Decision::Deny,
             (false, true) => Decision::Allow,
             (false, false) => Decision::NoOpinion,
         };
-        // Whoever says both is not to be believed: it stays a deny.
+        // Contradictory: counts as a deny.
         let contradiction = self.denied && self.allowed;
         let error = contradiction
             .then(|| "webhook subject access review returned both allow and deny response".to_owned());
-        Answer { decision, reason: Reason::Text(self.reason.clone()), error }
+        AuthorizerDecision { decision, reason: DecisionReason::Text(self.reason.clone()), error }
     }
 }
 
-impl Failure {
+impl WebhookFailure {
     fn new(message: impl Into<String>) -> Self {
-        Failure { message: message.into(), may_pass: false, result: "error", is_undecided: false }
+        WebhookFailure { message: message.into(), is_transient: false, result: "error", is_undecided: false }
     }
 
-    /// The label of metrics.
+    /// The `result` label in metrics.
     pub(super) fn result(&self) -> &'static str {
         self.result
     }
 }
 
-/// What an answer means.
-pub(super) fn verdict(sent: Result<Answered, SendError>, version: ReviewVersion) -> Result<Verdict, Failure> {
-    read(&received(sent)?, version)
+pub(super) fn decode_verdict(
+    sent: Result<WebhookResponse, SendError>,
+    version: ReviewVersion,
+) -> Result<ReviewVerdict, WebhookFailure> {
+    read(&decode_object(sent)?, version)
 }
 
-/// As kube-apiserver takes answers that say nothing: as no opinion, which is not even an error. With a failure policy of NoOpinion it comes
-/// to the same.
-pub(super) fn undecided_as_none(outcome: Result<Verdict, Failure>) -> Result<Verdict, Failure> {
+/// Turns a response without a decision into "no opinion" without an error, as kube-apiserver does. Under a
+/// failure policy of NoOpinion the decision is the same.
+pub(super) fn undecided_as_no_opinion(
+    outcome: Result<ReviewVerdict, WebhookFailure>,
+) -> Result<ReviewVerdict, WebhookFailure> {
     match outcome {
-        Err(failure) if failure.is_undecided => Ok(Verdict::NONE),
+        Err(failure) if failure.is_undecided => Ok(ReviewVerdict::NONE),
         outcome => outcome,
     }
 }
 
-/// The object that a service answered with, whatever it is.
-pub fn received(sent: Result<Answered, SendError>) -> Result<Value, Failure> {
-    let answered = sent.map_err(|error| match error {
-        SendError::Timeout(message) => Failure { result: "timeout", ..Failure::new(message) },
-        SendError::Canceled(message) => Failure { result: "canceled", ..Failure::new(message) },
-        SendError::Reset(message) => Failure { may_pass: true, ..Failure::new(message) },
-        SendError::Other(message) => Failure::new(message),
+/// The object in the response, of any kind.
+pub fn decode_object(sent: Result<WebhookResponse, SendError>) -> Result<Value, WebhookFailure> {
+    let response = sent.map_err(|error| match error {
+        SendError::Timeout(message) => WebhookFailure { result: "timeout", ..WebhookFailure::new(message) },
+        SendError::Canceled(message) => WebhookFailure { result: "canceled", ..WebhookFailure::new(message) },
+        SendError::Reset(message) => WebhookFailure { is_transient: true, ..WebhookFailure::new(message) },
+        SendError::Other(message) => WebhookFailure::new(message),
     })?;
-    if !(200..=206).contains(&answered.status) {
-        return Err(refusal(&answered));
+    if !(200..=206).contains(&response.status) {
+        return Err(status_failure(&response));
     }
-    if answered.body.is_empty() {
-        return Err(Failure::new(format!(
+    if response.body.is_empty() {
+        return Err(WebhookFailure::new(format!(
             "0-length response with status code: {} and content type: {}",
-            answered.status, answered.content_type
+            response.status, response.content_type
         )));
     }
-    // What does not begin as an object is taken for YAML, as Kubernetes' client does.
-    if answered.body.trim_ascii_start().starts_with(b"{") {
-        json::parse(&answered.body).map_err(|error| {
-            Failure::new(format!("couldn't get version/kind; json parse error: {}", error.message))
+    // A body that does not begin with `{` is parsed as YAML, like Kubernetes' client does.
+    if response.body.trim_ascii_start().starts_with(b"{") {
+        json::parse(&response.body).map_err(|error| {
+            WebhookFailure::new(format!("couldn't get version/kind; json parse error: {}", error.message))
         })
     } else {
-        Ok(yaml::document(&answered.body).map_err(|error| Failure::new(error.message))?.value)
+        Ok(yaml::document(&response.body).map_err(|error| WebhookFailure::new(error.message))?.value)
     }
 }
 
-/// How Go prints the type it reads an object's kind with.
+/// How Go prints the type with which it reads an object's kind.
 const META: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
-/// Where Go's scheme of all kinds is declared; part of its message.
+/// The location of Go's scheme for all kinds, which is part of its error messages.
 const SCHEME: &str = "k8s.io/client-go/kubernetes/scheme/register.go:84";
-/// Versions whose kinds Kubernetes' client knows, and so finds unsuitable rather than unknown.
+/// Versions whose kinds Kubernetes' client knows: it reports them as inconvertible rather than unknown.
 const KNOWN: [&str; 8] = [
     "v1",
     "apps/v1",
@@ -141,9 +142,9 @@ const KNOWN: [&str; 8] = [
     "rbac.authorization.k8s.io/v1",
 ];
 
-fn read(object: &Value, version: ReviewVersion) -> Result<Verdict, Failure> {
+fn read(object: &Value, version: ReviewVersion) -> Result<ReviewVerdict, WebhookFailure> {
     let malformed = |kind: &str, target: String| {
-        Failure::new(format!(
+        WebhookFailure::new(format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go {target}"
         ))
     };
@@ -160,11 +161,12 @@ fn read(object: &Value, version: ReviewVersion) -> Result<Verdict, Failure> {
     if (given, kind) == ("v1", "Status") {
         let message = object.str_at(&["message"]).unwrap_or_default();
         return Err(match object.str_at(&["status"]) {
-            Some("Success") => incomplete("it is a Status and has no decision", wanted),
-            _ => Failure::new(message),
+            Some("Success") => malformed_response("it is a Status and has no decision", wanted),
+            _ => WebhookFailure::new(message),
         });
     }
-    // An explicit deny counts even without a type, as it does in kube-apiserver: a failure policy of NoOpinion must not weaken it.
+    // An explicit deny counts even without apiVersion and kind, as in kube-apiserver: a failure policy of
+    // NoOpinion must not weaken it.
     let denies = object.at(&["status", "denied"]).and_then(Value::as_bool) == Some(true);
     let is_untyped = given.is_empty() || kind.is_empty();
     if is_untyped && !denies {
@@ -174,11 +176,11 @@ fn read(object: &Value, version: ReviewVersion) -> Result<Verdict, Failure> {
             _ => "kind is missing",
         };
         let allows = object.at(&["status", "allowed"]).and_then(Value::as_bool) == Some(true);
-        return Err(Failure { is_undecided: !allows, ..incomplete(missing, wanted) });
+        return Err(WebhookFailure { is_undecided: !allows, ..malformed_response(missing, wanted) });
     }
     if !is_untyped && (given, kind) != (wanted, "SubjectAccessReview") {
         let short = |api_version: &str| api_version.rsplit('/').next().unwrap_or_default().to_owned();
-        return Err(Failure::new(if KNOWN.contains(&given) {
+        return Err(WebhookFailure::new(if KNOWN.contains(&given) {
             let (from, to) = (short(given), short(wanted));
             format!("converting ({from}.{kind}) to ({to}.SubjectAccessReview): unknown conversion")
         } else {
@@ -191,13 +193,13 @@ fn read(object: &Value, version: ReviewVersion) -> Result<Verdict, Failure> {
         }));
     }
     let wrong = |value: &Value, owner: &str, path: &str, wanted: &str| {
-        Failure::new(format!(
+        WebhookFailure::new(format!(
             "json: cannot unmarshal {} into Go struct field {owner}.{path} of type {wanted}",
             value.json_type()
         ))
     };
     match object.get("status") {
-        None | Some(Value::Null) => Err(incomplete("status is missing", wanted)),
+        None | Some(Value::Null) => Err(malformed_response("status is missing", wanted)),
         Some(Value::Map(status)) => {
             const OWNER: &str = "SubjectAccessReviewStatus";
             let flag = |field: &str| match status.get(field) {
@@ -210,12 +212,12 @@ fn read(object: &Value, version: ReviewVersion) -> Result<Verdict, Failure> {
                 Some(Value::String(text)) => text.clone(),
                 Some(other) => return Err(wrong(other, OWNER, "status.reason", "string")),
             };
-            let verdict = Verdict { allowed: flag("allowed")?, denied: flag("denied")?, reason };
-            // `allowed` is required by the API. A deny is unmistakable without it.
-            if !verdict.denied && status.get("allowed").is_none_or(Value::is_null) {
-                return Err(incomplete("status.allowed is missing", wanted));
+            let decode_verdict = ReviewVerdict { allowed: flag("allowed")?, denied: flag("denied")?, reason };
+            // `allowed` is required, but a deny is unambiguous without it.
+            if !decode_verdict.denied && status.get("allowed").is_none_or(Value::is_null) {
+                return Err(malformed_response("status.allowed is missing", wanted));
             }
-            Ok(verdict)
+            Ok(decode_verdict)
         }
         Some(other) => {
             let wanted =
@@ -225,38 +227,38 @@ fn read(object: &Value, version: ReviewVersion) -> Result<Verdict, Failure> {
     }
 }
 
-/// A malformed answer (KEP-3221): the webhook's failure policy decides.
-fn incomplete(why: &str, wanted: &str) -> Failure {
+/// A malformed response (KEP-3221): the failure policy decides.
+fn malformed_response(why: &str, wanted: &str) -> WebhookFailure {
     let message = format!(
         "the webhook's response is malformed: {why}; it must be a SubjectAccessReview of {wanted} with status.allowed"
     );
-    Failure { is_undecided: true, ..Failure::new(message) }
+    WebhookFailure { is_undecided: true, ..WebhookFailure::new(message) }
 }
 
-/// What a status code other than success means. A `Status` in the body says it better.
-fn refusal(answered: &Answered) -> Failure {
-    let status = json::parse(&answered.body).ok().filter(|body| {
+/// The failure for a status code other than 2xx. A `Status` in the body takes precedence.
+fn status_failure(response: &WebhookResponse) -> WebhookFailure {
+    let status = json::parse(&response.body).ok().filter(|body| {
         body.str_at(&["kind"]) == Some("Status") && body.str_at(&["apiVersion"]) == Some("v1")
     });
     if let Some(status) = status {
         let reason = status.str_at(&["reason"]).unwrap_or_default();
         let code = status.int_at(&["code"]).unwrap_or(0);
         let waits = status.int_at(&["details", "retryAfterSeconds"]).unwrap_or(0) > 0;
-        // What Kubernetes' client goes by: the reason, and the code only where there is no reason it knows.
+        // Kubernetes' client checks the reason first, and the code only if the reason is unknown.
         let timed_out = reason == "Timeout" || (reason.is_empty() && code == 504);
-        let may_pass = timed_out
+        let is_transient = timed_out
             || matches!(reason, "InternalError" | "TooManyRequests")
             || (reason == "ServerTimeout" && status.at(&["details"]).is_some())
             || (reason.is_empty() && matches!(code, 500 | 429))
             || waits;
         let message = status.str_at(&["message"]).unwrap_or_default();
-        let result = if timed_out || answered.status == 504 { "timeout" } else { "error" };
-        return Failure { may_pass, result, ..Failure::new(message) };
+        let result = if timed_out || response.status == 504 { "timeout" } else { "error" };
+        return WebhookFailure { is_transient, result, ..WebhookFailure::new(message) };
     }
-    let is_text = answered.content_type.is_empty() || answered.content_type.starts_with("text/");
-    let body = String::from_utf8_lossy(&answered.body);
+    let is_text = response.content_type.is_empty() || response.content_type.starts_with("text/");
+    let body = String::from_utf8_lossy(&response.body);
     let said = if is_text { body.trim() } else { "unknown" };
-    let message = match answered.status {
+    let message = match response.status {
         400 => "the server rejected our request for an unknown reason".to_owned(),
         401 => "the server has asked for the client to provide credentials".to_owned(),
         403 | 406 | 415 => said.to_owned(),
@@ -272,8 +274,8 @@ fn refusal(answered: &Answered) -> Failure {
         }
         code => format!("the server responded with the status code {code} but did not return more information"),
     };
-    let may_pass =
-        (answered.status >= 500 && answered.status != 503) || answered.status == 429 || answered.retry_after;
-    let result = if answered.status == 504 { "timeout" } else { "error" };
-    Failure { may_pass, result, ..Failure::new(message) }
+    let is_transient =
+        (response.status >= 500 && response.status != 503) || response.status == 429 || response.retry_after;
+    let result = if response.status == 504 { "timeout" } else { "error" };
+    WebhookFailure { is_transient, result, ..WebhookFailure::new(message) }
 }

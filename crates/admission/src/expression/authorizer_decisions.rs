@@ -1,4 +1,4 @@
-//! Answers of the authorizer, remembered for one request.
+//! The authorizer's decisions, cached for one request.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,37 +9,36 @@ use authz::{Attributes, Decision as Verdict, Selector};
 use cel::authz::{Authorizer, AuthorizerCheck, AuthorizerDecision, CheckTarget};
 use value::Str;
 
-use super::Pause;
-use crate::Cluster;
-use crate::matching::Asked;
+use super::EvaluationPause;
+use crate::ClusterView;
+use crate::matching::RequestContext;
 
-/// What the authorizer has said so far.
+/// Answers the authorizer checks of CEL expressions from memory.
 #[derive(Debug, Default)]
-pub struct Checks {
+pub struct AuthorizerDecisions {
     answers: Mutex<HashMap<AuthorizerCheck, AuthorizerDecision>>,
 }
 
-impl Authorizer for Checks {
+impl Authorizer for AuthorizerDecisions {
     fn check(&self, check: &AuthorizerCheck) -> Option<AuthorizerDecision> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).get(check).cloned()
     }
 }
 
-impl Checks {
-    /// Does what is wanted before a request can be evaluated again; one that is late is refused.
-    pub async fn resume(&self, pause: Pause, asked: &Asked<'_>) -> Result<(), Status> {
+impl AuthorizerDecisions {
+    /// Asks the authorizer what evaluation paused for. Fails if the deadline has passed.
+    pub async fn resume(&self, pause: EvaluationPause, context: &RequestContext<'_>) -> Result<(), Status> {
         match pause {
-            Pause::Late => Err(Asked::too_late()),
-            Pause::Check(check) => {
-                asked.in_time()?;
-                self.ask(*check, asked.attributes.user, asked.cluster).await;
+            EvaluationPause::Late => Err(RequestContext::deadline_exceeded()),
+            EvaluationPause::Check(check) => {
+                context.check_deadline()?;
+                self.ask(*check, context.attributes.user, context.cluster).await;
                 Ok(())
             }
         }
     }
 
-    /// Gets an answer and remembers it.
-    async fn ask(&self, check: AuthorizerCheck, user: &User, cluster: &dyn Cluster) {
+    async fn ask(&self, check: AuthorizerCheck, user: &User, cluster: &dyn ClusterView) {
         let account = check.service_account.as_ref();
         let account = account.map(|(namespace, name)| authn::service_account::user(namespace, name, ""));
         let answer = cluster.authorize(account.as_ref().unwrap_or(user), &attributes(&check)).await;
@@ -52,7 +51,7 @@ impl Checks {
     }
 }
 
-/// The question as authorizers get it.
+/// The check as authorization attributes.
 fn attributes(check: &AuthorizerCheck) -> Attributes {
     match &check.target {
         CheckTarget::Path(path) => Attributes::path(check.verb.clone(), path.clone()),

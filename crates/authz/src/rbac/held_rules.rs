@@ -1,66 +1,66 @@
-//! The rules that somebody holds, indexed, so that a rule is compared only with those that have something in common with it.
+//! An index of a user's rules, so that a rule is compared only with rules that share an element with it.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use value::Str;
 
-use crate::rbac::rule::Rule;
+use crate::rbac::rule::PolicyRule;
 
-/// How often an entry of a rule is looked up in a held rule: some tenths of a second.
-const MOST_COMPARED: usize = 20_000_000;
+/// Maximum number of lookups, a few tenths of a second of work.
+const MAX_LOOKUPS: usize = 20_000_000;
 
-/// How many bytes of a path are compared in the time of one look-up.
+/// Bytes of a path that are compared in about the time of one lookup.
 const BYTES: usize = 16;
 
-/// Held rules by what is in them: their positions by verb, group, resource and path.
-pub(super) struct Held<'r> {
-    rules: Vec<Lists<'r>>,
+/// Rules with their indexes by verb, group, resource and path.
+pub(super) struct HeldRules<'r> {
+    rules: Vec<RuleSets<'r>>,
     by_verb: HashMap<&'r str, Vec<usize>>,
     by_group: HashMap<&'r str, Vec<usize>>,
     by_resource: HashMap<&'r str, Vec<usize>>,
     by_url: HashMap<&'r str, Vec<usize>>,
-    /// Rules with patterns of paths.
+    /// Rules with path patterns.
     with_patterns: Vec<usize>,
-    /// The look-ups that are left.
+    /// The remaining number of lookups.
     left: Cell<usize>,
 }
 
-/// The lists of one rule.
-struct Lists<'r> {
+/// The lists of one rule as sets.
+struct RuleSets<'r> {
     verbs: HashSet<&'r str>,
     groups: HashSet<&'r str>,
     resources: HashSet<&'r str>,
     names: HashSet<&'r str>,
     urls: HashSet<&'r str>,
-    /// What is before the stars of patterns, and how long these are.
+    /// The path patterns without their `*`, and the lengths of these prefixes.
     prefixes: HashSet<&'r str>,
     prefix_lengths: BTreeSet<usize>,
 }
 
-/// There are too many rules to compare them all.
+/// The comparison exceeds its limit.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooMany;
+pub(super) struct TooManyRules;
 
 fn set(list: &[Str]) -> HashSet<&str> {
     list.iter().map(Str::as_str).collect()
 }
 
-impl<'r> Held<'r> {
-    /// Of these rules. Thousands of bindings may give the same role, so equal ones are looked at once.
-    pub(super) fn new(rules: impl IntoIterator<Item = &'r Rule>) -> Self {
-        let distinct: BTreeSet<&Rule> = rules.into_iter().collect();
-        let mut held = Held {
+impl<'r> HeldRules<'r> {
+    /// Indexes the rules. Thousands of bindings can give the same role, so equal rules are stored once.
+    pub(super) fn new(rules: impl IntoIterator<Item = &'r PolicyRule>) -> Self {
+        let distinct: BTreeSet<&PolicyRule> = rules.into_iter().collect();
+        let mut held = HeldRules {
             rules: Vec::with_capacity(distinct.len()),
             by_verb: HashMap::new(),
             by_group: HashMap::new(),
             by_resource: HashMap::new(),
             by_url: HashMap::new(),
             with_patterns: Vec::new(),
-            left: Cell::new(MOST_COMPARED),
+            left: Cell::new(MAX_LOOKUPS),
         };
         for (position, rule) in distinct.into_iter().enumerate() {
-            let lists = Lists::of(rule);
+            let lists = RuleSets::of(rule);
             for (index, list) in [
                 (&mut held.by_verb, &rule.verbs),
                 (&mut held.by_group, &rule.groups),
@@ -82,8 +82,8 @@ impl<'r> Held<'r> {
         held
     }
 
-    /// Whether one held rule covers all of another rule, which has a verb and something that it is about.
-    pub(super) fn covers(&self, wanted: &Rule) -> Result<bool, TooMany> {
+    /// Whether a single rule covers all of `wanted`, which must have a verb and a resource or path.
+    pub(super) fn covers(&self, wanted: &PolicyRule) -> Result<bool, TooManyRules> {
         let candidates = self.candidates(wanted);
         let candidates = candidates.into_iter().flatten().filter_map(|position| self.rules.get(*position));
         for lists in candidates {
@@ -94,8 +94,9 @@ impl<'r> Held<'r> {
         Ok(false)
     }
 
-    /// The held rules that may cover a rule: those with its first verb, group, resource or path, whichever are fewest.
-    fn candidates(&self, wanted: &Rule) -> Vec<&[usize]> {
+    /// Rules that may cover `wanted`: those with its first verb, group, resource or path, whichever are
+    /// fewest.
+    fn candidates(&self, wanted: &PolicyRule) -> Vec<&[usize]> {
         let mut offers: Vec<[Option<&Vec<usize>>; 3]> = Vec::with_capacity(4);
         if let Some(verb) = wanted.verbs.first() {
             offers.push([self.by_verb.get(verb.as_str()), self.by_verb.get("*"), None]);
@@ -117,17 +118,17 @@ impl<'r> Held<'r> {
         fewest.into_iter().flatten().flatten().map(Vec::as_slice).collect()
     }
 
-    fn look_up(&self, count: usize) -> Result<(), TooMany> {
-        self.left.set(self.left.get().checked_sub(count).ok_or(TooMany)?);
+    fn look_up(&self, count: usize) -> Result<(), TooManyRules> {
+        self.left.set(self.left.get().checked_sub(count).ok_or(TooManyRules)?);
         Ok(())
     }
 }
 
-impl<'r> Lists<'r> {
-    fn of(rule: &'r Rule) -> Self {
+impl<'r> RuleSets<'r> {
+    fn of(rule: &'r PolicyRule) -> Self {
         let patterns = rule.urls.iter().filter(|url| url.ends_with('*'));
         let prefixes: HashSet<&str> = patterns.map(|url| url.trim_end_matches('*')).collect();
-        Lists {
+        RuleSets {
             verbs: set(&rule.verbs),
             groups: set(&rule.groups),
             resources: set(&rule.resources),
@@ -138,10 +139,9 @@ impl<'r> Lists<'r> {
         }
     }
 
-    /// Whether the rule covers every piece of another.
-    fn covers(&self, wanted: &Rule, held: &Held<'_>) -> Result<bool, TooMany> {
+    fn covers(&self, wanted: &PolicyRule, held: &HeldRules<'_>) -> Result<bool, TooManyRules> {
         held.look_up(1)?;
-        let all = |own: &HashSet<&str>, wanted: &[Str]| -> Result<bool, TooMany> {
+        let all = |own: &HashSet<&str>, wanted: &[Str]| -> Result<bool, TooManyRules> {
             if own.contains("*") {
                 return Ok(true);
             }
@@ -153,7 +153,7 @@ impl<'r> Lists<'r> {
             }
             Ok(true)
         };
-        // Paths have no names: a rule with names covers none of them.
+        // Rules with resource names cannot cover paths.
         let is_about_names = !self.names.is_empty();
         if is_about_names && (wanted.resource_names.is_empty() || !wanted.urls.is_empty()) {
             return Ok(false);
@@ -190,7 +190,7 @@ impl<'r> Lists<'r> {
     }
 
     /// Whether one of the rule's paths or patterns covers a path.
-    fn covers_url(&self, url: &str, held: &Held<'_>) -> Result<bool, TooMany> {
+    fn covers_url(&self, url: &str, held: &HeldRules<'_>) -> Result<bool, TooManyRules> {
         held.look_up(1 + url.len() / BYTES)?;
         if self.urls.contains(url) {
             return Ok(true);
@@ -210,10 +210,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::rbac::rule::url_covers;
+    use crate::rbac::rule::path_covers;
 
-    /// What covering means, one entry after the other.
-    fn covers(rule: &Rule, wanted: &Rule) -> bool {
+    /// The reference implementation: compares entry by entry.
+    fn covers(rule: &PolicyRule, wanted: &PolicyRule) -> bool {
         let all = |own: &[Str], wanted: &[Str]| {
             own.iter().any(|item| item == "*") || wanted.iter().all(|item| own.contains(item))
         };
@@ -228,7 +228,7 @@ mod tests {
         all(&rule.verbs, &wanted.verbs)
             && all(&rule.groups, &wanted.groups)
             && wanted.resources.iter().all(resource)
-            && wanted.urls.iter().all(|url| rule.urls.iter().any(|own| url_covers(own, url)))
+            && wanted.urls.iter().all(|url| rule.urls.iter().any(|own| path_covers(own, url)))
             && names
     }
 
@@ -236,7 +236,7 @@ mod tests {
         prop::collection::vec(prop::sample::select(items).prop_map(Str::from), 0..=most)
     }
 
-    fn rule() -> impl Strategy<Value = Rule> {
+    fn rule() -> impl Strategy<Value = PolicyRule> {
         let lists = (
             list(&["get", "list", "*"], 3),
             list(&["", "apps", "*"], 2),
@@ -244,7 +244,7 @@ mod tests {
             list(&["a", "b"], 2),
             list(&["/a", "/a/b", "/a/*", "/é*", "/éa", "*", "/a**"], 3),
         );
-        lists.prop_map(|(verbs, groups, resources, resource_names, urls)| Rule {
+        lists.prop_map(|(verbs, groups, resources, resource_names, urls)| PolicyRule {
             verbs,
             groups,
             resources,
@@ -261,46 +261,46 @@ mod tests {
         ) {
             prop_assume!(!wanted.verbs.is_empty());
             let naive = own.iter().any(|own| covers(own, &wanted));
-            prop_assert_eq!(Held::new(&own).covers(&wanted), Ok(naive), "{:?} of {:?}", wanted, own);
+            prop_assert_eq!(HeldRules::new(&own).covers(&wanted), Ok(naive), "{:?} of {:?}", wanted, own);
         }
     }
 
     #[test]
     fn look_ups_are_as_many_as_there_are_rules_with_something_in_common() {
-        let rules: Vec<Rule> = (0..10_000)
-            .map(|i| Rule {
+        let rules: Vec<PolicyRule> = (0..10_000)
+            .map(|i| PolicyRule {
                 verbs: vec!["get".into()],
                 groups: vec!["".into()],
                 resources: vec![format!("r{i}").into()],
-                ..Rule::default()
+                ..PolicyRule::default()
             })
             .collect();
-        let held = Held::new(&rules);
+        let held = HeldRules::new(&rules);
         assert!(rules.iter().all(|rule| held.covers(rule) == Ok(true)));
-        assert!(MOST_COMPARED - held.left.get() < 10 * rules.len(), "each rule is compared with itself only");
+        assert!(MAX_LOOKUPS - held.left.get() < 10 * rules.len(), "each rule is compared with itself only");
     }
 
     #[test]
     fn what_cannot_be_compared_within_bounds_is_not_answered() {
-        // Every rule has the verb or the resource, and none has both.
-        let rule = |verb: String, resource: String| Rule {
+        // Each rule has the verb or the resource, but none has both.
+        let rule = |verb: String, resource: String| PolicyRule {
             verbs: vec![verb.into(), "other".into()],
             groups: vec!["".into()],
             resources: vec![resource.into(), "others".into()],
-            ..Rule::default()
+            ..PolicyRule::default()
         };
-        let rules: Vec<Rule> = (0..10_000)
+        let rules: Vec<PolicyRule> = (0..10_000)
             .flat_map(|i| [rule("get".to_owned(), format!("r{i}")), rule(format!("v{i}"), "pods".to_owned())])
             .collect();
-        let held = Held::new(&rules);
-        let wanted = Rule {
+        let held = HeldRules::new(&rules);
+        let wanted = PolicyRule {
             verbs: vec!["get".into()],
             groups: vec!["".into()],
             resources: vec!["pods".into()],
-            ..Rule::default()
+            ..PolicyRule::default()
         };
         let outcomes: Vec<_> = (0..2_000).map(|_| held.covers(&wanted)).collect();
         assert_eq!(outcomes.first(), Some(&Ok(false)));
-        assert_eq!(outcomes.last(), Some(&Err(TooMany)));
+        assert_eq!(outcomes.last(), Some(&Err(TooManyRules)));
     }
 }

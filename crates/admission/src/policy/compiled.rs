@@ -1,4 +1,4 @@
-//! A stored policy to what runs.
+//! Compiles stored policies.
 
 use std::sync::Arc;
 
@@ -6,37 +6,34 @@ use api::{GroupVersion, GroupVersionKind};
 use kinds::expressions::{Compiler, Offered, Returns};
 use value::{Str, Value};
 
-use crate::account::{Account, FREE, together};
-use crate::expression::{Expression, Variable, Variables};
-use crate::matching::{Conditions, Criteria};
+use crate::expression::{Expression, PolicyVariable, PolicyVariables};
+use crate::inventory::{InventoryEntry, ZERO_COST, sum_estimates};
+use crate::matching::{Criteria, MatchConditions};
 
-/// What both kinds of policies have.
+/// The parts that validating and mutating policies have in common.
 #[derive(Clone, Debug)]
-pub struct Policy {
-    /// Its name.
+pub struct CompiledPolicy {
     pub name: Str,
-    /// Whether a failure to evaluate refuses the request (`failurePolicy: Fail`).
+    /// Whether an evaluation error rejects the request (`failurePolicy: Fail`).
     pub fails_closed: bool,
-    /// What operators may know of it.
-    pub account: Arc<Account>,
+    pub inventory: Arc<InventoryEntry>,
     pub(super) criteria: Result<Criteria, String>,
     pub(super) params: Option<GroupVersionKind>,
-    pub(super) conditions: Option<Conditions>,
-    pub(super) variables: Variables,
+    pub(super) conditions: Option<MatchConditions>,
+    pub(super) variables: PolicyVariables,
 }
 
-/// A `ValidatingAdmissionPolicy`, compiled.
+/// A compiled `ValidatingAdmissionPolicy`.
 #[derive(Clone, Debug)]
 pub struct ValidatingPolicy {
-    /// What both kinds have.
-    pub policy: Policy,
+    pub policy: CompiledPolicy,
     pub(super) validations: Vec<Validation>,
-    pub(super) annotations: Vec<Annotation>,
-    /// Whether it has messages to compute, or annotations: then even a request that passes is not done with its validations.
-    pub(super) says_more: bool,
+    pub(super) annotations: Vec<AnnotationExpression>,
+    /// Whether it has message expressions or audit annotations, which are evaluated even if all validations
+    /// pass.
+    pub(super) has_computed_output: bool,
 }
 
-/// One validation.
 #[derive(Clone, Debug)]
 pub(super) struct Validation {
     pub(super) expression: Expression,
@@ -45,37 +42,32 @@ pub(super) struct Validation {
     pub(super) reason: Str,
 }
 
-/// One audit annotation.
 #[derive(Clone, Debug)]
-pub(super) struct Annotation {
+pub(super) struct AnnotationExpression {
     pub(super) key: Str,
     pub(super) value: Expression,
 }
 
-/// A `MutatingAdmissionPolicy`, compiled.
+/// A compiled `MutatingAdmissionPolicy`.
 #[derive(Clone, Debug)]
 pub struct MutatingPolicy {
-    /// What both kinds have.
-    pub policy: Policy,
-    pub(super) mutations: Vec<Mutation>,
-    /// Whether it wants to run again when something after it changes the object.
-    pub(super) reinvoked: bool,
+    pub policy: CompiledPolicy,
+    pub(super) mutations: Vec<PolicyMutation>,
+    /// `reinvocationPolicy: IfNeeded`.
+    pub(super) reinvoke_if_needed: bool,
 }
 
-/// One mutation.
 #[derive(Clone, Debug)]
-pub(super) enum Mutation {
-    /// `ApplyConfiguration`.
+pub(super) enum PolicyMutation {
     Apply(Expression),
-    /// `JSONPatch`.
     Json(Expression),
 }
 
-/// The fields of a policy's `spec` that say what it is about.
+/// The fields of a policy's `spec` that select requests.
 const MATCHING: &[&str] = &["matchConstraints", "matchConditions"];
 
-/// Reads what both kinds have. The compiler knows the policy's variables afterwards.
-fn read(object: &Value, compiler: &Compiler) -> Policy {
+/// Compiles the common parts and declares the policy's variables to `compiler`.
+fn compile_common(object: &Value, compiler: &Compiler) -> CompiledPolicy {
     let spec = object.get("spec").unwrap_or(&Value::Null);
     let present = |field: &str| spec.get(field).filter(|value| !value.is_null());
     let params = present("paramKind").map(|kind| {
@@ -86,31 +78,33 @@ fn read(object: &Value, compiler: &Compiler) -> Policy {
     let offered = Offered { params: params.is_some(), authorizer: true, patches: false };
     let variables = spec.list_at(&["variables"]).iter().map(|variable| {
         let text = |field: &str| variable.str_at(&[field]).unwrap_or_default();
-        Variable::compile(text("name"), text("expression"), compiler, offered)
+        PolicyVariable::compile(text("name"), text("expression"), compiler, offered)
     });
     let variables = variables.collect();
     let fails_closed = spec.str_at(&["failurePolicy"]) != Some("Ignore");
-    Policy {
+    CompiledPolicy {
         name: api::meta::name(object).into(),
         fails_closed,
         criteria: match present("matchConstraints") {
             Some(constraints) => Criteria::of_policy(constraints),
             None => Err("policy contained no match constraints, a required field".to_owned()),
         },
-        conditions: Conditions::of_policy(spec, compiler, params.is_some(), fails_closed),
+        conditions: MatchConditions::of_policy(spec, compiler, params.is_some(), fails_closed),
         params,
         variables,
-        account: Arc::new(Account::new(object, spec, MATCHING, FREE)),
+        inventory: Arc::new(InventoryEntry::new(object, spec, MATCHING, ZERO_COST)),
     }
 }
 
-impl Policy {
-    /// Notes what the expressions may cost, which is known once all of them are compiled.
-    fn costing<'e>(mut self, own: impl IntoIterator<Item = &'e Expression>) -> Self {
-        let shared = self.variables.estimates().chain(self.conditions.iter().flat_map(Conditions::estimates));
-        let estimate = together(shared.chain(own.into_iter().map(Expression::estimate)));
-        if let Some(account) = Arc::get_mut(&mut self.account) {
-            account.estimate = estimate;
+impl CompiledPolicy {
+    /// Sets the cost estimate, which is known after all expressions are compiled. `own` are the expressions
+    /// that only this type of policy has.
+    fn with_estimate<'e>(mut self, own: impl IntoIterator<Item = &'e Expression>) -> Self {
+        let shared =
+            self.variables.estimates().chain(self.conditions.iter().flat_map(MatchConditions::estimates));
+        let estimate = sum_estimates(shared.chain(own.into_iter().map(Expression::estimate)));
+        if let Some(inventory) = Arc::get_mut(&mut self.inventory) {
+            inventory.estimate = estimate;
         }
         self
     }
@@ -121,67 +115,67 @@ impl Policy {
 }
 
 impl ValidatingPolicy {
-    /// Compiles a stored policy. What does not compile fails when it is evaluated.
+    /// Expressions that do not compile fail when they are evaluated.
     pub fn compile(object: &Value) -> Self {
         let compiler = Compiler::composed();
-        let policy = read(object, &compiler);
+        let policy = compile_common(object, &compiler);
         let offered = policy.offered();
         let validations = object.list_at(&["spec", "validations"]).iter().map(|validation| {
             let text = |field: &str| validation.str_at(&[field]).unwrap_or_default();
-            let unasked = Offered { authorizer: false, ..offered };
+            let without_authorizer = Offered { authorizer: false, ..offered };
             let message = text("messageExpression");
             Validation {
                 expression: Expression::compile(text("expression"), &compiler, offered, Returns::Bool),
                 message: text("message").trim().into(),
                 message_expression: (!message.is_empty())
-                    .then(|| Expression::compile(message, &compiler, unasked, Returns::String)),
+                    .then(|| Expression::compile(message, &compiler, without_authorizer, Returns::String)),
                 reason: text("reason").into(),
             }
         });
         let annotations = object.list_at(&["spec", "auditAnnotations"]).iter().map(|annotation| {
             let text = |field: &str| annotation.str_at(&[field]).unwrap_or_default();
             let value = text("valueExpression");
-            Annotation {
+            AnnotationExpression {
                 key: text("key").into(),
                 value: Expression::compile(value, &compiler, offered, Returns::StringOrNull),
             }
         });
         let validations: Vec<Validation> = validations.collect();
-        let annotations: Vec<Annotation> = annotations.collect();
-        let says_more = !annotations.is_empty()
+        let annotations: Vec<AnnotationExpression> = annotations.collect();
+        let has_computed_output = !annotations.is_empty()
             || validations.iter().any(|validation| validation.message_expression.is_some());
         let own = validations
             .iter()
             .flat_map(|v| std::iter::once(&v.expression).chain(&v.message_expression))
             .chain(annotations.iter().map(|annotation| &annotation.value));
-        let policy = policy.costing(own);
-        ValidatingPolicy { policy, validations, annotations, says_more }
+        let policy = policy.with_estimate(own);
+        ValidatingPolicy { policy, validations, annotations, has_computed_output }
     }
 }
 
 impl MutatingPolicy {
-    /// Compiles a stored policy. What does not compile fails when it is evaluated.
+    /// Expressions that do not compile fail when they are evaluated.
     pub fn compile(object: &Value) -> Self {
         let compiler = Compiler::composed();
-        let policy = read(object, &compiler);
+        let policy = compile_common(object, &compiler);
         let offered = Offered { patches: true, ..policy.offered() };
         let mutations = object.list_at(&["spec", "mutations"]).iter().filter_map(|mutation| {
             let text = |field: &str| mutation.str_at(&[field, "expression"]);
             match mutation.str_at(&["patchType"])? {
                 "JSONPatch" => text("jsonPatch").map(|text| {
-                    Mutation::Json(Expression::compile(text, &compiler, offered, Returns::Patches))
+                    PolicyMutation::Json(Expression::compile(text, &compiler, offered, Returns::Patches))
                 }),
                 "ApplyConfiguration" => text("applyConfiguration").map(|text| {
-                    Mutation::Apply(Expression::compile(text, &compiler, offered, Returns::Object))
+                    PolicyMutation::Apply(Expression::compile(text, &compiler, offered, Returns::Object))
                 }),
                 _ => None,
             }
         });
-        let mutations: Vec<Mutation> = mutations.collect();
-        let policy = policy.costing(mutations.iter().map(|mutation| match mutation {
-            Mutation::Apply(expression) | Mutation::Json(expression) => expression,
+        let mutations: Vec<PolicyMutation> = mutations.collect();
+        let policy = policy.with_estimate(mutations.iter().map(|mutation| match mutation {
+            PolicyMutation::Apply(expression) | PolicyMutation::Json(expression) => expression,
         }));
-        let reinvoked = object.str_at(&["spec", "reinvocationPolicy"]) == Some("IfNeeded");
-        MutatingPolicy { policy, mutations, reinvoked }
+        let reinvoke_if_needed = object.str_at(&["spec", "reinvocationPolicy"]) == Some("IfNeeded");
+        MutatingPolicy { policy, mutations, reinvoke_if_needed }
     }
 }

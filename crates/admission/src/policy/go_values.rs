@@ -1,4 +1,4 @@
-//! What Go makes of the values in an apply configuration, and which of them its merge library does not take.
+//! Go's representation of the values in an apply configuration, and the type errors of its merge library.
 
 use std::fmt::Write as _;
 
@@ -8,27 +8,28 @@ use value::Value;
 
 /// The configuration as a tree; `None` if a map has a key that is not a string.
 pub(super) fn tree(config: &Val<'_>) -> Option<Value> {
-    if has_other_keys(config) { None } else { config.to_value().ok() }
+    if has_non_string_keys(config) { None } else { config.to_value().ok() }
 }
 
-fn has_other_keys(val: &Val<'_>) -> bool {
+fn has_non_string_keys(val: &Val<'_>) -> bool {
     match val {
-        Val::Object(object) => object.fields.iter().any(|(_, val)| has_other_keys(val)),
-        Val::List(list) => list.iter().any(|val| has_other_keys(&val)),
-        Val::Map(map) => map.iter().any(|(key, val)| key.as_str().is_none() || has_other_keys(&val)),
+        Val::Object(object) => object.fields.iter().any(|(_, val)| has_non_string_keys(val)),
+        Val::List(list) => list.iter().any(|val| has_non_string_keys(&val)),
+        Val::Map(map) => map.iter().any(|(key, val)| key.as_str().is_none() || has_non_string_keys(&val)),
         _ => false,
     }
 }
 
-/// The first value that is none of JSON's: `.spec.replicas: expected numeric (int or float), got uint64`. A tree has no word for
-/// these, so they are looked for before there is one. Null is among them: CEL's is a number to Go.
-pub(super) fn misfit(val: &Val<'_>, schema: &Schema, way: &mut String) -> Option<String> {
+/// The first value without a JSON equivalent, for example `.spec.replicas: expected numeric (int or float),
+/// got uint64`. Must run before conversion to a tree, which would lose the type. CEL's null is among these
+/// values: it is a number in Go.
+pub(super) fn first_type_mismatch(val: &Val<'_>, schema: &Schema, path: &mut String) -> Option<String> {
     let mut below = |name: &str, val: &Val<'_>, schema: &Schema| {
-        let length = way.len();
-        way.push('.');
-        way.push_str(name);
-        let found = misfit(val, schema, way);
-        way.truncate(length);
+        let length = path.len();
+        path.push('.');
+        path.push_str(name);
+        let found = first_type_mismatch(val, schema, path);
+        path.truncate(length);
         found
     };
     match (val, &schema.kind) {
@@ -42,10 +43,10 @@ pub(super) fn misfit(val: &Val<'_>, schema: &Schema, way: &mut String) -> Option
             below(&key, &val, schema)
         }),
         (Val::List(list), Kind::List(of)) => list.iter().enumerate().find_map(|(at, item)| {
-            let length = way.len();
-            let _ = write!(way, "[{at}]");
-            let found = misfit(&item, of.items.get(), way);
-            way.truncate(length);
+            let length = path.len();
+            let _ = write!(path, "[{at}]");
+            let found = first_type_mismatch(&item, of.items.get(), path);
+            path.truncate(length);
             found
         }),
         (Val::Null | Val::Uint(_) | Val::Bytes(_) | Val::Duration(_) | Val::Timestamp(_), kind) => {
@@ -62,7 +63,7 @@ pub(super) fn misfit(val: &Val<'_>, schema: &Schema, way: &mut String) -> Option
                 Kind::List(_) => ("list", format!("&{{{}}}", go_value(val))),
                 Kind::Any | Kind::SchemaOr(_) => return None,
             };
-            Some(format!("{way}: expected {expected}, got {got}"))
+            Some(format!("{path}: expected {expected}, got {got}"))
         }
         _ => None,
     }
@@ -75,7 +76,7 @@ fn map_values(schema: &Schema) -> Option<&Schema> {
     }
 }
 
-/// `%T`.
+/// Formats a value's type like Go's `%T`.
 fn go_type(val: &Val<'_>) -> &'static str {
     match val {
         Val::Null => "structpb.NullValue",
@@ -86,7 +87,7 @@ fn go_type(val: &Val<'_>) -> &'static str {
     }
 }
 
-/// `%v`.
+/// Formats a value like Go's `%v`.
 fn go_value(val: &Val<'_>) -> String {
     match val {
         Val::Null => "NULL_VALUE".to_owned(),
@@ -102,7 +103,7 @@ fn go_value(val: &Val<'_>) -> String {
     }
 }
 
-/// `%#v`.
+/// Formats a value like Go's `%#v`.
 fn go_syntax(val: &Val<'_>) -> String {
     match val {
         Val::Null => "0".to_owned(),
@@ -116,7 +117,7 @@ fn go_syntax(val: &Val<'_>) -> String {
     }
 }
 
-/// A point in time as Go prints it: `2020-01-01 00:00:00 +0000 UTC`.
+/// Formats a time like Go: `2020-01-01 00:00:00 +0000 UTC`.
 fn go_time(time: &Timestamp) -> String {
     let text = Val::Timestamp(*time).to_value().ok();
     let text = text.as_ref().and_then(Value::as_str).unwrap_or_default();

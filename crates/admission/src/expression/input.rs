@@ -1,4 +1,4 @@
-//! What expressions see of a request.
+//! The variables that expressions of policies and webhooks see.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -8,78 +8,88 @@ use cel::{Activation, Env, Val};
 use kinds::expressions::{Age, Compiler, Offered};
 use value::{Map, Str, Value};
 
-use super::{Checks, Pace};
+use super::{AuthorizerDecisions, YieldPacer};
 use crate::Attributes;
-use crate::matching::{Asked, Match};
+use crate::matching::{MatchedResource, RequestContext};
 
-/// A request as the expressions of what it matched see it.
-pub struct Facts<'a> {
-    asked: &'a Asked<'a>,
-    matched: &'a Match,
+/// A matched request as input of expressions.
+pub struct ExpressionInput<'a> {
+    context: &'a RequestContext<'a>,
+    matched: &'a MatchedResource,
     object: Option<&'a Value>,
     old: Option<&'a Value>,
     namespace: Option<&'a Value>,
-    checks: &'a Checks,
-    /// Whether the time of the request is up.
-    late: Option<Box<dyn Fn() -> bool + Send + Sync + 'a>>,
+    checks: &'a AuthorizerDecisions,
+    /// Returns true after the request's deadline.
+    is_late: Option<Box<dyn Fn() -> bool + Send + Sync + 'a>>,
     request: OnceLock<Value>,
     request_of_conditions: OnceLock<Value>,
 }
 
-impl<'a> Facts<'a> {
-    /// A request that matched as `matched`, with both objects in the shape of its kind, and the namespace as
-    /// [`namespace_shown`] makes it.
+impl<'a> ExpressionInput<'a> {
+    /// `object` and `old` are in the version of `matched`; `namespace` comes from [`visible_namespace`].
     pub fn new(
-        asked: &'a Asked<'a>,
-        matched: &'a Match,
+        context: &'a RequestContext<'a>,
+        matched: &'a MatchedResource,
         object: Option<&'a Value>,
         old: Option<&'a Value>,
         namespace: Option<&'a Value>,
-        checks: &'a Checks,
+        checks: &'a AuthorizerDecisions,
     ) -> Self {
         let (request, request_of_conditions) = (OnceLock::new(), OnceLock::new());
-        let late = asked.attributes.deadline.map(|deadline| -> Box<dyn Fn() -> bool + Send + Sync + 'a> {
-            Box::new(move || asked.cluster.is_past(deadline))
-        });
-        Facts { asked, matched, object, old, namespace, checks, late, request, request_of_conditions }
+        let is_late =
+            context.attributes.deadline.map(|deadline| -> Box<dyn Fn() -> bool + Send + Sync + 'a> {
+                Box::new(move || context.cluster.is_past(deadline))
+            });
+        ExpressionInput {
+            context,
+            matched,
+            object,
+            old,
+            namespace,
+            checks,
+            is_late,
+            request,
+            request_of_conditions,
+        }
     }
 
     fn request(&self) -> &Value {
         self.request.get_or_init(|| {
-            let Match { resource, version, kind } = self.matched;
-            request(self.asked, resource, version, kind)
+            let MatchedResource { resource, version, kind } = self.matched;
+            request(self.context, resource, version, kind)
         })
     }
 
-    /// Match conditions are told the resource of the request, also where an equivalent one matched.
+    /// In match conditions, `request.resource` is the requested resource even if an equivalent one matched.
     fn request_of_conditions(&self) -> &Value {
-        let Attributes { resource, version, .. } = self.asked.attributes;
+        let Attributes { resource, version, .. } = self.context.attributes;
         if self.matched.resource == *resource && self.matched.version == *version {
             return self.request();
         }
-        self.request_of_conditions.get_or_init(|| request(self.asked, resource, version, &self.matched.kind))
+        self.request_of_conditions
+            .get_or_init(|| request(self.context, resource, version, &self.matched.kind))
     }
 }
 
-/// Which variables an activation has.
+/// The variables that an expression may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing that expressions have or lack")]
-pub struct Shape {
-    /// `params` is declared.
+pub struct DeclaredVariables {
     pub params: bool,
-    /// `variables` is declared.
+    /// The policy's `variables` are declared.
     pub composed: bool,
-    /// It is for match conditions, which do not see the namespace.
+    /// For match conditions, which do not see `namespaceObject`.
     pub conditions: bool,
-    /// The authorizer can be asked; where it cannot, `authorizer` has no value.
-    pub may_ask: bool,
+    /// Whether `authorizer` has a value.
+    pub authorizer: bool,
 }
 
-impl Shape {
+impl DeclaredVariables {
     const COUNT: usize = 16;
 
     fn position(self) -> usize {
-        [self.params, self.composed, self.conditions, self.may_ask]
+        [self.params, self.composed, self.conditions, self.authorizer]
             .into_iter()
             .enumerate()
             .map(|(bit, set)| usize::from(set) << bit)
@@ -87,7 +97,7 @@ impl Shape {
     }
 }
 
-/// The environments with the most variables, by the first two bits of a shape.
+/// The environments with the most variables, by the first two bits of [`DeclaredVariables::position`].
 static ENVS: LazyLock<Vec<Env>> = LazyLock::new(|| {
     (0..4)
         .map(|bits| {
@@ -98,46 +108,46 @@ static ENVS: LazyLock<Vec<Env>> = LazyLock::new(|| {
         .collect()
 });
 
-/// CEL's variables for a request, made once for each shape.
-pub struct Scope<'a> {
-    facts: &'a Facts<'a>,
-    activations: [OnceLock<Activation<'a>>; Shape::COUNT],
+/// CEL activations for a request, created once for each set of declared variables.
+pub struct Activations<'a> {
+    input: &'a ExpressionInput<'a>,
+    activations: [OnceLock<Activation<'a>>; DeclaredVariables::COUNT],
 }
 
-impl<'a> Scope<'a> {
-    /// The variables for these facts.
-    pub fn new(facts: &'a Facts<'a>) -> Self {
-        Scope { facts, activations: [const { OnceLock::new() }; Shape::COUNT] }
+impl<'a> Activations<'a> {
+    pub fn new(input: &'a ExpressionInput<'a>) -> Self {
+        Activations { input, activations: [const { OnceLock::new() }; DeclaredVariables::COUNT] }
     }
 
-    /// The variables of a shape; `params` is null.
-    pub fn activation(&self, shape: Shape) -> &Activation<'a> {
+    /// The activation for a set of variables, with `params` null.
+    pub fn activation(&self, declared: DeclaredVariables) -> &Activation<'a> {
         #[expect(clippy::indexing_slicing, reason = "there is one for every shape")]
-        self.activations[shape.position()].get_or_init(|| self.make(shape))
+        self.activations[declared.position()].get_or_init(|| self.make(declared))
     }
 
-    /// How far the request has come since others could run.
-    pub fn pace(&self) -> &'a Pace {
-        self.facts.asked.pace()
+    /// The request's cooperative scheduling state.
+    pub fn pacer(&self) -> &'a YieldPacer {
+        self.input.context.pacer()
     }
 
-    fn make(&self, shape: Shape) -> Activation<'a> {
-        let facts = self.facts;
+    fn make(&self, declared: DeclaredVariables) -> Activation<'a> {
+        let input = self.input;
         let data = |value: Option<&'a Value>| value.map_or(Val::Null, Val::data);
         #[expect(clippy::indexing_slicing, reason = "two bits are below four")]
-        let mut activation = Activation::new(&ENVS[shape.position() & 3]);
-        if let Some(late) = &facts.late {
-            activation.set_interrupt(&**late);
+        let mut activation = Activation::new(&ENVS[declared.position() & 3]);
+        if let Some(is_late) = &input.is_late {
+            activation.set_interrupt(&**is_late);
         }
-        activation.set("object", data(facts.object));
-        activation.set("oldObject", data(facts.old));
-        activation.set("namespaceObject", if shape.conditions { Val::Null } else { data(facts.namespace) });
-        let request = if shape.conditions { facts.request_of_conditions() } else { facts.request() };
+        activation.set("object", data(input.object));
+        activation.set("oldObject", data(input.old));
+        activation
+            .set("namespaceObject", if declared.conditions { Val::Null } else { data(input.namespace) });
+        let request = if declared.conditions { input.request_of_conditions() } else { input.request() };
         activation.set("request", Val::data(request));
         activation.set("params", Val::Null);
-        if shape.may_ask {
-            let Attributes { resource, subresource, name, .. } = facts.asked.attributes;
-            activation.set_authorizer(facts.checks);
+        if declared.authorizer {
+            let Attributes { resource, subresource, name, .. } = input.context.attributes;
+            activation.set_authorizer(input.checks);
             activation.set("authorizer", cel::authz::authorizer());
             activation.set(
                 "authorizer.requestResource",
@@ -145,7 +155,7 @@ impl<'a> Scope<'a> {
                     group: resource.group.clone(),
                     resource: resource.resource.clone(),
                     subresource: subresource.clone(),
-                    namespace: facts.asked.namespace().into(),
+                    namespace: input.context.namespace().into(),
                     name: name.clone(),
                     ..ResourceTarget::default()
                 }),
@@ -155,9 +165,14 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// `request`: what is empty is absent, but for the parts of kinds and resources.
-fn request(asked: &Asked<'_>, resource: &GroupResource, version: &Str, kind: &GroupVersionKind) -> Value {
-    let attributes = asked.attributes;
+/// The variable `request`. Empty fields are absent, except inside kinds and resources.
+fn request(
+    context: &RequestContext<'_>,
+    resource: &GroupResource,
+    version: &Str,
+    kind: &GroupVersionKind,
+) -> Value {
+    let attributes = context.attributes;
     let resource_value = |resource: &GroupResource, version: &Str| {
         Value::map([
             ("group", resource.group.clone()),
@@ -181,11 +196,11 @@ fn request(asked: &Asked<'_>, resource: &GroupResource, version: &Str, kind: &Gr
         }
     };
     text("name", &attributes.name);
-    text("namespace", asked.namespace());
+    text("namespace", context.namespace());
     text("operation", attributes.operation.as_str());
     text("requestSubResource", &attributes.subresource);
     text("subResource", &attributes.subresource);
-    // Both are there and empty: the objects are variables of their own.
+    // Null, because the objects have variables of their own.
     map.insert("object", Value::Null);
     map.insert("oldObject", Value::Null);
     map.insert("options", attributes.options.clone());
@@ -217,8 +232,9 @@ fn user(attributes: &Attributes<'_>) -> Value {
     Value::Map(map)
 }
 
-/// `namespaceObject`: the parts of a namespace that expressions may see. A namespace has no namespace of its own.
-pub fn namespace_shown(asked: &Asked<'_>) -> Option<Value> {
+/// The variable `namespaceObject`: the parts of a namespace that expressions may see. `None` if the request
+/// is for a namespace.
+pub fn visible_namespace(context: &RequestContext<'_>) -> Option<Value> {
     const SHOWN: [&str; 12] = [
         "annotations",
         "creationTimestamp",
@@ -233,11 +249,11 @@ pub fn namespace_shown(asked: &Asked<'_>) -> Option<Value> {
         "resourceVersion",
         "uid",
     ];
-    let kind = &asked.attributes.kind;
+    let kind = &context.attributes.kind;
     if kind.group.is_empty() && kind.version == "v1" && kind.kind == "Namespace" {
         return None;
     }
-    let namespace = asked.namespace_object()?;
+    let namespace = context.namespace_object()?;
     let mut metadata = namespace.get("metadata").cloned().unwrap_or_default();
     metadata.make_map().retain(|key, _| SHOWN.contains(&key.as_str()));
     let mut shown = Map::with_capacity(3);
