@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
+use api::time::parse_duration;
 use cel::pattern::Pattern;
 use value::Value;
 
@@ -366,7 +367,7 @@ const UNITS: &[&[&str]] = &[
 
 /// A duration of Go, or numbers with words as Scala has them.
 fn is_duration(text: &str) -> bool {
-    if is_go_duration(text) {
+    if parse_duration(text).is_ok() {
         return true;
     }
     let mut found = false;
@@ -391,28 +392,4 @@ fn is_duration(text: &str) -> bool {
         });
     }
     found
-}
-
-fn is_go_duration(text: &str) -> bool {
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return true;
-    }
-    if rest.is_empty() {
-        return false;
-    }
-    while !rest.is_empty() {
-        let number = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
-        let digits = rest.get(..number).unwrap_or_default();
-        if !digits.bytes().any(|b| b.is_ascii_digit()) || digits.matches('.').count() > 1 {
-            return false;
-        }
-        rest = rest.get(number..).unwrap_or_default();
-        let unit = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
-        if !matches!(rest.get(..unit), Some("ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h")) {
-            return false;
-        }
-        rest = rest.get(unit..).unwrap_or_default();
-    }
-    true
 }

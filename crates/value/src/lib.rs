@@ -31,6 +31,7 @@ pub mod order;
 mod path;
 pub mod quantity;
 pub mod steps;
+pub mod time;
 mod tree;
 pub mod write;
 pub mod yaml;
