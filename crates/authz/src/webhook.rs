@@ -5,7 +5,6 @@
 //! else's ([`Sender`]).
 
 mod answer;
-mod cache;
 mod flight;
 mod review;
 
@@ -15,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authn::User;
-use value::{Str, write};
+use value::{Str, TtlCache, write};
 
 pub use answer::{Answered, Failure, SendError, received};
 
@@ -25,7 +24,6 @@ use crate::config::{FailurePolicy, ReviewVersion, WebhookConfiguration};
 use crate::decision::{Answer, Decision, Reason};
 use crate::observe::{Evaluation, Observer};
 use answer::Verdict;
-use cache::Cache;
 use flight::{Flights, Seat};
 
 /// A future that may be sent to another thread.
@@ -50,6 +48,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// Requests whose attributes are longer than this in sum are not kept: somebody may try to fill the cache.
 const MAX_CACHED: usize = 10_000;
 
+/// How many verdicts are cached.
+const CACHE_CAPACITY: usize = 8192;
+
 /// A webhook authorizer.
 pub struct Webhook {
     name: Str,
@@ -60,7 +61,7 @@ pub struct Webhook {
     conditions: Conditions,
     sender: Arc<dyn Sender>,
     observer: Arc<dyn Observer>,
-    cache: Cache,
+    cache: TtlCache<Arc<str>, Verdict, Instant>,
     flights: Flights<Result<Verdict, Failure>>,
 }
 
@@ -81,7 +82,7 @@ impl Webhook {
             conditions: configuration.conditions.clone(),
             sender,
             observer,
-            cache: Cache::default(),
+            cache: TtlCache::new(CACHE_CAPACITY),
             flights: Flights::default(),
         }
     }
@@ -108,7 +109,7 @@ impl Webhook {
         let spec = review::spec(user, attributes, self.version);
         let key = write::to_string(&spec);
         loop {
-            if let Some(verdict) = self.cache.get(&key, self.sender.now()) {
+            if let Some(verdict) = self.cache.get(key.as_str(), self.sender.now()) {
                 return verdict.answer();
             }
             match self.flights.join(&key) {
@@ -118,7 +119,10 @@ impl Webhook {
                         && attributes.weight() < MAX_CACHED
                     {
                         let ttl = if verdict.allowed { self.authorized_ttl } else { self.unauthorized_ttl };
-                        self.cache.put(&key, verdict, ttl, self.sender.now());
+                        let now = self.sender.now();
+                        if let Some(until) = ttl.and_then(|ttl| now.checked_add(ttl)) {
+                            self.cache.insert(key.as_str().into(), verdict.clone(), now..until);
+                        }
                     }
                     pilot.land(outcome.clone());
                     return self.answer(outcome);

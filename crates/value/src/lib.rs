@@ -33,6 +33,7 @@ pub mod quantity;
 pub mod steps;
 pub mod time;
 mod tree;
+mod ttl_cache;
 pub mod write;
 pub mod yaml;
 
@@ -41,6 +42,7 @@ pub use map::Map;
 pub use path::{Path, Segment};
 pub use smol_str::{SmolStr as Str, format_smolstr};
 pub use tree::Value;
+pub use ttl_cache::TtlCache;
 
 #[cfg(test)]
 mod tests;

@@ -3,13 +3,12 @@
 //! Kubernetes also writes into the pod that the service could not be asked (`alpha.image-policy.k8s.io/failed-open`), though validation
 //! changes nothing; here the audit event alone says so.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Status;
 use authz::webhook::{Failure, Sender, received};
-use value::{Map, Str, Value, format_smolstr, write};
+use value::{Map, Str, TtlCache, Value, format_smolstr, write};
 
 use crate::configuration::document::Document;
 use crate::{Attributes, Cluster, Later, Notes, Operation, Seen, Stage};
@@ -108,7 +107,7 @@ fn within(
 pub struct ImagePolicyWebhook {
     policy: ImagePolicy,
     sender: Arc<dyn Sender>,
-    answers: Mutex<HashMap<String, (Instant, Answer)>>,
+    answers: TtlCache<Arc<str>, Answer, Instant>,
 }
 
 /// What the service says.
@@ -122,7 +121,7 @@ struct Answer {
 impl ImagePolicyWebhook {
     /// Asks through `sender`.
     pub fn new(policy: ImagePolicy, sender: Arc<dyn Sender>) -> Self {
-        ImagePolicyWebhook { policy, sender, answers: Mutex::default() }
+        ImagePolicyWebhook { policy, sender, answers: TtlCache::new(CAPACITY) }
     }
 
     async fn review(
@@ -133,11 +132,11 @@ impl ImagePolicyWebhook {
     ) -> Result<(), Status> {
         let spec = spec(attributes, pod);
         let key = write::to_string(&spec);
-        let answer = match self.kept(&key) {
+        let answer = match self.answers.get(key.as_str(), self.sender.now()) {
             Some(answer) => answer,
             None => match self.ask(spec).await {
                 Ok(answer) => {
-                    self.keep(key, &answer);
+                    self.cache(key, &answer);
                     answer
                 }
                 Err(why) => {
@@ -165,28 +164,12 @@ impl ImagePolicyWebhook {
         ))
     }
 
-    fn kept(&self, key: &str) -> Option<Answer> {
-        let now = self.sender.now();
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.get(key).filter(|(until, _)| now < *until).map(|(_, answer)| answer.clone())
-    }
-
-    fn keep(&self, key: String, answer: &Answer) {
+    fn cache(&self, key: String, answer: &Answer) {
         let ttl = if answer.allowed { self.policy.allow_ttl } else { self.policy.deny_ttl };
         let now = self.sender.now();
-        let Some(until) = now.checked_add(ttl).filter(|_| !ttl.is_zero()) else { return };
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        if answers.len() >= CAPACITY {
-            answers.retain(|_, (until, _)| now < *until);
+        if let Some(until) = now.checked_add(ttl) {
+            self.answers.insert(key.into(), answer.clone(), now..until);
         }
-        if answers.len() >= CAPACITY {
-            // The one that would have to go first anyway.
-            let first = answers.iter().min_by_key(|(_, (until, _))| *until).map(|(key, _)| key.clone());
-            if let Some(first) = first {
-                answers.remove(&first);
-            }
-        }
-        answers.insert(key, (until, answer.clone()));
     }
 
     async fn ask(&self, spec: Value) -> Result<Answer, String> {

@@ -1,12 +1,10 @@
 //! [`TokenCache`]: whose the tokens are that were verified a moment ago. A signature costs far more than a digest.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest::{Context, SHA256};
-use value::Str;
+use value::{Str, TtlCache};
 
 use crate::authenticator::TokenCaller;
 
@@ -16,31 +14,28 @@ const LIFE: Duration = Duration::from_secs(10);
 /// How many tokens are kept at most.
 const CAPACITY: usize = 4096;
 
-/// Verified tokens by digest. Only good ones are kept: a bad one costs its sender the same every time.
-#[derive(Default)]
+/// Verified tokens by digest. Rejected tokens are not cached: each costs its sender a verification.
 pub struct TokenCache {
-    entries: Mutex<HashMap<[u8; 32], (SystemTime, TokenCaller)>>,
+    entries: TtlCache<[u8; 32], TokenCaller, SystemTime>,
+}
+
+impl Default for TokenCache {
+    fn default() -> Self {
+        TokenCache { entries: TtlCache::new(CAPACITY) }
+    }
 }
 
 impl TokenCache {
-    /// Whose a token was verified to be, if that was not long ago.
+    /// The caller of a token that was verified for these audiences less than [`LIFE`] ago.
     pub(crate) fn get(&self, token: &str, wanted: Option<&[Str]>, now: SystemTime) -> Option<TokenCaller> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, caller) = entries.get(&key(token, wanted))?;
-        // A clock that was set back makes an entry old, not eternal.
-        (now.duration_since(*at).is_ok_and(|age| age < LIFE)).then(|| caller.clone())
+        self.entries.get(&key(token, wanted), now)
     }
 
-    /// Keeps whose a token was verified to be.
+    /// Caches the caller of a token that was verified at `now`.
     pub(crate) fn put(&self, token: &str, wanted: Option<&[Str]>, now: SystemTime, caller: TokenCaller) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.len() >= CAPACITY {
-            entries.retain(|_, (at, _)| now.duration_since(*at).is_ok_and(|age| age < LIFE));
-            if entries.len() >= CAPACITY {
-                entries.clear();
-            }
+        if let Some(until) = now.checked_add(LIFE) {
+            self.entries.insert(key(token, wanted), caller, now..until);
         }
-        entries.insert(key(token, wanted), (now, caller));
     }
 }
 
