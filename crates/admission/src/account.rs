@@ -7,7 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 pub use cel::EstimateRange;
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
+use value::text::first_bytes;
 use value::{Map, Str, Value, write};
 
 /// The longest error that is kept.
@@ -71,12 +73,7 @@ impl Account {
 
     /// `sha256:` over what decides: the same on two servers that decide the same.
     pub fn hash(&self) -> String {
-        use std::fmt::Write as _;
-        let mut text = String::from("sha256:");
-        for byte in self.hash {
-            let _ = write!(text, "{byte:02x}");
-        }
-        text
+        format!("sha256:{}", HEXLOWER.encode(&self.hash))
     }
 
     /// Whether the part of an object that decides is what this was made of.
@@ -113,8 +110,7 @@ impl Account {
     }
 
     pub(crate) fn failed(&self, why: &str, at: Duration) {
-        let end = (0..=LONGEST_ERROR.min(why.len())).rev().find(|end| why.is_char_boundary(*end));
-        let message = why.get(..end.unwrap_or(0)).unwrap_or_default().to_owned();
+        let message = first_bytes(why, LONGEST_ERROR).to_owned();
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(LastError { at, message });
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use value::Str;
+use value::text::{bad_percent_escape, percent_decode};
 
 /// A request's headers. Names are compared without case.
 pub trait Headers: Sync {
@@ -92,21 +93,9 @@ pub(crate) fn extra_key(name: &str, prefix: &str) -> Option<String> {
         return None;
     }
     let rest = name.get(prefix.len()..)?.to_ascii_lowercase();
-    Some(percent_decoded(&rest).unwrap_or(rest))
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(b) = bytes.next() {
-        if b == b'%' {
-            let high = char::from(bytes.next()?).to_digit(16)?;
-            let low = char::from(bytes.next()?).to_digit(16)?;
-            out.push(u8::try_from(high * 16 + low).ok()?);
-        } else {
-            out.push(b);
-        }
+    if bad_percent_escape(&rest).is_some() {
+        return Some(rest);
     }
     // Kubernetes keeps bytes that are not UTF-8; here the escaped spelling stays instead.
-    String::from_utf8(out).ok()
+    Some(String::from_utf8(percent_decode(&rest).into_owned()).unwrap_or(rest))
 }

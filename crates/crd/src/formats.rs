@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use api::time::parse_duration;
 use cel::pattern::Pattern;
 use value::Value;
+use value::text::bad_percent_escape;
 
 use api::validation::fields::Read;
 
@@ -221,7 +222,7 @@ fn is_request_uri(text: &str) -> bool {
         }
         None => path,
     };
-    escapes_are_right(path)
+    bad_percent_escape(path).is_none()
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -246,16 +247,7 @@ fn is_authority(text: &str) -> bool {
         port.is_empty() || port.strip_prefix(':').is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit()));
     port_is_right
         && !name.contains([' ', '"', '<', '>', '\\', '^', '`', '{', '|', '}'])
-        && escapes_are_right(name)
-}
-
-fn escapes_are_right(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes
-        .iter()
-        .enumerate()
-        .filter(|(_, b)| **b == b'%')
-        .all(|(at, _)| bytes.get(at + 1..at + 3).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)))
+        && bad_percent_escape(name).is_none()
 }
 
 /// One address, with or without a name and angle brackets, as `net/mail.ParseAddress` takes it.

@@ -1,12 +1,12 @@
 //! The decode stage: from a body to a [`Draft`], an object of the resource that the request is about.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use api::field::quote;
 use api::{GroupVersion, GroupVersionKind, Status, meta};
 use bytes::Bytes;
 use crd::Compiled;
+use data_encoding::HEXLOWER;
 use schema::patch::{Patched, undecodable};
 use value::{Str, Value, json, yaml};
 
@@ -580,13 +580,6 @@ fn summary(body: &[u8]) -> String {
     match head {
         [] => "<empty>".to_owned(),
         [b'{', ..] => format!("{}{dots}", String::from_utf8_lossy(head)),
-        _ => {
-            let mut hex = String::with_capacity(2 * MAX + dots.len());
-            for byte in head {
-                let _ = write!(hex, "{byte:02x}");
-            }
-            hex.push_str(dots);
-            hex
-        }
+        _ => HEXLOWER.encode(head) + dots,
     }
 }

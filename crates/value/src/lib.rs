@@ -31,6 +31,7 @@ pub mod order;
 mod path;
 pub mod quantity;
 pub mod steps;
+pub mod text;
 pub mod time;
 mod tree;
 mod ttl_cache;

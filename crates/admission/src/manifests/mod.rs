@@ -13,6 +13,7 @@ mod warnings;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use kinds::validation::Context;
 use sha2::{Digest, Sha256};
 use value::{Str, Value};
@@ -158,13 +159,7 @@ pub fn hash(files: &[File]) -> String {
     if !any {
         return String::new();
     }
-    let digest = hasher.finalize();
-    let mut text = String::from("sha256:");
-    for byte in digest {
-        use std::fmt::Write as _;
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("sha256:{}", HEXLOWER.encode(&hasher.finalize()))
 }
 
 /// What was found good in a folder, by file: a file that has not changed need not be judged again. It is of one [`Set`].

@@ -342,7 +342,7 @@ impl Verdict<'_> {
         for noted in judgement.annotations {
             match noted {
                 Noted::Value(key, mut value) => {
-                    truncate(&mut value, LONGEST_ANNOTATION);
+                    value.truncate(value.floor_char_boundary(LONGEST_ANNOTATION));
                     match collected.iter_mut().find(|(known, _)| *known == key) {
                         None => collected.push((key, vec![value])),
                         Some((_, values)) if !values.contains(&value) => values.push(value),
@@ -409,12 +409,4 @@ fn failure(binding: &Binding, decision: &Decision) -> String {
         decision.index,
         actions.join(",")
     )
-}
-
-/// Cuts a text to at most so many bytes, between characters.
-fn truncate(text: &mut String, most: usize) {
-    if text.len() > most {
-        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        text.truncate(end);
-    }
 }

@@ -4,6 +4,7 @@ use api::attestation::{self, AttestationDialect, WebhookConfigurationKind};
 use api::field::quote;
 use api::time::Timestamp;
 use api::{GroupResource, Status, meta};
+use value::text::first_chars;
 use value::{Str, Value};
 
 use crate::tokens::claims::{Bound, BoundKind, Reference};
@@ -140,10 +141,8 @@ fn told(status: Status, reason: RefusalReason) -> Refusal {
 
 /// A quoted value of bounded length.
 fn excerpt(text: &str) -> String {
-    match text.char_indices().nth(QUOTED_CHARACTERS) {
-        None => quote(text),
-        Some((end, _)) => format!("{}…", quote(text.get(..end).unwrap_or_default())),
-    }
+    let shown = first_chars(text, QUOTED_CHARACTERS);
+    if shown.len() == text.len() { quote(text) } else { format!("{}…", quote(shown)) }
 }
 
 /// Whether deletion has begun. A time that cannot be read counts as begun.
