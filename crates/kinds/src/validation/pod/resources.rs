@@ -15,7 +15,7 @@ const NATIVE: &str = "kubernetes.io/";
 const QUOTA_REQUESTS: &str = "requests.";
 
 /// Resources that are counted, not measured: their quantities are integers.
-pub(super) const COUNTED_RESOURCES: &[&str] = &[
+pub(crate) const COUNTED_RESOURCES: &[&str] = &[
     "pods",
     "resourcequotas",
     "services",
