@@ -7,7 +7,10 @@
 //! - [`order`] writes JSON with keys in a declared order, for objects that are not stored.
 //! - [`go`] formats values as Go's `fmt`, for error messages.
 //! - [`Path`] is a field path as Kubernetes prints it.
-//! - [`quantity`] has Kubernetes' fixed-point numbers.
+//! - [`quantity`] has Kubernetes' exact decimal numbers.
+//! - [`time`] parses and prints Go's durations and RFC 3339 times.
+//! - [`text`] truncates texts and percent-encodes them.
+//! - [`TtlCache`] is a bounded map whose entries expire.
 //! - [`Budget`] limits and cancels long loops without reading a clock.
 //!
 //! ```
