@@ -320,8 +320,8 @@ fn go_pow10(exponent: i32) -> f64 {
     match exponent {
         ..-323 => 0.0,
         309.. => f64::INFINITY,
-        ..0 => power(thirty_twos) / power(-rest),
-        _ => power(thirty_twos) * power(rest),
+        -323..0 => power(thirty_twos) / power(-rest),
+        0..309 => power(thirty_twos) * power(rest),
     }
 }
 
