@@ -83,7 +83,9 @@ mod tests {
     #[test]
     fn a_full_cache_evicts_the_entry_that_was_inserted_longest_ago() {
         let cache = TtlCache::new(2);
-        ["a", "b", "c"].iter().for_each(|key| cache.insert(*key, (), 0..9));
+        for key in ["a", "b", "c"] {
+            cache.insert(key, (), 0..9);
+        }
         assert_eq!(["a", "b", "c"].map(|key| cache.get(key, 0)), [None, Some(()), Some(())]);
     }
 

@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use super::{Format, Quantity, QuantityError};
 
 /// Text, printed form, integer, value, thousandths, plus 1500m, minus 2Ki: all as Kubernetes computes them.
@@ -231,7 +233,7 @@ fn random_quantities_parse_add_and_compare_as_in_kubernetes() {
                     let text = if columns[at] == "?" { "?".to_owned() } else { quantity.to_string() };
                     let integer = quantity.as_i64().map_or("-".to_owned(), |integer| integer.to_string());
                     let float = quantity.as_approximate_f64().to_bits();
-                    shown += &format!("\t{text}\t{integer}\t{float:x}");
+                    let _ = write!(shown, "\t{text}\t{integer}\t{float:x}");
                 }
                 shown + &format!("\t{}", x.cmp(&y) as i32)
             }
