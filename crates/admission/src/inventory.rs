@@ -9,7 +9,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 pub use cel::EstimateRange;
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
+use value::text::first_bytes;
 use value::{Map, Str, Value, write};
 
 /// Longer error messages are truncated to this many bytes.
@@ -70,12 +72,7 @@ impl InventoryEntry {
     /// `sha256:` and the hex digest of the content that determines decisions. Servers with equal hashes
     /// decide alike.
     pub fn hash(&self) -> String {
-        use std::fmt::Write as _;
-        let mut text = String::from("sha256:");
-        for byte in self.hash {
-            let _ = write!(text, "{byte:02x}");
-        }
-        text
+        format!("sha256:{}", HEXLOWER.encode(&self.hash))
     }
 
     /// Whether this entry was made from content equal to `content`.
@@ -110,8 +107,7 @@ impl InventoryEntry {
     }
 
     pub(crate) fn record_error(&self, why: &str, at: Duration) {
-        let end = (0..=MAX_ERROR_BYTES.min(why.len())).rev().find(|end| why.is_char_boundary(*end));
-        let message = why.get(..end.unwrap_or(0)).unwrap_or_default().to_owned();
+        let message = first_bytes(why, MAX_ERROR_BYTES).to_owned();
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(LastError { at, message });
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use value::Str;
+use value::text::{bad_percent_escape, percent_decode};
 
 /// Request headers. Names are compared case-insensitively.
 pub trait Headers: Sync {
@@ -90,21 +91,9 @@ pub(crate) fn extra_key(name: &str, prefix: &str) -> Option<String> {
         return None;
     }
     let rest = name.get(prefix.len()..)?.to_ascii_lowercase();
-    Some(percent_decoded(&rest).unwrap_or(rest))
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(b) = bytes.next() {
-        if b == b'%' {
-            let high = char::from(bytes.next()?).to_digit(16)?;
-            let low = char::from(bytes.next()?).to_digit(16)?;
-            out.push(u8::try_from(high * 16 + low).ok()?);
-        } else {
-            out.push(b);
-        }
+    if bad_percent_escape(&rest).is_some() {
+        return Some(rest);
     }
-    // Kubernetes keeps bytes that are not UTF-8; here the escaped form stays instead.
-    String::from_utf8(out).ok()
+    // Kubernetes keeps bytes that are not UTF-8; here the escaped spelling stays instead.
+    Some(String::from_utf8(percent_decode(&rest).into_owned()).unwrap_or(rest))
 }

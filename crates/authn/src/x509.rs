@@ -4,10 +4,10 @@
 //! its validity period is checked again for every request.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 use value::{Str, format_smolstr};
 use x509_parser::asn1_rs::{Any, Class, oid};
 use x509_parser::der_parser::Oid;
@@ -67,7 +67,7 @@ impl ClientCertificate {
         let fingerprint = digest(&SHA256, der);
         user.extra = BTreeMap::from([(
             Str::new_static(names::CREDENTIAL_ID),
-            vec![format_smolstr!("X509SHA256={}", Hex(fingerprint.as_ref()))],
+            vec![format_smolstr!("X509SHA256={}", HEXLOWER.encode(fingerprint.as_ref()))],
         )]);
         let validity = certificate.validity();
         let common_name = user.name.clone();
@@ -100,14 +100,6 @@ impl ClientCertificate {
             return Err(Error::Certificate("certificate has expired or is not yet valid"));
         }
         Ok(())
-    }
-}
-
-struct Hex<'a>(&'a [u8]);
-
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

@@ -4,7 +4,6 @@
 //! concurrent requests share one call, retries, and applies the failure policy. A [`ReviewTransport`] does the
 //! I/O.
 
-mod cache;
 mod response;
 mod review;
 mod shared_calls;
@@ -15,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authn::User;
-use value::{Str, write};
+use value::{Str, TtlCache, write};
 
 pub use response::{SendError, WebhookFailure, WebhookResponse, decode_object};
 
@@ -24,7 +23,6 @@ use crate::conditions::{Conditions, ConditionsResult};
 use crate::config::{FailurePolicy, ReviewVersion, WebhookConfiguration};
 use crate::decision::{AuthorizerDecision, Decision, DecisionReason};
 use crate::observe::{AuthorizationObserver, WebhookEvaluation};
-use cache::ReviewCache;
 use response::ReviewVerdict;
 use shared_calls::{CallRole, SharedCalls};
 
@@ -52,6 +50,9 @@ const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// cache.
 const MAX_CACHED_BYTES: usize = 10_000;
 
+/// The maximum number of cached verdicts.
+const CACHE_CAPACITY: usize = 8192;
+
 pub struct WebhookAuthorizer {
     name: Str,
     version: ReviewVersion,
@@ -61,7 +62,7 @@ pub struct WebhookAuthorizer {
     conditions: Conditions,
     sender: Arc<dyn ReviewTransport>,
     observer: Arc<dyn AuthorizationObserver>,
-    cache: ReviewCache,
+    cache: TtlCache<Arc<str>, ReviewVerdict, Instant>,
     calls: SharedCalls<Result<ReviewVerdict, WebhookFailure>>,
 }
 
@@ -81,7 +82,7 @@ impl WebhookAuthorizer {
             conditions: configuration.conditions.clone(),
             sender,
             observer,
-            cache: ReviewCache::default(),
+            cache: TtlCache::new(CACHE_CAPACITY),
             calls: SharedCalls::default(),
         }
     }
@@ -111,7 +112,7 @@ impl WebhookAuthorizer {
         let spec = review::spec(user, attributes, self.version);
         let key = write::to_string(&spec);
         loop {
-            if let Some(verdict) = self.cache.get(&key, self.sender.now()) {
+            if let Some(verdict) = self.cache.get(key.as_str(), self.sender.now()) {
                 return verdict.to_decision();
             }
             match self.calls.join(&key) {
@@ -121,7 +122,10 @@ impl WebhookAuthorizer {
                         && attributes.weight() < MAX_CACHED_BYTES
                     {
                         let ttl = if verdict.allowed { self.authorized_ttl } else { self.unauthorized_ttl };
-                        self.cache.put(&key, verdict, ttl, self.sender.now());
+                        let now = self.sender.now();
+                        if let Some(until) = ttl.and_then(|ttl| now.checked_add(ttl)) {
+                            self.cache.insert(key.as_str().into(), verdict.clone(), now..until);
+                        }
                     }
                     leader.complete(outcome.clone());
                     return self.decision(outcome);

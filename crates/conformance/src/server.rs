@@ -348,6 +348,14 @@ fn signing_key() -> Result<String> {
     Ok(format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n")))
 }
 
+/// Writes an audit policy with these `rules` into a folder; the flags for it and for `audit.log` in that folder.
+pub fn audit_flags(folder: &Path, rules: &str) -> Result<[String; 2]> {
+    let policy = folder.join("policy.yaml");
+    write_private(&policy, &format!("apiVersion: audit.k8s.io/v1\nkind: Policy\n{rules}"))?;
+    let log = folder.join("audit.log");
+    Ok([format!("--audit-policy-file={}", policy.display()), format!("--audit-log-path={}", log.display())])
+}
+
 /// Writes a file that only its owner can read, and creates its folder.
 pub fn write_private(path: &Path, text: &str) -> Result<()> {
     if let Some(folder) = path.parent() {

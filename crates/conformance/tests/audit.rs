@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use conformance::hook::{Hook, Reply};
-use conformance::server::{run_to_end, write_private};
+use conformance::server::{audit_flags, run_to_end, write_private};
 use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
@@ -30,11 +30,7 @@ struct Audited {
 impl Audited {
     async fn start(policy: &str, flags: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
-        let file = folder.path().join("policy.yaml");
-        let head = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
-        write_private(&file, &format!("{head}{policy}")).unwrap();
-        let policy = format!("--audit-policy-file={}", file.display());
-        let log = format!("--audit-log-path={}", folder.path().join("audit.log").display());
+        let [policy, log] = audit_flags(folder.path(), policy).unwrap();
         let mut all = vec![policy.as_str(), log.as_str()];
         all.extend(flags);
         let server = Server::serve(&all).await.unwrap();

@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
+use api::time::parse_duration;
 use cel::pattern::Pattern;
 use value::Value;
+use value::text::bad_percent_escape;
 
 use api::validation::fields::Read;
 
@@ -220,7 +222,7 @@ fn is_request_uri(text: &str) -> bool {
         }
         None => path,
     };
-    escapes_are_right(path)
+    bad_percent_escape(path).is_none()
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -245,16 +247,7 @@ fn is_authority(text: &str) -> bool {
         port.is_empty() || port.strip_prefix(':').is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit()));
     port_is_right
         && !name.contains([' ', '"', '<', '>', '\\', '^', '`', '{', '|', '}'])
-        && escapes_are_right(name)
-}
-
-fn escapes_are_right(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes
-        .iter()
-        .enumerate()
-        .filter(|(_, b)| **b == b'%')
-        .all(|(at, _)| bytes.get(at + 1..at + 3).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)))
+        && bad_percent_escape(name).is_none()
 }
 
 /// One address, with or without a name and angle brackets, as `net/mail.ParseAddress` takes it.
@@ -366,7 +359,7 @@ const UNITS: &[&[&str]] = &[
 
 /// A duration of Go, or numbers with words as Scala has them.
 fn is_duration(text: &str) -> bool {
-    if is_go_duration(text) {
+    if parse_duration(text).is_ok() {
         return true;
     }
     let mut found = false;
@@ -391,28 +384,4 @@ fn is_duration(text: &str) -> bool {
         });
     }
     found
-}
-
-fn is_go_duration(text: &str) -> bool {
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return true;
-    }
-    if rest.is_empty() {
-        return false;
-    }
-    while !rest.is_empty() {
-        let number = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
-        let digits = rest.get(..number).unwrap_or_default();
-        if !digits.bytes().any(|b| b.is_ascii_digit()) || digits.matches('.').count() > 1 {
-            return false;
-        }
-        rest = rest.get(number..).unwrap_or_default();
-        let unit = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
-        if !matches!(rest.get(..unit), Some("ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h")) {
-            return false;
-        }
-        rest = rest.get(unit..).unwrap_or_default();
-    }
-    true
 }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use api::FieldErrors;
 use api::field::{FieldError, FieldErrorKind, quote};
+use value::text::first_bytes;
 use value::{Meter, Value, write};
 
 use super::defaults::size;
@@ -51,8 +52,7 @@ fn told_bytes(error: &FieldError) -> usize {
 
 /// As much of a key as is shown.
 pub(super) fn shown(key: &str) -> &str {
-    let end = (0..=MAX_SHOWN).rev().find(|end| key.is_char_boundary(*end)).unwrap_or(0);
-    key.get(..end).filter(|_| key.len() > MAX_SHOWN).unwrap_or(key)
+    first_bytes(key, MAX_SHOWN)
 }
 
 /// Something wrong.

@@ -14,7 +14,7 @@ use api::{Status, meta};
 use authn::InternalIdentity;
 use crd::names::{self, CLEANUP, OVERLAPPING, Taken};
 use crd::{CustomResourceDefinition, Source};
-use storage::{Entry, Kind as Change, Store, WatchError};
+use storage::{Entry, Kind as Change, Store};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::{debug, warn};
 use value::{Str, Value};
@@ -23,6 +23,7 @@ use crate::catalog::{Catalog, CustomKinds, SchemaEpoch};
 use crate::client::Client;
 use crate::encode;
 use crate::keys::CRDS;
+use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
 use crate::unreadable::{Concern, Unreadable};
 
@@ -70,16 +71,15 @@ impl Source for Stored {
 
 /// What follows the CRDs: the catalog, and what was heard last.
 pub(crate) struct Informer {
-    store: Store,
     /// The keys of the CRDs that there are.
     seen: BTreeSet<Arc<str>>,
-    events: storage::Watch,
+    events: ListWatch,
     sender: watch::Sender<u64>,
 }
 
 /// Reads the stored CRDs into the catalog.
 pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) -> (CrdProgress, Informer) {
-    let (page, events) = store.list_and_watch(CRDS);
+    let (page, events) = ListWatch::start(store, CRDS);
     let mut seen = BTreeSet::new();
     let mut crds = Vec::with_capacity(page.entries.len());
     let mut unknown = Vec::new();
@@ -105,7 +105,7 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
         true
     });
     let (sender, revision) = watch::channel(page.revision);
-    (CrdProgress { revision }, Informer { store: store.clone(), seen, events, sender })
+    (CrdProgress { revision }, Informer { seen, events, sender })
 }
 
 fn read(entry: &Arc<Entry>) -> Result<CustomResourceDefinition, Status> {
@@ -205,9 +205,9 @@ impl Informer {
                 let _ = changed.send(name);
             }
         }
-        loop {
-            let reached = match self.events.next().await {
-                Ok(event) => {
+        while let Some(update) = self.events.next().await {
+            let reached = match update {
+                Update::Event(event) => {
                     let key = Arc::clone(&event.entry.key);
                     if event.kind == Change::Deleted {
                         self.remove(&state, &key);
@@ -217,11 +217,7 @@ impl Informer {
                     let _ = changed.send(name_of(&key));
                     event.revision
                 }
-                Err(WatchError::Closed) => return,
-                Err(problem) => {
-                    warn!(error = %problem, "the follower of definitions fell behind and reads everything again");
-                    let (page, events) = self.store.list_and_watch(CRDS);
-                    self.events = events;
+                Update::Relisted(page) => {
                     let there: BTreeSet<&Arc<str>> = page.entries.iter().map(|entry| &entry.key).collect();
                     let gone: Vec<Arc<str>> =
                         self.seen.iter().filter(|key| !there.contains(key)).cloned().collect();

@@ -1,12 +1,12 @@
 //! The decode stage: from a body to a [`Draft`], an object of the resource that the request is about.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use api::field::quote;
 use api::{GroupVersion, GroupVersionKind, Status, meta};
 use bytes::Bytes;
 use crd::Compiled;
+use data_encoding::HEXLOWER;
 use schema::patch::{Patched, undecodable};
 use value::{Str, Value, json, yaml};
 
@@ -235,15 +235,7 @@ fn from_custom_tree(
         let unknown = compiled.coerce(&mut object, validation != FieldValidation::Ignore).map_err(refused)?;
         strict.extend(schema::decode::strict_errors(&unknown, &[]));
     }
-    if !strict.is_empty() {
-        match validation {
-            FieldValidation::Ignore => {}
-            FieldValidation::Warn => strict.iter().for_each(|error| warn(call, error)),
-            FieldValidation::Strict => {
-                return Err(refused(format!("strict decoding error: {}", strict.join(", "))));
-            }
-        }
-    }
+    report_strict_errors(call, validation, &strict).map_err(refused)?;
     let group_version = sent.group_version();
     if group_version != kind.gvk.group_version() {
         return Err(Status::bad_request(format!(
@@ -333,15 +325,7 @@ pub fn from_tree(
     }
     let mut strict: Vec<String> = strict_yaml.into_iter().collect();
     strict.extend(schema::decode::strict_errors_of(&json, &outcome.unknown, &duplicates));
-    if !strict.is_empty() {
-        match validation {
-            FieldValidation::Ignore => {}
-            FieldValidation::Warn => strict.iter().for_each(|error| warn(call, error)),
-            FieldValidation::Strict => {
-                return Err(refused(format!("strict decoding error: {}", strict.join(", "))));
-            }
-        }
-    }
+    report_strict_errors(call, validation, &strict).map_err(refused)?;
     if version != expected {
         return Err(other_version());
     }
@@ -452,6 +436,23 @@ pub fn patched(
     Ok(draft)
 }
 
+/// Treats unknown and duplicate fields as `fieldValidation` of the request asks: ignores them, warns of them, or returns the
+/// error that refuses the object.
+fn report_strict_errors(
+    call: &mut Call,
+    validation: FieldValidation,
+    errors: &[String],
+) -> Result<(), String> {
+    match validation {
+        FieldValidation::Strict if !errors.is_empty() => {
+            return Err(format!("strict decoding error: {}", errors.join(", ")));
+        }
+        FieldValidation::Warn => errors.iter().for_each(|error| warn(call, error)),
+        FieldValidation::Strict | FieldValidation::Ignore => {}
+    }
+    Ok(())
+}
+
 /// A warning for each strict error: YAML's reader says several in one.
 pub fn warn(call: &mut Call, error: &str) {
     match error.strip_prefix("yaml: unmarshal errors:\n") {
@@ -552,13 +553,7 @@ fn other_kind(
     }
     let mut strict: Vec<String> = strict_yaml.into_iter().collect();
     strict.extend(schema::decode::strict_errors_of(&json, &outcome.unknown, &duplicates));
-    match validation {
-        FieldValidation::Strict if !strict.is_empty() => {
-            return Err(refused(format!("strict decoding error: {}", strict.join(", "))));
-        }
-        FieldValidation::Warn => strict.iter().for_each(|error| warn(call, error)),
-        _ => {}
-    }
+    report_strict_errors(call, validation, &strict).map_err(refused)?;
     object.set_at(&["apiVersion"], expected.api_version());
     object.set_at(&["kind"], expected.kind.clone());
     if call.record().wants_request() {
@@ -580,13 +575,6 @@ fn summary(body: &[u8]) -> String {
     match head {
         [] => "<empty>".to_owned(),
         [b'{', ..] => format!("{}{dots}", String::from_utf8_lossy(head)),
-        _ => {
-            let mut hex = String::with_capacity(2 * MAX + dots.len());
-            for byte in head {
-                let _ = write!(hex, "{byte:02x}");
-            }
-            hex.push_str(dots);
-            hex
-        }
+        _ => HEXLOWER.encode(head) + dots,
     }
 }

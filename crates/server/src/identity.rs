@@ -1,5 +1,6 @@
 //! Who this server is among the servers of a cluster, as metrics tell it.
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
 /// `apiserver-` and a short hash of the host's name, as kube-apiserver makes it.
@@ -34,15 +35,10 @@ fn letter(value: u32) -> char {
 
 /// A content's hash as metrics show it.
 pub fn hash(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
     if bytes.is_empty() {
         return String::new();
     }
-    let digest = Sha256::digest(bytes);
-    digest.iter().fold("sha256:".to_owned(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(bytes)))
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use storage::{Entry, Event, Kind as Change, ListPage, Store, Watch, WatchError};
+use storage::{Entry, Event, Kind as Change, ListPage, Store};
 use tokio::sync::watch;
-use tracing::warn;
 use value::Value;
 
 use crate::encode;
+use crate::list_watch::{ListWatch, Update};
 use crate::unreadable::{Concern, Unreadable};
 
 /// How far an informer has come.
@@ -71,17 +71,15 @@ pub(crate) fn start_informer(
     notes: Notes,
     apply: impl Fn(Option<&Value>, Option<&Value>) + Send + 'static,
 ) -> InformerProgress {
-    let mut follower =
-        Informer { store: store.clone(), seen: BTreeMap::new(), notes, apply: Box::new(apply) };
-    let (page, events) = store.list_and_watch(scope);
-    follower.catch_up(&page);
+    let mut informer = Informer { seen: BTreeMap::new(), notes, apply: Box::new(apply) };
+    let (page, events) = ListWatch::start(store, scope);
+    informer.catch_up(&page);
     let (sender, revision) = watch::channel(page.revision);
-    tokio::spawn(run(follower, events, sender));
+    tokio::spawn(run(informer, events, sender));
     InformerProgress { revision }
 }
 
 struct Informer {
-    store: Store,
     /// What `apply` has heard of last, by key.
     seen: BTreeMap<Arc<str>, Arc<Entry>>,
     notes: Notes,
@@ -132,20 +130,15 @@ impl Informer {
     }
 }
 
-async fn run(mut follower: Informer, mut events: Watch, revision: watch::Sender<u64>) {
-    loop {
-        let reached = match events.next().await {
-            Ok(event) => {
-                follower.hear(&event);
+async fn run(mut informer: Informer, mut events: ListWatch, revision: watch::Sender<u64>) {
+    while let Some(update) = events.next().await {
+        let reached = match update {
+            Update::Event(event) => {
+                informer.hear(&event);
                 event.revision
             }
-            Err(WatchError::Closed) => return,
-            Err(error) => {
-                // More changes came than the history holds: read everything anew.
-                warn!(%error, scope = events.scope(), "a follower fell behind and reads everything again");
-                let (page, again) = follower.store.list_and_watch(events.scope());
-                follower.catch_up(&page);
-                events = again;
+            Update::Relisted(page) => {
+                informer.catch_up(&page);
                 page.revision
             }
         };

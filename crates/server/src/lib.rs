@@ -39,6 +39,7 @@ pub mod heavy;
 pub mod identity;
 mod informer;
 mod keys;
+mod list_watch;
 mod loopback;
 pub mod manifests;
 pub mod metrics;

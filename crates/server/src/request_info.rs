@@ -3,7 +3,9 @@
 //! Pure parsing: it knows no resource and asks no store, because the caller has not been authorized yet. The rules are those
 //! of Kubernetes' `RequestInfo`; authorization, audit and routing all look at this one result.
 
-use value::Str;
+use std::borrow::Cow;
+
+use value::{Str, text};
 
 /// A request's method, path and query, understood as an API request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -187,7 +189,9 @@ impl Query {
     pub fn parse(text: &str) -> Self {
         let pairs = text
             .split('&')
-            .filter(|pair| !pair.is_empty() && !pair.contains(';') && is_escaped(pair))
+            .filter(|pair| {
+                !pair.is_empty() && !pair.contains(';') && text::bad_percent_escape(pair).is_none()
+            })
             .take(Self::MAX)
             .map(|pair| {
                 let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -218,36 +222,11 @@ impl Query {
     }
 }
 
-/// Whether every percent sign begins an escape.
-fn is_escaped(text: &str) -> bool {
-    let hex = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_hexdigit());
-    text.split('%').skip(1).all(|rest| {
-        let mut bytes = rest.bytes();
-        hex(bytes.next()) && hex(bytes.next())
-    })
-}
-
 /// Percent-decodes; bytes that are not UTF-8 afterwards become U+FFFD, which no name contains.
 pub fn percent_decode(text: &str, plus_is_space: bool) -> String {
-    if !text.contains(['%', '+']) {
-        return text.to_owned();
-    }
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut i = 0;
-    while let Some(&b) = bytes.get(i) {
-        let hex = |at: usize| bytes.get(at).and_then(|b| char::from(*b).to_digit(16));
-        match (b, hex(i + 1), hex(i + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push(u8::try_from(high * 16 + low).unwrap_or(b'?'));
-                i += 2;
-            }
-            (b'+', _, _) if plus_is_space => out.push(b' '),
-            _ => out.push(b),
-        }
-        i += 1;
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    let text =
+        if plus_is_space && text.contains('+') { text.replace('+', " ").into() } else { Cow::Borrowed(text) };
+    String::from_utf8_lossy(&text::percent_decode(&text)).into_owned()
 }
 
 /// Whether a server could read a path as another one: it has an empty segment other than the last one, or one that is `.` or

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use value::text::first_bytes;
+
 /// The longest answer with objects: as many bytes as a page of them may have.
 pub(crate) const MAX_OBJECTS: usize = 64 << 20;
 
@@ -13,8 +15,8 @@ pub(crate) const MAX_TEXT: usize = 4 << 10;
 
 /// A text of another server, or the beginning of a long one.
 pub(crate) fn truncate_remote(text: &str) -> Cow<'_, str> {
-    match text.get(..text.floor_char_boundary(MAX_TEXT)) {
-        Some(head) if head.len() < text.len() => Cow::Owned(format!("{head}...")),
+    match first_bytes(text, MAX_TEXT) {
+        head if head.len() < text.len() => Cow::Owned(format!("{head}...")),
         _ => Cow::Borrowed(text),
     }
 }

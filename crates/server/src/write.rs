@@ -20,6 +20,7 @@ mod posted;
 
 pub use admitted::{Admitted, AdmittedDelete, AdmittedPost, MarkProof, Marked, Mutated};
 pub use metadata::place;
+pub(crate) use metadata::remove_server_metadata;
 pub use posted::Posted;
 
 use metadata::{copy_meta, dedup_owners};
@@ -223,11 +224,7 @@ impl Subject<'_> {
         let kind = self.kind.built_in_kind();
         // Mutation may have moved it to where the caller was never asked about.
         place(&mut object, if self.kind.namespaced { &call.info.namespace } else { "" })?;
-        for field in
-            ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"]
-        {
-            object.remove_at(&["metadata", field]);
-        }
+        remove_server_metadata(&mut object);
         meta::set(&mut object, "uid", crate::random::uid());
         meta::set(&mut object, "creationTimestamp", api::time::Timestamp::from_seconds(call.now).time());
         let base = meta::text(&object, "generateName").to_owned();

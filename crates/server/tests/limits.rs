@@ -2,20 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod admin_connection;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use admin_connection::connect;
+
 use authn::InternalIdentity;
 use http::Method;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use server::Ephemeral;
 use server::client::Client;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 use value::{Value, json};
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -30,26 +29,6 @@ async fn server() -> Ephemeral {
     })
     .await
     .unwrap()
-}
-
-async fn connect(server: &Ephemeral, protocol: &str) -> TlsStream<TcpStream> {
-    let mut roots = RootCertStore::empty();
-    for authority in CertificateDer::pem_slice_iter(server.ca_pem.as_bytes()) {
-        roots.add(authority.unwrap()).unwrap();
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let chain =
-        CertificateDer::pem_slice_iter(server.admin.cert_pem.as_bytes()).map(Result::unwrap).collect();
-    let key = PrivateKeyDer::from_pem_slice(server.admin.key_pem.as_bytes()).unwrap();
-    let mut config = builder.with_root_certificates(roots).with_client_auth_cert(chain, key).unwrap();
-    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
-    let tcp = TcpStream::connect(server.running.address).await.unwrap();
-    TlsConnector::from(Arc::new(config))
-        .connect(ServerName::try_from("127.0.0.1").unwrap(), tcp)
-        .await
-        .unwrap()
 }
 
 /// Reads until the other side closes, which it must do soon.

@@ -7,7 +7,10 @@
 //! - [`order`] writes JSON with keys in a declared order, for objects that are not stored.
 //! - [`go`] formats values as Go's `fmt`, for error messages.
 //! - [`Path`] is a field path as Kubernetes prints it.
-//! - [`quantity`] has Kubernetes' fixed-point numbers.
+//! - [`quantity`] has Kubernetes' exact decimal numbers.
+//! - [`time`] parses and prints Go's durations and RFC 3339 times.
+//! - [`text`] truncates texts and percent-encodes them.
+//! - [`TtlCache`] is a bounded map whose entries expire.
 //! - [`Budget`] limits and cancels long loops without reading a clock.
 //!
 //! ```
@@ -31,7 +34,10 @@ pub mod order;
 mod path;
 pub mod quantity;
 pub mod steps;
+pub mod text;
+pub mod time;
 mod tree;
+mod ttl_cache;
 pub mod write;
 pub mod yaml;
 
@@ -40,6 +46,7 @@ pub use map::Map;
 pub use path::{Path, Segment};
 pub use smol_str::{SmolStr as Str, format_smolstr};
 pub use tree::Value;
+pub use ttl_cache::TtlCache;
 
 #[cfg(test)]
 mod tests;

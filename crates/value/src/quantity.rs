@@ -1,30 +1,35 @@
-//! [`Quantity`]: fixed-point numbers with suffixes (`100m`, `1.5Gi`, `3e6`), as in Kubernetes' `resource.Quantity`.
+//! [`Quantity`]: exact decimal numbers with suffixes (`100m`, `1.5Gi`, `3e6`), with the arithmetic and the texts of
+//! Kubernetes' `resource.Quantity`.
 //!
-//! The finest unit is a billionth; finer amounts round away from zero. A quantity remembers the suffix family it was
-//! written with, and prints in the canonical form of that family.
+//! A quantity has no digits below a billionth; parsing rounds smaller digits away from zero. It prints with the family of
+//! suffixes that it was written with, in the one canonical form that Kubernetes has for it.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// The family of suffixes a quantity is written with.
+use crate::Str;
+
+mod decimal;
+mod parse;
+
+use decimal::Decimal;
+
+/// The family of suffixes that a quantity prints with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Decimal exponents such as `12e6`.
+    /// Powers of ten as exponents: `12e6`.
     DecimalExponent,
-    /// Binary suffixes such as `12Mi`.
+    /// Powers of 1024: `12Mi`.
     BinarySi,
-    /// Decimal suffixes such as `12M`.
+    /// Powers of 1000: `12M`.
     DecimalSi,
 }
 
-/// Why a text is not a quantity.
+/// Why a text is not a quantity, in Kubernetes' words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantityError {
-    /// The text does not have the form of a quantity.
     Format,
-    /// The digits cannot be parsed.
     Numeric,
-    /// The suffix is unknown.
     Suffix,
 }
 
@@ -42,278 +47,293 @@ impl fmt::Display for QuantityError {
 
 impl std::error::Error for QuantityError {}
 
-/// The amount `mantissa * 10^scale`. Equality and order compare amounts and ignore formats.
+/// An amount and the format it prints in. Equality and order compare the amounts alone.
 #[derive(Clone, Debug)]
 pub struct Quantity {
-    mantissa: i128,
-    // INVARIANT: not below NANO.
-    scale: i32,
+    amount: Amount,
     format: Format,
-    /// Set if Kubernetes stores the amount in arbitrary precision: then it does not count as an integer, whatever its
-    /// value.
-    wide: bool,
-    /// The text as written, if Kubernetes keeps it although it is not canonical (`+1`, `1.500`, `1E3`).
-    written: Option<Box<str>>,
+    /// The text as written, where Kubernetes prints it again although it may not be canonical (`+1`, `1.500`, `1E3`).
+    written: Option<Str>,
 }
 
+/// Kubernetes says that an amount is an integer only if it holds it as [`Amount::Small`], so the two cases are kept apart
+/// even where the numbers are equal.
+#[derive(Clone, Debug)]
+enum Amount {
+    /// `value * 10^scale`; parsing makes no scale below [`NANO`].
+    Small { value: i64, scale: i32 },
+    /// An amount of arbitrary size.
+    Big {
+        number: Decimal,
+        /// The power of ten that Kubernetes' unscaled integer counts in; it decides how the approximate float is rounded.
+        unscaled_at: i32,
+    },
+}
+
+/// The scale of a billionth, the smallest fraction of a quantity.
 const NANO: i32 = -9;
-/// Leaves room to align two amounts by a few digits without overflow.
-const MAX_MANTISSA: i128 = 10_i128.pow(36);
-/// Number of digits of [`MAX_MANTISSA`].
-const MAX_DIGITS: i32 = 36;
-/// Largest power of ten of a quantity written without an exponent; larger ones are read as if they had this one.
-const MAX_ZEROS: i32 = 1024;
-const DECIMAL: [(&str, i32); 10] =
+/// The exponent of the largest decimal suffix, `E`.
+const MAX_SUFFIX_EXPONENT: i32 = 18;
+/// How many zeros are written before the suffix `E`; a larger amount is written with an exponent.
+const MAX_WRITTEN_ZEROS: i32 = 1024;
+const DECIMAL_SUFFIXES: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
-const BINARY: [(&str, u8); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
-
-enum Suffix {
-    Decimal(i32, Format),
-    Binary(u8),
-}
+const BINARY_SUFFIXES: [(&str, u32); 6] =
+    [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
 impl Quantity {
-    /// The quantity 0 in decimal format.
     pub const ZERO: Quantity = Quantity::new(0, Format::DecimalSi);
 
-    /// A quantity of whole units.
+    /// A whole amount.
     pub const fn new(value: i64, format: Format) -> Self {
-        Quantity { mantissa: value as i128, scale: 0, format, wide: false, written: None }
+        Quantity { amount: Amount::Small { value, scale: 0 }, format, written: None }
     }
 
-    /// A quantity of thousandths.
+    /// An amount in thousandths.
     pub const fn from_milli(value: i64, format: Format) -> Self {
-        Quantity { mantissa: value as i128, scale: -3, format, wide: false, written: None }
+        Quantity { amount: Amount::Small { value, scale: -3 }, format, written: None }
     }
 
-    /// Parses a quantity. Surrounding white space is an error; see [`Quantity::parse_json`] for the JSON form.
+    /// Parses a quantity. White space is an error; [`Quantity::parse_json`] ignores it.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
-        let parts = Parts::split(text)?;
-        let suffix = interpret(parts.suffix).ok_or(QuantityError::Suffix)?;
-        let digits = parts.whole.len().max(1) + parts.fraction.len();
-        let digits = i32::try_from(digits).unwrap_or(i32::MAX);
-        let fraction = i32::try_from(parts.fraction.len()).unwrap_or(i32::MAX);
-        match suffix {
-            Suffix::Decimal(exponent, format) => {
-                let scale = exponent.saturating_sub(fraction);
-                if digits <= 18 && scale >= NANO {
-                    let mantissa = parts.mantissa().ok_or(QuantityError::Numeric)?;
-                    let mut quantity = Quantity { mantissa, scale, format, wide: false, written: None };
-                    let shifted_zero = parts.whole.is_empty();
-                    if scale % 3 == 0 && !shifted_zero && !parts.ends_with_thousand() {
-                        quantity.keep(text);
-                    }
-                    return Ok(quantity);
-                }
-            }
-            Suffix::Binary(exponent) => {
-                let shift = i32::from(exponent) * 3 / 10;
-                if parts.fraction.is_empty() && 15 - digits - shift > 0 {
-                    let mantissa = parts.mantissa().ok_or(QuantityError::Numeric)?;
-                    let format = Format::BinarySi;
-                    let mut quantity = Quantity {
-                        mantissa: mantissa << exponent,
-                        scale: 0,
-                        format,
-                        wide: false,
-                        written: None,
-                    };
-                    if mantissa & 7 != 0 {
-                        quantity.keep(text);
-                    }
-                    return Ok(quantity);
-                }
-            }
-        }
-        parts.wide(&suffix)
+        parse::quantity(text)
     }
 
-    /// Like [`Quantity::parse`], for the text of a JSON string or number: surrounding white space is ignored.
+    /// Parses the text of a JSON string or number: as [`Quantity::parse`], but ignores white space around it.
     pub fn parse_json(text: &str) -> Result<Self, QuantityError> {
         Self::parse(text.trim())
     }
 
-    fn keep(&mut self, text: &str) {
-        if self.canonical() != text {
-            self.written = Some(text.into());
-        }
-    }
-
-    /// The suffix family that the quantity prints with.
+    /// The family of suffixes it prints with.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// True if the amount is 0.
     pub fn is_zero(&self) -> bool {
-        self.mantissa == 0
+        self.sign() == 0
     }
 
-    /// Sign of the amount: -1, 0 or 1.
+    /// -1, 0 or 1.
     pub fn sign(&self) -> i32 {
-        i32::from(self.mantissa > 0) - i32::from(self.mantissa < 0)
-    }
-
-    /// The amount as an integer, if Kubernetes treats it as one: written without a fraction and within `i64`.
-    pub fn as_i64(&self) -> Option<i64> {
-        if self.wide || self.scale < 0 {
-            return None;
+        match &self.amount {
+            Amount::Small { value, .. } => i32::from(*value > 0) - i32::from(*value < 0),
+            Amount::Big { number, .. } => number.sign(),
         }
-        let factor = power_of_ten(self.scale)?;
-        i64::try_from(self.mantissa.checked_mul(factor)?).ok()
     }
 
-    /// True if [`Quantity::as_i64`] returns a value.
+    /// The amount as an integer, if Kubernetes calls it one: written without a fraction, small enough for its fast path,
+    /// and within `i64`. `1.0` and `1Pi` are none.
+    pub fn as_i64(&self) -> Option<i64> {
+        match self.amount {
+            Amount::Small { value, scale } => scale_up(value, scale),
+            Amount::Big { .. } => None,
+        }
+    }
+
+    /// Whether [`Quantity::as_i64`] returns an integer.
     pub fn is_integer(&self) -> bool {
         self.as_i64().is_some()
     }
 
-    /// The amount in billionths, saturating at the bounds of `i128`.
+    /// The amount in billionths, clamped to `i128`.
     pub fn nanos(&self) -> i128 {
-        let factor = power_of_ten(self.scale.saturating_sub(NANO)).unwrap_or(i128::MAX);
-        self.mantissa.saturating_mul(factor)
+        self.scaled(NANO)
     }
 
-    /// The amount rounded away from zero to an integer, saturating at the bounds of `i64`.
+    /// The amount as an integer, rounded away from zero and clamped to `i64`.
     pub fn value(&self) -> i64 {
-        self.scaled(0)
+        clamp_to_i64(self.scaled(0))
     }
 
-    /// The amount in thousandths, rounded away from zero, saturating at the bounds of `i64`.
+    /// The amount in thousandths, rounded away from zero and clamped to `i64`.
     pub fn milli_value(&self) -> i64 {
-        self.scaled(-3)
+        clamp_to_i64(self.scaled(-3))
     }
 
-    fn scaled(&self, scale: i32) -> i64 {
-        let value = if self.scale < scale {
-            divide_away_from_zero(self.mantissa, scale - self.scale)
-        } else {
-            let factor = power_of_ten(self.scale - scale).unwrap_or(i128::MAX);
-            self.mantissa.saturating_mul(factor)
-        };
-        i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
-    }
-
-    /// The nearest `f64` to the amount.
-    #[expect(clippy::cast_precision_loss, reason = "an approximation is what is asked for")]
-    pub fn as_approximate_f64(&self) -> f64 {
-        let base = self.mantissa as f64;
-        if self.scale == 0 {
-            return base;
+    /// The amount in units of `10^unit`, rounded away from zero and clamped to `i128`.
+    fn scaled(&self, unit: i32) -> i128 {
+        match &self.amount {
+            Amount::Small { value, scale } => {
+                let value = i128::from(*value);
+                match (scale.saturating_sub(unit), value) {
+                    (_, 0) => 0,
+                    (0.., _) => power_of_ten(scale.saturating_sub(unit))
+                        .and_then(|factor| value.checked_mul(factor))
+                        .unwrap_or(if value < 0 { i128::MIN } else { i128::MAX }),
+                    _ => match power_of_ten(unit.saturating_sub(*scale)) {
+                        Some(divisor) => {
+                            value / divisor + if value % divisor == 0 { 0 } else { value.signum() }
+                        }
+                        None => value.signum(),
+                    },
+                }
+            }
+            Amount::Big { number, .. } => number.scaled(unit),
         }
-        // Parsing gives the correctly rounded power; `powi` does not.
-        base * format!("1e{}", self.scale).parse::<f64>().unwrap_or(f64::INFINITY)
     }
 
-    /// Adds two quantities. Zero takes the other's format.
+    /// The amount as a float, rounded as Kubernetes' `AsApproximateFloat64` rounds it: the unscaled integer first, then
+    /// its product with the power of ten.
+    #[expect(clippy::cast_precision_loss, reason = "Kubernetes rounds here, too")]
+    pub fn as_approximate_f64(&self) -> f64 {
+        let (unscaled, exponent) = match &self.amount {
+            Amount::Small { value, scale } => (*value as f64, *scale),
+            Amount::Big { number, unscaled_at } => (number.unscaled_f64(*unscaled_at), *unscaled_at),
+        };
+        if exponent == 0 {
+            return unscaled;
+        }
+        unscaled * go_pow10(exponent)
+    }
+
+    /// The sum. Zero takes on the other quantity's format.
     #[must_use]
     pub fn add(&self, other: &Quantity) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
-        if !self.wide && !other.wide {
-            if other.is_zero() {
-                return Quantity { written: None, format, ..self.clone() };
+        let amount = match (&self.amount, &other.amount) {
+            (Amount::Small { value: a, scale: s }, Amount::Small { value: b, scale: t }) => match (*a, *b) {
+                (_, 0) => Some((*a, *s)),
+                (0, _) => Some((*b, *t)),
+                _ if s >= t => {
+                    scale_up(*a, s.saturating_sub(*t)).and_then(|a| a.checked_add(*b)).map(|sum| (sum, *t))
+                }
+                _ => scale_up(*b, t.saturating_sub(*s)).and_then(|b| b.checked_add(*a)).map(|sum| (sum, *s)),
             }
-            if self.is_zero() {
-                return Quantity { written: None, format, ..other.clone() };
-            }
-        }
-        let scale = self.scale.min(other.scale);
-        let aligned = |q: &Quantity| q.mantissa.checked_mul(power_of_ten(q.scale - scale)?);
-        let sum = aligned(self).zip(aligned(other)).and_then(|(a, b)| a.checked_add(b));
-        if let Some(mantissa) = sum {
-            let wide = self.wide || other.wide || i64::try_from(mantissa).is_err();
-            return Quantity { mantissa, scale, format, wide, written: None };
-        }
-        // The smaller one is below the last digit that the larger one keeps.
-        let larger = if self.scale > other.scale { self } else { other };
-        Quantity { format, wide: true, written: None, ..larger.clone() }
+            .map(|(value, scale)| Amount::Small { value, scale }),
+            _ => None,
+        };
+        let amount = amount.unwrap_or_else(|| Amount::Big {
+            number: self.decimal().plus(&other.decimal()),
+            unscaled_at: self.unscaled_at().min(other.unscaled_at()),
+        });
+        Quantity { amount, format, written: None }
     }
 
-    /// Subtracts `other`. Zero takes the other's format.
+    /// The difference. Zero takes on the other quantity's format.
     #[must_use]
     pub fn sub(&self, other: &Quantity) -> Self {
         self.add(&other.neg())
     }
 
-    /// The amount with the opposite sign.
-    #[must_use]
-    pub fn neg(&self) -> Self {
-        Quantity { mantissa: self.mantissa.saturating_neg(), written: None, ..self.clone() }
+    fn neg(&self) -> Self {
+        let amount = match &self.amount {
+            Amount::Small { value, scale } if *value != i64::MIN => {
+                Amount::Small { value: -value, scale: *scale }
+            }
+            _ => Amount::Big { number: self.decimal().neg(), unscaled_at: self.unscaled_at() },
+        };
+        Quantity { amount, format: self.format, written: None }
     }
 
-    /// Multiplies by an integer; `None` if the product is too large.
-    #[must_use]
-    pub fn mul(&self, factor: i64) -> Option<Self> {
-        let mantissa = self.mantissa.checked_mul(i128::from(factor))?;
-        let wide = self.wide || i64::try_from(mantissa).is_err();
-        Some(Quantity { mantissa, wide, written: None, ..self.clone() })
-    }
-
-    /// Compares the amount with an integer.
+    /// Compares with an integer.
     pub fn cmp_i64(&self, other: i64) -> Ordering {
         self.cmp(&Quantity::new(other, Format::DecimalSi))
     }
 
-    /// The canonical text, even if another text was written.
-    pub fn canonical(&self) -> String {
-        if self.is_zero() {
-            return "0".to_owned();
+    fn decimal(&self) -> Decimal {
+        match &self.amount {
+            Amount::Small { value, scale } => Decimal::from_i64(*value, *scale),
+            Amount::Big { number, .. } => number.clone(),
         }
-        if self.format == Format::BinarySi
-            && (self.cmp_i64(1024).is_ge() || self.cmp_i64(-1024).is_le())
-            && let Some(text) = self.binary()
-        {
-            return text;
-        }
-        let (mut mantissa, mut exponent) = (self.mantissa, self.scale);
-        while mantissa % 10 == 0 {
-            mantissa /= 10;
-            exponent += 1;
-        }
-        let format = if self.format == Format::BinarySi { Format::DecimalSi } else { self.format };
-        let whole = exponent - exponent.rem_euclid(3);
-        let (suffix, largest) = ("E", 18);
-        // Larger than the largest suffix: write the zeros.
-        if format == Format::DecimalSi && exponent > largest && exponent <= MAX_ZEROS + MAX_DIGITS {
-            return format!(
-                "{mantissa}{:0<1$}{suffix}",
-                "",
-                usize::try_from(exponent - largest).unwrap_or(0)
-            );
-        }
-        let whole = if format == Format::DecimalSi { whole.min(largest) } else { whole };
-        while exponent > whole {
-            mantissa = mantissa.saturating_mul(10);
-            exponent -= 1;
-        }
-        if format == Format::DecimalExponent {
-            return if exponent == 0 { mantissa.to_string() } else { format!("{mantissa}e{exponent}") };
-        }
-        let suffix = DECIMAL.iter().find(|(_, e)| *e == exponent).map_or("", |(s, _)| s);
-        format!("{mantissa}{suffix}")
     }
 
-    /// The text with a binary suffix, if the amount is whole.
-    fn binary(&self) -> Option<String> {
-        let mut amount = if self.scale < 0 {
-            let divisor = power_of_ten(-self.scale)?;
-            (self.mantissa % divisor == 0).then_some(self.mantissa / divisor)?
-        } else {
-            self.mantissa.checked_mul(power_of_ten(self.scale)?)?
-        };
-        let mut suffix = "";
-        for (next, _) in BINARY {
-            if amount % 1024 != 0 {
-                break;
-            }
-            amount /= 1024;
-            suffix = next;
+    fn unscaled_at(&self) -> i32 {
+        match &self.amount {
+            Amount::Small { scale, .. } => *scale,
+            Amount::Big { unscaled_at, .. } => *unscaled_at,
         }
-        Some(format!("{amount}{suffix}"))
+    }
+
+    /// The canonical text, even where Kubernetes prints the text as written (see [`fmt::Display`]).
+    ///
+    /// Where no suffix is large enough, Kubernetes prints the digits without one, which is another amount; this writes zeros
+    /// before the suffix `E`, or an exponent.
+    pub fn canonical(&self) -> String {
+        let (digits, exponent) = match &self.amount {
+            Amount::Small { value: 0, .. } => return "0".to_owned(),
+            Amount::Small { value, scale } => {
+                let (mut digits, mut exponent) = (value.unsigned_abs(), *scale);
+                while digits % 10 == 0 {
+                    digits /= 10;
+                    exponent = exponent.saturating_add(1);
+                }
+                (digits.to_string(), exponent)
+            }
+            Amount::Big { number, .. } if number.sign() == 0 => return "0".to_owned(),
+            Amount::Big { number, .. } => (number.digits(), number.scale()),
+        };
+        let sign = if self.sign() < 0 { "-" } else { "" };
+        if self.format == Format::BinarySi
+            && let Some(text) = binary(&digits, exponent)
+        {
+            return format!("{sign}{text}");
+        }
+        let mut with_exponent = self.format == Format::DecimalExponent;
+        let mut suffix_exponent = exponent - exponent.rem_euclid(3);
+        if !with_exponent && suffix_exponent > MAX_SUFFIX_EXPONENT {
+            with_exponent = exponent - MAX_SUFFIX_EXPONENT > MAX_WRITTEN_ZEROS;
+            if !with_exponent {
+                suffix_exponent = MAX_SUFFIX_EXPONENT;
+            }
+        }
+        let zeros = usize::try_from(exponent - suffix_exponent).unwrap_or(0);
+        if with_exponent && suffix_exponent != 0 {
+            return format!("{sign}{digits}{:0<zeros$}e{suffix_exponent}", "");
+        }
+        let suffix = DECIMAL_SUFFIXES.iter().find(|(_, e)| *e == suffix_exponent).map_or("", |(s, _)| s);
+        format!("{sign}{digits}{:0<zeros$}{suffix}", "")
     }
 }
 
-/// Prints the text that Kubernetes sends: as written where it keeps that, else the canonical form.
+/// `digits * 10^exponent` with the largest power of 1024 that divides it; `None` if it is no integer, below 1024 or past
+/// `u128` (Kubernetes has no upper bound here).
+fn binary(digits: &str, exponent: i32) -> Option<String> {
+    let mut amount =
+        digits.parse::<u128>().ok()?.checked_mul(10_u128.checked_pow(u32::try_from(exponent).ok()?)?)?;
+    if amount < 1024 {
+        return None;
+    }
+    let mut suffix = "";
+    for (next, _) in BINARY_SUFFIXES {
+        if amount % 1024 != 0 {
+            break;
+        }
+        amount /= 1024;
+        suffix = next;
+    }
+    Some(format!("{amount}{suffix}"))
+}
+
+/// `value * 10^exponent`, if it is an integer within `i64`.
+fn scale_up(value: i64, exponent: i32) -> Option<i64> {
+    match (value, exponent) {
+        (_, ..0) => None,
+        (0, _) => Some(0),
+        _ => value.checked_mul(10_i64.checked_pow(u32::try_from(exponent).ok()?)?),
+    }
+}
+
+/// Go's `math.Pow10`: the product of two powers of ten, each correctly rounded.
+fn go_pow10(exponent: i32) -> f64 {
+    let power = |exponent: i32| format!("1e{exponent}").parse::<f64>().unwrap_or(f64::INFINITY);
+    let (thirty_twos, rest) = (exponent - exponent % 32, exponent % 32);
+    match exponent {
+        ..-323 => 0.0,
+        309.. => f64::INFINITY,
+        -323..0 => power(thirty_twos) / power(-rest),
+        0..309 => power(thirty_twos) * power(rest),
+    }
+}
+
+fn clamp_to_i64(value: i128) -> i64 {
+    i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
+}
+
+fn power_of_ten(exponent: i32) -> Option<i128> {
+    10_i128.checked_pow(u32::try_from(exponent).ok()?)
+}
+
+/// The text that Kubernetes sends: the text as written where it is nearly canonical, the canonical text otherwise.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.written {
@@ -347,173 +367,21 @@ impl PartialOrd for Quantity {
 
 impl Ord for Quantity {
     fn cmp(&self, other: &Self) -> Ordering {
-        let signs = self.sign().cmp(&other.sign());
-        if signs.is_ne() || self.is_zero() {
-            return signs;
-        }
-        if self.scale < other.scale {
-            return other.cmp(self).reverse();
-        }
-        let aligned = power_of_ten(self.scale - other.scale).and_then(|p| self.mantissa.checked_mul(p));
-        match aligned {
-            Some(mantissa) => mantissa.cmp(&other.mantissa),
-            // The other's digits cannot express it, so it is larger in magnitude.
-            None => self.mantissa.cmp(&0),
-        }
-    }
-}
-
-/// The parts of a quantity's text.
-struct Parts<'a> {
-    negative: bool,
-    /// Digits before the point, without leading zeros.
-    whole: &'a str,
-    fraction: &'a str,
-    suffix: &'a str,
-    /// True if the text contains a digit.
-    digits: bool,
-}
-
-impl<'a> Parts<'a> {
-    fn split(text: &'a str) -> Result<Self, QuantityError> {
-        if text.is_empty() {
-            return Err(QuantityError::Format);
-        }
-        let not_digit = |c: char| !c.is_ascii_digit();
-        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-        let (whole, rest) = cut(unsigned, not_digit);
-        let (fraction, suffix) = match rest.strip_prefix('.') {
-            Some(rest) => cut(rest, not_digit),
-            None => ("", rest),
-        };
-        let (_, exponent) = cut(suffix, |c| !"eEinumkKMGTP".contains(c));
-        let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-        if exponent.contains(not_digit) {
-            return Err(QuantityError::Format);
-        }
-        Ok(Parts {
-            negative: text.starts_with('-'),
-            whole: whole.trim_start_matches('0'),
-            fraction,
-            suffix,
-            digits: !(whole.is_empty() && fraction.is_empty()),
-        })
-    }
-
-    /// All digits as one number; `None` on overflow.
-    fn mantissa(&self) -> Option<i128> {
-        let mut mantissa = 0_i128;
-        for digit in self.bytes() {
-            mantissa = mantissa.checked_mul(10)?.checked_add(digit)?;
-        }
-        Some(if self.negative { -mantissa } else { mantissa })
-    }
-
-    fn bytes(&self) -> impl Iterator<Item = i128> {
-        self.whole.bytes().chain(self.fraction.bytes()).map(|b| i128::from(b - b'0'))
-    }
-
-    /// True if the digits end with three zeros.
-    fn ends_with_thousand(&self) -> bool {
-        let digits = self.whole.bytes().chain(self.fraction.bytes());
-        let zeros = digits.fold(0, |zeros, b| if b == b'0' { zeros + 1 } else { 0 });
-        zeros >= 3
-    }
-
-    /// The general case: any number of digits and any exponent.
-    fn wide(&self, suffix: &Suffix) -> Result<Quantity, QuantityError> {
-        if !self.digits {
-            return Err(QuantityError::Numeric);
-        }
-        let (exponent, mut format) = match suffix {
-            Suffix::Decimal(exponent, format) => (*exponent, *format),
-            Suffix::Binary(_) => (0, Format::BinarySi),
-        };
-        let mut scale = exponent.saturating_sub(i32::try_from(self.fraction.len()).unwrap_or(i32::MAX));
-        // Digits beyond the precision only decide the rounding.
-        let (mut mantissa, mut more) = (0_i128, false);
-        for digit in self.bytes() {
-            if mantissa >= MAX_MANTISSA / 10 {
-                more |= digit != 0;
-                scale = scale.saturating_add(1);
-            } else {
-                mantissa = mantissa * 10 + digit;
+        if let (Amount::Small { value: a, scale: s }, Amount::Small { value: b, scale: t }) =
+            (&self.amount, &other.amount)
+        {
+            // Multiplies the value with the larger scale, so that both count in the same unit.
+            let common = s.min(t);
+            let aligned = |value: i64, scale: i32| {
+                power_of_ten(scale.saturating_sub(*common))
+                    .and_then(|factor| i128::from(value).checked_mul(factor))
+            };
+            if let (Some(a), Some(b)) = (aligned(*a, *s), aligned(*b, *t)) {
+                return a.cmp(&b);
             }
         }
-        if let Suffix::Binary(exponent) = suffix {
-            // 10^36 * 2^60 overflows: drop digits first.
-            while mantissa > i128::MAX >> exponent {
-                more |= mantissa % 10 != 0;
-                mantissa /= 10;
-                scale = scale.saturating_add(1);
-            }
-            mantissa <<= exponent;
-        }
-        if scale < NANO {
-            let by = NANO.saturating_sub(scale);
-            let rounded = divide_away_from_zero(mantissa, by);
-            let exact = power_of_ten(by).is_some_and(|p| mantissa % p == 0);
-            mantissa = if exact && more { rounded.saturating_add(1) } else { rounded };
-            more = false;
-            scale = NANO;
-        } else {
-            while scale > NANO && mantissa < MAX_MANTISSA / 10 {
-                mantissa *= 10;
-                scale -= 1;
-            }
-        }
-        if more {
-            mantissa = mantissa.saturating_add(1);
-        }
-        if format == Format::DecimalSi {
-            scale = scale.min(MAX_ZEROS);
-        }
-        let mut quantity = Quantity { mantissa, scale, format, wide: true, written: None };
-        if format == Format::BinarySi {
-            if quantity.cmp_i64(i64::MAX).is_gt() {
-                quantity.mantissa = i128::from(i64::MAX);
-                quantity.scale = 0;
-            }
-            if quantity.cmp_i64(1).is_lt() && !quantity.is_zero() {
-                format = Format::DecimalSi;
-            }
-        }
-        quantity.format = format;
-        if self.negative {
-            quantity.mantissa = -quantity.mantissa;
-        }
-        Ok(quantity)
+        self.decimal().cmp(&other.decimal())
     }
-}
-
-/// Splits `text` before the first character for which `stop` is true.
-fn cut(text: &str, stop: impl FnMut(char) -> bool) -> (&str, &str) {
-    text.split_at(text.find(stop).unwrap_or(text.len()))
-}
-
-fn interpret(suffix: &str) -> Option<Suffix> {
-    if let Some((_, exponent)) = DECIMAL.iter().find(|(s, _)| *s == suffix) {
-        return Some(Suffix::Decimal(*exponent, Format::DecimalSi));
-    }
-    if let Some((_, exponent)) = BINARY.iter().find(|(s, _)| *s == suffix) {
-        return Some(Suffix::Binary(*exponent));
-    }
-    let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-    // Kubernetes wraps the exponent at i64; amounts that large are meaningless.
-    let bounded = exponent.clamp(-1_000_000, 1_000_000);
-    Some(Suffix::Decimal(i32::try_from(bounded).unwrap_or(0), Format::DecimalExponent))
-}
-
-fn power_of_ten(exponent: i32) -> Option<i128> {
-    10_i128.checked_pow(u32::try_from(exponent).ok()?)
-}
-
-fn divide_away_from_zero(mantissa: i128, places: i32) -> i128 {
-    let Some(divisor) = power_of_ten(places) else {
-        return mantissa.signum();
-    };
-    let quotient = mantissa / divisor;
-    if mantissa % divisor == 0 { quotient } else { quotient + mantissa.signum() }
 }
 
 #[cfg(test)]

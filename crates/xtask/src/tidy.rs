@@ -72,6 +72,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         complaints.extend(sources::no_io(source, &DECISION_CRATES, &DECISION_FILES));
         complaints.extend(sources::one_writer(source));
         complaints.extend(sources::keys_at_home(source));
+        complaints.extend(sources::storage_keys_at_home(source));
         complaints.extend(sources::nothing_left_to_do(source));
         complaints.extend(language::check(source));
     }

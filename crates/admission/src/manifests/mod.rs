@@ -14,6 +14,7 @@ mod warnings;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use kinds::validation::Context;
 use sha2::{Digest, Sha256};
 use value::{Str, Value};
@@ -151,13 +152,7 @@ pub fn hash(files: &[ManifestFile]) -> String {
     if !any {
         return String::new();
     }
-    let digest = hasher.finalize();
-    let mut text = String::from("sha256:");
-    for byte in digest {
-        use std::fmt::Write as _;
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("sha256:{}", HEXLOWER.encode(&hasher.finalize()))
 }
 
 /// Accepted files of one folder, by path. Unchanged files are not checked again on reload. Use one value per

@@ -4,13 +4,12 @@
 //! (`alpha.image-policy.k8s.io/failed-open`), although it does so during validation. Here only the audit
 //! event says so.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Status;
 use authz::webhook::{ReviewTransport, WebhookFailure, decode_object};
-use value::{Map, Str, Value, format_smolstr, write};
+use value::{Map, Str, TtlCache, Value, format_smolstr, write};
 
 use crate::configuration::document::ConfigDocument;
 use crate::{AdmissionNotes, AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation, VersionedObject};
@@ -112,7 +111,7 @@ fn duration_or_default(
 pub struct ImagePolicyWebhook {
     policy: ImagePolicy,
     sender: Arc<dyn ReviewTransport>,
-    cache: Mutex<HashMap<String, (Instant, ImageReviewStatus)>>,
+    answers: TtlCache<Arc<str>, ImageReviewStatus, Instant>,
 }
 
 /// The `status` of an `ImageReview`.
@@ -124,8 +123,9 @@ struct ImageReviewStatus {
 }
 
 impl ImagePolicyWebhook {
+    /// Asks through `sender`.
     pub fn new(policy: ImagePolicy, sender: Arc<dyn ReviewTransport>) -> Self {
-        ImagePolicyWebhook { policy, sender, cache: Mutex::default() }
+        ImagePolicyWebhook { policy, sender, answers: TtlCache::new(CAPACITY) }
     }
 
     async fn review(
@@ -136,11 +136,11 @@ impl ImagePolicyWebhook {
     ) -> Result<(), Status> {
         let spec = spec(attributes, pod);
         let key = write::to_string(&spec);
-        let status = match self.cached(&key) {
+        let status = match self.answers.get(key.as_str(), self.sender.now()) {
             Some(status) => status,
             None => match self.ask(spec).await {
                 Ok(status) => {
-                    self.insert_cached(key, &status);
+                    self.cache(key, &status);
                     status
                 }
                 Err(why) => {
@@ -168,28 +168,12 @@ impl ImagePolicyWebhook {
         ))
     }
 
-    fn cached(&self, key: &str) -> Option<ImageReviewStatus> {
-        let now = self.sender.now();
-        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.get(key).filter(|(until, _)| now < *until).map(|(_, status)| status.clone())
-    }
-
-    fn insert_cached(&self, key: String, status: &ImageReviewStatus) {
+    fn cache(&self, key: String, status: &ImageReviewStatus) {
         let ttl = if status.allowed { self.policy.allow_ttl } else { self.policy.deny_ttl };
         let now = self.sender.now();
-        let Some(until) = now.checked_add(ttl).filter(|_| !ttl.is_zero()) else { return };
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if cache.len() >= CAPACITY {
-            cache.retain(|_, (until, _)| now < *until);
+        if let Some(until) = now.checked_add(ttl) {
+            self.answers.insert(key.into(), status.clone(), now..until);
         }
-        if cache.len() >= CAPACITY {
-            // The entry that expires first.
-            let first = cache.iter().min_by_key(|(_, (until, _))| *until).map(|(key, _)| key.clone());
-            if let Some(first) = first {
-                cache.remove(&first);
-            }
-        }
-        cache.insert(key, (until, status.clone()));
     }
 
     async fn ask(&self, spec: Value) -> Result<ImageReviewStatus, String> {

@@ -356,7 +356,7 @@ impl ValidationReport<'_> {
         for noted in outcome.annotations {
             match noted {
                 AnnotationOutcome::Value(key, mut value) => {
-                    truncate(&mut value, MAX_ANNOTATION_BYTES);
+                    value.truncate(value.floor_char_boundary(MAX_ANNOTATION_BYTES));
                     match collected.iter_mut().find(|(known, _)| *known == key) {
                         None => collected.push((key, vec![value])),
                         Some((_, values)) if !values.contains(&value) => values.push(value),
@@ -422,12 +422,4 @@ fn failure_json(binding: &PolicyBinding, decision: &PolicyDecision) -> String {
         decision.index,
         actions.join(",")
     )
-}
-
-/// Truncates at a character boundary.
-fn truncate(text: &mut String, most: usize) {
-    if text.len() > most {
-        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        text.truncate(end);
-    }
 }

@@ -122,7 +122,7 @@ fn times_are_read_and_printed_as_go_does() {
 fn every_day_survives_print_and_parse() {
     for day in (-800_000..2_900_000).step_by(13) {
         let moment = Timestamp::from_seconds(day * 86400 + 4711);
-        if (0..10_000).contains(&civil(day).0) {
+        if (0..10_000).contains(&value::time::date_of_day(day).0) {
             assert_eq!(Timestamp::parse(&moment.time()), Ok(moment));
         }
     }

@@ -1,6 +1,7 @@
 //! The rules for the `clientConfig` of a webhook: admission webhooks and the conversion webhooks of CRDs share them.
 
 use value::Value;
+use value::text::bad_percent_escape;
 
 use super::fields::{At, Read, Report};
 use crate::{FieldErrors, names};
@@ -72,8 +73,10 @@ impl<'a> UrlParts<'a> {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let Some(authority) = rest.strip_prefix("//") else {
             let is_path = scheme.is_empty() || rest.starts_with('/');
-            if let Some(escape) = bad_escape(rest).filter(|_| is_path).or_else(|| bad_escape(fragment)) {
-                return refused(&escape);
+            if let Some(escape) =
+                bad_percent_escape(rest).filter(|_| is_path).or_else(|| bad_percent_escape(fragment))
+            {
+                return refused(&invalid_escape(&escape));
             }
             return Ok(UrlParts { scheme, user: None, host: "", query, fragment });
         };
@@ -91,21 +94,15 @@ impl<'a> UrlParts<'a> {
         {
             return refused(&format!("invalid port {} after host", crate::field::quote(&format!(":{port}"))));
         }
-        if let Some(escape) = [host, path, fragment].into_iter().find_map(bad_escape) {
-            return refused(&escape);
+        if let Some(escape) = [host, path, fragment].into_iter().find_map(bad_percent_escape) {
+            return refused(&invalid_escape(&escape));
         }
         Ok(UrlParts { scheme, user, host, query, fragment })
     }
 }
 
-/// What is wrong with the first escape that is none.
-fn bad_escape(text: &str) -> Option<String> {
-    let bytes = text.as_bytes();
-    let is_hex = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_hexdigit);
-    let at =
-        (0..bytes.len()).find(|at| bytes.get(*at) == Some(&b'%') && !(is_hex(at + 1) && is_hex(at + 2)))?;
-    let shown = String::from_utf8_lossy(bytes.get(at..bytes.len().min(at + 3)).unwrap_or_default());
-    Some(format!("invalid URL escape {}", crate::field::quote(&shown)))
+fn invalid_escape(escape: &str) -> String {
+    format!("invalid URL escape {}", crate::field::quote(escape))
 }
 
 /// A service reference. Kubernetes swaps the two names, so each is reported at the other's place.

@@ -1,12 +1,10 @@
 //! [`TokenCache`]: recently verified tokens, because verifying a signature is expensive.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest::{Context, SHA256};
-use value::Str;
+use value::{Str, TtlCache};
 
 use crate::authenticator::TokenCaller;
 
@@ -15,30 +13,28 @@ const CACHE_TTL: Duration = Duration::from_secs(10);
 
 const CAPACITY: usize = 4096;
 
-/// Verified tokens by digest. Invalid tokens are not cached.
-#[derive(Default)]
+/// Verified tokens by digest. Rejected tokens are not cached: each costs its sender a verification.
 pub struct TokenCache {
-    entries: Mutex<HashMap<[u8; 32], (SystemTime, TokenCaller)>>,
+    entries: TtlCache<[u8; 32], TokenCaller, SystemTime>,
+}
+
+impl Default for TokenCache {
+    fn default() -> Self {
+        TokenCache { entries: TtlCache::new(CAPACITY) }
+    }
 }
 
 impl TokenCache {
-    /// The cached caller, unless it has expired.
+    /// The caller of a token that was verified for these audiences less than [`CACHE_TTL`] ago.
     pub(crate) fn get(&self, token: &str, wanted: Option<&[Str]>, now: SystemTime) -> Option<TokenCaller> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, caller) = entries.get(&key(token, wanted))?;
-        // If the clock was set back, the entry counts as expired.
-        (now.duration_since(*at).is_ok_and(|age| age < CACHE_TTL)).then(|| caller.clone())
+        self.entries.get(&key(token, wanted), now)
     }
 
+    /// Caches the caller of a token that was verified at `now`.
     pub(crate) fn put(&self, token: &str, wanted: Option<&[Str]>, now: SystemTime, caller: TokenCaller) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.len() >= CAPACITY {
-            entries.retain(|_, (at, _)| now.duration_since(*at).is_ok_and(|age| age < CACHE_TTL));
-            if entries.len() >= CAPACITY {
-                entries.clear();
-            }
+        if let Some(until) = now.checked_add(CACHE_TTL) {
+            self.entries.insert(key(token, wanted), caller, now..until);
         }
-        entries.insert(key(token, wanted), (now, caller));
     }
 }
 

@@ -4,6 +4,7 @@ use api::attestation::{self, AttestationDialect, WebhookConfigurationKind};
 use api::field::quote;
 use api::time::Timestamp;
 use api::{GroupResource, Status, meta};
+use value::text::first_chars;
 use value::{Str, Value};
 
 use crate::tokens::claims::{BoundKind, BoundObject, ObjectReference};
@@ -142,10 +143,8 @@ fn visible_refusal(status: Status, reason: RefusalReason) -> TokenRequestRefusal
 
 /// A quoted value of limited length.
 fn excerpt(text: &str) -> String {
-    match text.char_indices().nth(QUOTED_CHARACTERS) {
-        None => quote(text),
-        Some((end, _)) => format!("{}…", quote(text.get(..end).unwrap_or_default())),
-    }
+    let shown = first_chars(text, QUOTED_CHARACTERS);
+    if shown.len() == text.len() { quote(text) } else { format!("{}…", quote(shown)) }
 }
 
 /// Whether deletion has begun. An invalid deletion time counts as begun.

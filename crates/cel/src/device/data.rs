@@ -4,7 +4,7 @@ use value::{Str, Value};
 
 use crate::eval::Error;
 use crate::lib::Ext;
-use crate::lib::quantity::Quantity;
+use crate::lib::quantity;
 use crate::lib::semver::Semver;
 use crate::val::{LazyFields, MapEntries, MapVal, Val};
 
@@ -32,7 +32,7 @@ impl SelectableDevice {
                 Some(Value::Int(number)) => number.to_string(),
                 _ => "0".to_owned(),
             };
-            let quantity = Quantity::parse(&text).map_err(|why| format!("capacity {name}: {why}"))?;
+            let quantity = quantity::parse(&text).map_err(|why| format!("capacity {name}: {why}"))?;
             capacity.insert(driver, name, Val::ext(Ext::Quantity { quantity, computed: false }));
         }
         let shared = device.get("allowMultipleAllocations").and_then(Value::as_bool).unwrap_or(false);

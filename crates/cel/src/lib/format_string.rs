@@ -1,7 +1,6 @@
 //! `format`: parses format strings, validates literal arguments, and formats values.
 
-use std::fmt::Write as _;
-
+use data_encoding::HEXLOWER;
 use value::go::quote;
 
 use super::check_text_length;
@@ -237,8 +236,8 @@ fn fill(clause: FormatClause, arg: &Val<'_>) -> Result<String, String> {
             let hex = match arg {
                 Val::Int(i) => signed(*i, |u| format!("{u:x}")),
                 Val::Uint(u) => format!("{u:x}"),
-                Val::String(s) => hex(s.as_bytes()),
-                Val::Bytes(b) => hex(b),
+                Val::String(s) => HEXLOWER.encode(s.as_bytes()),
+                Val::Bytes(b) => HEXLOWER.encode(b),
                 _ => return refuse(),
             };
             Ok(if upper { hex.to_uppercase() } else { hex })
@@ -254,13 +253,6 @@ fn fill(clause: FormatClause, arg: &Val<'_>) -> Result<String, String> {
 fn signed(i: i64, write: impl Fn(u64) -> String) -> String {
     let digits = write(i.unsigned_abs());
     if i < 0 { format!("-{digits}") } else { digits }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
 }
 
 fn double(arg: &Val<'_>) -> Option<f64> {

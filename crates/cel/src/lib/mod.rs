@@ -24,6 +24,8 @@ pub(crate) mod url;
 use std::fmt;
 use std::net::IpAddr;
 
+use value::quantity::Quantity;
+
 use crate::eval::{Error, EvalResult};
 use crate::val::Val;
 
@@ -35,7 +37,7 @@ pub enum Ext {
     /// Kubernetes.
     Quantity {
         /// The number with its format.
-        quantity: quantity::Quantity,
+        quantity: Quantity,
         /// True for results of arithmetic.
         computed: bool,
     },
@@ -92,9 +94,7 @@ impl Ext {
     pub(crate) fn equal(&self, other: &Val<'_>) -> Result<bool, Error> {
         let Val::Ext(other) = other else { return Err(Error::no_such_overload()) };
         match (self, &**other) {
-            (Ext::Quantity { quantity: a, .. }, Ext::Quantity { quantity: b, computed: false }) => {
-                Ok(a.compare(b).is_eq())
-            }
+            (Ext::Quantity { quantity: a, .. }, Ext::Quantity { quantity: b, computed: false }) => Ok(a == b),
             (Ext::Ip(a), Ext::Ip(b)) => Ok(a == b),
             (Ext::Cidr(a), Ext::Cidr(b)) => Ok(a == b),
             (Ext::Url(a), Ext::Url(b)) => Ok(a.text() == b.text()),
@@ -117,7 +117,7 @@ impl Ext {
 impl fmt::Display for Ext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ext::Quantity { quantity, .. } => f.write_str(&quantity.text()),
+            Ext::Quantity { quantity, .. } => write!(f, "{quantity}"),
             Ext::Ip(ip) => f.write_str(&ip::text(*ip)),
             Ext::Cidr(cidr) => f.write_str(&cidr.text()),
             Ext::Url(url) => f.write_str(&url.text()),

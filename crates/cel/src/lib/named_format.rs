@@ -1,10 +1,11 @@
 //! The format library: named formats such as `format.dns1123Label()`.
 
 use super::{Ext, ext, string, url};
+use value::time::days_in_month;
+
 use crate::env::Builder;
 use crate::eval::{CallContext, EvalResult};
 use crate::val::Val;
-use crate::val::time::days_in_month;
 
 /// A named format with its validation function.
 pub struct NamedFormat {
@@ -275,9 +276,7 @@ fn is_date(text: &str) -> bool {
             .then(|| part.parse::<i64>().ok())?
     };
     let (Some(year), Some(month), Some(day)) = (number(4), number(2), number(2)) else { return false };
-    parts.next().is_none()
-        && (1..=12).contains(&month)
-        && (1..=i64::from(days_in_month(year, month))).contains(&day)
+    parts.next().is_none() && (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day)
 }
 
 fn is_datetime(text: &str) -> bool {

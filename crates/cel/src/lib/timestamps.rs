@@ -21,25 +21,21 @@ pub(crate) fn add(b: &mut Builder) {
         };
     }
     part!("getFullYear", "timestamp_to_year", "timestamp_to_year_with_tz", |c, _| c.year);
-    part!("getMonth", "timestamp_to_month", "timestamp_to_month_with_tz", |c, _| i64::from(c.month) - 1);
+    part!("getMonth", "timestamp_to_month", "timestamp_to_month_with_tz", |c, _| c.month - 1);
     part!("getDayOfYear", "timestamp_to_day_of_year", "timestamp_to_day_of_year_with_tz", |c, _| c
         .day_of_year);
-    part!(
-        "getDayOfMonth",
-        "timestamp_to_day_of_month",
-        "timestamp_to_day_of_month_with_tz",
-        |c, _| i64::from(c.day) - 1
-    );
+    part!("getDayOfMonth", "timestamp_to_day_of_month", "timestamp_to_day_of_month_with_tz", |c, _| c.day
+        - 1);
     part!(
         "getDate",
         "timestamp_to_day_of_month_1_based",
         "timestamp_to_day_of_month_1_based_with_tz",
-        |c, _| i64::from(c.day)
+        |c, _| c.day
     );
     part!("getDayOfWeek", "timestamp_to_day_of_week", "timestamp_to_day_of_week_with_tz", |c, _| c.weekday);
-    part!("getHours", "timestamp_to_hours", "timestamp_to_hours_with_tz", |c, _| i64::from(c.hour));
-    part!("getMinutes", "timestamp_to_minutes", "timestamp_to_minutes_with_tz", |c, _| i64::from(c.minute));
-    part!("getSeconds", "timestamp_to_seconds", "timestamp_to_seconds_tz", |c, _| i64::from(c.second));
+    part!("getHours", "timestamp_to_hours", "timestamp_to_hours_with_tz", |c, _| c.hour);
+    part!("getMinutes", "timestamp_to_minutes", "timestamp_to_minutes_with_tz", |c, _| c.minute);
+    part!("getSeconds", "timestamp_to_seconds", "timestamp_to_seconds_tz", |c, _| c.second);
     part!("getMilliseconds", "timestamp_to_milliseconds", "timestamp_to_milliseconds_with_tz", |_, t| {
         i64::from(t.nanos / 1_000_000)
     });

@@ -1,8 +1,7 @@
 //! The URL library. URLs are parsed and printed as in Go's `net/url`.
 
-use std::fmt::Write as _;
-
 use value::go::quote;
+use value::text::{bad_percent_escape, percent_decode, percent_encode};
 
 use super::{Ext, ext, ip, string};
 use crate::env::Builder;
@@ -122,59 +121,56 @@ fn is_plain(c: u8, mode: UrlPart) -> bool {
 }
 
 fn escape(bytes: &[u8], mode: UrlPart) -> String {
-    let mut out = String::with_capacity(bytes.len());
-    for &byte in bytes {
-        if is_plain(byte, mode) {
-            out.push(char::from(byte));
-        } else if byte == b' ' && mode == UrlPart::Query {
-            out.push('+');
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
+    if mode == UrlPart::Query {
+        return percent_encode(bytes, |byte| byte == b' ' || is_plain(byte, mode)).replace(' ', "+");
     }
-    out
+    percent_encode(bytes, |byte| is_plain(byte, mode))
 }
 
 fn unescape(text: &str, mode: UrlPart) -> Result<Vec<u8>, String> {
-    let mut out = Vec::with_capacity(text.len());
+    match mode {
+        UrlPart::Host | UrlPart::Zone => check_host(text, mode)?,
+        _ => bad_percent_escape(text).map_or(Ok(()), |escape| Err(invalid_escape(&escape)))?,
+    }
+    if mode == UrlPart::Query && text.contains('+') {
+        return Ok(percent_decode(&text.replace('+', " ")).into_owned());
+    }
+    Ok(percent_decode(text).into_owned())
+}
+
+fn invalid_escape(escape: &str) -> String {
+    format!("invalid URL escape {}", quote(escape))
+}
+
+/// Refuses characters and escapes that a host name or an IPv6 zone must not have.
+fn check_host(text: &str, mode: UrlPart) -> Result<(), String> {
     let bytes = text.as_bytes();
     let mut i = 0;
     while let Some(&byte) = bytes.get(i) {
-        match byte {
-            b'%' => {
-                let escaped = bytes.get(i..bytes.len().min(i + 3)).unwrap_or_default();
-                let bad = || format!("invalid URL escape {}", quote(&String::from_utf8_lossy(escaped)));
-                let digit = |at: usize| escaped.get(at).and_then(|b| char::from(*b).to_digit(16));
-                let (Some(high), Some(low)) = (digit(1), digit(2)) else { return Err(bad()) };
-                let value = u8::try_from(high * 16 + low).unwrap_or(0);
-                if mode == UrlPart::Host && high < 8 && escaped != b"%25" {
-                    return Err(bad());
+        if byte == b'%' {
+            let escape = bytes.get(i..bytes.len().min(i + 3)).unwrap_or_default();
+            let is_allowed = match percent_decode(&String::from_utf8_lossy(escape)).as_ref() {
+                [value] if escape.len() == 3 => {
+                    escape == b"%25"
+                        || match mode {
+                            UrlPart::Zone => *value == b' ' || is_plain(*value, UrlPart::Host),
+                            _ => *value >= 0x80,
+                        }
                 }
-                if mode == UrlPart::Zone
-                    && escaped != b"%25"
-                    && value != b' '
-                    && !is_plain(value, UrlPart::Host)
-                {
-                    return Err(bad());
-                }
-                out.push(value);
-                i += 3;
-                continue;
+                _ => false,
+            };
+            if !is_allowed {
+                return Err(invalid_escape(&String::from_utf8_lossy(escape)));
             }
-            b'+' if mode == UrlPart::Query => out.push(b' '),
-            _ => {
-                if matches!(mode, UrlPart::Host | UrlPart::Zone) && byte < 0x80 && !is_plain(byte, mode) {
-                    return Err(format!(
-                        "invalid character {} in host name",
-                        quote(&char::from(byte).to_string())
-                    ));
-                }
-                out.push(byte);
-            }
+            i += 3;
+            continue;
+        }
+        if byte < 0x80 && !is_plain(byte, mode) {
+            return Err(format!("invalid character {} in host name", quote(&char::from(byte).to_string())));
         }
         i += 1;
     }
-    Ok(out)
+    Ok(())
 }
 
 fn unescape_text(text: &str, mode: UrlPart) -> Result<String, String> {

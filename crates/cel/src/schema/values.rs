@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use base64::Engine as _;
+use value::time::parse_duration;
 use value::{Value, write};
 
 use super::{ListKind, Schema, SchemaKind, StringFormat};
 use crate::eval::Error;
 use crate::val::convert::to_json;
-use crate::val::time::{Timestamp, days_from_civil, read_duration};
+use crate::val::time::Timestamp;
 use crate::val::{ListVal, MapKey, Steps, Val, equal_nested};
 
 impl Schema {
@@ -23,7 +24,7 @@ impl Schema {
                 .decode(text)
                 .ok()
                 .map(|bytes| Val::Bytes(bytes.into())),
-            SchemaKind::String(StringFormat::Duration) => read_duration(text).map(Val::Duration),
+            SchemaKind::String(StringFormat::Duration) => parse_duration(text).ok().map(Val::Duration),
             SchemaKind::String(StringFormat::Date) => date(text).map(Val::Timestamp),
             SchemaKind::String(StringFormat::DateTime) => Timestamp::read(text).map(Val::Timestamp),
             _ => None,
@@ -184,7 +185,5 @@ fn identity(kind: &ListKind, val: &Val<'_>) -> Option<Vec<Option<MapKey>>> {
 
 /// Midnight UTC of a `YYYY-MM-DD` date.
 fn date(text: &str) -> Option<Timestamp> {
-    let midnight = Timestamp::read(&format!("{text}T00:00:00Z"))?;
-    debug_assert_eq!(midnight.seconds.rem_euclid(86_400), days_from_civil(1970, 1, 1));
-    Some(midnight)
+    Timestamp::read(&format!("{text}T00:00:00Z"))
 }

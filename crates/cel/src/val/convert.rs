@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use value::Value;
+use value::time::parse_duration;
 
 use super::{Val, number, time};
 use crate::eval::{Error, EvalResult};
@@ -63,7 +64,7 @@ pub(crate) fn convert<'a>(val: &Val<'a>, to: &Type) -> EvalResult<'a> {
         (Type::Double, Val::String(s)) => go_float(s).map(Val::Double),
         (Type::String, _) => text(val)?.map(Val::string),
         (Type::Bytes, Val::String(s)) => Some(Val::Bytes(s.as_bytes().into())),
-        (Type::Duration, Val::String(s)) => time::read_duration(s).map(Val::Duration),
+        (Type::Duration, Val::String(s)) => parse_duration(s).ok().map(Val::Duration),
         (Type::Timestamp, Val::Int(seconds)) => {
             if !(time::EARLIEST..=time::LATEST).contains(seconds) {
                 return Err(Error::new("timestamp overflow"));

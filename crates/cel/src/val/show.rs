@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::{Val, number, time};
+use value::time::format_duration;
+
+use super::{Val, number};
 
 /// Upper bound of a value's text in bytes. Only values that share parts exceed it.
 const MAX_SHOWN_BYTES: usize = 1 << 20;
@@ -64,7 +66,7 @@ impl fmt::Display for Val<'_> {
                 }
                 f.write_str("}")
             }
-            Val::Duration(nanos) => f.write_str(&time::go_duration(*nanos)),
+            Val::Duration(nanos) => f.write_str(&format_duration(*nanos)),
             Val::Timestamp(t) => f.write_str(&t.go_text()),
             Val::Type(name) => f.write_str(name),
             Val::Optional(None) => f.write_str("optional.none()"),

@@ -121,6 +121,17 @@ async fn typos_in_expressions_cause_warnings_in_every_output() {
     assert_eq!(check(&["--strict", folder]).await.0, 0);
 }
 
+/// Starts `portcullis up` with the policies of the folders, which must end with exit code 1, and returns its output.
+async fn up_refused(folders: &Folders, flags: &[&str]) -> String {
+    let (data, policies) = (folders.beside("up"), folders.policies());
+    let (data, policies) = (data.to_str().unwrap(), policies.to_str().unwrap());
+    let mut arguments = vec!["up", "--data-dir", data, "--secure-port=0", "--policies", policies];
+    arguments.extend(flags);
+    let (code, output) = conformance::server::run_to_end(&arguments, SOON).await.unwrap();
+    assert_eq!(code, Some(1), "{output}");
+    output
+}
+
 #[tokio::test]
 async fn with_strict_manifests_warnings_are_errors() {
     let folders = Folders::new();
@@ -137,21 +148,7 @@ async fn with_strict_manifests_warnings_are_errors() {
     folders.write("typo.yaml", &with_typo());
     let said = refused(&[&flag, "--strict-manifests"]).await;
     assert!(said.contains("undefined field 'contianers'"), "{said}");
-    let (code, said) = conformance::server::run_to_end(
-        &[
-            "up",
-            "--data-dir",
-            folders.beside("up").to_str().unwrap(),
-            "--secure-port=0",
-            "--policies",
-            folders.policies().to_str().unwrap(),
-            "--strict-manifests",
-        ],
-        SOON,
-    )
-    .await
-    .unwrap();
-    assert_eq!(code, Some(1), "{said}");
+    let said = up_refused(&folders, &["--strict-manifests"]).await;
     assert!(said.contains("undefined field 'contianers'"), "{said}");
     // An empty folder, and a policy without a binding.
     fs::remove_file(folders.policies().join("typo.yaml")).unwrap();
@@ -286,20 +283,7 @@ async fn start_errors_are_logged_once_and_without_an_empty_plugin() {
     folders.write("a.yaml", &refusing("a", "x").replace("  validations:", "  validation:"));
     folders.write("b.yaml", &refusing("b", "x").replace("name: b.static.k8s.io", "labels: {}"));
     let serve = refused(&[&folders.flag()]).await;
-    let (code, up) = conformance::server::run_to_end(
-        &[
-            "up",
-            "--data-dir",
-            folders.beside("up").to_str().unwrap(),
-            "--secure-port=0",
-            "--policies",
-            folders.policies().to_str().unwrap(),
-        ],
-        SOON,
-    )
-    .await
-    .unwrap();
-    assert_eq!(code, Some(1), "{up}");
+    let up = up_refused(&folders, &[]).await;
     for said in [serve, up] {
         for words in
             ["strict decoding error", "a.yaml:12:3", "metadata.name: Required value: name is required"]

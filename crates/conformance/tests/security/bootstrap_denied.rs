@@ -77,29 +77,38 @@ impl Started {
     }
 }
 
-const NO_SERVICES: &str = "
+/// The manifest of a policy that denies what its expression refuses, and of its binding.
+fn policy(name: &str, operations: &str, resource: &str, expression: &str, message: &str) -> String {
+    format!(
+        "
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
-metadata: {name: no-services.static.k8s.io}
+metadata: {{name: {name}.static.k8s.io}}
 spec:
   matchConstraints:
     resourceRules:
-    - {apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [services]}
+    - {{apiGroups: [''], apiVersions: [v1], operations: {operations}, resources: [{resource}]}}
   validations:
-  - {expression: 'false', message: no services here}
+  - {{expression: '{expression}', message: {message}}}
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
-metadata: {name: no-services.static.k8s.io}
-spec: {policyName: no-services.static.k8s.io, validationActions: [Deny]}
-";
+metadata: {{name: {name}.static.k8s.io}}
+spec: {{policyName: {name}.static.k8s.io, validationActions: [Deny]}}
+"
+    )
+}
+
+fn no_services() -> String {
+    policy("no-services", "[CREATE]", "services", "false", "no services here")
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_denies_bootstrap_objects_is_reported_until_it_is_removed() {
     let home = tempfile::tempdir().unwrap();
     let flag = configure(home.path(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyConfiguration");
     let policy = home.path().join("static/no-services.yaml");
-    std::fs::write(&policy, NO_SERVICES).unwrap();
+    std::fs::write(&policy, no_services()).unwrap();
     let server = start(home, &[&flag, "--anonymous-auth=true"]);
     let admin = &server.client;
     let check = "poststarthook/bootstrap-controller";
@@ -180,22 +189,10 @@ async fn a_webhook_that_never_answers_does_not_delay_the_start() {
     accepts(alice.get("/apis").await).unwrap();
 }
 
-const OWNER_LABEL: &str = "
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: owner-label.static.k8s.io}
-spec:
-  matchConstraints:
-    resourceRules:
-    - {apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [namespaces]}
-  validations:
-  - {expression: 'has(object.metadata.labels) && \"owner\" in object.metadata.labels', message: namespaces need an owner label}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: owner-label.static.k8s.io}
-spec: {policyName: owner-label.static.k8s.io, validationActions: [Deny]}
-";
+fn owner_label() -> String {
+    let expression = "has(object.metadata.labels) && \"owner\" in object.metadata.labels";
+    policy("owner-label", "[CREATE, UPDATE]", "namespaces", expression, "namespaces need an owner label")
+}
 
 /// A webhook at a port without a listener.
 fn webhook_down(port: u16, group: &str, resources: &str) -> String {
@@ -221,8 +218,8 @@ async fn serve_and_up_start_and_name_what_denies_bootstrap_objects() {
     let webhook_for =
         |group, resources| starts_despite(webhook, webhook_down(port, group, resources), "down.example.com");
     tokio::join!(
-        starts_despite(policy, OWNER_LABEL.to_owned(), "owner-label.static.k8s.io"),
-        starts_despite(policy, NO_SERVICES.to_owned(), "no-services.static.k8s.io"),
+        starts_despite(policy, owner_label(), "owner-label.static.k8s.io"),
+        starts_despite(policy, no_services(), "no-services.static.k8s.io"),
         webhook_for("", "namespaces"),
         webhook_for("*", "*/*"),
     );

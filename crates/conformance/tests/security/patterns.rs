@@ -5,6 +5,8 @@ use std::time::Duration;
 use conformance::{Client, Server, accepts, eventually, rejects};
 use serde_json::{Value, json};
 
+use crate::schema_work::crd;
+
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -48,20 +50,6 @@ async fn patterns_in_selectors_of_a_claim_are_bounded() {
     }
     accepts(client.post(CLAIMS, &claim("ordinary", 32, 20, ORDINARY)).await).unwrap();
     accepts(client.post(CLAIMS, &claim("unicode", 1, 5, r"^\\p{L}{1,63}$")).await).unwrap();
-}
-
-/// A CRD with this schema of its `spec`.
-fn crd(plural: &str, spec: &Value) -> Value {
-    json!({
-        "metadata": {"name": format!("{plural}.example.com")},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced",
-            "names": {"plural": plural, "kind": plural, "listKind": format!("{plural}list"), "singular": plural},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                "type": "object", "properties": {"spec": spec},
-            }}}],
-        },
-    })
 }
 
 fn with_patterns(count: usize, pattern: &str) -> Value {

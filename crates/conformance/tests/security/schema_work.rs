@@ -23,7 +23,7 @@ async fn lane_requests(client: &Client) -> u64 {
 }
 
 /// A CRD with this schema of its `spec`.
-fn crd(plural: &str, spec: &Value) -> Value {
+pub(crate) fn crd(plural: &str, spec: &Value) -> Value {
     json!({
         "metadata": {"name": format!("{plural}.example.com")},
         "spec": {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use conformance::server::write_private;
+use conformance::server::audit_flags;
 use conformance::{Client, Problem, Server, accepts, eventually};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -25,11 +25,7 @@ struct Audited {
 
 async fn audited(flags: &[&str]) -> Audited {
     let folder = TempDir::new().unwrap();
-    let policy = folder.path().join("policy.yaml");
-    let rules = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
-    write_private(&policy, rules).unwrap();
-    let policy = format!("--audit-policy-file={}", policy.display());
-    let log = format!("--audit-log-path={}", folder.path().join("audit.log").display());
+    let [policy, log] = audit_flags(folder.path(), "rules: [{level: Metadata}]\n").unwrap();
     let mut all = vec![policy.as_str(), log.as_str()];
     all.extend(flags);
     let server = Server::serve(&all).await.unwrap();

@@ -17,10 +17,10 @@ mod v2;
 mod v3;
 
 use std::collections::{BTreeMap, HashSet};
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use data_encoding::HEXUPPER;
 use sha2::{Digest as _, Sha512};
 use value::{Str, Value, write};
 
@@ -49,11 +49,7 @@ impl Document {
 }
 
 fn hash(bytes: &[u8]) -> String {
-    let mut hash = String::with_capacity(128);
-    for byte in Sha512::digest(bytes) {
-        let _ = write!(hash, "{byte:02X}");
-    }
-    hash
+    HEXUPPER.encode(&Sha512::digest(bytes))
 }
 
 /// The documents of one server.

@@ -1,6 +1,6 @@
 //! Schedules and time zones of CronJobs.
 
-use api::FieldErrors;
+use api::{FieldErrors, time::parse_duration};
 
 use api::validation::fields::{At, Report};
 
@@ -57,9 +57,9 @@ fn descriptor(text: &str) -> Result<(), String> {
     match text {
         "@yearly" | "@annually" | "@monthly" | "@weekly" | "@daily" | "@midnight" | "@hourly" => Ok(()),
         _ => match text.strip_prefix("@every ") {
-            Some(duration) => {
-                check_duration(duration).map_err(|why| format!("failed to parse duration {text}: {why}"))
-            }
+            Some(duration) => parse_duration(duration)
+                .map(drop)
+                .map_err(|why| format!("failed to parse duration {text}: {why}")),
             None => Err(format!("unrecognized descriptor: {text}")),
         },
     }
@@ -128,37 +128,6 @@ fn number(text: &str) -> Result<u64, String> {
         format!("failed to parse int from {text}: strconv.Atoi: parsing {quoted}: value out of range")
     })?;
     u64::try_from(number).map_err(|_| format!("negative number ({number}) not allowed: {text}"))
-}
-
-/// A duration as Go writes it: `1h30m`.
-fn check_duration(text: &str) -> Result<(), String> {
-    let invalid = || format!("time: invalid duration {}", api::field::quote(text));
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return Ok(());
-    }
-    if rest.is_empty() {
-        return Err(invalid());
-    }
-    while !rest.is_empty() {
-        let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let (number, after) = rest.split_at_checked(number_end).unwrap_or_default();
-        if !number.contains(|c: char| c.is_ascii_digit()) || number.matches('.').count() > 1 {
-            return Err(invalid());
-        }
-        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let (unit, left) = after.split_at_checked(unit_end).unwrap_or_default();
-        match unit {
-            "ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h" => {}
-            "" => return Err(format!("time: missing unit in duration {}", api::field::quote(text))),
-            unit => {
-                let (unit, text) = (api::field::quote(unit), api::field::quote(text));
-                return Err(format!("time: unknown unit {unit} in duration {text}"));
-            }
-        }
-        rest = left;
-    }
-    Ok(())
 }
 
 fn is_zone(name: &str) -> bool {

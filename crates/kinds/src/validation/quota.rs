@@ -10,7 +10,9 @@ use api::validation::repeated::Repeated;
 use api::{FieldErrors, meta as object_meta};
 use value::Value;
 
-use super::pod::resources::{container_resource_name, may_overcommit, resource_name, resource_quantity};
+use super::pod::resources::{
+    COUNTED_RESOURCES, container_resource_name, may_overcommit, resource_name, resource_quantity,
+};
 use super::{Context, Rules, no_rules};
 
 pub(super) const LIMIT_RANGE: Rules = Rules {
@@ -23,18 +25,6 @@ pub(super) const RESOURCE_QUOTA: Rules =
 
 const HARD: At<'static> = At::new("spec.hard");
 
-/// Resources that only come whole.
-const COUNTED: [&str; 9] = [
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "services.nodeports",
-    "services.loadbalancers",
-];
 const COMPUTED: [&str; 10] = [
     "cpu",
     "memory",
@@ -53,7 +43,7 @@ fn is_quota_huge_page(name: &str) -> bool {
 }
 
 fn is_standard_quota(name: &str) -> bool {
-    COUNTED.contains(&name) || COMPUTED.contains(&name) || is_quota_huge_page(name)
+    COUNTED_RESOURCES.contains(&name) || COMPUTED.contains(&name) || is_quota_huge_page(name)
 }
 
 fn quota_resource_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {

@@ -6,6 +6,7 @@ use api::names;
 use api::validation::fields::{At, Read, Report, same};
 use api::validation::meta;
 use api::validation::repeated::{Repeated, first_by};
+use value::text::first_bytes;
 use value::{Str, Value};
 
 use super::pod::scheduling::node_selector;
@@ -223,14 +224,8 @@ fn shortened(key: &str) -> String {
         return key.to_owned();
     }
     let kept = MAX_KEY_SHOWN - 3;
-    let (mut head, mut tail) = (kept.div_ceil(2), key.len() - kept / 2);
-    while !key.is_char_boundary(head) {
-        head -= 1;
-    }
-    while !key.is_char_boundary(tail) {
-        tail += 1;
-    }
-    format!("{}...{}", key.get(..head).unwrap_or_default(), key.get(tail..).unwrap_or_default())
+    let tail = key.ceil_char_boundary(key.len() - kept / 2);
+    format!("{}...{}", first_bytes(key, kept.div_ceil(2)), key.get(tail..).unwrap_or_default())
 }
 
 fn device_nodes(device: &Value, per_device: bool, at: &At<'_>, errors: &mut FieldErrors) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use admission::policy::type_check;
 use authn::InternalIdentity;
-use storage::WatchError;
+use storage::Entry;
 use tokio::task::JoinHandle;
 use tracing::debug;
 use value::{Map, Value};
@@ -14,6 +14,7 @@ use value::{Map, Value};
 use crate::client::Client;
 use crate::encode;
 use crate::keys;
+use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
 
 /// Where they are served.
@@ -38,31 +39,20 @@ pub(crate) fn start(state: &Arc<State>) -> JoinHandle<()> {
 }
 
 async fn run(state: &State, client: &Client) {
-    let (page, mut events) = state.storage.store.list_and_watch(keys::VALIDATING_POLICIES);
-    for entry in &page.entries {
-        if let Ok(policy) = encode::tree(entry) {
-            reconcile(state, client, &policy).await;
-        }
-    }
+    let (page, mut events) = ListWatch::start(&state.storage.store, keys::VALIDATING_POLICIES);
+    let mut changed: Vec<Arc<Entry>> = page.entries.iter().cloned().collect();
     loop {
-        match events.next().await {
-            Ok(event) if event.kind == storage::Kind::Deleted => {}
-            Ok(event) => {
-                if let Ok(policy) = encode::tree(&event.entry) {
-                    reconcile(state, client, &policy).await;
-                }
-            }
-            Err(WatchError::Closed) => return,
-            Err(_) => {
-                let (page, again) = state.storage.store.list_and_watch(keys::VALIDATING_POLICIES);
-                events = again;
-                for entry in &page.entries {
-                    if let Ok(policy) = encode::tree(entry) {
-                        reconcile(state, client, &policy).await;
-                    }
-                }
+        for entry in &changed {
+            if let Ok(policy) = encode::tree(entry) {
+                reconcile(state, client, &policy).await;
             }
         }
+        changed = match events.next().await {
+            Some(Update::Event(event)) if event.kind == storage::Kind::Deleted => Vec::new(),
+            Some(Update::Event(event)) => vec![Arc::clone(&event.entry)],
+            Some(Update::Relisted(page)) => page.entries.iter().cloned().collect(),
+            None => return,
+        };
     }
 }
 

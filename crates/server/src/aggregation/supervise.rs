@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use storage::{Entry, Event, Store, Watch, WatchError};
+use storage::{Entry, Event};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use value::Str;
@@ -11,6 +11,7 @@ use value::Str;
 use super::{ApiService, Remote, availability, documents, openapi};
 use crate::encode;
 use crate::keys;
+use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
 
 /// Where it is told which servers there are.
@@ -64,7 +65,7 @@ pub(super) async fn run(state: Arc<State>) {
     let registry = Arc::clone(&state.apis.aggregation.registry);
     let mut changes = registry.changed.subscribe();
     let mut stop = state.stopping();
-    let [mut services, mut slices] = PLACES.map(|scope| Place::follow(&state.storage.store, scope));
+    let [mut services, mut slices] = PLACES.map(|prefix| ListWatch::start(&state.storage.store, prefix).1);
     let mut tasks: BTreeMap<Str, Tasks> = BTreeMap::new();
     let mut known: BTreeMap<Str, Arc<ApiService>> = BTreeMap::new();
     loop {
@@ -97,8 +98,8 @@ pub(super) async fn run(state: Arc<State>) {
         known.clone_from(&now.all);
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { return },
-            changed = services.next() => wake(&tasks, changed.as_deref(), name_of),
-            changed = slices.next() => wake(&tasks, changed.as_deref(), service_of),
+            changed = next(&mut services) => wake(&tasks, changed.as_deref(), name_of),
+            changed = next(&mut slices) => wake(&tasks, changed.as_deref(), service_of),
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }
@@ -135,28 +136,11 @@ fn service_of(entry: &Entry) -> Str {
     slice.str_at(&["metadata", "labels", availability::SERVICE_NAME]).unwrap_or_default().into()
 }
 
-/// Objects that say where servers are.
-struct Place {
-    store: Store,
-    watch: Watch,
-}
-
-impl Place {
-    fn follow(store: &Store, scope: &str) -> Self {
-        let (_, watch) = store.list_and_watch(scope);
-        Place { store: store.clone(), watch }
-    }
-
-    /// What has changed; nothing if too much has.
-    async fn next(&mut self) -> Option<Arc<Event>> {
-        match self.watch.next().await {
-            Ok(event) => Some(event),
-            Err(WatchError::Closed) => std::future::pending().await,
-            Err(_) => {
-                let scope = self.watch.scope().to_owned();
-                *self = Place::follow(&self.store, &scope);
-                None
-            }
-        }
+/// What has changed; `None` if too much has. Never returns once the store is closed.
+async fn next(events: &mut ListWatch) -> Option<Arc<Event>> {
+    match events.next().await {
+        Some(Update::Event(event)) => Some(event),
+        Some(Update::Relisted(_)) => None,
+        None => std::future::pending().await,
     }
 }

@@ -153,7 +153,7 @@ impl Event {
         let _ = writeln!(
             line,
             "{} AUDIT: id={} stage={} ip={} method={} user={} groups={} as={} asgroups={} user-agent={} namespace={} uri={} response=\"{response}\"",
-            nanos(self.received),
+            Timestamp::from_micros(self.received).nano_time(),
             quote(&self.id),
             quote(stage.as_str()),
             quote(&ip),
@@ -167,15 +167,6 @@ impl Event {
             quote(&self.uri),
         );
         line.into_bytes()
-    }
-}
-
-/// A time as Go's RFC3339Nano: digits of the second as many as there are.
-fn nanos(micros: i64) -> String {
-    let text = Timestamp::from_micros(micros).micro_time();
-    match text.strip_suffix('Z').map(|t| t.trim_end_matches('0').trim_end_matches('.')) {
-        Some(text) => format!("{text}Z"),
-        None => text,
     }
 }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use authn::User;
 use value::Str;
+use value::text::first_bytes;
 
 use super::event::{Event, Impersonated, ObjectRef, ResponseStatus};
 use super::policy::Level;
@@ -118,12 +119,10 @@ fn shorten_user(user: &mut User, text: usize, entries: usize) {
 
 fn shorten_word(word: &mut Str, most: usize) {
     if word.len() > most {
-        *word = word.get(..word.floor_char_boundary(most)).unwrap_or_default().into();
+        *word = first_bytes(word, most).into();
     }
 }
 
 fn shorten(text: &mut String, most: usize) {
-    if text.len() > most {
-        text.truncate(text.floor_char_boundary(most));
-    }
+    text.truncate(text.floor_char_boundary(most));
 }

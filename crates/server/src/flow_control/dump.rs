@@ -51,14 +51,8 @@ impl Describe<Waiter> for FlowControl {
     }
 }
 
-/// As Go's `time.RFC3339Nano` writes it in UTC: without zeros at the end of the fraction.
 fn rfc3339_nanos(at: std::time::SystemTime) -> String {
     let since = at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    let seconds = api::time::Timestamp::from_seconds(seconds).time();
-    let nanos = format!("{:09}", since.subsec_nanos());
-    match nanos.trim_end_matches('0') {
-        "" => seconds,
-        fraction => seconds.replace('Z', &format!(".{fraction}Z")),
-    }
+    api::time::Timestamp { seconds, nanos: since.subsec_nanos() }.nano_time()
 }

@@ -8,7 +8,7 @@ use crate::decode::{self, Draft};
 use crate::options::WriteOptions;
 use crate::ownership::{self, Writer};
 use crate::state::State;
-use crate::write::{StoreError, Subject, WriteOutcome, place};
+use crate::write::{StoreError, Subject, WriteOutcome, place, remove_server_metadata};
 
 /// How often another name is tried when a generated one is taken.
 const NAME_ATTEMPTS: usize = 8;
@@ -39,7 +39,7 @@ pub async fn create(
     let subresource = Subresource::None;
     let subject =
         Subject { state, kind, subresource, options: &options_value, dry_run: options.dry_run, writer };
-    wipe(draft.object_mut());
+    remove_server_metadata(draft.object_mut());
     place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     let generated =
         meta::name(draft.object()).is_empty() && !meta::text(draft.object(), "generateName").is_empty();
@@ -82,11 +82,4 @@ fn taken(state: &State, kind: &ServedResource, call: &Call, name: &str) -> Statu
         return status.with_message(message);
     }
     status
-}
-
-/// Takes out what only the server may say about an object that is new.
-pub(super) fn wipe(object: &mut value::Value) {
-    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-        object.remove_at(&["metadata", field]);
-    }
 }

@@ -4,11 +4,11 @@ mod openapi;
 mod path;
 
 use std::collections::HashSet;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use api::Status;
 use authn::tokens;
+use data_encoding::HEXUPPER;
 use documents::discovery::{self, Registration, SubEntry};
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
@@ -340,12 +340,7 @@ fn aggregated_answer(call: &Call, document: &Value) -> Answer {
     let mut body = Vec::new();
     api::order::of(document).write(&mut body, document);
     body.push(b'\n');
-    let mut tag = String::with_capacity(130);
-    tag.push('"');
-    for byte in Sha512::digest(&body) {
-        let _ = write!(tag, "{byte:02X}");
-    }
-    tag.push('"');
+    let tag = format!("\"{}\"", HEXUPPER.encode(&Sha512::digest(&body)));
     let known = call.headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
     // Shared caches may keep it if they distinguish by `Accept` and revalidate.
     let shared = [(ETAG, tag), (CACHE_CONTROL, "public".to_owned()), (VARY, "Accept".to_owned())];

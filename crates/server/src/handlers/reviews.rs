@@ -9,14 +9,14 @@ use authz::rbac::escalation;
 use authz::review;
 use value::{Map, Value};
 
-use super::{create, evict, list, pods, tokens};
+use super::{evict, list, pods, tokens};
 use crate::call::{Answer, Call};
 use crate::catalog::{ServedResource, Subresource};
 use crate::decode;
 use crate::options::WriteOptions;
 use crate::ownership;
 use crate::state::State;
-use crate::write::{BYTES_OF_ENTRY, Posted};
+use crate::write::{BYTES_OF_ENTRY, Posted, remove_server_metadata};
 
 /// Answers a request for one of these kinds.
 pub async fn handle(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
@@ -47,7 +47,7 @@ enum Asker {
 pub async fn read(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Value, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let mut object = decode::object(call, kind, options.field_validation).await?.object;
-    create::wipe(&mut object);
+    remove_server_metadata(&mut object);
     crate::write::place(&mut object, if kind.namespaced { &call.info.namespace } else { "" })?;
     let manager = ownership::manager(&options.field_manager, &call.headers);
     let written = ownership::Written { old: None, empty: &[], manager: &manager };

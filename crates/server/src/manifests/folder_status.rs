@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use admission::manifests::{LoadedManifests, ManifestProblem, ManifestSet};
+use value::text::first_bytes;
 
 use super::plugins;
 
@@ -79,8 +80,7 @@ impl FolderStatuses {
     }
 
     pub(crate) fn failed(&self, set: ManifestSet, why: &str) {
-        let end = (0..=LONGEST_REASON.min(why.len())).rev().find(|end| why.is_char_boundary(*end));
-        let why = why.get(..end.unwrap_or(0)).unwrap_or_default().to_owned();
+        let why = first_bytes(why, LONGEST_REASON).to_owned();
         self.change(set, |status| status.failure = Some((SystemTime::now(), why)));
     }
 

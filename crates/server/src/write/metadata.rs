@@ -8,6 +8,13 @@ use value::Value;
 
 use crate::call::Call;
 
+/// Removes the metadata of a new object that only the server sets.
+pub(crate) fn remove_server_metadata(object: &mut Value) {
+    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        object.remove_at(&["metadata", field]);
+    }
+}
+
 /// Puts the request's namespace on an object, or refuses one that says another.
 pub fn place(object: &mut Value, namespace: &str) -> Result<(), Status> {
     let own = meta::namespace(object);

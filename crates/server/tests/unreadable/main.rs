@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+#[path = "../admin_connection/mod.rs"]
+mod admin_connection;
 mod nodes;
 mod parameters;
 

@@ -1,17 +1,12 @@
 //! What the Node authorizer and NodeRestriction do without the objects that they decide by.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use authz::config::Flags;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use server::{Authorization, Ephemeral};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
+use super::admin_connection::connect;
 use super::{Server, break_offline, private_folder};
 
 const NODES: &str = "/api/v1/nodes";
@@ -28,20 +23,7 @@ async fn start(folder: &Path) -> Server {
 
 /// The code and the answer of a request by the node `n1`: the administrator impersonates it.
 async fn as_node(server: &Ephemeral, method: &str, path: &str, body: &str) -> (u16, String) {
-    let mut roots = RootCertStore::empty();
-    for authority in CertificateDer::pem_slice_iter(server.ca_pem.as_bytes()) {
-        roots.add(authority.unwrap()).unwrap();
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let chain =
-        CertificateDer::pem_slice_iter(server.admin.cert_pem.as_bytes()).map(Result::unwrap).collect();
-    let key = PrivateKeyDer::from_pem_slice(server.admin.key_pem.as_bytes()).unwrap();
-    let config = builder.with_root_certificates(roots).with_client_auth_cert(chain, key).unwrap();
-    let tcp = TcpStream::connect(server.running.address).await.unwrap();
-    let name = ServerName::try_from("127.0.0.1").unwrap();
-    let mut tls = TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap();
+    let mut tls = connect(server, "http/1.1").await;
     let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nimpersonate-user: system:node:n1\r\n\

@@ -1,6 +1,7 @@
 //! Error messages in goyaml's wording, which API clients and operators know.
 
 use super::{Error, Position};
+use crate::text::first_chars;
 use crate::{Value, go};
 
 /// A scanner error. goyaml does not name the first line.
@@ -31,6 +32,5 @@ pub(super) fn go_syntax(value: &Value) -> String {
 
 /// Quotes a string as Go does.
 pub(super) fn go_quoted(text: &str) -> String {
-    let shown = text.char_indices().nth(MAX_SHOWN).and_then(|(end, _)| text.get(..end));
-    go::quote(shown.unwrap_or(text))
+    go::quote(first_chars(text, MAX_SHOWN))
 }

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
+use crate::time::days_in_month;
 use crate::{go, json};
 
 /// A scalar with its resolved type.
@@ -235,14 +236,7 @@ fn timestamp(text: &str) -> Option<()> {
     let month = at.take(1, 2)?;
     at.skip(&['-'])?;
     let day = at.take(1, 2)?;
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days = match month {
-        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-        4 | 6 | 9 | 11 => 30,
-        2 => 28 + u32::from(leap),
-        _ => return None,
-    };
-    if day == 0 || day > days {
+    if !(1..=12).contains(&month) || day == 0 || day > days_in_month(year, month) {
         return None;
     }
     if at.rest.is_empty() {
@@ -278,7 +272,7 @@ struct Digits<'a> {
 
 impl Digits<'_> {
     /// Consumes `min` to `max` digits.
-    fn take(&mut self, min: usize, max: usize) -> Option<u32> {
+    fn take(&mut self, min: usize, max: usize) -> Option<i64> {
         let count = self.rest.bytes().take(max).take_while(u8::is_ascii_digit).count();
         if count < min {
             return None;

@@ -167,3 +167,22 @@ pub(crate) fn expected() -> Expected {
 pub(crate) fn verifier(keys: &[&Key]) -> Verifier {
     Verifier::new(expected(), Keys::new(key_set(keys))).unwrap()
 }
+
+/// Fields of a JWK with values that each make a P-256 key unusable.
+pub(crate) fn unusable_fields() -> Vec<(&'static str, Value)> {
+    vec![
+        ("use", json!("enc")),
+        ("use", json!(1)),
+        ("alg", json!("ES384")),
+        ("alg", json!("HS256")),
+        ("key_ops", json!(["sign"])),
+        ("key_ops", json!("verify")),
+        ("kty", json!("oct")),
+        ("crv", json!("P-384")),
+        ("crv", json!("secp256k1")),
+        ("kid", json!("")),
+        ("kid", json!(1)),
+        ("x", json!("AAAA")),
+        ("x", json!("!")),
+    ]
+}

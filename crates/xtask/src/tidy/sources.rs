@@ -19,6 +19,9 @@ const KEY_HOLDERS: [&str; 4] = [
 /// Types that are a private key or hold one.
 const KEYS: [&str; 5] = ["KeyPair", "PrivateKeyDer", "PrivatePkcs8KeyDer", "SigningKey", "EncodingKey"];
 
+/// Where storage keys are made.
+const STORAGE_KEYS: [&str; 2] = ["crates/server/src/keys.rs", "crates/server/src/keys/"];
+
 /// Paths to I/O and to the clock. Addresses are values and may be used.
 const OUTSIDE: [&str; 14] = [
     "std::fs",
@@ -136,6 +139,23 @@ pub(super) fn keys_at_home(source: &Source) -> Vec<String> {
         return Vec::new();
     }
     source.lines_with(&KEYS, "a private key is held in authn::tokens, or on its way into TLS")
+}
+
+/// Storage keys are made in one module; nothing else spells their prefix.
+pub(super) fn storage_keys_at_home(source: &Source) -> Vec<String> {
+    let at_home = STORAGE_KEYS.iter().any(|home| source.path.starts_with(home));
+    if at_home || source.is_test() || source.within(&["xtask", "conformance"]) {
+        return Vec::new();
+    }
+    let lines = source.text.lines().zip(source.code.lines()).enumerate();
+    // In `code`, comments and test modules are blank.
+    let spells = |text: &str, code: &str| text.contains("\"/registry") && !code.trim().is_empty();
+    lines
+        .filter(|(_, (text, code))| spells(text, code))
+        .map(|(number, _)| {
+            format!("{}:{}: take the storage key from {}", source.path, number + 1, STORAGE_KEYS[0])
+        })
+        .collect()
 }
 
 /// No comment announces work that is left to do.

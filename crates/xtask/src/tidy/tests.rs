@@ -3,7 +3,8 @@ use serde_json::json;
 use super::crates::{Packages, arrows, one_cryptography, without_io};
 use super::documents::{Map, headings};
 use super::sources::{
-    Source, code_only, keys_at_home, no_io, nothing_left_to_do, one_writer, the_writer_exists,
+    Source, code_only, keys_at_home, no_io, nothing_left_to_do, one_writer, storage_keys_at_home,
+    the_writer_exists,
 };
 
 const ARCHITECTURE: &str = "\
@@ -120,6 +121,20 @@ fn keys_stay_at_home() {
     let holds = "struct S { key: EcdsaKeyPair }";
     assert!(keys_at_home(&Source::new("crates/authn/src/tokens/keys.rs", holds)).is_empty());
     assert_eq!(keys_at_home(&Source::new("crates/server/src/handlers/get.rs", holds)).len(), 1);
+}
+
+#[test]
+fn storage_keys_are_spelled_in_one_module() {
+    let spells = "fn f() -> &'static str { \"/registry/pods/\" }";
+    let complaints = |path: &str, text: &str| storage_keys_at_home(&Source::new(path, text)).len();
+    assert_eq!(complaints("crates/server/src/keys.rs", spells), 0);
+    assert_eq!(complaints("crates/server/src/keys/migration.rs", spells), 0);
+    assert_eq!(complaints("crates/server/src/handlers/get.rs", spells), 1);
+    assert_eq!(complaints("crates/storage/src/store.rs", spells), 1);
+    assert_eq!(complaints("crates/storage/src/store/tests.rs", spells), 0);
+    let test = format!("#[cfg(test)]\nmod tests {{\n    {spells}\n}}\n");
+    assert_eq!(complaints("crates/server/src/handlers/get.rs", &test), 0);
+    assert_eq!(complaints("crates/server/src/handlers/get.rs", "// As \"/registry/pods/\".\n"), 0);
 }
 
 #[test]

@@ -14,8 +14,8 @@ const HUGE_PAGES: &str = "hugepages-";
 const NATIVE: &str = "kubernetes.io/";
 const QUOTA_REQUESTS: &str = "requests.";
 
-/// Resources that are counted, not measured.
-const COUNTED: &[&str] = &[
+/// Resources that are counted, not measured: their quantities are integers.
+pub(crate) const COUNTED_RESOURCES: &[&str] = &[
     "pods",
     "resourcequotas",
     "services",
@@ -81,7 +81,7 @@ pub(crate) fn resource_quantity(name: &str, quantity: &Quantity, at: &At<'_>, er
     if quantity.sign() < 0 {
         errors.invalid(at, quantity.canonical(), api::validation::fields::NOT_NEGATIVE);
     }
-    let is_counted = COUNTED.contains(&name) || is_extended(name);
+    let is_counted = COUNTED_RESOURCES.contains(&name) || is_extended(name);
     if is_counted && quantity.milli_value() % 1000 != 0 {
         errors.invalid(at, quantity.canonical(), "must be an integer");
     }
@@ -95,7 +95,7 @@ pub(crate) fn resource_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) -
         return false;
     }
     let is_standard = STANDARD.contains(&name)
-        || COUNTED.contains(&name)
+        || COUNTED_RESOURCES.contains(&name)
         || is_huge_page(name)
         || name.strip_prefix(QUOTA_REQUESTS).is_some_and(is_huge_page);
     if !name.contains('/') && !is_standard {

@@ -1,12 +1,12 @@
 //! What of a request and its answer is passed on, and what is written anew: headers, path and query.
 
-use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use authn::{FrontProxy, User, comparable_header_name, protocols_without_token};
 use bytes::Bytes;
 use http::header::{self, CONNECTION, HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;
+use value::text::percent_encode;
 
 use crate::request_info::clean_path;
 
@@ -201,16 +201,7 @@ fn canonical(name: &str) -> String {
 
 /// A key of extra attributes as part of a header's name.
 fn escape_key(key: &str) -> String {
-    let mut escaped = String::with_capacity(key.len());
-    for byte in key.bytes() {
-        let legal = byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte);
-        if legal {
-            escaped.push(char::from(byte));
-        } else {
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
+    percent_encode(key, |byte| byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte))
 }
 
 /// Says under which name the client was answered: a path without empty steps, `.` and `..`.
@@ -230,26 +221,15 @@ pub(in super::super) fn say_for_whom(headers: &mut HeaderMap, path: &str, host: 
 
 /// A path as Go encodes it, except for semicolons: some servers take what follows one for parameters, and not for a part of a name.
 pub(crate) fn encode_path(path: &str) -> String {
-    percent_encode(path, |byte| b"-_.~$&+,/:=@".contains(&byte))
+    percent_encode(path, |byte| byte.is_ascii_alphanumeric() || b"-_.~$&+,/:=@".contains(&byte))
 }
 
 /// A query as Go encodes it: by name.
 pub(in super::super) fn encode_query(pairs: &[(String, String)]) -> String {
-    let escape = |text: &str| percent_encode(text, |byte| b"-_.~ ".contains(&byte)).replace(' ', "+");
+    let keeps = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~ ".contains(&byte);
+    let escape = |text: &str| percent_encode(text, keeps).replace(' ', "+");
     let mut sorted: Vec<&(String, String)> = pairs.iter().collect();
     sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
     let pairs = sorted.into_iter().map(|(name, value)| format!("{}={}", escape(name), escape(value)));
     pairs.collect::<Vec<_>>().join("&")
-}
-
-fn percent_encode(text: &str, keeps: impl Fn(u8) -> bool) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || keeps(byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
 }

@@ -2,6 +2,7 @@
 
 use super::{Scanner, YamlTokenKind};
 use crate::json;
+use crate::text::hex_digit;
 use crate::yaml::Error;
 
 impl<'a> Scanner<'a> {
@@ -95,9 +96,8 @@ impl<'a> Scanner<'a> {
     fn uri_escape(&mut self, uri: &mut Vec<u8>) -> Result<(), Error> {
         let mut left = None;
         while left != Some(0) {
-            let digit = |b: u8| char::from(b).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
             let (b'%', Some(high), Some(low)) =
-                (self.peek_byte(), digit(self.ahead(1)), digit(self.ahead(2)))
+                (self.peek_byte(), hex_digit(self.ahead(1)), hex_digit(self.ahead(2)))
             else {
                 return Err(self.problem("did not find URI escaped octet"));
             };
