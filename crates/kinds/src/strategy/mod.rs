@@ -1,6 +1,6 @@
 //! Strategies: what a create or an update does to an object before admission and validation see it.
 //!
-//! One ordered table, one row per kind. A row says what happens to a client's `status`, what makes `metadata.generation`
+//! One [`Strategy`] per kind, which the row of the kind names ([`crate::table`]). It says what happens to a client's `status`, what makes `metadata.generation`
 //! grow, which metadata a status update may change, and which of the kind's own steps run. What is common to all kinds
 //! (uid, creation time, name generation) is the pipeline's.
 
@@ -11,7 +11,7 @@ mod reset;
 mod resource;
 pub mod service;
 mod storage;
-mod table;
+pub(crate) mod table;
 
 use api::GroupKind;
 use value::Value;
@@ -64,10 +64,8 @@ pub enum Propagation {
 }
 
 /// How one kind behaves.
-#[derive(Clone, Copy)]
-struct Strategy {
-    group: &'static str,
-    kind: &'static str,
+#[derive(Clone, Copy, Debug)]
+pub struct Strategy {
     status: Status,
     generation: Generation,
     /// Whether a change counts even if it is to a field that is dropped.
@@ -83,7 +81,7 @@ struct Strategy {
 }
 
 /// What happens to `status` outside of the status subresource.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Status {
     /// The kind has none, or the client's counts.
     AsSent,
@@ -94,7 +92,7 @@ enum Status {
 }
 
 /// When `metadata.generation` is set and grows.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Generation {
     /// Never.
     Unset,
@@ -109,8 +107,8 @@ enum Generation {
 }
 
 /// Which metadata an update through `status` may change.
-#[derive(Clone, Copy)]
-enum MetadataOnStatus {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MetadataOnStatus {
     /// What an update may change.
     AsSent,
     /// Labels, annotations, finalizers, owners and the deletion time stay.
@@ -121,10 +119,6 @@ enum MetadataOnStatus {
     ApiServiceKept,
     /// Everything but `managedFields` stays.
     AllKept,
-}
-
-fn of(kind: &GroupKind) -> Option<&'static Strategy> {
-    table::TABLE.iter().find(|row| row.group == kind.group && row.kind == kind.kind)
 }
 
 /// Fills in the times that a write without them means: defaults that need a clock. As other defaults they are the writer's.
@@ -140,8 +134,8 @@ pub fn stamp(kind: &GroupKind, object: &mut Value, context: &Context) {
 }
 
 /// Makes a new object what its kind starts as.
-pub fn prepare_create(kind: &GroupKind, object: &mut Value, context: &Context) {
-    let Some(row) = of(kind) else { return };
+pub fn prepare_create(strategy: Option<&Strategy>, object: &mut Value, context: &Context) {
+    let Some(row) = strategy else { return };
     if matches!(row.status, Status::Reset) {
         object.remove_at(&["status"]);
     }
@@ -156,9 +150,9 @@ pub fn prepare_create(kind: &GroupKind, object: &mut Value, context: &Context) {
 }
 
 /// Brings what an update must not change over from the old object, and lets the generation grow.
-pub fn prepare_update(kind: &GroupKind, new: &mut Value, old: &Value, context: &Context) {
+pub fn prepare_update(strategy: Option<&Strategy>, new: &mut Value, old: &Value, context: &Context) {
     keep(new, old, &["metadata", "generation"]);
-    let Some(row) = of(kind) else { return };
+    let Some(row) = strategy else { return };
     match row.status {
         Status::AsSent => {}
         Status::Reset | Status::KeptOnUpdate => keep(new, old, &["status"]),
@@ -184,10 +178,10 @@ fn grown(generation: Generation, new: &Value, old: &Value) -> bool {
 }
 
 /// Keeps everything but `status` (and the metadata the kind lets a status update change) from the old object.
-pub fn prepare_update_status(kind: &GroupKind, new: &mut Value, old: &Value, context: &Context) {
+pub fn prepare_update_status(strategy: Option<&Strategy>, new: &mut Value, old: &Value, context: &Context) {
     keep(new, old, &["metadata", "generation"]);
     keep(new, old, &["spec"]);
-    let Some(row) = of(kind) else { return };
+    let Some(row) = strategy else { return };
     match row.metadata {
         MetadataOnStatus::AsSent => {}
         MetadataOnStatus::Kept => keep_metadata(new, old),
@@ -243,18 +237,18 @@ pub fn check_graceful_delete(kind: &GroupKind, object: &Value, requested: Option
 }
 
 /// Whether an update of a name that does not exist creates it.
-pub fn allow_create_on_update(kind: &GroupKind) -> bool {
-    of(kind).is_some_and(|row| row.create_on_update)
+pub fn allow_create_on_update(strategy: Option<&Strategy>) -> bool {
+    strategy.is_some_and(|row| row.create_on_update)
 }
 
 /// Whether an update without a resource version replaces whatever is there.
-pub fn allow_unconditional_update(kind: &GroupKind) -> bool {
-    of(kind).is_some_and(|row| row.unconditional_update)
+pub fn allow_unconditional_update(strategy: Option<&Strategy>) -> bool {
+    strategy.is_some_and(|row| row.unconditional_update)
 }
 
 /// What deleting an object of `kind` does to its dependents when the request does not say.
-pub fn default_propagation(kind: &GroupKind) -> Propagation {
-    of(kind).map_or(Propagation::Background, |row| row.propagation)
+pub fn default_propagation(strategy: Option<&Strategy>) -> Propagation {
+    strategy.map_or(Propagation::Background, |row| row.propagation)
 }
 
 /// What is at `path` in `old` (or its absence) takes the place of what is there in `new`.

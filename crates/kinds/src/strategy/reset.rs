@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use api::GroupKind;
 use schema::apply::Reset;
 
-use super::{MetadataOnStatus, Status, of};
+use super::{MetadataOnStatus, Status, Strategy};
 
 macro_rules! without {
     ($($name:ident: $paths:expr;)*) => {
@@ -27,10 +27,10 @@ without! {
 }
 
 /// The fields that a write of `kind` through `subresource` (empty for the object itself) cannot set.
-pub fn reset_fields(kind: &GroupKind, subresource: &str) -> &'static Reset {
+pub fn reset_fields(kind: &GroupKind, strategy: Option<&Strategy>, subresource: &str) -> &'static Reset {
     let is_signing_request = kind.group == "certificates.k8s.io" && kind.kind == "CertificateSigningRequest";
     let is_pod = kind.group.is_empty() && kind.kind == "Pod";
-    let Some(row) = of(kind) else { return &NOTHING };
+    let Some(row) = strategy else { return &NOTHING };
     match subresource {
         "" if is_signing_request => &SPEC_AND_STATUS,
         "" => match row.status {

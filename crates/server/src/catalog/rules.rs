@@ -4,7 +4,6 @@ use api::FieldErrors;
 use crd::Found;
 use kinds::strategy;
 use kinds::validation::{self, Context, Rules};
-use kinds::warnings;
 use value::Value;
 
 use super::served_resource::{Nature, ServedResource};
@@ -17,7 +16,9 @@ impl ServedResource {
     pub fn creates_on_update(&self, subresource: Subresource) -> bool {
         subresource == Subresource::None
             && self.row().is_some()
-            && strategy::allow_create_on_update(&self.stored.group_kind())
+            && strategy::allow_create_on_update(
+                kinds::table::behavior(&self.stored.group_kind()).strategy.as_ref(),
+            )
     }
 
     /// Whether a server-side apply to an object that does not exist creates it: never through a subresource.
@@ -28,13 +29,20 @@ impl ServedResource {
     /// The rules of the kind: those of the group in the path, where they are stricter than the stored kind's (events).
     pub fn rules(&self) -> Option<&'static Rules> {
         self.row()?;
-        validation::rules(&self.gvk.group_kind()).or_else(|| validation::rules(&self.stored.group_kind()))
+        kinds::table::behavior(&self.gvk.group_kind())
+            .rules
+            .as_ref()
+            .or_else(|| kinds::table::behavior(&self.stored.group_kind()).rules.as_ref())
     }
 
     /// Makes an object a new one: what a create does to it before anybody judges it.
     pub fn prepare_create(&self, object: &mut Value, context: &strategy::Context) {
         match &self.nature {
-            Nature::BuiltIn(_) => strategy::prepare_create(&self.stored.group_kind(), object, context),
+            Nature::BuiltIn(_) => strategy::prepare_create(
+                kinds::table::behavior(&self.stored.group_kind()).strategy.as_ref(),
+                object,
+                context,
+            ),
             Nature::Custom(custom) => custom.version.compiled().prepare_create(object),
         }
     }
@@ -53,8 +61,15 @@ impl ServedResource {
                 custom.version.compiled().prepare_status(new, old);
             }
             (Nature::Custom(custom), _) => custom.version.compiled().prepare_update(new, old),
-            (_, Subresource::None | Subresource::Scale) => strategy::prepare_update(&kind, new, old, context),
-            (_, Subresource::Status) => strategy::prepare_update_status(&kind, new, old, context),
+            (_, Subresource::None | Subresource::Scale) => {
+                strategy::prepare_update(kinds::table::behavior(&kind).strategy.as_ref(), new, old, context)
+            }
+            (_, Subresource::Status) => strategy::prepare_update_status(
+                kinds::table::behavior(&kind).strategy.as_ref(),
+                new,
+                old,
+                context,
+            ),
             (_, Subresource::Finalize) => strategy::prepare_namespace_finalize(new, old),
             (_, Subresource::Approval) => strategy::prepare_approval(new, old, context),
             (_, Subresource::EphemeralContainers) => strategy::prepare_ephemeral_containers(new, old),
@@ -71,7 +86,10 @@ impl ServedResource {
             Some(rules) => validation::bounded(|| (rules.create)(object, context)),
             None => FieldErrors::new(),
         };
-        Found { errors, warnings: warnings::on_write(&self.stored.group_kind(), object, None) }
+        Found {
+            errors,
+            warnings: kinds::table::behavior(&self.stored.group_kind()).warnings_on_write(object, None),
+        }
     }
 
     /// What is wrong with a change through a subresource, and what a client is told about one that is right.
@@ -104,15 +122,18 @@ impl ServedResource {
         };
         let kind = self.stored.group_kind();
         let warnings = match subresource {
-            Subresource::Status => warnings::on_update_status(&kind, new),
-            _ => warnings::on_write(&kind, new, Some(old)),
+            Subresource::Status => kinds::table::behavior(&kind).warnings_on_status(new),
+            _ => kinds::table::behavior(&kind).warnings_on_write(new, Some(old)),
         };
         Found { errors, warnings }
     }
 
     /// Whether an update without a revision replaces whatever is there.
     pub fn allows_unconditional_update(&self) -> bool {
-        self.row().is_some() && strategy::allow_unconditional_update(&self.stored.group_kind())
+        self.row().is_some()
+            && strategy::allow_unconditional_update(
+                kinds::table::behavior(&self.stored.group_kind()).strategy.as_ref(),
+            )
     }
 
     /// An object with nothing but metadata, as bookmarks carry it: what Go writes even when it is empty is there.

@@ -502,7 +502,8 @@ fn bump_generation(object: &mut Value) {
 
 /// Puts the garbage collector's finalizers on or takes them off, as the options, the object or the kind say.
 fn set_propagation_finalizers(kind: &ServedResource, object: &mut Value, options: &DeleteOptions) {
-    let default = strategy::default_propagation(&kind.built_in_kind());
+    let default =
+        strategy::default_propagation(kinds::table::behavior(&kind.built_in_kind()).strategy.as_ref());
     let has = |f: &str| meta::finalizers(object).any(|o| o == f);
     let policy = options.propagation_policy.as_deref();
     let (orphan, foreground) = match (default, options.orphan_dependents, policy) {
