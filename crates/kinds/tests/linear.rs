@@ -291,13 +291,13 @@ fn written(case: &Case, object: &Value) {
     let old = read_object(case, object);
     let mut new = old.clone();
     new.set_at(&["metadata", "labels", "changed"], "yes");
-    strategy::stamp(&kind, &mut new, &context);
+    strategy::stamp(table::behavior(&kind).strategy.as_ref(), &mut new, &context);
     let mut created = new.clone();
     strategy::prepare_create(table::behavior(&kind).strategy.as_ref(), &mut created, &context);
     let mut updated = new.clone();
     strategy::prepare_update(table::behavior(&kind).strategy.as_ref(), &mut updated, &old, &context);
     strategy::prepare_update_status(table::behavior(&kind).strategy.as_ref(), &mut new, &old, &context);
-    strategy::canonicalize(&kind, &mut updated);
+    strategy::canonicalize(table::behavior(&kind).strategy.as_ref(), &mut updated);
     let _ = table::behavior(&GroupKind::new(case.row.group, case.row.kind)).table().rows(&[&updated], 0);
 }
 

@@ -193,7 +193,7 @@ pub async fn track(
 ) {
     let api_version = kind.gvk.api_version();
     let mut new = kind.to_sent_as_it_is(object.clone());
-    strategy::show(&kind.built_in_kind(), &mut new);
+    strategy::show(kind.strategy(), &mut new);
     kind.fill_sent(&mut new);
     for path in empty {
         let path: Vec<&str> = path.iter().map(Str::as_str).collect();
@@ -248,11 +248,7 @@ fn reset(kind: &ServedResource, subresource: Subresource) -> &'static Reset {
     static STATUS: LazyLock<Reset> = LazyLock::new(|| Reset::without(&["status"]));
     static ALL_BUT_STATUS: LazyLock<Reset> = LazyLock::new(|| Reset::without(&["metadata", "spec"]));
     match (kind.as_custom(), subresource) {
-        (None, _) => {
-            let stored = kind.stored.group_kind();
-            let strategy = kinds::table::behavior(&stored).strategy.as_ref();
-            strategy::reset_fields(&stored, strategy, subresource.name())
-        }
+        (None, _) => strategy::reset_fields(kind.strategy(), subresource.name()),
         (Some(_), Subresource::Status) => &ALL_BUT_STATUS,
         (Some(custom), Subresource::None) if custom.version.status => &STATUS,
         (Some(_), _) => &NOTHING,

@@ -13,7 +13,6 @@ pub mod service;
 mod storage;
 pub(crate) mod table;
 
-use api::GroupKind;
 use value::Value;
 
 use api::validation::fields::{Read, same};
@@ -75,6 +74,16 @@ pub struct Strategy {
     create: fn(&mut Value, &Context),
     update: fn(&mut Value, &Value, &Context),
     update_status: fn(&mut Value, &Value, &Context),
+    /// Fills in times that a write leaves out.
+    stamp: fn(&mut Value, &Context),
+    /// Adds fields that clients see although they are not stored as such.
+    show: fn(&mut Value),
+    /// Brings a valid object into the form it is stored in.
+    canonicalize: fn(&mut Value),
+    /// The seconds that a deletion waits, given those of the request. `None` for kinds that are deleted at once.
+    grace_period: Option<fn(&Value, Option<i64>) -> i64>,
+    /// Fields that a write cannot set, beside those that follow from `status` and `metadata`.
+    reset: Option<reset::OwnReset>,
     create_on_update: bool,
     unconditional_update: bool,
     propagation: Propagation,
@@ -122,14 +131,9 @@ pub(crate) enum MetadataOnStatus {
 }
 
 /// Fills in the times that a write without them means: defaults that need a clock. As other defaults they are the writer's.
-pub fn stamp(kind: &GroupKind, object: &mut Value, context: &Context) {
-    if kind.group != "resource.k8s.io" {
-        return;
-    }
-    match kind.kind.as_str() {
-        "DeviceTaintRule" => resource::create_taint_rule(object, context),
-        "ResourceSlice" => resource::create_slice(object, context),
-        _ => {}
+pub fn stamp(strategy: Option<&Strategy>, object: &mut Value, context: &Context) {
+    if let Some(row) = strategy {
+        (row.stamp)(object, context);
     }
 }
 
@@ -216,24 +220,27 @@ pub fn prepare_approval(new: &mut Value, old: &Value, context: &Context) {
 }
 
 /// Adds what clients see of an object as it was sent: that is what managed fields are about.
-pub fn show(kind: &GroupKind, object: &mut Value) {
-    if kind.group == "apps" && kind.kind == "DaemonSet" {
-        table::show_template_generation(object);
+pub fn show(strategy: Option<&Strategy>, object: &mut Value) {
+    if let Some(row) = strategy {
+        (row.show)(object);
     }
 }
 
 /// Brings a valid object into the form it is stored in.
-pub fn canonicalize(kind: &GroupKind, object: &mut Value) {
-    if kind.group.is_empty() && kind.kind == "Namespace" {
-        let name = api::meta::name(object).to_owned();
-        object.set_at(&["metadata", "labels", "kubernetes.io/metadata.name"], name);
+pub fn canonicalize(strategy: Option<&Strategy>, object: &mut Value) {
+    if let Some(row) = strategy {
+        (row.canonicalize)(object);
     }
 }
 
-/// The seconds a deletion of `object` must wait for somebody outside to finish with it, given the seconds the request
+/// The seconds a deletion of `object` must wait for another component to finish with it, given the seconds the request
 /// asks for; `None` where the kind is deleted at once.
-pub fn check_graceful_delete(kind: &GroupKind, object: &Value, requested: Option<i64>) -> Option<i64> {
-    (kind.group.is_empty() && kind.kind == "Pod").then(|| pod::grace_period(object, requested))
+pub fn check_graceful_delete(
+    strategy: Option<&Strategy>,
+    object: &Value,
+    requested: Option<i64>,
+) -> Option<i64> {
+    strategy.and_then(|row| row.grace_period).map(|grace_period| grace_period(object, requested))
 }
 
 /// Whether an update of a name that does not exist creates it.

@@ -4,6 +4,7 @@ use api::validation::fields::{Read, same};
 use value::Value;
 
 use super::gates::Gate;
+use super::reset::OwnReset;
 use super::{
     Context, Generation, MetadataOnStatus, Propagation, Status, Strategy, certificates, keep, pod, resource,
     storage,
@@ -15,8 +16,12 @@ pub(crate) const CONFIG_MAP: Strategy = Strategy::NEW.unconditional();
 pub(crate) const ENDPOINTS: Strategy = Strategy::NEW.unconditional().creates();
 pub(crate) const EVENT: Strategy = Strategy::NEW.unconditional().creates().collects(Propagation::Unsupported);
 pub(crate) const LIMIT_RANGE: Strategy = Strategy::NEW.unconditional().creates();
-pub(crate) const NAMESPACE: Strategy =
-    Strategy::NEW.unconditional().status().on_create(create_namespace).on_update(update_namespace);
+pub(crate) const NAMESPACE: Strategy = Strategy::NEW
+    .unconditional()
+    .status()
+    .on_create(create_namespace)
+    .on_update(update_namespace)
+    .canonical(label_namespace);
 pub(crate) const NODE: Strategy = Strategy::NEW
     .unconditional()
     .status_kept_on_update()
@@ -42,7 +47,9 @@ pub(crate) const POD: Strategy = Strategy::NEW
     .gates(pod::GATES)
     .on_create(pod::create)
     .on_update(pod::update)
-    .on_status(pod::update_status);
+    .on_status(pod::update_status)
+    .graceful(pod::grace_period)
+    .resets(OwnReset::Pod);
 pub(crate) const POD_TEMPLATE: Strategy =
     Strategy::NEW.unconditional().generation(&[&["template"]]).gates(pod::TEMPLATE_GATES);
 pub(crate) const REPLICATION_CONTROLLER: Strategy = Strategy::NEW
@@ -76,7 +83,8 @@ pub(crate) const DAEMON_SET: Strategy = Strategy::NEW
     .status()
     .on_create(create_daemon_set)
     .on_update(update_daemon_set)
-    .on_status(keep_template_generation);
+    .on_status(keep_template_generation)
+    .shows(show_template_generation);
 pub(crate) const DEPLOYMENT: Strategy = Strategy::NEW
     .unconditional()
     .generation(&[&["spec"], &["metadata", "annotations"]])
@@ -103,7 +111,8 @@ pub(crate) const CERTIFICATE_SIGNING_REQUEST: Strategy = Strategy::NEW
     .status()
     .on_create(certificates::create)
     .on_update(certificates::update)
-    .on_status(certificates::update_status);
+    .on_status(certificates::update_status)
+    .resets(OwnReset::SigningRequest);
 pub(crate) const CLUSTER_TRUST_BUNDLE: Strategy = Strategy::NEW;
 pub(crate) const POD_CERTIFICATE_REQUEST: Strategy = Strategy::NEW.status().metadata(MetadataOnStatus::Kept);
 pub(crate) const LEASE: Strategy = Strategy::NEW.creates().gates(LEASE_GATES);
@@ -135,7 +144,8 @@ pub(crate) const DEVICE_TAINT_RULE: Strategy = Strategy::NEW
     .status()
     .metadata(MetadataOnStatus::Kept)
     .on_create(resource::create_taint_rule)
-    .on_update(resource::update_taint_rule);
+    .on_update(resource::update_taint_rule)
+    .stamps(resource::create_taint_rule);
 pub(crate) const RESOURCE_CLAIM: Strategy = Strategy::NEW
     .unconditional()
     .status()
@@ -150,7 +160,8 @@ pub(crate) const RESOURCE_SLICE: Strategy = Strategy::NEW
     .counts_dropped()
     .gates(resource::SLICE_GATES)
     .on_create(resource::create_slice)
-    .on_update(resource::update_slice);
+    .on_update(resource::update_slice)
+    .stamps(resource::create_slice);
 pub(crate) const PRIORITY_CLASS: Strategy = Strategy::NEW.unconditional().generation_on_create();
 pub(crate) const CSI_DRIVER: Strategy = Strategy::NEW.generation_on_update(SPEC);
 pub(crate) const CSI_NODE: Strategy =
@@ -179,6 +190,11 @@ impl Strategy {
         create: |_, _| {},
         update: |_, _, _| {},
         update_status: |_, _, _| {},
+        stamp: |_, _| {},
+        show: |_| {},
+        canonicalize: |_| {},
+        grace_period: None,
+        reset: None,
         create_on_update: false,
         unconditional_update: false,
         propagation: Propagation::Background,
@@ -244,6 +260,31 @@ impl Strategy {
         self
     }
 
+    pub(crate) const fn stamps(mut self, step: fn(&mut Value, &Context)) -> Self {
+        self.stamp = step;
+        self
+    }
+
+    pub(crate) const fn shows(mut self, step: fn(&mut Value)) -> Self {
+        self.show = step;
+        self
+    }
+
+    pub(crate) const fn canonical(mut self, step: fn(&mut Value)) -> Self {
+        self.canonicalize = step;
+        self
+    }
+
+    pub(crate) const fn graceful(mut self, grace_period: fn(&Value, Option<i64>) -> i64) -> Self {
+        self.grace_period = Some(grace_period);
+        self
+    }
+
+    pub(crate) const fn resets(mut self, reset: OwnReset) -> Self {
+        self.reset = Some(reset);
+        self
+    }
+
     pub(crate) const fn on_create(mut self, step: fn(&mut Value, &Context)) -> Self {
         self.create = step;
         self
@@ -275,6 +316,11 @@ fn create_namespace(namespace: &mut Value, _: &Context) {
         finalizers.push("kubernetes".into());
         namespace.set_at(&["spec", "finalizers"], finalizers);
     }
+}
+
+fn label_namespace(namespace: &mut Value) {
+    let name = api::meta::name(namespace).to_owned();
+    namespace.set_at(&["metadata", "labels", "kubernetes.io/metadata.name"], name);
 }
 
 fn update_namespace(new: &mut Value, old: &Value, _: &Context) {
@@ -363,7 +409,7 @@ fn create_daemon_set(set: &mut Value, _: &Context) {
 }
 
 /// A daemon set shows a generation of its template even where it was sent without one.
-pub(super) fn show_template_generation(set: &mut Value) {
+fn show_template_generation(set: &mut Value) {
     if set.at(TEMPLATE_GENERATION).is_none() {
         set.set_at(TEMPLATE_GENERATION, template_generation(set).to_string());
     }

@@ -151,7 +151,7 @@ fn namespaces_start_active_with_their_finalizer_and_keep_their_finalizers() {
     assert_eq!(finalized.str_at(&["status", "phase"]), Some("Terminating"));
     assert!(finalized.at(&["spec", "finalizers"]).is_none());
     let mut canonical = object(r#"{"metadata":{"name":"n"}}"#);
-    canonicalize(&kind("", "Namespace"), &mut canonical);
+    canonicalize(strategy("", "Namespace"), &mut canonical);
     assert_eq!(canonical.str_at(&["metadata", "labels", "kubernetes.io/metadata.name"]), Some("n"));
 }
 
@@ -301,13 +301,13 @@ fn label_keys_become_requirements_of_their_selectors() {
 #[test]
 fn pods_have_time_to_end_when_somebody_runs_them() {
     let pod = object(r#"{"spec":{"nodeName":"n","terminationGracePeriodSeconds":30}}"#);
-    let grace = |pod: &Value, requested| check_graceful_delete(&kind("", "Pod"), pod, requested);
+    let grace = |pod: &Value, requested| check_graceful_delete(strategy("", "Pod"), pod, requested);
     assert_eq!(grace(&pod, None), Some(30));
     assert_eq!(grace(&pod, Some(5)), Some(5));
     assert_eq!(grace(&pod, Some(-1)), Some(1));
     assert_eq!(grace(&object(r#"{"spec":{"terminationGracePeriodSeconds":30}}"#), None), Some(0));
     assert_eq!(grace(&object(r#"{"spec":{"nodeName":"n"},"status":{"phase":"Failed"}}"#), Some(9)), Some(0));
-    assert_eq!(check_graceful_delete(&kind("", "ConfigMap"), &pod, None), None);
+    assert_eq!(check_graceful_delete(strategy("", "ConfigMap"), &pod, None), None);
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub struct KindBehavior {
 
 impl KindBehavior {
     /// The behavior of what is no built-in kind.
-    const NONE: KindBehavior = KindBehavior {
+    pub const NONE: KindBehavior = KindBehavior {
         defaults: None,
         rules: None,
         strategy: None,

@@ -96,7 +96,7 @@ fn a_new_kind_is_complete_with_its_row() {
     assert_eq!(object.int_at(&["metadata", "generation"]), Some(1));
 
     let rules = behavior.rules.unwrap();
-    assert_eq!((rules.create)(&object, &Context::default()).iter().count(), 0);
+    assert_eq!((rules.create)(&object, &Context::default()).len(), 0);
     let errors = (rules.create)(&widget(r#"{"size":4}"#), &Context::default());
     let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(errors, ["spec.size: Invalid value: 4: must be at most 3"]);

@@ -16,9 +16,7 @@ impl ServedResource {
     pub fn creates_on_update(&self, subresource: Subresource) -> bool {
         subresource == Subresource::None
             && self.row().is_some()
-            && strategy::allow_create_on_update(
-                kinds::table::behavior(&self.stored.group_kind()).strategy.as_ref(),
-            )
+            && strategy::allow_create_on_update(self.strategy())
     }
 
     /// Whether a server-side apply to an object that does not exist creates it: never through a subresource.
@@ -28,21 +26,13 @@ impl ServedResource {
 
     /// The rules of the kind: those of the group in the path, where they are stricter than the stored kind's (events).
     pub fn rules(&self) -> Option<&'static Rules> {
-        self.row()?;
-        kinds::table::behavior(&self.gvk.group_kind())
-            .rules
-            .as_ref()
-            .or_else(|| kinds::table::behavior(&self.stored.group_kind()).rules.as_ref())
+        self.row()?.behavior.rules.as_ref().or(self.behavior().rules.as_ref())
     }
 
     /// Makes an object a new one: what a create does to it before anybody judges it.
     pub fn prepare_create(&self, object: &mut Value, context: &strategy::Context) {
         match &self.nature {
-            Nature::BuiltIn(_) => strategy::prepare_create(
-                kinds::table::behavior(&self.stored.group_kind()).strategy.as_ref(),
-                object,
-                context,
-            ),
+            Nature::BuiltIn(_) => strategy::prepare_create(self.strategy(), object, context),
             Nature::Custom(custom) => custom.version.compiled().prepare_create(object),
         }
     }
@@ -55,21 +45,15 @@ impl ServedResource {
         old: &Value,
         context: &strategy::Context,
     ) {
-        let kind = self.stored.group_kind();
         match (&self.nature, subresource) {
             (Nature::Custom(custom), Subresource::Status) => {
                 custom.version.compiled().prepare_status(new, old);
             }
             (Nature::Custom(custom), _) => custom.version.compiled().prepare_update(new, old),
             (_, Subresource::None | Subresource::Scale) => {
-                strategy::prepare_update(kinds::table::behavior(&kind).strategy.as_ref(), new, old, context)
+                strategy::prepare_update(self.strategy(), new, old, context);
             }
-            (_, Subresource::Status) => strategy::prepare_update_status(
-                kinds::table::behavior(&kind).strategy.as_ref(),
-                new,
-                old,
-                context,
-            ),
+            (_, Subresource::Status) => strategy::prepare_update_status(self.strategy(), new, old, context),
             (_, Subresource::Finalize) => strategy::prepare_namespace_finalize(new, old),
             (_, Subresource::Approval) => strategy::prepare_approval(new, old, context),
             (_, Subresource::EphemeralContainers) => strategy::prepare_ephemeral_containers(new, old),
@@ -86,10 +70,7 @@ impl ServedResource {
             Some(rules) => validation::bounded(|| (rules.create)(object, context)),
             None => FieldErrors::new(),
         };
-        Found {
-            errors,
-            warnings: kinds::table::behavior(&self.stored.group_kind()).warnings_on_write(object, None),
-        }
+        Found { errors, warnings: self.behavior().warnings_on_write(object, None) }
     }
 
     /// What is wrong with a change through a subresource, and what a client is told about one that is right.
@@ -120,20 +101,16 @@ impl ServedResource {
                 Subresource::Resize => validation::pod::update_resize(new, old, context),
             }),
         };
-        let kind = self.stored.group_kind();
         let warnings = match subresource {
-            Subresource::Status => kinds::table::behavior(&kind).warnings_on_status(new),
-            _ => kinds::table::behavior(&kind).warnings_on_write(new, Some(old)),
+            Subresource::Status => self.behavior().warnings_on_status(new),
+            _ => self.behavior().warnings_on_write(new, Some(old)),
         };
         Found { errors, warnings }
     }
 
     /// Whether an update without a revision replaces whatever is there.
     pub fn allows_unconditional_update(&self) -> bool {
-        self.row().is_some()
-            && strategy::allow_unconditional_update(
-                kinds::table::behavior(&self.stored.group_kind()).strategy.as_ref(),
-            )
+        self.row().is_some() && strategy::allow_unconditional_update(self.strategy())
     }
 
     /// An object with nothing but metadata, as bookmarks carry it: what Go writes even when it is empty is there.

@@ -7,7 +7,8 @@ use api::selector::Facts;
 use api::{GroupKind, GroupResource, GroupVersionKind, meta};
 use bytes::Bytes;
 use kinds::print;
-use kinds::table::{self, Conversion, Resource, Storage, SubresourceRow, Verb, verbs};
+use kinds::strategy::Strategy;
+use kinds::table::{self, Conversion, KindBehavior, Resource, Storage, SubresourceRow, Verb, verbs};
 use schema::Schema;
 use storage::{Entry, Record};
 
@@ -48,6 +49,8 @@ pub(super) enum Nature {
 pub(super) struct BuiltIn {
     pub(super) row: &'static Resource,
     pub(super) schema: &'static Schema,
+    /// The behavior of the stored kind.
+    pub(super) behavior: &'static KindBehavior,
     /// Where objects of the requested version do not look like the stored ones.
     pub(super) conversion: Option<Conversion>,
 }
@@ -78,6 +81,7 @@ impl ServedResource {
             nature: Nature::BuiltIn(BuiltIn {
                 row,
                 schema: row.schema(version)?,
+                behavior: table::behavior(&stored.group_kind()),
                 conversion: row.version(version).and_then(|version| version.conversion),
             }),
             resource: GroupResource::new(row.group, row.plural),
@@ -135,6 +139,19 @@ impl ServedResource {
             Nature::BuiltIn(built_in) => Some(built_in.row),
             Nature::Custom(_) => None,
         }
+    }
+
+    /// How objects of the stored kind behave. Custom resources have none of it, whatever their group and kind are called.
+    pub fn behavior(&self) -> &'static KindBehavior {
+        match &self.nature {
+            Nature::BuiltIn(built_in) => built_in.behavior,
+            Nature::Custom(_) => &KindBehavior::NONE,
+        }
+    }
+
+    /// The strategy of the stored kind.
+    pub fn strategy(&self) -> Option<&'static Strategy> {
+        self.behavior().strategy.as_ref()
     }
 
     /// The group and kind by which the rules of built-in resources are found: strategies, escalation, what must be waited for. A

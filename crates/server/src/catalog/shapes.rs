@@ -125,7 +125,7 @@ impl ServedResource {
             }
             Nature::BuiltIn(_) => {
                 let Working(mut object) = self.to_working_without_defaults(sent);
-                kinds::table::behavior(&self.stored.group_kind()).apply_defaults(&mut object);
+                self.behavior().apply_defaults(&mut object);
                 Ok(Working(object))
             }
         }
