@@ -227,7 +227,7 @@ fn read(text: &str) -> Value {
 fn refusals(object: &Value) -> Vec<String> {
     let kind = meta::gvk(object).group_kind();
     let object = defaulted(object.clone());
-    let Some(rules) = kinds::validation::rules(&kind) else { return Vec::new() };
+    let Some(rules) = kinds::table::behavior(&kind).rules.as_ref() else { return Vec::new() };
     if kind.group != "admissionregistration.k8s.io" {
         return Vec::new();
     }
@@ -239,7 +239,7 @@ fn refusals(object: &Value) -> Vec<String> {
 
 fn defaulted(mut object: Value) -> Value {
     let kind = meta::gvk(&object);
-    kinds::defaults::apply(&kind.group_kind(), &mut object);
+    kinds::table::behavior(&kind.group_kind()).apply_defaults(&mut object);
     object
 }
 

@@ -17,7 +17,7 @@
 //!
 //! let text = br#"{"metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"nginx"}]}}"#;
 //! let mut pod = value::json::parse(text).unwrap();
-//! kinds::defaults::apply(&GroupKind::new("", "Pod"), &mut pod);
+//! kinds::table::behavior(&GroupKind::new("", "Pod")).apply_defaults(&mut pod);
 //! assert_eq!(pod.str_at(&["spec", "restartPolicy"]), Some("Always"));
 //! ```
 

@@ -1,124 +1,163 @@
-//! Warnings: what a client is told about an object that is accepted all the same.
+//! Warnings: what a client is warned of about an object that is accepted all the same. The row of a kind names its functions.
 
 mod key_pair;
 mod pod;
 
-use api::GroupKind;
 use api::names::{cidr_warnings, ip_warning, is_dns1123_label};
 use api::quantity::Quantity;
 use value::Value;
 
 use api::validation::fields::{At, Read, same};
 
-/// What a client that makes an object `new` through `status` is warned of.
-pub fn on_update_status(kind: &GroupKind, new: &Value) -> Vec<String> {
-    let mut warnings = Vec::new();
-    match (kind.group.as_str(), kind.kind.as_str()) {
-        ("", "Service") | ("networking.k8s.io", "Ingress") => {
-            let at = At::new("status.loadBalancer.ingress");
-            for (i, ingress) in new.list_at(&["status", "loadBalancer", "ingress"]).iter().enumerate() {
-                warnings.extend(ip_warning(&at.index(i).to_string(), ingress.text("ip")));
-            }
-        }
-        ("", "Pod") => {
-            for field in ["podIPs", "hostIPs"] {
-                let list = format!("status.{field}");
-                let at = At::new(&list);
-                for (i, address) in new.list_at(&["status", field]).iter().enumerate() {
-                    warnings.extend(ip_warning(&at.index(i).field("ip").to_string(), address.text("ip")));
-                }
-            }
-        }
-        _ => {}
+/// Adds the warnings about creating `new`, or changing `old` into it.
+pub type WriteWarnings = fn(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>);
+
+/// Adds the warnings about an update through `status` that makes an object `new`.
+pub type StatusWarnings = fn(new: &Value, warnings: &mut Vec<String>);
+
+pub(crate) fn load_balancer_status(new: &Value, warnings: &mut Vec<String>) {
+    let at = At::new("status.loadBalancer.ingress");
+    for (i, ingress) in new.list_at(&["status", "loadBalancer", "ingress"]).iter().enumerate() {
+        warnings.extend(ip_warning(&at.index(i).to_string(), ingress.text("ip")));
     }
-    warnings
 }
 
-/// The warnings about creating `new`, or changing `old` into it.
-pub fn on_write(kind: &GroupKind, new: &Value, old: Option<&Value>) -> Vec<String> {
-    let mut warnings = Vec::new();
-    match (kind.group.as_str(), kind.kind.as_str()) {
-        ("", "Endpoints") => endpoints(new, &mut warnings),
-        ("", "Node") => node(new, &mut warnings),
-        ("", "PersistentVolume") => persistent_volume(new, &mut warnings),
-        ("", "PersistentVolumeClaim") => {
-            deprecated_annotation(new, BETA_STORAGE_CLASS, STORAGE_CLASS_WORDS, &mut warnings);
-            claim_spec(&At::new("spec"), new.part("spec"), &mut warnings);
+pub(crate) fn pod_status(new: &Value, warnings: &mut Vec<String>) {
+    for field in ["podIPs", "hostIPs"] {
+        let list = format!("status.{field}");
+        let at = At::new(&list);
+        for (i, address) in new.list_at(&["status", field]).iter().enumerate() {
+            warnings.extend(ip_warning(&at.index(i).field("ip").to_string(), address.text("ip")));
         }
-        ("", "Pod") if old.is_none() => {
-            recommend_label(new, "the Pod's hostname", &mut warnings);
-            pod::pod(new, &mut warnings);
-        }
-        ("", "PodTemplate") if grew(new, old) => {
-            pod::template(&At::new("template"), new.part("template"), &mut warnings);
-        }
-        ("", "ReplicationController") | ("apps", "Deployment" | "ReplicaSet") => {
-            workload_name(new, old, &mut warnings);
-            // Kubernetes looks at the old template when a replication controller changes.
-            let looked_at = if kind.group.is_empty() { old.unwrap_or(new) } else { new };
-            if grew(new, old) {
-                pod::template(&At::new("spec.template"), looked_at.at(&["spec", "template"]), &mut warnings);
-            }
-        }
-        ("", "ResourceQuota") if old.is_none() => quota(new, &mut warnings),
-        ("", "Secret") if new.str_at(&["type"]) == Some("kubernetes.io/tls") => {
-            warnings.extend(key_pair::problem(new));
-        }
-        ("", "Service") => service(new, &mut warnings),
-        ("", "ServiceAccount") => service_account(new, old, &mut warnings),
-        ("admissionregistration.k8s.io", kind) => admission(kind, new, &mut warnings),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            warnings.extend(crd::validation::warnings(new, old));
-        }
-        ("apps", "DaemonSet") => {
-            let template = |set: &Value| set.at(&["spec", "template"]).cloned();
-            if old.is_none_or(|old| !same(template(old).as_ref(), template(new).as_ref())) {
-                pod::template(&At::new("spec.template"), new.at(&["spec", "template"]), &mut warnings);
-            }
-        }
-        ("apps", "StatefulSet") => stateful_set(new, old, &mut warnings),
-        ("batch", "CronJob") => cron_job(new, old, &mut warnings),
-        ("batch", "Job") => {
-            workload_name(new, old, &mut warnings);
-            if grew(new, old) {
-                job_spec(&At::new("spec"), new.part("spec"), &mut warnings);
-            }
-        }
-        ("discovery.k8s.io", "EndpointSlice") => endpoint_slice(new, old, &mut warnings),
-        ("networking.k8s.io", "Ingress") if old.is_none() => {
-            let class = "kubernetes.io/ingress.class";
-            if new.at(&["metadata", "annotations", class]).is_some()
-                && new.at(&["spec", "ingressClassName"]).is_none()
-            {
-                warnings.push(format!(
-                    "annotation \"{class}\" is deprecated, please use 'spec.ingressClassName' instead"
-                ));
-            }
-        }
-        ("networking.k8s.io", "NetworkPolicy") => network_policy(new, &mut warnings),
-        ("node.k8s.io", "RuntimeClass") => {
-            for (label, _) in new.part("scheduling").entries("nodeSelector") {
-                warnings
-                    .extend(deprecated_label(label).map(|words| format!("scheduling.nodeSelector: {words}")));
-            }
-        }
-        ("resource.k8s.io", "ResourceSlice") => {
-            let driver = new.part("spec").text("driver");
-            if driver.chars().any(char::is_uppercase) {
-                warnings.push(format!(
-                    "spec.driver: driver names should be lowercase; {} contains uppercase characters",
-                    api::field::quote(driver)
-                ));
-            }
-        }
-        ("storage.k8s.io", "CSIDriver") => csi_driver(new, old, &mut warnings),
-        ("storage.k8s.io", "CSIStorageCapacity") => {
-            label_selector(&At::new("nodeTopology"), new.part("nodeTopology"), &mut warnings);
-        }
-        ("storage.k8s.io", "StorageClass") => storage_class(new, &mut warnings),
-        _ => {}
     }
-    warnings
+}
+
+pub(crate) fn persistent_volume_claim(new: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
+    deprecated_annotation(new, BETA_STORAGE_CLASS, STORAGE_CLASS_WORDS, warnings);
+    claim_spec(&At::new("spec"), new.part("spec"), warnings);
+}
+
+pub(crate) fn pod(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    if old.is_none() {
+        recommend_label(new, "the Pod's hostname", warnings);
+        pod::pod(new, warnings);
+    }
+}
+
+pub(crate) fn pod_template(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    if grew(new, old) {
+        pod::template(&At::new("template"), new.part("template"), warnings);
+    }
+}
+
+fn workload(new: &Value, old: Option<&Value>, looked_at: &Value, warnings: &mut Vec<String>) {
+    workload_name(new, old, warnings);
+    if grew(new, old) {
+        pod::template(&At::new("spec.template"), looked_at.at(&["spec", "template"]), warnings);
+    }
+}
+
+pub(crate) fn replication_controller(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    // Kubernetes looks at the old template when a replication controller changes.
+    workload(new, old, old.unwrap_or(new), warnings);
+}
+
+pub(crate) fn deployment(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    workload(new, old, new, warnings);
+}
+
+pub(crate) fn replica_set(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    workload(new, old, new, warnings);
+}
+
+pub(crate) fn resource_quota(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    if old.is_none() {
+        quota(new, warnings);
+    }
+}
+
+pub(crate) fn secret(new: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
+    if new.str_at(&["type"]) == Some("kubernetes.io/tls") {
+        warnings.extend(key_pair::problem(new));
+    }
+}
+
+pub(crate) fn mutating_admission_policy(new: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
+    admission("MutatingAdmissionPolicy", new, warnings);
+}
+
+pub(crate) fn mutating_admission_policy_binding(new: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
+    admission("MutatingAdmissionPolicyBinding", new, warnings);
+}
+
+pub(crate) fn mutating_webhook_configuration(new: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
+    admission("MutatingWebhookConfiguration", new, warnings);
+}
+
+pub(crate) fn validating_admission_policy(new: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
+    admission("ValidatingAdmissionPolicy", new, warnings);
+}
+
+pub(crate) fn validating_admission_policy_binding(
+    new: &Value,
+    _: Option<&Value>,
+    warnings: &mut Vec<String>,
+) {
+    admission("ValidatingAdmissionPolicyBinding", new, warnings);
+}
+
+pub(crate) fn validating_webhook_configuration(new: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
+    admission("ValidatingWebhookConfiguration", new, warnings);
+}
+
+pub(crate) fn custom_resource_definition(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    warnings.extend(crd::validation::warnings(new, old));
+}
+
+pub(crate) fn daemon_set(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    let template = |set: &Value| set.at(&["spec", "template"]).cloned();
+    if old.is_none_or(|old| !same(template(old).as_ref(), template(new).as_ref())) {
+        pod::template(&At::new("spec.template"), new.at(&["spec", "template"]), warnings);
+    }
+}
+
+pub(crate) fn job(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    workload_name(new, old, warnings);
+    if grew(new, old) {
+        job_spec(&At::new("spec"), new.part("spec"), warnings);
+    }
+}
+
+pub(crate) fn ingress(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    const CLASS: &str = "kubernetes.io/ingress.class";
+    if old.is_none()
+        && new.at(&["metadata", "annotations", CLASS]).is_some()
+        && new.at(&["spec", "ingressClassName"]).is_none()
+    {
+        warnings.push(format!(
+            "annotation \"{CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"
+        ));
+    }
+}
+
+pub(crate) fn runtime_class(new: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
+    for (label, _) in new.part("scheduling").entries("nodeSelector") {
+        warnings.extend(deprecated_label(label).map(|words| format!("scheduling.nodeSelector: {words}")));
+    }
+}
+
+pub(crate) fn resource_slice(new: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
+    let driver = new.part("spec").text("driver");
+    if driver.chars().any(char::is_uppercase) {
+        warnings.push(format!(
+            "spec.driver: driver names should be lowercase; {} contains uppercase characters",
+            api::field::quote(driver)
+        ));
+    }
+}
+
+pub(crate) fn csi_storage_capacity(new: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
+    label_selector(&At::new("nodeTopology"), new.part("nodeTopology"), warnings);
 }
 
 const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -205,7 +244,7 @@ fn label_selector(at: &At<'_>, selector: Option<&Value>, warnings: &mut Vec<Stri
     }
 }
 
-fn endpoints(endpoints: &Value, warnings: &mut Vec<String>) {
+pub(crate) fn endpoints(endpoints: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
     if api::meta::labels(endpoints)
         .any(|label| label == ("endpoints.kubernetes.io/managed-by", "endpoint-controller"))
     {
@@ -223,7 +262,7 @@ fn endpoints(endpoints: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-fn endpoint_slice(slice: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+pub(crate) fn endpoint_slice(slice: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
     if old.is_none() && slice.text("addressType") == "FQDN" {
         warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
     }
@@ -243,7 +282,7 @@ fn endpoint_slice(slice: &Value, old: Option<&Value>, warnings: &mut Vec<String>
     }
 }
 
-fn node(node: &Value, warnings: &mut Vec<String>) {
+pub(crate) fn node(node: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
     let spec = node.part("spec");
     if spec.part("configSource").is_some() {
         warnings.push("spec.configSource: the feature is removed".to_owned());
@@ -257,7 +296,7 @@ fn node(node: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-fn persistent_volume(volume: &Value, warnings: &mut Vec<String>) {
+pub(crate) fn persistent_volume(volume: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
     deprecated_annotation(volume, BETA_STORAGE_CLASS, STORAGE_CLASS_WORDS, warnings);
     let mount_options = r#"deprecated since v1.31; use "mountOptions" attribute instead"#;
     deprecated_annotation(volume, "volume.beta.kubernetes.io/mount-options", mount_options, warnings);
@@ -329,7 +368,7 @@ fn quota(quota: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-fn service(service: &Value, warnings: &mut Vec<String>) {
+pub(crate) fn service(service: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
     let spec = service.part("spec");
     let hints = "service.kubernetes.io/topology-aware-hints";
     if service.at(&["metadata", "annotations", hints]).is_some() {
@@ -384,7 +423,7 @@ fn service(service: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-fn service_account(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+pub(crate) fn service_account(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
     let key = "kubernetes.io/enforce-mountable-secrets";
     if old.is_some_and(|old| old.at(&["metadata", "annotations", key]).is_some()) {
         return;
@@ -439,7 +478,7 @@ fn admission(kind: &str, new: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-fn stateful_set(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+pub(crate) fn stateful_set(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
     if grew(new, old) {
         pod::template(&At::new("spec.template"), new.at(&["spec", "template"]), warnings);
     }
@@ -458,7 +497,7 @@ fn stateful_set(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
     }
 }
 
-fn cron_job(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+pub(crate) fn cron_job(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
     workload_name(new, old, warnings);
     if grew(new, old) {
         job_spec(&At::new("spec.jobTemplate.spec"), new.at(&["spec", "jobTemplate", "spec"]), warnings);
@@ -483,7 +522,7 @@ fn job_spec(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
     pod::template(&at.field("template"), spec.part("template"), warnings);
 }
 
-fn network_policy(policy: &Value, warnings: &mut Vec<String>) {
+pub(crate) fn network_policy(policy: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
         let rules = format!("spec.{direction}");
         let rules = At::new(&rules);
@@ -503,7 +542,7 @@ fn network_policy(policy: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-fn csi_driver(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+pub(crate) fn csi_driver(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
     let spec = new.part("spec");
     let changed =
         old.is_none_or(|old| !same(old.part("spec").part("tokenRequests"), spec.part("tokenRequests")));
@@ -517,7 +556,7 @@ fn csi_driver(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
     }
 }
 
-fn storage_class(class: &Value, warnings: &mut Vec<String>) {
+pub(crate) fn storage_class(class: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
     let topologies = At::new("allowedTopologies");
     for (i, topology) in class.items("allowedTopologies").iter().enumerate() {
         let here = topologies.index(i);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use api::{GroupKind, GroupVersion};
 use kinds::table::{self, Resource, Storage};
-use kinds::{defaults, print, strategy, validation, warnings};
+use kinds::{strategy, validation};
 use schema::apply::{FieldManagement, Reset, Unconverted, Versions};
 use schema::{Format, Kind, Schema};
 use schema::{decode, patch};
@@ -267,7 +267,7 @@ fn read_object(case: &Case, object: &Value) -> Value {
     let mut object = object.clone();
     let _ = decode::empty_lists(&object, schema);
     decode::normalise(&mut object, schema);
-    defaults::apply(&GroupKind::new(case.row.group, case.row.kind), &mut object);
+    table::behavior(&GroupKind::new(case.row.group, case.row.kind)).apply_defaults(&mut object);
     object
 }
 
@@ -291,19 +291,19 @@ fn written(case: &Case, object: &Value) {
     let old = read_object(case, object);
     let mut new = old.clone();
     new.set_at(&["metadata", "labels", "changed"], "yes");
-    strategy::stamp(&kind, &mut new, &context);
+    strategy::stamp(table::behavior(&kind).strategy.as_ref(), &mut new, &context);
     let mut created = new.clone();
-    strategy::prepare_create(&kind, &mut created, &context);
+    strategy::prepare_create(table::behavior(&kind).strategy.as_ref(), &mut created, &context);
     let mut updated = new.clone();
-    strategy::prepare_update(&kind, &mut updated, &old, &context);
-    strategy::prepare_update_status(&kind, &mut new, &old, &context);
-    strategy::canonicalize(&kind, &mut updated);
-    let _ = print::table(case.row.group, case.row.kind).rows(&[&updated], 0);
+    strategy::prepare_update(table::behavior(&kind).strategy.as_ref(), &mut updated, &old, &context);
+    strategy::prepare_update_status(table::behavior(&kind).strategy.as_ref(), &mut new, &old, &context);
+    strategy::canonicalize(table::behavior(&kind).strategy.as_ref(), &mut updated);
+    let _ = table::behavior(&GroupKind::new(case.row.group, case.row.kind)).table().rows(&[&updated], 0);
 }
 
 fn validated(case: &Case, object: &Value) {
     let kind = GroupKind::new(case.row.group, case.row.kind);
-    let Some(rules) = validation::rules(&kind) else { return };
+    let Some(rules) = table::behavior(&kind).rules.as_ref() else { return };
     if stored_version(case.row) != Some(case.version) {
         return;
     }
@@ -319,8 +319,8 @@ fn validated(case: &Case, object: &Value) {
     let _ = (rules.update)(&object, &bare, &context);
     let _ = (rules.update)(&bare, &object, &context);
     let _ = (rules.update_status)(&object, &bare, &context);
-    let _ = warnings::on_write(&kind, &object, None);
-    let _ = warnings::on_write(&kind, &object, Some(&bare));
+    let _ = table::behavior(&kind).warnings_on_write(&object, None);
+    let _ = table::behavior(&kind).warnings_on_write(&object, Some(&bare));
 }
 
 fn patched(case: &Case, object: &Value) {

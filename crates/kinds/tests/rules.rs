@@ -6,7 +6,7 @@ mod page {
 
     use api::GroupKind;
     use kinds::strategy::service::{AddressError, Allocator, Family, PortError, begin_create, begin_update};
-    use kinds::{defaults, strategy, table, validation, warnings};
+    use kinds::{strategy, table, validation};
     use schema::decode;
     use value::{Map, Value, json, write};
 
@@ -129,11 +129,11 @@ mod page {
             object.set_at(&["kind"], row.kind);
             let outcome = decode::normalise(&mut object, schema);
             assert_eq!(outcome.type_error(&[]), None, "line {}", case.line);
-            defaults::apply(&kind, &mut object);
+            table::behavior(&kind).apply_defaults(&mut object);
             object
         };
         let context = validation::Context { allow_privileged: true, ..validation::Context::default() };
-        let rules = validation::rules(&kind).unwrap();
+        let rules = table::behavior(&kind).rules.as_ref().unwrap();
         let named = |mut object: Value| {
             if row.is_namespaced() {
                 object.set_at(&["metadata", "namespace"], "default");
@@ -147,7 +147,11 @@ mod page {
             if is_service {
                 begin_create(&mut object, &mut Ranges).map_err(|status| causes(&status))?;
             }
-            strategy::prepare_create(&kind, &mut object, &strategy::Context::default());
+            strategy::prepare_create(
+                table::behavior(&kind).strategy.as_ref(),
+                &mut object,
+                &strategy::Context::default(),
+            );
             Ok(object)
         };
         let (new, old, errors) = if case.operation == "create" {
@@ -190,8 +194,18 @@ mod page {
                 return causes(&status);
             }
             match case.operation.as_str() {
-                "update" => strategy::prepare_update(&kind, &mut new, &old, &strategies),
-                "status" => strategy::prepare_update_status(&kind, &mut new, &old, &strategies),
+                "update" => strategy::prepare_update(
+                    table::behavior(&kind).strategy.as_ref(),
+                    &mut new,
+                    &old,
+                    &strategies,
+                ),
+                "status" => strategy::prepare_update_status(
+                    table::behavior(&kind).strategy.as_ref(),
+                    &mut new,
+                    &old,
+                    &strategies,
+                ),
                 "ephemeral" => strategy::prepare_ephemeral_containers(&mut new, &old),
                 "resize" => strategy::prepare_resize(&mut new, &old),
                 other => panic!("line {}: {other}?", case.line),
@@ -208,7 +222,7 @@ mod page {
         if errors.is_empty() {
             let mut found = vec!["accepted".to_owned()];
             if matches!(case.operation.as_str(), "create" | "update") {
-                let warnings = warnings::on_write(&kind, &new, old.as_ref());
+                let warnings = table::behavior(&kind).warnings_on_write(&new, old.as_ref());
                 found.extend(warnings.into_iter().map(|warning| format!("warned: {warning}")));
             }
             if case.expected.last().is_some_and(|line| line.starts_with("becomes: ")) {
@@ -306,7 +320,8 @@ fn devices_are_judged_as_kubernetes_judges_them() {
 fn declared_rules_speak_of_the_version_of_the_request() {
     let fields = |kind: &str, object: &str, version: &str| -> Vec<String> {
         let object = value::json::parse(object.as_bytes()).unwrap();
-        let rules = kinds::validation::rules(&api::GroupKind::new("resource.k8s.io", kind)).unwrap();
+        let rules =
+            kinds::table::behavior(&api::GroupKind::new("resource.k8s.io", kind)).rules.as_ref().unwrap();
         let context = kinds::validation::Context { version: version.into(), ..Default::default() };
         (rules.create)(&object, &context).iter().map(ToString::to_string).collect()
     };
@@ -342,8 +357,8 @@ fn privileged_containers_need_the_servers_permission() {
     );
     let mut pod = pod.unwrap();
     let kind = api::GroupKind::new("", "Pod");
-    kinds::defaults::apply(&kind, &mut pod);
-    let rules = kinds::validation::rules(&kind).unwrap();
+    kinds::table::behavior(&kind).apply_defaults(&mut pod);
+    let rules = kinds::table::behavior(&kind).rules.as_ref().unwrap();
     let errors = |allow_privileged| {
         let context = kinds::validation::Context { allow_privileged, ..Default::default() };
         (rules.create)(&pod, &context).iter().map(ToString::to_string).collect::<Vec<_>>()

@@ -558,7 +558,7 @@ fn other_kind(
     object.set_at(&["kind"], expected.kind.clone());
     if call.record().wants_request() {
         let mut sent = object.clone();
-        kinds::defaults::apply(&expected.group_kind(), &mut sent);
+        kinds::table::behavior(&expected.group_kind()).apply_defaults(&mut sent);
         schema::decode::fill(&mut sent, schema);
         call.record().request_object(&sent);
     } else {

@@ -193,7 +193,7 @@ pub async fn track(
 ) {
     let api_version = kind.gvk.api_version();
     let mut new = kind.to_sent_as_it_is(object.clone());
-    strategy::show(&kind.built_in_kind(), &mut new);
+    strategy::show(kind.strategy(), &mut new);
     kind.fill_sent(&mut new);
     for path in empty {
         let path: Vec<&str> = path.iter().map(Str::as_str).collect();
@@ -248,7 +248,7 @@ fn reset(kind: &ServedResource, subresource: Subresource) -> &'static Reset {
     static STATUS: LazyLock<Reset> = LazyLock::new(|| Reset::without(&["status"]));
     static ALL_BUT_STATUS: LazyLock<Reset> = LazyLock::new(|| Reset::without(&["metadata", "spec"]));
     match (kind.as_custom(), subresource) {
-        (None, _) => strategy::reset_fields(&kind.stored.group_kind(), subresource.name()),
+        (None, _) => strategy::reset_fields(kind.strategy(), subresource.name()),
         (Some(_), Subresource::Status) => &ALL_BUT_STATUS,
         (Some(custom), Subresource::None) if custom.version.status => &STATUS,
         (Some(_), _) => &NOTHING,
@@ -261,7 +261,7 @@ pub fn track_posted(kind: &GroupVersionKind, subresource: &str, object: &mut Val
     let api_version = kind.api_version();
     let mut nothing = Value::map([("apiVersion", api_version.as_str()), ("kind", kind.kind.as_str())]);
     let mut new = object.clone();
-    kinds::defaults::apply(&kind.group_kind(), &mut new);
+    kinds::table::behavior(&kind.group_kind()).apply_defaults(&mut new);
     for object in [&mut nothing, &mut new] {
         schema::decode::fill(object, schema);
     }

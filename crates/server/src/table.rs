@@ -99,7 +99,7 @@ pub fn table(kind: &ServedResource, objects: &[Value], metadata: Value, request:
     // What is shown through `scale` is another kind than the path's.
     let shown = objects.first().map(api::meta::gvk).filter(|gvk| !gvk.kind.is_empty());
     let crd = match &shown {
-        Some(gvk) => print::table(&gvk.group, &gvk.kind),
+        Some(gvk) => kinds::table::behavior(&gvk.group_kind()).table(),
         None => kind.table(),
     };
     // Rows are made of what is stored: the first version of an autoscaler has most of its metrics in an annotation.

@@ -170,8 +170,7 @@ impl Subject<'_> {
             }
             Draft::Object(Decoded { mut object, empty }) => {
                 dedup_owners(call, &mut object, false);
-                let stored = self.kind.built_in_kind();
-                strategy::stamp(&stored, &mut object, &self.state.strategy_context(call));
+                strategy::stamp(self.kind.strategy(), &mut object, &self.state.strategy_context(call));
                 if let Writer::Updates(manager) = self.writer {
                     let written = ownership::Written { old, empty: &empty, manager };
                     ownership::track(self.state, self.kind, self.subresource, written, &mut object, call.now)
@@ -221,7 +220,6 @@ impl Subject<'_> {
     /// Makes a mutated object a new one, validates it and runs the validating stage.
     pub async fn admit_create(&self, call: &mut Call, mutated: Mutated) -> Result<Admitted, Status> {
         let Mutated { mut object } = mutated;
-        let kind = self.kind.built_in_kind();
         // Mutation may have moved it to where the caller was never asked about.
         place(&mut object, if self.kind.namespaced { &call.info.namespace } else { "" })?;
         remove_server_metadata(&mut object);
@@ -263,7 +261,7 @@ impl Subject<'_> {
         for warning in warnings {
             call.warn(warning);
         }
-        strategy::canonicalize(&kind, &mut object);
+        strategy::canonicalize(self.kind.strategy(), &mut object);
         self.run_validating(call, Operation::Create, &name, Some(&object), None).await?;
         // Only what is stored has a revision to give. An update that creates is not asked.
         if call.info.verb == "create" && !self.dry_run && !meta::resource_version(&object).is_empty() {
@@ -281,7 +279,6 @@ impl Subject<'_> {
         old_object: &Working,
     ) -> Result<Admitted, Status> {
         let Mutated { mut object } = mutated;
-        let kind = self.kind.built_in_kind();
         let name = call.info.name.clone();
         // Strategies and rules compare what was sent with what is stored, so both must be without the fields that are only
         // written out.
@@ -329,7 +326,7 @@ impl Subject<'_> {
         for warning in found.warnings {
             call.warn(warning);
         }
-        strategy::canonicalize(&kind, &mut object);
+        strategy::canonicalize(self.kind.strategy(), &mut object);
         ownership::drop_times(&mut object, before);
         if self.subresource == Subresource::Scale {
             let (new, old) = (

@@ -280,8 +280,8 @@ fn validate_objects(
     let mut valid = Vec::with_capacity(items.len());
     for mut item in items {
         let kind = api::GroupKind::new("admissionregistration.k8s.io", item.kind);
-        kinds::defaults::apply(&kind, &mut item.object);
-        let checks = kinds::validation::rules(&kind);
+        kinds::table::behavior(&kind).apply_defaults(&mut item.object);
+        let checks = kinds::table::behavior(&kind).rules.as_ref();
         let errors = checks.map(|rules| (rules.create)(&item.object, context)).unwrap_or_default();
         if errors.is_empty() {
             valid.push(item);

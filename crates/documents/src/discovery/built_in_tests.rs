@@ -1,8 +1,8 @@
 use std::fmt::Write;
 
-use kinds::table::{GROUPS, Resource, Verb, verbs};
+use kinds::table::{GROUPS, KindBehavior, Resource, Served, SubresourceRow, Verb, Version, verbs};
 
-use super::storage_hash;
+use super::{Entry, hash, resources, storage_hash};
 
 fn verbs_word(verbs: &[Verb]) -> String {
     if verbs == verbs::ALL {
@@ -56,4 +56,32 @@ fn built_in_resources_are_those_that_kubernetes_lists() {
         assert_eq!(ours, *theirs);
     }
     assert_eq!(ours.lines().count(), theirs.len());
+}
+
+#[test]
+fn a_new_kind_is_listed_by_its_row() {
+    static WIDGET: Resource = Resource {
+        group: "example.com",
+        versions: &[Version::new("v1")],
+        kind: "Widget",
+        plural: "widgets",
+        singular: "widget",
+        short_names: &["wd"],
+        subresources: &[SubresourceRow::status("Widget")],
+        ..Resource::namespaced(KindBehavior {
+            defaults: None,
+            rules: None,
+            strategy: None,
+            warnings: None,
+            status_warnings: None,
+            columns: None,
+        })
+    };
+    let list = resources(&Served::default(), &[Entry::of(&WIDGET, "v1")], "example.com", "v1").unwrap();
+    let [widgets, status] = list.list_at(&["resources"]) else { panic!("{list:?}") };
+    assert_eq!(widgets.str_at(&["kind"]), Some("Widget"));
+    assert_eq!(widgets.list_at(&["shortNames"]), ["wd".into()]);
+    assert_eq!(widgets.list_at(&["verbs"]).len(), verbs::ALL.len());
+    assert_eq!(widgets.str_at(&["storageVersionHash"]), Some(hash("example.com", "v1", "Widget").as_str()));
+    assert_eq!(status.str_at(&["name"]), Some("widgets/status"));
 }

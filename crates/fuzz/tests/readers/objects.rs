@@ -6,7 +6,7 @@ use api::GroupKind;
 use crd::columns::TableAllowance;
 use crd::{CustomResourceDefinition, Source};
 use fuzz::Corpus;
-use kinds::{defaults, print, validation, warnings};
+use kinds::{print, validation};
 use schema::decode;
 use value::{Budget, Value, json, write};
 
@@ -41,8 +41,8 @@ fn validating_objects_of_any_shape_never_panics() {
         if again != object {
             return Err(format!("normalised twice it is {}", write::to_string(&again)));
         }
-        defaults::apply(&kind, &mut object);
-        if let Some(rules) = validation::rules(&kind) {
+        kinds::table::behavior(&kind).apply_defaults(&mut object);
+        if let Some(rules) = kinds::table::behavior(&kind).rules.as_ref() {
             // The server rejects objects that do not match their schema before it calls these functions; they must not rely on that.
             for object in [&object, &raw] {
                 let _ = (rules.create)(object, &context);
@@ -50,7 +50,7 @@ fn validating_objects_of_any_shape_never_panics() {
                 let _ = (rules.update_status)(&raw, object, &context);
             }
         }
-        let _ = warnings::on_write(&kind, &object, Some(&raw));
+        let _ = kinds::table::behavior(&kind).warnings_on_write(&object, Some(&raw));
         let _ = print::row_conditions(&kind.group, &kind.kind, &object);
         Ok(())
     });
@@ -100,8 +100,10 @@ fn validating_custom_resources_with_any_schema_never_panics() {
     let good = json::parse(definition(schema).as_bytes()).unwrap();
     let thing = json::parse(object.as_bytes()).unwrap();
     let context = validation::Context { now: 1_800_000_000, ..validation::Context::default() };
-    let rules =
-        validation::rules(&GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition")).unwrap();
+    let rules = kinds::table::behavior(&GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition"))
+        .rules
+        .as_ref()
+        .unwrap();
     assert!((rules.create)(&good, &context).is_empty(), "{:?}", (rules.create)(&good, &context));
     fuzz::run(&Corpus::new(&seeds, &tokens).inputs(), |input| {
         let Ok(value) = json::parse(input) else { return Ok(()) };

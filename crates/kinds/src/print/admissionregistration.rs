@@ -10,22 +10,23 @@ use super::{Column, TableDef};
 const WEBHOOKS: &[Column] = &[Column::NAME, Column::integer("Webhooks"), Column::AGE];
 const BINDING: &[Column] = &[Column::NAME, Column::text("PolicyName"), Column::text("ParamRef"), Column::AGE];
 
-pub(super) const TABLES: &[TableDef] = &[
-    TableDef::new("MutatingWebhookConfiguration", WEBHOOKS, webhooks),
-    TableDef::new("ValidatingWebhookConfiguration", WEBHOOKS, webhooks),
-    TableDef::new(
-        "ValidatingAdmissionPolicy",
-        &[Column::NAME, Column::integer("Validations"), Column::text("ParamKind"), Column::AGE],
-        |v| cells![v.name(), v.count(&["spec", "validations"]), param_kind(v), v.age()],
-    ),
-    TableDef::new("ValidatingAdmissionPolicyBinding", BINDING, binding),
-    TableDef::new(
-        "MutatingAdmissionPolicy",
-        &[Column::NAME, Column::integer("Mutations"), Column::text("ParamKind"), Column::AGE],
-        |v| cells![v.name(), v.count(&["spec", "mutations"]), param_kind(v), v.age()],
-    ),
-    TableDef::new("MutatingAdmissionPolicyBinding", BINDING, binding),
-];
+pub(crate) const MUTATING_WEBHOOK_CONFIGURATION: TableDef = TableDef::new(WEBHOOKS, webhooks);
+
+pub(crate) const VALIDATING_WEBHOOK_CONFIGURATION: TableDef = TableDef::new(WEBHOOKS, webhooks);
+
+pub(crate) const VALIDATING_ADMISSION_POLICY: TableDef = TableDef::new(
+    &[Column::NAME, Column::integer("Validations"), Column::text("ParamKind"), Column::AGE],
+    |v| cells![v.name(), v.count(&["spec", "validations"]), param_kind(v), v.age()],
+);
+
+pub(crate) const VALIDATING_ADMISSION_POLICY_BINDING: TableDef = TableDef::new(BINDING, binding);
+
+pub(crate) const MUTATING_ADMISSION_POLICY: TableDef = TableDef::new(
+    &[Column::NAME, Column::integer("Mutations"), Column::text("ParamKind"), Column::AGE],
+    |v| cells![v.name(), v.count(&["spec", "mutations"]), param_kind(v), v.age()],
+);
+
+pub(crate) const MUTATING_ADMISSION_POLICY_BINDING: TableDef = TableDef::new(BINDING, binding);
 
 fn webhooks(v: &View<'_>) -> Vec<Value> {
     cells![v.name(), v.count(&["webhooks"]), v.age()]

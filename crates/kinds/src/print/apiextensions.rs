@@ -5,8 +5,7 @@ use value::Value;
 use super::view::{View, cells};
 use super::{Column, TableDef};
 
-pub(super) const TABLES: &[TableDef] = &[TableDef::new(
-    "CustomResourceDefinition",
+pub(crate) const CUSTOM_RESOURCE_DEFINITION: TableDef = TableDef::new(
     &[
         Column::NAME,
         Column::text("Scope"),
@@ -18,7 +17,7 @@ pub(super) const TABLES: &[TableDef] = &[TableDef::new(
         Column::boolean("Established").wide(),
     ],
     custom_resource_definition,
-)];
+);
 
 fn custom_resource_definition(v: &View<'_>) -> Vec<Value> {
     let served = |version: &&Value| version.bool_at(&["served"]) == Some(true);

@@ -5,11 +5,10 @@ use value::Value;
 use super::view::{View, cells, find_condition};
 use super::{Column, TableDef};
 
-pub(super) const TABLES: &[TableDef] = &[TableDef::new(
-    "APIService",
-    &[Column::NAME, Column::text("Service"), Column::text("Available"), Column::AGE],
-    |v| cells![v.name(), service(v), available(v), v.age()],
-)];
+pub(crate) const API_SERVICE: TableDef =
+    TableDef::new(&[Column::NAME, Column::text("Service"), Column::text("Available"), Column::AGE], |v| {
+        cells![v.name(), service(v), available(v), v.age()]
+    });
 
 fn service(v: &View<'_>) -> String {
     let text = |field| v.text(&["spec", "service", field]);

@@ -8,107 +8,104 @@ use super::{Column, TableDef};
 
 const CONTAINERS: &[&str] = &["spec", "template", "spec", "containers"];
 
-pub(super) const TABLES: &[TableDef] = &[
-    TableDef::new(
-        "Deployment",
-        &[
-            Column::NAME,
-            Column::text("Ready"),
-            Column::text("Up-to-date"),
-            Column::text("Available"),
-            Column::AGE,
-            Column::CONTAINERS,
-            Column::IMAGES,
-            Column::SELECTOR,
-        ],
-        |v| {
-            let (names, images) = v.containers(CONTAINERS);
-            let selector = LabelSelector::from_label_selector(v.object.at(&["spec", "selector"]));
-            let selector = selector.map_or_else(|_| "<invalid>".to_owned(), |s| s.to_string());
-            cells![
-                v.name(),
-                ready(v),
-                v.int(&["status", "updatedReplicas"]),
-                v.int(&["status", "availableReplicas"]),
-                v.age(),
-                names,
-                images,
-                selector,
-            ]
-        },
-    ),
-    TableDef::new(
-        "ReplicaSet",
-        &[
-            Column::NAME,
-            Column::integer("Desired"),
-            Column::integer("Current"),
-            Column::integer("Ready"),
-            Column::AGE,
-            Column::CONTAINERS,
-            Column::IMAGES,
-            Column::SELECTOR,
-        ],
-        |v| {
-            let (names, images) = v.containers(CONTAINERS);
-            cells![
-                v.name(),
-                v.int(&["spec", "replicas"]),
-                v.int(&["status", "replicas"]),
-                v.int(&["status", "readyReplicas"]),
-                v.age(),
-                names,
-                images,
-                v.selector(&["spec", "selector"]),
-            ]
-        },
-    ),
-    TableDef::new(
-        "StatefulSet",
-        &[Column::NAME, Column::text("Ready"), Column::AGE, Column::CONTAINERS, Column::IMAGES],
-        |v| {
-            let (names, images) = v.containers(CONTAINERS);
-            cells![v.name(), ready(v), v.age(), names, images]
-        },
-    ),
-    TableDef::new(
-        "DaemonSet",
-        &[
-            Column::NAME,
-            Column::integer("Desired"),
-            Column::integer("Current"),
-            Column::integer("Ready"),
-            Column::integer("Up-to-date"),
-            Column::integer("Available"),
-            Column::text("Node Selector"),
-            Column::AGE,
-            Column::CONTAINERS,
-            Column::IMAGES,
-            Column::SELECTOR,
-        ],
-        |v| {
-            let (names, images) = v.containers(CONTAINERS);
-            cells![
-                v.name(),
-                v.int(&["status", "desiredNumberScheduled"]),
-                v.int(&["status", "currentNumberScheduled"]),
-                v.int(&["status", "numberReady"]),
-                v.int(&["status", "updatedNumberScheduled"]),
-                v.int(&["status", "numberAvailable"]),
-                v.labels(&["spec", "template", "spec", "nodeSelector"]),
-                v.age(),
-                names,
-                images,
-                v.selector(&["spec", "selector"]),
-            ]
-        },
-    ),
-    TableDef::new(
-        "ControllerRevision",
-        &[Column::NAME, Column::text("Controller"), Column::text("Revision"), Column::AGE],
-        |v| cells![v.name(), controller(v), v.int(&["revision"]), v.age()],
-    ),
-];
+pub(crate) const DEPLOYMENT: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::text("Ready"),
+        Column::text("Up-to-date"),
+        Column::text("Available"),
+        Column::AGE,
+        Column::CONTAINERS,
+        Column::IMAGES,
+        Column::SELECTOR,
+    ],
+    |v| {
+        let (names, images) = v.containers(CONTAINERS);
+        let selector = LabelSelector::from_label_selector(v.object.at(&["spec", "selector"]));
+        let selector = selector.map_or_else(|_| "<invalid>".to_owned(), |s| s.to_string());
+        cells![
+            v.name(),
+            ready(v),
+            v.int(&["status", "updatedReplicas"]),
+            v.int(&["status", "availableReplicas"]),
+            v.age(),
+            names,
+            images,
+            selector,
+        ]
+    },
+);
+
+pub(crate) const REPLICA_SET: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::integer("Desired"),
+        Column::integer("Current"),
+        Column::integer("Ready"),
+        Column::AGE,
+        Column::CONTAINERS,
+        Column::IMAGES,
+        Column::SELECTOR,
+    ],
+    |v| {
+        let (names, images) = v.containers(CONTAINERS);
+        cells![
+            v.name(),
+            v.int(&["spec", "replicas"]),
+            v.int(&["status", "replicas"]),
+            v.int(&["status", "readyReplicas"]),
+            v.age(),
+            names,
+            images,
+            v.selector(&["spec", "selector"]),
+        ]
+    },
+);
+
+pub(crate) const STATEFUL_SET: TableDef = TableDef::new(
+    &[Column::NAME, Column::text("Ready"), Column::AGE, Column::CONTAINERS, Column::IMAGES],
+    |v| {
+        let (names, images) = v.containers(CONTAINERS);
+        cells![v.name(), ready(v), v.age(), names, images]
+    },
+);
+
+pub(crate) const DAEMON_SET: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::integer("Desired"),
+        Column::integer("Current"),
+        Column::integer("Ready"),
+        Column::integer("Up-to-date"),
+        Column::integer("Available"),
+        Column::text("Node Selector"),
+        Column::AGE,
+        Column::CONTAINERS,
+        Column::IMAGES,
+        Column::SELECTOR,
+    ],
+    |v| {
+        let (names, images) = v.containers(CONTAINERS);
+        cells![
+            v.name(),
+            v.int(&["status", "desiredNumberScheduled"]),
+            v.int(&["status", "currentNumberScheduled"]),
+            v.int(&["status", "numberReady"]),
+            v.int(&["status", "updatedNumberScheduled"]),
+            v.int(&["status", "numberAvailable"]),
+            v.labels(&["spec", "template", "spec", "nodeSelector"]),
+            v.age(),
+            names,
+            images,
+            v.selector(&["spec", "selector"]),
+        ]
+    },
+);
+
+pub(crate) const CONTROLLER_REVISION: TableDef =
+    TableDef::new(&[Column::NAME, Column::text("Controller"), Column::text("Revision"), Column::AGE], |v| {
+        cells![v.name(), controller(v), v.int(&["revision"]), v.age()]
+    });
 
 fn ready(v: &View<'_>) -> Value {
     format!("{}/{}", v.int(&["status", "readyReplicas"]), v.int(&["spec", "replicas"])).into()

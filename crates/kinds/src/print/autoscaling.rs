@@ -5,38 +5,35 @@ use value::Value;
 use super::view::{View, cells, quantity};
 use super::{Column, TableDef};
 
-pub(super) const TABLES: &[TableDef] = &[
-    TableDef::new(
-        "HorizontalPodAutoscaler",
-        &[
-            Column::NAME,
-            Column::text("Reference"),
-            Column::text("Targets"),
-            Column::text("MinPods"),
-            Column::text("MaxPods"),
-            Column::text("Replicas"),
-            Column::AGE,
-        ],
-        |v| {
-            let target = |field| v.text(&["spec", "scaleTargetRef", field]);
-            let least = v.object.int_at(&["spec", "minReplicas"]);
-            cells![
-                v.name(),
-                format!("{}/{}", target("kind"), target("name")),
-                metrics(v),
-                least.map_or_else(|| "<unset>".to_owned(), |n| n.to_string()),
-                v.int(&["spec", "maxReplicas"]),
-                v.int(&["status", "currentReplicas"]),
-                v.age(),
-            ]
-        },
-    ),
-    TableDef::new(
-        "Scale",
-        &[Column::text("Name"), Column::integer("Desired"), Column::integer("Available"), Column::AGE],
-        |v| cells![v.name(), v.int(&["spec", "replicas"]), v.int(&["status", "replicas"]), v.age()],
-    ),
-];
+pub(crate) const HORIZONTAL_POD_AUTOSCALER: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::text("Reference"),
+        Column::text("Targets"),
+        Column::text("MinPods"),
+        Column::text("MaxPods"),
+        Column::text("Replicas"),
+        Column::AGE,
+    ],
+    |v| {
+        let target = |field| v.text(&["spec", "scaleTargetRef", field]);
+        let least = v.object.int_at(&["spec", "minReplicas"]);
+        cells![
+            v.name(),
+            format!("{}/{}", target("kind"), target("name")),
+            metrics(v),
+            least.map_or_else(|| "<unset>".to_owned(), |n| n.to_string()),
+            v.int(&["spec", "maxReplicas"]),
+            v.int(&["status", "currentReplicas"]),
+            v.age(),
+        ]
+    },
+);
+
+pub(crate) const SCALE: TableDef = TableDef::new(
+    &[Column::text("Name"), Column::integer("Desired"), Column::integer("Available"), Column::AGE],
+    |v| cells![v.name(), v.int(&["spec", "replicas"]), v.int(&["status", "replicas"]), v.age()],
+);
 
 /// Current and wanted values of the first two metrics.
 fn metrics(v: &View<'_>) -> String {

@@ -6,38 +6,35 @@ use value::Value;
 use super::view::{View, cells};
 use super::{Column, TableDef};
 
-pub(super) const TABLES: &[TableDef] = &[
-    TableDef::new(
-        "Job",
-        &[
-            Column::NAME,
-            Column::text("Status"),
-            Column::text("Completions"),
-            Column::text("Duration"),
-            Column::AGE,
-            Column::CONTAINERS,
-            Column::IMAGES,
-            Column::SELECTOR,
-        ],
-        job,
-    ),
-    TableDef::new(
-        "CronJob",
-        &[
-            Column::NAME,
-            Column::text("Schedule"),
-            Column::text("Timezone"),
-            Column::boolean("Suspend"),
-            Column::integer("Active"),
-            Column::text("Last Schedule"),
-            Column::AGE,
-            Column::CONTAINERS,
-            Column::IMAGES,
-            Column::SELECTOR,
-        ],
-        cron_job,
-    ),
-];
+pub(crate) const JOB: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::text("Status"),
+        Column::text("Completions"),
+        Column::text("Duration"),
+        Column::AGE,
+        Column::CONTAINERS,
+        Column::IMAGES,
+        Column::SELECTOR,
+    ],
+    job,
+);
+
+pub(crate) const CRON_JOB: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::text("Schedule"),
+        Column::text("Timezone"),
+        Column::boolean("Suspend"),
+        Column::integer("Active"),
+        Column::text("Last Schedule"),
+        Column::AGE,
+        Column::CONTAINERS,
+        Column::IMAGES,
+        Column::SELECTOR,
+    ],
+    cron_job,
+);
 
 fn job(v: &View<'_>) -> Vec<Value> {
     let succeeded = v.int(&["status", "succeeded"]);

@@ -6,57 +6,56 @@ use value::Value;
 use super::view::{View, cells, find_condition};
 use super::{Column, TableDef};
 
-pub(super) const TABLES: &[TableDef] = &[
-    TableDef::new(
-        "CertificateSigningRequest",
-        &[
-            Column::NAME,
-            Column::AGE,
-            Column::text("SignerName"),
-            Column::text("Requestor"),
-            Column::text("RequestedDuration"),
-            Column::text("Condition"),
-        ],
-        |v| {
-            let duration = v.object.int_at(&["spec", "expirationSeconds"]);
-            cells![
-                v.name(),
-                v.age(),
-                v.full_text_or(&["spec", "signerName"], "<none>"),
-                v.text(&["spec", "username"]),
-                duration.map_or_else(|| "<none>".to_owned(), human_duration),
-                state(v),
-            ]
-        },
-    ),
-    TableDef::new("ClusterTrustBundle", &[Column::NAME, Column::text("SignerName")], |v| {
+pub(crate) const CERTIFICATE_SIGNING_REQUEST: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::AGE,
+        Column::text("SignerName"),
+        Column::text("Requestor"),
+        Column::text("RequestedDuration"),
+        Column::text("Condition"),
+    ],
+    |v| {
+        let duration = v.object.int_at(&["spec", "expirationSeconds"]);
+        cells![
+            v.name(),
+            v.age(),
+            v.full_text_or(&["spec", "signerName"], "<none>"),
+            v.text(&["spec", "username"]),
+            duration.map_or_else(|| "<none>".to_owned(), human_duration),
+            state(v),
+        ]
+    },
+);
+
+pub(crate) const CLUSTER_TRUST_BUNDLE: TableDef =
+    TableDef::new(&[Column::NAME, Column::text("SignerName")], |v| {
         cells![v.name(), v.full_text_or(&["spec", "signerName"], "<none>")]
-    }),
-    TableDef::new(
-        "PodCertificateRequest",
-        &[
-            Column::NAME,
-            Column::text("PodName"),
-            Column::text("ServiceAccountName"),
-            Column::text("NodeName"),
-            Column::text("SignerName"),
-            Column::text("State"),
-            Column::text("UnverifiedUserAnnotations"),
-        ],
-        |v| {
-            let spec = |field| v.text(&["spec", field]);
-            cells![
-                v.name(),
-                spec("podName"),
-                spec("serviceAccountName"),
-                spec("nodeName"),
-                spec("signerName"),
-                pod_state(v),
-                v.labels(&["spec", "unverifiedUserAnnotations"]),
-            ]
-        },
-    ),
-];
+    });
+
+pub(crate) const POD_CERTIFICATE_REQUEST: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::text("PodName"),
+        Column::text("ServiceAccountName"),
+        Column::text("NodeName"),
+        Column::text("SignerName"),
+        Column::text("State"),
+        Column::text("UnverifiedUserAnnotations"),
+    ],
+    |v| {
+        let spec = |field| v.text(&["spec", field]);
+        cells![
+            v.name(),
+            spec("podName"),
+            spec("serviceAccountName"),
+            spec("nodeName"),
+            spec("signerName"),
+            pod_state(v),
+            v.labels(&["spec", "unverifiedUserAnnotations"]),
+        ]
+    },
+);
 
 fn state(v: &View<'_>) -> String {
     let has = |kind: &str| find_condition(v.list(&["status", "conditions"]), kind).is_some();

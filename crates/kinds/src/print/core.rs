@@ -7,151 +7,159 @@ use value::{Map, Value};
 use super::view::{View, cells, find_condition, quantity, texts};
 use super::{Column, TableDef, events, pod, service};
 
-pub(super) const TABLES: &[TableDef] = &[
-    TableDef::new(
-        "Pod",
-        &[
-            Column::NAME,
-            Column::text("Ready"),
-            Column::text("Status"),
-            Column::text("Restarts"),
-            Column::AGE,
-            Column::text("IP").wide(),
-            Column::text("Node").wide(),
-            Column::text("Nominated Node").wide(),
-            Column::text("Readiness Gates").wide(),
-        ],
-        pod::pod,
-    ),
-    TableDef::new(
-        "PodTemplate",
-        &[Column::NAME, Column::text("Containers"), Column::text("Images"), Column::text("Pod Labels")],
-        |v| {
-            let (names, images) = v.containers(&["template", "spec", "containers"]);
-            cells![v.name(), names, images, v.labels(&["template", "metadata", "labels"])]
-        },
-    ),
-    TableDef::new(
-        "ReplicationController",
-        &[
-            Column::NAME,
-            Column::integer("Desired"),
-            Column::integer("Current"),
-            Column::integer("Ready"),
-            Column::AGE,
-            Column::CONTAINERS,
-            Column::IMAGES,
-            Column::SELECTOR,
-        ],
-        |v| {
-            let (names, images) = v.containers(&["spec", "template", "spec", "containers"]);
-            cells![
-                v.name(),
-                v.int(&["spec", "replicas"]),
-                v.int(&["status", "replicas"]),
-                v.int(&["status", "readyReplicas"]),
-                v.age(),
-                names,
-                images,
-                v.labels(&["spec", "selector"]),
-            ]
-        },
-    ),
-    TableDef::new(
-        "Service",
-        &[
-            Column::NAME,
-            Column::text("Type"),
-            Column::text("Cluster-IP"),
-            Column::text("External-IP"),
-            Column::text("Port(s)"),
-            Column::AGE,
-            Column::SELECTOR,
-        ],
-        service::service,
-    ),
-    TableDef::new("Endpoints", &[Column::NAME, Column::text("Endpoints"), Column::AGE], |v| {
+pub(crate) const POD: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::text("Ready"),
+        Column::text("Status"),
+        Column::text("Restarts"),
+        Column::AGE,
+        Column::text("IP").wide(),
+        Column::text("Node").wide(),
+        Column::text("Nominated Node").wide(),
+        Column::text("Readiness Gates").wide(),
+    ],
+    pod::pod,
+);
+
+pub(crate) const POD_TEMPLATE: TableDef = TableDef::new(
+    &[Column::NAME, Column::text("Containers"), Column::text("Images"), Column::text("Pod Labels")],
+    |v| {
+        let (names, images) = v.containers(&["template", "spec", "containers"]);
+        cells![v.name(), names, images, v.labels(&["template", "metadata", "labels"])]
+    },
+);
+
+pub(crate) const REPLICATION_CONTROLLER: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::integer("Desired"),
+        Column::integer("Current"),
+        Column::integer("Ready"),
+        Column::AGE,
+        Column::CONTAINERS,
+        Column::IMAGES,
+        Column::SELECTOR,
+    ],
+    |v| {
+        let (names, images) = v.containers(&["spec", "template", "spec", "containers"]);
+        cells![
+            v.name(),
+            v.int(&["spec", "replicas"]),
+            v.int(&["status", "replicas"]),
+            v.int(&["status", "readyReplicas"]),
+            v.age(),
+            names,
+            images,
+            v.labels(&["spec", "selector"]),
+        ]
+    },
+);
+
+pub(crate) const SERVICE: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::text("Type"),
+        Column::text("Cluster-IP"),
+        Column::text("External-IP"),
+        Column::text("Port(s)"),
+        Column::AGE,
+        Column::SELECTOR,
+    ],
+    service::service,
+);
+
+pub(crate) const ENDPOINTS: TableDef =
+    TableDef::new(&[Column::NAME, Column::text("Endpoints"), Column::AGE], |v| {
         cells![v.name(), service::endpoints(v), v.age()]
-    }),
-    TableDef::new(
-        "Node",
-        &[
-            Column::NAME,
-            Column::text("Status"),
-            Column::text("Roles"),
-            Column::AGE,
-            Column::text("Version"),
-            Column::text("Internal-IP").wide(),
-            Column::text("External-IP").wide(),
-            Column::text("OS-Image").wide(),
-            Column::text("Kernel-Version").wide(),
-            Column::text("Container-Runtime").wide(),
-        ],
-        node,
-    ),
-    TableDef::new("Event", events::COLUMNS, events::event),
-    TableDef::new("Namespace", &[Column::NAME, Column::text("Status"), Column::AGE], |v| {
+    });
+
+pub(crate) const NODE: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::text("Status"),
+        Column::text("Roles"),
+        Column::AGE,
+        Column::text("Version"),
+        Column::text("Internal-IP").wide(),
+        Column::text("External-IP").wide(),
+        Column::text("OS-Image").wide(),
+        Column::text("Kernel-Version").wide(),
+        Column::text("Container-Runtime").wide(),
+    ],
+    node,
+);
+
+pub(crate) const EVENT: TableDef = TableDef::new(events::COLUMNS, events::event);
+
+pub(crate) const NAMESPACE: TableDef =
+    TableDef::new(&[Column::NAME, Column::text("Status"), Column::AGE], |v| {
         cells![v.name(), v.text(&["status", "phase"]), v.age()]
-    }),
-    TableDef::new("Secret", &[Column::NAME, Column::text("Type"), Column::text("Data"), Column::AGE], |v| {
+    });
+
+pub(crate) const SECRET: TableDef =
+    TableDef::new(&[Column::NAME, Column::text("Type"), Column::text("Data"), Column::AGE], |v| {
         cells![v.name(), v.text(&["type"]), v.count(&["data"]), v.age()]
-    }),
-    TableDef::new("ConfigMap", &[Column::NAME, Column::text("Data"), Column::AGE], |v| {
+    });
+
+pub(crate) const CONFIG_MAP: TableDef =
+    TableDef::new(&[Column::NAME, Column::text("Data"), Column::AGE], |v| {
         cells![v.name(), v.count(&["data"]) + v.count(&["binaryData"]), v.age()]
-    }),
-    TableDef::new("ServiceAccount", &[Column::NAME, Column::AGE], |v| cells![v.name(), v.age()]),
-    TableDef::new(
-        "PersistentVolume",
-        &[
-            Column::NAME,
-            Column::text("Capacity"),
-            Column::text("Access Modes"),
-            Column::text("Reclaim Policy"),
-            Column::text("Status"),
-            Column::text("Claim"),
-            Column::text("StorageClass"),
-            Column::text("VolumeAttributesClass"),
-            Column::text("Reason"),
-            Column::AGE,
-            Column::text("VolumeMode").wide(),
-        ],
-        persistent_volume,
-    ),
-    TableDef::new(
-        "PersistentVolumeClaim",
-        &[
-            Column::NAME,
-            Column::text("Status"),
-            Column::text("Volume"),
-            Column::text("Capacity"),
-            Column::text("Access Modes"),
-            Column::text("StorageClass"),
-            Column::text("VolumeAttributesClass"),
-            Column::AGE,
-            Column::text("VolumeMode").wide(),
-        ],
-        persistent_volume_claim,
-    ),
-    TableDef::new(
-        "ComponentStatus",
-        &[Column::NAME, Column::text("Status"), Column::text("Message"), Column::text("Error")],
-        |v| {
-            let healthy = find_condition(v.list(&["conditions"]), "Healthy");
-            let text = |field: &str| healthy.and_then(|c| c.str_at(&[field])).unwrap_or_default();
-            let status = match healthy {
-                None => "Unknown",
-                Some(_) if text("status") == "True" => "Healthy",
-                Some(_) => "Unhealthy",
-            };
-            cells![v.name(), status, text("message"), text("error")]
-        },
-    ),
-    TableDef::new(
-        "ResourceQuota",
-        &[Column::NAME, Column::text("Request"), Column::text("Limit"), Column::AGE],
-        resource_quota,
-    ),
-];
+    });
+
+pub(crate) const SERVICE_ACCOUNT: TableDef =
+    TableDef::new(&[Column::NAME, Column::AGE], |v| cells![v.name(), v.age()]);
+
+pub(crate) const PERSISTENT_VOLUME: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::text("Capacity"),
+        Column::text("Access Modes"),
+        Column::text("Reclaim Policy"),
+        Column::text("Status"),
+        Column::text("Claim"),
+        Column::text("StorageClass"),
+        Column::text("VolumeAttributesClass"),
+        Column::text("Reason"),
+        Column::AGE,
+        Column::text("VolumeMode").wide(),
+    ],
+    persistent_volume,
+);
+
+pub(crate) const PERSISTENT_VOLUME_CLAIM: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::text("Status"),
+        Column::text("Volume"),
+        Column::text("Capacity"),
+        Column::text("Access Modes"),
+        Column::text("StorageClass"),
+        Column::text("VolumeAttributesClass"),
+        Column::AGE,
+        Column::text("VolumeMode").wide(),
+    ],
+    persistent_volume_claim,
+);
+
+pub(crate) const COMPONENT_STATUS: TableDef = TableDef::new(
+    &[Column::NAME, Column::text("Status"), Column::text("Message"), Column::text("Error")],
+    |v| {
+        let healthy = find_condition(v.list(&["conditions"]), "Healthy");
+        let text = |field: &str| healthy.and_then(|c| c.str_at(&[field])).unwrap_or_default();
+        let status = match healthy {
+            None => "Unknown",
+            Some(_) if text("status") == "True" => "Healthy",
+            Some(_) => "Unhealthy",
+        };
+        cells![v.name(), status, text("message"), text("error")]
+    },
+);
+
+pub(crate) const RESOURCE_QUOTA: TableDef = TableDef::new(
+    &[Column::NAME, Column::text("Request"), Column::text("Limit"), Column::AGE],
+    resource_quota,
+);
 
 fn node(v: &View<'_>) -> Vec<Value> {
     // Of several conditions of one type the last counts.

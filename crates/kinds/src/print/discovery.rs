@@ -5,8 +5,7 @@ use value::Value;
 use super::view::{View, cells, texts, with_more};
 use super::{Column, TableDef};
 
-pub(super) const TABLES: &[TableDef] = &[TableDef::new(
-    "EndpointSlice",
+pub(crate) const ENDPOINT_SLICE: TableDef = TableDef::new(
     &[
         Column::NAME,
         Column::text("AddressType"),
@@ -18,7 +17,7 @@ pub(super) const TABLES: &[TableDef] = &[TableDef::new(
         let addresses = v.list(&["endpoints"]).iter().flat_map(|e| texts(e.list_at(&["addresses"])));
         cells![v.name(), v.text(&["addressType"]), ports(v), with_more(addresses, 3), v.age()]
     },
-)];
+);
 
 fn ports(v: &View<'_>) -> String {
     let port = |port: &Value| match (port.int_at(&["port"]), port.str_at(&["name"])) {

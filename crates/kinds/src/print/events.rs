@@ -5,7 +5,7 @@ use value::Value;
 use super::view::{View, cells, moment};
 use super::{Column, TableDef};
 
-pub(super) const TABLES: &[TableDef] = &[TableDef::new("Event", COLUMNS, event)];
+pub(crate) const EVENT: TableDef = TableDef::new(COLUMNS, event);
 
 pub(super) const COLUMNS: &[Column] = &[
     Column::text("Last Seen"),

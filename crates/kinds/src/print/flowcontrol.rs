@@ -5,47 +5,44 @@ use value::Value;
 use super::view::{View, cells};
 use super::{Column, Row, TableDef, Whole};
 
-pub(super) const TABLES: &[TableDef] = &[
-    TableDef {
-        whole: Whole::Precedence,
-        ..TableDef::new(
-            "FlowSchema",
-            &[
-                Column::NAME,
-                Column::text("PriorityLevel"),
-                Column::text("MatchingPrecedence"),
-                Column::text("DistinguisherMethod"),
-                Column::AGE,
-                Column::text("MissingPL"),
-            ],
-            |v| {
-                let method = v.object.at(&["spec", "distinguisherMethod"]).and_then(Value::as_map);
-                let method = method.map(|_| v.text(&["spec", "distinguisherMethod", "type"]));
-                cells![
-                    v.name(),
-                    v.text(&["spec", "priorityLevelConfiguration", "name"]),
-                    v.int(&["spec", "matchingPrecedence"]),
-                    method.unwrap_or("<none>"),
-                    v.age(),
-                    v.condition("Dangling").unwrap_or("?"),
-                ]
-            },
-        )
-    },
-    TableDef::new(
-        "PriorityLevelConfiguration",
+pub(crate) const FLOW_SCHEMA: TableDef = TableDef {
+    whole: Whole::Precedence,
+    ..TableDef::new(
         &[
             Column::NAME,
-            Column::text("Type"),
-            Column::text("NominalConcurrencyShares"),
-            Column::text("Queues"),
-            Column::text("HandSize"),
-            Column::text("QueueLengthLimit"),
+            Column::text("PriorityLevel"),
+            Column::text("MatchingPrecedence"),
+            Column::text("DistinguisherMethod"),
             Column::AGE,
+            Column::text("MissingPL"),
         ],
-        priority_level,
-    ),
-];
+        |v| {
+            let method = v.object.at(&["spec", "distinguisherMethod"]).and_then(Value::as_map);
+            let method = method.map(|_| v.text(&["spec", "distinguisherMethod", "type"]));
+            cells![
+                v.name(),
+                v.text(&["spec", "priorityLevelConfiguration", "name"]),
+                v.int(&["spec", "matchingPrecedence"]),
+                method.unwrap_or("<none>"),
+                v.age(),
+                v.condition("Dangling").unwrap_or("?"),
+            ]
+        },
+    )
+};
+
+pub(crate) const PRIORITY_LEVEL_CONFIGURATION: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::text("Type"),
+        Column::text("NominalConcurrencyShares"),
+        Column::text("Queues"),
+        Column::text("HandSize"),
+        Column::text("QueueLengthLimit"),
+        Column::AGE,
+    ],
+    priority_level,
+);
 
 fn priority_level(v: &View<'_>) -> Vec<Value> {
     const LIMITED: &[&str] = &["spec", "limited"];

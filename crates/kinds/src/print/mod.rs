@@ -1,34 +1,34 @@
 //! The Table form of every kind: what `kubectl get` shows.
 //!
-//! [`table`] finds a kind's [`TableDef`]: its columns, and a function from an object to the cells of its row. Each group
-//! has a file with the list of its tables; kinds that are in none show their name and when they were created.
+//! A [`TableDef`] has the columns of a kind and a function from an object to the cells of its row; the row of the kind in
+//! [`crate::table`] names it. Kinds without one show their name and when they were created.
 //!
 //! Columns carry no descriptions (the project publishes facts, not prose).
 
-mod admissionregistration;
-mod apiextensions;
-mod apiregistration;
-mod apps;
-mod autoscaling;
-mod batch;
-mod certificates;
-mod coordination;
-mod core;
-mod discovery;
-mod events;
-mod flowcontrol;
-mod networking;
-mod node;
-mod pod;
-mod policy;
-mod rbac;
-mod resource;
-mod scheduling;
-mod service;
-mod storage;
-mod storagemigration;
+pub(crate) mod admissionregistration;
+pub(crate) mod apiextensions;
+pub(crate) mod apiregistration;
+pub(crate) mod apps;
+pub(crate) mod autoscaling;
+pub(crate) mod batch;
+pub(crate) mod certificates;
+pub(crate) mod coordination;
+pub(crate) mod core;
+pub(crate) mod discovery;
+pub(crate) mod events;
+pub(crate) mod flowcontrol;
+pub(crate) mod networking;
+pub(crate) mod node;
+pub(crate) mod pod;
+pub(crate) mod policy;
+pub(crate) mod rbac;
+pub(crate) mod resource;
+pub(crate) mod scheduling;
+pub(crate) mod service;
+pub(crate) mod storage;
+pub(crate) mod storagemigration;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod view;
 
 use value::{Map, Value};
@@ -91,7 +91,6 @@ impl Column {
 /// The table of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct TableDef {
-    kind: &'static str,
     columns: &'static [Column],
     cells: fn(&View<'_>) -> Vec<Value>,
     whole: Whole,
@@ -119,40 +118,15 @@ pub struct Row {
 
 /// The table of a kind without one of its own: its name, and when it was created.
 static DEFAULT: TableDef =
-    TableDef::new("", &[Column::NAME, Column::CREATED_AT], |v| cells![v.name(), v.created_at()]);
+    TableDef::new(&[Column::NAME, Column::CREATED_AT], |v| cells![v.name(), v.created_at()]);
 
 /// The table of a custom resource whose definition has no columns: its name and its age.
 static CUSTOM: TableDef =
-    TableDef::new("", &[Column::NAME, Column::of("Age", "date")], |v| cells![v.name(), v.age()]);
+    TableDef::new(&[Column::NAME, Column::of("Age", "date")], |v| cells![v.name(), v.age()]);
 
-/// All tables, by group.
-static GROUPS: &[(&str, &[TableDef])] = &[
-    ("", core::TABLES),
-    ("admissionregistration.k8s.io", admissionregistration::TABLES),
-    ("apiextensions.k8s.io", apiextensions::TABLES),
-    ("apiregistration.k8s.io", apiregistration::TABLES),
-    ("apps", apps::TABLES),
-    ("autoscaling", autoscaling::TABLES),
-    ("batch", batch::TABLES),
-    ("certificates.k8s.io", certificates::TABLES),
-    ("coordination.k8s.io", coordination::TABLES),
-    ("discovery.k8s.io", discovery::TABLES),
-    ("events.k8s.io", events::TABLES),
-    ("flowcontrol.apiserver.k8s.io", flowcontrol::TABLES),
-    ("networking.k8s.io", networking::TABLES),
-    ("node.k8s.io", node::TABLES),
-    ("policy", policy::TABLES),
-    ("rbac.authorization.k8s.io", rbac::TABLES),
-    ("resource.k8s.io", resource::TABLES),
-    ("scheduling.k8s.io", scheduling::TABLES),
-    ("storage.k8s.io", storage::TABLES),
-    ("storagemigration.k8s.io", storagemigration::TABLES),
-];
-
-/// The table of a kind; `group` is empty for the core group.
-pub fn table(group: &str, kind: &str) -> &'static TableDef {
-    let tables = GROUPS.iter().find(|(name, _)| *name == group).map_or(&[][..], |(_, tables)| tables);
-    tables.iter().find(|table| table.kind == kind).unwrap_or(&DEFAULT)
+/// The table of a kind that declares no columns.
+pub(crate) fn default_table() -> &'static TableDef {
+    &DEFAULT
 }
 
 /// The table of a custom resource whose definition has no columns.
@@ -161,8 +135,8 @@ pub fn custom() -> &'static TableDef {
 }
 
 impl TableDef {
-    const fn new(kind: &'static str, columns: &'static [Column], cells: fn(&View<'_>) -> Vec<Value>) -> Self {
-        TableDef { kind, columns, cells, whole: Whole::Nothing }
+    const fn new(columns: &'static [Column], cells: fn(&View<'_>) -> Vec<Value>) -> Self {
+        TableDef { columns, cells, whole: Whole::Nothing }
     }
 
     /// The columns, the ones of `-o wide` too: clients choose.

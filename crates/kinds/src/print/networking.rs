@@ -6,44 +6,45 @@ use super::service::load_balancer;
 use super::view::{View, cells};
 use super::{Column, TableDef};
 
-pub(super) const TABLES: &[TableDef] = &[
-    TableDef::new(
-        "Ingress",
-        &[
-            Column::NAME,
-            Column::text("Class"),
-            Column::text("Hosts"),
-            Column::text("Address"),
-            Column::text("Ports"),
-            Column::AGE,
-        ],
-        |v| {
-            let ports = if v.list(&["spec", "tls"]).is_empty() { "80" } else { "80, 443" };
-            let class = v.text_or(&["spec", "ingressClassName"], "<none>");
-            cells![v.name(), class, hosts(v.list(&["spec", "rules"])), load_balancer(v), ports, v.age()]
-        },
-    ),
-    TableDef::new(
-        "IngressClass",
-        &[Column::NAME, Column::text("Controller"), Column::text("Parameters"), Column::AGE],
-        |v| {
-            let default = v.annotation("ingressclass.kubernetes.io/is-default-class") == Some("true");
-            let mark = if default { " (default)" } else { "" };
-            cells![format!("{}{mark}", v.name()), v.text(&["spec", "controller"]), parameters(v), v.age()]
-        },
-    ),
-    TableDef::new("NetworkPolicy", &[Column::NAME, Column::text("Pod-Selector"), Column::AGE], |v| {
+pub(crate) const INGRESS: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::text("Class"),
+        Column::text("Hosts"),
+        Column::text("Address"),
+        Column::text("Ports"),
+        Column::AGE,
+    ],
+    |v| {
+        let ports = if v.list(&["spec", "tls"]).is_empty() { "80" } else { "80, 443" };
+        let class = v.text_or(&["spec", "ingressClassName"], "<none>");
+        cells![v.name(), class, hosts(v.list(&["spec", "rules"])), load_balancer(v), ports, v.age()]
+    },
+);
+
+pub(crate) const INGRESS_CLASS: TableDef = TableDef::new(
+    &[Column::NAME, Column::text("Controller"), Column::text("Parameters"), Column::AGE],
+    |v| {
+        let default = v.annotation("ingressclass.kubernetes.io/is-default-class") == Some("true");
+        let mark = if default { " (default)" } else { "" };
+        cells![format!("{}{mark}", v.name()), v.text(&["spec", "controller"]), parameters(v), v.age()]
+    },
+);
+
+pub(crate) const NETWORK_POLICY: TableDef =
+    TableDef::new(&[Column::NAME, Column::text("Pod-Selector"), Column::AGE], |v| {
         // Absent selects every pod, as an empty one does.
         cells![v.name(), v.selector(&["spec", "podSelector"]), v.age()]
-    }),
-    TableDef::new("ServiceCIDR", &[Column::NAME, Column::text("CIDRs"), Column::AGE], |v| {
+    });
+
+pub(crate) const SERVICE_CIDR: TableDef =
+    TableDef::new(&[Column::NAME, Column::text("CIDRs"), Column::AGE], |v| {
         cells![v.name(), v.joined(&["spec", "cidrs"]), v.age()]
-    }),
-    // Kubernetes sends a third cell that has no column.
-    TableDef::new("IPAddress", &[Column::NAME, Column::text("ParentRef")], |v| {
-        cells![v.name(), parent(v), v.age()]
-    }),
-];
+    });
+
+// Kubernetes sends a third cell that has no column.
+pub(crate) const IP_ADDRESS: TableDef =
+    TableDef::new(&[Column::NAME, Column::text("ParentRef")], |v| cells![v.name(), parent(v), v.age()]);
 
 fn hosts(rules: &[Value]) -> String {
     let mut hosts = Vec::new();

@@ -5,8 +5,7 @@ use value::Value;
 use super::view::{View, cells};
 use super::{Column, TableDef};
 
-pub(super) const TABLES: &[TableDef] = &[TableDef::new(
-    "PodDisruptionBudget",
+pub(crate) const POD_DISRUPTION_BUDGET: TableDef = TableDef::new(
     &[
         Column::NAME,
         Column::text("Min Available"),
@@ -23,7 +22,7 @@ pub(super) const TABLES: &[TableDef] = &[TableDef::new(
             v.age(),
         ]
     },
-)];
+);
 
 /// A number or a percentage.
 fn amount(v: &View<'_>, field: &str) -> String {

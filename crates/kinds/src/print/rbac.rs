@@ -14,8 +14,9 @@ const COLUMNS: &[Column] = &[
     Column::text("ServiceAccounts").wide(),
 ];
 
-pub(super) const TABLES: &[TableDef] =
-    &[TableDef::new("RoleBinding", COLUMNS, binding), TableDef::new("ClusterRoleBinding", COLUMNS, binding)];
+pub(crate) const ROLE_BINDING: TableDef = TableDef::new(COLUMNS, binding);
+
+pub(crate) const CLUSTER_ROLE_BINDING: TableDef = TableDef::new(COLUMNS, binding);
 
 fn binding(v: &View<'_>) -> Vec<Value> {
     let role = |field| v.text(&["roleRef", field]);

@@ -3,8 +3,7 @@
 use super::view::cells;
 use super::{Column, TableDef};
 
-pub(super) const TABLES: &[TableDef] = &[TableDef::new(
-    "PriorityClass",
+pub(crate) const PRIORITY_CLASS: TableDef = TableDef::new(
     &[
         Column::NAME,
         Column::integer("Value"),
@@ -21,4 +20,4 @@ pub(super) const TABLES: &[TableDef] = &[TableDef::new(
             v.text(&["preemptionPolicy"]),
         ]
     },
-)];
+);

@@ -7,73 +7,74 @@ use value::Value;
 use super::view::{View, cells, moment};
 use super::{Column, Row, TableDef, Whole};
 
-pub(super) const TABLES: &[TableDef] = &[
-    TableDef {
-        whole: Whole::DefaultClass,
-        ..TableDef::new(
-            "StorageClass",
-            &[
-                Column::NAME,
-                Column::text("Provisioner"),
-                Column::text("ReclaimPolicy"),
-                Column::text("VolumeBindingMode"),
-                Column::text("AllowVolumeExpansion"),
-                Column::AGE,
-            ],
-            |v| {
-                cells![
-                    v.name(),
-                    v.text(&["provisioner"]),
-                    v.text_or(&["reclaimPolicy"], "Delete"),
-                    v.text_or(&["volumeBindingMode"], "Immediate"),
-                    v.bool(&["allowVolumeExpansion"]).unwrap_or(false),
-                    v.age(),
-                ]
-            },
-        )
-    },
-    TableDef::new("VolumeAttributesClass", &[Column::NAME, Column::text("DriverName"), Column::AGE], |v| {
-        cells![v.name(), v.text(&["driverName"]), v.age()]
-    }),
-    TableDef::new(
-        "VolumeAttachment",
+pub(crate) const STORAGE_CLASS: TableDef = TableDef {
+    whole: Whole::DefaultClass,
+    ..TableDef::new(
         &[
             Column::NAME,
-            Column { format: "name", ..Column::text("Attacher") },
-            Column::text("PV"),
-            Column::text("Node"),
-            Column::boolean("Attached"),
+            Column::text("Provisioner"),
+            Column::text("ReclaimPolicy"),
+            Column::text("VolumeBindingMode"),
+            Column::text("AllowVolumeExpansion"),
             Column::AGE,
         ],
         |v| {
             cells![
                 v.name(),
-                v.text(&["spec", "attacher"]),
-                v.text(&["spec", "source", "persistentVolumeName"]),
-                v.text(&["spec", "nodeName"]),
-                v.bool(&["status", "attached"]).unwrap_or(false),
+                v.text(&["provisioner"]),
+                v.text_or(&["reclaimPolicy"], "Delete"),
+                v.text_or(&["volumeBindingMode"], "Immediate"),
+                v.bool(&["allowVolumeExpansion"]).unwrap_or(false),
                 v.age(),
             ]
         },
-    ),
-    TableDef::new("CSINode", &[Column::NAME, Column::integer("Drivers"), Column::AGE], |v| {
+    )
+};
+
+pub(crate) const VOLUME_ATTRIBUTES_CLASS: TableDef =
+    TableDef::new(&[Column::NAME, Column::text("DriverName"), Column::AGE], |v| {
+        cells![v.name(), v.text(&["driverName"]), v.age()]
+    });
+
+pub(crate) const VOLUME_ATTACHMENT: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column { format: "name", ..Column::text("Attacher") },
+        Column::text("PV"),
+        Column::text("Node"),
+        Column::boolean("Attached"),
+        Column::AGE,
+    ],
+    |v| {
+        cells![
+            v.name(),
+            v.text(&["spec", "attacher"]),
+            v.text(&["spec", "source", "persistentVolumeName"]),
+            v.text(&["spec", "nodeName"]),
+            v.bool(&["status", "attached"]).unwrap_or(false),
+            v.age(),
+        ]
+    },
+);
+
+pub(crate) const CSI_NODE: TableDef =
+    TableDef::new(&[Column::NAME, Column::integer("Drivers"), Column::AGE], |v| {
         cells![v.name(), v.count(&["spec", "drivers"]), v.age()]
-    }),
-    TableDef::new(
-        "CSIDriver",
-        &[
-            Column::NAME,
-            Column::boolean("AttachRequired"),
-            Column::boolean("PodInfoOnMount"),
-            Column::boolean("StorageCapacity"),
-            Column::text("TokenRequests"),
-            Column::boolean("RequiresRepublish"),
-            Column::text("Modes"),
-            Column::AGE,
-        ],
-        csi_driver,
-    ),
-];
+    });
+
+pub(crate) const CSI_DRIVER: TableDef = TableDef::new(
+    &[
+        Column::NAME,
+        Column::boolean("AttachRequired"),
+        Column::boolean("PodInfoOnMount"),
+        Column::boolean("StorageCapacity"),
+        Column::text("TokenRequests"),
+        Column::boolean("RequiresRepublish"),
+        Column::text("Modes"),
+        Column::AGE,
+    ],
+    csi_driver,
+);
 
 fn csi_driver(v: &View<'_>) -> Vec<Value> {
     let flag = |field, default| v.bool(&["spec", field]).unwrap_or(default);

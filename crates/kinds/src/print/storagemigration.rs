@@ -5,15 +5,12 @@ use value::Value;
 use super::view::{View, cells};
 use super::{Column, TableDef};
 
-pub(super) const TABLES: &[TableDef] = &[TableDef::new(
-    "StorageVersionMigration",
-    &[Column::text("Name"), Column::text("Resource"), Column::text("Status")],
-    |v| {
+pub(crate) const STORAGE_VERSION_MIGRATION: TableDef =
+    TableDef::new(&[Column::text("Name"), Column::text("Resource"), Column::text("Status")], |v| {
         let resource = |field| v.text(&["spec", "resource", field]);
         let resource = api::GroupResource::new(resource("group"), resource("resource"));
         cells![v.name(), resource.to_string(), status(v)]
-    },
-)];
+    });
 
 fn status<'a>(v: &View<'a>) -> &'a str {
     let holds = |condition: &&Value| {

@@ -1,6 +1,6 @@
 //! Strategies: what a create or an update does to an object before admission and validation see it.
 //!
-//! One ordered table, one row per kind. A row says what happens to a client's `status`, what makes `metadata.generation`
+//! One [`Strategy`] per kind, which the row of the kind names ([`crate::table`]). It says what happens to a client's `status`, what makes `metadata.generation`
 //! grow, which metadata a status update may change, and which of the kind's own steps run. What is common to all kinds
 //! (uid, creation time, name generation) is the pipeline's.
 
@@ -11,9 +11,8 @@ mod reset;
 mod resource;
 pub mod service;
 mod storage;
-mod table;
+pub(crate) mod table;
 
-use api::GroupKind;
 use value::Value;
 
 use api::validation::fields::{Read, same};
@@ -64,10 +63,8 @@ pub enum Propagation {
 }
 
 /// How one kind behaves.
-#[derive(Clone, Copy)]
-struct Strategy {
-    group: &'static str,
-    kind: &'static str,
+#[derive(Clone, Copy, Debug)]
+pub struct Strategy {
     status: Status,
     generation: Generation,
     /// Whether a change counts even if it is to a field that is dropped.
@@ -77,13 +74,23 @@ struct Strategy {
     create: fn(&mut Value, &Context),
     update: fn(&mut Value, &Value, &Context),
     update_status: fn(&mut Value, &Value, &Context),
+    /// Fills in times that a write leaves out.
+    stamp: fn(&mut Value, &Context),
+    /// Adds fields that clients see although they are not stored as such.
+    show: fn(&mut Value),
+    /// Brings a valid object into the form it is stored in.
+    canonicalize: fn(&mut Value),
+    /// The seconds that a deletion waits, given those of the request. `None` for kinds that are deleted at once.
+    grace_period: Option<fn(&Value, Option<i64>) -> i64>,
+    /// Fields that a write cannot set, beside those that follow from `status` and `metadata`.
+    reset: Option<reset::OwnReset>,
     create_on_update: bool,
     unconditional_update: bool,
     propagation: Propagation,
 }
 
 /// What happens to `status` outside of the status subresource.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Status {
     /// The kind has none, or the client's counts.
     AsSent,
@@ -94,7 +101,7 @@ enum Status {
 }
 
 /// When `metadata.generation` is set and grows.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Generation {
     /// Never.
     Unset,
@@ -109,8 +116,8 @@ enum Generation {
 }
 
 /// Which metadata an update through `status` may change.
-#[derive(Clone, Copy)]
-enum MetadataOnStatus {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MetadataOnStatus {
     /// What an update may change.
     AsSent,
     /// Labels, annotations, finalizers, owners and the deletion time stay.
@@ -123,25 +130,16 @@ enum MetadataOnStatus {
     AllKept,
 }
 
-fn of(kind: &GroupKind) -> Option<&'static Strategy> {
-    table::TABLE.iter().find(|row| row.group == kind.group && row.kind == kind.kind)
-}
-
 /// Fills in the times that a write without them means: defaults that need a clock. As other defaults they are the writer's.
-pub fn stamp(kind: &GroupKind, object: &mut Value, context: &Context) {
-    if kind.group != "resource.k8s.io" {
-        return;
-    }
-    match kind.kind.as_str() {
-        "DeviceTaintRule" => resource::create_taint_rule(object, context),
-        "ResourceSlice" => resource::create_slice(object, context),
-        _ => {}
+pub fn stamp(strategy: Option<&Strategy>, object: &mut Value, context: &Context) {
+    if let Some(row) = strategy {
+        (row.stamp)(object, context);
     }
 }
 
 /// Makes a new object what its kind starts as.
-pub fn prepare_create(kind: &GroupKind, object: &mut Value, context: &Context) {
-    let Some(row) = of(kind) else { return };
+pub fn prepare_create(strategy: Option<&Strategy>, object: &mut Value, context: &Context) {
+    let Some(row) = strategy else { return };
     if matches!(row.status, Status::Reset) {
         object.remove_at(&["status"]);
     }
@@ -156,9 +154,9 @@ pub fn prepare_create(kind: &GroupKind, object: &mut Value, context: &Context) {
 }
 
 /// Brings what an update must not change over from the old object, and lets the generation grow.
-pub fn prepare_update(kind: &GroupKind, new: &mut Value, old: &Value, context: &Context) {
+pub fn prepare_update(strategy: Option<&Strategy>, new: &mut Value, old: &Value, context: &Context) {
     keep(new, old, &["metadata", "generation"]);
-    let Some(row) = of(kind) else { return };
+    let Some(row) = strategy else { return };
     match row.status {
         Status::AsSent => {}
         Status::Reset | Status::KeptOnUpdate => keep(new, old, &["status"]),
@@ -184,10 +182,10 @@ fn grown(generation: Generation, new: &Value, old: &Value) -> bool {
 }
 
 /// Keeps everything but `status` (and the metadata the kind lets a status update change) from the old object.
-pub fn prepare_update_status(kind: &GroupKind, new: &mut Value, old: &Value, context: &Context) {
+pub fn prepare_update_status(strategy: Option<&Strategy>, new: &mut Value, old: &Value, context: &Context) {
     keep(new, old, &["metadata", "generation"]);
     keep(new, old, &["spec"]);
-    let Some(row) = of(kind) else { return };
+    let Some(row) = strategy else { return };
     match row.metadata {
         MetadataOnStatus::AsSent => {}
         MetadataOnStatus::Kept => keep_metadata(new, old),
@@ -222,39 +220,42 @@ pub fn prepare_approval(new: &mut Value, old: &Value, context: &Context) {
 }
 
 /// Adds what clients see of an object as it was sent: that is what managed fields are about.
-pub fn show(kind: &GroupKind, object: &mut Value) {
-    if kind.group == "apps" && kind.kind == "DaemonSet" {
-        table::show_template_generation(object);
+pub fn show(strategy: Option<&Strategy>, object: &mut Value) {
+    if let Some(row) = strategy {
+        (row.show)(object);
     }
 }
 
 /// Brings a valid object into the form it is stored in.
-pub fn canonicalize(kind: &GroupKind, object: &mut Value) {
-    if kind.group.is_empty() && kind.kind == "Namespace" {
-        let name = api::meta::name(object).to_owned();
-        object.set_at(&["metadata", "labels", "kubernetes.io/metadata.name"], name);
+pub fn canonicalize(strategy: Option<&Strategy>, object: &mut Value) {
+    if let Some(row) = strategy {
+        (row.canonicalize)(object);
     }
 }
 
-/// The seconds a deletion of `object` must wait for somebody outside to finish with it, given the seconds the request
+/// The seconds a deletion of `object` must wait for another component to finish with it, given the seconds the request
 /// asks for; `None` where the kind is deleted at once.
-pub fn check_graceful_delete(kind: &GroupKind, object: &Value, requested: Option<i64>) -> Option<i64> {
-    (kind.group.is_empty() && kind.kind == "Pod").then(|| pod::grace_period(object, requested))
+pub fn check_graceful_delete(
+    strategy: Option<&Strategy>,
+    object: &Value,
+    requested: Option<i64>,
+) -> Option<i64> {
+    strategy.and_then(|row| row.grace_period).map(|grace_period| grace_period(object, requested))
 }
 
 /// Whether an update of a name that does not exist creates it.
-pub fn allow_create_on_update(kind: &GroupKind) -> bool {
-    of(kind).is_some_and(|row| row.create_on_update)
+pub fn allow_create_on_update(strategy: Option<&Strategy>) -> bool {
+    strategy.is_some_and(|row| row.create_on_update)
 }
 
 /// Whether an update without a resource version replaces whatever is there.
-pub fn allow_unconditional_update(kind: &GroupKind) -> bool {
-    of(kind).is_some_and(|row| row.unconditional_update)
+pub fn allow_unconditional_update(strategy: Option<&Strategy>) -> bool {
+    strategy.is_some_and(|row| row.unconditional_update)
 }
 
 /// What deleting an object of `kind` does to its dependents when the request does not say.
-pub fn default_propagation(kind: &GroupKind) -> Propagation {
-    of(kind).map_or(Propagation::Background, |row| row.propagation)
+pub fn default_propagation(strategy: Option<&Strategy>) -> Propagation {
+    strategy.map_or(Propagation::Background, |row| row.propagation)
 }
 
 /// What is at `path` in `old` (or its absence) takes the place of what is there in `new`.

@@ -2,10 +2,16 @@
 
 use std::sync::LazyLock;
 
-use api::GroupKind;
 use schema::apply::Reset;
 
-use super::{MetadataOnStatus, Status, of};
+use super::{MetadataOnStatus, Status, Strategy};
+
+/// Kinds whose fields are reset in a way of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnReset {
+    Pod,
+    SigningRequest,
+}
 
 macro_rules! without {
     ($($name:ident: $paths:expr;)*) => {
@@ -26,11 +32,10 @@ without! {
     POD_STATUS: ["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"];
 }
 
-/// The fields that a write of `kind` through `subresource` (empty for the object itself) cannot set.
-pub fn reset_fields(kind: &GroupKind, subresource: &str) -> &'static Reset {
-    let is_signing_request = kind.group == "certificates.k8s.io" && kind.kind == "CertificateSigningRequest";
-    let is_pod = kind.group.is_empty() && kind.kind == "Pod";
-    let Some(row) = of(kind) else { return &NOTHING };
+/// The fields that a write of a kind with this strategy through `subresource` (empty for the object itself) cannot set.
+pub fn reset_fields(strategy: Option<&Strategy>, subresource: &str) -> &'static Reset {
+    let Some(row) = strategy else { return &NOTHING };
+    let is_signing_request = row.reset == Some(OwnReset::SigningRequest);
     match subresource {
         "" if is_signing_request => &SPEC_AND_STATUS,
         "" => match row.status {
@@ -38,7 +43,7 @@ pub fn reset_fields(kind: &GroupKind, subresource: &str) -> &'static Reset {
             Status::Reset | Status::KeptOnUpdate => &STATUS,
         },
         "status" if is_signing_request => &SPEC_AND_CONDITIONS,
-        "status" if is_pod => &POD_STATUS,
+        "status" if row.reset == Some(OwnReset::Pod) => &POD_STATUS,
         "status" => match row.metadata {
             MetadataOnStatus::AsSent => &SPEC,
             MetadataOnStatus::LabelsKept => &SPEC_AND_LABELS,

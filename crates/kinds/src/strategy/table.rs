@@ -1,9 +1,10 @@
-//! The table: every kind that is stored, grouped by API group.
+//! The strategy of each kind that is stored, sorted by API group. The row of a kind names it.
 
 use api::validation::fields::{Read, same};
 use value::Value;
 
 use super::gates::Gate;
+use super::reset::OwnReset;
 use super::{
     Context, Generation, MetadataOnStatus, Propagation, Status, Strategy, certificates, keep, pod, resource,
     storage,
@@ -11,116 +12,166 @@ use super::{
 
 const SPEC: &[&[&str]] = &[&["spec"]];
 
-/// Every kind that is stored.
-#[rustfmt::skip]
-pub(super) const TABLE: &[Strategy] = &[
-    // core
-    row("", "ConfigMap").unconditional(),
-    row("", "Endpoints").unconditional().creates(),
-    row("", "Event").unconditional().creates().collects(Propagation::Unsupported),
-    row("", "LimitRange").unconditional().creates(),
-    row("", "Namespace").unconditional().status().on_create(create_namespace).on_update(update_namespace),
-    row("", "Node").unconditional().status_kept_on_update().gates(NODE_GATES)
-        .on_create(create_node).on_update(update_node).on_status(update_node_status),
-    row("", "PersistentVolume").unconditional().status()
-        .on_create(storage::create_volume).on_status(storage::update_volume_status),
-    row("", "PersistentVolumeClaim").unconditional().status().gates(CLAIM_GATES)
-        .on_create(storage::create_claim).on_update(storage::update_claim),
-    row("", "Pod").unconditional().status().generation(SPEC).gates(pod::GATES)
-        .on_create(pod::create).on_update(pod::update).on_status(pod::update_status),
-    row("", "PodTemplate").unconditional().generation(&[&["template"]]).gates(pod::TEMPLATE_GATES),
-    row("", "ReplicationController").unconditional().status().generation(SPEC)
-        .gates(pod::WORKLOAD_GATES).collects(Propagation::Orphan),
-    row("", "ResourceQuota").unconditional().status(),
-    row("", "Secret").unconditional().on_update(update_secret),
-    row("", "Service").unconditional().creates().status().on_update(super::service::drop_type_dependent_fields),
-    row("", "ServiceAccount").unconditional().on_create(create_service_account).on_update(update_service_account),
-    // admissionregistration.k8s.io
-    row("admissionregistration.k8s.io", "MutatingAdmissionPolicy").generation(SPEC),
-    row("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding").generation(SPEC),
-    row("admissionregistration.k8s.io", "MutatingWebhookConfiguration").generation(&[&["webhooks"]]),
-    row("admissionregistration.k8s.io", "ValidatingAdmissionPolicy").generation(SPEC).status().metadata(MetadataOnStatus::Kept),
-    row("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding").generation(SPEC),
-    row("admissionregistration.k8s.io", "ValidatingWebhookConfiguration").generation(&[&["webhooks"]]),
-    // apiextensions.k8s.io
-    row("apiextensions.k8s.io", "CustomResourceDefinition").generation(SPEC)
-        .status()
-        .on_create(create_definition).on_update(update_definition),
-    // apiregistration.k8s.io
-    row("apiregistration.k8s.io", "APIService").status().metadata(MetadataOnStatus::ApiServiceKept)
-        .on_create(create_api_service),
-    // apps
-    row("apps", "ControllerRevision").unconditional(),
-    row("apps", "DaemonSet").unconditional().generation(SPEC).gates(pod::WORKLOAD_GATES)
-        .status()
-        .on_create(create_daemon_set).on_update(update_daemon_set).on_status(keep_template_generation),
-    row("apps", "Deployment").unconditional().generation(&[&["spec"], &["metadata", "annotations"]])
-        .gates(pod::WORKLOAD_GATES).status().metadata(MetadataOnStatus::LabelsKept),
-    row("apps", "ReplicaSet").unconditional().generation(SPEC).gates(pod::WORKLOAD_GATES).status(),
-    row("apps", "StatefulSet").unconditional().generation(SPEC).gates(pod::WORKLOAD_GATES)
-        .status(),
-    // autoscaling
-    row("autoscaling", "HorizontalPodAutoscaler").unconditional().generation(SPEC)
-        .status(),
-    // batch
-    row("batch", "CronJob").unconditional().generation(SPEC).gates(pod::CRON_JOB_GATES).status(),
-    row("batch", "Job").unconditional().generation(SPEC).gates(pod::JOB_GATES).status()
-        .collects(Propagation::Orphan).on_create(|job, _| crate::defaults::batch::prepare_job(job)),
-    // certificates.k8s.io
-    row("certificates.k8s.io", "CertificateSigningRequest").unconditional().status()
-        .on_create(certificates::create).on_update(certificates::update).on_status(certificates::update_status),
-    row("certificates.k8s.io", "ClusterTrustBundle"),
-    row("certificates.k8s.io", "PodCertificateRequest").status().metadata(MetadataOnStatus::Kept),
-    // coordination.k8s.io
-    row("coordination.k8s.io", "Lease").creates().gates(LEASE_GATES),
-    row("coordination.k8s.io", "LeaseCandidate").creates(),
-    // discovery.k8s.io
-    row("discovery.k8s.io", "EndpointSlice").unconditional().generation_of_all().counts_dropped()
-        .on_create(|slice, _| drop_topology(slice)).on_update(|slice, _, _| drop_topology(slice)),
-    // events.k8s.io
-    row("events.k8s.io", "Event").unconditional().creates().collects(Propagation::Unsupported),
-    // flowcontrol.apiserver.k8s.io
-    row("flowcontrol.apiserver.k8s.io", "FlowSchema").unconditional().generation(SPEC).status()
-        .metadata(MetadataOnStatus::AllKept),
-    row("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration").unconditional().generation(SPEC).status()
-        .metadata(MetadataOnStatus::AllKept),
-    // networking.k8s.io
-    row("networking.k8s.io", "IPAddress").unconditional(),
-    row("networking.k8s.io", "Ingress").unconditional().generation(SPEC).status(),
-    row("networking.k8s.io", "IngressClass").unconditional().generation(SPEC),
-    row("networking.k8s.io", "NetworkPolicy").unconditional().generation(SPEC),
-    row("networking.k8s.io", "ServiceCIDR").unconditional().status().metadata(MetadataOnStatus::Kept),
-    // node.k8s.io
-    row("node.k8s.io", "RuntimeClass").creates(),
-    // policy
-    row("policy", "PodDisruptionBudget").generation(SPEC)
-        .status(),
-    // rbac.authorization.k8s.io
-    row("rbac.authorization.k8s.io", "ClusterRole").unconditional().creates(),
-    row("rbac.authorization.k8s.io", "ClusterRoleBinding").unconditional().creates(),
-    row("rbac.authorization.k8s.io", "Role").unconditional().creates(),
-    row("rbac.authorization.k8s.io", "RoleBinding").unconditional().creates(),
-    // resource.k8s.io
-    row("resource.k8s.io", "DeviceClass").unconditional().generation(SPEC),
-    row("resource.k8s.io", "DeviceTaintRule").generation(SPEC).status().metadata(MetadataOnStatus::Kept)
-        .on_create(resource::create_taint_rule).on_update(resource::update_taint_rule),
-    row("resource.k8s.io", "ResourceClaim").unconditional().status().metadata(MetadataOnStatus::Kept)
-        .gates(resource::CLAIM_GATES).on_status(resource::update_claim_status),
-    row("resource.k8s.io", "ResourceClaimTemplate").unconditional().gates(resource::TEMPLATE_GATES),
-    row("resource.k8s.io", "ResourceSlice").unconditional().generation(SPEC).counts_dropped().gates(resource::SLICE_GATES)
-        .on_create(resource::create_slice).on_update(resource::update_slice),
-    // scheduling.k8s.io
-    row("scheduling.k8s.io", "PriorityClass").unconditional().generation_on_create(),
-    // storage.k8s.io
-    row("storage.k8s.io", "CSIDriver").generation_on_update(SPEC),
-    row("storage.k8s.io", "CSINode").status().metadata(MetadataOnStatus::Kept).gates(&[&[&["status", "storageHealth"]]]),
-    row("storage.k8s.io", "CSIStorageCapacity"),
-    row("storage.k8s.io", "StorageClass").unconditional(),
-    row("storage.k8s.io", "VolumeAttachment").status().metadata(MetadataOnStatus::Kept),
-    row("storage.k8s.io", "VolumeAttributesClass").unconditional(),
-    // storagemigration.k8s.io
-    row("storagemigration.k8s.io", "StorageVersionMigration").status().metadata(MetadataOnStatus::Kept),
-];
+pub(crate) const CONFIG_MAP: Strategy = Strategy::NEW.unconditional();
+pub(crate) const ENDPOINTS: Strategy = Strategy::NEW.unconditional().creates();
+pub(crate) const EVENT: Strategy = Strategy::NEW.unconditional().creates().collects(Propagation::Unsupported);
+pub(crate) const LIMIT_RANGE: Strategy = Strategy::NEW.unconditional().creates();
+pub(crate) const NAMESPACE: Strategy = Strategy::NEW
+    .unconditional()
+    .status()
+    .on_create(create_namespace)
+    .on_update(update_namespace)
+    .canonical(label_namespace);
+pub(crate) const NODE: Strategy = Strategy::NEW
+    .unconditional()
+    .status_kept_on_update()
+    .gates(NODE_GATES)
+    .on_create(create_node)
+    .on_update(update_node)
+    .on_status(update_node_status);
+pub(crate) const PERSISTENT_VOLUME: Strategy = Strategy::NEW
+    .unconditional()
+    .status()
+    .on_create(storage::create_volume)
+    .on_status(storage::update_volume_status);
+pub(crate) const PERSISTENT_VOLUME_CLAIM: Strategy = Strategy::NEW
+    .unconditional()
+    .status()
+    .gates(CLAIM_GATES)
+    .on_create(storage::create_claim)
+    .on_update(storage::update_claim);
+pub(crate) const POD: Strategy = Strategy::NEW
+    .unconditional()
+    .status()
+    .generation(SPEC)
+    .gates(pod::GATES)
+    .on_create(pod::create)
+    .on_update(pod::update)
+    .on_status(pod::update_status)
+    .graceful(pod::grace_period)
+    .resets(OwnReset::Pod);
+pub(crate) const POD_TEMPLATE: Strategy =
+    Strategy::NEW.unconditional().generation(&[&["template"]]).gates(pod::TEMPLATE_GATES);
+pub(crate) const REPLICATION_CONTROLLER: Strategy = Strategy::NEW
+    .unconditional()
+    .status()
+    .generation(SPEC)
+    .gates(pod::WORKLOAD_GATES)
+    .collects(Propagation::Orphan);
+pub(crate) const RESOURCE_QUOTA: Strategy = Strategy::NEW.unconditional().status();
+pub(crate) const SECRET: Strategy = Strategy::NEW.unconditional().on_update(update_secret);
+pub(crate) const SERVICE: Strategy =
+    Strategy::NEW.unconditional().creates().status().on_update(super::service::drop_type_dependent_fields);
+pub(crate) const SERVICE_ACCOUNT: Strategy =
+    Strategy::NEW.unconditional().on_create(create_service_account).on_update(update_service_account);
+pub(crate) const MUTATING_ADMISSION_POLICY: Strategy = Strategy::NEW.generation(SPEC);
+pub(crate) const MUTATING_ADMISSION_POLICY_BINDING: Strategy = Strategy::NEW.generation(SPEC);
+pub(crate) const MUTATING_WEBHOOK_CONFIGURATION: Strategy = Strategy::NEW.generation(&[&["webhooks"]]);
+pub(crate) const VALIDATING_ADMISSION_POLICY: Strategy =
+    Strategy::NEW.generation(SPEC).status().metadata(MetadataOnStatus::Kept);
+pub(crate) const VALIDATING_ADMISSION_POLICY_BINDING: Strategy = Strategy::NEW.generation(SPEC);
+pub(crate) const VALIDATING_WEBHOOK_CONFIGURATION: Strategy = Strategy::NEW.generation(&[&["webhooks"]]);
+pub(crate) const CUSTOM_RESOURCE_DEFINITION: Strategy =
+    Strategy::NEW.generation(SPEC).status().on_create(create_definition).on_update(update_definition);
+pub(crate) const API_SERVICE: Strategy =
+    Strategy::NEW.status().metadata(MetadataOnStatus::ApiServiceKept).on_create(create_api_service);
+pub(crate) const CONTROLLER_REVISION: Strategy = Strategy::NEW.unconditional();
+pub(crate) const DAEMON_SET: Strategy = Strategy::NEW
+    .unconditional()
+    .generation(SPEC)
+    .gates(pod::WORKLOAD_GATES)
+    .status()
+    .on_create(create_daemon_set)
+    .on_update(update_daemon_set)
+    .on_status(keep_template_generation)
+    .shows(show_template_generation);
+pub(crate) const DEPLOYMENT: Strategy = Strategy::NEW
+    .unconditional()
+    .generation(&[&["spec"], &["metadata", "annotations"]])
+    .gates(pod::WORKLOAD_GATES)
+    .status()
+    .metadata(MetadataOnStatus::LabelsKept);
+pub(crate) const REPLICA_SET: Strategy =
+    Strategy::NEW.unconditional().generation(SPEC).gates(pod::WORKLOAD_GATES).status();
+pub(crate) const STATEFUL_SET: Strategy =
+    Strategy::NEW.unconditional().generation(SPEC).gates(pod::WORKLOAD_GATES).status();
+pub(crate) const HORIZONTAL_POD_AUTOSCALER: Strategy =
+    Strategy::NEW.unconditional().generation(SPEC).status();
+pub(crate) const CRON_JOB: Strategy =
+    Strategy::NEW.unconditional().generation(SPEC).gates(pod::CRON_JOB_GATES).status();
+pub(crate) const JOB: Strategy = Strategy::NEW
+    .unconditional()
+    .generation(SPEC)
+    .gates(pod::JOB_GATES)
+    .status()
+    .collects(Propagation::Orphan)
+    .on_create(|job, _| crate::defaults::batch::prepare_job(job));
+pub(crate) const CERTIFICATE_SIGNING_REQUEST: Strategy = Strategy::NEW
+    .unconditional()
+    .status()
+    .on_create(certificates::create)
+    .on_update(certificates::update)
+    .on_status(certificates::update_status)
+    .resets(OwnReset::SigningRequest);
+pub(crate) const CLUSTER_TRUST_BUNDLE: Strategy = Strategy::NEW;
+pub(crate) const POD_CERTIFICATE_REQUEST: Strategy = Strategy::NEW.status().metadata(MetadataOnStatus::Kept);
+pub(crate) const LEASE: Strategy = Strategy::NEW.creates().gates(LEASE_GATES);
+pub(crate) const ENDPOINT_SLICE: Strategy = Strategy::NEW
+    .unconditional()
+    .generation_of_all()
+    .counts_dropped()
+    .on_create(|slice, _| drop_topology(slice))
+    .on_update(|slice, _, _| drop_topology(slice));
+pub(crate) const FLOW_SCHEMA: Strategy =
+    Strategy::NEW.unconditional().generation(SPEC).status().metadata(MetadataOnStatus::AllKept);
+pub(crate) const PRIORITY_LEVEL_CONFIGURATION: Strategy =
+    Strategy::NEW.unconditional().generation(SPEC).status().metadata(MetadataOnStatus::AllKept);
+pub(crate) const IP_ADDRESS: Strategy = Strategy::NEW.unconditional();
+pub(crate) const INGRESS: Strategy = Strategy::NEW.unconditional().generation(SPEC).status();
+pub(crate) const INGRESS_CLASS: Strategy = Strategy::NEW.unconditional().generation(SPEC);
+pub(crate) const NETWORK_POLICY: Strategy = Strategy::NEW.unconditional().generation(SPEC);
+pub(crate) const SERVICE_CIDR: Strategy =
+    Strategy::NEW.unconditional().status().metadata(MetadataOnStatus::Kept);
+pub(crate) const RUNTIME_CLASS: Strategy = Strategy::NEW.creates();
+pub(crate) const POD_DISRUPTION_BUDGET: Strategy = Strategy::NEW.generation(SPEC).status();
+pub(crate) const CLUSTER_ROLE: Strategy = Strategy::NEW.unconditional().creates();
+pub(crate) const CLUSTER_ROLE_BINDING: Strategy = Strategy::NEW.unconditional().creates();
+pub(crate) const ROLE: Strategy = Strategy::NEW.unconditional().creates();
+pub(crate) const ROLE_BINDING: Strategy = Strategy::NEW.unconditional().creates();
+pub(crate) const DEVICE_CLASS: Strategy = Strategy::NEW.unconditional().generation(SPEC);
+pub(crate) const DEVICE_TAINT_RULE: Strategy = Strategy::NEW
+    .generation(SPEC)
+    .status()
+    .metadata(MetadataOnStatus::Kept)
+    .on_create(resource::create_taint_rule)
+    .on_update(resource::update_taint_rule)
+    .stamps(resource::create_taint_rule);
+pub(crate) const RESOURCE_CLAIM: Strategy = Strategy::NEW
+    .unconditional()
+    .status()
+    .metadata(MetadataOnStatus::Kept)
+    .gates(resource::CLAIM_GATES)
+    .on_status(resource::update_claim_status);
+pub(crate) const RESOURCE_CLAIM_TEMPLATE: Strategy =
+    Strategy::NEW.unconditional().gates(resource::TEMPLATE_GATES);
+pub(crate) const RESOURCE_SLICE: Strategy = Strategy::NEW
+    .unconditional()
+    .generation(SPEC)
+    .counts_dropped()
+    .gates(resource::SLICE_GATES)
+    .on_create(resource::create_slice)
+    .on_update(resource::update_slice)
+    .stamps(resource::create_slice);
+pub(crate) const PRIORITY_CLASS: Strategy = Strategy::NEW.unconditional().generation_on_create();
+pub(crate) const CSI_DRIVER: Strategy = Strategy::NEW.generation_on_update(SPEC);
+pub(crate) const CSI_NODE: Strategy =
+    Strategy::NEW.status().metadata(MetadataOnStatus::Kept).gates(&[&[&["status", "storageHealth"]]]);
+pub(crate) const CSI_STORAGE_CAPACITY: Strategy = Strategy::NEW;
+pub(crate) const STORAGE_CLASS: Strategy = Strategy::NEW.unconditional();
+pub(crate) const VOLUME_ATTACHMENT: Strategy = Strategy::NEW.status().metadata(MetadataOnStatus::Kept);
+pub(crate) const VOLUME_ATTRIBUTES_CLASS: Strategy = Strategy::NEW.unconditional();
+pub(crate) const STORAGE_VERSION_MIGRATION: Strategy =
+    Strategy::NEW.status().metadata(MetadataOnStatus::Kept);
 
 /// Alpha fields of a node: which pods may be preempted in place.
 const NODE_GATES: &[Gate] = &[&[&["spec", "podPreemptionPolicy"]]];
@@ -128,10 +179,9 @@ const CLAIM_GATES: &[Gate] = &[&[&["status", "healthStatus"]]];
 /// Coordinated leader election is off.
 const LEASE_GATES: &[Gate] = &[&[&["spec", "strategy"]], &[&["spec", "preferredHolder"]]];
 
-const fn row(group: &'static str, kind: &'static str) -> Strategy {
-    Strategy {
-        group,
-        kind,
+impl Strategy {
+    /// Objects are stored as sent; nothing changes on create or update.
+    pub(crate) const NEW: Strategy = Strategy {
         status: Status::AsSent,
         generation: Generation::Unset,
         counts_dropped: false,
@@ -140,84 +190,112 @@ const fn row(group: &'static str, kind: &'static str) -> Strategy {
         create: |_, _| {},
         update: |_, _, _| {},
         update_status: |_, _, _| {},
+        stamp: |_, _| {},
+        show: |_| {},
+        canonicalize: |_| {},
+        grace_period: None,
+        reset: None,
         create_on_update: false,
         unconditional_update: false,
         propagation: Propagation::Background,
-    }
-}
+    };
 
-impl Strategy {
-    const fn unconditional(mut self) -> Self {
+    pub(crate) const fn unconditional(mut self) -> Self {
         self.unconditional_update = true;
         self
     }
 
-    const fn creates(mut self) -> Self {
+    pub(crate) const fn creates(mut self) -> Self {
         self.create_on_update = true;
         self
     }
 
-    const fn status(mut self) -> Self {
+    pub(crate) const fn status(mut self) -> Self {
         self.status = Status::Reset;
         self
     }
 
-    const fn status_kept_on_update(mut self) -> Self {
+    pub(crate) const fn status_kept_on_update(mut self) -> Self {
         self.status = Status::KeptOnUpdate;
         self
     }
 
-    const fn generation(mut self, watched: &'static [&'static [&'static str]]) -> Self {
+    pub(crate) const fn generation(mut self, watched: &'static [&'static [&'static str]]) -> Self {
         self.generation = Generation::Watches(watched);
         self
     }
 
-    const fn generation_of_all(mut self) -> Self {
+    pub(crate) const fn generation_of_all(mut self) -> Self {
         self.generation = Generation::WatchesAll;
         self
     }
 
-    const fn generation_on_create(mut self) -> Self {
+    pub(crate) const fn generation_on_create(mut self) -> Self {
         self.generation = Generation::OnCreate;
         self
     }
 
-    const fn generation_on_update(mut self, watched: &'static [&'static [&'static str]]) -> Self {
+    pub(crate) const fn generation_on_update(mut self, watched: &'static [&'static [&'static str]]) -> Self {
         self.generation = Generation::WatchesUpdates(watched);
         self
     }
 
-    const fn counts_dropped(mut self) -> Self {
+    pub(crate) const fn counts_dropped(mut self) -> Self {
         self.counts_dropped = true;
         self
     }
 
-    const fn metadata(mut self, metadata: MetadataOnStatus) -> Self {
+    pub(crate) const fn metadata(mut self, metadata: MetadataOnStatus) -> Self {
         self.metadata = metadata;
         self
     }
 
-    const fn gates(mut self, gates: &'static [Gate]) -> Self {
+    pub(crate) const fn gates(mut self, gates: &'static [Gate]) -> Self {
         self.gates = gates;
         self
     }
 
-    const fn collects(mut self, propagation: Propagation) -> Self {
+    pub(crate) const fn collects(mut self, propagation: Propagation) -> Self {
         self.propagation = propagation;
         self
     }
 
-    const fn on_create(mut self, step: fn(&mut Value, &Context)) -> Self {
+    pub(crate) const fn stamps(mut self, step: fn(&mut Value, &Context)) -> Self {
+        self.stamp = step;
+        self
+    }
+
+    pub(crate) const fn shows(mut self, step: fn(&mut Value)) -> Self {
+        self.show = step;
+        self
+    }
+
+    pub(crate) const fn canonical(mut self, step: fn(&mut Value)) -> Self {
+        self.canonicalize = step;
+        self
+    }
+
+    pub(crate) const fn graceful(mut self, grace_period: fn(&Value, Option<i64>) -> i64) -> Self {
+        self.grace_period = Some(grace_period);
+        self
+    }
+
+    pub(crate) const fn resets(mut self, reset: OwnReset) -> Self {
+        self.reset = Some(reset);
+        self
+    }
+
+    pub(crate) const fn on_create(mut self, step: fn(&mut Value, &Context)) -> Self {
         self.create = step;
         self
     }
 
-    const fn on_update(mut self, step: fn(&mut Value, &Value, &Context)) -> Self {
+    pub(crate) const fn on_update(mut self, step: fn(&mut Value, &Value, &Context)) -> Self {
         self.update = step;
         self
     }
 
-    const fn on_status(mut self, step: fn(&mut Value, &Value, &Context)) -> Self {
+    pub(crate) const fn on_status(mut self, step: fn(&mut Value, &Value, &Context)) -> Self {
         self.update_status = step;
         self
     }
@@ -238,6 +316,11 @@ fn create_namespace(namespace: &mut Value, _: &Context) {
         finalizers.push("kubernetes".into());
         namespace.set_at(&["spec", "finalizers"], finalizers);
     }
+}
+
+fn label_namespace(namespace: &mut Value) {
+    let name = api::meta::name(namespace).to_owned();
+    namespace.set_at(&["metadata", "labels", "kubernetes.io/metadata.name"], name);
 }
 
 fn update_namespace(new: &mut Value, old: &Value, _: &Context) {
@@ -326,7 +409,7 @@ fn create_daemon_set(set: &mut Value, _: &Context) {
 }
 
 /// A daemon set shows a generation of its template even where it was sent without one.
-pub(super) fn show_template_generation(set: &mut Value) {
+fn show_template_generation(set: &mut Value) {
     if set.at(TEMPLATE_GENERATION).is_none() {
         set.set_at(TEMPLATE_GENERATION, template_generation(set).to_string());
     }

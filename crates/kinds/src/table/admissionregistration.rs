@@ -1,6 +1,8 @@
 //! `admissionregistration.k8s.io`.
 
-use super::{Resource, SubresourceRow, Version};
+use super::{KindBehavior, Resource, SubresourceRow, Version};
+use crate::strategy::table as strategy;
+use crate::{defaults, print, validation, warnings};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -15,7 +17,14 @@ pub(super) const RESOURCES: &[Resource] = &[
                  use admissionregistration.k8s.io/v1 MutatingAdmissionPolicy",
             ),
         ],
-        ..POLICY
+        ..policy(KindBehavior {
+            defaults: Some(defaults::admissionregistration::policy),
+            rules: Some(validation::admission_policy::MUTATING_POLICY),
+            strategy: Some(strategy::MUTATING_ADMISSION_POLICY),
+            warnings: Some(warnings::mutating_admission_policy),
+            status_warnings: None,
+            columns: Some(print::admissionregistration::MUTATING_ADMISSION_POLICY),
+        })
     },
     Resource {
         kind: "MutatingAdmissionPolicyBinding",
@@ -29,34 +38,74 @@ pub(super) const RESOURCES: &[Resource] = &[
                  v1.40+; use admissionregistration.k8s.io/v1 MutatingAdmissionPolicyBinding",
             ),
         ],
-        ..POLICY
+        ..policy(KindBehavior {
+            defaults: Some(defaults::admissionregistration::binding),
+            rules: Some(validation::admission_policy::MUTATING_BINDING),
+            strategy: Some(strategy::MUTATING_ADMISSION_POLICY_BINDING),
+            warnings: Some(warnings::mutating_admission_policy_binding),
+            status_warnings: None,
+            columns: Some(print::admissionregistration::MUTATING_ADMISSION_POLICY_BINDING),
+        })
     },
     Resource {
         kind: "MutatingWebhookConfiguration",
         plural: "mutatingwebhookconfigurations",
         singular: "mutatingwebhookconfiguration",
-        ..POLICY
+        ..policy(KindBehavior {
+            defaults: Some(defaults::admissionregistration::mutating_webhooks),
+            rules: Some(validation::admissionregistration::MUTATING_WEBHOOKS),
+            strategy: Some(strategy::MUTATING_WEBHOOK_CONFIGURATION),
+            warnings: Some(warnings::mutating_webhook_configuration),
+            status_warnings: None,
+            columns: Some(print::admissionregistration::MUTATING_WEBHOOK_CONFIGURATION),
+        })
     },
     Resource {
         kind: "ValidatingAdmissionPolicy",
         plural: "validatingadmissionpolicies",
         singular: "validatingadmissionpolicy",
         subresources: &[SubresourceRow::status("ValidatingAdmissionPolicy")],
-        ..POLICY
+        ..policy(KindBehavior {
+            defaults: Some(defaults::admissionregistration::policy),
+            rules: Some(validation::admission_policy::VALIDATING_POLICY),
+            strategy: Some(strategy::VALIDATING_ADMISSION_POLICY),
+            warnings: Some(warnings::validating_admission_policy),
+            status_warnings: None,
+            columns: Some(print::admissionregistration::VALIDATING_ADMISSION_POLICY),
+        })
     },
     Resource {
         kind: "ValidatingAdmissionPolicyBinding",
         plural: "validatingadmissionpolicybindings",
         singular: "validatingadmissionpolicybinding",
-        ..POLICY
+        ..policy(KindBehavior {
+            defaults: Some(defaults::admissionregistration::binding),
+            rules: Some(validation::admission_policy::VALIDATING_BINDING),
+            strategy: Some(strategy::VALIDATING_ADMISSION_POLICY_BINDING),
+            warnings: Some(warnings::validating_admission_policy_binding),
+            status_warnings: None,
+            columns: Some(print::admissionregistration::VALIDATING_ADMISSION_POLICY_BINDING),
+        })
     },
     Resource {
         kind: "ValidatingWebhookConfiguration",
         plural: "validatingwebhookconfigurations",
         singular: "validatingwebhookconfiguration",
-        ..POLICY
+        ..policy(KindBehavior {
+            defaults: Some(defaults::admissionregistration::validating_webhooks),
+            rules: Some(validation::admissionregistration::VALIDATING_WEBHOOKS),
+            strategy: Some(strategy::VALIDATING_WEBHOOK_CONFIGURATION),
+            warnings: Some(warnings::validating_webhook_configuration),
+            status_warnings: None,
+            columns: Some(print::admissionregistration::VALIDATING_WEBHOOK_CONFIGURATION),
+        })
     },
 ];
 
-const POLICY: Resource =
-    Resource { group: "admissionregistration.k8s.io", categories: &["api-extensions"], ..Resource::CLUSTER };
+const fn policy(behavior: KindBehavior) -> Resource {
+    Resource {
+        group: "admissionregistration.k8s.io",
+        categories: &["api-extensions"],
+        ..Resource::cluster(behavior)
+    }
+}

@@ -1,6 +1,8 @@
 //! `apiregistration.k8s.io`.
 
-use super::{Resource, SubresourceRow};
+use super::{KindBehavior, Resource, SubresourceRow};
+use crate::strategy::table as strategy;
+use crate::{defaults, print, validation};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "apiregistration.k8s.io",
@@ -10,5 +12,12 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     singular: "apiservice",
     categories: &["api-extensions"],
     subresources: &[SubresourceRow::status("APIService")],
-    ..Resource::CLUSTER
+    ..Resource::cluster(KindBehavior {
+        defaults: Some(defaults::apiextensions::api_service),
+        rules: Some(validation::apiextensions::API_SERVICE),
+        strategy: Some(strategy::API_SERVICE),
+        warnings: None,
+        status_warnings: None,
+        columns: Some(print::apiregistration::API_SERVICE),
+    })
 }];

@@ -1,6 +1,8 @@
 //! `apps`.
 
-use super::{Resource, SubresourceRow};
+use super::{KindBehavior, Resource, SubresourceRow};
+use crate::strategy::table as strategy;
+use crate::{defaults, print, validation, warnings};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -8,7 +10,14 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "controllerrevisions",
         singular: "controllerrevision",
         categories: &[],
-        ..WORKLOAD
+        ..workload(KindBehavior {
+            defaults: None,
+            rules: Some(validation::apps::CONTROLLER_REVISION),
+            strategy: Some(strategy::CONTROLLER_REVISION),
+            warnings: None,
+            status_warnings: None,
+            columns: Some(print::apps::CONTROLLER_REVISION),
+        })
     },
     Resource {
         kind: "DaemonSet",
@@ -16,7 +25,14 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "daemonset",
         short_names: &["ds"],
         subresources: &[SubresourceRow::status("DaemonSet")],
-        ..WORKLOAD
+        ..workload(KindBehavior {
+            defaults: Some(defaults::apps::daemon_set),
+            rules: Some(validation::apps::DAEMON_SET),
+            strategy: Some(strategy::DAEMON_SET),
+            warnings: Some(warnings::daemon_set),
+            status_warnings: None,
+            columns: Some(print::apps::DAEMON_SET),
+        })
     },
     Resource {
         kind: "Deployment",
@@ -24,7 +40,14 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "deployment",
         short_names: &["deploy"],
         subresources: &[SubresourceRow::scale(), SubresourceRow::status("Deployment")],
-        ..WORKLOAD
+        ..workload(KindBehavior {
+            defaults: Some(defaults::apps::deployment),
+            rules: Some(validation::apps::DEPLOYMENT),
+            strategy: Some(strategy::DEPLOYMENT),
+            warnings: Some(warnings::deployment),
+            status_warnings: None,
+            columns: Some(print::apps::DEPLOYMENT),
+        })
     },
     Resource {
         kind: "ReplicaSet",
@@ -32,7 +55,14 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "replicaset",
         short_names: &["rs"],
         subresources: &[SubresourceRow::scale(), SubresourceRow::status("ReplicaSet")],
-        ..WORKLOAD
+        ..workload(KindBehavior {
+            defaults: Some(defaults::apps::replica_set),
+            rules: Some(validation::apps::REPLICA_SET),
+            strategy: Some(strategy::REPLICA_SET),
+            warnings: Some(warnings::replica_set),
+            status_warnings: None,
+            columns: Some(print::apps::REPLICA_SET),
+        })
     },
     Resource {
         kind: "StatefulSet",
@@ -40,8 +70,17 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "statefulset",
         short_names: &["sts"],
         subresources: &[SubresourceRow::scale(), SubresourceRow::status("StatefulSet")],
-        ..WORKLOAD
+        ..workload(KindBehavior {
+            defaults: Some(defaults::apps::stateful_set),
+            rules: Some(validation::stateful_set::STATEFUL_SET),
+            strategy: Some(strategy::STATEFUL_SET),
+            warnings: Some(warnings::stateful_set),
+            status_warnings: None,
+            columns: Some(print::apps::STATEFUL_SET),
+        })
     },
 ];
 
-const WORKLOAD: Resource = Resource { group: "apps", categories: &["all"], ..Resource::NAMESPACED };
+const fn workload(behavior: KindBehavior) -> Resource {
+    Resource { group: "apps", categories: &["all"], ..Resource::namespaced(behavior) }
+}

@@ -1,6 +1,7 @@
 //! `authorization.k8s.io`: questions about who may do what, answered and forgotten.
 
-use super::{Resource, Scope};
+use super::{KindBehavior, Resource, Scope};
+use crate::validation;
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -8,26 +9,56 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "localsubjectaccessreviews",
         singular: "localsubjectaccessreview",
         scope: Scope::Namespaced,
-        ..REVIEW
+        ..review(KindBehavior {
+            defaults: None,
+            rules: Some(validation::reviews::LOCAL_SUBJECT_ACCESS_REVIEW),
+            strategy: None,
+            warnings: None,
+            status_warnings: None,
+            columns: None,
+        })
     },
     Resource {
         kind: "SelfSubjectAccessReview",
         plural: "selfsubjectaccessreviews",
         singular: "selfsubjectaccessreview",
-        ..REVIEW
+        ..review(KindBehavior {
+            defaults: None,
+            rules: Some(validation::reviews::SELF_SUBJECT_ACCESS_REVIEW),
+            strategy: None,
+            warnings: None,
+            status_warnings: None,
+            columns: None,
+        })
     },
     Resource {
         kind: "SelfSubjectRulesReview",
         plural: "selfsubjectrulesreviews",
         singular: "selfsubjectrulesreview",
-        ..REVIEW
+        ..review(KindBehavior {
+            defaults: None,
+            rules: None,
+            strategy: None,
+            warnings: None,
+            status_warnings: None,
+            columns: None,
+        })
     },
     Resource {
         kind: "SubjectAccessReview",
         plural: "subjectaccessreviews",
         singular: "subjectaccessreview",
-        ..REVIEW
+        ..review(KindBehavior {
+            defaults: None,
+            rules: Some(validation::reviews::SUBJECT_ACCESS_REVIEW),
+            strategy: None,
+            warnings: None,
+            status_warnings: None,
+            columns: None,
+        })
     },
 ];
 
-const REVIEW: Resource = Resource { group: "authorization.k8s.io", ..Resource::VIRTUAL };
+const fn review(behavior: KindBehavior) -> Resource {
+    Resource { group: "authorization.k8s.io", ..Resource::unstored(behavior) }
+}

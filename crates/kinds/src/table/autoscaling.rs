@@ -1,10 +1,15 @@
 //! `autoscaling`. (`Scale` is here too, but only as a subresource of others.)
 
-use super::{Resource, Storage, SubresourceRow, Version};
+use super::{KindBehavior, Resource, Storage, SubresourceRow, Version};
+use crate::strategy::table as strategy;
+use crate::{convert, defaults, print, validation};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "autoscaling",
-    versions: &[Version::new("v2"), Version::new("v1")],
+    versions: &[
+        Version::new("v2"),
+        Version::new("v1").converted(convert::autoscaling::v1_to_v2, convert::autoscaling::v2_to_v1),
+    ],
     kind: "HorizontalPodAutoscaler",
     plural: "horizontalpodautoscalers",
     singular: "horizontalpodautoscaler",
@@ -12,5 +17,12 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     categories: &["all"],
     subresources: &[SubresourceRow::status("HorizontalPodAutoscaler")],
     storage: Storage::Own("v2"),
-    ..Resource::NAMESPACED
+    ..Resource::namespaced(KindBehavior {
+        defaults: Some(defaults::autoscaling::horizontal_pod_autoscaler),
+        rules: Some(validation::autoscaling::HORIZONTAL_POD_AUTOSCALER),
+        strategy: Some(strategy::HORIZONTAL_POD_AUTOSCALER),
+        warnings: None,
+        status_warnings: None,
+        columns: Some(print::autoscaling::HORIZONTAL_POD_AUTOSCALER),
+    })
 }];

@@ -1,6 +1,8 @@
 //! `batch`.
 
-use super::{Field, Fields, Resource, SubresourceRow};
+use super::{Field, Fields, KindBehavior, Resource, SubresourceRow};
+use crate::strategy::table as strategy;
+use crate::{defaults, print, validation, warnings};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -9,7 +11,14 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "cronjob",
         short_names: &["cj"],
         subresources: &[SubresourceRow::status("CronJob")],
-        ..WORKLOAD
+        ..workload(KindBehavior {
+            defaults: Some(defaults::batch::cron_job),
+            rules: Some(validation::batch::CRON_JOB),
+            strategy: Some(strategy::CRON_JOB),
+            warnings: Some(warnings::cron_job),
+            status_warnings: None,
+            columns: Some(print::batch::CRON_JOB),
+        })
     },
     Resource {
         kind: "Job",
@@ -21,8 +30,17 @@ pub(super) const RESOURCES: &[Resource] = &[
             Field::NAMESPACE,
             Field { default: "0", ..Field::new("status.successful", &[&["status", "succeeded"]]) },
         ]),
-        ..WORKLOAD
+        ..workload(KindBehavior {
+            defaults: Some(defaults::batch::job),
+            rules: Some(validation::batch::JOB),
+            strategy: Some(strategy::JOB),
+            warnings: Some(warnings::job),
+            status_warnings: None,
+            columns: Some(print::batch::JOB),
+        })
     },
 ];
 
-const WORKLOAD: Resource = Resource { group: "batch", categories: &["all"], ..Resource::NAMESPACED };
+const fn workload(behavior: KindBehavior) -> Resource {
+    Resource { group: "batch", categories: &["all"], ..Resource::namespaced(behavior) }
+}

@@ -1,6 +1,8 @@
 //! `certificates.k8s.io`.
 
-use super::{Field, Fields, Resource, Scope, SubresourceRow, verbs};
+use super::{Field, Fields, KindBehavior, Resource, Scope, SubresourceRow, verbs};
+use crate::strategy::table as strategy;
+use crate::{defaults, print, validation};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -13,7 +15,14 @@ pub(super) const RESOURCES: &[Resource] = &[
             SubresourceRow::status("CertificateSigningRequest"),
         ],
         fields: Fields::These(&[Field::NAME, SIGNER]),
-        ..CLUSTER
+        ..cluster(KindBehavior {
+            defaults: None,
+            rules: Some(validation::certificates::SIGNING_REQUEST),
+            strategy: Some(strategy::CERTIFICATE_SIGNING_REQUEST),
+            warnings: None,
+            status_warnings: None,
+            columns: Some(print::certificates::CERTIFICATE_SIGNING_REQUEST),
+        })
     },
     Resource {
         kind: "ClusterTrustBundle",
@@ -21,7 +30,14 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "clustertrustbundle",
         hashed_version: Some("v1beta1"),
         fields: Fields::These(&[Field::NAME, SIGNER]),
-        ..CLUSTER
+        ..cluster(KindBehavior {
+            defaults: None,
+            rules: Some(validation::certificates::TRUST_BUNDLE),
+            strategy: Some(strategy::CLUSTER_TRUST_BUNDLE),
+            warnings: None,
+            status_warnings: None,
+            columns: Some(print::certificates::CLUSTER_TRUST_BUNDLE),
+        })
     },
     Resource {
         kind: "PodCertificateRequest",
@@ -36,9 +52,18 @@ pub(super) const RESOURCES: &[Resource] = &[
             Field::new("spec.podName", &[&["spec", "podName"]]),
             Field::new("spec.nodeName", &[&["spec", "nodeName"]]),
         ]),
-        ..CLUSTER
+        ..cluster(KindBehavior {
+            defaults: Some(defaults::cluster::pod_certificate_request),
+            rules: Some(validation::pod_certificate_request::POD_CERTIFICATE_REQUEST),
+            strategy: Some(strategy::POD_CERTIFICATE_REQUEST),
+            warnings: None,
+            status_warnings: None,
+            columns: Some(print::certificates::POD_CERTIFICATE_REQUEST),
+        })
     },
 ];
 
-const CLUSTER: Resource = Resource { group: "certificates.k8s.io", ..Resource::CLUSTER };
+const fn cluster(behavior: KindBehavior) -> Resource {
+    Resource { group: "certificates.k8s.io", ..Resource::cluster(behavior) }
+}
 const SIGNER: Field = Field::new("spec.signerName", &[&["spec", "signerName"]]);

@@ -1,11 +1,20 @@
 //! `coordination.k8s.io`.
 
-use super::Resource;
+use super::{KindBehavior, Resource};
+use crate::strategy::table as strategy;
+use crate::{print, validation};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "coordination.k8s.io",
     kind: "Lease",
     plural: "leases",
     singular: "lease",
-    ..Resource::NAMESPACED
+    ..Resource::namespaced(KindBehavior {
+        defaults: None,
+        rules: Some(validation::cluster::LEASE),
+        strategy: Some(strategy::LEASE),
+        warnings: None,
+        status_warnings: None,
+        columns: Some(print::coordination::LEASE),
+    })
 }];

@@ -1,6 +1,8 @@
 //! The core group (`/api/v1`).
 
-use super::{Field, Fields, Resource, Storage, SubresourceRow, Version, verbs};
+use super::{Field, Fields, KindBehavior, Resource, Storage, SubresourceRow, Version, verbs};
+use crate::strategy::table as strategy;
+use crate::{defaults, print, validation, warnings};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -9,7 +11,14 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "binding",
         verbs: verbs::CREATE,
         storage: Storage::Nowhere,
-        ..NAMESPACED
+        ..Resource::namespaced(KindBehavior {
+            defaults: None,
+            rules: Some(validation::pod::BINDING),
+            strategy: None,
+            warnings: None,
+            status_warnings: None,
+            columns: None,
+        })
     },
     Resource {
         kind: "ComponentStatus",
@@ -19,14 +28,28 @@ pub(super) const RESOURCES: &[Resource] = &[
         versions: &[Version::deprecated("v1", "v1 ComponentStatus is deprecated in v1.19+")],
         verbs: verbs::GET_LIST,
         storage: Storage::Nowhere,
-        ..CLUSTER
+        ..Resource::cluster(KindBehavior {
+            defaults: None,
+            rules: None,
+            strategy: None,
+            warnings: None,
+            status_warnings: None,
+            columns: Some(print::core::COMPONENT_STATUS),
+        })
     },
     Resource {
         kind: "ConfigMap",
         plural: "configmaps",
         singular: "configmap",
         short_names: &["cm"],
-        ..NAMESPACED
+        ..Resource::namespaced(KindBehavior {
+            defaults: None,
+            rules: Some(validation::core::CONFIG_MAP),
+            strategy: Some(strategy::CONFIG_MAP),
+            warnings: None,
+            status_warnings: None,
+            columns: Some(print::core::CONFIG_MAP),
+        })
     },
     Resource {
         kind: "Endpoints",
@@ -38,7 +61,14 @@ pub(super) const RESOURCES: &[Resource] = &[
             "v1",
             "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
         )],
-        ..NAMESPACED
+        ..Resource::namespaced(KindBehavior {
+            defaults: Some(defaults::core::endpoints),
+            rules: Some(validation::core::ENDPOINTS),
+            strategy: Some(strategy::ENDPOINTS),
+            warnings: Some(warnings::endpoints),
+            status_warnings: None,
+            columns: Some(print::core::ENDPOINTS),
+        })
     },
     Resource {
         kind: "Event",
@@ -46,14 +76,28 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "event",
         short_names: &["ev"],
         fields: Fields::These(EVENT_FIELDS),
-        ..NAMESPACED
+        ..Resource::namespaced(KindBehavior {
+            defaults: None,
+            rules: Some(validation::event::CORE_EVENT),
+            strategy: Some(strategy::EVENT),
+            warnings: None,
+            status_warnings: None,
+            columns: Some(print::core::EVENT),
+        })
     },
     Resource {
         kind: "LimitRange",
         plural: "limitranges",
         singular: "limitrange",
         short_names: &["limits"],
-        ..NAMESPACED
+        ..Resource::namespaced(KindBehavior {
+            defaults: Some(defaults::core::limit_range),
+            rules: Some(validation::quota::LIMIT_RANGE),
+            strategy: Some(strategy::LIMIT_RANGE),
+            warnings: None,
+            status_warnings: None,
+            columns: None,
+        })
     },
     Resource {
         kind: "Namespace",
@@ -66,7 +110,14 @@ pub(super) const RESOURCES: &[Resource] = &[
             SubresourceRow::status("Namespace"),
         ],
         fields: Fields::These(&[Field::NAME, Field::new("status.phase", &[&["status", "phase"]])]),
-        ..CLUSTER
+        ..Resource::cluster(KindBehavior {
+            defaults: Some(defaults::core::namespace),
+            rules: Some(validation::core::NAMESPACE),
+            strategy: Some(strategy::NAMESPACE),
+            warnings: None,
+            status_warnings: None,
+            columns: Some(print::core::NAMESPACE),
+        })
     },
     Resource {
         kind: "Node",
@@ -82,7 +133,14 @@ pub(super) const RESOURCES: &[Resource] = &[
             Field::NAME,
             Field { default: "false", ..Field::new("spec.unschedulable", &[&["spec", "unschedulable"]]) },
         ]),
-        ..CLUSTER
+        ..Resource::cluster(KindBehavior {
+            defaults: Some(defaults::core::node),
+            rules: Some(validation::node::NODE),
+            strategy: Some(strategy::NODE),
+            warnings: Some(warnings::node),
+            status_warnings: None,
+            columns: Some(print::core::NODE),
+        })
     },
     Resource {
         kind: "PersistentVolumeClaim",
@@ -91,7 +149,14 @@ pub(super) const RESOURCES: &[Resource] = &[
         short_names: &["pvc"],
         subresources: &[SubresourceRow::status("PersistentVolumeClaim")],
         returns_deleted: true,
-        ..NAMESPACED
+        ..Resource::namespaced(KindBehavior {
+            defaults: Some(defaults::core::persistent_volume_claim),
+            rules: Some(validation::persistent_volume_claim::PERSISTENT_VOLUME_CLAIM),
+            strategy: Some(strategy::PERSISTENT_VOLUME_CLAIM),
+            warnings: Some(warnings::persistent_volume_claim),
+            status_warnings: None,
+            columns: Some(print::core::PERSISTENT_VOLUME_CLAIM),
+        })
     },
     Resource {
         kind: "PersistentVolume",
@@ -100,7 +165,14 @@ pub(super) const RESOURCES: &[Resource] = &[
         short_names: &["pv"],
         subresources: &[SubresourceRow::status("PersistentVolume")],
         returns_deleted: true,
-        ..CLUSTER
+        ..Resource::cluster(KindBehavior {
+            defaults: Some(defaults::core::persistent_volume),
+            rules: Some(validation::persistent_volume::PERSISTENT_VOLUME),
+            strategy: Some(strategy::PERSISTENT_VOLUME),
+            warnings: Some(warnings::persistent_volume),
+            status_warnings: None,
+            columns: Some(print::core::PERSISTENT_VOLUME),
+        })
     },
     Resource {
         kind: "Pod",
@@ -111,14 +183,28 @@ pub(super) const RESOURCES: &[Resource] = &[
         subresources: POD_SUBRESOURCES,
         fields: Fields::These(POD_FIELDS),
         returns_deleted: true,
-        ..NAMESPACED
+        ..Resource::namespaced(KindBehavior {
+            defaults: Some(defaults::pod::pod),
+            rules: Some(validation::pod::POD),
+            strategy: Some(strategy::POD),
+            warnings: Some(warnings::pod),
+            status_warnings: Some(warnings::pod_status),
+            columns: Some(print::core::POD),
+        })
     },
     Resource {
         kind: "PodTemplate",
         plural: "podtemplates",
         singular: "podtemplate",
         returns_deleted: true,
-        ..NAMESPACED
+        ..Resource::namespaced(KindBehavior {
+            defaults: Some(defaults::pod::pod_template),
+            rules: Some(validation::template::POD_TEMPLATE),
+            strategy: Some(strategy::POD_TEMPLATE),
+            warnings: Some(warnings::pod_template),
+            status_warnings: None,
+            columns: Some(print::core::POD_TEMPLATE),
+        })
     },
     Resource {
         kind: "ReplicationController",
@@ -133,7 +219,14 @@ pub(super) const RESOURCES: &[Resource] = &[
             Field::NAMESPACE,
             Field { default: "0", ..Field::new("status.replicas", &[&["status", "replicas"]]) },
         ]),
-        ..NAMESPACED
+        ..Resource::namespaced(KindBehavior {
+            defaults: Some(defaults::apps::replication_controller),
+            rules: Some(validation::apps::REPLICATION_CONTROLLER),
+            strategy: Some(strategy::REPLICATION_CONTROLLER),
+            warnings: Some(warnings::replication_controller),
+            status_warnings: None,
+            columns: Some(print::core::REPLICATION_CONTROLLER),
+        })
     },
     Resource {
         kind: "ResourceQuota",
@@ -142,14 +235,28 @@ pub(super) const RESOURCES: &[Resource] = &[
         short_names: &["quota"],
         subresources: &[SubresourceRow::status("ResourceQuota")],
         returns_deleted: true,
-        ..NAMESPACED
+        ..Resource::namespaced(KindBehavior {
+            defaults: Some(defaults::core::resource_quota),
+            rules: Some(validation::quota::RESOURCE_QUOTA),
+            strategy: Some(strategy::RESOURCE_QUOTA),
+            warnings: Some(warnings::resource_quota),
+            status_warnings: None,
+            columns: Some(print::core::RESOURCE_QUOTA),
+        })
     },
     Resource {
         kind: "Secret",
         plural: "secrets",
         singular: "secret",
         fields: Fields::These(&[Field::NAME, Field::NAMESPACE, Field::new("type", &[&["type"]])]),
-        ..NAMESPACED
+        ..Resource::namespaced(KindBehavior {
+            defaults: Some(defaults::core::secret),
+            rules: Some(validation::core::SECRET),
+            strategy: Some(strategy::SECRET),
+            warnings: Some(warnings::secret),
+            status_warnings: None,
+            columns: Some(print::core::SECRET),
+        })
     },
     Resource {
         kind: "ServiceAccount",
@@ -161,7 +268,14 @@ pub(super) const RESOURCES: &[Resource] = &[
             ..SubresourceRow::new("token", "TokenRequest", verbs::CREATE)
         }],
         returns_deleted: true,
-        ..NAMESPACED
+        ..Resource::namespaced(KindBehavior {
+            defaults: None,
+            rules: Some(validation::core::SERVICE_ACCOUNT),
+            strategy: Some(strategy::SERVICE_ACCOUNT),
+            warnings: Some(warnings::service_account),
+            status_warnings: None,
+            columns: Some(print::core::SERVICE_ACCOUNT),
+        })
     },
     Resource {
         kind: "Service",
@@ -181,12 +295,16 @@ pub(super) const RESOURCES: &[Resource] = &[
             Field::new("spec.type", &[&["spec", "type"]]),
         ]),
         returns_deleted: true,
-        ..NAMESPACED
+        ..Resource::namespaced(KindBehavior {
+            defaults: Some(defaults::core::service),
+            rules: Some(validation::service::SERVICE),
+            strategy: Some(strategy::SERVICE),
+            warnings: Some(warnings::service),
+            status_warnings: Some(warnings::load_balancer_status),
+            columns: Some(print::core::SERVICE),
+        })
     },
 ];
-
-const NAMESPACED: Resource = Resource::NAMESPACED;
-const CLUSTER: Resource = Resource::CLUSTER;
 
 const POD_SUBRESOURCES: &[SubresourceRow] = &[
     SubresourceRow::connect("attach", "PodAttachOptions", verbs::CREATE_GET),

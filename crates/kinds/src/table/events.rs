@@ -1,6 +1,8 @@
 //! `events.k8s.io`: the core group's events in another shape.
 
-use super::{Field, Fields, Resource, Storage};
+use super::{Field, Fields, KindBehavior, Resource, Storage, Version};
+use crate::strategy::table as strategy;
+use crate::{convert, print, validation};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "events.k8s.io",
@@ -8,6 +10,7 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     plural: "events",
     singular: "event",
     short_names: &["ev"],
+    versions: &[Version::new("v1").converted(convert::events::to_core, convert::events::from_core)],
     storage: Storage::With("", "v1"),
     fields: Fields::These(&[
         Field::NAME,
@@ -23,5 +26,12 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
         Field::new("reportingController", &[&["reportingController"]]),
         Field::new("type", &[&["type"]]),
     ]),
-    ..Resource::NAMESPACED
+    ..Resource::namespaced(KindBehavior {
+        defaults: None,
+        rules: Some(validation::event::EVENT),
+        strategy: Some(strategy::EVENT),
+        warnings: None,
+        status_warnings: None,
+        columns: Some(print::events::EVENT),
+    })
 }];

@@ -1,7 +1,8 @@
 //! The resource table: every kind Kubernetes 1.37 serves at a stable version, and the beta versions this product serves on request.
 //!
-//! [`GROUPS`] is the whole of it, in the order discovery lists the groups; each group has its own file with one row per kind. Adding
-//! a kind is one row there (and its schema in the generated table). Nothing is registered anywhere else.
+//! [`GROUPS`] is the whole of it, in the order discovery lists the groups; each group has its own file with one row per kind. A row
+//! names everything the kind has: defaults, rules, strategy, warnings and columns ([`KindBehavior`]), conversions between its versions
+//! ([`Version::converted`]) and its storage directory. A row that leaves one out does not compile. Nothing is registered anywhere else.
 
 mod admissionregistration;
 mod apiextensions;
@@ -11,6 +12,7 @@ mod authentication;
 mod authorization;
 mod autoscaling;
 mod batch;
+mod behavior;
 mod certificates;
 mod coordination;
 mod core;
@@ -19,6 +21,8 @@ mod discovery;
 mod events;
 mod flowcontrol;
 mod networking;
+#[cfg(test)]
+mod new_kind_tests;
 mod node;
 mod policy;
 pub mod priority;
@@ -32,9 +36,12 @@ mod storagemigration;
 #[cfg(test)]
 mod tests;
 
+pub use behavior::{KindBehavior, behavior};
 pub use directory::{custom_directory, overlapping};
-pub use row::{Field, Fields, Resource, Scope, Storage, SubresourceRow, Verb, Version, verbs};
+pub use row::{Conversion, Field, Fields, Resource, Scope, Storage, SubresourceRow, Verb, Version, verbs};
 pub use served::Served;
+
+use crate::{defaults, print, validation};
 
 /// A group with its versions and kinds.
 #[derive(Debug)]
@@ -79,6 +86,46 @@ pub static GROUPS: &[Group] = &[
     },
     Group { name: "flowcontrol.apiserver.k8s.io", versions: &["v1"], resources: flowcontrol::RESOURCES },
     Group { name: "storagemigration.k8s.io", versions: &["v1"], resources: storagemigration::RESOURCES },
+];
+
+/// The kinds that only subresources take: they have no row.
+pub static SUBRESOURCE_KINDS: &[(&str, &str, KindBehavior)] = &[
+    (
+        "authentication.k8s.io",
+        "TokenRequest",
+        KindBehavior {
+            defaults: Some(defaults::cluster::token_request),
+            rules: Some(validation::reviews::TOKEN_REQUEST),
+            strategy: None,
+            warnings: None,
+            status_warnings: None,
+            columns: None,
+        },
+    ),
+    (
+        "autoscaling",
+        "Scale",
+        KindBehavior {
+            defaults: None,
+            rules: None,
+            strategy: None,
+            warnings: None,
+            status_warnings: None,
+            columns: Some(print::autoscaling::SCALE),
+        },
+    ),
+    (
+        "policy",
+        "Eviction",
+        KindBehavior {
+            defaults: None,
+            rules: Some(validation::policy::EVICTION),
+            strategy: None,
+            warnings: None,
+            status_warnings: None,
+            columns: None,
+        },
+    ),
 ];
 
 /// Every row, in the order of [`GROUPS`].

@@ -1,6 +1,8 @@
 //! `policy`. (`Eviction` is here too, but only as a subresource of pods.)
 
-use super::{Resource, SubresourceRow};
+use super::{KindBehavior, Resource, SubresourceRow};
+use crate::strategy::table as strategy;
+use crate::{print, validation};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "policy",
@@ -9,5 +11,12 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     singular: "poddisruptionbudget",
     short_names: &["pdb"],
     subresources: &[SubresourceRow::status("PodDisruptionBudget")],
-    ..Resource::NAMESPACED
+    ..Resource::namespaced(KindBehavior {
+        defaults: None,
+        rules: Some(validation::policy::POD_DISRUPTION_BUDGET),
+        strategy: Some(strategy::POD_DISRUPTION_BUDGET),
+        warnings: None,
+        status_warnings: None,
+        columns: Some(print::policy::POD_DISRUPTION_BUDGET),
+    })
 }];

@@ -1,6 +1,8 @@
 //! `resource.k8s.io`: devices, claims on them and the slices that offer them.
 
-use super::{Field, Fields, Resource, Scope, SubresourceRow, Version};
+use super::{Field, Fields, KindBehavior, Resource, Scope, SubresourceRow, Version};
+use crate::strategy::table as strategy;
+use crate::{convert, defaults, print, validation, warnings};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -19,8 +21,7 @@ pub(super) const RESOURCES: &[Resource] = &[
             ),
         ],
         returns_deleted: true,
-        ..CLUSTER
-    },
+        ..cluster(KindBehavior { defaults: None, rules: Some(validation::resource::DEVICE_CLASS), strategy: Some(strategy::DEVICE_CLASS), warnings: None, status_warnings: None, columns: Some(print::resource::DEVICE_CLASS) }) },
     Resource {
         kind: "DeviceTaintRule",
         plural: "devicetaintrules",
@@ -28,8 +29,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         versions: &[Version::new("v1"), Version::new("v1beta2").returning_deleted()],
         hashed_version: Some("v1beta2"),
         subresources: &[SubresourceRow::status("DeviceTaintRule")],
-        ..CLUSTER
-    },
+        ..cluster(KindBehavior { defaults: None, rules: Some(validation::resource::DEVICE_TAINT_RULE), strategy: Some(strategy::DEVICE_TAINT_RULE), warnings: None, status_warnings: None, columns: Some(print::resource::DEVICE_TAINT_RULE) }) },
     Resource {
         kind: "ResourceClaim",
         plural: "resourceclaims",
@@ -43,13 +43,12 @@ pub(super) const RESOURCES: &[Resource] = &[
             Version::deprecated(
                 "v1beta1",
                 "resource.k8s.io/v1beta1 ResourceClaim is deprecated in v1.35+, unavailable in v1.38+",
-            ),
+            ).converted(convert::resource::claim_to_v1, convert::resource::claim_from_v1),
         ],
         scope: Scope::Namespaced,
         subresources: &[SubresourceRow::status("ResourceClaim")],
         returns_deleted: true,
-        ..CLUSTER
-    },
+        ..cluster(KindBehavior { defaults: Some(defaults::cluster::resource_claim), rules: Some(validation::resource_claim::CLAIM), strategy: Some(strategy::RESOURCE_CLAIM), warnings: None, status_warnings: None, columns: Some(print::resource::RESOURCE_CLAIM) }) },
     Resource {
         kind: "ResourceClaimTemplate",
         plural: "resourceclaimtemplates",
@@ -63,12 +62,11 @@ pub(super) const RESOURCES: &[Resource] = &[
             Version::deprecated(
                 "v1beta1",
                 "resource.k8s.io/v1beta1 ResourceClaimTemplate is deprecated in v1.35+, unavailable in v1.38+",
-            ),
+            ).converted(convert::resource::template_to_v1, convert::resource::template_from_v1),
         ],
         scope: Scope::Namespaced,
         returns_deleted: true,
-        ..CLUSTER
-    },
+        ..cluster(KindBehavior { defaults: Some(defaults::cluster::resource_claim_template), rules: Some(validation::resource_claim::TEMPLATE), strategy: Some(strategy::RESOURCE_CLAIM_TEMPLATE), warnings: None, status_warnings: None, columns: Some(print::resource::RESOURCE_CLAIM_TEMPLATE) }) },
     Resource {
         kind: "ResourceSlice",
         plural: "resourceslices",
@@ -82,7 +80,7 @@ pub(super) const RESOURCES: &[Resource] = &[
             Version::deprecated(
                 "v1beta1",
                 "resource.k8s.io/v1beta1 ResourceSlice is deprecated in v1.35+, unavailable in v1.38+",
-            ),
+            ).converted(convert::resource::slice_to_v1, convert::resource::slice_from_v1),
         ],
         fields: Fields::These(&[
             Field::NAME,
@@ -91,8 +89,9 @@ pub(super) const RESOURCES: &[Resource] = &[
             Field::new("spec.pool.name", &[&["spec", "pool", "name"]]),
         ]),
         returns_deleted: true,
-        ..CLUSTER
-    },
+        ..cluster(KindBehavior { defaults: None, rules: Some(validation::resource_slice::SLICE), strategy: Some(strategy::RESOURCE_SLICE), warnings: Some(warnings::resource_slice), status_warnings: None, columns: Some(print::resource::RESOURCE_SLICE) }) },
 ];
 
-const CLUSTER: Resource = Resource { group: "resource.k8s.io", ..Resource::CLUSTER };
+const fn cluster(behavior: KindBehavior) -> Resource {
+    Resource { group: "resource.k8s.io", ..Resource::cluster(behavior) }
+}

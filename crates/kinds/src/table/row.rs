@@ -1,6 +1,9 @@
 //! What a row of the table says.
 
 use schema::Schema;
+use value::Value;
+
+use super::KindBehavior;
 
 /// A kind as a REST resource.
 #[derive(Clone, Copy, Debug)]
@@ -35,10 +38,21 @@ pub struct Resource {
     pub fields: Fields,
     /// Whether the answer to a completed deletion is the object, not a `Status`.
     pub returns_deleted: bool,
+    /// Defaults, rules, strategy, warnings and columns.
+    pub behavior: KindBehavior,
+}
+
+/// How a version whose objects do not look like the stored ones is converted.
+#[derive(Clone, Copy, Debug)]
+pub struct Conversion {
+    /// From this version to the stored one.
+    pub to_stored: fn(&Value) -> Value,
+    /// From the stored version to this one.
+    pub from_stored: fn(&Value) -> Value,
 }
 
 /// A version of a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Version {
     /// `v1`.
     pub name: &'static str,
@@ -46,6 +60,8 @@ pub struct Version {
     pub deprecation: Option<&'static str>,
     /// Whether the answer to a completed deletion is the object in this version, though it is a `Status` in others.
     pub returns_deleted: bool,
+    /// `None` where objects have the fields of the stored version.
+    pub conversion: Option<Conversion>,
 }
 
 /// Where a kind's objects live.
@@ -177,12 +193,12 @@ impl Verb {
 impl Version {
     /// A version that brings no warning.
     pub const fn new(name: &'static str) -> Self {
-        Version { name, deprecation: None, returns_deleted: false }
+        Version { name, deprecation: None, returns_deleted: false, conversion: None }
     }
 
     /// A version that brings a warning.
     pub const fn deprecated(name: &'static str, warning: &'static str) -> Self {
-        Version { name, deprecation: Some(warning), returns_deleted: false }
+        Version { name, deprecation: Some(warning), returns_deleted: false, conversion: None }
     }
 
     /// The first release that no longer serves it, which its warning names: `1.39`. Empty where that is not known.
@@ -195,6 +211,12 @@ impl Version {
     #[must_use]
     pub const fn returning_deleted(self) -> Self {
         Version { returns_deleted: true, ..self }
+    }
+
+    /// Declares the conversion between this version and the stored one.
+    #[must_use]
+    pub const fn converted(self, to_stored: fn(&Value) -> Value, from_stored: fn(&Value) -> Value) -> Self {
+        Version { conversion: Some(Conversion { to_stored, from_stored }), ..self }
     }
 }
 
@@ -235,37 +257,46 @@ impl Field {
     pub const NAMESPACE: Field = Field::new("metadata.namespace", &[&["metadata", "namespace"]]);
 }
 
+/// The versions of most kinds.
+const V1: &[Version] = &[Version::new("v1")];
+
 impl Resource {
     /// Whether the answer to a completed deletion is the object, not a `Status`, in this version.
     pub fn returns_deleted_in(&self, version: &str) -> bool {
         self.returns_deleted || self.versions.iter().any(|one| one.name == version && one.returns_deleted)
     }
 
-    /// What most namespaced kinds have in common.
-    pub const NAMESPACED: Resource = Resource {
-        group: "",
-        versions: &[Version::new("v1")],
-        kind: "",
-        plural: "",
-        singular: "",
-        short_names: &[],
-        categories: &[],
-        scope: Scope::Namespaced,
-        verbs: verbs::ALL,
-        subresources: &[],
-        storage: Storage::Own("v1"),
-        directory: None,
-        hashed_version: None,
-        fields: Fields::Metadata,
-        returns_deleted: false,
-    };
+    /// A namespaced kind with every verb, stored as `v1`.
+    pub const fn namespaced(behavior: KindBehavior) -> Resource {
+        Resource {
+            group: "",
+            versions: V1,
+            kind: "",
+            plural: "",
+            singular: "",
+            short_names: &[],
+            categories: &[],
+            scope: Scope::Namespaced,
+            verbs: verbs::ALL,
+            subresources: &[],
+            storage: Storage::Own("v1"),
+            directory: None,
+            hashed_version: None,
+            fields: Fields::Metadata,
+            returns_deleted: false,
+            behavior,
+        }
+    }
 
-    /// What most cluster-scoped kinds have in common.
-    pub const CLUSTER: Resource = Resource { scope: Scope::Cluster, ..Resource::NAMESPACED };
+    /// A cluster-scoped kind with every verb, stored as `v1`.
+    pub const fn cluster(behavior: KindBehavior) -> Resource {
+        Resource { scope: Scope::Cluster, ..Resource::namespaced(behavior) }
+    }
 
-    /// What kinds that are answered and forgotten have in common.
-    pub const VIRTUAL: Resource =
-        Resource { verbs: verbs::CREATE, storage: Storage::Nowhere, ..Resource::CLUSTER };
+    /// A cluster-scoped kind whose objects are answered and not stored.
+    pub const fn unstored(behavior: KindBehavior) -> Resource {
+        Resource { verbs: verbs::CREATE, storage: Storage::Nowhere, ..Resource::cluster(behavior) }
+    }
 
     /// Whether its objects live in namespaces.
     pub fn is_namespaced(&self) -> bool {

@@ -1,6 +1,8 @@
 //! `storage.k8s.io`.
 
-use super::{Resource, Scope, SubresourceRow};
+use super::{KindBehavior, Resource, Scope, SubresourceRow};
+use crate::strategy::table as strategy;
+use crate::{defaults, print, validation, warnings};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -8,7 +10,14 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "csidrivers",
         singular: "csidriver",
         returns_deleted: true,
-        ..CLUSTER
+        ..cluster(KindBehavior {
+            defaults: Some(defaults::cluster::csi_driver),
+            rules: Some(validation::storage::CSI_DRIVER),
+            strategy: Some(strategy::CSI_DRIVER),
+            warnings: Some(warnings::csi_driver),
+            status_warnings: None,
+            columns: Some(print::storage::CSI_DRIVER),
+        })
     },
     Resource {
         kind: "CSINode",
@@ -16,14 +25,28 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "csinode",
         subresources: &[SubresourceRow::status("CSINode")],
         returns_deleted: true,
-        ..CLUSTER
+        ..cluster(KindBehavior {
+            defaults: None,
+            rules: Some(validation::storage::CSI_NODE),
+            strategy: Some(strategy::CSI_NODE),
+            warnings: None,
+            status_warnings: None,
+            columns: Some(print::storage::CSI_NODE),
+        })
     },
     Resource {
         kind: "CSIStorageCapacity",
         plural: "csistoragecapacities",
         singular: "csistoragecapacity",
         scope: Scope::Namespaced,
-        ..CLUSTER
+        ..cluster(KindBehavior {
+            defaults: None,
+            rules: Some(validation::storage::CSI_STORAGE_CAPACITY),
+            strategy: Some(strategy::CSI_STORAGE_CAPACITY),
+            warnings: Some(warnings::csi_storage_capacity),
+            status_warnings: None,
+            columns: None,
+        })
     },
     Resource {
         kind: "StorageClass",
@@ -31,7 +54,14 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "storageclass",
         short_names: &["sc"],
         returns_deleted: true,
-        ..CLUSTER
+        ..cluster(KindBehavior {
+            defaults: Some(defaults::cluster::storage_class),
+            rules: Some(validation::storage::STORAGE_CLASS),
+            strategy: Some(strategy::STORAGE_CLASS),
+            warnings: Some(warnings::storage_class),
+            status_warnings: None,
+            columns: Some(print::storage::STORAGE_CLASS),
+        })
     },
     Resource {
         kind: "VolumeAttachment",
@@ -39,7 +69,14 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "volumeattachment",
         subresources: &[SubresourceRow::status("VolumeAttachment")],
         returns_deleted: true,
-        ..CLUSTER
+        ..cluster(KindBehavior {
+            defaults: Some(defaults::cluster::volume_attachment),
+            rules: Some(validation::storage::VOLUME_ATTACHMENT),
+            strategy: Some(strategy::VOLUME_ATTACHMENT),
+            warnings: None,
+            status_warnings: None,
+            columns: Some(print::storage::VOLUME_ATTACHMENT),
+        })
     },
     Resource {
         kind: "VolumeAttributesClass",
@@ -47,8 +84,17 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "volumeattributesclass",
         short_names: &["vac"],
         returns_deleted: true,
-        ..CLUSTER
+        ..cluster(KindBehavior {
+            defaults: None,
+            rules: Some(validation::storage::VOLUME_ATTRIBUTES_CLASS),
+            strategy: Some(strategy::VOLUME_ATTRIBUTES_CLASS),
+            warnings: None,
+            status_warnings: None,
+            columns: Some(print::storage::VOLUME_ATTRIBUTES_CLASS),
+        })
     },
 ];
 
-const CLUSTER: Resource = Resource { group: "storage.k8s.io", ..Resource::CLUSTER };
+const fn cluster(behavior: KindBehavior) -> Resource {
+    Resource { group: "storage.k8s.io", ..Resource::cluster(behavior) }
+}

@@ -1,6 +1,8 @@
 //! `storagemigration.k8s.io`.
 
-use super::{Resource, SubresourceRow};
+use super::{KindBehavior, Resource, SubresourceRow};
+use crate::strategy::table as strategy;
+use crate::{print, validation};
 
 pub(super) const RESOURCES: &[Resource] = &[Resource {
     group: "storagemigration.k8s.io",
@@ -9,5 +11,12 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     singular: "storageversionmigration",
     hashed_version: Some("v1beta1"),
     subresources: &[SubresourceRow::status("StorageVersionMigration")],
-    ..Resource::CLUSTER
+    ..Resource::cluster(KindBehavior {
+        defaults: None,
+        rules: Some(validation::storagemigration::MIGRATION),
+        strategy: Some(strategy::STORAGE_VERSION_MIGRATION),
+        warnings: None,
+        status_warnings: None,
+        columns: Some(print::storagemigration::STORAGE_VERSION_MIGRATION),
+    })
 }];

@@ -1,4 +1,4 @@
-use super::{Fields, GROUPS, Served, Storage, Verb, all, find, find_kind, overlapping};
+use super::{Fields, GROUPS, SUBRESOURCE_KINDS, Served, Storage, Verb, all, find, find_kind, overlapping};
 
 #[test]
 fn every_row_has_a_schema_in_every_version_and_its_list_too() {
@@ -158,4 +158,80 @@ fn only_two_built_in_directories_can_be_reached_by_a_crd() {
     }
     assert!(overlapping("services", "other").is_none());
     assert!(overlapping("networking.k8s.io", "networkpolicies").is_none());
+}
+
+#[test]
+fn a_group_has_each_kind_once() {
+    for group in GROUPS {
+        let kinds: std::collections::HashSet<&str> = group.resources.iter().map(|row| row.kind).collect();
+        assert_eq!(kinds.len(), group.resources.len(), "{}", group.name);
+    }
+}
+
+#[test]
+fn every_kind_that_only_subresources_take_is_listed() {
+    let mut taken = std::collections::BTreeSet::new();
+    for row in all() {
+        for sub in row.subresources.iter().filter(|sub| !sub.connect) {
+            let (group, _) = sub.group_version.unwrap_or((row.group, ""));
+            if !all().any(|row| row.group == group && row.kind == sub.kind) {
+                taken.insert((group, sub.kind));
+            }
+        }
+    }
+    let listed: Vec<_> = SUBRESOURCE_KINDS.iter().map(|(group, kind, _)| (*group, *kind)).collect();
+    assert_eq!(taken.into_iter().collect::<Vec<_>>(), listed);
+}
+
+#[test]
+fn every_stored_kind_has_rules() {
+    let without: Vec<&str> = all()
+        .filter(|row| row.behavior.rules.is_none() && row.behavior.strategy.is_some())
+        .map(|row| row.kind)
+        .collect();
+    assert_eq!(without, [""; 0]);
+}
+
+#[test]
+fn versions_that_are_converted_are_not_the_stored_one() {
+    let converted: Vec<(&str, &str)> = all()
+        .flat_map(|row| row.versions.iter().map(move |version| (row, version)))
+        .filter(|(_, version)| version.conversion.is_some())
+        .map(|(row, version)| {
+            assert_ne!(row.storage, Storage::Own(version.name));
+            (row.kind, version.name)
+        })
+        .collect();
+    assert_eq!(
+        converted,
+        [
+            ("Event", "v1"),
+            ("HorizontalPodAutoscaler", "v1"),
+            ("ResourceClaim", "v1beta1"),
+            ("ResourceClaimTemplate", "v1beta1"),
+            ("ResourceSlice", "v1beta1"),
+        ]
+    );
+}
+
+/// An empty object of a kind on the wire: `runtime.Unknown` with a `TypeMeta`.
+fn empty_message(api_version: &str, kind: &str) -> Vec<u8> {
+    let field = |number: u8, bytes: &[u8]| {
+        let length = u8::try_from(bytes.len()).ok().filter(|length| *length < 128).unwrap();
+        [&[number << 3 | 2, length], bytes].concat()
+    };
+    let type_meta = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
+    [b"k8s\0".to_vec(), field(1, &type_meta), field(2, b"")].concat()
+}
+
+#[test]
+fn every_row_can_be_read_from_protobuf_in_every_version() {
+    for row in all() {
+        for version in row.versions {
+            let api_version = api::GroupVersion::new(row.group, version.name).to_string();
+            let read = schema::protobuf::read(&empty_message(&api_version, row.kind));
+            let object = read.unwrap_or_else(|why| panic!("{api_version} {}: {why}", row.kind));
+            assert_eq!(object.str_at(&["kind"]), Some(row.kind));
+        }
+    }
 }

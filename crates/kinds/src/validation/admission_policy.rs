@@ -13,17 +13,17 @@ use super::admissionregistration::{
 };
 use super::{Context, Rules, no_rules};
 
-pub(super) const VALIDATING_POLICY: Rules = Rules {
+pub(crate) const VALIDATING_POLICY: Rules = Rules {
     create: |policy, context| created(policy, context, validating_policy),
     update: |new, old, _| validating_policy(new, keeps_conditions(new, old), &Known::of_policy(old)),
     update_status: validating_policy_status,
 };
-pub(super) const MUTATING_POLICY: Rules = Rules {
+pub(crate) const MUTATING_POLICY: Rules = Rules {
     create: |policy, context| created(policy, context, mutating_policy),
     update: |new, old, _| mutating_policy(new, keeps_conditions(new, old), &Known::of_policy(old)),
     update_status: no_rules,
 };
-pub(super) const VALIDATING_BINDING: Rules = Rules {
+pub(crate) const VALIDATING_BINDING: Rules = Rules {
     create: |binding, context| {
         let mut errors = validating_binding(binding);
         static_name(binding, context, &mut errors);
@@ -36,7 +36,7 @@ pub(super) const VALIDATING_BINDING: Rules = Rules {
     update: |new, old, _| supersede(validating_binding(new), declared_binding(new, Some(old))),
     update_status: no_rules,
 };
-pub(super) const MUTATING_BINDING: Rules = Rules {
+pub(crate) const MUTATING_BINDING: Rules = Rules {
     create: |binding, context| {
         let mut errors = mutating_binding(binding);
         static_name(binding, context, &mut errors);

@@ -12,12 +12,12 @@ use value::Value;
 use super::admission_expression::{Expressions, Known};
 use super::{Context, Rules, no_rules};
 
-pub(super) const MUTATING_WEBHOOKS: Rules = Rules {
+pub(crate) const MUTATING_WEBHOOKS: Rules = Rules {
     create: |object, context| create(object, context, true),
     update: |new, old, _| webhooks(new, true, &Options::of(new, old), &Known::of_webhooks(old)),
     update_status: no_rules,
 };
-pub(super) const VALIDATING_WEBHOOKS: Rules = Rules {
+pub(crate) const VALIDATING_WEBHOOKS: Rules = Rules {
     create: |object, context| create(object, context, false),
     update: |new, old, _| webhooks(new, false, &Options::of(new, old), &Known::of_webhooks(old)),
     update_status: no_rules,

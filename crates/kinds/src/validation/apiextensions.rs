@@ -13,7 +13,7 @@ use value::Value;
 
 use super::{Context, Rules};
 
-pub(super) const CUSTOM_RESOURCE_DEFINITION: Rules = Rules {
+pub(crate) const CUSTOM_RESOURCE_DEFINITION: Rules = Rules {
     create: |object, context| crd::validation::create(object, &crd_context(context)),
     update: |new, old, context| crd::validation::update(new, old, &crd_context(context)),
     update_status: |new, old, _| crd::validation::update_status(new, old),
@@ -27,7 +27,7 @@ fn crd_context(context: &Context) -> crd::validation::Context {
     }
 }
 
-pub(super) const API_SERVICE: Rules = Rules {
+pub(crate) const API_SERVICE: Rules = Rules {
     create: |service, _| api_service(service),
     update: |new, old, _| {
         let mut errors = meta::update(new, old);

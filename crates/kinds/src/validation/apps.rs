@@ -10,15 +10,15 @@ use super::pod::options::Options;
 use super::template::template;
 use super::{Context, Rules, internal_json, label_match, no_rules};
 
-pub(super) const DEPLOYMENT: Rules =
+pub(crate) const DEPLOYMENT: Rules =
     Rules { create: deployment_create, update: deployment_update, update_status: deployment_status };
-pub(super) const DAEMON_SET: Rules =
+pub(crate) const DAEMON_SET: Rules =
     Rules { create: daemon_set_create, update: daemon_set_update, update_status: daemon_set_status };
-pub(super) const REPLICA_SET: Rules =
+pub(crate) const REPLICA_SET: Rules =
     Rules { create: replica_set_create, update: replica_set_update, update_status: replica_set_status };
-pub(super) const CONTROLLER_REVISION: Rules =
+pub(crate) const CONTROLLER_REVISION: Rules =
     Rules { create: revision_create, update: revision_update, update_status: no_rules };
-pub(super) const REPLICATION_CONTROLLER: Rules = Rules {
+pub(crate) const REPLICATION_CONTROLLER: Rules = Rules {
     create: replication_controller_create,
     update: replication_controller_update,
     update_status: replication_controller_status,

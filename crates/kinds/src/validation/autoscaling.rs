@@ -8,7 +8,7 @@ use value::Value;
 use super::pod::resources;
 use super::{Context, Rules};
 
-pub(super) const HORIZONTAL_POD_AUTOSCALER: Rules = Rules { create, update, update_status };
+pub(crate) const HORIZONTAL_POD_AUTOSCALER: Rules = Rules { create, update, update_status };
 
 const SPEC: At<'static> = At::new("spec");
 const MAX_PERIOD_SECONDS: i64 = 1800;

@@ -11,9 +11,9 @@ use super::pod::options::Options;
 use super::template::template;
 use super::{Context, Rules, cron, internal_json, job_status};
 
-pub(super) const JOB: Rules =
+pub(crate) const JOB: Rules =
     Rules { create: job_create, update: job_update, update_status: job_status::update };
-pub(super) const CRON_JOB: Rules =
+pub(crate) const CRON_JOB: Rules =
     Rules { create: cron_job_create, update: cron_job_update, update_status: super::no_rules };
 
 const SPEC: At<'static> = At::new("spec");

@@ -13,12 +13,12 @@ use x509::{Certificate, CertificateRequest, pem};
 use super::pod::projected::signer_name;
 use super::{Context, Rules, internal_json, unified_diff};
 
-pub(super) const SIGNING_REQUEST: Rules = Rules {
+pub(crate) const SIGNING_REQUEST: Rules = Rules {
     create: |request, _| signing_request(request, None),
     update: |new, old, _| signing_request_update(new, old, Change::Main),
     update_status: |new, old, _| signing_request_update(new, old, Change::Status),
 };
-pub(super) const TRUST_BUNDLE: Rules = Rules {
+pub(crate) const TRUST_BUNDLE: Rules = Rules {
     create: |bundle, _| trust_bundle(bundle, true),
     update: |new, old, _| {
         let changed = new.part("spec").text("trustBundle") != old.part("spec").text("trustBundle");

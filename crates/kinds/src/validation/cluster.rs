@@ -15,7 +15,7 @@ use super::pod::resources::container_requirements;
 use super::pod::scheduling::toleration_list;
 use super::{Context, Rules, internal_json, no_rules};
 
-pub(super) const LEASE: Rules = Rules {
+pub(crate) const LEASE: Rules = Rules {
     create: |lease, _| {
         let mut errors = meta::create(lease, true, names::name_is_dns_subdomain);
         lease_spec(lease, &mut errors);
@@ -28,9 +28,9 @@ pub(super) const LEASE: Rules = Rules {
     },
     update_status: no_rules,
 };
-pub(super) const PRIORITY_CLASS: Rules =
+pub(crate) const PRIORITY_CLASS: Rules =
     Rules { create: priority_class, update: priority_class_update, update_status: no_rules };
-pub(super) const RUNTIME_CLASS: Rules =
+pub(crate) const RUNTIME_CLASS: Rules =
     Rules { create: runtime_class, update: runtime_class_update, update_status: no_rules };
 
 const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;

@@ -16,14 +16,14 @@ const IMMUTABLE_WHEN_SET: &str = "field is immutable when `immutable` is set";
 /// The protocols of ports.
 pub(super) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
-pub(super) const NAMESPACE: Rules =
+pub(crate) const NAMESPACE: Rules =
     Rules { create: namespace, update: namespace_update, update_status: namespace_status };
-pub(super) const CONFIG_MAP: Rules =
+pub(crate) const CONFIG_MAP: Rules =
     Rules { create: config_map, update: config_map_update, update_status: no_rules };
-pub(super) const SECRET: Rules = Rules { create: secret, update: secret_update, update_status: no_rules };
-pub(super) const SERVICE_ACCOUNT: Rules =
+pub(crate) const SECRET: Rules = Rules { create: secret, update: secret_update, update_status: no_rules };
+pub(crate) const SERVICE_ACCOUNT: Rules =
     Rules { create: service_account, update: service_account_update, update_status: no_rules };
-pub(super) const ENDPOINTS: Rules = Rules {
+pub(crate) const ENDPOINTS: Rules = Rules {
     create: |new, _| endpoints(new, None),
     update: |new, old, _| {
         let mut errors = meta::update(new, old);

@@ -14,7 +14,7 @@ use value::Value;
 use super::core::{PROTOCOLS, endpoint_ip};
 use super::{Context, Rules, no_rules};
 
-pub(super) const ENDPOINT_SLICE: Rules = Rules { create, update, update_status: no_rules };
+pub(crate) const ENDPOINT_SLICE: Rules = Rules { create, update, update_status: no_rules };
 
 const MAX_ADDRESSES: usize = 100;
 const MAX_PORTS: usize = 20_000;

@@ -12,13 +12,13 @@ use value::Value;
 
 use super::{Rules, internal_json, no_rules};
 
-pub(super) const CORE_EVENT: Rules = Rules {
+pub(crate) const CORE_EVENT: Rules = Rules {
     create: |event, _| common(event, "reportingComponent"),
     update: |new, _, _| common(new, "reportingComponent"),
     update_status: no_rules,
 };
 /// The rules of `events.k8s.io/v1`, over the core shape an event is stored in.
-pub(super) const EVENT: Rules = Rules {
+pub(crate) const EVENT: Rules = Rules {
     create: |event, _| create_v1(event),
     update: |new, old, _| update_v1(new, old),
     update_status: no_rules,

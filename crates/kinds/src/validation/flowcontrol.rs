@@ -10,7 +10,7 @@ use value::Value;
 
 use super::{Context, Rules, internal_json};
 
-pub(super) const FLOW_SCHEMA: Rules = Rules {
+pub(crate) const FLOW_SCHEMA: Rules = Rules {
     create: flow_schema,
     update: |new, _, context| flow_schema(new, context),
     update_status: |new, _, _| {
@@ -19,7 +19,7 @@ pub(super) const FLOW_SCHEMA: Rules = Rules {
         errors
     },
 };
-pub(super) const PRIORITY_LEVEL: Rules = Rules {
+pub(crate) const PRIORITY_LEVEL: Rules = Rules {
     create: |level, _| supersede(priority_level(level), declared(level, None)),
     update: |new, old, _| supersede(priority_level(new), declared(new, Some(old))),
     update_status: |new, _, _| {

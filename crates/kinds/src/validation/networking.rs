@@ -12,15 +12,15 @@ use value::Value;
 use super::service::load_balancer_ingress;
 use super::{Context, Rules, internal_json, no_rules};
 
-pub(super) const INGRESS: Rules =
+pub(crate) const INGRESS: Rules =
     Rules { create: ingress, update: ingress_update, update_status: ingress_status_update };
-pub(super) const INGRESS_CLASS: Rules =
+pub(crate) const INGRESS_CLASS: Rules =
     Rules { create: ingress_class, update: ingress_class_update, update_status: no_rules };
-pub(super) const IP_ADDRESS: Rules =
+pub(crate) const IP_ADDRESS: Rules =
     Rules { create: ip_address, update: ip_address_update, update_status: no_rules };
-pub(super) const NETWORK_POLICY: Rules =
+pub(crate) const NETWORK_POLICY: Rules =
     Rules { create: network_policy, update: network_policy_update, update_status: no_rules };
-pub(super) const SERVICE_CIDR: Rules = Rules {
+pub(crate) const SERVICE_CIDR: Rules = Rules {
     create: service_cidr,
     update: service_cidr_update,
     update_status: |new, old, _| meta::update(new, old),

@@ -13,7 +13,7 @@ use value::Value;
 use super::quota::resource_amounts;
 use super::{Context, Rules, TextRule, internal_json};
 
-pub(super) const NODE: Rules = Rules {
+pub(crate) const NODE: Rules = Rules {
     create: |node, _| create(node),
     update: |new, old, context| {
         let mut errors = create(new);

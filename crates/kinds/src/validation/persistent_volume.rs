@@ -12,7 +12,7 @@ use super::pod::scheduling::node_selector;
 use super::pod::volumes::{csi_driver_name, has_iscsi_prefix, is_iscsi_name, no_backsteps, shared_source};
 use super::{Context, Rules, TextRule, internal_json, unified_diff};
 
-pub(super) const PERSISTENT_VOLUME: Rules =
+pub(crate) const PERSISTENT_VOLUME: Rules =
     Rules { create: volume, update: volume_update, update_status: volume_status_update };
 
 const SPEC: At<'static> = At::new("spec");

@@ -10,7 +10,7 @@ use super::pod::claims::claim_spec;
 use super::pod::resources::{is_native, resource_quantity};
 use super::{Context, Rules, internal_json, unified_diff};
 
-pub(super) const PERSISTENT_VOLUME_CLAIM: Rules =
+pub(crate) const PERSISTENT_VOLUME_CLAIM: Rules =
     Rules { create: claim, update: claim_update, update_status: claim_status_update };
 
 /// Where the class was named before there was a field for it.

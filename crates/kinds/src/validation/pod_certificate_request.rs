@@ -15,7 +15,7 @@ use x509::{Certificate, CertificateRequest, Curve, PublicKey, pem};
 use super::pod::projected::signer_name;
 use super::{Context, Rules, internal_json};
 
-pub(super) const POD_CERTIFICATE_REQUEST: Rules = Rules {
+pub(crate) const POD_CERTIFICATE_REQUEST: Rules = Rules {
     create: |request, _| create(request),
     update: |new, old, _| {
         let mut errors = meta::update(new, old);

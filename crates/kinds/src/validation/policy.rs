@@ -8,12 +8,12 @@ use value::Value;
 use super::apps::{at_most_all, positive_count};
 use super::{Context, Rules, internal_json, no_rules};
 
-pub(super) const POD_DISRUPTION_BUDGET: Rules = Rules {
+pub(crate) const POD_DISRUPTION_BUDGET: Rules = Rules {
     create: |object, _| budget(object, false),
     update: |new, old, _| budget(new, meta::has_invalid_label_value(old.part("spec").part("selector"))),
     update_status,
 };
-pub(super) const EVICTION: Rules = Rules { create: eviction, update: no_rules, update_status: no_rules };
+pub(crate) const EVICTION: Rules = Rules { create: eviction, update: no_rules, update_status: no_rules };
 
 /// A budget; its metadata is judged like that of any object.
 fn budget(object: &Value, lenient: bool) -> FieldErrors {

@@ -15,12 +15,12 @@ use super::pod::resources::{
 };
 use super::{Context, Rules, no_rules};
 
-pub(super) const LIMIT_RANGE: Rules = Rules {
+pub(crate) const LIMIT_RANGE: Rules = Rules {
     create: limit_range,
     update: |new, _, context| limit_range(new, context),
     update_status: no_rules,
 };
-pub(super) const RESOURCE_QUOTA: Rules =
+pub(crate) const RESOURCE_QUOTA: Rules =
     Rules { create: quota, update: quota_update, update_status: quota_status_update };
 
 const HARD: At<'static> = At::new("spec.hard");

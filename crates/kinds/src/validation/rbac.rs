@@ -9,7 +9,7 @@ use value::Value;
 
 use super::{Context, Rules, internal_json, no_rules};
 
-pub(super) const ROLE: Rules = Rules {
+pub(crate) const ROLE: Rules = Rules {
     create: |role, _| declared_rules(role, None, role_rules(role)),
     update: |new, old, _| {
         let mut errors = role_rules(new);
@@ -18,7 +18,7 @@ pub(super) const ROLE: Rules = Rules {
     },
     update_status: no_rules,
 };
-pub(super) const CLUSTER_ROLE: Rules = Rules {
+pub(crate) const CLUSTER_ROLE: Rules = Rules {
     create: |role, _| declared_rules(role, None, cluster_role(role, false)),
     update: |new, old, _| {
         let selectors = old.part("aggregationRule").items("clusterRoleSelectors");
@@ -33,9 +33,9 @@ pub(super) const CLUSTER_ROLE: Rules = Rules {
     },
     update_status: no_rules,
 };
-pub(super) const ROLE_BINDING: Rules =
+pub(crate) const ROLE_BINDING: Rules =
     Rules { create: create_role_binding, update: update_role_binding, update_status: no_rules };
-pub(super) const CLUSTER_ROLE_BINDING: Rules = Rules {
+pub(crate) const CLUSTER_ROLE_BINDING: Rules = Rules {
     create: create_cluster_role_binding,
     update: update_cluster_role_binding,
     update_status: no_rules,

@@ -16,7 +16,7 @@ use value::Value;
 use super::pod::volumes::csi_driver_name;
 use super::{Rules, resource_declared as declared};
 
-pub(super) const DEVICE_CLASS: Rules = Rules {
+pub(crate) const DEVICE_CLASS: Rules = Rules {
     create: |class, _| {
         let mut errors = device_class(class, None);
         declared::class(class, None, &mut errors);
@@ -29,7 +29,7 @@ pub(super) const DEVICE_CLASS: Rules = Rules {
     },
     update_status: super::no_rules,
 };
-pub(super) const DEVICE_TAINT_RULE: Rules = Rules {
+pub(crate) const DEVICE_TAINT_RULE: Rules = Rules {
     create: |rule, _| {
         let mut errors = meta::create(rule, false, names::name_is_dns_subdomain);
         taint_rule(rule, &mut errors);

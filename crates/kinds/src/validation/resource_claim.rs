@@ -18,7 +18,7 @@ use super::resource::{
 };
 use super::{Context, Rules, internal_json, no_rules, resource_declared as declared};
 
-pub(super) const CLAIM: Rules = Rules {
+pub(crate) const CLAIM: Rules = Rules {
     create: |claim, context| {
         let mut errors = meta::create(claim, true, names::name_is_dns_subdomain);
         claim_spec(claim.part("spec"), &At::new("spec"), context, &mut errors);
@@ -32,7 +32,7 @@ pub(super) const CLAIM: Rules = Rules {
     },
     update_status: claim_status,
 };
-pub(super) const TEMPLATE: Rules = Rules {
+pub(crate) const TEMPLATE: Rules = Rules {
     create: |template, context| {
         let mut errors = written(template);
         declared_of(template, context, &mut errors);

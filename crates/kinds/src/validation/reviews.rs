@@ -10,13 +10,13 @@ use value::Value;
 
 use super::{Rules, internal_json, no_rules};
 
-pub(super) const SUBJECT_ACCESS_REVIEW: Rules =
+pub(crate) const SUBJECT_ACCESS_REVIEW: Rules =
     Rules { create: |review, _| subject_review(review), update: no_rules, update_status: no_rules };
-pub(super) const SELF_SUBJECT_ACCESS_REVIEW: Rules =
+pub(crate) const SELF_SUBJECT_ACCESS_REVIEW: Rules =
     Rules { create: |review, _| self_review(review), update: no_rules, update_status: no_rules };
-pub(super) const LOCAL_SUBJECT_ACCESS_REVIEW: Rules =
+pub(crate) const LOCAL_SUBJECT_ACCESS_REVIEW: Rules =
     Rules { create: |review, _| local_review(review), update: no_rules, update_status: no_rules };
-pub(super) const TOKEN_REQUEST: Rules =
+pub(crate) const TOKEN_REQUEST: Rules =
     Rules { create: |request, _| token_request(request), update: no_rules, update_status: no_rules };
 
 const SPEC: At<'static> = At::new("spec");

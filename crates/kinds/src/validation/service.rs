@@ -13,7 +13,7 @@ use value::Value;
 use super::core::{endpoint_ip, protocol};
 use super::{Context, Rules, internal_json};
 
-pub(super) const SERVICE: Rules = Rules { create, update, update_status };
+pub(crate) const SERVICE: Rules = Rules { create, update, update_status };
 
 const SPEC: At<'static> = At::new("spec");
 const CLUSTER_IPS: At<'static> = At::new("spec.clusterIPs");

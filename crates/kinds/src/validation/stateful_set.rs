@@ -18,7 +18,7 @@ use super::pod::{claims, security};
 use super::template::template;
 use super::{Context, Rules, internal_json};
 
-pub(super) const STATEFUL_SET: Rules =
+pub(crate) const STATEFUL_SET: Rules =
     Rules { create: stateful_set_create, update: stateful_set_update, update_status: stateful_set_status };
 
 const SPEC: At<'static> = At::new("spec");

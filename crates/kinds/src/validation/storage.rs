@@ -15,16 +15,16 @@ use super::persistent_volume::volume_spec;
 use super::pod::volumes::csi_driver_name;
 use super::{Context, Rules, internal_json, no_rules};
 
-pub(super) const STORAGE_CLASS: Rules =
+pub(crate) const STORAGE_CLASS: Rules =
     Rules { create: storage_class, update: storage_class_update, update_status: no_rules };
-pub(super) const VOLUME_ATTRIBUTES_CLASS: Rules =
+pub(crate) const VOLUME_ATTRIBUTES_CLASS: Rules =
     Rules { create: attributes_class, update: attributes_class_update, update_status: no_rules };
-pub(super) const VOLUME_ATTACHMENT: Rules =
+pub(crate) const VOLUME_ATTACHMENT: Rules =
     Rules { create: attachment, update: attachment_update, update_status: attachment_update };
-pub(super) const CSI_DRIVER: Rules = Rules { create: driver, update: driver_update, update_status: no_rules };
-pub(super) const CSI_NODE: Rules =
+pub(crate) const CSI_DRIVER: Rules = Rules { create: driver, update: driver_update, update_status: no_rules };
+pub(crate) const CSI_NODE: Rules =
     Rules { create: csi_node, update: csi_node_update, update_status: csi_node_status_update };
-pub(super) const CSI_STORAGE_CAPACITY: Rules =
+pub(crate) const CSI_STORAGE_CAPACITY: Rules =
     Rules { create: |object, _| capacity(object, false), update: capacity_update, update_status: no_rules };
 
 const MAX_PARAMETERS: usize = 512;

@@ -9,7 +9,7 @@ use value::Value;
 
 use super::{Context, Rules, internal_json};
 
-pub(super) const MIGRATION: Rules = Rules {
+pub(crate) const MIGRATION: Rules = Rules {
     create: |migration, _| create(migration),
     update: |new, old, _| {
         let mut errors = create(new);

@@ -10,7 +10,7 @@ use super::pod::{security, spec};
 use super::{Context, Rules, no_rules};
 
 /// The rules of PodTemplate.
-pub(super) const POD_TEMPLATE: Rules = Rules { create, update, update_status: no_rules };
+pub(crate) const POD_TEMPLATE: Rules = Rules { create, update, update_status: no_rules };
 
 fn create(object: &Value, context: &Context) -> FieldErrors {
     let mut errors = meta::create(object, true, names::name_is_dns_subdomain);

@@ -1,10 +1,10 @@
 use api::GroupKind;
 use value::json::parse;
 
-use super::{on_update_status, on_write};
+use crate::table::behavior;
 
 fn warned(group: &str, kind: &str, object: &str) -> Vec<String> {
-    on_write(&GroupKind::new(group, kind), &parse(object.as_bytes()).unwrap(), None)
+    behavior(&GroupKind::new(group, kind)).warnings_on_write(&parse(object.as_bytes()).unwrap(), None)
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn addresses_in_other_than_canonical_form_are_pointed_out() {
     let kind = GroupKind::new("", "Pod");
     let pod = parse(br#"{"status":{"podIPs":[{"ip":"010.0.0.1"}]}}"#).unwrap();
     assert_eq!(
-        on_update_status(&kind, &pod),
+        behavior(&kind).warnings_on_status(&pod),
         [r#"status.podIPs[0].ip: non-standard IP address "010.0.0.1" is invalid: use "10.0.0.1""#]
     );
 }
@@ -36,9 +36,9 @@ fn a_pod_template_is_looked_at_again_only_when_it_changed() {
         parse(text.as_bytes()).unwrap()
     };
     let words = r#"spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use "kubernetes.io/os" instead"#;
-    assert_eq!(on_write(&kind, &with(1), None), [words]);
-    assert!(on_write(&kind, &with(1), Some(&with(1))).is_empty());
-    assert_eq!(on_write(&kind, &with(2), Some(&with(1))), [words]);
+    assert_eq!(behavior(&kind).warnings_on_write(&with(1), None), [words]);
+    assert!(behavior(&kind).warnings_on_write(&with(1), Some(&with(1))).is_empty());
+    assert_eq!(behavior(&kind).warnings_on_write(&with(2), Some(&with(1))), [words]);
 }
 
 #[test]

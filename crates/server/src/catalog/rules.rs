@@ -4,7 +4,6 @@ use api::FieldErrors;
 use crd::Found;
 use kinds::strategy;
 use kinds::validation::{self, Context, Rules};
-use kinds::warnings;
 use value::Value;
 
 use super::served_resource::{Nature, ServedResource};
@@ -17,7 +16,7 @@ impl ServedResource {
     pub fn creates_on_update(&self, subresource: Subresource) -> bool {
         subresource == Subresource::None
             && self.row().is_some()
-            && strategy::allow_create_on_update(&self.stored.group_kind())
+            && strategy::allow_create_on_update(self.strategy())
     }
 
     /// Whether a server-side apply to an object that does not exist creates it: never through a subresource.
@@ -27,14 +26,13 @@ impl ServedResource {
 
     /// The rules of the kind: those of the group in the path, where they are stricter than the stored kind's (events).
     pub fn rules(&self) -> Option<&'static Rules> {
-        self.row()?;
-        validation::rules(&self.gvk.group_kind()).or_else(|| validation::rules(&self.stored.group_kind()))
+        self.row()?.behavior.rules.as_ref().or(self.behavior().rules.as_ref())
     }
 
     /// Makes an object a new one: what a create does to it before anybody judges it.
     pub fn prepare_create(&self, object: &mut Value, context: &strategy::Context) {
         match &self.nature {
-            Nature::BuiltIn(_) => strategy::prepare_create(&self.stored.group_kind(), object, context),
+            Nature::BuiltIn(_) => strategy::prepare_create(self.strategy(), object, context),
             Nature::Custom(custom) => custom.version.compiled().prepare_create(object),
         }
     }
@@ -47,14 +45,15 @@ impl ServedResource {
         old: &Value,
         context: &strategy::Context,
     ) {
-        let kind = self.stored.group_kind();
         match (&self.nature, subresource) {
             (Nature::Custom(custom), Subresource::Status) => {
                 custom.version.compiled().prepare_status(new, old);
             }
             (Nature::Custom(custom), _) => custom.version.compiled().prepare_update(new, old),
-            (_, Subresource::None | Subresource::Scale) => strategy::prepare_update(&kind, new, old, context),
-            (_, Subresource::Status) => strategy::prepare_update_status(&kind, new, old, context),
+            (_, Subresource::None | Subresource::Scale) => {
+                strategy::prepare_update(self.strategy(), new, old, context);
+            }
+            (_, Subresource::Status) => strategy::prepare_update_status(self.strategy(), new, old, context),
             (_, Subresource::Finalize) => strategy::prepare_namespace_finalize(new, old),
             (_, Subresource::Approval) => strategy::prepare_approval(new, old, context),
             (_, Subresource::EphemeralContainers) => strategy::prepare_ephemeral_containers(new, old),
@@ -71,7 +70,7 @@ impl ServedResource {
             Some(rules) => validation::bounded(|| (rules.create)(object, context)),
             None => FieldErrors::new(),
         };
-        Found { errors, warnings: warnings::on_write(&self.stored.group_kind(), object, None) }
+        Found { errors, warnings: self.behavior().warnings_on_write(object, None) }
     }
 
     /// What is wrong with a change through a subresource, and what a client is told about one that is right.
@@ -102,17 +101,16 @@ impl ServedResource {
                 Subresource::Resize => validation::pod::update_resize(new, old, context),
             }),
         };
-        let kind = self.stored.group_kind();
         let warnings = match subresource {
-            Subresource::Status => warnings::on_update_status(&kind, new),
-            _ => warnings::on_write(&kind, new, Some(old)),
+            Subresource::Status => self.behavior().warnings_on_status(new),
+            _ => self.behavior().warnings_on_write(new, Some(old)),
         };
         Found { errors, warnings }
     }
 
     /// Whether an update without a revision replaces whatever is there.
     pub fn allows_unconditional_update(&self) -> bool {
-        self.row().is_some() && strategy::allow_unconditional_update(&self.stored.group_kind())
+        self.row().is_some() && strategy::allow_unconditional_update(self.strategy())
     }
 
     /// An object with nothing but metadata, as bookmarks carry it: what Go writes even when it is empty is there.

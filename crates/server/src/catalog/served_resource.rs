@@ -6,40 +6,16 @@ use std::sync::Arc;
 use api::selector::Facts;
 use api::{GroupKind, GroupResource, GroupVersionKind, meta};
 use bytes::Bytes;
-use kinds::convert;
 use kinds::print;
-use kinds::table::{self, Resource, Storage, SubresourceRow, Verb, verbs};
+use kinds::strategy::Strategy;
+use kinds::table::{self, Conversion, KindBehavior, Resource, Storage, SubresourceRow, Verb, verbs};
 use schema::Schema;
 use storage::{Entry, Record};
-use value::Value;
 
 use super::schema_epoch::SchemaEpoch;
 use super::shapes::StoredObject;
 use crate::encode;
 use crate::keys;
-
-/// One shape into another.
-type Convert = fn(&Value) -> Value;
-
-/// The versions whose shape is not the stored one.
-fn conversion(gvk: &GroupVersionKind) -> Option<(Convert, Convert)> {
-    match (gvk.group.as_str(), gvk.version.as_str(), gvk.kind.as_str()) {
-        ("autoscaling", "v1", "HorizontalPodAutoscaler") => {
-            Some((convert::autoscaling::v1_to_v2, convert::autoscaling::v2_to_v1))
-        }
-        ("resource.k8s.io", "v1beta1", "ResourceClaim") => {
-            Some((convert::resource::claim_to_v1, convert::resource::claim_from_v1))
-        }
-        ("resource.k8s.io", "v1beta1", "ResourceClaimTemplate") => {
-            Some((convert::resource::template_to_v1, convert::resource::template_from_v1))
-        }
-        ("resource.k8s.io", "v1beta1", "ResourceSlice") => {
-            Some((convert::resource::slice_to_v1, convert::resource::slice_from_v1))
-        }
-        ("events.k8s.io", "v1", "Event") => Some((convert::events::to_core, convert::events::from_core)),
-        _ => None,
-    }
-}
 
 /// One kind in one version.
 #[derive(Debug)]
@@ -73,8 +49,10 @@ pub(super) enum Nature {
 pub(super) struct BuiltIn {
     pub(super) row: &'static Resource,
     pub(super) schema: &'static Schema,
-    /// Where the version of the request has another shape than the stored one: there, and back.
-    pub(super) conversion: Option<(Convert, Convert)>,
+    /// The behavior of the stored kind.
+    pub(super) behavior: &'static KindBehavior,
+    /// Where objects of the requested version do not look like the stored ones.
+    pub(super) conversion: Option<Conversion>,
 }
 
 /// What is known of a custom kind.
@@ -103,7 +81,8 @@ impl ServedResource {
             nature: Nature::BuiltIn(BuiltIn {
                 row,
                 schema: row.schema(version)?,
-                conversion: conversion(&gvk),
+                behavior: table::behavior(&stored.group_kind()),
+                conversion: row.version(version).and_then(|version| version.conversion),
             }),
             resource: GroupResource::new(row.group, row.plural),
             namespaced: row.is_namespaced(),
@@ -160,6 +139,19 @@ impl ServedResource {
             Nature::BuiltIn(built_in) => Some(built_in.row),
             Nature::Custom(_) => None,
         }
+    }
+
+    /// How objects of the stored kind behave. Custom resources have none of it, whatever their group and kind are called.
+    pub fn behavior(&self) -> &'static KindBehavior {
+        match &self.nature {
+            Nature::BuiltIn(built_in) => built_in.behavior,
+            Nature::Custom(_) => &KindBehavior::NONE,
+        }
+    }
+
+    /// The strategy of the stored kind.
+    pub fn strategy(&self) -> Option<&'static Strategy> {
+        self.behavior().strategy.as_ref()
     }
 
     /// The group and kind by which the rules of built-in resources are found: strategies, escalation, what must be waited for. A
@@ -338,6 +330,6 @@ impl ServedResource {
 
     /// How the kind is printed.
     pub fn table(&self) -> &'static print::TableDef {
-        print::table(&self.gvk.group, &self.gvk.kind)
+        table::behavior(&self.gvk.group_kind()).table()
     }
 }

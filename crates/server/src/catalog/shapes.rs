@@ -125,7 +125,7 @@ impl ServedResource {
             }
             Nature::BuiltIn(_) => {
                 let Working(mut object) = self.to_working_without_defaults(sent);
-                kinds::defaults::apply(&self.stored.group_kind(), &mut object);
+                self.behavior().apply_defaults(&mut object);
                 Ok(Working(object))
             }
         }
@@ -135,7 +135,7 @@ impl ServedResource {
     fn to_working_without_defaults(&self, Sent(object): Sent) -> Working {
         let Nature::BuiltIn(built_in) = &self.nature else { return Working(object) };
         let mut object = match &built_in.conversion {
-            Some((to_stored, _)) => to_stored(&object),
+            Some(conversion) => (conversion.to_stored)(&object),
             None => object,
         };
         object.set_at(&["apiVersion"], self.stored.api_version());
@@ -158,7 +158,7 @@ impl ServedResource {
     pub fn to_sent_as_it_is(&self, Working(object): Working) -> Sent {
         let Nature::BuiltIn(built_in) = &self.nature else { return Sent(object) };
         let mut object = match &built_in.conversion {
-            Some((_, from_stored)) => from_stored(&object),
+            Some(conversion) => (conversion.from_stored)(&object),
             None => object,
         };
         object.set_at(&["apiVersion"], self.gvk.api_version());

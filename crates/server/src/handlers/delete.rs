@@ -388,7 +388,7 @@ fn next_step(kind: &ServedResource, old: &Working, options: &DeleteOptions, now:
     let mut marked = old.clone();
     let mut graceful = false;
     let mut timed = false;
-    let grace = strategy::check_graceful_delete(&kind.built_in_kind(), old, requested);
+    let grace = strategy::check_graceful_delete(kind.strategy(), old, requested);
     if let Some(grace) = grace.map(|g| g.clamp(0, MAX_GRACE)) {
         if deleting {
             let current = current_grace.unwrap_or(0);
@@ -502,7 +502,7 @@ fn bump_generation(object: &mut Value) {
 
 /// Puts the garbage collector's finalizers on or takes them off, as the options, the object or the kind say.
 fn set_propagation_finalizers(kind: &ServedResource, object: &mut Value, options: &DeleteOptions) {
-    let default = strategy::default_propagation(&kind.built_in_kind());
+    let default = strategy::default_propagation(kind.strategy());
     let has = |f: &str| meta::finalizers(object).any(|o| o == f);
     let policy = options.propagation_policy.as_deref();
     let (orphan, foreground) = match (default, options.orphan_dependents, policy) {

@@ -41,7 +41,9 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &ServedResource) ->
     if meta::name(&binding) != pod {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
-    let errors = kinds::validation::rules(&GroupKind::new("", "Binding"))
+    let errors = kinds::table::behavior(&GroupKind::new("", "Binding"))
+        .rules
+        .as_ref()
         .map(|rules| (rules.create)(&binding, &state.validation_context(call.now)))
         .unwrap_or_default();
     if !errors.is_empty() {

@@ -73,7 +73,9 @@ async fn access_review(
     asker: Asker,
 ) -> Result<Answer, Status> {
     let mut review = read(state, call, kind).await?;
-    let errors = kinds::validation::rules(&kind.stored.group_kind())
+    let errors = kinds::table::behavior(&kind.stored.group_kind())
+        .rules
+        .as_ref()
         .map(|rules| (rules.create)(&review, &state.validation_context(call.now)))
         .unwrap_or_default();
     if !errors.is_empty() {

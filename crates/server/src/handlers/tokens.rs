@@ -149,7 +149,7 @@ async fn answer(
     let account = encode::tree(&entry)?;
     let now = Timestamp::from_seconds(call.now);
     let request = TokenRequest::new(object, &account, &tokens.rules, now)?;
-    let rules = kinds::validation::rules(&expected.group_kind());
+    let rules = kinds::table::behavior(&expected.group_kind()).rules.as_ref();
     let mut validated = Cow::Borrowed(request.object());
     for dialect in empty {
         if validated.at(&["spec", dialect.field()]).is_none() {

@@ -27,7 +27,7 @@ use self::containers::image_of_pod;
 use self::options::Options;
 use super::{Context, Rules, internal_json, unified_diff};
 
-pub(super) const POD: Rules = Rules { create, update, update_status: status::update };
+pub(crate) const POD: Rules = Rules { create, update, update_status: status::update };
 
 const SPEC: At<'static> = At::new("spec");
 const ANNOTATIONS: At<'static> = At::new("metadata.annotations");
@@ -338,7 +338,7 @@ pub fn update_resize(new: &Value, old: &Value, context: &Context) -> FieldErrors
 }
 
 /// `Binding`: the node a pod is given.
-pub(super) const BINDING: Rules =
+pub(crate) const BINDING: Rules =
     Rules { create: binding, update: super::no_rules, update_status: super::no_rules };
 
 fn binding(binding: &Value, _: &Context) -> FieldErrors {

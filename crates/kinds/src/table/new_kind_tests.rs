@@ -1,0 +1,116 @@
+//! Adds a kind the way CONTRIBUTING.md says, and checks that it has everything a kind has: the row is all that has to be written
+//! beside the functions it names.
+
+use api::validation::fields::{At, Read as _, Report as _};
+use api::validation::meta;
+use api::{FieldErrors, GroupKind, names};
+use value::{Value, json};
+
+use super::behavior::row_of;
+use super::{Group, KindBehavior, Resource, SubresourceRow, Version};
+use crate::print;
+use crate::strategy::{self, Strategy};
+use crate::validation::{Context, Rules};
+
+static GROUPS: &[Group] = &[Group {
+    name: "example.com",
+    versions: &["v1", "v1beta1"],
+    resources: &[Resource {
+        group: "example.com",
+        versions: &[Version::new("v1"), Version::new("v1beta1").converted(rename_count, rename_size)],
+        kind: "Widget",
+        plural: "widgets",
+        singular: "widget",
+        subresources: &[SubresourceRow::status("Widget")],
+        ..Resource::namespaced(KindBehavior {
+            defaults: Some(defaults),
+            rules: Some(RULES),
+            strategy: Some(Strategy::NEW.status().generation(&[&["spec"]])),
+            warnings: Some(warnings),
+            status_warnings: Some(|_, warnings| warnings.push("status changed".to_owned())),
+            columns: Some(print::tests::WIDGET),
+        })
+    }],
+}];
+
+const RULES: Rules = Rules {
+    create: |widget, _| rules(widget),
+    update: |new, _, _| rules(new),
+    update_status: |_, _, _| FieldErrors::new(),
+};
+
+fn defaults(widget: &mut Value) {
+    if widget.at(&["spec", "size"]).is_none() {
+        widget.set_at(&["spec", "size"], 1);
+    }
+}
+
+fn rules(widget: &Value) -> FieldErrors {
+    let mut errors = meta::create(widget, true, names::name_is_dns_subdomain);
+    let size = widget.part("spec").number("size");
+    if size > 3 {
+        errors.invalid(&At::new("spec.size"), size, "must be at most 3");
+    }
+    errors
+}
+
+fn warnings(new: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
+    if new.part("spec").number("size") == 3 {
+        warnings.push("spec.size: 3 is large".to_owned());
+    }
+}
+
+fn renamed(object: &Value, from: &str, to: &str) -> Value {
+    let mut object = object.clone();
+    if let Some(size) = object.remove_at(&["spec", from]) {
+        object.set_at(&["spec", to], size);
+    }
+    object
+}
+
+fn rename_count(object: &Value) -> Value {
+    renamed(object, "count", "size")
+}
+
+fn rename_size(object: &Value) -> Value {
+    renamed(object, "size", "count")
+}
+
+fn widget(spec: &str) -> Value {
+    let text =
+        format!(r#"{{"metadata":{{"name":"w","namespace":"n"}},"spec":{spec},"status":{{"ready":true}}}}"#);
+    json::parse(text.as_bytes()).unwrap()
+}
+
+#[test]
+fn a_new_kind_is_complete_with_its_row() {
+    let row = row_of(GROUPS, &GroupKind::new("example.com", "Widget")).unwrap();
+    let behavior = &row.behavior;
+
+    let mut object = widget("{}");
+    behavior.apply_defaults(&mut object);
+    assert_eq!(object.int_at(&["spec", "size"]), Some(1));
+
+    strategy::prepare_create(behavior.strategy.as_ref(), &mut object, &strategy::Context::default());
+    assert_eq!(object.at(&["status"]), None);
+    assert_eq!(object.int_at(&["metadata", "generation"]), Some(1));
+
+    let rules = behavior.rules.unwrap();
+    assert_eq!((rules.create)(&object, &Context::default()).len(), 0);
+    let errors = (rules.create)(&widget(r#"{"size":4}"#), &Context::default());
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(errors, ["spec.size: Invalid value: 4: must be at most 3"]);
+
+    assert_eq!(behavior.warnings_on_write(&widget(r#"{"size":3}"#), None), ["spec.size: 3 is large"]);
+    assert_eq!(behavior.warnings_on_status(&object), ["status changed"]);
+    assert_eq!(behavior.table().row(&object, 0), [Value::from("w"), Value::from(1)]);
+
+    let conversion = row.version("v1beta1").and_then(|version| version.conversion).unwrap();
+    let stored = (conversion.to_stored)(&widget(r#"{"count":2}"#));
+    assert_eq!(stored, widget(r#"{"size":2}"#));
+    assert_eq!((conversion.from_stored)(&stored), widget(r#"{"count":2}"#));
+
+    assert_eq!(row.directory(), Some("widgets"));
+    assert!(row.has_status() && row.is_namespaced());
+    assert!(row_of(GROUPS, &GroupKind::new("example.com", "Gadget")).is_none());
+}
