@@ -309,7 +309,7 @@ fn check_names(val: &Val<'_>, path: &mut Vec<Str>, errors: &mut Vec<String>) {
         }
         Val::List(ListVal::Owned(items)) => items.iter().for_each(|item| check_names(item, path, errors)),
         Val::Map(map @ cel::MapVal::Owned(_)) => {
-            map.iter().for_each(|(_, val)| check_names(&val, path, errors))
+            map.iter().for_each(|(_, val)| check_names(&val, path, errors));
         }
         _ => {}
     }

@@ -146,10 +146,10 @@ impl WebhookCaller {
         }
         match failure {
             Some(CallFailure::Calling { reason, .. }) => {
-                webhook.inventory.record_error(reason, self.metrics.now())
+                webhook.inventory.record_error(reason, self.metrics.now());
             }
             Some(CallFailure::Internal(status)) => {
-                webhook.inventory.record_error(status.message(), self.metrics.now())
+                webhook.inventory.record_error(status.message(), self.metrics.now());
             }
             Some(CallFailure::Denied(_)) | None => {}
         }

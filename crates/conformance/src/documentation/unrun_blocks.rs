@@ -12,12 +12,15 @@ use crate::server::binary;
 use crate::{Problem, Result, Server};
 
 /// Groups of the configuration files that an API server reads, and of those of other components. They are not served.
-const CONFIGURATION_GROUPS: [&str; 5] = [
+const CONFIGURATION_GROUPS: [&str; 8] = [
     "apiserver.config.k8s.io",
     "apiserver.k8s.io",
     "audit.k8s.io",
+    "eventratelimit.admission.k8s.io",
     "kubelet.config.k8s.io",
     "kubescheduler.config.k8s.io",
+    "pod-security.admission.config.k8s.io",
+    "podtolerationrestriction.admission.k8s.io",
 ];
 
 /// Checks every block of a page that is marked `not-run`: commands are valid bash, data parses, Kubernetes objects pass a strict
