@@ -199,7 +199,7 @@ struct EnabledPlugin {
 impl EnabledPlugin {
     fn new(position: usize, name: PluginName, link: ChainPlugin) -> Self {
         let mut counted = 0;
-        for phase in [Phase::MutatingPolicies, Phase::ValidatingPolicies] {
+        for phase in [Phase::Mutating, Phase::Validating] {
             for operation in [Operation::Create, Operation::Update, Operation::Delete, Operation::Connect] {
                 if handles(name, phase, operation) {
                     counted |= bit(phase, operation);
@@ -221,7 +221,7 @@ fn bit(phase: Phase, operation: Operation) -> u8 {
         Operation::Delete => 2,
         Operation::Connect => 3,
     };
-    1 << (position + if phase == Phase::MutatingPolicies { 0 } else { 4 })
+    1 << (position + if phase == Phase::Mutating { 0 } else { 4 })
 }
 
 /// The enabled plugins, in order.
@@ -302,7 +302,7 @@ impl Chain {
     ) -> Result<(), Status> {
         let begun = self.metrics.now();
         let outcome = self.run_mutating(attributes, object, cluster, notes).await;
-        self.record_phase(Phase::MutatingPolicies, attributes, &outcome, begun);
+        self.record_phase(Phase::Mutating, attributes, &outcome, begun);
         outcome
     }
 
@@ -328,7 +328,7 @@ impl Chain {
                         stage.mutate(&mut pass, object).await
                     }
                 };
-                self.record_plugin(plugin, Phase::MutatingPolicies, attributes, &outcome, &mut clock);
+                self.record_plugin(plugin, Phase::Mutating, attributes, &outcome, &mut clock);
                 outcome?;
             }
             if !reinvocation.begin_second() {
@@ -347,7 +347,7 @@ impl Chain {
     ) -> Result<(), Status> {
         let begun = self.metrics.now();
         let outcome = self.run_validating(attributes, object, cluster, notes).await;
-        self.record_phase(Phase::ValidatingPolicies, attributes, &outcome, begun);
+        self.record_phase(Phase::Validating, attributes, &outcome, begun);
         outcome
     }
 
@@ -366,7 +366,7 @@ impl Chain {
                 ChainPlugin::Plugin(plugin) => plugin.validate(attributes, object, cluster, notes),
                 ChainPlugin::Async(stage) => stage.validate(attributes, &seen, cluster, notes).await,
             };
-            self.record_plugin(plugin, Phase::ValidatingPolicies, attributes, &outcome, &mut clock);
+            self.record_plugin(plugin, Phase::Validating, attributes, &outcome, &mut clock);
             outcome?;
         }
         Ok(())

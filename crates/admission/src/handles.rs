@@ -4,9 +4,9 @@
 use crate::Operation::{self, Connect, Create, Delete, Update};
 use crate::Phase;
 
-const MUTATES: &[Phase] = &[Phase::MutatingPolicies];
-const VALIDATES: &[Phase] = &[Phase::ValidatingPolicies];
-const BOTH: &[Phase] = &[Phase::MutatingPolicies, Phase::ValidatingPolicies];
+const MUTATES: &[Phase] = &[Phase::Mutating];
+const VALIDATES: &[Phase] = &[Phase::Validating];
+const BOTH: &[Phase] = &[Phase::Mutating, Phase::Validating];
 
 const ALL: &[Operation] = &[Create, Update, Delete, Connect];
 

@@ -8,24 +8,24 @@ use crate::{Operation, PluginName};
 /// A phase of the admission chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    MutatingPolicies,
-    ValidatingPolicies,
+    Mutating,
+    Validating,
 }
 
 impl Phase {
     /// The `type` label of step and plugin metrics.
     pub fn as_str(self) -> &'static str {
         match self {
-            Phase::MutatingPolicies => "admit",
-            Phase::ValidatingPolicies => "validate",
+            Phase::Mutating => "admit",
+            Phase::Validating => "validate",
         }
     }
 
     /// The `type` label of webhook metrics, where Kubernetes spells the validating phase differently.
     pub fn webhook_label(self) -> &'static str {
         match self {
-            Phase::MutatingPolicies => "admit",
-            Phase::ValidatingPolicies => "validating",
+            Phase::Mutating => "admit",
+            Phase::Validating => "validating",
         }
     }
 }

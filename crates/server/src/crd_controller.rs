@@ -339,12 +339,12 @@ impl Keeper {
         };
         let mut crd = encode::tree(&entry)?;
         if meta::is_deleting(&crd) && meta::finalizers(&crd).any(|found| found == CLEANUP) {
-            let epoch = self.emptying.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
-            if epoch {
+            let is_first = self.emptying.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
+            if is_first {
                 let (keeper, name) = (Arc::clone(self), name.clone());
                 tokio::spawn(async move {
                     if let Err(status) = keeper.empty(&name).await {
-                        warn!(crd = %name, error = %status, "the objects of a definition could not be deleted yet");
+                        warn!(crd = %name, error = %status, "could not delete the objects of a deleted CRD yet; trying again");
                     }
                     keeper.emptying.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
                     // Whatever is left is tried again, as long as the CRD is there.

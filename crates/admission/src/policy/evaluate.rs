@@ -274,7 +274,8 @@ fn evaluate_annotations(
             Ok(value) => match value.as_str() {
                 Some(text) if text.trim().is_empty() => {}
                 Some(text) => {
-                    annotations.push(AnnotationOutcome::Value(annotation.key.clone(), text.trim().to_owned()));
+                    annotations
+                        .push(AnnotationOutcome::Value(annotation.key.clone(), text.trim().to_owned()));
                 }
                 None => {
                     let error = format!(

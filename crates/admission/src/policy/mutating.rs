@@ -184,7 +184,7 @@ async fn invocations<'a>(
             let params = params::collect(mapping.as_ref(), binding.params.as_ref(), context).await;
             let params = match params {
                 Ok(Params::Unset) => vec![None],
-                Ok(Params::PendingCall(each)) => each.into_iter().map(Some).collect(),
+                Ok(Params::Each(each)) => each.into_iter().map(Some).collect(),
                 Err(ParamError::Unreadable(why)) => return Err(why),
                 Err(ParamError::Misconfigured(why)) => {
                     configuration_failure(Some(binding), &why);

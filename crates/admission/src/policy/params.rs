@@ -15,7 +15,7 @@ pub(super) enum Params {
     /// Evaluate once with `params` null.
     Unset,
     /// Evaluate once with each object.
-    PendingCall(Vec<Arc<Value>>),
+    Each(Vec<Arc<Value>>),
 }
 
 /// Cost of reading one parameter object, in units of expression cost.
@@ -77,7 +77,7 @@ pub(super) async fn collect(
             .to_owned()
             .into());
     }
-    Ok(Params::PendingCall(found))
+    Ok(Params::Each(found))
 }
 
 /// The resource of a policy's `paramKind`; `None` if the policy has no parameters.

@@ -104,7 +104,7 @@ async fn run(
     let activations_list: Vec<Activations<'_>> = input.iter().map(Activations::new).collect();
 
     let mut report = ValidationReport {
-        count_denial: None,
+        denied: None,
         failures: Vec::new(),
         denies: false,
         evaluated: false,
@@ -113,7 +113,7 @@ async fn run(
     };
     for MatchedPolicy { bound, matched } in matched_policies {
         let policy = &bound.policy.policy;
-        report.pin_snapshot();
+        report.begin_policy();
         let position = match matched {
             Ok(position) => position,
             Err(why) => {
@@ -150,7 +150,7 @@ async fn run(
             };
             let (unset, each): (&[()], &[Arc<Value>]) = match &params {
                 Params::Unset => (&[()], &[]),
-                Params::PendingCall(each) => (&[], each),
+                Params::Each(each) => (&[], each),
             };
             if unset.is_empty() && each.is_empty() {
                 continue;
@@ -256,7 +256,7 @@ pub(super) fn namespace_exists(context: &RequestContext<'_>) -> Result<(), Statu
 /// The results so far.
 struct ValidationReport<'a> {
     /// Message and reason of the first denial.
-    count_denial: Option<(String, Str)>,
+    denied: Option<(String, Str)>,
     failures: Vec<String>,
     /// Whether the current policy denies the request.
     denies: bool,
@@ -267,7 +267,7 @@ struct ValidationReport<'a> {
 }
 
 impl ValidationReport<'_> {
-    fn pin_snapshot(&mut self) {
+    fn begin_policy(&mut self) {
         self.denies = false;
         self.evaluated = false;
     }
@@ -286,7 +286,7 @@ impl ValidationReport<'_> {
 
     fn deny(&mut self, policy: &str, binding: Option<&str>, message: &str, reason: &Str) {
         self.denies = true;
-        if self.count_denial.is_some() {
+        if self.denied.is_some() {
             return;
         }
         let message = match binding {
@@ -297,7 +297,7 @@ impl ValidationReport<'_> {
             }
             None => format!("ValidatingAdmissionPolicy '{policy}' denied request: {message}"),
         };
-        self.count_denial = Some((message, reason.clone()));
+        self.denied = Some((message, reason.clone()));
     }
 
     /// Handles a policy or binding that cannot be used, by its failure policy.
@@ -375,7 +375,7 @@ impl ValidationReport<'_> {
         if !self.failures.is_empty() {
             self.notes.annotate(FAILURE_ANNOTATION, format!("[{}]", self.failures.join(",")));
         }
-        let Some((message, reason)) = self.count_denial else { return Ok(()) };
+        let Some((message, reason)) = self.denied else { return Ok(()) };
         let reason = if reason.is_empty() { Str::new_static("Invalid") } else { reason };
         let code = match reason.as_str() {
             "Forbidden" => 403,

@@ -107,7 +107,7 @@ impl WebhookCaller {
         let review = reply::read(&reply, version).map_err(|unread| {
             CallFailure::calling(format!("failed to call webhook: {}", unread.message), unread.code)
         })?;
-        let response = verify(version, &uid, phase == Phase::MutatingPolicies, &review)
+        let response = verify(version, &uid, phase == Phase::Mutating, &review)
             .map_err(|why| CallFailure::calling(format!("received invalid webhook response: {why}"), 503))?;
         for (key, value) in &response.annotations {
             let key = format!("{}/{key}", webhook.name);

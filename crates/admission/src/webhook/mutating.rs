@@ -109,7 +109,7 @@ impl MutatingWebhooks {
         let mut old_versions = ObjectVersions::new(&attributes.old_object, &attributes.kind);
         let checks = AuthorizerDecisions::default();
         let selection = WebhookSelector {
-            phase: Phase::MutatingPolicies,
+            phase: Phase::Mutating,
             context: &context,
             checks: &checks,
             caller: &self.caller,
@@ -136,7 +136,7 @@ impl MutatingWebhooks {
                 .call_and_patch(webhook, &context, &invocation, first_invocation, &audit_key, pass.notes)
                 .await;
             let took = self.caller.metrics.now().saturating_sub(started);
-            self.caller.record(webhook, Phase::MutatingPolicies, attributes, outcome.as_ref().err(), took);
+            self.caller.record(webhook, Phase::Mutating, attributes, outcome.as_ref().err(), took);
             let changed = outcome.as_ref().is_ok_and(|patched| patched.as_ref().is_some_and(|p| p.changed));
             let key = format_smolstr!("mutation.webhook.admission.k8s.io/{audit_key}");
             pass.notes
@@ -160,12 +160,7 @@ impl MutatingWebhooks {
                             format_smolstr!("failed-open.mutation.webhook.admission.k8s.io/{audit_key}");
                         notes.annotate(key, webhook.name.as_str());
                     };
-                    self.caller.apply_failure_policy(
-                        webhook,
-                        Phase::MutatingPolicies,
-                        failure,
-                        failed_open,
-                    )?;
+                    self.caller.apply_failure_policy(webhook, Phase::Mutating, failure, failed_open)?;
                     context.check_deadline()?;
                 }
             }
@@ -183,7 +178,7 @@ impl MutatingWebhooks {
         notes: &mut AdmissionNotes,
     ) -> Result<Option<patch::PatchedObject>, CallFailure> {
         let kind = &invocation.matched.kind;
-        let response = self.caller.call(webhook, Phase::MutatingPolicies, context, invocation, notes).await?;
+        let response = self.caller.call(webhook, Phase::Mutating, context, invocation, notes).await?;
         let ReviewResponse { patch, patch_type, .. } = &response;
         if patch.is_empty() {
             return Ok(None);

@@ -72,7 +72,7 @@ impl ValidatingWebhooks {
         let mut old_versions = ObjectVersions::new(&attributes.old_object, &attributes.kind);
         let checks = AuthorizerDecisions::default();
         let selection = WebhookSelector {
-            phase: Phase::ValidatingPolicies,
+            phase: Phase::Validating,
             context: &context,
             checks: &checks,
             caller: &self.caller,
@@ -135,25 +135,16 @@ impl ValidatingWebhooks {
             matched,
         };
         let started = self.caller.metrics.now();
-        let outcome = self.caller.call(webhook, Phase::ValidatingPolicies, context, &invocation, notes).await;
+        let outcome = self.caller.call(webhook, Phase::Validating, context, &invocation, notes).await;
         let took = self.caller.metrics.now().saturating_sub(started);
-        self.caller.record(
-            webhook,
-            Phase::ValidatingPolicies,
-            context.attributes,
-            outcome.as_ref().err(),
-            took,
-        );
+        self.caller.record(webhook, Phase::Validating, context.attributes, outcome.as_ref().err(), took);
         match outcome {
             Ok(_) => Ok(()),
-            Err(failure) => {
-                self.caller.apply_failure_policy(webhook, Phase::ValidatingPolicies, failure, || {
-                    let key = format_smolstr!(
-                        "failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}"
-                    );
-                    notes.annotate(key, webhook.name.as_str());
-                })
-            }
+            Err(failure) => self.caller.apply_failure_policy(webhook, Phase::Validating, failure, || {
+                let key =
+                    format_smolstr!("failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}");
+                notes.annotate(key, webhook.name.as_str());
+            }),
         }
     }
 }

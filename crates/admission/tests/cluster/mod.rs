@@ -166,9 +166,9 @@ impl ClusterView for FakeCluster {
     fn authorize<'a>(
         &'a self,
         user: &'a User,
-        clock_reads: &'a authz::Attributes,
+        attributes: &'a authz::Attributes,
     ) -> BoxFuture<'a, authz::AuthorizerDecision> {
-        Box::pin(std::future::ready(if (self.may)(user, clock_reads) {
+        Box::pin(std::future::ready(if (self.may)(user, attributes) {
             authz::AuthorizerDecision::allow(authz::DecisionReason::Text("because".into()))
         } else {
             authz::AuthorizerDecision::no_opinion("")

@@ -54,11 +54,11 @@ pub(super) fn dedup_owners(call: &mut Call, object: &mut Value, after_mutation: 
     let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(owners.len());
     let mut repeated: Vec<String> = Vec::new();
     owners.retain(|owner| {
-        let epoch = seen.insert(value::write::to_vec(owner));
-        if !epoch {
+        let is_new = seen.insert(value::write::to_vec(owner));
+        if !is_new {
             repeated.push(owner.str_at(&["uid"]).unwrap_or_default().to_owned());
         }
-        epoch
+        is_new
     });
     if !repeated.is_empty() {
         let when = if after_mutation { " after mutating admission happens" } else { "" };
