@@ -44,7 +44,7 @@ enum ChainPlugin {
     Async(Arc<dyn AsyncPlugin>),
 }
 
-/// A plugin of the list: `on` says whether it is enabled by default.
+/// A plugin of the list. `on` is true if the plugin is enabled by default.
 struct PluginDeclaration {
     name: PluginName,
     on: bool,
@@ -96,7 +96,7 @@ macro_rules! stage {
     };
 }
 
-/// Enabled or disabled by default.
+/// Whether a plugin is enabled by default.
 const ON: bool = true;
 const OFF: bool = false;
 
@@ -241,7 +241,8 @@ impl Chain {
         PLUGINS.iter().any(|row| row.name == name)
     }
 
-    /// Selects plugins by the flags and builds the chain of them. Fails if `enable` names a plugin whose part of the configuration is absent.
+    /// Selects plugins by the flags and builds their chain. Fails if `enable` names a plugin that is off by default and whose
+    /// part of the configuration is absent.
     pub fn new(enable: &[String], disable: &[String], stages: &ChainConfig) -> Result<Self, ChainError> {
         let selection = PluginSelection::new(enable, disable)?;
         let missing = |row: &&PluginDeclaration| {
@@ -276,7 +277,7 @@ impl Chain {
         self.replacement.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pins the policies and webhooks that are in force now for this request.
+    /// Pins the policies and webhooks that are in force now for this request. Does not replace those pinned earlier.
     fn pin_snapshot(&self, attributes: &Attributes<'_>) {
         let _no_replacement = self.replacement.read().unwrap_or_else(PoisonError::into_inner);
         for plugin in &self.plugins {

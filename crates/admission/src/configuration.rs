@@ -38,7 +38,7 @@ pub struct PluginConfiguration {
 /// The location of a plugin's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PluginConfigurationSource {
-    /// Inline, as JSON.
+    /// The inline `configuration`, encoded as JSON.
     Inline(Vec<u8>),
     /// A path relative to the file that names it.
     File(Str),

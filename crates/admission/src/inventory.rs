@@ -41,9 +41,10 @@ pub struct LastError {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InventoryCounters {
-    /// Requests that the policy or webhook matched.
+    /// Calls of a webhook, requests for which a validating policy was evaluated, or invocations of a mutating policy (one for
+    /// each binding and parameter object).
     pub calls: u64,
-    /// Requests that it denied, including denials because it failed.
+    /// The number of these that denied the request, including denials because of an error.
     pub denials: u64,
     pub last_error: Option<LastError>,
 }

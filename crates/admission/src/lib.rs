@@ -1,7 +1,8 @@
-//! Mutate, then validate: the ordered chain that every write passes before it is stored.
+//! Admission: the ordered chain of plugins that every write passes before it is stored, first mutating, then validating.
 //!
-//! The chain is one list that a reader sees top to bottom ([`Chain::plugins`]); nothing registers itself. Plugins decide
-//! without I/O: what they need to know of the cluster comes through [`ClusterView`], which answers from memory.
+//! [`Chain`] runs the enabled plugins. They are declared in one list in `chain.rs`; plugins do not register themselves. A
+//! plugin implements [`Plugin`], or [`AsyncPlugin`] if it has to wait. Plugins do no I/O themselves: they read the cluster
+//! through [`ClusterView`], which answers from memory, and webhooks are called through [`webhook::Transport`].
 
 mod admission_snapshot;
 mod attributes;

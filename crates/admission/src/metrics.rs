@@ -65,7 +65,7 @@ impl WebhookRejection {
 pub struct MatchConditionLabels<'a> {
     /// The name of the webhook or policy.
     pub name: &'a str,
-    /// `webhook` or `policy`.
+    /// Either `webhook` or `policy`.
     pub kind: &'a str,
     /// The phase, as spelled in this metric family.
     pub phase: &'a str,

@@ -17,7 +17,7 @@ pub struct AuditAnnotation {
     pub level: AuditLevel,
 }
 
-/// Collected while a request passes the chain, and kept if the request is rejected.
+/// Collected while a request passes the chain. They count even if the request is rejected.
 #[derive(Debug, Default)]
 pub struct AdmissionNotes {
     /// Texts of `Warning` headers, in order.

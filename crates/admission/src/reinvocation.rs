@@ -49,7 +49,7 @@ impl ReinvocationState {
         self.invoked.insert(name.into());
     }
 
-    /// The object changed: everything invoked so far runs again.
+    /// Marks all invocations added so far for the second pass, because the object changed after them.
     pub fn require_reinvocation(&mut self) {
         self.required.append(&mut self.invoked);
     }

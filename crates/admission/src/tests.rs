@@ -7,7 +7,7 @@ use crate::{
     AdmissionNotes, AdmissionSnapshot, Attributes, Chain, ChainConfig, ChainError, Operation, VersionedObject,
 };
 
-/// A cluster with namespace `here`, and `going` that is being deleted.
+/// A cluster with the active namespace `here` and the terminating namespace `going`.
 fn two() -> FakeCluster {
     let namespaces = [("here", "Active"), ("going", "Terminating")].map(|(name, phase)| {
         let mut namespace = Value::map([("apiVersion", "v1"), ("kind", "Namespace")]);
@@ -18,7 +18,7 @@ fn two() -> FakeCluster {
     namespaces.into_iter().collect()
 }
 
-/// The chain with one plugin.
+/// A chain of only this plugin.
 fn only(plugin: &str) -> Chain {
     let none = ChainConfig::default();
     let others: Vec<String> = Chain::new(&[], &[], &none)
@@ -58,7 +58,7 @@ fn decide(
     };
     let chain = only("NamespaceLifecycle");
     let (mut notes, mut object) = (AdmissionNotes::default(), Value::Null);
-    // What is deleted has nothing that could be changed.
+    // A delete has no object to mutate.
     let object = (operation != Operation::Delete).then_some(&mut object);
     wait(chain.mutate(&attributes, object, &two(), &mut notes)).map_err(|s| format!("{} {s}", s.code()))?;
     wait(chain.validate(&attributes, None, &two(), &mut notes)).map_err(|s| format!("{} {s}", s.code()))
@@ -113,7 +113,7 @@ fn flags_choose_the_plugins() {
     );
 }
 
-/// Kubernetes refuses in the mutating phase, so that no webhook is asked about what cannot be.
+/// As in Kubernetes, the mutating phase already rejects the deletion, so that no webhook is called for it.
 #[test]
 fn a_namespace_of_the_system_is_kept_before_anybody_is_asked() {
     let (user, options) = (User::named("u"), Value::Null);
@@ -140,7 +140,7 @@ fn a_namespace_of_the_system_is_kept_before_anybody_is_asked() {
     assert_eq!(outcome.unwrap_err().code(), 403);
 }
 
-/// Kubernetes 1.37's list, without the stages that the server keeps.
+/// The default plugins of Kubernetes 1.37, without those that the server provides.
 #[test]
 fn the_default_plugins_are_those_of_kubernetes_in_its_order() {
     let none = ChainConfig::default();

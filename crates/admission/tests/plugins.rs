@@ -1,9 +1,10 @@
-//! Every page `spec/plugin_*.md` is a test of built-in plugins.
+//! Runs every page `spec/plugin_*.md` as a test of built-in plugins. The code blocks of a page are:
 //!
-//! `yaml cluster` holds objects that are there from then on (one with the same name replaces the
-//! earlier one), `yaml soon` those that are about to be made. `yaml create PLUGIN`, `yaml update PLUGIN` (old object, then new) and `yaml delete PLUGIN` hold a request, with
-//! `user=NAME`, `groups=A,B` and `subresource=NAME` after it where that matters; the `text` block after it says what comes of it: `admitted`
-//! or the refusal, warnings, audit annotations, and what was changed.
+//! - `yaml cluster`: objects to store; an object with the name of an earlier one replaces it.
+//! - `yaml soon`: objects that exist only for a plugin that waits for them.
+//! - `yaml create PLUGIN`, `yaml update PLUGIN` (old object, then new), `yaml delete PLUGIN`: a request, optionally followed by
+//!   `user=NAME`, `groups=A,B` and `subresource=NAME`.
+//! - `text`: the result of that request: `admitted` or the error, warnings, audit annotations, and changes of the object.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
 
@@ -38,7 +39,7 @@ pages!(
     plugin_volume_claims,
 );
 
-/// Whoever is called `admin` may do everything; others what their name says: `VERB NAME`.
+/// The user `admin` may do everything; any other user only the `VERB NAME` that is its name.
 fn may(user: &User, context: &authz::Attributes) -> bool {
     user.name == "admin" || user.name == format!("{} {}", context.verb, context.name)
 }
@@ -50,13 +51,13 @@ fn resource(object: &Value) -> GroupResource {
     GroupResource::new(kind.group, plural)
 }
 
-/// The objects of a page.
+/// The stored objects of a page.
 struct World {
     cluster: FakeCluster,
 }
 
 impl World {
-    /// What comes of a request.
+    /// Runs a request through a chain of one plugin and formats the result.
     fn ask(&self, words: &[&str], mut objects: Vec<Value>) -> String {
         let operation = match words.first() {
             Some(&"create") => Operation::Create,
@@ -149,7 +150,7 @@ fn verdict(outcome: Result<(), Status>) -> String {
     }
 }
 
-/// The chain with one plugin.
+/// A chain of only this plugin.
 fn only(plugin: &str) -> Chain {
     let none = ChainConfig::default();
     let others: Vec<String> = Chain::new(&[], &[], &none)
@@ -161,7 +162,7 @@ fn only(plugin: &str) -> Chain {
     Chain::new(&[plugin.to_owned()], &others, &none).unwrap()
 }
 
-/// What is different in `new`, one line per value.
+/// Writes the differences from `old` to `new`, one line per value.
 fn changes(path: &str, old: Option<&Value>, new: Option<&Value>, out: &mut String) {
     match (old, new) {
         (old, new) if old == new => {}

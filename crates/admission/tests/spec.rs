@@ -1,17 +1,17 @@
-//! Every page `spec/policy_*.md` is a test.
+//! Runs every page `spec/policy_*.md` as a test. The code blocks of a page are:
 //!
-//! `yaml` holds objects that are stored from there on: policies and bindings are validated as
-//! the API does and put in force, namespaces and parameters can be referred to; an object with the same kind and name replaces the
-//! earlier one. `remove` takes objects out (`KIND NAME` per line). `refused` holds an object that the API refuses, and after `->`
-//! the reasons, one per line. `ask` holds requests and what comes of them:
+//! - `yaml`: objects to store. Policies and bindings are validated as by the API and take effect; an object with the kind and name
+//!   of an earlier one replaces it.
+//! - `remove`: objects to delete, one `KIND NAME` per line.
+//! - `refused`: an object that the API rejects, and after `->` the errors, one per line.
+//! - `ask`: requests and their results:
 //!
 //! ```text
 //! alice CREATE v1/pods team/web {metadata: {labels: {app: web}}} -> allowed
 //! alice UPDATE v1/configmaps team/c {data: {k: new}} was {data: {k: old}} -> 422 Invalid: configmaps "c" is forbidden: …
 //! ```
 //!
-//! What is said besides follows on lines of its own, indented: `warning: …`, `annotation KEY: …`, and, if mutating policies changed
-//! it, `object: …`.
+//! Further results follow on indented lines: `warning: …`, `annotation KEY: …`, and `object: …` if mutating policies changed it.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
 
@@ -52,7 +52,7 @@ pages!(
     policy_variables,
 );
 
-/// What a page has stored so far.
+/// The objects and policies that a page has stored so far.
 #[derive(Default)]
 struct World {
     cluster: FakeCluster,
@@ -62,7 +62,7 @@ struct World {
     mutating_bindings: BTreeMap<Str, Arc<PolicyBinding>>,
 }
 
-/// `admin` may do everything, everybody may `get`, and the service account `robot` may `deploy`.
+/// The user `admin` may do everything, every user may `get`, and the service account `robot` may `deploy`.
 fn may(user: &User, attributes: &authz::Attributes) -> bool {
     let robot = user.name == "system:serviceaccount:team:robot" && attributes.verb == "deploy";
     user.name == "admin" || attributes.verb == "get" || robot
@@ -121,7 +121,7 @@ impl World {
             mutating_policies: Some(Arc::new(mutating)),
             ..ChainConfig::default()
         };
-        // The other built-in plugins have pages of their own.
+        // Other pages test the other built-in plugins.
         let off: Vec<String> = Chain::new(&[], &[], &stages)
             .unwrap()
             .plugins()
@@ -131,7 +131,7 @@ impl World {
         Chain::new(&[], &off, &stages).unwrap()
     }
 
-    /// One request through the chain, and all that came of it.
+    /// Runs a request through the chain and formats the result.
     fn ask(&self, request: &str) -> String {
         let mut words = request.splitn(5, ' ');
         let mut word = || words.next().unwrap_or_else(|| panic!("{request}"));
@@ -223,7 +223,7 @@ fn read(text: &str) -> Value {
     value::yaml::read(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error:?}")).value
 }
 
-/// What the API holds against a new object.
+/// The API's validation errors for the creation of an object.
 fn refusals(object: &Value) -> Vec<String> {
     let kind = meta::gvk(object).group_kind();
     let object = defaulted(object.clone());
@@ -249,7 +249,7 @@ fn check(page: &Page) {
     page.check(|info, body| run(&mut world, info, body));
 }
 
-/// What a block should say, if it says what comes of something.
+/// Runs a block. Returns its expected content if the block contains results.
 fn run(world: &mut World, kind: &str, body: &str) -> Option<String> {
     match kind {
         "yaml" => {

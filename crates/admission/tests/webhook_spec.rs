@@ -1,8 +1,9 @@
-//! Every page `spec/webhook_*.md` is a test.
+//! Runs every page `spec/webhook_*.md` as a test. The code blocks of a page are:
 //!
-//! `webhooks` holds webhook configurations that are registered from there on (one with a known
-//! name replaces it, one without webhooks removes it); `answers` says what each webhook answers, by its name; `request` is a
-//! request, and `result` what comes of it: whether it passes, who was asked, and what is said besides.
+//! - `webhooks`: webhook configurations to register. One with the name of an earlier one replaces it; one without webhooks
+//!   removes it.
+//! - `answers`: the responses of the webhooks, by name.
+//! - `request`: a request, and `result`: whether it is admitted, which webhooks were called, warnings and annotations.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
 
@@ -39,7 +40,7 @@ pages!(
     webhook_selection,
 );
 
-/// Namespaces `team` (labels `env: prod`) and `lab`; `admin` may do everything. Only late requests have a deadline here.
+/// Namespaces `team` (`env: prod`) and `lab` (`env: test`); `admin` may do everything. Only late requests have a deadline here.
 fn fake_cluster() -> FakeCluster {
     let namespaces = [("team", "prod"), ("lab", "test")].map(|(name, env)| {
         read(&format!(
@@ -49,7 +50,7 @@ fn fake_cluster() -> FakeCluster {
     FakeCluster { may: |user, _| user.name == "admin", patience: 0, ..namespaces.into_iter().collect() }
 }
 
-/// Webhooks that answer as the page says, and what they were asked.
+/// Responds for the webhooks as the page defines, and records the reviews.
 #[derive(Default)]
 struct Scripted {
     answers: Mutex<BTreeMap<String, Value>>,
@@ -139,7 +140,7 @@ fn read(text: &str) -> Value {
     yaml::read(text.as_bytes()).unwrap().value
 }
 
-/// What a page has set up so far.
+/// The state that the blocks of a page have set up so far.
 struct World {
     mutating: Arc<WebhookSet>,
     validating: Arc<WebhookSet>,
@@ -280,7 +281,7 @@ impl World {
     }
 }
 
-/// What the API fills in.
+/// Sets the API's defaults, and test defaults for required fields.
 fn defaults(hook: &mut Value) {
     let name = hook.str_at(&["name"]).unwrap().to_owned();
     let short = name.split('.').next().unwrap();

@@ -63,7 +63,7 @@ pub struct AuthenticationResult {
     pub result: Result<Option<Caller>, Error>,
     /// Warnings for the client.
     pub warnings: Vec<Str>,
-    /// Audit annotations.
+    /// Annotations for the audit event.
     pub annotations: Vec<(&'static str, String)>,
 }
 
@@ -78,7 +78,8 @@ pub enum Anonymous {
 }
 
 /// The authentication methods, in the order of the fields. The first that recognises the user decides.
-/// Rejected credentials do not stop later methods, but disable anonymous access.
+/// Rejected credentials do not stop later methods, but disable anonymous access. Only an unreadable header of a front
+/// proxy rejects the request at once.
 #[derive(Clone, Debug, Default)]
 pub struct Authenticator {
     pub front_proxy: Option<FrontProxy>,

@@ -18,7 +18,7 @@ struct CallerInner {
     impersonator: Option<Caller>,
 }
 
-/// The authentication method.
+/// The method that authenticated a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Via {
     Anonymous,
@@ -32,7 +32,7 @@ pub enum Via {
     /// Impersonation by another caller. `constraint` is the verb that allowed it; empty for plain
     /// `impersonate`.
     Impersonation {
-        /// As in the audit event.
+        /// The `authenticationMetadata.impersonationConstraint` of the audit event.
         constraint: Str,
     },
 }
@@ -44,11 +44,11 @@ pub enum InternalIdentity<'a> {
     ApiServer,
     /// A controller, with the service account that it has in Kubernetes.
     ServiceAccount {
-        /// `kube-system` for controllers.
+        /// Always `kube-system` for controllers.
         namespace: &'a str,
         name: &'a str,
     },
-    /// The scheduler (`system:kube-scheduler`).
+    /// The in-process scheduler (`system:kube-scheduler`).
     Scheduler,
 }
 

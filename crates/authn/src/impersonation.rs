@@ -32,13 +32,13 @@ const EXTRA: &str = "impersonate-extra-";
 /// The API group of checks for users, groups, uids and extra attributes.
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// With this many values of a kind, a wildcard permission for all of them is checked first.
+/// With this many groups or extra attributes, constrained modes first check a wildcard permission for all of them.
 const WILDCARD_THRESHOLD: usize = 4;
 
 /// The error is the response to the client.
 pub type CheckFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'a>>;
 
-/// Asks the authorizers.
+/// Asks the authorizers for the permissions that an impersonation needs.
 pub trait ImpersonationChecks: Send + Sync {
     /// Whether `user` has `check.verb` on a part of an identity.
     fn identity<'a>(&'a self, user: &'a User, check: &'a IdentityCheck) -> CheckFuture<'a>;
@@ -51,7 +51,7 @@ pub trait ImpersonationChecks: Send + Sync {
 /// A part of an identity as a resource to authorize.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdentityCheck {
-    /// `impersonate` or `impersonate:MODE`.
+    /// Either `impersonate` or `impersonate:MODE`.
     pub verb: Str,
     pub group: Str,
     /// `users`, `groups`, `uids`, `userextras`, `serviceaccounts` or `nodes`.

@@ -23,7 +23,7 @@ pub enum TokenFileError {
         /// The first line of the record, if the error is on a later one.
         start: Option<usize>,
         line: usize,
-        /// In bytes, from 1.
+        /// In bytes, counted from 1.
         column: usize,
         what: &'static str,
     },
@@ -37,14 +37,14 @@ pub enum TokenFileWarning {
     #[error("empty token has been found in token file '{path}', record number '{record}'")]
     Empty {
         path: String,
-        /// Counted from 1.
+        /// Record number, counted from 1.
         record: usize,
     },
     /// If a token occurs twice, the last record counts.
     #[error("duplicate token has been found in token file '{path}', record number '{record}'")]
     Duplicate {
         path: String,
-        /// Counted from 1.
+        /// Record number, counted from 1.
         record: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Recognising callers.
+//! Tests of the authenticator and its methods.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -126,7 +126,7 @@ fn a_name_that_is_not_text_is_refused() {
         params.distinguished_name.push(DnType::CommonName, value);
     });
     assert_eq!(ClientCertificate::from_der(&terminated).unwrap().common_name(), "alice");
-    // UniversalString, also in a part that says nothing about the user.
+    // A UniversalString is rejected in any attribute, even one that does not identify the user.
     for kind in [DnType::CommonName, DnType::LocalityName] {
         let mut der = certificate(|params| params.distinguished_name.push(kind.clone(), "alice"));
         for at in 2..der.len() - 5 {
@@ -275,7 +275,7 @@ fn a_front_proxy_speaks_for_users_only_under_an_allowed_name() {
     expect!["nobody"].assert_eq(&name_of(&attempt(&authenticator, None, &headers, "/")));
 }
 
-/// Names and values of headers.
+/// Header lines: name and value.
 type HeaderBytes<'a> = &'a [(&'static str, &'static [u8])];
 
 #[test]
@@ -287,7 +287,7 @@ fn headers_that_cannot_be_read_are_refused_and_never_absent() {
         group_headers: vec!["X-Remote-Group".into()],
         extra_header_prefixes: vec!["X-Remote-Extra-".into()],
     };
-    // The proxy's certificate is good for a user of its own, too.
+    // The proxy's certificate also authenticates the proxy itself, as the user `proxy`.
     let certificate = ClientCertificate::from_der(&certificate(named("proxy"))).unwrap();
     let authenticator =
         Authenticator { front_proxy: Some(proxy), client_certificates: true, ..tokens("secret,carol,3\n") };
@@ -305,7 +305,7 @@ fn headers_that_cannot_be_read_are_refused_and_never_absent() {
     let by_proxy = |headers: &[(&str, &[u8])]| shown(Some(&certificate), headers);
     expect![[r#"proxy ["system:authenticated"]"#]].assert_eq(&by_proxy(&[]));
     expect![[r#"zoë ["system:authenticated"]"#]].assert_eq(&by_proxy(&[("x-remote-user", "zoë".as_bytes())]));
-    // A header that says nothing about the caller may have any value.
+    // Headers without identity information need not be UTF-8.
     expect![[r#"proxy ["system:authenticated"]"#]].assert_eq(&by_proxy(&[("x-other", b"\xff")]));
     let user: (&'static str, &'static [u8]) = ("x-remote-user", b"alice");
     let unreadable: [(HeaderBytes<'_>, Expect); 4] = [

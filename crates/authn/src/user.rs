@@ -43,9 +43,9 @@ pub mod names {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     pub name: Str,
-    /// Empty if unknown.
+    /// Empty if the credential has none.
     pub uid: Str,
-    /// In the order of the credential.
+    /// In the order in which the credential lists them.
     pub groups: Vec<Str>,
     pub extra: BTreeMap<Str, Vec<Str>>,
 }
@@ -55,7 +55,7 @@ impl User {
         User { name: name.into(), ..User::default() }
     }
 
-    /// Replaces the groups.
+    /// Replaces all groups of the user.
     #[must_use]
     pub fn in_groups<S: Into<Str>>(mut self, groups: impl IntoIterator<Item = S>) -> Self {
         self.groups = groups.into_iter().map(Into::into).collect();

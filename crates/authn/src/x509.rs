@@ -80,7 +80,7 @@ impl ClientCertificate {
         })
     }
 
-    /// Empty if there is none.
+    /// Empty if the subject has no common name.
     pub fn common_name(&self) -> &Str {
         &self.common_name
     }

@@ -1,4 +1,4 @@
-//! What a webhook costs a request that does not reach it: match conditions, and an answer that is kept.
+//! Measures the cost of a webhook authorizer for requests that do not call it: match conditions and cached decisions.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use authz::webhook::{BoxFuture, ReviewTransport, SendError, WebhookAuthorizer, W
 use authz::{Attributes, Compiler, Conditions, NoObserver, ReviewCompiler};
 use criterion::{Criterion, criterion_group, criterion_main};
 
-/// Always allows, at once.
+/// Allows every request immediately, with a fixed clock.
 struct Willing(Instant);
 
 impl ReviewTransport for Willing {

@@ -8,7 +8,7 @@ use authz::rbac::{RbacIndex, bootstrap};
 use criterion::{Criterion, criterion_group, criterion_main};
 use value::Value;
 
-/// As many RoleBindings of `view`, each to a user of its own, in one namespace.
+/// The default objects and `bindings` RoleBindings in one namespace, each with its own user.
 fn index(bindings: usize) -> RbacIndex {
     let mut objects = bootstrap::objects();
     objects.extend((0..bindings).map(|i| binding(&format!("binding-{i}"), &format!("user-{i}"), "reader")));

@@ -10,14 +10,14 @@ pub struct Attributes {
     /// Empty for the core group.
     pub group: Str,
     pub version: Str,
-    /// The plural name.
+    /// The plural name, for example `pods`.
     pub resource: Str,
     pub subresource: Str,
     /// Empty for cluster-scoped objects and for all namespaces.
     pub namespace: Str,
     /// Empty if the request is not for a single object.
     pub name: Str,
-    /// The path of the URL.
+    /// The URL path without query parameters.
     pub path: Str,
     /// Whether the request is for a resource. Otherwise only `verb` and `path` count.
     pub is_resource: bool,
@@ -30,7 +30,7 @@ pub struct Attributes {
 /// A selector as authorizers see it: all requirements must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Selector {
-    /// Empty selects everything.
+    /// An empty list selects everything.
     pub requirements: Vec<Requirement>,
     /// The error of an invalid selector. Authorizers treat it as absent, which only widens the request.
     pub error: Option<Str>,

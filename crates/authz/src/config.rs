@@ -29,7 +29,7 @@ pub enum AuthorizerType {
 }
 
 impl AuthorizerType {
-    /// Sorted by name.
+    /// All types, sorted by name.
     pub const ALL: [AuthorizerType; 6] = [
         AuthorizerType::Abac,
         AuthorizerType::AlwaysAllow,
@@ -107,7 +107,7 @@ pub enum FailurePolicy {
     Deny,
 }
 
-/// What loading a configuration needs from its caller.
+/// The compiler and checks that [`load`] needs from its caller.
 pub struct Environment<'a> {
     pub compiler: &'a dyn Compiler,
     /// Checks whether a kubeconfig can be used. The error is a message (`error loading file: …`, `must be a
@@ -132,7 +132,7 @@ pub struct ConfigProblem {
     pub hint: Option<String>,
 }
 
-/// A valid configuration.
+/// A valid configuration with its warnings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckedConfiguration {
     pub configuration: Configuration,

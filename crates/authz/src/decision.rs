@@ -131,9 +131,9 @@ impl Permit {
 /// The request is not allowed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Denial {
-    /// Answered with 403.
+    /// The client gets a 403.
     Denied {
-        /// `Deny` or `NoOpinion`.
+        /// Either `Deny` or `NoOpinion`.
         decision: Decision,
         /// The response to the client.
         status: Status,

@@ -1,4 +1,4 @@
-//! Authorizes impersonation.
+//! Authorizes impersonation with the chain of authorizers.
 
 use api::Status;
 use authn::impersonation::{CheckFuture, IdentityCheck, ImpersonationChecks, LastModes};

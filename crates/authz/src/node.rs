@@ -51,7 +51,7 @@ impl NodeAuthorizer {
         }
     }
 
-    /// A node's permissions depend on the graph, so the list is incomplete.
+    /// Empty and marked incomplete for nodes, whose permissions depend on the graph.
     pub fn rules_for(&self, user: &User) -> SubjectRules {
         match node_name(user) {
             None => SubjectRules::default(),
@@ -210,7 +210,7 @@ pub fn node_name(user: &User) -> Option<&str> {
     user.name.strip_prefix(names::NODE_PREFIX).filter(|_| user.is_in(names::NODES))
 }
 
-/// Whether the field selector restricts a field to a single value.
+/// Whether the field selector restricts `field` to exactly `value`.
 fn selects(attributes: &Attributes, field: &str, value: &str) -> bool {
     attributes.fields.requirements.iter().any(|requirement| {
         requirement.key == field

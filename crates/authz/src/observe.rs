@@ -26,7 +26,7 @@ pub trait AuthorizationObserver: Send + Sync {
 
 #[derive(Clone, Copy, Debug)]
 pub struct WebhookEvaluation<'a> {
-    /// The webhook's name.
+    /// The webhook's name in the chain.
     pub name: &'a str,
     /// `success`, `timeout`, `canceled` or `error`.
     pub result: &'static str,
@@ -37,7 +37,7 @@ pub struct WebhookEvaluation<'a> {
     pub latency: Duration,
 }
 
-/// Ignores all events.
+/// An observer that ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoObserver;
 

@@ -1,4 +1,4 @@
-//! The chain, escalation, aggregation and reconciliation. What single rules allow is on the spec pages.
+//! Tests of the chain, escalation, aggregation and reconciliation. The spec pages test single rules.
 
 use std::sync::Arc;
 
@@ -176,12 +176,12 @@ fn rules_of_too_many_combinations_are_held_by_who_holds_them_in_one() {
     let refused = |count, long| check("alice", count, long).unwrap_err();
     assert!(refused(15, 1).contains("is attempting to grant RBAC permissions not currently held"));
     assert_eq!(refused(15, 1).lines().count(), 1 + 15 * 15 * 15);
-    // A hundred million, of which none is made.
+    // A hundred million combinations are rejected without being generated.
     expect![[r#"clusterroles.rbac.authorization.k8s.io "r" is forbidden: the rules have too many combinations to compare them with those of user "alice""#]]
         .assert_eq(&refused(100, 1));
     assert_eq!(check("root", 100, 1), Ok(()));
     assert_eq!(check("root", 1_000, 1), Ok(()));
-    // A long name is in many of them, and not told in all.
+    // Many combinations repeat the long name, so the message is truncated.
     assert!(refused(15, 100_000).len() < 2 << 20);
 }
 
@@ -270,7 +270,7 @@ fn a_binding_is_written_by_who_holds_the_role_or_may_bind_it() {
     let gone = check("alice", None, &to("gone")).unwrap_err();
     assert_eq!(gone.code(), 404);
     assert_eq!(gone.message(), r#"clusterrolebindings.rbac.authorization.k8s.io "gone" not found"#);
-    // The garbage collector may take an owner away from any binding.
+    // Removing an owner reference, as the garbage collector does, needs no permission on the role.
     let mut owned = to("admin");
     owned.set_at(&["metadata", "ownerReferences"], Value::list([Value::map([("uid", "1")])]));
     assert_eq!(check("alice", Some(&owned), &to("admin")), Ok(()));

@@ -1,9 +1,11 @@
-//! Every page under `spec/` is a test.
+//! Runs every page under `spec/` as a test. A page that says "bootstrap objects are stored" starts with the default RBAC
+//! objects. The code blocks of a page are:
 //!
-//! `chain` lists the authorizers, one per line (without it there is `rbac` alone), `abac` is
-//! a policy file, `yaml` holds objects that are stored from there on (an object with the same name replaces the earlier one),
-//! `config` is an authorization configuration file called `authz.yaml` and `result` what comes of reading it, `ask` holds
-//! questions and their answers, one per line:
+//! - `chain`: the authorizers, one per line; `rbac` alone if absent.
+//! - `abac`: a policy file.
+//! - `yaml`: objects to store; an object with the name of an earlier one replaces it.
+//! - `config`: an authorization configuration file named `authz.yaml`, and `result`: the chain's names or the errors.
+//! - `ask`: questions and expected answers, one per line:
 //!
 //! ```text
 //! alice[devs,testers] get pods/log web -n default -> allowed: RBAC: allowed by …
@@ -27,7 +29,7 @@ use pages::{Page, pages};
 
 pages!(check, "": abac, chain, kep_3221, node, rbac_bindings, rbac_bootstrap, rbac_missing_roles, rbac_rules);
 
-/// What a page has set up so far.
+/// The state that the blocks of a page have set up so far.
 struct Cluster {
     index: Arc<rbac::RbacIndex>,
     nodes: Arc<NodeAuthorizer>,
@@ -95,7 +97,7 @@ fn check(page: &Page) {
     });
 }
 
-/// A line of questions as it should read.
+/// The line of an `ask` block with the actual answer.
 fn answered(chain: &Chain, line: &str) -> String {
     match line.split_once(" -> ") {
         Some((question, _)) => format!("{question} -> {}\n", ask(chain, question)),
@@ -106,7 +108,7 @@ fn answered(chain: &Chain, line: &str) -> String {
     }
 }
 
-/// Reads a configuration file, as if all kubeconfigs were there: the names of the chain, or what is wrong with it.
+/// Loads a configuration file as if all kubeconfigs existed. Returns the names of the chain, or the errors.
 fn load(text: &str) -> String {
     let environment =
         Environment { compiler: &ReviewCompiler::default(), kubeconfig: &|_| Ok(()), required: &[] };

@@ -1,4 +1,4 @@
-//! Cluster roles with an `aggregationRule`: their rules are kept at the union of those they select.
+//! Cluster roles with an `aggregationRule`: keeps their rules equal to the union of the rules of the roles they select.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "clusterrole-aggregation-controller";
 
-/// The rules that a cluster role is to have, given all of them in the order of their names; nothing if it does not aggregate or
-/// has them already. The union is the authorizer's to define.
+/// Computes the rules that a cluster role should have, given all cluster roles sorted by name; `None` if it does not aggregate or is
+/// up to date. The authorizer defines the union.
 pub type Aggregate = fn(&Value, &[&Value]) -> Option<Vec<Value>>;
 
-/// How deep roles may aggregate roles that aggregate, within one round. What is deeper takes another round.
+/// Maximum nesting of aggregated roles resolved in one reconciliation. Deeper nesting takes further reconciliations.
 const DEPTH: usize = 8;
 
 struct Aggregation<A> {
@@ -32,7 +32,7 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, aggregate: Aggregate, stop: watch::
 }
 
 impl<A: Api> Controller for Aggregation<A> {
-    /// All roles at once: which depend on which is only known by looking at all of them.
+    /// One key for all roles, because dependencies between roles are known only from all of them.
     type Key = ();
     const NAME: &'static str = NAME;
     const WORKERS: usize = 1;
@@ -62,8 +62,8 @@ impl<A: Api> Controller for Aggregation<A> {
     }
 }
 
-/// The aggregated roles that do not have the rules they should, with those rules. A role that aggregates another aggregated
-/// one is given what that one will have.
+/// The aggregated roles whose rules are outdated, with their new rules. A role that selects another aggregated role gets the rules
+/// which that role will have.
 fn outdated(mut roles: Vec<Value>, aggregate: Aggregate) -> Vec<(Str, Value)> {
     roles.sort_by(|a, b| meta::name(a).cmp(meta::name(b)));
     let mut writes: Vec<(Str, Value)> = Vec::new();

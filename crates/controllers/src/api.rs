@@ -1,4 +1,4 @@
-//! What controllers need from outside: [`View`] to look, [`Api`] to be told and to change.
+//! The interface between controllers and the server: [`View`] reads the cluster state, [`Api`] adds watches and writes.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -7,51 +7,49 @@ use std::sync::Arc;
 use api::Status;
 use value::{Str, Value};
 
-/// A kind of object that is served.
+/// A served resource together with the kind of its objects. Equality compares group, version and plural only.
 #[derive(Clone, Debug)]
 pub struct Kind {
-    /// The group; empty for the core group.
+    /// Empty for the core group.
     pub group: Str,
-    /// The version under which it is read and written here.
+    /// The version in which controllers read and write it.
     pub version: Str,
-    /// `Pod`.
+    /// Kind name, such as `Pod`.
     pub kind: Str,
-    /// `pods`.
+    /// Resource name, such as `pods`.
     pub plural: Str,
-    /// Whether its objects live in namespaces.
     pub namespaced: bool,
-    /// Whether its objects can be deleted.
+    /// The resource supports `delete`.
     pub deletable: bool,
-    /// Whether they can be deleted all at once.
+    /// The resource supports `deletecollection`.
     pub deletes_collections: bool,
-    /// Who keeps them.
     pub home: Home,
 }
 
-/// Who keeps the objects of a kind.
+/// The server that stores the objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// This server.
+    /// Stored by this server.
     Here,
-    /// Another API server, behind this one.
+    /// Stored by an aggregated API server.
     Elsewhere,
 }
 
-/// What other API servers keep in namespaces.
+/// Namespaced resources of the aggregated API servers.
 #[derive(Clone, Debug, Default)]
 pub struct Elsewhere {
-    /// The kinds whose objects can be deleted, once each.
+    /// The kinds whose objects can be deleted, without duplicates.
     pub kinds: Vec<Arc<Kind>>,
-    /// The versions of groups of which it is not known what they keep.
+    /// Group versions whose discovery failed, so that their objects cannot be enumerated.
     pub unknown: Vec<Unknown>,
 }
 
-/// A version of a group whose server does not say what it serves, or nothing that could be understood.
+/// A group version whose aggregated API server answered discovery with an error or an unreadable document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unknown {
-    /// `group/version`.
+    /// Formatted as `group/version`, such as `metrics.k8s.io/v1beta1`.
     pub version: String,
-    /// What is wrong.
+    /// The discovery error, for messages.
     pub why: String,
 }
 
@@ -70,7 +68,7 @@ impl Hash for Kind {
 }
 
 impl Kind {
-    /// The text of its objects' `apiVersion`.
+    /// The value of `apiVersion` in its objects: `v1`, `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_string()
@@ -79,28 +77,26 @@ impl Kind {
         }
     }
 
-    /// Where the object called `name` is; the namespace counts only for kinds that live in one.
+    /// Identifies an object by namespace and name; `namespace` is ignored for cluster-scoped kinds.
     pub fn place(self: &Arc<Self>, namespace: &str, name: &str) -> Place {
         let namespace = if self.namespaced { Str::from(namespace) } else { Str::default() };
         Place { kind: Arc::clone(self), namespace, name: name.into() }
     }
 }
 
-/// As Go prints a resource: `apps/v1, Resource=deployments`.
+/// Formats like Go's `GroupVersionResource`: `apps/v1, Resource=deployments`.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}, Resource={}", self.group, self.version, self.plural)
     }
 }
 
-/// Where one object is.
+/// Identifies one object: kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// Its kind.
     pub kind: Arc<Kind>,
-    /// Its namespace; empty if it has none.
+    /// Empty for cluster-scoped objects.
     pub namespace: Str,
-    /// Its name.
     pub name: Str,
 }
 
@@ -111,97 +107,93 @@ impl fmt::Display for Place {
     }
 }
 
-/// What there is now. Reads come from memory and are never older than the last change a watch has told.
+/// Reads of the current state. They come from memory and are at least as recent as the last event a watch has returned.
 pub trait View: Send + Sync {
-    /// The kind that an `apiVersion` and `kind` name.
+    /// Looks up the kind for an `apiVersion` and a `kind`.
     fn kind(&self, api_version: &str, kind: &str) -> Option<Arc<Kind>>;
 
-    /// Every kind whose objects are stored, once, in the version its group prefers.
+    /// Every kind that this server stores, once, in the preferred version of its group.
     fn kinds(&self) -> Vec<Arc<Kind>>;
 
-    /// What other API servers keep in namespaces.
+    /// Namespaced resources of the aggregated API servers.
     fn elsewhere(&self) -> Elsewhere;
 
-    /// An object.
     fn get(&self, place: &Place) -> Result<Option<Value>, Status>;
 
-    /// An object's metadata alone: `{"metadata": …}`.
+    /// Reads only an object's metadata: `{"metadata": …}`.
     fn metadata(&self, place: &Place) -> Result<Option<Value>, Status>;
 
-    /// The objects of a kind in a namespace, or in all of them if it is empty.
+    /// Lists the objects of a kind in a namespace; an empty namespace means all of them.
     fn list(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status>;
 
-    /// The objects of a kind, in all namespaces, that a field selector `field=value` chooses.
+    /// Lists the objects of a kind, in all namespaces, that the field selector `field=value` matches.
     fn list_by_field(&self, kind: &Kind, field: &str, value: &str) -> Result<Vec<Value>, Status>;
 
-    /// How many objects of a kind there are in a namespace.
+    /// Number of objects of a kind in a namespace.
     fn count(&self, kind: &Kind, namespace: &str) -> usize;
 
-    /// Seconds since the epoch.
+    /// Seconds since the Unix epoch.
     fn now(&self) -> i64;
 
-    /// A uid that nothing has yet.
+    /// Generates a new UID that no object has.
     fn fresh_uid(&self) -> String;
 }
 
-/// Which changes to be told of.
+/// Selects the changes that a watch delivers.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// Those of one kind.
+    /// All objects of one kind.
     Kind(Arc<Kind>),
-    /// Those of objects of one kind that have this name, in every namespace.
+    /// Objects of one kind with this name, in every namespace.
     Named(Arc<Kind>, Str),
-    /// Those of all kinds but events that can matter to owners and dependents, with nothing but the metadata: an object that
-    /// has or had owners, one that is on its way out, and every one that is gone.
+    /// Metadata of objects of all kinds except events, where it matters for garbage collection: objects that have or had owners,
+    /// objects that are being deleted, and every deletion.
     Owners,
 }
 
-/// An object as a watch tells of it.
+/// A change of one object, as delivered by a watch.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Where it is.
     pub place: Place,
-    /// The object, or its last state; where only metadata was asked for, that.
+    /// The object, or its last state if it was deleted; only its metadata for [`What::Owners`].
     pub object: Value,
-    /// Whether it is gone.
     pub deleted: bool,
 }
 
-/// What a watch says.
+/// An event of a watch.
 #[derive(Debug)]
 pub enum Event {
-    /// Something changed.
+    /// An object was added, modified or deleted.
     Change(Change),
-    /// Changes were missed: list and watch anew.
+    /// Changes were missed: the caller must list and watch again.
     Lost,
-    /// The server stops.
+    /// The server is shutting down.
     Closed,
 }
 
-/// Changes in the order they happened.
+/// A stream of changes in the order they happened.
 pub trait Watch: Send + 'static {
-    /// The next event. Dropping the future loses nothing.
+    /// Waits for the next event. Cancel safe: dropping the future loses no event.
     fn next(&mut self) -> impl Future<Output = Event> + Send;
 }
 
-/// How a patch is meant.
+/// The body of a patch and its patch type.
 #[derive(Clone, Debug)]
 pub enum Patch {
-    /// JSON merge patch.
+    /// JSON merge patch (RFC 7386).
     Merge(Value),
-    /// Strategic merge patch.
+    /// Strategic merge patch of Kubernetes.
     Strategic(Value),
 }
 
-/// Reads, and writes under the controller's own identity.
+/// Reads, watches, and writes under the controller's own identity.
 pub trait Api: View + 'static {
-    /// What [`Api::watch`] hands out.
     type Watch: Watch;
 
-    /// What there is, and what happens to it from then on.
+    /// Lists the current objects and watches from that point on, without a gap.
     fn watch(&self, what: &What) -> (Vec<Change>, Self::Watch);
 
-    /// Creates an object.
+    /// Creates an object and returns it as stored.
     fn create(
         &self,
         kind: &Kind,
@@ -209,7 +201,7 @@ pub trait Api: View + 'static {
         object: &Value,
     ) -> impl Future<Output = Result<Value, Status>> + Send;
 
-    /// Replaces an object through a subresource; an empty one is the object itself.
+    /// Replaces an object through a subresource; an empty subresource means the object itself.
     fn update(
         &self,
         place: &Place,
@@ -217,7 +209,7 @@ pub trait Api: View + 'static {
         object: &Value,
     ) -> impl Future<Output = Result<Value, Status>> + Send;
 
-    /// Patches an object through a subresource; an empty one is the object itself.
+    /// Patches an object through a subresource; an empty subresource means the object itself.
     fn patch(
         &self,
         place: &Place,
@@ -225,17 +217,17 @@ pub trait Api: View + 'static {
         patch: &Patch,
     ) -> impl Future<Output = Result<Value, Status>> + Send;
 
-    /// The objects of a kind that another API server keeps in a namespace.
+    /// Lists the objects of a kind in a namespace from the aggregated API server that stores them.
     fn list_elsewhere(
         &self,
         kind: &Kind,
         namespace: &str,
     ) -> impl Future<Output = Result<Vec<Value>, Status>> + Send;
 
-    /// Deletes an object with `DeleteOptions`.
+    /// Deletes an object; `options` is a `DeleteOptions`.
     fn delete(&self, place: &Place, options: &Value) -> impl Future<Output = Result<(), Status>> + Send;
 
-    /// Deletes every object of a kind in a namespace with `DeleteOptions`.
+    /// Deletes every object of a kind in a namespace; `options` is a `DeleteOptions`.
     fn delete_collection(
         &self,
         kind: &Kind,
@@ -244,7 +236,7 @@ pub trait Api: View + 'static {
     ) -> impl Future<Output = Result<(), Status>> + Send;
 }
 
-/// Something that is gone already is as good as deleted or changed.
+/// Treats 404 as success, for deletions and changes of an object that may already be gone.
 pub(crate) fn unless_gone<T>(outcome: Result<T, Status>) -> Result<(), Status> {
     match outcome {
         Err(status) if status.code() != 404 => Err(status),
@@ -252,7 +244,7 @@ pub(crate) fn unless_gone<T>(outcome: Result<T, Status>) -> Result<(), Status> {
     }
 }
 
-/// An object of a kind in a namespace.
+/// Builds an object that has only `apiVersion`, `kind`, name and namespace.
 pub(crate) fn object(kind: &Kind, namespace: &str, name: &str) -> Value {
     let mut object = Value::map([
         ("apiVersion", Value::from(kind.api_version())),

@@ -1,8 +1,8 @@
-//! Claims for devices: made from templates for the pods that ask for them, reserved for pods that were given a node by hand, let go
-//! when nobody uses them any more.
+//! The resource claim controller: creates claims from templates for pods, reserves allocated claims for pods that were bound without
+//! the scheduler, and deallocates claims that no pod uses any more.
 //!
-//! The pipeline judges every claim that is made here as it judges anybody's: a template that was allowed to ask for admin access does
-//! not make a claim where that is no longer allowed.
+//! Claims created here pass the request pipeline like any other: a template that was once allowed to ask for admin access cannot
+//! create a claim in a namespace that no longer allows it.
 
 mod counts;
 
@@ -21,17 +21,17 @@ pub use counts::{ClaimLabels, ClaimObserver, ObserveClaims};
 
 pub(crate) const NAME: &str = "resource-claim-controller";
 
-/// Who events are said to come from.
+/// Reporting component of the emitted events.
 const EVENT_SOURCE: &str = "resource_claim";
-/// Keeps a claim that is allocated.
+/// Finalizer that protects an allocated claim from deletion.
 pub(crate) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
-/// Which claim of a pod's list a claim was made for.
+/// Annotation with the entry of `spec.resourceClaims` that the claim was created for.
 const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
-/// The most pods that share a claim.
+/// Maximum number of pods in `status.reservedFor`, as in kube-apiserver.
 pub(crate) const MAX_RESERVATIONS: usize = 256;
-/// How long a reservation stands for a pod that nobody here has heard of: who reserved may know of it first.
+/// Delay before a reservation for an unobserved pod is checked: the reserving scheduler may have seen the pod earlier than we did.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The most bytes of a name that something is still put behind.
+/// Maximum bytes of a generated name before the random suffix.
 const MAX_BASE: usize = 57;
 
 #[expect(clippy::struct_field_names, reason = "each is called for the kind it is")]
@@ -47,17 +47,17 @@ struct Claims<A> {
     counts: Mutex<counts::Counts>,
 }
 
-/// Which pods name which claims and templates.
+/// Index of the claims and templates that pods reference, by namespace and name.
 #[derive(Default)]
 struct Users {
     by_claim: HashMap<(Str, Str), BTreeSet<Str>>,
     by_template: HashMap<(Str, Str), BTreeSet<Str>>,
-    /// What each pod is listed under.
+    /// Claim names and template names of each pod, used to remove its index entries.
     of_pod: HashMap<(Str, Str), (Vec<Str>, Vec<Str>)>,
 }
 
 impl Users {
-    /// Whether every pod that a claim is reserved for has been seen.
+    /// Reports whether every pod that a claim is reserved for has been observed.
     fn know_all(&self, namespace: &Str, claim: &Value) -> bool {
         let seen = |reservation: &Value| {
             let pod = Str::from(reservation.str_at(&["name"]).unwrap_or_default());
@@ -66,7 +66,7 @@ impl Users {
         reservations(claim).iter().all(|reservation| !is_of_pod(reservation) || seen(reservation))
     }
 
-    /// The pods of a namespace that want claims from templates.
+    /// Keys of the pods in a namespace that reference claim templates.
     fn with_templates_in(&self, namespace: &Str) -> Vec<Key> {
         let wanting =
             self.of_pod.iter().filter(|((own, _), (_, templates))| own == namespace && !templates.is_empty());
@@ -117,7 +117,6 @@ impl Users {
     }
 }
 
-/// What is looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Pod { namespace: Str, name: Str },
@@ -182,7 +181,7 @@ impl<A: Api> Controller for Claims<A> {
         };
         let keys = if change.place.kind == self.pods {
             if change.deleted || is_done(&change.object) {
-                // Whatever it used, known by now or only before.
+                // Index the last state too: it may name claims that an earlier state did not.
                 users.remember(namespace, name, &change.object);
                 let used = users.of_pod.get(&(namespace.clone(), name.clone()));
                 let keys = used.into_iter().flat_map(|(claims, _)| claims).map(claim).collect();
@@ -204,7 +203,7 @@ impl<A: Api> Controller for Claims<A> {
         } else if change.deleted {
             Vec::new()
         } else if change.place.kind == self.namespaces {
-            // A label may allow admin access now.
+            // A new label on the namespace may allow admin access now.
             users.with_templates_in(name)
         } else {
             all(&users.by_template)
@@ -222,7 +221,7 @@ impl<A: Api> Controller for Claims<A> {
 }
 
 impl<A: Api> Claims<A> {
-    /// A pod gets what it asks for.
+    /// Creates the claims that a pod needs and, if it already has a node, reserves them.
     async fn pod(&self, namespace: &str, name: &str) -> Result<(), Status> {
         let Some(pod) = self.api.get(&self.pods.place(namespace, name))? else { return Ok(()) };
         if meta::is_deleting(&pod) || is_done(&pod) {
@@ -241,7 +240,7 @@ impl<A: Api> Claims<A> {
                     let entry = one.str_at(&["name"]).unwrap_or_default();
                     let words = format!("PodResourceClaim {entry}: {}", refused.why);
                     events::warn(&*self.api, &pod, "FailedResourceClaimCreation", &words, EVENT_SOURCE).await;
-                    // The namespace is watched: nothing is tried again before it changes.
+                    // The namespace is watched, so wait for it to change instead of retrying.
                     return if refused.is_for_the_namespace { Ok(()) } else { Err(Status::internal(words)) };
                 }
             }
@@ -258,7 +257,7 @@ impl<A: Api> Claims<A> {
             patch.set_at(&["status", "resourceClaimStatuses"], Value::List(statuses.collect()));
             self.api.patch(&self.pods.place(namespace, name), "status", &Patch::Strategic(patch)).await?;
         }
-        // The scheduler reserves for the pods that it places.
+        // The scheduler reserves claims for the pods that it binds.
         if pod.str_at(&["spec", "nodeName"]).unwrap_or_default().is_empty() {
             return Ok(());
         }
@@ -268,7 +267,8 @@ impl<A: Api> Claims<A> {
         Ok(())
     }
 
-    /// The claim that has to be noted in the pod's status, made if there is none. `there` keeps what was listed for the pod before.
+    /// Returns the name of the claim to record in the pod's status, creating the claim if none exists; `None` if there is no change.
+    /// `there` caches the claims owned by the pod across calls.
     async fn make(
         &self,
         pod: &Value,
@@ -294,7 +294,7 @@ impl<A: Api> Claims<A> {
         }
         let Some(template) = one.str_at(&["resourceClaimTemplateName"]) else { return Ok(None) };
         let pod_claim = one.str_at(&["name"]).unwrap_or_default();
-        // One that was made, and nobody could note it.
+        // A claim may have been created while the update of the pod's status failed.
         let own = match there {
             Some(own) => own,
             None => {
@@ -322,7 +322,7 @@ impl<A: Api> Claims<A> {
         if admin_access && !self.admin_access {
             return Err(NoClaim::because("admin access is requested, but the feature is disabled"));
         }
-        // The server would refuse it, every time it is tried.
+        // The server would reject the claim on every attempt.
         if admin_access && !self.allows_admin_access(namespace)? {
             let why = format!("resource claim template {quoted}: {}", api::admin_access::refusal());
             return Err(NoClaim { why, is_for_the_namespace: true });
@@ -336,13 +336,13 @@ impl<A: Api> Claims<A> {
             .map_err(|why| NoClaim::because(format!("create ResourceClaim : {why}")))
     }
 
-    /// Whether a namespace is labelled for admin access to devices.
+    /// Reports whether a namespace is labelled for admin access to devices.
     fn allows_admin_access(&self, namespace: &str) -> Result<bool, Status> {
         let namespace = self.api.get(&self.namespaces.place("", namespace))?;
         Ok(namespace.is_some_and(|namespace| api::admin_access::allowed_by(&namespace).is_some()))
     }
 
-    /// Reserves an allocated claim for a pod that was not placed by the scheduler.
+    /// Reserves an allocated claim for a pod that was bound without the scheduler.
     async fn reserve(&self, pod: &Value, one: &Value) -> Result<(), Status> {
         let Ok(Some(Named { name, made })) = named(pod, one) else { return Ok(()) };
         let place = self.claims.place(meta::namespace(pod), &name);
@@ -355,7 +355,7 @@ impl<A: Api> Claims<A> {
         self.api.update(&place, "status", &claim).await.map(drop)
     }
 
-    /// A claim is kept as long as somebody uses it.
+    /// Removes stale reservations, deallocates an unused claim, and deletes it if its pod is done.
     async fn claim(&self, namespace: &str, name: &str) -> Result<(), Status> {
         let place = self.claims.place(namespace, name);
         let Some(mut claim) = self.api.get(&place)? else { return Ok(()) };
@@ -387,7 +387,7 @@ impl<A: Api> Claims<A> {
         if unused && let Some(owner) = owning_pod(&claim) {
             let pod =
                 self.api.get(&self.pods.place(namespace, owner.str_at(&["name"]).unwrap_or_default()))?;
-            // A pod that is gone takes its claims along: the garbage collector sees to that.
+            // If the pod no longer exists, the garbage collector deletes its claims.
             if pod.is_some_and(|pod| owner.str_at(&["uid"]) != Some(meta::uid(&pod)) || is_done(&pod)) {
                 unless_gone(self.api.delete(&place, &Value::default()).await)?;
             }
@@ -395,19 +395,19 @@ impl<A: Api> Claims<A> {
         Ok(())
     }
 
-    /// Lets a claim go.
+    /// Removes the delete-protection finalizer.
     async fn unguard(&self, mut claim: Value, place: &crate::api::Place) -> Result<Value, Status> {
         if let Some(all) = claim.at_mut(&["metadata", "finalizers"]).and_then(Value::as_list_mut) {
             all.retain(|one| one.as_str() != Some(FINALIZER));
         }
         match self.api.update(place, "", &claim).await {
-            // That was the last thing that held it.
+            // It was the last finalizer of a claim in deletion, so the claim is gone.
             Err(status) if status.code() == 404 => Ok(claim),
             outcome => outcome,
         }
     }
 
-    /// Whether somebody still uses a claim. Of what is no pod nothing is known, and it stays.
+    /// Reports whether the consumer of a reservation still uses the claim. Reservations of consumers other than pods always count.
     fn stands(&self, namespace: &str, reservation: &Value) -> Result<bool, Status> {
         let text = |field: &str| reservation.str_at(&[field]).unwrap_or_default();
         if !is_of_pod(reservation) {
@@ -418,10 +418,10 @@ impl<A: Api> Claims<A> {
     }
 }
 
-/// Why a pod gets no claim.
+/// The reason why no claim was created for a pod.
 struct NoClaim {
     why: String,
-    /// Whether only a change of the namespace can help.
+    /// Only a change of the namespace's labels can resolve the failure.
     is_for_the_namespace: bool,
 }
 
@@ -437,23 +437,23 @@ impl From<Status> for NoClaim {
     }
 }
 
-/// The claim that an entry of a pod's list stands for.
+/// The claim that an entry of `spec.resourceClaims` refers to.
 pub(crate) struct Named {
     pub(crate) name: Str,
-    /// Whether it was made for the pod, and so has to be owned by it.
+    /// The claim was created for the pod and must therefore be owned by it.
     pub(crate) made: bool,
 }
 
-/// Why an entry stands for no claim.
+/// The reason why an entry does not resolve to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unnamed {
-    /// None was made yet.
+    /// No claim was created from the template yet.
     NotYet,
-    /// It says where to get one in a way that is not known.
+    /// The entry sets neither `resourceClaimName` nor `resourceClaimTemplateName`.
     Unknown,
 }
 
-/// Which claim an entry of a pod's list stands for; nothing where none is needed.
+/// Resolves an entry of `spec.resourceClaims`; `None` if the pod's status records that it needs no claim.
 pub(crate) fn named(pod: &Value, one: &Value) -> Result<Option<Named>, Unnamed> {
     if let Some(name) = one.str_at(&["resourceClaimName"]) {
         return Ok(Some(Named { name: name.into(), made: false }));
@@ -467,12 +467,12 @@ pub(crate) fn named(pod: &Value, one: &Value) -> Result<Option<Named>, Unnamed> 
     Ok(noted.str_at(&["resourceClaimName"]).map(|name| Named { name: name.into(), made: true }))
 }
 
-/// The claim that a scheduler made for extended resources of a pod, whose devices come from drivers.
+/// The claim that a scheduler created for extended resources of a pod that DRA drivers provide.
 fn extended_claim(pod: &Value) -> Option<&str> {
     pod.str_at(&["status", "extendedResourceClaimStatus", "resourceClaimName"])
 }
 
-/// Whether a claim belongs to a pod.
+/// Reports whether the pod is the controlling owner of a claim.
 pub(crate) fn is_of(pod: &Value, claim: &Value) -> bool {
     owning_pod(claim).is_some_and(|owner| owner.str_at(&["uid"]) == Some(meta::uid(pod)))
 }
@@ -485,7 +485,7 @@ fn owning_pod(claim: &Value) -> Option<&Value> {
     })
 }
 
-/// Whether a pod will not run any more.
+/// Reports whether a pod will not run any more: it has finished, or is deleted before it was bound.
 pub(crate) fn is_done(pod: &Value) -> bool {
     matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed"))
         || (meta::is_deleting(pod) && pod.str_at(&["spec", "nodeName"]).unwrap_or_default().is_empty())
@@ -499,7 +499,7 @@ pub(crate) fn reservations(claim: &Value) -> &[Value] {
     claim.list_at(&["status", "reservedFor"])
 }
 
-/// Whether a reservation is for a pod.
+/// Reports whether the consumer of a reservation is a pod.
 fn is_of_pod(reservation: &Value) -> bool {
     reservation.str_at(&["apiGroup"]).unwrap_or_default().is_empty()
         && reservation.str_at(&["resource"]) == Some("pods")
@@ -515,7 +515,7 @@ pub(crate) fn add_reservation(claim: &mut Value, pod: &Value) {
     claim.set_at(&["status", "reservedFor"], Value::List(all));
 }
 
-/// The claim of a pod, as its template says.
+/// Builds the claim of a pod from its template.
 fn from_template(pod: &Value, pod_claim: &str, template: &Value) -> Value {
     let mut claim = Value::map([("apiVersion", "resource.k8s.io/v1"), ("kind", "ResourceClaim")]);
     claim.set_at(&["metadata", "generateName"], base_name(meta::name(pod), pod_claim));
@@ -537,7 +537,7 @@ fn from_template(pod: &Value, pod_claim: &str, template: &Value) -> Value {
     claim
 }
 
-/// Both names, each cut in proportion if they are too long together.
+/// Joins both names for `generateName`, truncating each in proportion if they are too long together.
 fn base_name(pod: &str, claim: &str) -> String {
     let whole = format!("{pod}-{claim}-");
     if whole.len() <= MAX_BASE {

@@ -1,4 +1,4 @@
-//! The loop every controller runs in: changes become keys, keys are worked on a few at a time, failures are tried again.
+//! The loop that runs every controller: changes become keys, workers reconcile the keys, failures are retried.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
@@ -15,56 +15,56 @@ use tracing::{debug, error, warn};
 use crate::api::{Api, Change, Event, Watch as _, What};
 use crate::queue::{Backoff, Outcome, Queue};
 
-/// Changes on their way from the watches to the loop.
+/// Capacity of the channel from the watches to the loop.
 const CHANGES: usize = 256;
-/// From this many failures in a row on, they are worth a warning.
+/// Consecutive failures of a key from which on they are logged as warnings.
 const WORRYING: u32 = 8;
 
-/// What tells one controller from another.
+/// The part that differs between controllers.
 pub(crate) trait Controller: Send + Sync + 'static {
-    /// What is worked on, one at a time.
+    /// Identifies one unit of reconciliation; a key is never reconciled twice at the same time.
     type Key: Clone + Debug + Eq + Hash + Send + 'static;
 
-    /// The name in logs.
+    /// Controller name in log lines.
     const NAME: &'static str;
-    /// How many keys are worked on at once.
+    /// Number of keys reconciled concurrently.
     const WORKERS: usize;
-    /// How long failures wait.
+    /// Delay of retries after failures.
     const BACKOFF: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_mins(5) };
 
-    /// The keys that a change concerns, each with how long it can wait. Changes of one source come in their order.
+    /// Maps a change to the keys it affects, each with the delay before it is reconciled. Changes of one source arrive in order.
     fn observe(&self, change: &Change) -> Vec<(Self::Key, Duration)>;
 
-    /// A source lists everything anew: what was observed of it before may have missed something. Nothing is worked on before all
+    /// Called before a source is listed again; observations from it may have missed changes. No key is reconciled before all
     /// sources are listed.
     fn restart(&self, source: &What) {
         let _ = source;
     }
 
-    /// Makes one key as it should be.
+    /// Brings the object behind one key into its desired state.
     fn reconcile(&self, key: Self::Key) -> impl Future<Output = Result<Next<Self::Key>, Status>> + Send;
 }
 
-/// What follows when a key has been worked on.
+/// The follow-up of a successful reconciliation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next<K> {
-    /// Nothing.
+    /// No further work for this key.
     Done,
-    /// It must be looked at again after a while.
+    /// The key must be reconciled again after this delay.
     After(Duration),
-    /// These must be worked on.
+    /// These keys must be reconciled now.
     Keys(Vec<K>),
 }
 
 enum Message {
-    /// Everything of a source follows, as changes.
+    /// The full list of a source follows, as changes.
     Restart(usize, What),
-    /// That was everything.
+    /// The list of that source is complete.
     Listed(usize),
     Change(Change),
 }
 
-/// Runs a controller over its sources until `stop` turns true, and returns when what was under way is finished.
+/// Runs a controller over its sources until `stop` becomes true, then waits for reconciliations in progress.
 pub(crate) async fn run<C: Controller>(
     controller: C,
     api: Arc<impl Api>,
@@ -91,7 +91,7 @@ pub(crate) async fn run<C: Controller>(
             });
             keys.insert(task.id(), key);
         }
-        // A key that is due cannot be taken while all workers are busy; the end of one wakes the loop.
+        // A due key cannot be taken while all workers are busy; a finishing worker wakes the loop.
         let due = queue.due().filter(|_| unlisted.is_empty() && work.len() < C::WORKERS);
         tokio::select! {
             _ = stop.wait_for(|stopping| *stopping) => break,
@@ -127,7 +127,7 @@ pub(crate) async fn run<C: Controller>(
         }
     }
     feeds.abort_all();
-    // What has begun is finished: a write is never left half seen.
+    // Let running reconciliations finish, so that no write is interrupted halfway.
     while work.join_next().await.is_some() {}
 }
 
@@ -155,7 +155,7 @@ async fn wait_until(due: Option<Instant>) {
     }
 }
 
-/// Sends what there is and what happens, anew whenever the watch has lost track.
+/// Sends the current state and then the changes of a source; starts over when its watch misses changes.
 async fn feed(api: Arc<impl Api>, number: usize, what: What, messages: mpsc::Sender<Message>) {
     loop {
         let (initial, mut watch) = api.watch(&what);

@@ -1,6 +1,6 @@
-//! Events that nobody has written to for long are deleted, so that what is said for people does not fill the store.
+//! Deletes events that were not written for their time to live, so that they do not fill the store.
 //!
-//! Kubernetes leaves this to a lease of etcd that every write renews; here the time of the last write is read from the object.
+//! kube-apiserver uses an etcd lease that every write renews; here the time of the last write is read from the object.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use value::{Str, Value};
 use crate::api::{Api, Change, Kind, What, unless_gone};
 use crate::drive::{self, Controller, Next};
 
-/// Whose rights it uses: Kubernetes has no account for this.
+/// Name of the service account it uses, because Kubernetes has none for this task.
 pub(crate) const NAME: &str = crate::garbage::NAME;
 
 struct Expiry<A> {
@@ -29,7 +29,7 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, life: Duration, stop: watch::Receiv
 }
 
 impl<A: Api> Controller for Expiry<A> {
-    /// Namespace and name.
+    /// Namespace and name of an event.
     type Key = (Str, Str);
     const NAME: &'static str = "event-ttl";
     const WORKERS: usize = 1;
@@ -49,7 +49,7 @@ impl<A: Api> Controller for Expiry<A> {
         if !left.is_zero() {
             return Ok(Next::After(left));
         }
-        // One that was written to meanwhile lives on.
+        // Preconditions, so that an event written in the meantime survives.
         let mut options = Value::default();
         options.set_at(&["preconditions", "uid"], meta::uid(&event));
         options.set_at(&["preconditions", "resourceVersion"], meta::resource_version(&event));
@@ -58,7 +58,7 @@ impl<A: Api> Controller for Expiry<A> {
     }
 }
 
-/// How much longer an event lives. One that does not say when it was written is as old as can be.
+/// Remaining life of an event. An event without a readable time of its last write has expired.
 fn left(event: &Value, life: Duration, now: i64) -> Duration {
     let managers = event.list_at(&["metadata", "managedFields"]);
     let written = managers

@@ -1,7 +1,7 @@
-//! Events: what controllers say about an object, for people.
+//! Emits events about objects, on behalf of controllers.
 //!
-//! There is one event per object and reason. Saying it again counts; saying something else for the same reason replaces the message,
-//! so that retries whose messages differ in a generated name do not fill the namespace.
+//! There is one event per object and reason. Repeating it increments its count; a different message for the same reason replaces the
+//! message, so that retries whose messages differ in a generated name do not fill the namespace.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -11,17 +11,17 @@ use value::Value;
 
 use crate::api::{Api, Patch};
 
-/// Warns about an object.
+/// Emits an event of type `Warning`.
 pub(crate) async fn warn(api: &impl Api, object: &Value, reason: &str, message: &str, component: &str) {
     emit(api, object, ("Warning", reason), message, component).await;
 }
 
-/// Says about an object that something went as it should.
+/// Emits an event of type `Normal`.
 pub(crate) async fn inform(api: &impl Api, object: &Value, reason: &str, message: &str, component: &str) {
     emit(api, object, ("Normal", reason), message, component).await;
 }
 
-/// An event that cannot be written is not worth a failure.
+/// Creates or updates the event. Failures are only logged: an event is not worth failing a reconciliation.
 async fn emit(
     api: &impl Api,
     object: &Value,

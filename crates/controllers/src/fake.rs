@@ -1,4 +1,4 @@
-//! A cluster made of a list of objects, for tests of decisions.
+//! A [`View`] over a list of objects, for tests of decisions.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use value::{Value, json};
 
 use crate::api::{Elsewhere, Home, Kind, Place, View};
 
-/// A kind.
+/// A deletable kind that this server stores.
 pub(crate) fn kind(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Arc<Kind> {
     Arc::new(Kind {
         group: group.into(),
@@ -21,12 +21,11 @@ pub(crate) fn kind(group: &str, version: &str, kind: &str, plural: &str, namespa
     })
 }
 
-/// An object.
 pub(crate) fn parse(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
 }
 
-/// What there is.
+/// The kinds and objects of the fake cluster.
 #[derive(Debug)]
 pub(crate) struct Fake {
     pub(crate) kinds: Vec<Arc<Kind>>,
@@ -46,7 +45,6 @@ impl Fake {
         Fake { kinds, objects: objects.iter().map(|text| parse(text)).collect() }
     }
 
-    /// Where an object is.
     pub(crate) fn place(&self, object: &Value) -> Place {
         let gvk = meta::gvk(object);
         let kind = self.kind(&gvk.api_version(), &gvk.kind).unwrap();

@@ -1,15 +1,15 @@
-//! The garbage collector: objects whose owners are gone go too.
+//! The garbage collector: deletes objects whose owners are gone.
 //!
-//! [`graph`] remembers who names whom as an owner, from one watch over the whole store; [`decision`] says what is to be done about
-//! one object, by that graph and by what is stored now. The three ways a deletion reaches dependents:
+//! [`graph`] records owner references from one watch over the whole store; [`decision`] decides about one object from that graph and
+//! the stored objects. A deletion reaches dependents in one of three ways:
 //!
-//! - background: the owner goes at once; its dependents find it gone and follow;
+//! - background: the owner is deleted at once; its dependents find it gone and are deleted too;
 //! - foreground: the owner stays with the finalizer `foregroundDeletion` until no dependent blocks it any more;
-//! - orphan: the owner stays with the finalizer `orphan` until its dependents no longer name it.
+//! - orphan: the owner stays with the finalizer `orphan` until no dependent references it any more.
 //!
-//! An owner that a reference names counts as there only if the object of that kind and name, in the dependent's own namespace or in
-//! none, has that very uid. Since a watch is told of changes in their order and reads are never older than it, an owner that is not
-//! found is gone for good: no reference is held back until its owner shows up.
+//! The owner of a reference exists only if the object of that kind and name, in the dependent's namespace or cluster-scoped, has
+//! exactly that UID. Watches deliver changes in order and reads are never older than the watch, so an owner that is not found is gone
+//! for good: no reference is held back until its owner appears.
 
 mod decision;
 mod graph;
@@ -31,13 +31,13 @@ use graph::Graph;
 
 pub(crate) const NAME: &str = "generic-garbage-collector";
 
-/// Set on an owner while its dependents are deleted before it.
+/// Finalizer of an owner while its dependents are deleted before it.
 const FOREGROUND: &str = "foregroundDeletion";
-/// Set on an owner while its dependents are made to forget it.
+/// Finalizer of an owner while references to it are removed from its dependents.
 const ORPHAN: &str = "orphan";
-/// When to look again at an object with an owner of a kind that is not served.
+/// Retry interval for an object with an owner of a kind that is not served.
 const UNKNOWN_KIND: Duration = Duration::from_mins(5);
-/// How many dependents of one owner are written at once.
+/// Maximum concurrent writes to the dependents of one owner.
 const WRITES_AT_ONCE: usize = 16;
 
 struct Collector<A> {
@@ -51,7 +51,7 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, stop: watch::Receiver<bool>) {
 }
 
 impl<A: Api> Controller for Collector<A> {
-    /// The uid of an object.
+    /// The UID of an object.
     type Key = Str;
     const NAME: &'static str = NAME;
     const WORKERS: usize = 20;
@@ -87,7 +87,7 @@ impl<A: Api> Controller for Collector<A> {
 }
 
 impl<A: Api> Collector<A> {
-    /// Does these one after the other; changes of owner references that follow each other are made together.
+    /// Performs the actions in order; consecutive patches of owner references run concurrently.
     async fn perform(&self, actions: Vec<Action>) -> Result<(), Status> {
         let mut together: JoinSet<Result<(), Status>> = JoinSet::new();
         for action in actions {
@@ -128,8 +128,8 @@ async fn perform<A: Api>(api: Arc<A>, action: Action) -> Result<(), Status> {
     }
 }
 
-/// Deletes an object as it was judged. If it has changed since, but not in its owners, the judgement holds: otherwise an object that
-/// changes all the time would never go.
+/// Deletes an object in the state in which it was decided. If it has changed since, but not in its owner references, the decision still
+/// holds: otherwise an object that changes all the time would never be deleted.
 async fn delete<A: Api>(api: &A, deletion: &Deletion) -> Result<(), Status> {
     let outcome = api.delete(&deletion.place, &deletion.options(true)).await;
     let Err(conflict) = outcome else { return Ok(()) };
@@ -144,7 +144,7 @@ async fn delete<A: Api>(api: &A, deletion: &Deletion) -> Result<(), Status> {
     unless_gone(api.delete(&deletion.place, &deletion.options(false)).await)
 }
 
-/// `metadata.ownerReferences` as it is written.
+/// The unparsed elements of `metadata.ownerReferences`.
 fn owners(object: &Value) -> &[Value] {
     object.list_at(&["metadata", "ownerReferences"])
 }

@@ -1,11 +1,10 @@
-//! Reconcile loops that make a lone server usable.
+//! The controllers (reconcile loops) that the server runs in its own process, so that it is usable without a controller manager.
 //!
-//! Each controller is one file: which changes concern it, and what to do about them. The doing is decided by functions that
-//! are given what there is and say what to write; nothing here opens a socket or a file. Reads and writes go through
-//! [`Api`], which the server implements: reads from memory, writes through the request pipeline, under the identity that
-//! Kubernetes gives each controller.
+//! Each controller is one file: it maps changes to keys and reconciles one key at a time. Decisions are functions of the observed
+//! state, without I/O; this crate opens no socket and no file. Reads and writes go through [`Api`], which the server implements:
+//! reads come from memory, writes go through the request pipeline under the identity that Kubernetes gives each controller.
 //!
-//! [`start`] is the whole list of them.
+//! [`start`] spawns all of them.
 
 mod api;
 mod drive;
@@ -37,29 +36,28 @@ pub use aggregation::Aggregate;
 pub use claims::{ClaimLabels, ClaimObserver, ObserveClaims};
 pub use quotas::{Counting, Recount};
 
-/// What the controllers are told.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// PEM of the authority that signed the server's certificate; without it none is published.
+    /// PEM bundle of the CA that signed the server's certificate, published as `kube-root-ca.crt`; `None` disables that controller.
     pub root_ca: Option<String>,
-    /// How the rules of an aggregated cluster role are made.
+    /// Computes the rules of an aggregated cluster role.
     pub aggregate: Aggregate,
-    /// How what is used of a quota is counted; without it nobody counts.
+    /// Computes the usage of a resource quota; `None` disables the quota controller.
     pub recount: Option<Recount>,
-    /// Whether admin access to devices is there at all.
+    /// Enables admin access to devices (DRA), as the feature gate of that name does.
     pub admin_access: bool,
-    /// Who is told of the claims for devices; without it nobody is.
+    /// Receives the counts of resource claims for metrics.
     pub observe_claims: Option<ObserveClaims>,
-    /// Whether pods are given nodes.
+    /// Runs the built-in scheduler.
     pub scheduler: bool,
-    /// How long a node may be missing before its pods are taken for lost.
+    /// How long a pod's node must be missing before the pod is deleted as orphaned.
     pub node_quarantine: Duration,
-    /// How long events are kept after their last write; zero is for ever.
+    /// Retention of events after their last write; zero disables expiry.
     pub event_ttl: Duration,
 }
 
 impl Options {
-    /// As Kubernetes has it.
+    /// The defaults of Kubernetes, without quota controller, claim metrics and scheduler.
     pub fn new(root_ca: Option<String>, aggregate: Aggregate) -> Self {
         Options {
             root_ca,
@@ -74,11 +72,11 @@ impl Options {
     }
 }
 
-/// The name of the scheduler's access; the user is `system:kube-scheduler`.
+/// Name that requests API access for the scheduler; its user is `system:kube-scheduler`.
 pub const SCHEDULER: &str = scheduler::NAME;
 
-/// Starts all controllers. `api` makes the access of one, under the name of its service account in `kube-system`. They stop
-/// when `stop` turns true; then the handle ends, once what was under way is finished.
+/// Starts all controllers. `api` builds the access of one controller from the name of its service account in `kube-system`.
+/// They stop when `stop` becomes true; the handle completes once the reconciliations in progress have finished.
 pub fn start<A: Api>(
     api: impl Fn(&'static str) -> A,
     options: Options,

@@ -1,9 +1,10 @@
-//! A namespace that is deleted is emptied, and then let go.
+//! The namespace controller: empties a namespace that is being deleted, then finalizes it.
 //!
-//! Pods go first; while any of them is left, nothing else is touched, so that what they use outlives them. What has finalizers
-//! is waited for. So goes what other API servers keep there: one that does not say what it serves holds the namespace up, because
-//! nobody may find it there in the next namespace of that name. The namespace's conditions say what is left, in the words of Kubernetes. When nothing is left, the finalizer
-//! `kubernetes` is taken off through `finalize`, and with the last finalizer the namespace is gone.
+//! Pods are deleted first; while any is left, no other object is touched, so that the objects they use outlive them. Objects with
+//! finalizers are waited for. Objects stored by aggregated API servers are deleted as well; a server whose discovery fails blocks the
+//! deletion, because its objects would otherwise reappear in the next namespace of that name. The conditions of the namespace report
+//! the remaining content with Kubernetes' wording. When the namespace is empty, the finalizer `kubernetes` is removed through the
+//! `finalize` subresource; with its last finalizer the namespace is gone.
 
 mod conditions;
 
@@ -26,15 +27,15 @@ use conditions::Findings;
 
 pub(crate) const NAME: &str = "namespace-controller";
 
-/// The finalizer in `spec.finalizers` that is this controller's.
+/// This controller's finalizer in `spec.finalizers`.
 const FINALIZER: &str = "kubernetes";
-/// A request that was admitted just before the namespace began to go is stored within this time; then the emptying begins.
+/// Delay before content is deleted: a request admitted just before the deletion is stored within this time.
 const SETTLE: Duration = Duration::from_millis(100);
-/// How long at least to wait for what has finalizers or a grace period.
+/// Minimum retry delay while objects with finalizers or a grace period remain.
 const SHORTEST_WAIT: Duration = Duration::from_millis(250);
-/// How long at most; many objects are looked at less often.
+/// Maximum retry delay; the more objects remain, the longer it is.
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
-/// How many kinds are emptied at once.
+/// Number of kinds emptied concurrently.
 const KINDS_AT_ONCE: usize = 8;
 
 struct Namespaces<A> {
@@ -49,7 +50,7 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, stop: watch::Receiver<bool>) {
 }
 
 impl<A: Api> Controller for Namespaces<A> {
-    /// A namespace.
+    /// The name of a namespace.
     type Key = Str;
     const NAME: &'static str = NAME;
     const WORKERS: usize = 10;
@@ -68,7 +69,7 @@ impl<A: Api> Controller for Namespaces<A> {
         match step(&namespace) {
             Step::Nothing => return Ok(Next::Done),
             Step::Mark(marked) => {
-                // Its change brings the key back.
+                // The change of the phase queues the key again.
                 unless_gone(self.api.update(&place, "status", &marked).await)?;
                 return Ok(Next::Done);
             }
@@ -91,7 +92,7 @@ impl<A: Api> Controller for Namespaces<A> {
 }
 
 impl<A: Api> Namespaces<A> {
-    /// Deletes what can be deleted now and says what is left.
+    /// Deletes the content that can be deleted now and reports what remains.
     async fn empty(&self, name: &str, namespace: &Value) -> Result<Findings, Status> {
         let elsewhere = self.api.elsewhere();
         let mut findings = Findings::undiscovered_in(elsewhere.unknown);
@@ -126,7 +127,7 @@ impl<A: Api> Namespaces<A> {
         }
     }
 
-    /// Writes the conditions. Should somebody have been faster, the next round writes them.
+    /// Writes the conditions. On a conflict the next reconciliation writes them.
     async fn report(&self, place: &Place, namespace: &Value, findings: &Findings) {
         let stored = namespace.list_at(&["status", "conditions"]);
         let Some(conditions) = conditions::updated(stored, findings, self.api.now()) else { return };
@@ -138,14 +139,14 @@ impl<A: Api> Namespaces<A> {
     }
 }
 
-/// What to do about a namespace as it is stored.
+/// The next step for a namespace in its stored state.
 #[derive(Debug, PartialEq)]
 enum Step {
-    /// It does not go away, or was let go already.
+    /// The namespace is not being deleted, or is already finalized.
     Nothing,
-    /// Its phase must say that it goes away, so that nothing is created in it any more.
+    /// Set the phase to `Terminating`, so that no object is created in it any more.
     Mark(Value),
-    /// What is in it must go.
+    /// Delete the content of the namespace.
     Empty,
 }
 
@@ -175,7 +176,7 @@ fn finalized(mut namespace: Value) -> Value {
     namespace
 }
 
-/// What is left of one kind.
+/// Remaining objects of one kind.
 #[derive(Debug, Default, PartialEq)]
 struct Leftover {
     count: usize,
@@ -183,7 +184,7 @@ struct Leftover {
     error: Option<String>,
 }
 
-/// Deletes everything of a kind and looks at what is left.
+/// Deletes all objects of a kind in a namespace and examines what remains.
 async fn clear<A: Api>(api: Arc<A>, kind: Arc<Kind>, namespace: Str, estimate: i64) -> Leftover {
     if kind.home == Home::Here && api.count(&kind, &namespace) == 0 {
         return Leftover::default();
@@ -203,14 +204,14 @@ async fn list<A: Api>(api: &A, kind: &Kind, namespace: &str) -> Result<Vec<Value
         return api.list(kind, namespace);
     }
     match api.list_elsewhere(kind, namespace).await {
-        // What cannot be listed is not waited for.
+        // Resources that cannot be listed are not waited for.
         Err(status) if matches!(status.code(), 404 | 405) => Ok(Vec::new()),
         listed => listed,
     }
 }
 
 async fn delete_all<A: Api>(api: &A, kind: &Arc<Kind>, namespace: &str) -> Result<(), Status> {
-    // Everything in the namespace goes, so that nobody need follow the owners.
+    // All objects in the namespace are deleted, so the garbage collector need not follow owner references.
     let options = Value::map([("propagationPolicy", "Background")]);
     if kind.deletes_collections {
         return unless_gone(api.delete_collection(kind, namespace, &options).await);
@@ -221,7 +222,7 @@ async fn delete_all<A: Api>(api: &A, kind: &Arc<Kind>, namespace: &str) -> Resul
     Ok(())
 }
 
-/// Judges what is left of a kind after it was deleted. Without a grace period or a finalizer nothing should be.
+/// Examines the objects of a kind that remain after deletion. Without a grace period or a finalizer there should be none.
 fn leftover(items: &[Value], estimate: i64, kind: &Kind, namespace: &str) -> Leftover {
     let mut finalizers: BTreeMap<Str, usize> = BTreeMap::new();
     for finalizer in items.iter().flat_map(meta::finalizers) {
@@ -233,7 +234,7 @@ fn leftover(items: &[Value], estimate: i64, kind: &Kind, namespace: &str) -> Lef
     Leftover { count: items.len(), finalizers, error }
 }
 
-/// How many seconds pods may still take to stop: the longest grace period, unless it has passed.
+/// Seconds that pods may still take to stop: the longest grace period, or 0 once it has passed.
 fn estimate(pods: &[Value], deleted_at: i64, now: i64) -> i64 {
     let running = pods.iter().filter(|pod| {
         !matches!(pod.str_at(&["status", "phase"]).unwrap_or_default(), "Succeeded" | "Failed")

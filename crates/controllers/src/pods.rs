@@ -1,6 +1,7 @@
-//! Pods that nobody will ever stop: those of nodes that are gone or out of service, and those that end before they have a node.
+//! The pod garbage collector: deletes pods that no kubelet will ever stop, because their node is gone or out of service, or because
+//! they are deleted before they have a node.
 //!
-//! A missing node is given time to come back before its pods are marked failed and deleted for good.
+//! A missing node gets time to come back before its pods are marked failed and deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "pod-garbage-collector";
 
-/// How long a pod that ends is left to whoever ends it: its deletion takes more than one write.
+/// Delay before a pod in deletion is checked, so that a regular deletion, which takes more than one write, can complete first.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Collector<A> {
@@ -31,12 +32,11 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, quarantine: Duration, stop: watch::
     drive::run(Collector { api: Arc::clone(&api), pods, nodes, quarantine }, api, sources, stop).await;
 }
 
-/// What is looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    /// One pod.
+    /// One pod that is being deleted.
     Pod { namespace: Str, name: Str },
-    /// All pods of a node; that it was missing for long enough is known if it still is.
+    /// Checks all pods of a node. The quarantine has passed, so a node still missing is gone.
     Node(Str),
 }
 
@@ -76,7 +76,7 @@ impl<A: Api> Controller for Collector<A> {
 }
 
 impl<A: Api> Collector<A> {
-    /// Marks a pod failed, so that whoever counts on it knows, and deletes it.
+    /// Marks a pod failed, so that the controllers that own it notice, and deletes it without a grace period.
     async fn end(&self, pod: &Value, reason: Lost) -> Result<(), Status> {
         let place: Place = self.pods.place(meta::namespace(pod), meta::name(pod));
         if let Some(patch) = failed(pod, reason, self.api.now()) {
@@ -91,18 +91,18 @@ impl<A: Api> Collector<A> {
     }
 }
 
-/// Why a pod has nobody to stop it.
+/// The reason why no kubelet will stop a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
-    /// Its node is gone.
+    /// Its node no longer exists.
     NodeGone,
-    /// Its node is out of service.
+    /// Its node has the out-of-service taint.
     OutOfService,
-    /// It never had a node.
+    /// It is being deleted and never had a node.
     Unscheduled,
 }
 
-/// What a change makes worth looking at, and when.
+/// The key that a change makes worth checking, and the delay until then.
 fn concerned(
     view: &impl View,
     nodes: &Arc<Kind>,
@@ -120,7 +120,7 @@ fn concerned(
         return None;
     }
     let node = node_name(&change.object);
-    // A node that cannot be read counts as there.
+    // A node that cannot be read counts as existing.
     let missing = !node.is_empty() && matches!(view.metadata(&nodes.place("", node)), Ok(None));
     if missing {
         return Some((Key::Node(node.into()), quarantine));
@@ -129,7 +129,7 @@ fn concerned(
     meta::is_deleting(&change.object).then_some((key, PATIENCE))
 }
 
-/// Whether nobody will stop a pod. That its node is not there counts only after the quarantine.
+/// Reports why no kubelet will stop a pod, if so. A missing node counts only after the quarantine.
 fn lost(pod: &Value, node: Option<&Value>, quarantined: bool) -> Option<Lost> {
     match (node_name(pod), node) {
         ("", _) => meta::is_deleting(pod).then_some(Lost::Unscheduled),
@@ -138,7 +138,7 @@ fn lost(pod: &Value, node: Option<&Value>, quarantined: bool) -> Option<Lost> {
     }
 }
 
-/// The patch of the status of a pod that did not end by itself.
+/// The status patch that marks a pod failed; `None` if it has already finished.
 fn failed(pod: &Value, reason: Lost, now: i64) -> Option<Value> {
     if matches!(pod.str_at(&["status", "phase"]).unwrap_or_default(), "Succeeded" | "Failed") {
         return None;
@@ -170,7 +170,7 @@ fn node_name(pod: &Value) -> &str {
     pod.str_at(&["spec", "nodeName"]).unwrap_or_default()
 }
 
-/// Whether somebody has said that a node which is not ready will not come back by itself.
+/// Reports whether a node that is not ready has the taint that an administrator sets when it will not come back by itself.
 fn out_of_service(node: &Value) -> bool {
     let is = |value: &Value, field: &str, text: &str| value.str_at(&[field]) == Some(text);
     let ready = node

@@ -1,6 +1,6 @@
-//! Keys that wait to be worked on: each at most once, never twice at the same time, later and later after failures.
+//! A work queue of keys: each key is queued at most once, is never processed twice at the same time, and is delayed after failures.
 //!
-//! Time is given in, so that this is a plain data structure.
+//! Callers pass the current time in, so this is a plain data structure.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long to wait after failures: `first`, then twice that, and so on up to `longest`.
+/// Exponential backoff: `first`, doubled after each failure, up to `longest`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     pub(crate) first: Duration,
@@ -16,21 +16,21 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// The wait after the `failures`th failure in a row.
+    /// The delay after the `failures`th consecutive failure.
     pub(crate) fn after(self, failures: u32) -> Duration {
         let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
         self.first.checked_mul(factor).unwrap_or(self.longest).min(self.longest)
     }
 }
 
-/// What came of working on a key.
+/// The result of processing a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is as it should be.
+    /// The key is in its desired state.
     Done,
-    /// It must be looked at again after a while.
+    /// The key must be processed again after this delay.
     After(Duration),
-    /// It did not work.
+    /// Processing failed; the key is retried after its backoff.
     Failed,
 }
 
@@ -53,7 +53,7 @@ struct Known {
 enum Stage {
     Ready,
     Waiting(Instant, u64),
-    /// Being worked on; to be worked on again at that time.
+    /// Being processed; to be processed again at this time.
     Busy(Option<Instant>),
 }
 
@@ -62,7 +62,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         Queue { backoff, ready: VecDeque::new(), waiting: BTreeMap::new(), known: HashMap::new(), tickets: 0 }
     }
 
-    /// Wants `key` worked on at `at`, or earlier if that is planned already.
+    /// Queues `key` for `at`, unless it is already queued for an earlier time.
     pub(crate) fn add(&mut self, key: K, at: Instant, now: Instant) {
         match self.known.get_mut(&key) {
             None => self.plan(key, at, now, 0),
@@ -78,7 +78,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// The next key to work on.
+    /// Takes the next key that is due; the caller must pass it to `finish` afterwards.
     pub(crate) fn take(&mut self, now: Instant) -> Option<K> {
         while let Some(first) = self.waiting.first_entry() {
             if first.key().0 > now {
@@ -97,7 +97,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         Some(key)
     }
 
-    /// Says what came of a key that was taken. Returns how often in a row it has failed now.
+    /// Records the outcome of a key that was taken. Returns its number of consecutive failures.
     pub(crate) fn finish(&mut self, key: K, outcome: Outcome, now: Instant) -> u32 {
         let Some(known) = self.known.remove(&key) else { return 0 };
         let again = if let Stage::Busy(again) = known.stage { again } else { None };
@@ -117,7 +117,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         failures
     }
 
-    /// When the next key that waits is due.
+    /// Time at which the earliest delayed key becomes due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.waiting.keys().next().map(|(at, _)| *at)
     }

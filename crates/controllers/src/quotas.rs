@@ -1,5 +1,5 @@
-//! What is used of each quota: counted when the quota is new or changed, when something that it may count goes away or shrinks, and
-//! now and then. Requests charge what they create themselves; this gives back.
+//! Recomputes the usage of resource quotas: when a quota is new or changed, when an object that it may count is deleted or shrinks,
+//! and periodically. Requests charge the quota themselves when they create objects; this controller releases usage.
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,17 +15,17 @@ use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "resourcequota-controller";
 
-/// A charge whose object was never stored is found after this.
+/// Delay after a charge, to detect one whose object was never stored.
 const SOON: Duration = Duration::from_secs(5);
-/// What is counted anew without a reason.
+/// Interval of periodic recounts.
 const NOW_AND_THEN: Duration = Duration::from_mins(5);
-/// Something is on its way into the store.
+/// Retry delay while a charged write is still in progress.
 const BUSY: Duration = Duration::from_millis(50);
 
-/// The future of a count.
+/// The future returned by [`Recount`].
 pub type Counting = Pin<Box<dyn Future<Output = Result<bool, Status>> + Send>>;
 
-/// Counts one quota, by namespace and name. False if it must be tried again a little later.
+/// Recounts one quota, given namespace and name. Resolves to false if it must be retried shortly.
 #[derive(Clone)]
 pub struct Recount(pub Arc<dyn Fn(Str, Str) -> Counting + Send + Sync>);
 
@@ -78,7 +78,7 @@ impl<A: Api> Controller for Recounting<A> {
     }
 }
 
-/// When a quota is to be counted: at once if its limits are not those of its status.
+/// The delay until a quota is recounted: zero if its limits differ from those in its status.
 fn when(quota: &Value) -> Duration {
     let limits = quota.at(&["status", "hard"]);
     let known =
@@ -86,7 +86,7 @@ fn when(quota: &Value) -> Duration {
     if known { SOON } else { Duration::ZERO }
 }
 
-/// Whether less may be used after a change.
+/// Reports whether a change may reduce usage.
 fn gives_back(change: &Change) -> bool {
     if change.deleted {
         return true;

@@ -1,4 +1,4 @@
-//! The ConfigMap `kube-root-ca.crt` of each active namespace, by which pods know the server's certificate.
+//! Publishes the ConfigMap `kube-root-ca.crt` in each active namespace, with which pods verify the server's certificate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, pem: String, stop: watch::Receiver<
 }
 
 impl<A: Api> Controller for RootCa<A> {
-    /// A namespace.
+    /// The name of a namespace.
     type Key = Str;
     const NAME: &'static str = NAME;
     const WORKERS: usize = 5;
@@ -73,7 +73,7 @@ enum Wanted {
     Update(Value),
 }
 
-/// What to write so that the namespace has the certificate. Whatever else is on the object stays.
+/// Decides the write that publishes the certificate in the namespace. An update preserves the rest of the object.
 fn wanted(
     namespace: Option<&Value>,
     stored: Option<Value>,

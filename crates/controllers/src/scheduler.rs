@@ -1,11 +1,12 @@
-//! A small scheduler, off unless asked for: enough to run pods and their claims for devices end to end.
+//! A small scheduler, disabled by default: enough to run pods and their resource claims end to end.
 //!
-//! One pod at a time, so that nothing is given twice. What a pod asks for and this scheduler does not know keeps the pod pending, and
-//! its condition says what: a wrong placement is worse than none. Preferences are not looked at, and nobody is preempted. Devices that
-//! their drivers must make ready first are given and reserved, and the pod gets its node when they are ready.
+//! It schedules one pod at a time, so that no device is allocated twice. A pod that uses a scheduling feature this scheduler does not
+//! support stays pending with a condition that names the feature: a wrong placement is worse than none. Preferences (soft constraints)
+//! are ignored and there is no preemption. Devices with binding conditions are allocated and reserved first; the pod is bound when
+//! their drivers report them ready.
 //!
-//! Everything that may make room for a pod (nodes, pods that end, claims, slices, classes, rules that taint devices) has all pending
-//! pods tried again; a change of a namespace, which may allow admin access to devices, has those in it.
+//! Every change that may make room for a pod (nodes, finished pods, claims, slices, classes, device taint rules) retries all pending
+//! pods; a change of a namespace, which may allow admin access to devices, retries the pending pods in it.
 
 mod devices;
 mod fit;
@@ -34,13 +35,13 @@ use readiness::Readiness;
 
 pub(crate) const NAME: &str = "kube-scheduler";
 
-/// The name in the pods that are this scheduler's.
+/// Value of `spec.schedulerName` that selects this scheduler.
 const SCHEDULER_NAME: &str = "default-scheduler";
-/// The bytes of what a pod asks of nodes, times the nodes: less than a second. 2 kB are compared with 10,000 nodes.
+/// Limit for (bytes of a pod's node constraints) × (number of nodes), which keeps the comparison under a second: 2 kB for 10,000 nodes.
 const MAX_COMPARED: usize = 20_000_000;
-/// How long devices are searched for one pod, whatever that costs; kube-scheduler takes as long for a node.
+/// Time limit of the device search for one pod, over all nodes; kube-scheduler allows the same time for each node.
 const MAX_SEARCH: Duration = Duration::from_secs(10);
-/// Changes come in groups; pods that are pending are tried again once for all of them.
+/// Delay that batches changes, so that pending pods are retried once for a group of them.
 const GATHER: Duration = Duration::from_millis(20);
 
 struct Scheduler<A> {
@@ -55,29 +56,29 @@ struct Scheduler<A> {
     known: Arc<Mutex<Known>>,
 }
 
-/// What is known of the cluster: what was observed, and what was written here and is not observed yet. Changes are observed on the
-/// threads that serve requests, so nobody searches while holding its lock: see [`choose`].
+/// The cluster as observed, plus own writes that are not observed yet. Changes are observed on the threads that serve requests, so a
+/// search must not hold this lock: see [`choose`].
 struct Known {
     cluster: Arc<Cluster>,
     pending: BTreeSet<(Str, Str)>,
-    /// Pods that were given a node, by uid: what is heard of them from before does not count.
+    /// UIDs of pods bound by this scheduler. Older observations that show them unbound are ignored.
     bound: HashMap<(Str, Str), Str>,
     devices: Devices,
-    /// Made of these when it is needed.
+    /// Built from `devices` on demand; absent while outdated or lent.
     allocator: Option<DeviceAllocator>,
-    /// What the allocator has missed while a search uses it.
+    /// Changes to apply to the allocator while a search has it; `None` if it is not lent.
     lent: Option<Missed>,
-    /// Namespaces whose claims have used up a budget: none of their pods that want devices is tried before a time.
+    /// Namespaces whose claims exhausted a search budget: their pods that need devices are not retried before a given time.
     costly: HashMap<Str, Pause>,
 }
 
-/// A revision, for comparing.
+/// The resource version as a number, for comparison; 0 if unreadable.
 fn revision(object: &Value) -> u64 {
     meta::resource_version(object).parse().unwrap_or(0)
 }
 
 impl Known {
-    /// A claim as it is now. What is older than what is known says nothing.
+    /// Records the current state of a claim. Ignores states older than the known one, and the deletion of an earlier object of the name.
     fn saw_claim(&mut self, at: (Str, Str), claim: &Value, deleted: bool) {
         let newer = |known: &Value| revision(known) > revision(claim);
         if self
@@ -101,7 +102,7 @@ impl Known {
         }
     }
 
-    /// What the allocator was made of has changed.
+    /// Discards the allocator, because the objects it was built from have changed.
     fn forget_allocator(&mut self) {
         self.allocator = None;
         if let Some(missed) = &mut self.lent {
@@ -152,7 +153,7 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Re
     drive::run(scheduler, api, sources, stop).await;
 }
 
-/// A pod that has to be placed.
+/// A pod that has to be scheduled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     namespace: Str,
@@ -169,7 +170,7 @@ impl<A: Api> Controller for Scheduler<A> {
         let What::Kind(kind) = source else { return };
         let mut known = self.known();
         if *kind == self.namespaces {
-            // Nothing of them is kept.
+            // Namespaces are not cached here.
             return;
         }
         if *kind == self.pods {
@@ -241,7 +242,7 @@ impl<A: Api> Controller for Scheduler<A> {
             }
             known.forget_allocator();
         }
-        // The more wait, the more is gathered before all are tried again.
+        // The more pods are pending, the longer changes are batched before all are retried.
         let wait = GATHER * u32::try_from(1 + known.pending.len() / 100).unwrap_or(u32::MAX);
         let key = |(namespace, name): &(Str, Str)| Key { namespace: namespace.clone(), name: name.clone() };
         known.pending.iter().map(|at| (key(at), wait)).collect()
@@ -269,7 +270,7 @@ impl<A: Api> Controller for Scheduler<A> {
         let (shared, asks_devices) = (wanted.shared.clone(), !wanted.open.is_empty());
         let chosen = {
             let (known, pod) = (Arc::clone(&self.known), pod.clone());
-            // It may take a while, and others wait for this thread.
+            // The search is CPU-bound and must not block an async worker thread.
             let attempt = value::Budget::new(u64::MAX);
             let own = attempt.clone();
             let mut search = tokio::task::spawn_blocking(move || choose(&known, &pod, wanted, &own));
@@ -286,7 +287,7 @@ impl<A: Api> Controller for Scheduler<A> {
             Ok(placement) => {
                 let node = placement.node.clone();
                 if let Err(error) = self.carry_out(&place, &pod, placement).await {
-                    // Another write came first, or the pod is gone: that is no news for anybody.
+                    // A conflict or a deleted pod is expected and not worth an event.
                     if !matches!(error.code(), 404 | 409) {
                         let why = format!("cannot be assigned to node {node}: {error}");
                         self.say_because(&place, &pod, "SchedulerError", &why).await?;
@@ -316,7 +317,7 @@ impl<A: Api> Controller for Scheduler<A> {
     }
 }
 
-/// Whether a pod waits for this scheduler.
+/// Reports whether a pod is waiting for this scheduler.
 fn is_pending(pod: &Value) -> bool {
     pod.str_at(&["spec", "nodeName"]).unwrap_or_default().is_empty()
         && pod.str_at(&["spec", "schedulerName"]).unwrap_or(SCHEDULER_NAME) == SCHEDULER_NAME
@@ -325,27 +326,27 @@ fn is_pending(pod: &Value) -> bool {
         && !claims::is_done(pod)
 }
 
-/// Where a pod goes, and what its claims get there.
+/// The node chosen for a pod and the allocations of its claims there.
 struct Placement {
     node: Str,
-    /// Claims that have no devices yet.
+    /// Claims to allocate, with their new allocations.
     allocated: Vec<(Value, ClaimAllocation)>,
-    /// Claims that have, and are shared.
+    /// Claims that are already allocated.
     shared: Vec<Value>,
 }
 
-/// The claims of a pod, as far as they are there.
+/// The claims of a pod: `open` are not allocated yet, `shared` are.
 struct Wanted {
     open: Vec<Value>,
     shared: Vec<Value>,
 }
 
-/// Why a pod has no node.
+/// The reason why a pod was not scheduled.
 struct Refused {
     why: String,
-    /// Whether a claim that has its devices was in the way.
+    /// An already allocated claim was not available on at least one node.
     is_out_of_reach: bool,
-    /// Whether it was given up because it costs too much.
+    /// The search was aborted because it exceeded its budget.
     is_too_costly: bool,
 }
 
@@ -355,7 +356,7 @@ impl From<String> for Refused {
     }
 }
 
-/// The best node for a pod, or why there is none. Runs on what was known when it began: whoever observes a change does not wait for it.
+/// Finds the best node for a pod, or the reason why there is none. Works on a snapshot, so that observing changes never waits for it.
 fn choose(
     known: &Mutex<Known>,
     pod: &Value,
@@ -401,7 +402,7 @@ fn choose(
                 return Ok(Placement { node: name, allocated, shared: wanted.shared });
             }
             Ok(None) => *reasons.entry(Why::NoDevices).or_insert(0) += 1,
-            // What is too much to search on one node is not searched on all of them.
+            // An error about search complexity on one node ends the whole search instead of repeating it on all of them.
             Err(error) if error.concerns_only_the_node() && !matches!(error, dra::Error::TooComplex(_)) => {
                 *reasons.entry(Why::Devices(error.to_string())).or_insert(0) += 1;
             }
@@ -421,13 +422,13 @@ impl<A: Api> Scheduler<A> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of a claim that was just written, before it is observed.
+    /// Records a claim that was just written, before the watch delivers it.
     fn wrote(&self, claim: &Value) {
         let at = (meta::namespace(claim).into(), meta::name(claim).into());
         self.known().saw_claim(at, claim, false);
     }
 
-    /// The claims of a pod, or what it still waits for.
+    /// Resolves the claims of a pod; the inner `Err` says which claim it still waits for.
     fn wanted(&self, pod: &Value) -> Result<Result<Wanted, String>, Status> {
         let mut wanted = Wanted { open: Vec::new(), shared: Vec::new() };
         for one in pod.list_at(&["spec", "resourceClaims"]) {
@@ -472,8 +473,8 @@ impl<A: Api> Scheduler<A> {
         Ok(Ok(wanted))
     }
 
-    /// Why a claim cannot be given devices with admin access: the server refuses to store that where the namespace is not, or no
-    /// longer, labelled for it.
+    /// Returns why a claim may not be allocated with admin access: the server rejects such an allocation unless the namespace is labelled
+    /// for it at that time.
     fn lacks_admin_access(&self, claim: &Value) -> Result<Option<String>, Status> {
         if api::admin_access::first_asking(claim.list_at(&["spec", "devices", "requests"])).is_none() {
             return Ok(None);
@@ -484,7 +485,8 @@ impl<A: Api> Scheduler<A> {
         Ok((!allowed).then(|| format!("resourceclaim {quoted}: {}", api::admin_access::refusal())))
     }
 
-    /// What has to be waited for before a pod can use the devices of its claims. Those that cannot be made ready are given back.
+    /// Waits for the binding conditions of devices already reserved for the pod: `Some` if the pod cannot be bound yet. Deallocates
+    /// claims whose devices failed.
     async fn wait_for_devices(
         &self,
         place: &Place,
@@ -504,7 +506,7 @@ impl<A: Api> Scheduler<A> {
                     self.say(place, pod, &why).await?;
                     let at = self.claims.place(meta::namespace(claim), meta::name(claim));
                     self.take_back(&at, pod, true).await?;
-                    // They would be given again, so not at once.
+                    // Return an error so that the next attempt is delayed: the same devices would be allocated again.
                     return Err(Status::internal(why));
                 }
             }
@@ -514,7 +516,7 @@ impl<A: Api> Scheduler<A> {
         Ok(Some(Next::After(Duration::from_secs(u64::try_from(wait).unwrap_or(1)))))
     }
 
-    /// Takes the devices of claims away that nobody uses and that keep a pod from every node.
+    /// Deallocates the first claim that only this pod uses and that prevented it from being scheduled.
     async fn let_go(&self, pod: &Value, claims: &[Value]) -> Result<(), Status> {
         for claim in claims {
             let unused =
@@ -528,7 +530,7 @@ impl<A: Api> Scheduler<A> {
         Ok(())
     }
 
-    /// Writes the claims and then the pod; what was written is taken back where the pod cannot go there.
+    /// Writes the claims, then binds the pod; reverts the claims if a write fails.
     async fn carry_out(&self, place: &Place, pod: &Value, placement: Placement) -> Result<(), Status> {
         let Placement { node, allocated, shared } = placement;
         let mut written: Vec<(Place, bool)> = Vec::new();
@@ -550,7 +552,7 @@ impl<A: Api> Scheduler<A> {
             written.push((at, first));
         }
         if outcome.is_ok() && waits {
-            // What was written is heard of like any other change, and the pod is looked at again.
+            // The pod is retried when the watch delivers the written claims.
             return Ok(());
         }
         if outcome.is_ok() {
@@ -575,12 +577,12 @@ impl<A: Api> Scheduler<A> {
                 tracing::warn!(claim = %at, %error, "a claim could not be taken back from a pod that was not placed");
             }
         }
-        // What was held for them is what is stored for them, whatever that is now.
+        // Rebuild the allocator: the stored claims may differ from the devices held in it.
         self.known().forget_allocator();
         Err(error)
     }
 
-    /// Gives a claim its devices, if it has none, and the pod its place in the list.
+    /// Allocates a claim if `allocation` is given, and adds the pod to its reservations.
     async fn reserve(
         &self,
         at: &Place,
@@ -632,12 +634,12 @@ impl<A: Api> Scheduler<A> {
         self.api.create(&self.bindings, &place.namespace, &binding).await.map(drop)
     }
 
-    /// Notes in the pod why it has no node, if that is news.
+    /// Sets the `PodScheduled` condition and emits an event, unless the condition already has this message.
     async fn say(&self, place: &Place, pod: &Value, why: &str) -> Result<(), Status> {
         self.say_because(place, pod, "Unschedulable", why).await
     }
 
-    /// As [`Self::say`], with another reason for the condition.
+    /// Like [`Self::say`], with a given reason for the condition.
     async fn say_because(&self, place: &Place, pod: &Value, reason: &str, why: &str) -> Result<(), Status> {
         let conditions = pod.list_at(&["status", "conditions"]);
         let said = conditions.iter().any(|one| {
@@ -668,7 +670,7 @@ impl<A: Api> Scheduler<A> {
     }
 }
 
-/// How often each reason kept a pod from a node.
+/// Number of nodes that were rejected for each reason.
 type Reasons = BTreeMap<Why, usize>;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The `default` service account of each active namespace: it is there, and comes back when deleted.
+//! Creates the `default` service account in each active namespace, and recreates it when it is deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "service-account-controller";
 
-/// The account that pods have when they name none.
+/// The service account of pods that name none.
 const ACCOUNT: &str = "default";
 
 struct ServiceAccounts<A> {
@@ -33,7 +33,7 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, stop: watch::Receiver<bool>) {
 }
 
 impl<A: Api> Controller for ServiceAccounts<A> {
-    /// A namespace.
+    /// The name of a namespace.
     type Key = Str;
     const NAME: &'static str = NAME;
     const WORKERS: usize = 5;
@@ -59,7 +59,7 @@ impl<A: Api> Controller for ServiceAccounts<A> {
     }
 }
 
-/// The account to create, if the namespace is to have one and has none.
+/// The account to create if the namespace is active and has none.
 fn missing(namespace: Option<&Value>, account: Option<&Value>, kind: &Kind, name: &str) -> Option<Value> {
     let active = namespace?.str_at(&["status", "phase"]) == Some("Active");
     (active && account.is_none()).then(|| object(kind, name, ACCOUNT))

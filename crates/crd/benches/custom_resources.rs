@@ -1,4 +1,4 @@
-//! A custom resource of a large schema: compiled once, then judged.
+//! Benchmarks compiling a large CRD schema once and validating custom resources against it.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Printer columns: the CRD's columns as a table's.
+//! Evaluates the `additionalPrinterColumns` of a CRD into table columns and cells.
 //!
-//! Whoever writes a CRD chooses what its columns cost, and whoever asks for a table has it paid: the number of columns, and the
-//! work and the size of one table are bounded.
+//! The author of a CRD decides how expensive its columns are, but every client that requests a table makes the server pay for them. The
+//! number of columns and the work and size of one table are therefore bounded.
 
 use std::cell::Cell;
 
@@ -11,7 +11,6 @@ use value::{Budget, BudgetEnded, Map, Str, Value, write};
 
 use super::json_path::JsonPath;
 
-/// A column of a CRD.
 #[derive(Clone, Debug)]
 pub struct Column {
     name: Str,
@@ -22,20 +21,20 @@ pub struct Column {
     path: JsonPath,
 }
 
-/// How many columns of a version are shown; the others are left out.
+/// Limit on the columns shown per version; further columns are omitted.
 pub const MAX_COLUMNS: usize = 200;
 
-/// How many values all columns together look at for one table: some two seconds. 10,000 objects with 100 columns that search a list
-/// of ten conditions need half of it.
+/// Limit on the values that all columns together visit for one table, about two seconds of work. 10,000 objects with 100 columns that
+/// each search a list of ten conditions use half of it.
 const TABLE_VISITS: usize = 50_000_000;
 
-/// How many bytes of text the cells of one table have.
+/// Limit on the bytes of text in all cells of one table.
 const TABLE_BYTES: usize = 64 * 1024 * 1024;
 
-/// How many bytes of text the cells of one row have: more than any object.
+/// Limit on the bytes of text in the cells of one row; larger than any object.
 const ROW_BYTES: usize = 4 * 1024 * 1024;
 
-/// What the cells of one table may still cost. Those that come after it is used up stay empty.
+/// The work and bytes that the cells of one table may still use. Cells computed after it is exhausted stay empty.
 #[derive(Debug)]
 pub struct TableAllowance {
     visits: Cell<usize>,
@@ -46,7 +45,7 @@ pub struct TableAllowance {
 }
 
 impl TableAllowance {
-    /// For one table. Nothing is computed any more once the budget of its request is cancelled.
+    /// Allowance for one table. Cells stay empty once the request's budget is cancelled.
     pub fn new(request: &Budget) -> Self {
         TableAllowance {
             visits: Cell::new(TABLE_VISITS),
@@ -57,7 +56,7 @@ impl TableAllowance {
         }
     }
 
-    /// With other limits.
+    /// Uses custom limits instead of the constants.
     #[cfg(test)]
     pub(super) fn of(visits: usize, bytes: usize) -> Self {
         let allowance = TableAllowance::new(&Budget::UNLIMITED);
@@ -66,19 +65,18 @@ impl TableAllowance {
         allowance
     }
 
-    /// A row has a share of its own.
+    /// Resets the byte limit that applies to each row.
     fn begin_row(&self) {
         self.row_bytes.set(ROW_BYTES);
     }
 
-    /// Whether one more cell may be computed.
     fn has_room(&self) -> bool {
         let has_room = self.visits.get() > 0 && self.bytes.get() > 0 && self.row_bytes.get() > 0;
         self.is_used_up.set(self.is_used_up.get() || !has_room);
         has_room && self.request.check() != Err(BudgetEnded::Cancelled)
     }
 
-    /// Whether cells stay empty because the allowance was used up.
+    /// Whether some cells were left empty because the allowance was exhausted.
     pub fn is_used_up(&self) -> bool {
         self.is_used_up.get() || self.visits.get() == 0
     }
@@ -93,14 +91,14 @@ impl TableAllowance {
     }
 }
 
-/// The columns of a version. Where one of them cannot be read, those before it are shown.
+/// The columns of a version. The first column that cannot be parsed and all columns after it are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
     own: Vec<Column>,
 }
 
 impl Columns {
-    /// From `additionalPrinterColumns`; without any, the age is shown.
+    /// Reads `additionalPrinterColumns`; an empty list yields the `Age` column.
     pub fn read(columns: &[Value]) -> Self {
         if columns.is_empty() {
             let age =
@@ -111,7 +109,7 @@ impl Columns {
         Columns { own: columns.iter().take(MAX_COLUMNS).map_while(column).collect() }
     }
 
-    /// Those of `scale`.
+    /// The columns of the `scale` subresource.
     pub fn of_scale() -> Self {
         let columns = [
             ("Desired", "integer", ".spec.replicas"),
@@ -124,7 +122,7 @@ impl Columns {
         Columns { own: own.collect() }
     }
 
-    /// The `columnDefinitions`, the object's name first.
+    /// The table's `columnDefinitions`, starting with the object's name.
     pub fn headers(&self) -> Vec<Value> {
         let name = header("Name", "string", "name", "", 0);
         let own = self.own.iter().map(|column| {
@@ -133,7 +131,7 @@ impl Columns {
         std::iter::once(name).chain(own).collect()
     }
 
-    /// The cells of an object; ages are those at `now`, in seconds since 1970.
+    /// The cells of one object's row. Ages are relative to `now`, in seconds since the Unix epoch.
     pub fn cells(&self, object: &Value, now: i64, allowance: &TableAllowance) -> Vec<Value> {
         let name = Value::from(api::meta::name(object));
         allowance.begin_row();
@@ -197,7 +195,7 @@ impl Column {
     }
 }
 
-/// A value as Go prints it; lists and maps as JSON.
+/// Formats a value as Go prints it; lists and maps as JSON.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => "<no value>".to_owned(),

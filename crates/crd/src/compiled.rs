@@ -1,4 +1,4 @@
-//! A version's schema, ready for use.
+//! The compiled schema of one CRD version: [`Compiled`].
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,14 +18,14 @@ use super::stopwatch::Stopwatch;
 use super::strategy::Bounds;
 use super::{defaults, facts, metadata, prune};
 
-/// Everything that is made of a version's schema. The parts that not every request needs are made when they are.
+/// Everything derived from the schema of one version. Parts that only some requests need are computed on first use.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 pub struct Compiled {
     pub(super) gvk: GroupVersionKind,
     pub(super) namespaced: bool,
     pub(super) node: Node,
-    /// Nothing is pruned and nothing defaulted.
+    /// `spec.preserveUnknownFields`: disables pruning and defaulting.
     preserve: bool,
     has_embedded: bool,
     has_defaults: bool,
@@ -39,17 +39,16 @@ pub struct Compiled {
     facts: OnceLock<Arc<Schema>>,
 }
 
-/// What validation found.
+/// Errors and warnings of one validation.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// What is wrong.
     pub errors: FieldErrors,
-    /// What a client is told besides.
+    /// Sent to the client as `Warning` headers.
     pub warnings: Vec<String>,
 }
 
 impl Compiled {
-    /// Of a version of a CRD's spec.
+    /// Compiles a version of a CRD's spec; `preserve` is `spec.preserveUnknownFields`.
     pub(super) fn new(
         version: Option<&Value>,
         preserve: bool,
@@ -75,7 +74,7 @@ impl Compiled {
             columns: Columns::read(version.items("additionalPrinterColumns")),
             selectable: selectable.collect(),
             preserve,
-            // Rules are compiled with the types that the schema declares; nothing else reads it again.
+            // Only compiling the rules reads the schema again, for its declared types.
             schema: if node.has_rules() { schema } else { Value::Null },
             node,
             rules: OnceLock::new(),
@@ -84,39 +83,38 @@ impl Compiled {
         }
     }
 
-    /// Of a version that does not exist: every field is unknown.
+    /// Schema of a version that does not exist, in which every field is unknown.
     pub fn of_nothing() -> Self {
         let nothing = Str::default();
         Compiled::new(None, false, &nothing, &nothing, &nothing, false)
     }
 
-    /// The printer columns.
     pub fn columns(&self) -> &Columns {
         &self.columns
     }
 
-    /// The facts that patches and apply walk.
+    /// The schema in the form that patches and server-side apply use, built on first use.
     pub fn schema(&self) -> &Arc<Schema> {
         self.facts.get_or_init(|| Arc::new(facts::resource(&self.node, self.preserve)))
     }
 
-    /// Whether its rules take regular expressions from objects, so that validating a small one may be much work.
+    /// Whether a rule compiles regular expressions taken from objects, so that validating even a small object may be expensive.
     pub fn compiles_data(&self, bounds: Bounds<'_>) -> bool {
         *self.compiles_data.get_or_init(|| self.rules(bounds.watch).is_some_and(Rules::compile_data))
     }
 
-    /// Makes all that is made when it is needed.
+    /// Builds everything that is otherwise built on first use.
     pub(super) fn prepare(&self, watch: Option<&dyn Stopwatch>) {
         self.schema();
         self.rules(watch);
     }
 
-    /// The rules, compiled when they are first needed; `None` where there are none.
+    /// The rules, compiled on first use; `None` if the schema has none.
     pub(super) fn rules(&self, watch: Option<&dyn Stopwatch>) -> Option<&Rules> {
         self.rules.get_or_init(|| Rules::compile(&self.node, &self.schema, watch)).as_ref()
     }
 
-    /// The text of a selectable field; empty where the object has none.
+    /// The value of a selectable field as text, empty if the object has none. `None` if `label` is not a selectable field.
     pub fn selectable(&self, label: &str, object: &Value) -> Option<String> {
         let (_, path) = self.selectable.iter().find(|(name, _)| name == label)?;
         let value = path.as_ref().and_then(|path| path.first(object));
@@ -127,14 +125,14 @@ impl Compiled {
         })
     }
 
-    /// Brings an object as a client sent it into the form of the schema: types its metadata, drops what is unknown and nulls
-    /// that mean nothing. Answers the paths of what is unknown, in the order Kubernetes names them.
+    /// Converts an object as sent by a client into the form of the schema: types its metadata and drops unknown fields and nulls of
+    /// fields that are not nullable. Returns the paths of the unknown fields in the order in which Kubernetes reports them.
     pub fn coerce(&self, object: &mut Value, strict: bool) -> Result<Vec<String>, String> {
         self.shape(object, strict, prune::nulls)
     }
 
-    /// Brings what a configuration was merged into into the form of the schema. It was never decoded as a whole: a null that
-    /// means nothing is still there, and validation refuses it.
+    /// Converts the result of a server-side apply into the form of the schema. That result was never decoded as a whole, so nulls of
+    /// fields that are not nullable stay, and validation rejects them.
     pub fn coerce_applied(&self, object: &mut Value) -> Result<(), String> {
         self.shape(object, false, |_, _| {}).map(drop)
     }
@@ -183,12 +181,11 @@ impl Compiled {
         Ok(unknown)
     }
 
-    /// About how long an object is with its defaults; 0 where there are none and it is what was sent.
+    /// Approximate JSON size of an object with its defaults; 0 if the schema has no defaults and the object is as sent.
     pub fn size_with_defaults(&self, object: &Value) -> usize {
         if self.has_defaults { defaults::size(object) } else { 0 }
     }
 
-    /// Fills in the defaults.
     pub fn default(&self, object: &mut Value) -> Result<(), TooLarge> {
         self.default_within(object, &mut Room::for_object())
     }
@@ -200,7 +197,7 @@ impl Compiled {
         Ok(())
     }
 
-    /// Drops the nulls that mean nothing and fills in the defaults: what is read of an object, however it was written.
+    /// Drops nulls of fields that are not nullable and fills in the defaults, as for every object that is read.
     pub fn settle(&self, object: &mut Value) -> Result<(), TooLarge> {
         self.settle_within(object, &mut Room::for_object())
     }
@@ -212,7 +209,7 @@ impl Compiled {
         self.default_within(object, room)
     }
 
-    /// Drops what the schema does not know from an object that was converted.
+    /// Drops unknown fields, and nulls of fields that are not nullable, from a converted object.
     pub fn prune(&self, object: &mut Value) {
         if !self.preserve {
             prune::resource(object, &self.node, &mut Trail::new(false));
@@ -220,8 +217,8 @@ impl Compiled {
         }
     }
 
-    /// Brings an object that was stored into the form of the schema as it is now, with its defaults. Where there is no room for
-    /// them it is shown without: it must be possible to read it, and to delete it.
+    /// Converts a stored object into the form of the current schema and fills in its defaults. An object whose defaults exceed `room`
+    /// is returned without the rest of them, so that it can still be read and deleted.
     pub fn refresh(&self, object: &mut Value, room: &mut Room) {
         if !self.preserve {
             prune::resource(object, &self.node, &mut Trail::new(false));

@@ -1,4 +1,4 @@
-//! Which part of an old object a part of the new one continues, so that what was wrong before and did not change is let pass.
+//! Correlates parts of a new object with parts of the old one, for ratcheting: errors in unchanged values are ignored.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
@@ -7,30 +7,29 @@ use value::{Value, write};
 
 use super::node::Node;
 
-/// A new value, the old one it continues, and the schema by which that is known.
+/// A new value, the old value it corresponds to, and their schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Pair<'a> {
     pub(crate) new: &'a Value,
     pub(crate) old: &'a Value,
     node: &'a Node,
     equal: Cell<Option<bool>>,
-    /// The old items of a list by their keys, made when the first one is asked for.
+    /// The old items of a keyed list by their keys, indexed on first use.
     olds: OnceCell<Counterparts<'a>>,
 }
 
 impl<'a> Pair<'a> {
-    /// A whole object and what it was.
     pub(crate) fn new(new: &'a Value, old: &'a Value, node: &'a Node) -> Self {
         Pair { new, old, node, equal: Cell::new(None), olds: OnceCell::new() }
     }
 
-    /// The pair at a key; `None` where one of them has no such key, or the schema does not know it.
+    /// The pair at a map key; `None` if either map lacks the key or the schema does not specify it.
     pub(crate) fn key(&self, key: &str) -> Option<Pair<'a>> {
         let (new, old) = (self.new.as_map()?.get(key)?, self.old.as_map()?.get(key)?);
         Some(Pair::new(new, old, self.node.at_key(key)?))
     }
 
-    /// The pair of an item; only lists told apart by keys have any.
+    /// The pair of a list item. Only items of lists of type `map` are correlated.
     pub(crate) fn index(&self, index: usize) -> Option<Pair<'a>> {
         let (new, old) = (self.new.as_list()?, self.old.as_list()?);
         let item = new.get(index)?;
@@ -38,7 +37,7 @@ impl<'a> Pair<'a> {
         Some(Pair::new(item, old, self.node.items.as_deref()?))
     }
 
-    /// Whether nothing changed.
+    /// Whether the values are equal. The result is cached.
     pub(crate) fn is_unchanged(&self) -> bool {
         if let Some(known) = self.equal.get() {
             return known;
@@ -68,7 +67,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// The items of an old list, found by what tells them apart: a list of many is correlated with another of many.
+/// The items of an old list, indexed by their list map keys so that correlating two long lists takes linear time.
 #[derive(Clone, Debug)]
 pub(crate) struct Counterparts<'a> {
     node: &'a Node,
@@ -76,16 +75,15 @@ pub(crate) struct Counterparts<'a> {
 }
 
 impl<'a> Counterparts<'a> {
-    /// Of a list with this schema; only one told apart by keys has any.
+    /// Indexes `old`. The index is empty unless `node` is a list of type `map`.
     pub(crate) fn new(node: &'a Node, old: &'a [Value]) -> Self {
         let told_apart = node.is_keyed_list() && !node.list_map_keys.is_empty();
         let items = if told_apart { old } else { &[] };
-        // The last one counts, should there be several with the same keys.
+        // If several items have the same keys, the last one wins.
         let by_keys = items.iter().filter_map(|item| Some((keys(node, item)?, item))).collect();
         Counterparts { node, by_keys }
     }
 
-    /// The old item with the same keys as `item`.
     pub(crate) fn of(&self, item: &Value) -> Option<&'a Value> {
         if self.by_keys.is_empty() {
             return None;
@@ -94,7 +92,7 @@ impl<'a> Counterparts<'a> {
     }
 }
 
-/// What tells an item apart, with defaults where it says nothing: for each key its type and value.
+/// Encodes the type and value of each list map key of an item, using defaults for absent keys.
 fn keys(node: &Node, item: &Value) -> Option<Vec<u8>> {
     let item = item.as_map()?;
     let default = |key: &str| node.items.as_deref()?.property(key)?.default.as_ref();
@@ -103,7 +101,7 @@ fn keys(node: &Node, item: &Value) -> Option<Vec<u8>> {
         match item.get(key).or_else(|| default(key)) {
             None => out.push(b'-'),
             Some(value) => {
-                // `1` and `1.0` are written alike, and are two.
+                // `1` and `1.0` have the same JSON but are different values.
                 out.push(if matches!(value, Value::Float(_)) { b'.' } else { b'=' });
                 write::write(&mut out, value);
             }

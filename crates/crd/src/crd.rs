@@ -1,4 +1,4 @@
-//! The facts of a stored CRD that routing, discovery and names need.
+//! [`CustomResourceDefinition`]: the parts of a stored CRD that routing, discovery and naming need.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -12,93 +12,78 @@ use super::columns::MAX_COLUMNS;
 use super::compiled::Compiled;
 use super::stopwatch::Stopwatch;
 
-/// Where the whole CRD is when a schema has to be compiled.
+/// Loads the whole CRD when a schema has to be compiled.
 pub trait Source: Send + Sync + fmt::Debug {
-    /// The CRD, decoded anew.
+    /// The CRD, decoded on every call; `None` if it cannot be read.
     fn load(&self) -> Option<Value>;
 }
 
-/// What a CRD says, without its schemas.
+/// A CRD without its schemas.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 pub struct CustomResourceDefinition {
-    /// `plural.group`.
     pub name: Str,
-    /// The uid of the CRD.
     pub uid: Str,
-    /// When the CRD was created.
+    /// The creation timestamp as stored.
     pub created: Str,
-    /// The API group.
     pub group: Str,
-    /// The names that have been accepted.
+    /// The accepted names from the status, not those of the spec.
     pub names: Names,
-    /// How often the spec changed.
+    /// `metadata.generation`, which every change of the spec increments.
     pub generation: i64,
-    /// Whether objects live in namespaces.
     pub namespaced: bool,
-    /// Every version, in the order of the CRD.
+    /// All versions in the order of `spec.versions`.
     pub versions: Vec<Arc<Version>>,
-    /// About how many bytes of JSON the versions are, with their schemas.
+    /// Approximate size of all versions, with their schemas, in bytes of JSON.
     pub size: usize,
-    /// How versions become each other.
     pub conversion: Conversion,
-    /// `spec.preserveUnknownFields`: nothing is pruned.
+    /// `spec.preserveUnknownFields`: disables pruning and defaulting.
     pub preserve_unknown_fields: bool,
-    /// Whether it is served: its condition says so, no other resource has its storage directory, and no other CRD its kind.
+    /// Whether it is served: its `Established` condition is true, no other resource uses its storage directory and no other CRD has its
+    /// kind.
     pub established: bool,
-    /// Whether its names have been accepted.
     pub names_accepted: bool,
-    /// Whether it is on its way out: nothing can be created.
+    /// Whether the CRD is being deleted; no objects can be created.
     pub terminating: bool,
-    /// Set when the schemas of all versions are compiled.
+    /// Set once the schemas of all versions are compiled.
     ready: OnceLock<()>,
 }
 
-/// The names of a kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
-    /// `crontabs`.
     pub plural: Str,
-    /// `crontab`.
     pub singular: Str,
-    /// `CronTab`.
     pub kind: Str,
-    /// `CronTabList`.
     pub list_kind: Str,
-    /// What kubectl also accepts.
     pub short_names: Vec<Str>,
-    /// The sets it belongs to.
     pub categories: Vec<Str>,
 }
 
-/// How the versions of a kind become each other.
+/// `spec.conversion` of a CRD.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Conversion {
-    /// Only `apiVersion` changes.
+    /// Conversion changes only `apiVersion`.
     None,
-    /// A webhook is asked; this is `spec.conversion.webhook`.
+    /// Calls a webhook; holds `spec.conversion.webhook`.
     Webhook(Value),
 }
 
-/// A version of a kind.
+/// One version of a CRD.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 pub struct Version {
-    /// `v1`.
     pub name: Str,
-    /// Whether it is served.
     pub served: bool,
-    /// Whether objects are stored in it.
+    /// Whether this is the storage version.
     pub storage: bool,
-    /// The warning that use of it brings.
+    /// The warning sent with each response if the version is deprecated.
     pub deprecation: Option<String>,
-    /// Whether it has a `status` subresource.
     pub status: bool,
-    /// Where its `scale` subresource finds the replicas.
+    /// The paths of the `scale` subresource, if the version has one.
     pub scale: Option<ScalePaths>,
-    /// The fields that selectors know besides name and namespace, without the dot in front.
+    /// The fields that field selectors support besides name and namespace, without the leading dot.
     pub selectable: Vec<Str>,
-    /// How many printer columns it has.
+    /// Number of declared printer columns.
     pub columns: usize,
     position: usize,
     preserve_unknown_fields: bool,
@@ -109,19 +94,16 @@ pub struct Version {
     compiled: OnceLock<Arc<Compiled>>,
 }
 
-/// The paths of a `scale` subresource.
+/// The JSON paths of a `scale` subresource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScalePaths {
-    /// The wanted number of replicas.
     pub spec_replicas: Str,
-    /// The current one.
     pub status_replicas: Str,
-    /// The selector of what is counted.
     pub label_selector: Option<Str>,
 }
 
 impl ScalePaths {
-    /// Of a version, if it has the subresource.
+    /// Returns `None` if the version has no `scale` subresource.
     pub(super) fn read(version: &Value) -> Option<Self> {
         version.part("subresources").part("scale").map(|scale| ScalePaths {
             spec_replicas: scale.text("specReplicasPath").into(),
@@ -131,7 +113,7 @@ impl ScalePaths {
     }
 }
 
-/// The selectable fields of a version: what selectors call them, and their paths.
+/// The selectable fields of a version as pairs of selector name and JSON path.
 pub(super) fn selectable(version: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
     version.items("selectableFields").iter().map(|field| {
         let path = field.text("jsonPath");
@@ -140,7 +122,6 @@ pub(super) fn selectable(version: Option<&Value>) -> impl Iterator<Item = (&str,
 }
 
 impl Names {
-    /// From `spec.names` or `status.acceptedNames`.
     pub fn read(names: Option<&Value>) -> Self {
         Names {
             plural: names.text("plural").into(),
@@ -153,14 +134,14 @@ impl Names {
     }
 }
 
-/// Whether a condition of a CRD is `True`.
+/// Whether the status condition named `condition` is `True`.
 pub(super) fn is_true(crd: &Value, condition: &str) -> bool {
     let mut conditions = crd.list_at(&["status", "conditions"]).iter();
     conditions.any(|found| found.text("type") == condition && found.text("status") == "True")
 }
 
-/// Whether the objects of a CRD are stored where no other resource's are. The directory is made of the accepted plural
-/// name, which comes from the status and must therefore be the one that the spec and the name, which never change, have.
+/// Whether the CRD's objects do not share a storage directory with another resource. The directory is named after the accepted plural
+/// name. That name comes from the status, which others can write, so it must equal the plural name in the immutable spec and CRD name.
 fn has_own_directory(crd: &Value, accepted: &str, overlapping: OverlappingBuiltIn) -> bool {
     let spec = crd.part("spec");
     let (group, plural) = (spec.text("group"), spec.part("names").text("plural"));
@@ -170,7 +151,7 @@ fn has_own_directory(crd: &Value, accepted: &str, overlapping: OverlappingBuiltI
 }
 
 impl CustomResourceDefinition {
-    /// Reads a stored CRD. `source` brings the whole of it back when a schema is needed.
+    /// Reads a stored CRD. `source` loads it again when a schema has to be compiled.
     pub fn read(crd: &Value, source: &Arc<dyn Source>, overlapping: OverlappingBuiltIn) -> Self {
         let spec = crd.part("spec");
         let group: Str = spec.text("group").into();
@@ -227,12 +208,12 @@ impl CustomResourceDefinition {
         }
     }
 
-    /// How many bytes have to be read to compile its schemas; 0 if nothing has to be compiled any more.
+    /// How many bytes compiling its schemas has to read; 0 if all schemas are compiled.
     pub fn uncompiled(&self) -> usize {
         if self.ready.get().is_some() { 0 } else { self.size }
     }
 
-    /// Compiles the schemas and the rules of all versions, so that no request has to wait for that later.
+    /// Compiles the schemas and rules of all versions so that later requests need not wait for it.
     pub fn compile(&self, watch: Option<&dyn Stopwatch>) {
         self.ready.get_or_init(|| {
             let Some(first) = self.versions.first() else { return };
@@ -243,28 +224,27 @@ impl CustomResourceDefinition {
         });
     }
 
-    /// Takes the kind away that its status claims: another CRD has it. Without it, the CRD is not served.
+    /// Clears the kind that the status claims because another CRD has it. The CRD is no longer served.
     pub fn lose_kind(&mut self) {
         (self.names.kind, self.names.list_kind) = (Str::default(), Str::default());
         (self.established, self.names_accepted) = (false, false);
     }
 
-    /// The version that objects are stored in.
+    /// The version with `storage: true`.
     pub fn stored(&self) -> Option<&Arc<Version>> {
         self.versions.iter().find(|version| version.storage)
     }
 
-    /// The version called `name`.
     pub fn version(&self, name: &str) -> Option<&Arc<Version>> {
         self.versions.iter().find(|version| version.name == name)
     }
 
-    /// Whether this is the same CRD with the same spec: every change of the spec counts as a generation.
+    /// Whether both have the same uid and generation, and therefore the same spec.
     pub fn has_spec_of(&self, former: &CustomResourceDefinition) -> bool {
         (&self.uid, self.generation) == (&former.uid, former.generation)
     }
 
-    /// Takes over the schemas that were compiled for a former reading of the CRD, if its spec did not change.
+    /// Reuses the schemas compiled for an earlier reading of the same CRD if its spec did not change.
     pub fn reuse(&self, former: &CustomResourceDefinition) {
         if !self.has_spec_of(former) {
             return;
@@ -281,12 +261,11 @@ impl CustomResourceDefinition {
 }
 
 impl Version {
-    /// The schema, compiled when it is first needed.
+    /// The schema, compiled on first use.
     pub fn compiled(&self) -> &Arc<Compiled> {
         self.compiled.get_or_init(|| self.compile(self.source.load().as_ref()))
     }
 
-    /// Compiles the schema from the CRD that the version is in.
     fn compile(&self, crd: Option<&Value>) -> Arc<Compiled> {
         let versions = crd.part("spec").items("versions");
         let version = versions.get(self.position).filter(|version| version.text("name") == self.name);
@@ -300,25 +279,25 @@ impl Version {
         ))
     }
 
-    /// The CRD that the version is in, read anew.
+    /// Loads the CRD that contains this version.
     pub fn load(&self) -> Option<Value> {
         self.source.load()
     }
 
-    /// The schema as it is in the CRD, which [`Version::load`] gave for any of its versions; null where there is none.
+    /// The schema as written in the CRD, which [`Version::load`] of any of its versions returns; null if there is none.
     pub fn openapi(&self, crd: Option<&Value>) -> Value {
         let versions = crd.part("spec").items("versions");
         let version = versions.get(self.position).filter(|version| version.text("name") == self.name);
         version.part("schema").part("openAPIV3Schema").cloned().unwrap_or_default()
     }
 
-    /// Whether the schema has been compiled.
     pub fn is_compiled(&self) -> bool {
         self.compiled.get().is_some()
     }
 }
 
-/// The warning for a deprecated version: its own, or one that names the best version that is not.
+/// The warning for a deprecated version: `deprecationWarning`, or a default that recommends the highest-priority version not
+/// deprecated.
 fn deprecation(version: &Value, versions: &[Value], group: &str, kind: &str) -> Option<String> {
     if !version.flag("deprecated") {
         return None;

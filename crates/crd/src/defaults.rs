@@ -1,7 +1,7 @@
-//! What absent values become, as the schema says.
+//! Fills in the defaults of a schema.
 //!
-//! A default is added to every item of a list that lacks it, so that a small object may become hundreds of times as large. What is
-//! added is counted, and filling ends where there is no room for more.
+//! Every list item that lacks a field receives its default, so a small object may become hundreds of times larger. The added bytes are
+//! counted, and defaulting fails when they exceed the limit.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use value::Value;
 
 use super::node::Node;
 
-/// How many bytes of JSON defaults may add to an object: as many as can be stored.
+/// How many bytes of JSON defaults may add to one object: the largest size that can be stored.
 const MOST_ADDED: usize = 4 << 20;
-/// How many they may add to the objects of a list together.
+/// How many bytes defaults may add to all objects of a list together.
 const MOST_ADDED_TO_LIST: usize = 64 << 20;
 
-/// Defaults would add more to an object than can be stored.
+/// Defaults would add more bytes to an object than can be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
@@ -29,28 +29,28 @@ impl fmt::Display for TooLarge {
 
 impl std::error::Error for TooLarge {}
 
-/// How many bytes may still be added.
+/// How many bytes defaults may still add.
 #[derive(Debug)]
 pub struct Room(usize);
 
 impl Room {
-    /// For one object.
+    /// Limit for a single object.
     pub fn for_object() -> Self {
         Room(MOST_ADDED)
     }
 
-    /// For the objects of a list.
+    /// Limit shared by all objects of a list.
     pub fn for_list() -> Self {
         Room(MOST_ADDED_TO_LIST)
     }
 
-    /// The bytes that defaults may add to one object of a list.
+    /// The part of the remaining limit that one object of a list may use.
     #[must_use]
     pub fn share(&self) -> Self {
         Room(self.0.min(MOST_ADDED))
     }
 
-    /// Takes what an object used of its share.
+    /// Deducts the bytes that one object used of its `share`.
     pub fn settle(&mut self, share: &Room) {
         self.0 -= self.0.min(self.share().0.saturating_sub(share.0));
     }
@@ -61,7 +61,7 @@ impl Room {
     }
 }
 
-/// About how long a value is, written as JSON.
+/// Approximate length of a value as JSON.
 pub(crate) fn size(value: &Value) -> usize {
     value.size_up_to(usize::MAX)
 }
@@ -70,7 +70,7 @@ fn is_null(value: &Value, node: Option<&Node>) -> bool {
     value.is_null() && node.is_some_and(|node| !node.nullable)
 }
 
-/// Fills in the defaults below a value, until there is no room for more.
+/// Fills in the defaults below a value. On `TooLarge`, the value holds the defaults added so far.
 pub(super) fn apply(value: &mut Value, node: &Node, room: &mut Room) -> Result<(), TooLarge> {
     match value {
         Value::Map(map) => {

@@ -1,4 +1,4 @@
-//! A schema of a CRD as the facts that patches and server-side apply walk.
+//! Converts a CRD schema into the [`Schema`] that patches and server-side apply use.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use value::{Str, write};
 
 use super::node::Node;
 
-/// The schema of a whole resource: what is specified, and the metadata that every resource has.
+/// The schema of a whole resource: the specified fields and standard object metadata.
 ///
-/// `open` says that unknown fields are kept in the whole of it; `x-kubernetes-preserve-unknown-fields` says so of a node and, as
-/// server-side apply sees it, of everything below.
+/// `open` preserves unknown fields everywhere. `x-kubernetes-preserve-unknown-fields` does so for a node and, in server-side apply, for
+/// everything below it.
 pub(super) fn resource(node: &Node, open: bool) -> Schema {
     let mut schema = of(node, open);
     if let Kind::Map(map) = &mut schema.kind {
-        // It has the fields of every resource, and is no free-form map any more.
+        // The standard fields of a resource make it an object instead of a free-form map.
         let keeps = open || node.preserve || node.additional.as_ref().is_some_and(|more| more.allows);
         let rest = keeps.then(|| std::mem::replace(&mut map.values, any()));
         schema.kind = Kind::Object(Object { atomic: map.atomic, rest, ..Object::default() });
@@ -77,7 +77,7 @@ fn of(node: &Node, open: bool) -> Schema {
         }
         "object" => {
             let properties = node.properties.iter().map(|(name, node)| Property {
-                // What an item of a list is known by may be a default.
+                // List map keys of an item may come from defaults.
                 default: node.default.as_ref().map(|value| write::to_string(value).into()),
                 ..property(name.clone(), link(node, open), map_type(node))
             });

@@ -1,17 +1,17 @@
-//! Paths of fields as rules and selectable fields write them, found in a schema.
+//! Resolves the field paths of rules and selectable fields in a schema.
 
 use std::fmt::Write as _;
 
 use super::node::Node;
 
-/// A path as `.spec.x['a.b']`, found in a schema.
+/// A path such as `.spec.x['a.b']`, resolved in a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath {
     steps: Vec<(bool, String)>,
 }
 
 impl FieldPath {
-    /// As Kubernetes prints it.
+    /// The path as Kubernetes prints it in errors.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (named, step) in &self.steps {
@@ -27,13 +27,13 @@ impl FieldPath {
         text
     }
 
-    /// Its first step.
+    /// The first step, empty if there is none.
     pub fn root(&self) -> &str {
         self.steps.first().map_or("", |(_, step)| step)
     }
 }
 
-/// Finds the schema at a path; `brackets` says whether `['name']` may be used.
+/// Resolves a path in a schema. `brackets` allows `['name']` steps.
 pub fn field_path<'n>(path: &str, node: &'n Node, brackets: bool) -> Result<(FieldPath, &'n Node), String> {
     let mut found = FieldPath { steps: Vec::new() };
     let mut here = node;
@@ -75,7 +75,6 @@ fn step<'n>(node: &'n Node, name: &str, found: &mut FieldPath) -> Result<&'n Nod
     Ok(values)
 }
 
-/// Splits a path at `.`, `[` and `]`, except inside single quotes.
 fn tokens(path: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut token = String::new();

@@ -1,4 +1,4 @@
-//! The string formats that schemas may name, judged as Kubernetes' validation library judges them.
+//! Validates the string formats of schemas as Kubernetes' validation library (go-openapi/strfmt) does.
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use value::text::bad_percent_escape;
 
 use api::validation::fields::Read;
 
-/// The formats of strings, without dashes.
+/// The known string formats, without dashes.
 const STRINGS: &[&str] = &[
     "bsonobjectid",
     "uri",
@@ -40,12 +40,12 @@ const STRINGS: &[&str] = &[
     "k8slongname",
 ];
 
-/// The format of a schema, if Kubernetes does not know it (and then ignores it).
+/// The format of a schema if Kubernetes does not recognize it for the schema's type; such formats are ignored.
 pub fn unrecognized(schema: &Value) -> Option<&str> {
     unrecognized_of(schema, schema.text("type"))
 }
 
-/// The same where the values of `x-kubernetes-int-or-string` have two types, and so none.
+/// Whether validation ignores the format. Unlike [`unrecognized`], `x-kubernetes-int-or-string` counts as a schema without a type.
 pub(super) fn ignored(schema: &Value) -> bool {
     let kind = if schema.flag("x-kubernetes-int-or-string") { "" } else { schema.text("type") };
     unrecognized_of(schema, kind).is_some()
@@ -63,12 +63,10 @@ fn unrecognized_of<'s>(schema: &'s Value, kind: &str) -> Option<&'s str> {
     (!known).then_some(format)
 }
 
-/// Whether a format is one of strings.
 pub(super) fn is_of_strings(format: &str) -> bool {
     STRINGS.contains(&format.replace('-', "").as_str())
 }
 
-/// Whether a text is in a format.
 pub(super) fn is_valid(format: &str, text: &str) -> bool {
     match format.replace('-', "").as_str() {
         "bsonobjectid" => text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit()),
@@ -129,7 +127,7 @@ fn matches(pattern: &Lazy, text: &str) -> bool {
     pattern.as_ref().is_some_and(|pattern| pattern.is_match(text))
 }
 
-/// One label that may have a dash after its first character, or several of which the last has letters only.
+/// Accepts one label, which may contain a dash only as its second character, or several labels of which the last has only letters.
 fn is_hostname(text: &str) -> bool {
     if text.len() > 255 || text.split('.').any(|part| part.len() > 63) {
         return false;
@@ -147,7 +145,7 @@ fn is_hostname(text: &str) -> bool {
     last.chars().count() >= 2 && matches(&LETTERS, last) && head.split('.').all(label)
 }
 
-/// An address as Go's lenient parser reads it: leading zeros are decimal.
+/// An address as Go's lenient parser reads it: numbers with leading zeros are decimal.
 fn is_ip(text: &str) -> bool {
     let text = match text.rsplit_once(':') {
         Some((head, tail)) if tail.contains('.') => match plain_v4(tail) {
@@ -163,7 +161,7 @@ fn is_ip(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok()
 }
 
-/// Four decimal numbers, without their leading zeros.
+/// Removes the leading zeros of four decimal numbers; `None` for other text.
 fn plain_v4(text: &str) -> Option<String> {
     let parts: Option<Vec<String>> = text
         .split('.')
@@ -182,7 +180,7 @@ fn is_cidr(text: &str) -> bool {
     digits && is_ip(address) && bits.parse::<u16>().is_ok_and(|bits| bits <= most)
 }
 
-/// Addresses of 6, 8 or 20 bytes, in pairs of hex digits with `:` or `-`, or in fours with `.`.
+/// Addresses of 6, 8 or 20 bytes, as pairs of hex digits separated by `:` or `-`, or as groups of four separated by `.`.
 fn is_mac(text: &str) -> bool {
     let is_hex = |part: &str| part.bytes().all(|b| b.is_ascii_hexdigit());
     let groups = |separator: char, width: usize, counts: &[usize]| {
@@ -192,7 +190,7 @@ fn is_mac(text: &str) -> bool {
     groups(':', 2, &[6, 8, 20]) || groups('-', 2, &[6, 8, 20]) || groups('.', 4, &[3, 4, 10])
 }
 
-/// An absolute URI or an absolute path, as `net/url.ParseRequestURI` takes it.
+/// An absolute URI or an absolute path, as accepted by `net/url.ParseRequestURI`.
 fn is_request_uri(text: &str) -> bool {
     if text.is_empty() || text.bytes().any(|b| b < 0x20 || b == 0x7f) {
         return false;
@@ -206,7 +204,7 @@ fn is_request_uri(text: &str) -> bool {
     };
     let path = rest.split('?').next().unwrap_or_default();
     if !path.starts_with('/') {
-        // An opaque URI, as `mailto:x`, needs its scheme.
+        // An opaque URI such as `mailto:x` requires a scheme.
         return !scheme.is_empty();
     }
     let path = match path.strip_prefix("//").filter(|_| !scheme.is_empty()) {
@@ -250,7 +248,7 @@ fn is_authority(text: &str) -> bool {
         && bad_percent_escape(name).is_none()
 }
 
-/// One address, with or without a name and angle brackets, as `net/mail.ParseAddress` takes it.
+/// One address, with or without a name and angle brackets, as accepted by `net/mail.ParseAddress`.
 fn is_email(text: &str) -> bool {
     let text = text.trim();
     let address = match (text.find('<'), text.strip_suffix('>')) {
@@ -345,7 +343,7 @@ fn is_date_time(text: &str) -> bool {
         && within(6, "59")
 }
 
-/// Units of time with the spellings that are taken; the last of each also as the beginning of a longer word.
+/// The accepted spellings of each time unit. A longer word that starts with the last spelling is also accepted.
 const UNITS: &[&[&str]] = &[
     &["ns", "nano"],
     &["us", "µs", "micro"],
@@ -357,7 +355,7 @@ const UNITS: &[&[&str]] = &[
     &["w", "wk", "week"],
 ];
 
-/// A duration of Go, or numbers with words as Scala has them.
+/// A Go duration, or Scala-style numbers with unit words.
 fn is_duration(text: &str) -> bool {
     if parse_duration(text).is_ok() {
         return true;

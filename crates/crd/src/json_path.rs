@@ -1,7 +1,7 @@
-//! The paths of printer columns and selectable fields: kubectl's JSONPath, between `{` and `}`.
+//! Evaluates the paths of printer columns and selectable fields: kubectl's JSONPath, as written between `{` and `}`.
 //!
-//! Whoever writes a CRD writes its paths, and every list of its objects follows them: how many values a path looks at is
-//! bounded. A path that goes wrong on an object (a list asked of what is none, numbers compared with texts) leads to nothing.
+//! The author of a CRD chooses its paths, and every list of its objects evaluates them, so the number of values a path may visit is
+//! bounded. A path that fails on an object (indexing a value that is not a list, comparing numbers with strings) yields no values.
 
 mod parse;
 
@@ -11,14 +11,15 @@ use std::cmp::Ordering;
 
 use value::{Str, Value};
 
-/// How many values a path may lead to; more are left out.
+/// Limit on the values that a step yields; more are omitted.
 const MOST: usize = 10_000;
 
-/// How many values a path looks at in one object; it leads to nothing beyond. Steps at any depth (`..a..a`) look at the same
-/// values again and again.
+/// Limit on the values that a path visits in one object; a path that exceeds it yields no values. Repeated recursive steps (`..a..a`)
+/// visit the same values many times.
 const MOST_SEEN: usize = 1_000_000;
 
-/// A parsed path. What stands behind a `}` has to be one, too, and can only spoil the first.
+/// A parsed path. Only the first block yields values; blocks after a `}` must also parse, and if one fails on an object nothing is
+/// found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPath {
     first: Vec<Step>,
@@ -28,20 +29,20 @@ pub struct JsonPath {
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     Field(Str),
-    /// Everything in a value.
+    /// Every direct part of a value.
     Wildcard,
-    /// The value and everything below it that has parts.
+    /// The value and all its descendants that have parts.
     Recursive,
     Slice(Slice),
     Union(Vec<Vec<Step>>),
     Filter(Filter),
-    /// What does not depend on the object.
+    /// A literal that does not depend on the object.
     Constant(Value),
-    /// A word, as `range`, that is of no use here.
+    /// A keyword such as `range`, which always fails here.
     Word,
 }
 
-/// `[from:to:by]`; `[from]` has an end that follows from it.
+/// `[from:to:by]`. For `[from]` alone, `to` is derived from `from`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Slice {
     from: Option<i64>,
@@ -69,27 +70,26 @@ enum Operator {
 
 type Values<'a> = Vec<Cow<'a, Value>>;
 
-/// Values, or those at which a path went wrong: a filter that asks whether there are any counts them.
+/// The values found. `Err` holds the values at which a step failed, because existence filters count them.
 type Walked<'a> = Result<Values<'a>, Values<'a>>;
 
 impl JsonPath {
-    /// Parses a path as `.spec.list[0].name`; `None` for what is not one.
+    /// Parses a path such as `.spec.list[0].name`; `None` if the syntax is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let mut blocks = parse::blocks(text)?.into_iter();
         Some(JsonPath { first: blocks.next()?, others: blocks.collect() })
     }
 
-    /// The values it leads to, in order.
+    /// The values the path yields, in order.
     pub fn find<'a>(&'a self, root: &'a Value) -> Vec<Cow<'a, Value>> {
         self.find_within(root, MOST_SEEN).0
     }
 
-    /// The first value it leads to.
     pub fn first<'a>(&'a self, root: &'a Value) -> Option<Cow<'a, Value>> {
         self.find(root).into_iter().next()
     }
 
-    /// The first value it leads to if it looks at no more than `visits` values, and at how many it looked.
+    /// The first value found while visiting at most `visits` values, and the number of values visited.
     pub fn first_within<'a>(&'a self, root: &'a Value, visits: usize) -> (Option<Cow<'a, Value>>, usize) {
         let (found, seen) = self.find_within(root, visits);
         (found.into_iter().next(), seen)
@@ -105,16 +105,16 @@ impl JsonPath {
     }
 }
 
-/// How many more values may be looked at.
+/// How many more values may be visited.
 struct Sight(Cell<usize>);
 
 impl Sight {
-    /// Whether one more may be.
+    /// Spends one visit; false if none is left.
     fn one(&self) -> bool {
         self.some(1)
     }
 
-    /// Whether so many more may be.
+    /// Spends `count` visits; false if fewer are left.
     fn some(&self, count: usize) -> bool {
         let left = self.0.get();
         self.0.set(left.saturating_sub(count));
@@ -123,7 +123,7 @@ impl Sight {
 }
 
 fn walk<'a>(steps: &'a [Step], values: Values<'a>, sight: &Sight) -> Walked<'a> {
-    // Every step looks at all values that the one before it led to, whatever it makes of them.
+    // Every step visits all values of the previous step, even those it discards.
     steps.iter().try_fold(values, |values, step| {
         if sight.some(values.len().max(1)) { step.take(values, sight) } else { Err(values) }
     })
@@ -153,7 +153,7 @@ impl Step {
                     };
                     match slice.of(items.len()) {
                         Err(OutOfBounds) => return Err(values),
-                        // Where none is asked for, the others are not looked at.
+                        // If a slice is empty, the remaining values are not visited.
                         Ok(None) => break,
                         Ok(Some((from, to, by))) => {
                             let chosen = (from..to).step_by(by).take_while(|_| sight.one());
@@ -196,7 +196,7 @@ impl Step {
     }
 }
 
-/// A part of a value lives as long as the value does: longer where that is borrowed than where it is not.
+/// An item of a list: borrowed if the list is borrowed, otherwise cloned.
 fn item<'a>(list: &Cow<'a, Value>, at: usize) -> Option<Cow<'a, Value>> {
     match list {
         Cow::Borrowed(list) => list.as_list()?.get(at).map(Cow::Borrowed),
@@ -211,7 +211,7 @@ fn field<'a>(map: Cow<'a, Value>, name: &str) -> Option<Cow<'a, Value>> {
     }
 }
 
-/// What is in a value; of a text, its bytes.
+/// The direct parts of a value; for a string, its bytes.
 fn parts<'a>(value: &Cow<'a, Value>, sight: &Sight) -> Values<'a> {
     let shown = |found: &mut dyn Iterator<Item = Value>| -> Values<'a> {
         found.take_while(|_| sight.one()).map(Cow::Owned).collect()
@@ -231,7 +231,7 @@ fn parts<'a>(value: &Cow<'a, Value>, sight: &Sight) -> Values<'a> {
     }
 }
 
-// The tree is as deep as the reader allows, so is the recursion.
+// The parser limits the depth of values, and thereby of this recursion.
 fn descend<'a>(value: Cow<'a, Value>, out: &mut Values<'a>, sight: &Sight) {
     if out.len() > MOST || !sight.one() {
         return;
@@ -251,7 +251,7 @@ fn descend<'a>(value: Cow<'a, Value>, out: &mut Values<'a>, sight: &Sight) {
 struct OutOfBounds;
 
 impl Slice {
-    /// From where to where, in which steps, of a list of some length; `None` where no item is asked for.
+    /// The start, end and step for a list of `length` items; `None` if no item is selected.
     fn of(self, length: usize) -> Result<Option<(usize, usize, usize)>, OutOfBounds> {
         let length = i64::try_from(length).map_err(|_| OutOfBounds)?;
         let mut from = self.from.unwrap_or(0);
@@ -291,7 +291,7 @@ impl Filter {
         match operator {
             Operator::Equal => Ok(order.is_eq()),
             Operator::NotEqual => Ok(order.is_ne()),
-            // Whether one is smaller is asked of numbers and texts only.
+            // Booleans have no order.
             _ if is_flag => Err(Incomparable),
             Operator::Less => Ok(order.is_lt()),
             Operator::LessEqual => Ok(order.is_le()),
@@ -302,7 +302,7 @@ impl Filter {
     }
 }
 
-/// The only one of some values; two cannot be compared with anything.
+/// The only one of `values`. Several values cannot be compared with anything.
 fn one<'v>(values: &'v [Cow<'_, Value>]) -> Result<Option<&'v Value>, Incomparable> {
     match values {
         [] => Ok(None),
@@ -311,7 +311,7 @@ fn one<'v>(values: &'v [Cow<'_, Value>]) -> Result<Option<&'v Value>, Incomparab
     }
 }
 
-/// How two values of the same kind compare; an integer is of another kind than a number with a fraction.
+/// Compares two values of the same type. Integers and floats are different types.
 fn order(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
         (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),

@@ -1,9 +1,9 @@
-//! Custom resources: what a `CustomResourceDefinition` says of the kind it declares, and what follows from it for its objects.
+//! Custom resources: reads, compiles and validates CustomResourceDefinitions, and prunes, defaults and validates their objects.
 //!
-//! A stored CRD is read twice. [`CustomResourceDefinition::read`] takes the few facts that routing, discovery and names need, when the
-//! CRD changes; the schema of a version is compiled ([`Compiled`]) when its first object is written or read, so that
-//! thousands of unused CRDs cost nothing but their bytes. A schema becomes one tree of [`Node`]s; pruning,
-//! defaulting, validation, rules and the facts of [`schema`] all walk that tree. [`validation`] has the rules for CRDs themselves.
+//! A stored CRD is read twice. [`CustomResourceDefinition::read`] extracts the few facts that routing, discovery and naming need
+//! whenever the CRD changes. The schema of a version is compiled ([`Compiled`]) when its first object is read or written, so that
+//! thousands of unused CRDs cost only their bytes. Compilation turns a schema into a tree of [`Node`]s, which pruning, defaulting,
+//! validation, CEL rules and the conversion to [`schema`] all use. [`validation`] validates CRDs themselves.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -71,8 +71,8 @@ mod validate_defaults;
 pub mod validation;
 mod verdict;
 
-/// Finds the built-in resource whose storage directory overlaps `<group>/<plural>`: a CRD of that group and plural is refused and
-/// never served. Callers pass it in, because this module does not know the built-in resources.
+/// Finds the built-in resource whose storage directory overlaps `<group>/<plural>`. A CRD with such a group and plural is rejected and
+/// never served. Callers pass this function in because this crate does not know the built-in resources.
 pub type OverlappingBuiltIn = fn(group: &str, plural: &str) -> Option<api::GroupResource>;
 
 pub use compiled::{Compiled, Found};

@@ -1,4 +1,4 @@
-//! Lists that are sets or maps have no duplicates.
+//! Rejects duplicates in lists of type `set` and `map`.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use value::{Map, Value, write};
 use super::node::Node;
 use super::verdict::is_full;
 
-/// What is wrong with the sets and keyed lists in a value.
+/// Reports duplicates in all sets and keyed lists of a value.
 pub(super) fn check(value: &Value, node: &Node, at: &At<'_>, errors: &mut FieldErrors) {
     match value {
         Value::Map(map) => {
@@ -40,7 +40,7 @@ pub(super) fn check(value: &Value, node: &Node, at: &At<'_>, errors: &mut FieldE
     }
 }
 
-/// Reports the second occurrence of each value; `shown` is what is printed.
+/// Reports the second occurrence of each value. `shown` has the values to print in errors, in the same order.
 fn set(values: &[Value], shown: &[Value], at: &At<'_>, errors: &mut FieldErrors) {
     let mut seen: HashMap<String, usize> = HashMap::with_capacity(values.len());
     for (index, (value, shown)) in values.iter().zip(shown).enumerate() {
@@ -55,7 +55,7 @@ fn set(values: &[Value], shown: &[Value], at: &At<'_>, errors: &mut FieldErrors)
     }
 }
 
-/// Values are equal if their JSON and their types are: 1 and 1.0 differ, as they do in Go.
+/// Two values are equal if their JSON and their types are: 1 and 1.0 differ, as they do in Go.
 fn identity(value: &Value) -> String {
     let tag = match value {
         Value::Float(_) => "f",

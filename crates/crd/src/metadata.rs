@@ -1,4 +1,4 @@
-//! The metadata of a custom resource and of the resources embedded in it: typed, whatever the schema says.
+//! Decodes and validates the metadata of custom resources and of the resources embedded in them, independently of the schema.
 
 use api::field::FieldError;
 use api::gvk::GroupVersion;
@@ -9,16 +9,16 @@ use value::{Map, Str, Value};
 
 use super::node::Node;
 
-/// What reading metadata as Kubernetes' type came to.
+/// Result of decoding metadata as `ObjectMeta`.
 #[derive(Debug, Default)]
 pub(super) struct Read {
-    /// Paths of fields that the type does not have, with the place of the metadata before them.
+    /// Paths of unknown fields, including the path of the metadata.
     pub(super) unknown: Vec<String>,
-    /// Why it cannot be read.
+    /// The decoding error, if there is one.
     pub(super) error: Option<String>,
 }
 
-/// Brings the `metadata` in `map` into its typed form: unknown fields go.
+/// Decodes the `metadata` in `map` as `ObjectMeta` and drops unknown fields. `place` is the path of the object.
 pub(super) fn type_metadata(map: &mut Map, place: &str) -> Read {
     let Some(metadata) = map.get_mut("metadata") else { return Read::default() };
     let Some(schema) = schema::named("meta.v1.ObjectMeta") else { return Read::default() };
@@ -39,7 +39,7 @@ pub(super) fn type_metadata(map: &mut Map, place: &str) -> Read {
     }
 }
 
-/// Brings the embedded resources in a value into their typed form; unknown fields are added to `unknown`.
+/// Decodes the metadata of embedded resources in a value and adds the paths of unknown fields to `unknown`.
 pub(super) fn coerce(
     value: &mut Value,
     node: &Node,
@@ -86,7 +86,6 @@ pub(super) fn coerce(
     Ok(())
 }
 
-/// Whether there are embedded resources anywhere below.
 pub(super) fn has_embedded(node: &Node) -> bool {
     node.embedded
         || node.items.as_deref().is_some_and(has_embedded)
@@ -94,7 +93,7 @@ pub(super) fn has_embedded(node: &Node) -> bool {
         || node.properties.iter().any(|(_, node)| has_embedded(node))
 }
 
-/// What is wrong with the embedded resources in a value.
+/// Validates the embedded resources in a value.
 pub(super) fn check(value: &Value, node: &Node, at: &At<'_>, errors: &mut FieldErrors) {
     match value {
         Value::Map(map) => {
@@ -155,7 +154,7 @@ pub(super) fn embedded(value: &Value, map: &Map, at: &At<'_>, errors: &mut Field
     }
 }
 
-/// What is wrong with the resources embedded in a default.
+/// Validates the resources embedded in a default value.
 pub(crate) fn default_errors(default: &Value, node: &Node, at: &At<'_>) -> FieldErrors {
     let mut typed = default.clone();
     if let Err(error) = coerce(&mut typed, node, at, &mut Vec::new()) {
@@ -166,7 +165,7 @@ pub(crate) fn default_errors(default: &Value, node: &Node, at: &At<'_>) -> Field
     errors
 }
 
-/// Why a resource is none that could be stored, as one text.
+/// Why an embedded resource is invalid, as one text.
 pub(crate) fn resource_errors(object: &Value) -> Option<String> {
     let mut typed = object.clone();
     let Value::Map(map) = &mut typed else { return None };

@@ -1,4 +1,4 @@
-//! Which names a CRD gets, and what its status says of it: the conditions of a CRD.
+//! Computes the accepted names and the status conditions of a CRD.
 
 use std::collections::HashSet;
 
@@ -9,24 +9,23 @@ use value::{Map, Str, Value};
 use super::OverlappingBuiltIn;
 use super::crd::Names;
 
-/// The finalizer that keeps a CRD until its objects are gone.
+/// The finalizer that keeps a CRD until all its objects are deleted.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// The reason and the message of a CRD whose objects would be stored among those of a built-in resource.
+/// Reason and message for a CRD whose objects would be stored among those of a built-in resource.
 pub const OVERLAPPING: (&str, &str) =
     ("OverlappingBuiltInResource", "instances overlap with built-in resources in storage");
 
-/// The names that the other CRDs of a group have been given.
+/// The accepted names of the other CRDs in a group.
 #[derive(Debug, Default)]
 pub struct Taken {
     resources: HashSet<String>,
     kinds: HashSet<String>,
-    /// The name of a CRD whose names are not known.
+    /// The name of a stored CRD that cannot be read, so that its names are unknown.
     unreadable: Option<Str>,
 }
 
 impl Taken {
-    /// Adds the accepted names of another CRD of the group.
     pub fn add(&mut self, names: &Names) {
         let short = names.short_names.iter();
         let resources = [&names.plural, &names.singular].into_iter().chain(short);
@@ -34,12 +33,12 @@ impl Taken {
         self.kinds.extend([&names.kind, &names.list_kind].map(ToString::to_string));
     }
 
-    /// Adds a CRD of the group that cannot be read: it may have any name, so no other CRD gets a new one.
+    /// Adds a CRD of the group that cannot be read. It may have any name, so other CRDs are not granted new names.
     pub fn add_unreadable(&mut self, name: &Str) {
         self.unreadable = Some(name.clone());
     }
 
-    /// Why a CRD does not get names that it does not have yet.
+    /// Reason and message if no CRD can be granted new names.
     fn refusal(&self) -> Option<(&'static str, String)> {
         let name = self.unreadable.as_ref()?;
         let message = format!(
@@ -50,8 +49,8 @@ impl Taken {
     }
 }
 
-/// The status that a CRD should have; `None` where it has it. `lost_kind` says that its status claims a kind which another
-/// CRD has: statuses can be written by others than this server. `now` is a time as conditions write it.
+/// The status that a CRD should have; `None` if it already has it. `lost_kind` means that its status claims a kind that belongs to
+/// another CRD, which is possible because clients can write the status. `now` is formatted as in conditions.
 pub fn status(
     crd: &Value,
     lost_kind: bool,
@@ -84,7 +83,7 @@ pub fn status(
     }
     let is_true = |status: &Value, name: &str| find(status, name).is_some_and(|c| c.text("status") == "True");
     if overlapping(crd.part("spec").text("group"), &wanted.plural).is_some() {
-        // Stored before such CRDs were refused.
+        // The CRD was stored before this check existed.
         set(&mut status, "Established", ("False", OVERLAPPING.0, OVERLAPPING.1), now);
     } else if is_true(&status, "NamesAccepted") && !is_true(&status, "Established") {
         let condition = ("True", "InitialNamesAccepted", "the initial names have been accepted");
@@ -106,7 +105,7 @@ pub fn status(
     (status != before).then_some(status)
 }
 
-/// The names that are given, and why some are not.
+/// The accepted names, and the reason and message if some wanted names are in use.
 fn judge(wanted: &Names, accepted: &Names, taken: &Taken) -> (Names, Option<(&'static str, String)>) {
     let mut names = accepted.clone();
     let mut why = None;
@@ -148,7 +147,7 @@ fn judge(wanted: &Names, accepted: &Names, taken: &Taken) -> (Names, Option<(&'s
 
 fn to_value(names: &Names) -> Value {
     let mut map = Map::new();
-    // These two are written even when they are empty.
+    // These two are required fields and are written even when empty.
     map.insert("plural", names.plural.clone());
     map.insert("kind", names.kind.clone());
     for (field, name) in [("singular", &names.singular), ("listKind", &names.list_kind)] {
@@ -168,7 +167,7 @@ fn find<'a>(status: &'a Value, name: &str) -> Option<&'a Value> {
     status.list_at(&["conditions"]).iter().find(|condition| condition.text("type") == name)
 }
 
-/// Sets a condition; its time changes with its status.
+/// Sets a condition. `lastTransitionTime` changes only when its status does.
 pub fn set(status: &mut Value, name: &str, (truth, reason, message): (&str, &str, &str), now: &str) {
     let since = match find(status, name) {
         Some(old) if old.text("status") == truth => old.text("lastTransitionTime").to_owned(),
@@ -189,10 +188,10 @@ pub fn set(status: &mut Value, name: &str, (truth, reason, message): (&str, &str
     status.set_at(&["conditions"], Value::List(conditions));
 }
 
-/// The annotation that says who approved an API of a group that belongs to the project.
+/// The annotation that approves an API in a protected group.
 pub const APPROVED: &str = "api-approved.kubernetes.io";
 
-/// Whether a group belongs to the Kubernetes project.
+/// Whether a group is reserved for the Kubernetes project.
 pub fn is_protected(group: &str) -> bool {
     group == "k8s.io"
         || group == "kubernetes.io"
@@ -200,20 +199,20 @@ pub fn is_protected(group: &str) -> bool {
         || group.ends_with(".kubernetes.io")
 }
 
-/// What the approval annotation comes to.
+/// State of the approval annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Approval {
-    /// It is a URL.
+    /// The annotation is a URL.
     Approved,
-    /// It says that there is none.
+    /// The annotation starts with `unapproved`.
     Bypassed,
-    /// It is neither.
+    /// The annotation has another value.
     Invalid,
-    /// There is none.
+    /// There is no such annotation.
     Missing,
 }
 
-/// What the annotations of a CRD say about its approval, and why.
+/// The approval state of a CRD and the message that explains it.
 pub fn approved(crd: &Value) -> (Approval, String) {
     let annotation = crd.part("metadata").part("annotations").text(APPROVED);
     if annotation.is_empty() {

@@ -1,4 +1,4 @@
-//! One schema of a CRD as a tree: what the fields of `JSONSchemaProps` mean, read once.
+//! [`Node`]: a CRD schema (`JSONSchemaProps`) parsed into a tree.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -8,58 +8,52 @@ use value::{Map, Str, Value};
 
 use api::validation::fields::Read;
 
-/// How deep schemas are read: as deep as any CRD can be that was ever read.
+/// Limit on the depth of schemas, equal to the depth limit of parsed JSON.
 const DEEPEST: usize = value::json::MAX_DEPTH;
 
-/// The schema of a value, with everything that is said of it.
+/// The schema of a value.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the fields of a schema, each of them a fact of its own")]
 pub struct Node {
-    /// `object`, `array`, `string`, `integer`, `number`, `boolean`; empty where any is allowed.
+    /// `object`, `array`, `string`, `integer`, `number` or `boolean`; empty if any type is allowed.
     pub kind: Str,
-    /// Whether `null` is a value.
     pub nullable: bool,
-    /// What an absent value becomes.
     pub default: Option<Value>,
     /// The fields of an object, sorted by name.
     pub properties: Vec<(Str, Node)>,
-    /// What the values of a map are.
     pub additional: Option<Additional>,
-    /// What the items of a list are.
     pub items: Option<Box<Node>>,
-    /// `x-kubernetes-preserve-unknown-fields`.
+    /// Schema extension `x-kubernetes-preserve-unknown-fields` is true.
     pub preserve: bool,
-    /// `x-kubernetes-embedded-resource`.
+    /// Schema extension `x-kubernetes-embedded-resource` is true.
     pub embedded: bool,
-    /// `x-kubernetes-int-or-string`.
+    /// Schema extension `x-kubernetes-int-or-string` is true.
     pub int_or_string: bool,
-    /// `x-kubernetes-list-type`.
+    /// Value of `x-kubernetes-list-type`: `atomic`, `set` or `map`.
     pub list_type: Option<Str>,
-    /// `x-kubernetes-list-map-keys`.
+    /// Value of `x-kubernetes-list-map-keys`, for lists of type `map`.
     pub list_map_keys: Vec<Str>,
-    /// `x-kubernetes-map-type`.
+    /// Value of `x-kubernetes-map-type`: `granular` or `atomic`.
     pub map_type: Option<Str>,
-    /// `x-kubernetes-validations`.
+    /// CEL rules from `x-kubernetes-validations`.
     pub rules: Vec<Rule>,
-    /// The names of fields that must be there.
     pub required: Vec<Str>,
-    /// What else values must fulfil; absent where nothing is said.
+    /// Value validations such as `pattern` and `anyOf`; `None` if there are none.
     pub checks: Option<Box<Checks>>,
 }
 
-/// `additionalProperties`: a boolean or a schema.
+/// `additionalProperties`, either a boolean or a schema.
 #[derive(Debug)]
 pub struct Additional {
-    /// Whether there may be any.
+    /// Whether additional properties are allowed.
     pub allows: bool,
-    /// What they are.
     pub node: Option<Box<Node>>,
 }
 
-/// What values must fulfil besides their structure.
+/// Value validations, as opposed to the structural part of a schema.
 #[derive(Debug, Default)]
 pub struct Checks {
-    /// The format, as it is written; empty where Kubernetes does not know it.
+    /// The format as written; empty if Kubernetes does not recognize it.
     pub format: Str,
     pub(crate) maximum: Option<f64>,
     pub(crate) exclusive_maximum: bool,
@@ -81,13 +75,13 @@ pub struct Checks {
     pub(crate) not: Option<Box<Node>>,
 }
 
-/// The values that are allowed, with an index of the texts: there may be as many as fit into a CRD, and each item of a
-/// list is looked up.
+/// The allowed values with an index of the strings. A CRD may have as many values as fit into it, and every item of a list is looked
+/// up.
 #[derive(Debug, Default)]
 pub(crate) struct Enumeration {
     values: Vec<Value>,
     texts: HashSet<Str>,
-    /// The parts of all values: what it takes to compare something with them.
+    /// The number of parts of all values, which bounds the work of comparing with them.
     parts: usize,
 }
 
@@ -101,7 +95,7 @@ impl Enumeration {
         Enumeration { texts: texts.collect(), values: values.to_vec(), parts }
     }
 
-    /// The steps of looking for a value.
+    /// The cost of looking up a value.
     pub(crate) fn steps(&self, value: &Value) -> usize {
         match value {
             Value::String(_) => 1,
@@ -110,17 +104,17 @@ impl Enumeration {
         }
     }
 
-    /// Whether everything is allowed.
+    /// Whether there is no `enum`, so that every value is allowed.
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// In the order of the CRD.
+    /// The allowed values in the order of the CRD.
     pub(crate) fn values(&self) -> &[Value] {
         &self.values
     }
 
-    /// Whether a value is among them; `same` says when two are, but for texts.
+    /// Whether `value` is allowed. `same` compares values that are not strings.
     pub(crate) fn has(&self, value: &Value, same: impl Fn(&Value, &Value) -> bool) -> bool {
         match value {
             Value::String(text) => self.texts.contains(text),
@@ -129,7 +123,7 @@ impl Enumeration {
     }
 }
 
-/// The parts of a value, each of which may have to be compared. A long text counts as several.
+/// The number of parts that comparing a value may visit. A long string counts as several.
 fn parts(value: &Value) -> usize {
     const TEXT: usize = 64;
     match value {
@@ -142,7 +136,7 @@ fn parts(value: &Value) -> usize {
     }
 }
 
-/// A pattern that is compiled when the first text is matched.
+/// A pattern that is compiled on first use.
 #[derive(Debug)]
 pub(crate) struct LazyPattern {
     pub(crate) text: Str,
@@ -150,31 +144,28 @@ pub(crate) struct LazyPattern {
 }
 
 impl LazyPattern {
-    /// The pattern, or why it is none in Go's words.
+    /// The compiled pattern, or the error in Go's wording.
     pub(crate) fn get(&self) -> &Result<Pattern, String> {
         self.compiled.get_or_init(|| Pattern::compile(&self.text).map_err(|error| error.to_string()))
     }
 }
 
-/// One of `x-kubernetes-validations`.
+/// One entry of `x-kubernetes-validations`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// The expression.
     pub rule: Str,
-    /// What is said when it is not fulfilled.
     pub message: Str,
-    /// An expression that says it.
+    /// Expression that computes the message.
     pub message_expression: Str,
-    /// The sort of error: `FieldValueInvalid` where empty.
+    /// The kind of error; empty means `FieldValueInvalid`.
     pub reason: Str,
-    /// The field the error is about, relative to the rule.
+    /// The field that the error reports, relative to the value of the rule.
     pub field_path: Str,
-    /// Whether `oldSelf` is an optional.
+    /// Whether `oldSelf` is an optional value.
     pub optional_old_self: Option<bool>,
 }
 
 impl Rule {
-    /// From its JSON.
     pub fn read(rule: &Value) -> Self {
         Rule {
             rule: rule.text("rule").into(),
@@ -188,13 +179,12 @@ impl Rule {
 }
 
 impl Node {
-    /// Reads a `JSONSchemaProps`.
     pub fn read(schema: &Value) -> Node {
         read(schema, 0)
     }
 
-    /// As Kubernetes judges defaults by it: without `x-kubernetes-int-or-string`, here and below, and with every format, whether
-    /// it is known for the type or not.
+    /// The schema as Kubernetes validates defaults with it: without `x-kubernetes-int-or-string` at any depth and with every format,
+    /// whether or not it is recognized for the type.
     pub fn for_defaults(schema: &Value) -> Node {
         let mut node = Node::read(schema);
         node.judge_defaults(schema);
@@ -219,23 +209,21 @@ impl Node {
         }
     }
 
-    /// The schema of the field `name`.
     pub fn property(&self, name: &str) -> Option<&Node> {
         let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
         self.properties.get(at).map(|(_, node)| node)
     }
 
-    /// The schema of the values of a map.
+    /// The schema of `additionalProperties`, if there is one.
     pub fn values(&self) -> Option<&Node> {
         self.additional.as_ref()?.node.as_deref()
     }
 
-    /// The schema of the value at `key` of an object.
+    /// The schema of the value at `key`: its property, or else `additionalProperties`.
     pub fn at_key(&self, key: &str) -> Option<&Node> {
         self.property(key).or_else(|| self.values())
     }
 
-    /// Whether this node or one below it has a default.
     pub fn has_defaults(&self) -> bool {
         self.default.is_some()
             || self.items.as_deref().is_some_and(Node::has_defaults)
@@ -243,7 +231,6 @@ impl Node {
             || self.properties.iter().any(|(_, node)| node.has_defaults())
     }
 
-    /// Whether this node or one below it has rules.
     pub fn has_rules(&self) -> bool {
         !self.rules.is_empty()
             || self.items.as_deref().is_some_and(Node::has_rules)
@@ -251,14 +238,13 @@ impl Node {
             || self.properties.iter().any(|(_, node)| node.has_rules())
     }
 
-    /// How many rules this node and those below it have.
     pub(super) fn count_rules(&self) -> u64 {
         let below = self.items.as_deref().into_iter().chain(self.values());
         let below = below.chain(self.properties.iter().map(|(_, node)| node));
         self.rules.len() as u64 + below.map(Node::count_rules).sum::<u64>()
     }
 
-    /// Whether a list of this schema is told apart by keys.
+    /// Whether this is a list of type `map`, with items identified by keys.
     pub fn is_keyed_list(&self) -> bool {
         self.list_type.as_deref() == Some("map")
     }
@@ -266,7 +252,7 @@ impl Node {
 
 fn read(schema: &Value, depth: usize) -> Node {
     if depth > DEEPEST {
-        // Nothing is of this type: what cannot be read must not let everything pass.
+        // No value has this type: a schema that is too deep must reject everything rather than accept it.
         return Node { kind: Str::new_static("none"), ..Node::default() };
     }
     let below = |schema: &Value| read(schema, depth + 1);
@@ -305,7 +291,7 @@ fn read(schema: &Value, depth: usize) -> Node {
     }
 }
 
-/// The fields that make up [`Checks`].
+/// The fields of a schema that are parsed into [`Checks`].
 const CHECKS: &[&str] = &[
     "format",
     "maximum",
@@ -361,7 +347,6 @@ fn checks(schema: &Value, depth: usize) -> Option<Box<Checks>> {
     }))
 }
 
-/// A number that may be written with or without a fraction.
 #[expect(clippy::cast_precision_loss, reason = "Go reads these fields as float64, too")]
 fn number(schema: &Value, field: &str) -> Option<f64> {
     match schema.part(field)? {

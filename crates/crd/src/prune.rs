@@ -1,7 +1,7 @@
-//! Unknown fields: dropped, and named where somebody asks.
+//! Drops unknown fields and optionally records their paths.
 //!
-//! What a schema does not specify is pruned, unless `x-kubernetes-preserve-unknown-fields` says otherwise; below that, what is
-//! specified is pruned again. The metadata of a resource, embedded or not, is judged by [`super::metadata`].
+//! Fields that the schema does not specify are pruned unless `x-kubernetes-preserve-unknown-fields` is set; specified fields below such
+//! a node are pruned again. [`super::metadata`] handles the metadata of resources, embedded or not.
 
 use value::{Map, Value};
 
@@ -9,7 +9,7 @@ use super::node::Node;
 
 const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// The way to a field, kept only while unknown fields are recorded.
+/// The path of the current field. It is tracked only if unknown fields are recorded.
 #[derive(Debug, Default)]
 pub(super) struct Trail {
     path: String,
@@ -17,12 +17,10 @@ pub(super) struct Trail {
 }
 
 impl Trail {
-    /// Records unknown fields if `record` says so.
     pub(super) fn new(record: bool) -> Self {
         Trail { path: String::new(), unknown: record.then(Vec::new) }
     }
 
-    /// The paths of the unknown fields, sorted.
     pub(super) fn into_unknown(self) -> Vec<String> {
         let mut unknown = self.unknown.unwrap_or_default();
         unknown.sort();
@@ -62,14 +60,14 @@ fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// Prunes a whole resource: its `apiVersion`, `kind` and `metadata` stay.
+/// Prunes a whole resource but preserves its `apiVersion`, `kind` and `metadata`.
 pub(super) fn resource(object: &mut Value, node: &Node, trail: &mut Trail) {
     if let Value::Map(map) = object {
         fields(map, node, true, node.preserve, trail);
     }
 }
 
-/// Prunes a value by its schema; without one, everything inside goes.
+/// Prunes a value by its schema. Without a schema, a map loses all its entries.
 pub(super) fn prune(value: &mut Value, node: Option<&Node>, trail: &mut Trail) {
     match (value, node) {
         (Value::Map(map), None) => {
@@ -94,7 +92,7 @@ pub(super) fn prune(value: &mut Value, node: Option<&Node>, trail: &mut Trail) {
     }
 }
 
-/// What is kept whole, but for what is specified inside.
+/// Preserves unknown fields of a value but prunes the specified fields inside it.
 fn keep(value: &mut Value, node: &Node, trail: &mut Trail) {
     match value {
         Value::Map(map) => fields(map, node, node.embedded, true, trail),
@@ -127,7 +125,7 @@ fn fields(map: &mut Map, node: &Node, embedded: bool, preserve: bool, trail: &mu
     });
 }
 
-/// Drops nulls that are not values of their schema and that no default replaces.
+/// Drops nulls of fields that are not nullable and have no default.
 pub(super) fn nulls(value: &mut Value, node: Option<&Node>) {
     match value {
         Value::Map(map) => map.retain(|key, value| {
@@ -151,7 +149,7 @@ pub(super) fn nulls(value: &mut Value, node: Option<&Node>) {
     }
 }
 
-/// A value without what its schema does not know.
+/// Returns a pruned copy of a value.
 pub(crate) fn without_unknown(value: &Value, node: &Node) -> Value {
     let mut pruned = value.clone();
     prune(&mut pruned, Some(node), &mut Trail::new(false));

@@ -1,4 +1,4 @@
-//! `x-kubernetes-validations`: rules in CEL, compiled with the types of their schema and run within a budget.
+//! `x-kubernetes-validations`: compiles CEL rules with the types of their schema and runs them within a cost budget.
 
 use std::sync::{Arc, LazyLock};
 
@@ -16,53 +16,50 @@ use super::stopwatch::{Stopwatch, timed};
 use super::strategy::Bounds;
 use super::verdict::{MAX_PROBLEMS, MAX_TOLD, is_full};
 
-/// What all rules of an object may cost together.
+/// CEL cost limit of all rules of one object together.
 const BUDGET: i64 = 10_000_000;
-/// The longest message that an expression may make.
+/// Longest message, in bytes, that a `messageExpression` may return.
 const LONGEST_MESSAGE: usize = 5 * 1024;
-/// The steps of compiling one rule, about 20 µs.
+/// The steps charged for compiling one rule, about 20 µs.
 const STEPS_TO_COMPILE: u64 = 1000;
-/// How large a request may be; it bounds how often a rule can apply.
+/// Maximum size of a request in bytes, which bounds how often a rule can apply.
 const MOST_BYTES: u64 = 3 * 1024 * 1024;
 
 static BASE: LazyLock<Env> = LazyLock::new(|| Env::kubernetes(Version::CURRENT));
 
-/// The name of the type of `self`; types inside are named after it.
+/// Name of the type of `self`; nested types are named after it.
 const SELF_TYPE: &str = "selfType";
 
-/// One rule, compiled.
 #[derive(Debug)]
 pub struct CompiledRule {
-    /// The rule.
     pub rule: Rule,
-    /// The program, or why there is none.
+    /// The compiled rule, or the compile error.
     pub program: Result<Program, String>,
-    /// Whether it compares with what was before.
+    /// Whether it is a transition rule, which refers to `oldSelf`.
     pub uses_old_self: bool,
-    /// The program of its message.
+    /// The compiled `messageExpression`, or its compile error.
     pub message: Option<Result<Program, String>>,
-    /// What the rule may cost each time, if that was asked for.
+    /// Estimated maximum CEL cost of one evaluation, if the estimate was requested.
     pub max_cost: u64,
-    /// What the message may cost.
+    /// Estimated maximum CEL cost of the `messageExpression`.
     pub message_max_cost: u64,
-    /// The field that errors are about, below the rule.
+    /// The `fieldPath` that errors report, relative to the value of the rule.
     field_path: String,
 }
 
-/// The rules of one schema.
 #[derive(Debug)]
 pub struct Compilation {
     /// In the order of the schema.
     pub rules: Vec<CompiledRule>,
-    /// How often a value of this schema can occur in a request.
+    /// How often a value of this schema can occur in one request.
     pub max_cardinality: u64,
     schema: Arc<Schema>,
     env: Env,
     optional_env: Env,
 }
 
-/// Compiles the rules of a schema; `schema` is its JSON. `resource` says whether it is of a whole resource. Costs are estimated
-/// only for CRDs. `None` where expressions cannot see values of the schema.
+/// Compiles the rules of a schema. `schema` is its JSON; `resource` means that it describes a whole resource. Costs are estimated only
+/// when a CRD is validated (`estimate`). `None` if the schema cannot be converted to CEL types.
 pub fn compile(
     rules: &[Rule],
     node: &Node,
@@ -144,7 +141,7 @@ fn compilation(
     })
 }
 
-/// The rules of a schema and of everything below it that has rules.
+/// The rules of a schema and of all schemas below it.
 #[derive(Debug)]
 pub(super) struct Rules {
     root: Scope,
@@ -153,7 +150,7 @@ pub(super) struct Rules {
 #[derive(Debug, Default)]
 struct Scope {
     own: Option<Compilation>,
-    /// Why the rules of this schema cannot run at all.
+    /// Why the rules of this schema cannot run.
     error: Option<&'static str>,
     items: Option<Box<Scope>>,
     values: Option<Box<Scope>>,
@@ -171,12 +168,12 @@ impl Scope {
 }
 
 impl Rules {
-    /// Of a whole resource; `None` where it has no rules.
+    /// Compiles the rules of a whole resource; `None` if it has none.
     pub(super) fn compile(node: &Node, schema: &Value, watch: Option<&dyn Stopwatch>) -> Option<Self> {
         Rules::of(node, schema, true, watch)
     }
 
-    /// Of a schema that may be a part of a resource.
+    /// Compiles the rules of a schema, which is only a part of a resource unless `resource` is set.
     pub(super) fn of(
         node: &Node,
         schema: &Value,
@@ -186,12 +183,12 @@ impl Rules {
         node.has_rules().then(|| Rules { root: scope(node, schema, resource, watch) })
     }
 
-    /// Whether one of them takes regular expressions from data.
+    /// Whether one of the rules compiles regular expressions taken from objects.
     pub(super) fn compile_data(&self) -> bool {
         self.root.compiles_data()
     }
 
-    /// Runs the rules on an object and what it was before.
+    /// Runs the rules on an object and its old version, if there is one.
     pub(super) fn run(
         &self,
         node: &Node,
@@ -207,8 +204,7 @@ impl Rules {
         });
     }
 
-    /// As [`Rules::run`], of a part of an object, within what is left of a budget; answers what is left then. Nothing more may
-    /// run once it is below zero.
+    /// Like [`Rules::run`], for a part of an object. Returns the CEL budget that is left; once it is negative, no more rules may run.
     #[expect(clippy::too_many_arguments, reason = "the parts of one walk")]
     pub(super) fn run_at(
         &self,
@@ -251,7 +247,7 @@ fn scope(node: &Node, schema: &Value, resource: bool, watch: Option<&dyn Stopwat
     made
 }
 
-/// Whether an error is only a warning: nothing changed here, or in the nearest part around that can be compared.
+/// Decides whether an error becomes a warning: the value, or else the nearest enclosing value that can be correlated, did not change.
 #[derive(Clone, Copy)]
 struct Ratchet<'p, 'a> {
     current: Option<&'p Pair<'a>>,
@@ -264,7 +260,7 @@ impl Ratchet<'_, '_> {
     }
 }
 
-/// The budget is used up.
+/// The CEL cost budget or the request's budget is used up, or the error limit is reached.
 struct Exhausted;
 
 struct Run<'f> {
@@ -279,8 +275,8 @@ const OUT_OF_BUDGET: &str =
 const TOO_MANY_STEPS: &str = "validation takes too many steps, no further validation rules will be run";
 
 impl Run<'_> {
-    /// Takes steps of the request: one for each value that has rules, and those of the evaluations. What rules may cost is counted as
-    /// Kubernetes counts it, besides.
+    /// Spends steps of the request's budget: one for each value that has rules, plus those of the evaluations. The CEL cost of rules is
+    /// counted separately, as in Kubernetes.
     fn spend(&mut self, steps: u64, at: &At<'_>) -> Result<(), Exhausted> {
         let detail = match self.bounds.budget.spend(steps) {
             Ok(()) => return Ok(()),
@@ -291,7 +287,8 @@ impl Run<'_> {
         Err(self.exhausted())
     }
 
-    /// What one evaluation may cost. One that the request has no steps for ends early, and is not judged by what came of it.
+    /// CEL cost limit of one evaluation. An evaluation that exceeds the request's remaining budget ends early, and its result is
+    /// discarded.
     fn call_limit(&self) -> u64 {
         cel::PER_CALL_LIMIT.min(self.bounds.budget.left().saturating_add(1))
     }
@@ -347,7 +344,7 @@ impl Run<'_> {
                 }
             }
             Value::Map(map) => {
-                // Only maps of a known type have parts that continue others.
+                // Only maps of a known type have values that can be correlated with old ones.
                 let correlates = matches!(node.map_type.as_deref(), None | Some("granular" | "atomic"));
                 let before = old.and_then(Value::as_map).filter(|_| correlates);
                 if let Some((below, node)) = scope.values.as_deref().zip(node.values()) {
@@ -506,7 +503,7 @@ impl Run<'_> {
         self.go_on()
     }
 
-    /// Not if so much is wrong that no more is told: each of a million items may break a rule.
+    /// Stops when the limit of reported errors is reached: each of a million items may break a rule.
     fn go_on(&mut self) -> Result<(), Exhausted> {
         if is_full(&self.found.errors) { Err(self.exhausted()) } else { Ok(()) }
     }
@@ -522,7 +519,7 @@ impl Run<'_> {
         }
     }
 
-    /// The message that an expression makes; `None` where the rule's own is used instead; an error ends everything.
+    /// The message computed by `messageExpression`; `None` if the rule's `message` applies. An error ends the evaluation of all rules.
     fn message(
         &mut self,
         program: &Program,
@@ -530,7 +527,7 @@ impl Run<'_> {
         activation: &Activation<'_>,
     ) -> Result<Option<String>, String> {
         let evaluation = program.run(activation, self.call_limit());
-        // If they were the last, the next rule is not run.
+        // If this uses up the budget, the next rule does not run.
         let _ = self.bounds.budget.spend(steps(&evaluation));
         let cost = i64::try_from(evaluation.cost).unwrap_or(i64::MAX);
         if cost > self.budget {
@@ -556,12 +553,12 @@ impl Run<'_> {
     }
 }
 
-/// The steps of an evaluation.
+/// The cost of an evaluation in steps of the request's budget.
 fn steps(evaluation: &cel::Evaluation<'_>) -> u64 {
     evaluation.cost.saturating_add(evaluation.pattern_work)
 }
 
-/// What errors call a rule.
+/// The text that identifies a rule in errors: its message, or else its expression.
 fn said(rule: &Rule) -> &str {
     if rule.message.is_empty() { rule.rule.trim() } else { rule.message.trim() }
 }
@@ -573,7 +570,7 @@ fn inside<'p, 'a>(outer: Ratchet<'p, 'a>, pair: Option<&'p Pair<'a>>) -> Ratchet
     }
 }
 
-/// Errors of rules alone; for the defaults of a CRD.
+/// Runs the rules on a default of a CRD. Returns the errors and the CEL budget that is left.
 pub fn check_default(
     node: &Node,
     schema: &Value,
@@ -589,7 +586,7 @@ pub fn check_default(
         return (found.errors, budget);
     }
     let Some(rules) = Rules::of(node, schema, resource, bounds.watch) else { return (found.errors, budget) };
-    // Once as if it had been so before, once as something new.
+    // Rules must hold both when the value is unchanged and when it is new.
     let left = rules.run_at(node, default, Some(default), None, at, budget, bounds, &mut found);
     if !found.errors.is_empty() {
         return (found.errors, left);

@@ -1,4 +1,4 @@
-//! `scale` of a custom resource: the numbers of replicas where the CRD says they are.
+//! The `scale` subresource of custom resources, which reads and writes replicas at the paths given in the CRD.
 
 use api::Status;
 use api::field::quote;
@@ -11,7 +11,7 @@ fn steps(path: &str) -> Vec<&str> {
     path.strip_prefix('.').unwrap_or(path).split('.').collect()
 }
 
-/// A number at a path; `Ok(None)` where there is none.
+/// The number at a path; `Ok(None)` if the path does not exist.
 pub(super) fn number_at(object: &Value, path: &str) -> Result<Option<i64>, String> {
     match nested(object, path)? {
         None => Ok(None),
@@ -20,7 +20,7 @@ pub(super) fn number_at(object: &Value, path: &str) -> Result<Option<i64>, Strin
     }
 }
 
-/// A text at a path; `Ok(None)` where there is none.
+/// The string at a path; `Ok(None)` if the path does not exist.
 pub(super) fn text_at<'a>(object: &'a Value, path: &str) -> Result<Option<&'a str>, String> {
     match nested(object, path)? {
         None => Ok(None),
@@ -38,7 +38,7 @@ fn accessor(path: &str, found: &Value, wanted: &str) -> String {
     )
 }
 
-/// What is at a path of maps.
+/// The value at a path of map keys. The error has the wording of Kubernetes' `unstructured` accessors.
 fn nested<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> {
     let mut here = object;
     let steps = steps(path);
@@ -75,7 +75,7 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// A value as Go's `%v` prints it.
+/// Formats a value as Go's `%v` does.
 fn printed(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -92,7 +92,7 @@ fn printed(value: &Value) -> String {
     }
 }
 
-/// The scale of an object, and whether it says how many replicas it wants.
+/// The `Scale` of an object, and whether the object sets its spec replicas.
 pub fn from_object(paths: &ScalePaths, object: &Value) -> Result<(Value, bool), String> {
     let wanted = number_at(object, &paths.spec_replicas)?;
     let current = number_at(object, &paths.status_replicas)?.unwrap_or(0);
@@ -127,7 +127,7 @@ pub fn from_object(paths: &ScalePaths, object: &Value) -> Result<(Value, bool), 
     Ok((scale, wanted.is_some()))
 }
 
-/// What GET of `scale` answers.
+/// The response to GET of the `scale` subresource; an error if the object does not set its spec replicas.
 pub fn get(paths: &ScalePaths, object: &Value) -> Result<Value, Status> {
     let (scale, found) = from_object(paths, object).map_err(Status::plain)?;
     if found {
@@ -137,10 +137,10 @@ pub fn get(paths: &ScalePaths, object: &Value) -> Result<Value, Status> {
     Err(Status::internal(format!("the spec replicas field {path} does not exist")))
 }
 
-/// The number of replicas of who does not say how many: a change that leaves it so is refused.
+/// Marks absent spec replicas while a scale is changed. A change that leaves this value is rejected.
 const UNSAID: i64 = i32::MIN as i64;
 
-/// The scale that a change starts from.
+/// The `Scale` that a patch or update starts from.
 pub fn to_change(paths: &ScalePaths, object: &Value) -> Result<Value, String> {
     let (mut scale, found) = from_object(paths, object)?;
     if !found {
@@ -149,7 +149,7 @@ pub fn to_change(paths: &ScalePaths, object: &Value) -> Result<Value, String> {
     Ok(scale)
 }
 
-/// The object with the replicas that a scale asks for; none where it does not say how many.
+/// Returns the object with the replicas requested by `scale`, in which absent replicas mean 0.
 pub fn apply(paths: &ScalePaths, object: &Value, scale: &Value) -> Result<Value, Status> {
     let mut changed = object.clone();
     let steps = steps(&paths.spec_replicas);

@@ -1,21 +1,21 @@
-//! How long rules take, for whoever counts it. Nothing that decides reads a clock, so time comes from there, too.
+//! Measures how long CEL rules take, for metrics. This crate does not read a clock, so the [`Stopwatch`] also provides the time.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// Who is told.
+/// Provides the time and receives durations.
 pub trait Stopwatch: Debug + Send + Sync {
-    /// The time since a moment that stays the same.
+    /// Time since an arbitrary fixed instant.
     fn now(&self) -> Duration;
 
     /// The rules of one schema were compiled.
     fn compiled(&self, took: Duration);
 
-    /// The rules of one schema, and of those below it, were run on a value.
+    /// The rules of one schema and of the schemas below it were run on a value.
     fn evaluated(&self, took: Duration);
 }
 
-/// Does something and tells how long it took.
+/// Runs `work` and reports its duration through `tell`.
 pub(crate) fn timed<T>(
     watch: Option<&dyn Stopwatch>,
     tell: fn(&dyn Stopwatch, Duration),

@@ -1,4 +1,4 @@
-//! What a write does to a custom resource, and what is wrong with one.
+//! Prepares and validates writes of custom resources.
 
 use api::field::{FieldErrorKind, quote};
 use api::validation::fields::{At, Report};
@@ -11,25 +11,25 @@ use super::correlate::Pair;
 use super::stopwatch::Stopwatch;
 use super::{lists, metadata, scale, validate};
 
-/// Some errors leave too little of an object to run rules on.
+/// Error for objects so invalid that their rules cannot run.
 const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
 
-/// What validating one object may use besides the object.
+/// Resources that validating one object may use.
 #[derive(Clone, Copy)]
 pub struct Bounds<'a> {
-    /// Who is told how long rules take.
+    /// Receives the durations of CEL rules.
     pub watch: Option<&'a dyn Stopwatch>,
-    /// The steps that are left. An object for which they do not suffice is invalid.
+    /// Remaining steps. An object whose validation exceeds them is invalid.
     pub budget: &'a Budget,
 }
 
 impl Bounds<'static> {
-    /// Nobody is told, and there is no end.
+    /// No stopwatch and an unlimited budget.
     pub const NONE: Bounds<'static> = Bounds { watch: None, budget: &Budget::UNLIMITED };
 }
 
 impl Compiled {
-    /// Prepares a new object: its status starts over, its generation is 1.
+    /// Prepares a new object: drops the status if there is a `status` subresource and sets the generation to 1.
     pub fn prepare_create(&self, object: &mut Value) {
         if self.has_status {
             object.remove_at(&["status"]);
@@ -37,7 +37,8 @@ impl Compiled {
         api::meta::set(object, "generation", 1);
     }
 
-    /// Prepares a changed object: the status stays where it has a door of its own; a change of anything but metadata counts.
+    /// Prepares an update: restores the old status if there is a `status` subresource and increments the generation if anything but
+    /// metadata changed.
     pub fn prepare_update(&self, new: &mut Value, old: &Value) {
         if self.has_status {
             match old.get("status") {
@@ -51,7 +52,7 @@ impl Compiled {
         }
     }
 
-    /// Prepares a change through `status`: nothing else changes.
+    /// Prepares a write to the `status` subresource: restores everything except status, managed fields and resource version.
     pub fn prepare_status(&self, new: &mut Value, old: &Value) {
         let status = new.get("status").cloned();
         let managed = new.at(&["metadata", "managedFields"]).cloned();
@@ -69,7 +70,6 @@ impl Compiled {
         }
     }
 
-    /// What is wrong with a new object.
     pub fn validate_create(&self, object: &Value, bounds: Bounds<'_>) -> Found {
         let mut found = Found::default();
         if self.type_errors(object, &mut found.errors) {
@@ -86,7 +86,6 @@ impl Compiled {
         found.named()
     }
 
-    /// What is wrong with a changed object.
     pub fn validate_update(&self, new: &Value, old: &Value, bounds: Bounds<'_>) -> Found {
         let mut found = Found::default();
         if self.type_errors(new, &mut found.errors) {
@@ -103,7 +102,7 @@ impl Compiled {
         found.named()
     }
 
-    /// What is wrong with a change through `status`.
+    /// Validates a write to the `status` subresource.
     pub fn validate_status(&self, new: &Value, old: &Value, bounds: Bounds<'_>) -> Found {
         let mut found = Found::default();
         if self.type_errors(new, &mut found.errors) {
@@ -202,7 +201,7 @@ impl Compiled {
 }
 
 impl Found {
-    /// Errors about the object as a whole name a field that is none.
+    /// Reports errors about the whole object under the field name `<nil>`, as Kubernetes does.
     fn named(mut self) -> Self {
         for error in self.errors.iter_mut().filter(|error| error.field.is_empty()) {
             error.field.push_str("<nil>");
@@ -219,7 +218,7 @@ fn differs(new: &Value, old: &Value) -> bool {
         || new.iter().any(|(key, value)| key != "metadata" && old.get(key) != Some(value))
 }
 
-/// What is said about finalizers that a write adds.
+/// Warns about finalizers added by this write whose names are not domain-qualified or are invalid.
 fn finalizer_warnings(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
     const STANDARD: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
     let mut added: Vec<&str> = api::meta::finalizers(new)

@@ -21,7 +21,7 @@ impl Source for Whole {
     }
 }
 
-/// A CRD of one version whose spec has this schema.
+/// A CRD with one version whose `spec` has this schema.
 fn crd(spec_schema: &str) -> CustomResourceDefinition {
     let text = format!(
         r#"{{"metadata":{{"name":"things.example.com","uid":"u","generation":1}},"spec":{{"group":"example.com","scope":"Namespaced",
@@ -55,7 +55,7 @@ fn wrong(schema: &str, spec: &str) -> Vec<String> {
         .collect()
 }
 
-/// The two built-in resources whose directories a CRD's could overlap.
+/// The two built-in resources whose storage directories a CRD could share.
 pub(crate) fn overlapping(group: &str, plural: &str) -> Option<api::GroupResource> {
     match (group, plural) {
         ("apiextensions.k8s.io", "customresourcedefinitions") | ("apiregistration.k8s.io", "apiservices") => {
@@ -272,7 +272,7 @@ fn a_scale_reads_and_writes_the_replicas_where_the_definition_says() {
     let changed = super::scale::apply(paths, &object, &parse(r#"{"spec":{"replicas":5}}"#)).unwrap();
     assert_eq!(changed.int_at(&["spec", "replicas"]), Some(5));
     assert_eq!(super::scale::get(paths, &thing("{}")).unwrap_err().code(), 500);
-    // Who never said how many may be told none, and is not told nothing.
+    // If the object sets no replicas, a change may set 0 but must set a number.
     let unsaid = super::scale::to_change(paths, &thing("{}")).unwrap();
     assert_eq!(unsaid.int_at(&["spec", "replicas"]), Some(i64::from(i32::MIN)));
     let refused = super::scale::apply(paths, &thing("{}"), &unsaid).unwrap_err();
@@ -291,7 +291,7 @@ fn paths_find_what_kubectl_finds() {
         (r#".l[?(@.t=="y")].v"#, "[2]"),
         (".l[?(@.v>1)].t", r#"["y"]"#),
         (r".a.b\.c", "[1]"),
-        // A quoted key is read as a path again.
+        // A quoted key is parsed as a path again.
         (".a['b.c']", "[]"),
         (".m['k']", r#"["v"]"#),
         ("..v", "[1,2]"),
@@ -303,7 +303,7 @@ fn paths_find_what_kubectl_finds() {
         (".l[::2].t", r#"["x"]"#),
         (".m.k ", r#"["v"]"#),
         (".m.k}{.l", r#"["v"]"#),
-        // What is out of bounds, of another kind or a word spoils all.
+        // An index out of bounds, a value of another type or a keyword makes the whole path fail.
         (".l[0:3].t", "[]"),
         (".l[5].t", "[]"),
         (".l[::-1].t", "[]"),
@@ -398,7 +398,7 @@ fn configurations_may_say_what_is_kept_and_own_it_field_by_field() {
     {
         assert!(paths.iter().any(|own| own == path), "{path} in {paths:?}");
     }
-    // Below a node that keeps what is unknown, so does everything that is specified, in the eyes of apply; elsewhere nothing does.
+    // Server-side apply preserves unknown fields everywhere below a node with preserve-unknown-fields, and nowhere else.
     let closed = compiled(
         r#"{"type":"object","properties":{"known":{"type":"object","properties":{"a":{"type":"string"}}}}}"#,
     );
@@ -439,7 +439,7 @@ fn a_definition_is_served_only_with_a_storage_directory_of_its_own() {
     let established = &status.list_at(&["conditions"])[1];
     assert_eq!(established.str_at(&["status"]), Some("False"));
     assert_eq!(established.str_at(&["reason"]), Some("OverlappingBuiltInResource"));
-    // The accepted names come from the status, which others than the server may write.
+    // The accepted names come from the status, which clients can write.
     assert!(!read("things.example.com", "example.com", "things", "others").0);
     assert!(
         !read("things.apiextensions.k8s.io", "apiextensions.k8s.io", "things", "customresourcedefinitions").0

@@ -1,7 +1,7 @@
-//! Values against the checks of their schema, in the words of the library that Kubernetes validates with.
+//! Validates values against their schema with the error messages of Kubernetes' validation library.
 //!
-//! A valid value is walked without an allocation. What is wrong is said once; what was wrong before and did not change
-//! ([`Pair`]) is not said at all.
+//! Validating a valid value allocates nothing. Each error is reported once, and errors in values that did not change ([`Pair`]) are
+//! ignored.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,10 +15,10 @@ use super::formats;
 use super::node::{Checks, Node};
 use super::verdict::{Place, Problem, Verdict, Walk, Words, report, shown};
 
-/// As many bytes of a text as are checked in one step.
+/// How many bytes of a string count as one step.
 const TEXT_STEP: usize = 64;
 
-/// What is wrong with a new value; errors are about fields below `base`.
+/// Validates a new value and reports errors in fields below `base`.
 pub(super) fn create(value: &Value, node: &Node, base: &str, budget: &Budget, errors: &mut FieldErrors) {
     let meter = Meter::new(budget);
     let walk = Walk { meter: &meter, describes: true };
@@ -26,7 +26,7 @@ pub(super) fn create(value: &Value, node: &Node, base: &str, budget: &Budget, er
     finish(verdict, &meter, base, errors);
 }
 
-/// What is wrong with a changed value that was not wrong before.
+/// Validates a changed value and ignores errors in its unchanged parts.
 pub(super) fn update(pair: &Pair<'_>, node: &Node, base: &str, budget: &Budget, errors: &mut FieldErrors) {
     let meter = Meter::new(budget);
     let walk = Walk { meter: &meter, describes: true };
@@ -34,7 +34,7 @@ pub(super) fn update(pair: &Pair<'_>, node: &Node, base: &str, budget: &Budget, 
     finish(verdict, &meter, base, errors);
 }
 
-/// Reports a verdict, or that there is none because the budget ended.
+/// Reports the errors found, or one error if the budget ended before validation did.
 fn finish(verdict: Verdict<'_>, meter: &Meter<'_>, base: &str, errors: &mut FieldErrors) {
     let detail = match meter.finish() {
         Ok(()) => return report(verdict, base, errors),
@@ -47,12 +47,12 @@ fn finish(verdict: Verdict<'_>, meter: &Meter<'_>, base: &str, errors: &mut Fiel
     errors.push(FieldError { kind, field, bad_value: None, detail: detail.to_owned() });
 }
 
-/// Whether a value fulfils its schema; for the defaults of a CRD.
+/// Validates a default of a CRD.
 pub fn defaults_are_valid(value: &Value, node: &Node, base: &str, budget: &Budget, errors: &mut FieldErrors) {
     create(value, node, base, budget, errors);
 }
 
-/// As [`validate`], but for what was wrong before.
+/// Like [`validate`], but accepts a value that did not change.
 fn ratcheted<'a>(
     value: &Value,
     node: &'a Node,
@@ -96,7 +96,7 @@ fn validate<'a>(
     if let Some(checks) = checks {
         alternatives(value, checks, place, pair, walk, &mut verdict);
     }
-    // Every schema is looked at for alternatives, if only to find none.
+    // The library counts the check for alternatives as a match even if the schema has none.
     verdict.matched += if checks.is_some() { 1 } else { 2 };
     match value {
         Value::String(text) => {
@@ -144,7 +144,7 @@ fn takes(node: &Node, kind: &str) -> bool {
     if node.int_or_string { matches!(kind, "integer" | "string") } else { node.kind == kind }
 }
 
-/// Whether a number has no fraction and is in the range that JSON's readers agree on.
+/// Whether a number has no fraction and lies within the integers that floats represent exactly.
 fn is_integral(number: f64) -> bool {
     const LARGEST: f64 = 9_007_199_254_740_991.0;
     number.fract() == 0.0 && number.abs() <= LARGEST
@@ -186,7 +186,7 @@ fn alternatives<'a>(
     verdict: &mut Verdict<'a>,
 ) {
     let path = Quoted(place);
-    // What is wrong with an alternative is described only if it is the best of those that fail: the others cost no text.
+    // Only the best of the failing alternatives is validated again with error messages, so that the others cost no text.
     let describe = |best: Option<(u64, &'a Node)>, verdict: &mut Verdict<'a>| match best {
         Some((_, node)) if walk.describes => verdict.merge(validate(value, node, place, pair, walk)),
         Some((matched, _)) => verdict.matched += matched,
@@ -258,7 +258,7 @@ fn alternatives<'a>(
     verdict.matched += 1;
 }
 
-/// A place in quotes, put together only where it is printed.
+/// A quoted path, formatted only when it is printed.
 struct Quoted<'a>(&'a Place<'a>);
 
 impl fmt::Display for Quoted<'_> {
@@ -267,7 +267,7 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// A text: the first of these that is wrong.
+/// Reports the first failed check of a string.
 fn string<'a>(text: &Str, checks: &'a Checks, place: &Place<'_>, walk: Walk<'_>, verdict: &mut Verdict<'a>) {
     let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(max) = checks.max_length.filter(|max| length() > *max) {
@@ -293,7 +293,7 @@ fn string<'a>(text: &Str, checks: &'a Checks, place: &Place<'_>, walk: Walk<'_>,
         match pattern.get() {
             Ok(compiled) => {
                 let take = |units| walk.meter.step(usize::try_from(units).unwrap_or(usize::MAX));
-                // Without an answer the budget has ended, and there is no verdict either.
+                // `None` means that the budget ended; [`finish`] reports that.
                 if compiled.is_match_within(text, take) == Some(false) {
                     verdict.push(|| Problem {
                         field: Some(place.to_string()),
@@ -312,7 +312,7 @@ fn string<'a>(text: &Str, checks: &'a Checks, place: &Place<'_>, walk: Walk<'_>,
     }
 }
 
-/// Why a number is not of the type and format that a schema says, if so.
+/// The error if a number does not fit the type and format of the schema.
 fn out_of_range(number: &Value, node: &Node, what: &str, place: &Place<'_>) -> Option<String> {
     if node.int_or_string || node.kind != "integer" {
         let narrow = node.kind == "number"
@@ -557,13 +557,13 @@ fn enumerated<'a>(
     });
 }
 
-/// Equal, or a number that becomes equal in the type of the other.
+/// Whether two values are equal, after converting a number to the type of the allowed one.
 #[expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "Go converts and compares so")]
 fn is_same(value: &Value, allowed: &Value) -> bool {
     match (value, allowed) {
         (Value::Int(value), Value::Float(allowed)) => *value as f64 == *allowed,
         (Value::Float(value), Value::Int(allowed)) => value.trunc() == *allowed as f64,
-        // Go's null has no type, and equals nothing here.
+        // In Go, null has no type and equals nothing here.
         (Value::Null, _) | (_, Value::Null) => false,
         _ => value == allowed,
     }

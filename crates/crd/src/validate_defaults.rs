@@ -1,10 +1,10 @@
-//! The defaults in a schema: without what the schema does not know.
+//! Prunes unknown fields from the defaults of a schema.
 
 use super::node::Node;
 use super::prune::{self, Trail};
 
-/// Prunes the defaults of a schema and of everything below it. Definitions are refused where that would change something; a
-/// stored one may be older than that rule.
+/// Prunes the defaults of a schema and of all schemas below it. Validation rejects CRDs with such defaults, but a stored CRD may be
+/// older than that check.
 pub(super) fn prune_defaults(node: &mut Node) {
     if let Some(mut default) = node.default.take() {
         prune::prune(&mut default, Some(node), &mut Trail::new(false));
@@ -17,7 +17,7 @@ pub(super) fn prune_defaults(node: &mut Node) {
         prune_defaults(values);
     }
     for (name, property) in &mut node.properties {
-        // What is in metadata is typed, whatever the schema says of it.
+        // Metadata is typed regardless of the schema.
         if name != "metadata" {
             prune_defaults(property);
         }

@@ -1,4 +1,4 @@
-//! What came of validating a value, and how it is told: [`Verdict`].
+//! [`Verdict`]: the result of validating a value, and how its problems are reported.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,21 +10,21 @@ use value::{Meter, Value, write};
 
 use super::defaults::size;
 
-/// Nobody reads more, and an answer must not grow with what is wrong.
+/// Limit on reported problems, so that the response does not grow with the number of errors.
 pub(super) const MAX_PROBLEMS: usize = 1000;
 
-/// How many bytes of problems are kept and told, with the values that they are about; the first is told whatever its length.
+/// Limit on the bytes of all problems, including their values, that are stored and reported. The first problem is always reported.
 pub(super) const MAX_TOLD: usize = 1 << 20;
 
-/// How much of a key is shown in a path.
+/// Longest part of a key, in bytes, that is shown in a path.
 const MAX_SHOWN: usize = 1024;
 
-/// Where a value is, from the root of what is validated.
+/// Path of a value, relative to the root of the validated value.
 #[derive(Clone, Copy)]
 pub(super) enum Place<'a> {
     Root,
     Field(&'a Place<'a>, &'a str),
-    /// A value of a map, which the library writes with a dot even where nothing is before it.
+    /// A map value. The library writes it with a leading dot even at the root.
     Entry(&'a Place<'a>, &'a str),
     Index(&'a Place<'a>, usize),
 }
@@ -40,45 +40,45 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// Whether so much is wrong already that no more is told.
+/// Whether the limit of reported errors is reached.
 pub(super) fn is_full(errors: &FieldErrors) -> bool {
     errors.len() >= MAX_PROBLEMS || errors.iter().map(told_bytes).sum::<usize>() > MAX_TOLD
 }
 
-/// About how many bytes an error is when it is told.
+/// Approximate length of an error in the response, in bytes.
 fn told_bytes(error: &FieldError) -> usize {
     error.field.len() + error.detail.len() + error.bad_value.as_ref().map_or(0, size)
 }
 
-/// As much of a key as is shown.
+/// The part of a key that is shown in paths.
 pub(super) fn shown(key: &str) -> &str {
     first_bytes(key, MAX_SHOWN)
 }
 
-/// Something wrong.
+/// One failed check of a value.
 pub(super) struct Problem<'a> {
-    /// The field, where the problem is about one.
+    /// `None` if the problem concerns the whole object.
     pub(super) field: Option<String>,
     pub(super) kind: FieldErrorKind,
     pub(super) value: Option<Value>,
     pub(super) words: Words<'a>,
 }
 
-/// What is said of a problem. What a CRD makes long is put together only when it is told: most problems of alternatives
-/// never are.
+/// The text of a problem. Text that depends on the length of the CRD is built only when it is reported, because most problems found in
+/// alternatives never are.
 pub(super) enum Words<'a> {
-    /// The message, which is the detail, too.
+    /// The message, which is also the detail.
     Plain(String),
-    /// Both, where they differ.
+    /// A detail that differs from the message.
     Both { detail: String, message: String },
-    /// The values it should be one of.
+    /// The allowed values of an `enum`.
     OneOf(&'a [Value]),
-    /// The pattern it should match.
+    /// The pattern that the value does not match.
     Match(&'a str),
 }
 
 impl Problem<'_> {
-    /// How many bytes it keeps, and those of its value each time that it is told. What it shares with the CRD is not counted.
+    /// How many bytes the problem holds, including its value. Text borrowed from the CRD is not counted.
     fn bytes(&self) -> usize {
         let words = match &self.words {
             Words::Plain(message) => message.len(),
@@ -88,7 +88,7 @@ impl Problem<'_> {
         words + self.field.as_ref().map_or(0, String::len) + self.value.as_ref().map_or(0, size)
     }
 
-    /// The detail, and what makes two problems the same.
+    /// The detail, and the message that identifies duplicates.
     fn told(&self) -> (String, String) {
         let place = self.field.as_deref().unwrap_or_default();
         match &self.words {
@@ -115,37 +115,36 @@ impl Problem<'_> {
     }
 }
 
-/// How a value is validated.
+/// Settings of one validation.
 #[derive(Clone, Copy)]
 pub(super) struct Walk<'b> {
-    /// Counts every schema that a value is compared with.
+    /// Counts every comparison of a value with a schema.
     pub(super) meter: &'b Meter<'b>,
-    /// Whether problems are described. Most alternatives of `oneOf` and `anyOf` fail, and what is wrong with them is told only of
-    /// the one that fits best.
+    /// Whether to describe problems. Most alternatives of `oneOf` and `anyOf` fail, and only problems of the best match are reported.
     pub(super) describes: bool,
 }
 
 impl Walk<'_> {
-    /// The same without descriptions.
+    /// The settings without descriptions of problems.
     pub(super) fn silently(self) -> Self {
         Walk { describes: false, ..self }
     }
 
-    /// For the parts of a value: they are not described once there are as many problems as are told.
+    /// Settings for the parts of a value, which are not described once the limit of problems is reached.
     pub(super) fn inside(self, verdict: &Verdict<'_>) -> Self {
         Walk { describes: self.describes && verdict.has_room(), ..self }
     }
 }
 
-/// What came of validating a value; alternatives are compared by how much of them matched.
+/// The result of validating a value. Alternatives are compared by `matched`, the number of checks that matched.
 #[derive(Default)]
 pub(super) struct Verdict<'a> {
-    /// Each with the number of bytes it holds.
+    /// Each problem with the number of bytes it holds.
     problems: Vec<(usize, Problem<'a>)>,
-    /// The bytes that all of them hold.
+    /// The bytes that all problems hold.
     bytes: usize,
     pub(super) matched: u64,
-    /// Whether something is wrong, described or not.
+    /// Whether a check failed, even if it is not described.
     wrong: bool,
     describes: bool,
 }
@@ -159,12 +158,12 @@ impl<'a> Verdict<'a> {
         !self.wrong
     }
 
-    /// Whether another problem would be told.
+    /// Whether another problem can be stored and reported.
     fn has_room(&self) -> bool {
         self.problems.len() < MAX_PROBLEMS && self.bytes <= MAX_TOLD
     }
 
-    /// Nothing is wrong after all.
+    /// Discards all problems, because the value did not change.
     pub(super) fn forgive(&mut self) {
         self.problems.clear();
         self.bytes = 0;
@@ -214,7 +213,7 @@ impl<'a> Verdict<'a> {
         self.wrong(place, FieldErrorKind::Invalid, value, format_args!("{place} in body {words}"));
     }
 
-    /// A problem of the object as a whole.
+    /// Adds a problem of the object as a whole.
     pub(super) fn whole(&mut self, message: fmt::Arguments<'_>) {
         self.push(|| Problem {
             field: None,
@@ -234,10 +233,10 @@ impl<'a> Verdict<'a> {
     }
 }
 
-/// Says what is wrong, each thing once, about fields below `base`.
+/// Reports each distinct problem once, with fields below `base`.
 pub(super) fn report(verdict: Verdict<'_>, base: &str, errors: &mut FieldErrors) {
     if !verdict.is_valid() && verdict.problems.is_empty() {
-        // What is wrong must never be let pass because nothing is told about it.
+        // A failed validation must report an error even if no problem was described.
         let detail = "the value does not fulfil its schema".to_owned();
         errors.push(FieldError {
             kind: FieldErrorKind::Forbidden,

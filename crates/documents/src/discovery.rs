@@ -1,8 +1,8 @@
-//! Discovery: what the table says, as the documents clients read.
+//! Builds discovery documents from the table of built-in resources and from CRDs.
 //!
-//! The old form is one document per level (`/api`, `/apis`, `/apis/GROUP`, `/apis/GROUP/VERSION`); the aggregated form is one
-//! document for each of `/api` and `/apis`. Both are made of [`Entry`] rows: the table's, and those a caller adds for custom
-//! resources.
+//! The legacy form has one document per level (`/api`, `/apis`, `/apis/GROUP`, `/apis/GROUP/VERSION`); the aggregated form has one
+//! document each for `/api` and `/apis`. Both are built from [`Entry`] rows: those of the table and those that the caller adds for
+//! custom resources.
 
 #[cfg(test)]
 mod built_in_tests;
@@ -24,53 +24,42 @@ use kinds::table::{GROUPS, Resource, Served, Storage, Verb};
 pub use registered::{Registration, built_in, of_custom_version, registered_group, registered_groups};
 pub use remote::{RemoteVersion, aggregated_versions, legacy_version, stale_version};
 
-/// The media type of the aggregated form.
+/// Media type of the aggregated form.
 pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// A resource in one version, as discovery lists it.
+/// A resource in one version.
 #[derive(Clone, Debug)]
 pub struct Entry<'a> {
-    /// The group; empty for the core group.
+    /// The API group; empty for the core group.
     pub group: &'a str,
-    /// The version.
     pub version: &'a str,
-    /// The kind.
     pub kind: &'a str,
-    /// The name in URLs.
     pub plural: &'a str,
-    /// The singular name.
     pub singular: &'a str,
-    /// What kubectl also accepts.
     pub short_names: Vec<&'a str>,
-    /// The sets it belongs to.
     pub categories: Vec<&'a str>,
-    /// Whether its objects live in namespaces.
     pub namespaced: bool,
-    /// What can be done with it.
     pub verbs: &'a [Verb],
-    /// What is below its objects, sorted by name.
+    /// The subresources, sorted by name.
     pub subresources: Vec<SubEntry<'a>>,
-    /// The hash of where it is stored.
+    /// The `storageVersionHash`; `None` if objects are not stored.
     pub storage_hash: Option<String>,
-    /// Whether it is a custom resource: the aggregated form names the group and version of those.
+    /// Whether it is a custom resource. The aggregated form includes the group and version in the `responseKind` of those.
     pub custom: bool,
 }
 
-/// A subresource, as discovery lists it.
+/// A subresource of an [`Entry`].
 #[derive(Clone, Debug)]
 pub struct SubEntry<'a> {
-    /// The name in URLs.
     pub name: &'a str,
-    /// The kind.
     pub kind: &'a str,
-    /// The group and version of the kind, where they are not the resource's.
+    /// The group and version of the kind, if they differ from those of the resource.
     pub group_version: Option<(&'a str, &'a str)>,
-    /// What can be done with it.
     pub verbs: &'a [Verb],
 }
 
 impl Entry<'static> {
-    /// A row of the table in one of its versions.
+    /// Builds the entry of a table row in one of its versions.
     pub fn of(row: &'static Resource, version: &'static str) -> Self {
         Entry {
             group: row.group,
@@ -98,7 +87,7 @@ impl Entry<'static> {
     }
 }
 
-/// Discovery's hash of where a kind is stored: equal hashes mean the same stored objects.
+/// The `storageVersionHash` of a resource. Resources with equal hashes share their stored objects.
 pub fn storage_hash(row: &Resource) -> Option<String> {
     match row.storage {
         Storage::Own(version) => Some(hash(row.group, row.hashed_version.unwrap_or(version), row.kind)),
@@ -107,13 +96,13 @@ pub fn storage_hash(row: &Resource) -> Option<String> {
     }
 }
 
-/// The hash of a stored group, version and kind.
+/// The `storageVersionHash` of a stored group, version and kind.
 pub fn hash(group: &str, version: &str, kind: &str) -> String {
     let digest = Sha256::digest(format!("{group}/{version}/{kind}"));
     STANDARD.encode(digest.get(..8).unwrap_or_default())
 }
 
-/// `/api`.
+/// The legacy document at `/api`.
 pub fn core_versions(server_address: &str) -> Value {
     Value::map([
         ("kind", Value::from("APIVersions")),
@@ -125,7 +114,7 @@ pub fn core_versions(server_address: &str) -> Value {
     ])
 }
 
-/// `/apis/GROUP` of a group that is served without being registered.
+/// The legacy document at `/apis/GROUP` for a group that is served without an APIService.
 pub fn group(served: &Served, custom: &[Entry<'_>], name: &str) -> Option<Value> {
     let groups = Groups::collect(served, custom);
     let mut document = group_document(groups.named().find(|group| group.name == name)?);
@@ -134,7 +123,7 @@ pub fn group(served: &Served, custom: &[Entry<'_>], name: &str) -> Option<Value>
     Some(Value::Map(document))
 }
 
-/// `/api/v1` and `/apis/GROUP/VERSION`.
+/// The legacy document at `/api/v1` or `/apis/GROUP/VERSION`.
 pub fn resources(served: &Served, custom: &[Entry<'_>], group: &str, version: &str) -> Option<Value> {
     let groups = Groups::collect(served, custom);
     let found = groups.0.iter().find(|found| found.name == group)?;
@@ -169,7 +158,7 @@ pub fn resources(served: &Served, custom: &[Entry<'_>], group: &str, version: &s
     }
     let mut document = Map::new();
     document.insert("kind", "APIResourceList");
-    // The core group's document has never had an apiVersion.
+    // The document of the core group never had an apiVersion.
     if !group.is_empty() {
         document.insert("apiVersion", "v1");
     }
@@ -178,13 +167,13 @@ pub fn resources(served: &Served, custom: &[Entry<'_>], group: &str, version: &s
     Some(Value::Map(document))
 }
 
-/// `/api` in the aggregated form.
+/// The aggregated document at `/api`.
 pub fn aggregated_core(served: &Served) -> Value {
     let groups = Groups::collect(served, &[]);
     aggregated(groups.0.iter().filter(|group| group.name.is_empty()))
 }
 
-/// `/apis` in the aggregated form, with what other servers serve.
+/// The aggregated document at `/apis`, including groups of aggregated API servers.
 pub fn aggregated_groups(served: &Served, custom: &[Entry<'_>], remote: &[RemoteVersion]) -> Value {
     let groups = Groups::collect(served, custom);
     if remote.is_empty() {
@@ -193,7 +182,7 @@ pub fn aggregated_groups(served: &Served, custom: &[Entry<'_>], remote: &[Remote
     remote::merge(groups.named(), remote)
 }
 
-/// The groups that have something to list, in order.
+/// The groups with at least one served version, in order.
 struct Groups<'a>(Vec<GroupEntries<'a>>);
 
 struct GroupEntries<'a> {
@@ -215,14 +204,14 @@ impl<'a> Groups<'a> {
             })
             .filter(|group: &GroupEntries<'_>| !group.versions.is_empty())
             .collect();
-        // Custom groups come after the built-in ones, by name.
+        // Custom groups follow the built-in ones, sorted by name.
         let mut by_group: BTreeMap<&str, Vec<&Entry<'a>>> = BTreeMap::new();
         for entry in custom {
             by_group.entry(entry.group).or_default().push(entry);
         }
         let built_in = groups.len();
         for (name, entries) in by_group {
-            // No custom group comes twice.
+            // Only built-in groups need a search, because no custom group occurs twice.
             let at = groups.iter().take(built_in).position(|group| group.name == name);
             let mut group = match at {
                 Some(at) => groups.remove(at),
@@ -248,7 +237,7 @@ impl<'a> Groups<'a> {
         Groups(groups)
     }
 
-    /// The groups under `/apis`.
+    /// The groups under `/apis`, which excludes the core group.
     fn named(&self) -> impl Iterator<Item = &GroupEntries<'a>> {
         self.0.iter().filter(|group| !group.name.is_empty())
     }
@@ -303,7 +292,7 @@ fn aggregated_list(items: impl Iterator<Item = Value>) -> Value {
 }
 
 fn aggregated_resource(entry: &Entry<'_>) -> Value {
-    // A group and version are said only where they are not those of the resource's own URL.
+    // The group and version are given only if they differ from those of the resource's URL.
     let response_kind = |group_version: Option<(&str, &str)>, kind: &str| {
         let (group, version) = group_version.unwrap_or(("", ""));
         Value::map([("group", group), ("version", version), ("kind", kind)])

@@ -1,8 +1,7 @@
-//! The documents in which clients read which resources a server has: discovery and OpenAPI.
+//! The documents that describe the resources of a server: discovery and OpenAPI.
 //!
-//! Both are made of the table of built-in kinds, the CRDs that are served and what aggregated API servers publish.
-//! [`discovery::Entry`] is one resource in one version; [`openapi::OpenApi`] builds OpenAPI v2 and v3 documents on first use and keeps
-//! them.
+//! Both are built from the table of built-in kinds, the served CRDs and the documents of aggregated API servers. [`discovery::Entry`]
+//! is one resource in one version; [`openapi::OpenApi`] builds OpenAPI v2 and v3 documents on first use and caches them.
 //!
 //! ```
 //! use documents::discovery::{Entry, storage_hash};

@@ -1,4 +1,4 @@
-//! What API Priority and Fairness costs a request that does not have to wait: classification, seats, and giving them back.
+//! Benchmarks API Priority and Fairness for a request that does not have to wait: classification, taking seats, and giving them back.
 
 use std::hint::black_box;
 use std::time::Duration;

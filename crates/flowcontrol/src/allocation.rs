@@ -1,30 +1,30 @@
-//! How the seats of the server are divided among priority levels that lend and borrow.
+//! Divides the seats of the server among priority levels that lend and borrow.
 
-/// Targets below this count as this much, so that nothing is divided by zero.
+/// Smaller targets are raised to this value, to avoid a division by zero.
 const MIN_TARGET: f64 = 0.001;
 const EPSILON: f64 = 1e-7;
 
-/// What one priority level can get.
+/// The target and bounds of one priority level, in seats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
-    /// What it should get if all got what they want.
+    /// The seats it should get if all targets could be met.
     pub target: f64,
-    /// It gets no less.
+    /// Minimum number of seats.
     pub lower: f64,
-    /// It gets no more.
+    /// Maximum number of seats.
     pub upper: f64,
 }
 
-/// Seats for each claim, and the part of its target that each level without a bound gets.
+/// The result of a division.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocation {
-    /// In the order of the claims.
+    /// Seats in the order of the claims.
     pub seats: Vec<f64>,
-    /// The common part of the targets.
+    /// The fraction of its target that each claim gets unless a bound applies.
     pub fair_fraction: f64,
 }
 
-/// Divides exactly `total` seats: each claim gets the same part of its target, unless a bound keeps it from that. An error says why no such
+/// Divides exactly `total` seats: each claim gets the same fraction of its target, unless a bound applies. The error says why no such
 /// division exists.
 pub fn divide(total: f64, claims: &[Claim]) -> Result<Allocation, String> {
     for (number, claim) in claims.iter().enumerate() {
@@ -54,8 +54,8 @@ pub fn divide(total: f64, claims: &[Claim]) -> Result<Allocation, String> {
         let seats = claims.iter().map(|claim| claim.upper).collect();
         return Ok(Allocation { seats, fair_fraction: largest });
     }
-    // Raise the fraction from one bound to the next. Between two of them, what is given grows with the targets of the claims that no bound
-    // holds.
+    // Raise the fraction from one bound to the next. Between two bounds, the allocated total grows with the targets of the claims that are
+    // at no bound.
     let mut bounds: Vec<f64> =
         claims.iter().flat_map(|claim| [claim.lower / target(claim), claim.upper / target(claim)]).collect();
     bounds.sort_unstable_by(f64::total_cmp);
@@ -73,7 +73,7 @@ pub fn divide(total: f64, claims: &[Claim]) -> Result<Allocation, String> {
         }
         let free: f64 = claims
             .iter()
-            // Compared as the bounds were computed, so that one that is just reached counts as reached.
+            // Compare in the way the bounds were computed, so that a bound that is just reached counts as reached.
             .filter(|claim| claim.lower / target(claim) <= fraction && claim.upper / target(claim) > fraction)
             .map(target)
             .sum();

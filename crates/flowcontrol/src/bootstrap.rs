@@ -1,31 +1,29 @@
-//! The objects that every server has: the mandatory ones, which cannot be changed, and the suggested ones, which operators may take over.
+//! The bootstrap objects: the mandatory ones, which cannot be changed, and the suggested ones, which operators may take over.
 
 use authn::names;
 use value::Value;
 
 use crate::objects::{CATCH_ALL, EXEMPT};
 
-/// Says whether the server keeps an object's spec at what it suggests.
+/// Annotation that says whether the server resets an object's spec to its suggestion.
 pub const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
-/// The API group of both kinds.
+/// The API group of FlowSchema and PriorityLevelConfiguration.
 pub const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
 const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 
-/// The two kinds.
+/// The two kinds of the API group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// PriorityLevelConfiguration.
+    /// The kind `PriorityLevelConfiguration` of a level.
     PriorityLevel,
-    /// FlowSchema.
     FlowSchema,
 }
 
 impl Kind {
-    /// Both, levels first: schemas refer to them.
+    /// Both kinds, levels first because schemas refer to them.
     pub const ALL: [Kind; 2] = [Kind::PriorityLevel, Kind::FlowSchema];
 
-    /// The name of the resource.
     pub fn plural(self) -> &'static str {
         match self {
             Kind::PriorityLevel => "prioritylevelconfigurations",
@@ -44,33 +42,31 @@ impl Kind {
 /// An object that the server maintains.
 #[derive(Clone, Debug)]
 pub struct Maintained {
-    /// Its kind.
     pub kind: Kind,
-    /// Whether it cannot be changed.
+    /// Mandatory objects are always reset, suggested ones only if their annotation allows it.
     pub is_mandatory: bool,
-    /// The object.
+    /// The object with its wanted spec.
     pub object: Value,
 }
 
-/// What has to be done about a maintained object.
+/// The write that a maintained object needs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Revision {
-    /// Nothing.
+    /// The object is up to date.
     Keep,
-    /// It is missing.
+    /// The object does not exist.
     Create(Value),
-    /// It is not as it should be.
+    /// The object differs from its wanted state.
     Update(Value),
 }
 
 impl Maintained {
-    /// The object's name.
     pub fn name(&self) -> &str {
         api::meta::name(&self.object)
     }
 
-    /// Compares with what is stored. The spec of a suggested object is left alone if its annotation says so; where the annotation says
-    /// nothing, a spec that was never changed is brought up to date, and the annotation is made to say what was decided.
+    /// Compares with the stored object. The spec of a suggested object is left alone if its annotation is false; without a readable
+    /// annotation, a spec that was never changed is updated, and the annotation is set to the decision.
     pub fn revise(&self, stored: Option<&Value>) -> Revision {
         let Some(stored) = stored else { return Revision::Create(self.object.clone()) };
         let said = auto_update(stored);
@@ -87,7 +83,7 @@ impl Maintained {
         if revised == *stored { Revision::Keep } else { Revision::Update(revised) }
     }
 
-    /// Whether a stored spec is as it should be. How much the exempt level lends and holds may be chosen freely.
+    /// Compares a stored spec with the wanted one. Operators may choose the shares and the lendable percentage of the exempt level.
     fn is_equal_spec(&self, stored: &Value) -> bool {
         let mut wanted = self.object.get("spec").cloned().unwrap_or_default();
         if self.kind == Kind::PriorityLevel && self.name() == EXEMPT {
@@ -103,14 +99,14 @@ impl Maintained {
     }
 }
 
-/// Whether a stored object is one that a former version of the server maintained and this one does not know.
+/// Reports whether a stored object was maintained by a former version of the server but not by this one.
 pub fn is_obsolete(kind: Kind, stored: &Value) -> bool {
     let name = api::meta::name(stored);
     let is_known = objects().iter().any(|known| known.kind == kind && known.name() == name);
     !is_known && auto_update(stored) == Some(true)
 }
 
-/// What the annotation says, read as Go reads booleans.
+/// The value of the annotation, parsed like Go's `strconv.ParseBool`.
 fn auto_update(stored: &Value) -> Option<bool> {
     match stored.str_at(&["metadata", "annotations", AUTO_UPDATE])? {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -138,7 +134,7 @@ pub fn exempt_level() -> Value {
     object(Kind::PriorityLevel, EXEMPT, Value::map([("exempt", exempt), ("type", "Exempt".into())]))
 }
 
-/// The mandatory level of requests that no schema matches.
+/// The mandatory level of requests that match no other schema.
 pub fn catch_all_level() -> Value {
     limited(CATCH_ALL, 5, 0, Value::map([("type", "Reject")]))
 }
@@ -148,7 +144,7 @@ pub fn exempt_schema() -> Value {
     schema(EXEMPT, EXEMPT, 1, "", groups(&[names::MASTERS]), vec![every_resource()], vec![every_path()])
 }
 
-/// The mandatory schema of everybody.
+/// The mandatory schema that matches all users.
 pub fn catch_all_schema() -> Value {
     let subjects = groups(&[names::UNAUTHENTICATED, names::AUTHENTICATED]);
     let (resources, paths) = (vec![every_resource()], vec![every_path()]);

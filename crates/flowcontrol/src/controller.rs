@@ -1,4 +1,4 @@
-//! [`Controller`]: from the stored objects to the configuration that requests meet.
+//! [`Controller`]: builds the configuration that classifies requests from the stored objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::level::{Class, Configuration, Level};
 use crate::objects::{CATCH_ALL, DanglingCondition, EXEMPT, FlowSchema, PriorityLevel};
 use crate::queueset::{Queuing, Ticket};
 
-/// Keeps the priority levels and their seats.
+/// Owns the priority levels and the division of seats among them.
 #[derive(Debug)]
 pub struct Controller<T> {
-    /// The seats of all levels together.
+    /// Total seats of all levels.
     seats: u32,
     levels: BTreeMap<Str, State<T>>,
     fair_fraction: f64,
@@ -26,41 +26,42 @@ struct State<T> {
     level: Arc<Level<T>>,
     object: PriorityLevel,
     limits: LevelLimits,
-    /// Whether it has been given seats before.
+    /// The level has been given its initial seats.
     has_begun: bool,
 }
 
-/// The condition that a FlowSchema should have and has not.
+/// A FlowSchema whose `Dangling` condition must be updated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusUpdate {
-    /// The flow schema's name.
+    /// Name of the FlowSchema.
     pub schema: Str,
-    /// What its `Dangling` condition should say.
+    /// The correct value of its `Dangling` condition.
     pub condition: DanglingCondition,
 }
 
-/// What came of a change of the objects.
+/// The result of [`Controller::configure`].
 #[derive(Debug)]
 pub struct Configured<T> {
-    /// What requests are classified by from now on.
+    /// Classifies requests from now on.
     pub configuration: Configuration<T>,
-    /// What should be written to FlowSchemas.
+    /// Conditions to write to FlowSchemas.
     pub updates: Vec<StatusUpdate>,
-    /// How many requests may wait in all queues together.
+    /// Total capacity of all queues, in requests.
     pub max_waiting: u64,
-    /// How many seats there are in all levels together.
+    /// Total nominal seats of all levels.
     pub max_executing: i64,
 }
 
 impl<T: Ticket> Controller<T> {
-    /// A server with so many seats, and the mandatory levels alone.
+    /// A server with this many seats and only the mandatory levels.
     pub fn new(seats: u32, now: Duration) -> Self {
         let mut controller = Controller { seats, levels: BTreeMap::new(), fair_fraction: 0.0 };
         controller.configure(now, Vec::new(), Vec::new());
         controller
     }
 
-    /// Takes in all objects. A level whose object is gone stays until its last request is; a schema whose level does not exist has no effect.
+    /// Applies all objects. A level whose object was deleted stays until its last request ends; a FlowSchema whose level does not exist has
+    /// no effect.
     pub fn configure(
         &mut self,
         now: Duration,
@@ -103,7 +104,7 @@ impl<T: Ticket> Controller<T> {
         }
     }
 
-    /// Decides about the levels that have no object: the mandatory ones stay or come back, the others go when they are idle.
+    /// Handles levels without an object: the mandatory ones stay or are recreated, the others are removed once they are idle.
     fn retire(&mut self, wanted: &mut BTreeMap<Str, PriorityLevel>) {
         self.levels.retain(|name, state| {
             let is_mandatory = matches!(name.as_str(), EXEMPT | CATCH_ALL);
@@ -124,7 +125,7 @@ impl<T: Ticket> Controller<T> {
         }
     }
 
-    /// Computes every level's limits from the shares of all.
+    /// Computes every level's limits from the shares of all levels.
     fn share(&mut self) {
         let all: f64 = self.levels.values().map(|state| f64::from(state.object.shares)).sum();
         for state in self.levels.values_mut() {
@@ -139,7 +140,7 @@ impl<T: Ticket> Controller<T> {
         }
     }
 
-    /// Moves seats to where they are needed. To be called every [`ADJUSTMENT_PERIOD`](crate::ADJUSTMENT_PERIOD).
+    /// Moves seats to the levels that need them. Call it every [`ADJUSTMENT_PERIOD`](crate::ADJUSTMENT_PERIOD).
     pub fn adjust(&mut self, now: Duration) {
         self.divide(now);
     }
@@ -154,13 +155,13 @@ impl<T: Ticket> Controller<T> {
         self.fair_fraction = demand::divide(&mut limits);
         for state in self.levels.values() {
             let limit = u64::try_from(state.limits.current).unwrap_or_default();
-            // Where there is no seat, metrics are relative to a tenth of the server's.
+            // For a level without seats, metrics are relative to a tenth of the server's seats.
             let denominator = if limit > 0 { limit } else { u64::from(self.seats.div_ceil(10).max(1)) };
             state.level.queues().configure(now, state.object.queuing, limit, denominator);
         }
     }
 
-    /// Sorts the schemas by precedence, then name, and puts the mandatory ones that are missing first and last.
+    /// Sorts the schemas by precedence, then name, and adds missing mandatory ones at the start and the end.
     fn classes(&self, mut schemas: Vec<FlowSchema>) -> Configuration<T> {
         for state in self.levels.values() {
             state.level.queues().retire_flows();
@@ -202,12 +203,12 @@ impl<T: Ticket> Controller<T> {
         })
     }
 
-    /// Every level with its limits, by name.
+    /// Every level with its limits, sorted by name.
     pub fn levels(&self) -> impl Iterator<Item = (&Arc<Level<T>>, &LevelLimits)> {
         self.levels.values().map(|state| (&state.level, &state.limits))
     }
 
-    /// The part of its target that each level got which no bound held back.
+    /// The fraction of its target that each level got unless a bound applied.
     pub fn fair_fraction(&self) -> f64 {
         self.fair_fraction
     }

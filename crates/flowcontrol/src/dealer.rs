@@ -1,10 +1,10 @@
-//! Shuffle sharding: which few of many queues a flow may use.
+//! Shuffle sharding: selects the few of many queues that a flow may use.
 
-/// Hashes have this many usable bits; a hand that needs more of them is refused.
+/// Usable bits of a hash; a configuration that needs more is rejected.
 const MAX_HASH_BITS: f64 = 60.0;
-/// More queues than this are refused.
+/// Maximum number of queues; more are rejected.
 const MAX_DECK: u32 = 1 << 26;
-/// No hand can be larger: with more cards, even the smallest deck needs more than [`MAX_HASH_BITS`].
+/// Maximum hand size: with more cards, even the smallest deck needs more than [`MAX_HASH_BITS`].
 pub(crate) const MAX_HAND: usize = 16;
 
 /// Deals hands of queues from the bits of a hash.
@@ -14,7 +14,7 @@ pub struct Dealer {
     hand: u32,
 }
 
-/// A flow's queues.
+/// The queues of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hand {
     cards: [u32; MAX_HAND],
@@ -29,7 +29,7 @@ impl Hand {
 }
 
 impl Dealer {
-    /// Deals `hand` of `deck` queues; an error says why that cannot be done.
+    /// Deals `hand` of `deck` queues; the error says why that is not possible.
     pub fn new(deck: u32, hand: u32) -> Result<Self, String> {
         if deck == 0 || hand == 0 {
             return Err(format!("deckSize {deck} or handSize {hand} is not positive"));
@@ -49,28 +49,28 @@ impl Dealer {
         Ok(Dealer { deck, hand })
     }
 
-    /// How many queues a flow has.
+    /// Number of queues of a flow.
     pub(crate) fn hand_size(self) -> usize {
         self.hand as usize
     }
 
-    /// One card of the hand of this hash, counted from zero.
+    /// One card of the hand for this hash, counted from zero.
     pub(crate) fn card(self, hash: u64, number: usize) -> u32 {
         let hand = u32::try_from(number + 1).unwrap_or(u32::MAX).min(self.hand);
         Dealer { hand, ..self }.deal(hash).cards().last().copied().unwrap_or_default()
     }
 
-    /// Deals by this hash: the same hash always gets the same queues, all different.
+    /// Deals by this hash: equal hashes get equal hands, and the cards of a hand are distinct.
     pub fn deal(&self, hash: u64) -> Hand {
         let mut rest = hash;
-        // Each is a position among the cards that were still in the deck.
+        // Positions among the cards that were still in the deck.
         let mut positions = [0_u32; MAX_HAND];
         let mut hand = Hand::default();
         for (already, slot) in (0..self.hand).zip(&mut hand.cards) {
             let left = u64::from(self.deck - already);
             let position = u32::try_from(rest % left).unwrap_or_default();
             rest /= left;
-            // Put the dealt cards back, the last first: whatever was at or behind one moves up.
+            // Convert the position to a card, from the last dealt card back: positions at or after a dealt card move up.
             let earlier = positions.get(..hand.len).unwrap_or_default();
             *slot = earlier
                 .iter()

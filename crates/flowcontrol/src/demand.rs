@@ -1,4 +1,4 @@
-//! How many seats each priority level has: its nominal share, and what it lends or borrows by demand.
+//! The seats of each priority level: its nominal share, and the seats it lends or borrows according to demand.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use crate::allocation::{self, Claim};
 use crate::objects::PriorityLevel;
 use crate::statistics::Period;
 
-/// How often seats move between levels.
+/// Interval at which seats move between levels.
 pub const ADJUSTMENT_PERIOD: Duration = Duration::from_secs(10);
-/// How much of the former demand is remembered from one period to the next: it is halved in five minutes.
+/// The weight of the former demand in each period: its influence is halved in five minutes.
 const SMOOTHING: f64 = 0.977;
-/// The part of a level's seats that one request may have.
+/// The fraction of a level's seats that one request may use.
 const MAX_SEATS_PART: f64 = 0.15;
 
-/// The seats of a priority level, and the demand they follow.
+/// The seats of a priority level, and the demand that they follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LevelLimits {
     /// Its share of all seats.
     pub nominal: i64,
-    /// It never has fewer.
+    /// The minimum, after lending all lendable seats.
     pub lower: i64,
-    /// It never has more.
+    /// The maximum, after borrowing up to its limit.
     pub upper: i64,
-    /// It has so many now.
+    /// The number of seats it has now.
     pub current: i64,
     /// The highest demand of the last period.
     pub high_watermark: i64,
@@ -32,7 +32,7 @@ pub struct LevelLimits {
     pub deviation: f64,
     /// The demand that seats follow: it rises at once and falls slowly.
     pub smoothed: f64,
-    /// How many seats it should have.
+    /// The number of seats it should have.
     pub target: f64,
 }
 
@@ -47,7 +47,7 @@ fn float(number: i64) -> f64 {
 }
 
 impl LevelLimits {
-    /// Sets the limits that follow from shares: the level's, and those of all levels.
+    /// Sets the limits that follow from the shares of this level and of all levels.
     pub(crate) fn share(&mut self, level: &PriorityLevel, total: u32, all_shares: f64) {
         let part = if all_shares > 0.0 { f64::from(level.shares) / all_shares } else { 0.0 };
         let nominal = (f64::from(total) * part).ceil();
@@ -55,7 +55,7 @@ impl LevelLimits {
         let lendable = percent(level.lendable);
         let borrowable = match level.borrowing {
             Some(limit) => percent(limit),
-            // The exempt level borrows without limit, too.
+            // The exempt level borrows without limit as well.
             None => i64::from(total),
         };
         self.nominal = round(nominal);
@@ -63,19 +63,19 @@ impl LevelLimits {
         self.upper = self.nominal + borrowable;
     }
 
-    /// What a level that is new has until the first adjustment.
+    /// Sets the seats of a new level until the first adjustment.
     pub(crate) fn begin(&mut self) {
         self.current = self.nominal - (self.nominal - self.lower) / 2;
     }
 
-    /// The most seats that a request of a level with queues is estimated at.
+    /// Maximum seats at which a request of a level with queues is estimated.
     pub(crate) fn max_seats(&self, hand_size: u32) -> u64 {
         let part = (float(self.nominal) * MAX_SEATS_PART).ceil();
         let per_queue = self.nominal / i64::from(hand_size.max(1));
         u64::try_from(round(part).min(per_queue).max(1)).unwrap_or(1)
     }
 
-    /// Takes in the demand of a period.
+    /// Records the demand of a period.
     pub(crate) fn observe(&mut self, period: Period) {
         self.high_watermark = round(period.max);
         if period.seconds <= 0.0 {
@@ -87,7 +87,7 @@ impl LevelLimits {
         self.smoothed = envelope.max(SMOOTHING * self.smoothed + (1.0 - SMOOTHING) * envelope);
     }
 
-    /// It keeps at least so many seats: what it does not lend, and what it needs of those that it does.
+    /// The seats that it must retain: those it does not lend, and as many of the lendable ones as it uses itself.
     fn needed(&self, is_exempt: bool) -> i64 {
         let needed = if is_exempt { self.high_watermark } else { self.high_watermark.min(self.nominal) };
         self.lower.max(needed)
@@ -103,7 +103,7 @@ pub(crate) fn divide(levels: &mut [(bool, &mut LevelLimits)]) -> f64 {
         let need = limits.needed(*is_exempt);
         limits.target = float(need).max(limits.smoothed);
         if *is_exempt {
-            // Nobody is refused here, so what is used is gone.
+            // Exempt requests are never rejected, so the seats they use are not available to others.
             limits.current = need;
             remaining -= need;
         } else {
@@ -129,7 +129,7 @@ pub(crate) fn divide(levels: &mut [(bool, &mut LevelLimits)]) -> f64 {
             limited.zip(&allocation.seats).for_each(|(limits, seats)| limits.current = round(*seats));
             allocation.fair_fraction
         }
-        // The bounds leave no way to use exactly all seats; everybody keeps what they have.
+        // With these bounds the seats cannot be divided exactly; all levels retain their current seats.
         Err(_) => 0.0,
     }
 }

@@ -1,4 +1,4 @@
-//! The tables at `/debug/api_priority_and_fairness/`, as Kubernetes writes them.
+//! The tables at `/debug/api_priority_and_fairness/`, in kube-apiserver's format.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use crate::level::Level;
 use crate::queueset::{QueueSet, Request, Ticket};
 
-/// Idle queues of a level with more queues than this are left out.
+/// Idle queues of a level with more queues than this are omitted.
 const MAX_IDLE_QUEUES: u32 = 4096;
 
-/// A column is at least so wide.
+/// Minimum column width in characters.
 const MIN_WIDTH: usize = 8;
 
-/// Cells in lines; each line has as many as the first.
+/// Lines of cells; all lines have as many cells as the first.
 struct Table {
     lines: Vec<Vec<String>>,
 }
@@ -23,12 +23,12 @@ impl Table {
         Table { lines: vec![headers.iter().map(|header| (*header).to_owned()).collect()] }
     }
 
-    /// Every cell but the last of a line ends with a comma and is padded to the widest of its column.
+    /// Ends every cell but the last of a line with a comma and pads it to the width of its column.
     fn render(&self) -> String {
         let columns = self.lines.first().map_or(0, Vec::len);
         let width = |column: usize| {
             let cells = self.lines.iter().filter_map(|line| line.get(column));
-            // The comma, and one space.
+            // Plus the comma and one space.
             cells.map(|cell| cell.chars().count() + 2).max().unwrap_or(0).max(MIN_WIDTH)
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -47,7 +47,7 @@ impl Table {
     }
 }
 
-/// A row per priority level.
+/// One row per priority level.
 pub fn priority_levels<T: Ticket>(levels: &[Arc<Level<T>>]) -> String {
     let mut table = Table::new(&[
         "PriorityLevelName",
@@ -81,7 +81,7 @@ pub fn priority_levels<T: Ticket>(levels: &[Arc<Level<T>>]) -> String {
     table.render()
 }
 
-/// A row per queue.
+/// One row per queue.
 pub fn queues<T: Ticket>(levels: &[Arc<Level<T>>]) -> String {
     let mut table = Table::new(&[
         "PriorityLevelName",
@@ -118,16 +118,16 @@ pub fn queues<T: Ticket>(levels: &[Arc<Level<T>>]) -> String {
     table.render()
 }
 
-/// What only the owner of requests can say about them.
+/// Formats the parts of a request that this crate does not know.
 pub trait Describe<T> {
-    /// A moment as RFC 3339 with nanoseconds.
+    /// Formats a time as RFC 3339 with nanoseconds.
     fn time(&self, at: Duration) -> String;
 
     /// The cells from `UserName` to `SubResource`.
     fn details(&self, ticket: &T) -> [String; 8];
 }
 
-/// A row per request.
+/// One row per request; `details` adds the columns about the request itself.
 pub fn requests<T: Ticket>(levels: &[Arc<Level<T>>], describe: &impl Describe<T>, details: bool) -> String {
     let mut headers = vec![
         "PriorityLevelName",
@@ -187,7 +187,7 @@ pub fn requests<T: Ticket>(levels: &[Arc<Level<T>>], describe: &impl Describe<T>
     table.render()
 }
 
-/// Waiting requests with the index of their queue and their place in it.
+/// Waiting requests with the index of their queue and their position in it.
 fn waiting<T: Ticket>(queues: &QueueSet<T>) -> impl Iterator<Item = (&Request<T>, i64, i64)> {
     queues.busy_queues().flat_map(|(index, ids)| {
         let found = ids.into_iter().filter_map(|id| queues.request(id));

@@ -1,32 +1,32 @@
-//! How many seats a request will probably occupy, and for how long.
+//! Estimates how many seats a request will occupy, and for how long.
 
 use std::time::Duration;
 
 use crate::SeatSeconds;
 
-/// A list occupies at most this many seats.
+/// Maximum seats of a list.
 const MAX_LIST_SEATS: u64 = 100;
-/// The events of a write occupy at most this many seats.
+/// Maximum seats for the watch events of a write.
 const MAX_MUTATING_SEATS: u64 = 10;
-/// One seat for this much memory that a list needs at once.
+/// Bytes of memory in use at one time that count as one seat.
 const BYTES_PER_SEAT: u64 = 100_000;
-/// A list that is served from memory is streamed and never needs more than this at once.
+/// Maximum memory of a list served from the watch cache, because it is streamed.
 const STREAMED_BYTES: u64 = 1_000_000;
-/// The largest object, assumed where the size is not known.
+/// The largest object size, assumed if the actual size is unknown.
 const MAX_OBJECT_BYTES: u64 = 1_500_000;
-/// As many watches are served by one seat.
+/// Number of watches that one seat serves.
 const WATCHES_PER_SEAT: u64 = 10;
 /// How long a seat is busy with the event of a write.
 const EVENT_TIME: Duration = Duration::from_millis(5);
 
-/// What a request will probably cost.
+/// The estimated cost of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     /// Seats while it executes.
     pub initial_seats: u64,
-    /// Seats afterwards, while its event goes to watches.
+    /// Seats afterwards, while its event is sent to watches.
     pub final_seats: u64,
-    /// For how long afterwards. The client does not wait for it.
+    /// How long it occupies the final seats. The client does not wait for it.
     pub additional_latency: Duration,
 }
 
@@ -34,53 +34,49 @@ impl Work {
     /// The cost of most requests.
     pub const ONE_SEAT: Work = Work::seats(1);
 
-    /// So many seats, and nothing afterwards.
+    /// This many seats, and none after execution.
     pub const fn seats(seats: u64) -> Self {
         Work { initial_seats: seats, final_seats: 0, additional_latency: Duration::ZERO }
     }
 
-    /// The seats that are taken for it, from its beginning to its end.
+    /// The seats that are reserved for it from start to end.
     pub fn max_seats(&self) -> u64 {
         self.initial_seats.max(self.final_seats)
     }
 }
 
-/// What is stored of a resource.
+/// Statistics about the stored objects of a resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectStats {
-    /// How many objects there are.
+    /// Number of stored objects.
     pub count: u64,
-    /// How large they are on average.
+    /// Average object size in bytes.
     pub average_bytes: u64,
 }
 
-/// The options of a list or watch that its cost depends on. A list whose options cannot be read costs the most.
+/// The options of a list or watch that determine its cost. A list with unreadable options has the maximum cost.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "independent options of a request, as the client sends them"
 )]
 pub struct ListQuery<'a> {
-    /// Whether it is a watch.
     pub is_watch: bool,
-    /// Whether it is about one object by name.
+    /// It is limited to one object by name.
     pub names_one: bool,
-    /// `limit`; zero is none.
+    /// `limit`; zero means no limit.
     pub limit: i64,
-    /// `resourceVersion`.
     pub resource_version: &'a str,
-    /// `resourceVersionMatch`.
     pub resource_version_match: &'a str,
-    /// `continue`.
+    /// The `continue` token of the request.
     pub continue_token: &'a str,
-    /// Whether there is a selector of labels or fields.
+    /// There is a label or field selector.
     pub has_selector: bool,
-    /// `sendInitialEvents`.
     pub sends_initial_events: bool,
 }
 
 impl ListQuery<'_> {
-    /// Whether kube-apiserver would answer from its watch cache.
+    /// Reports whether kube-apiserver would answer from its watch cache.
     fn is_from_cache(&self) -> bool {
         if self.is_watch {
             return true;
@@ -94,17 +90,17 @@ impl ListQuery<'_> {
     }
 }
 
-/// The most seats for a request at a priority level, of which `level_max` is the level's own limit; zero is none.
+/// Maximum seats of a request: the smaller of `most` and the level's limit `level_max`, where zero means no limit.
 fn cap(level_max: u64, most: u64) -> u64 {
     if level_max == 0 || level_max > most { most } else { level_max }
 }
 
-/// The cost of a list or watch whose options cannot be read: it will fail, and until then it may be anything.
+/// The cost of a list or watch with unreadable options: it will fail, and until then any cost is possible.
 pub fn unreadable_list(level_max: u64) -> Work {
     Work::seats(cap(level_max, MAX_LIST_SEATS))
 }
 
-/// The cost of a list, or of the beginning of a watch. Without `stats` another server keeps the objects.
+/// The cost of a list, or of the start of a watch. `stats` is `None` if another server stores the objects.
 pub fn list(query: &ListQuery<'_>, stats: Option<ObjectStats>, level_max: u64) -> Work {
     let begins_with_nothing =
         query.is_watch && !query.sends_initial_events && !matches!(query.resource_version, "" | "0");
@@ -128,14 +124,14 @@ pub fn list(query: &ListQuery<'_>, stats: Option<ObjectStats>, level_max: u64) -
     Work::seats(bytes.div_ceil(BYTES_PER_SEAT).max(1).min(cap(level_max, MAX_LIST_SEATS)))
 }
 
-/// The cost of a write that this many watches will hear of.
+/// The cost of a write whose event this many watches receive.
 pub fn mutating(watches: usize, level_max: u64) -> Work {
     let watches = u64::try_from(watches).unwrap_or(u64::MAX);
     if watches < WATCHES_PER_SEAT {
         return Work::ONE_SEAT;
     }
     let wide = watches.div_ceil(WATCHES_PER_SEAT);
-    // The same work on fewer seats takes longer: wide requests keep many seats from others while they wait for them.
+    // Spread the work over fewer seats for a longer time: wide requests block many seats while they wait for the rest.
     let final_seats = wide.min(cap(level_max, MAX_MUTATING_SEATS));
     let additional_latency = SeatSeconds::of(wide, EVENT_TIME).duration_on(final_seats);
     Work { initial_seats: 1, final_seats, additional_latency }

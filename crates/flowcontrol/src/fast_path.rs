@@ -1,12 +1,12 @@
-//! The fast path: read requests of one seat pass a priority level without its lock while nobody has to wait.
+//! The fast path: read requests of one seat pass a priority level without its lock while no request has to wait.
 //!
-//! The queue set sets a part of the level's seats aside for the fast path and counts them as occupied. When a request needs one of them, the
-//! queue set closes the fast path under its lock, and from then on counts the requests that are still on it. A request that leaves a closed
-//! fast path takes the lock and lets waiting requests use its seat. Nothing waits while the fast path is open, so fair queueing has nothing
-//! to decide then, and the limit of the level is never exceeded.
+//! The queue set reserves a part of the level's seats for the fast path and counts them as occupied. When a queued request needs one of
+//! them, the queue set closes the fast path under its lock, and from then on counts the requests that are still on it. A request that
+//! leaves a closed fast path takes the lock and lets waiting requests use its seat. No request waits while the fast path is open, so
+//! fair queuing has no decision to make then, and the level's limit is never exceeded.
 //!
-//! Seats and counters are sharded, so that threads do not share cache lines. INVARIANT: a request enters by counting itself and then looking
-//! whether the fast path is open; the queue set closes it and then looks who is counted. One of them sees the other.
+//! Seats and counters are sharded, so that threads do not share cache lines. INVARIANT: a request enters by counting itself and then
+//! checking whether the fast path is open; the queue set closes it and then reads the counts. At least one of them sees the other.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use crate::statistics::nanos;
 
-/// Threads that have the same number modulo this share counters.
+/// Number of shards; threads whose numbers are equal modulo this share counters.
 const SHARDS: usize = 4;
 
-/// Requests that take longer are counted under the lock of their level, each in its bucket of the histogram. The bound of a bucket.
+/// Longer requests are counted under the lock of their level, each in its histogram bucket. Equals the bound of a bucket.
 pub(crate) const SHORT: Duration = Duration::from_millis(5);
 
-/// A shard of the seats and counters.
+/// Index of a shard of the seats and counters.
 pub(crate) type Shard = usize;
 
 /// The shard of the current thread.
@@ -38,10 +38,10 @@ pub(crate) fn shard() -> Shard {
     })
 }
 
-/// The seats of a priority level that are set aside for the fast path.
+/// The seats of a priority level that are reserved for the fast path.
 #[derive(Debug, Default)]
 pub(crate) struct FastPath {
-    /// The seats of each shard; zero while the fast path is closed.
+    /// Seats per shard; zero while the fast path is closed.
     seats: AtomicU64,
     /// All seats of the level.
     limit: AtomicU64,
@@ -52,15 +52,15 @@ pub(crate) struct FastPath {
 #[repr(align(64))]
 struct FastSeats {
     in_use: AtomicU64,
-    /// The most that were in use since [`FastPath::take_most`].
+    /// The maximum in use since [`FastPath::take_most`].
     most: AtomicU64,
-    /// How long seats were in use, by requests that have left. Wraps around.
+    /// Total time that finished requests used seats. Wraps around.
     nanoseconds: AtomicU64,
 }
 
 impl FastPath {
-    /// Takes a seat if one is free. While more requests are present in the server than the level has seats, none is: the level is about to
-    /// be contended, and its queues must see every flow.
+    /// Takes a seat if one is free. Fails while the server has more requests than the level has seats: the level is about to be contended,
+    /// and its queues must see every flow.
     pub(crate) fn enter(&self, shard: Shard, present: u64) -> bool {
         if self.seats.load(Ordering::Relaxed) == 0 || present > self.limit.load(Ordering::Relaxed) {
             return false;
@@ -77,7 +77,7 @@ impl FastPath {
         true
     }
 
-    /// Gives a seat back after so long. `true` if the fast path is closed, so that requests may wait for the seat.
+    /// Gives a seat back that was used for `took`. `true` if the fast path is closed, so that requests may be waiting for the seat.
     #[must_use]
     pub(crate) fn leave(&self, shard: Shard, took: Duration) -> bool {
         if let Some(mine) = self.shards.get(shard) {
@@ -91,7 +91,7 @@ impl FastPath {
         self.seats.load(Ordering::SeqCst) > 0
     }
 
-    /// Sets half of `limit` seats aside; too few to divide close the fast path.
+    /// Reserves half of `limit` seats; the fast path stays closed if that is less than one seat per shard.
     pub(crate) fn open(&self, limit: u64) {
         self.limit.store(limit, Ordering::Relaxed);
         self.seats.store(limit / 2 / SHARDS as u64, Ordering::SeqCst);
@@ -107,7 +107,7 @@ impl FastPath {
         self.seats.store(0, Ordering::SeqCst);
     }
 
-    /// The seats that the queues may not use: those in use, and while the fast path is open those that are set aside.
+    /// The seats that the queues may not use: those in use and, while the fast path is open, those reserved.
     pub(crate) fn occupied(&self) -> u64 {
         let seats = self.seats.load(Ordering::SeqCst);
         let of = |shard: &FastSeats| shard.in_use.load(Ordering::SeqCst).max(seats);
@@ -118,13 +118,13 @@ impl FastPath {
         self.shards.iter().map(|shard| shard.in_use.load(Ordering::SeqCst)).sum()
     }
 
-    /// How long seats were in use since the server started. Wraps around.
+    /// Total time in nanoseconds that seats were in use since the server started. Wraps around.
     pub(crate) fn nanoseconds(&self) -> u64 {
         let of = |shard: &FastSeats| shard.nanoseconds.load(Ordering::Relaxed);
         self.shards.iter().map(of).fold(0, u64::wrapping_add)
     }
 
-    /// The most seats that were in use since the last call. Shards are added up, so it may be more than were in use at one time.
+    /// The maximum number of seats in use since the last call. Shards are added up, so it may exceed the number in use at any one time.
     pub(crate) fn take_most(&self) -> u64 {
         let take = |shard: &FastSeats| {
             let in_use = shard.in_use.load(Ordering::Relaxed);
@@ -134,7 +134,7 @@ impl FastPath {
     }
 }
 
-/// What requests of one flow schema count on the fast path.
+/// Counters of the requests of one flow schema on the fast path.
 #[derive(Debug, Default)]
 pub(crate) struct FastCounters {
     shards: [FastCounts; SHARDS],
@@ -152,13 +152,13 @@ struct FastCounts {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FastSums {
     pub(crate) started: u64,
-    /// Requests that took at most [`SHORT`], and the nanoseconds that they executed.
+    /// Number of requests that took at most [`SHORT`]; `nanoseconds` is their total execution time.
     pub(crate) finished: u64,
     pub(crate) nanoseconds: u64,
 }
 
 impl FastSums {
-    /// What was counted since `earlier`.
+    /// The difference to the sums in `earlier`.
     pub(crate) fn since(self, earlier: FastSums) -> FastSums {
         FastSums {
             started: self.started.wrapping_sub(earlier.started),
@@ -185,7 +185,7 @@ impl FastCounters {
     pub(crate) fn sums(&self) -> FastSums {
         let mut sums = FastSums::default();
         for counts in &self.shards {
-            // What has finished has started: read in this order, requests never finish before they start.
+            // Read `finished` before `started`, so that a finished request is always counted as started.
             let finished = counts.finished.load(Ordering::Acquire);
             sums.finished = sums.finished.wrapping_add(finished);
             sums.nanoseconds = sums.nanoseconds.wrapping_add(counts.nanoseconds.load(Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! What is counted about a priority level and the flow schemas that lead to it.
+//! Statistics of a priority level and of the flow schemas that use it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,22 +21,21 @@ const READ_VS_WRITE: &[f64] =
     &[0.0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
 const REQUEST_UTILIZATION: &[f64] = &[0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0];
 
-/// Why a request was refused.
+/// The reason why a request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RejectReason {
-    /// No seat is free, and nobody may wait.
+    /// No seat is free, and the level does not queue.
     ConcurrencyLimit,
-    /// No seat is free, and its queue is full.
+    /// No seat is free, and the queue is full.
     QueueFull,
-    /// It waited too long, or its client left.
+    /// The request waited too long, or its client disconnected.
     TimeOut,
 }
 
 impl RejectReason {
-    /// Every reason.
     pub const ALL: [RejectReason; 3] = [Self::ConcurrencyLimit, Self::QueueFull, Self::TimeOut];
 
-    /// As metrics say it.
+    /// The value of the metric label `reason`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ConcurrencyLimit => "concurrency-limit",
@@ -46,42 +45,42 @@ impl RejectReason {
     }
 }
 
-/// What was counted about the requests of one flow schema at one priority level.
+/// Statistics of the requests of one flow schema at one priority level.
 #[derive(Clone, Debug)]
 pub struct FlowStats {
-    /// The flow schema's name.
+    /// Name of the flow schema.
     pub schema: Str,
-    /// Requests that began to execute.
+    /// Number of requests that started to execute.
     pub dispatched: u64,
-    /// Requests that execute.
+    /// Number of executing requests.
     pub executing: i64,
-    /// Seats in use, by requests that linger, too.
+    /// Seats in use, including those of lingering requests.
     pub executing_seats: u64,
-    /// Requests that wait; none if none ever did.
+    /// Number of waiting requests; `None` if none ever waited.
     pub in_queue: Option<i64>,
-    /// Seats that waiting requests want.
+    /// Seats demanded by waiting requests.
     pub in_queue_seats: u64,
     /// How often the next request did not fit into the free seats.
     pub no_accommodation: u64,
-    /// The length of its queue, as each request saw it after it was enqueued.
+    /// Queue length after each request was enqueued, including that request.
     pub queue_length: Histogram,
-    /// How long requests waited that were not refused at once.
+    /// Waiting time of requests that were not rejected on arrival.
     pub waited: Histogram,
-    /// How long requests waited that were refused at once.
+    /// Waiting time of requests that were rejected on arrival.
     pub waited_in_vain: Histogram,
-    /// How long requests executed.
+    /// Execution time of requests.
     pub executed: Histogram,
-    /// How long watches took to begin.
+    /// Time until watches were initialized.
     pub watches_began: Histogram,
-    /// How many watches were interested in mutating requests.
+    /// Number of watches interested in mutating requests.
     pub watch_counts: Histogram,
-    /// Estimated seats.
+    /// Estimated seats of requests.
     pub estimated_seats: Histogram,
-    /// Whether the flow schema exists and leads here.
+    /// The flow schema exists and refers to this level.
     pub(crate) is_configured: bool,
-    /// What requests on the fast path count; added to the rest by [`FlowStats::take_fast`].
+    /// Counters of requests on the fast path; added to the rest by [`FlowStats::take_fast`].
     pub(crate) fast: Arc<FastCounters>,
-    /// What has been added already.
+    /// The sums that have been added already.
     fast_taken: FastSums,
     rejected: [u64; 3],
 }
@@ -110,8 +109,8 @@ impl FlowStats {
         }
     }
 
-    /// Adds what was counted on the fast path since the last call. `waits` is whether requests of this level may have to wait. Returns how
-    /// many requests have started.
+    /// Adds the counts of the fast path since the last call. `waits` says whether requests of this level may have to wait. Returns the
+    /// number of started requests.
     pub(crate) fn take_fast(&mut self, waits: bool) -> u64 {
         let sums = self.fast.sums();
         let FastSums { started, finished, nanoseconds } =
@@ -136,20 +135,20 @@ impl FlowStats {
         started
     }
 
-    /// A request on the fast path took longer than [`fast_path::SHORT`].
+    /// Records a fast-path request that took longer than [`fast_path::SHORT`].
     pub(crate) fn finished_on_fast_path(&mut self, took: Duration) {
         self.finished(Some(took), false);
         self.executing_seats = self.executing_seats.saturating_sub(1);
     }
 
-    /// Whether the flow schema is gone, and its last request too.
+    /// Reports whether the flow schema no longer exists and has no requests.
     pub(crate) fn is_forgettable(&self) -> bool {
         let has_requests =
             self.executing != 0 || self.executing_seats != 0 || self.in_queue.unwrap_or(0) != 0;
         !self.is_configured && !has_requests
     }
 
-    /// Notes what a request was estimated to cost.
+    /// Records the estimated cost of a request.
     #[expect(clippy::cast_precision_loss, reason = "for a histogram")]
     pub fn estimated(&mut self, work: &Work, watches: Option<usize>) {
         self.estimated_seats.observe(work.max_seats() as f64);
@@ -158,7 +157,7 @@ impl FlowStats {
         }
     }
 
-    /// How many requests were refused for a reason.
+    /// Number of requests rejected for a reason.
     pub fn rejected_for(&self, reason: RejectReason) -> u64 {
         self.rejected.get(reason as usize).copied().unwrap_or_default()
     }
@@ -176,7 +175,7 @@ impl FlowStats {
         self.queue_length.observe(length as f64);
     }
 
-    /// A request went through an empty queue at once.
+    /// Records a request that passed an empty queue without waiting.
     pub(crate) fn passed_queue(&mut self) {
         self.in_queue.get_or_insert(0);
         self.queue_length.observe(1.0);
@@ -198,7 +197,7 @@ impl FlowStats {
         self.executing_seats += seats;
     }
 
-    /// A request stopped executing; without a time, it will go on later.
+    /// Records the end of an execution; `None` for a suspended request that will resume.
     pub(crate) fn finished(&mut self, took: Option<Duration>, is_watch: bool) {
         self.executing -= 1;
         let histogram = if is_watch { &mut self.watches_began } else { &mut self.executed };
@@ -212,23 +211,23 @@ impl FlowStats {
     }
 }
 
-/// Readings of the virtual time at the last dispatch.
+/// Values of the virtual time at the last dispatch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DispatchBounds {
-    /// The virtual time.
+    /// The virtual time of the dispatch.
     pub r: SeatSeconds,
-    /// The start of the dispatched request.
+    /// The virtual start time of the dispatched request.
     pub latest: SeatSeconds,
-    /// The earliest and latest start of the oldest requests.
+    /// Minimum and maximum of the virtual start times of the queues' oldest requests.
     pub starts: (SeatSeconds, SeatSeconds),
-    /// The same, less the estimated work in progress.
+    /// Like `starts`, less the estimated work of executing requests.
     pub discounted: (SeatSeconds, SeatSeconds),
-    /// Whether there was a dispatch.
+    /// There was a dispatch, so the other fields are valid.
     pub is_known: bool,
 }
 
 impl DispatchBounds {
-    /// The dispatch of the only request that waits.
+    /// Records the dispatch of the only waiting request.
     pub(crate) fn note_only(&mut self, r: SeatSeconds, start: SeatSeconds, discounted: SeatSeconds) {
         let (starts, discounted) = ((start, start), (discounted, discounted));
         *self = DispatchBounds { r, latest: start, starts, discounted, is_known: true };
@@ -252,15 +251,15 @@ impl DispatchBounds {
 /// Utilization of a level over time.
 #[derive(Clone, Debug)]
 pub struct LevelGauges {
-    /// Waiting requests, as a part of the queues' capacity.
+    /// Waiting requests as a fraction of the queues' capacity.
     pub waiting: RatioGauge,
-    /// Executing requests, as a part of the seats.
+    /// Executing requests as a fraction of the seats.
     pub executing: RatioGauge,
-    /// Seats in use, as a part of the seats.
+    /// Seats in use as a fraction of the seats.
     pub seats: RatioGauge,
-    /// Seats that could be used, as a part of the seats.
+    /// Seats demanded (in use or waited for) as a fraction of the seats.
     pub demand: RatioGauge,
-    /// The last dispatch.
+    /// Bounds recorded at the last dispatch.
     pub dispatch: DispatchBounds,
     last: Load,
 }
@@ -285,7 +284,7 @@ impl LevelGauges {
         self.demand.set_denominator(now, seats as f64);
     }
 
-    /// Adds requests on the fast path, which take a seat each.
+    /// Adds requests on the fast path, which use one seat each.
     pub(crate) fn add_busy(&mut self, now: Duration, busy: &BusyTime) {
         for gauge in [&mut self.executing, &mut self.seats, &mut self.demand] {
             gauge.advance_with(now, busy);
@@ -310,7 +309,7 @@ impl LevelGauges {
     }
 }
 
-/// Requests of all levels that wait or execute, reading and mutating ones apart.
+/// Waiting and executing requests of all levels, separately for read and mutating ones.
 #[derive(Clone, Debug)]
 pub struct Traffic {
     parts: [[TrafficPart; 2]; 2],
@@ -319,11 +318,11 @@ pub struct Traffic {
 #[derive(Clone, Debug)]
 struct TrafficPart {
     now: i64,
-    /// The most since the last look, and at the last look.
+    /// The maximum in the current second; `last_most` is that of the previous second.
     most: i64,
     last_most: i64,
     gauge: RatioGauge,
-    /// The use of the fast path that is not in the gauge yet.
+    /// Use of the fast path that the gauge does not include yet.
     fast: BusyTime,
 }
 
@@ -333,7 +332,7 @@ impl TrafficPart {
         TrafficPart { now: 0, most: 0, last_most: 0, gauge: RatioGauge::new(READ_VS_WRITE, now), fast }
     }
 
-    /// Brings the gauge up to date. What was counted on the fast path is reported afterwards, so it is spread over the time that follows.
+    /// Updates the gauge. Fast-path use is reported afterwards, so it is spread over the time that follows.
     fn advance(&mut self, now: Duration) {
         if self.fast.nanoseconds == 0 {
             return;
@@ -345,17 +344,17 @@ impl TrafficPart {
     }
 }
 
-/// Where a request is.
+/// The phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// In a queue.
+    /// The request is in a queue.
     Waiting,
-    /// At work.
+    /// The request is being handled.
     Executing,
 }
 
 impl Traffic {
-    /// Nothing yet.
+    /// Starts with no requests.
     pub fn new(now: Duration) -> Self {
         let part = || TrafficPart::new(now);
         Traffic { parts: [[part(), part()], [part(), part()]] }
@@ -365,7 +364,7 @@ impl Traffic {
         self.parts.get_mut(phase as usize)?.get_mut(usize::from(mutating))
     }
 
-    /// A request enters (`1`) or leaves (`-1`) a phase.
+    /// Records that a request enters (`1`) or leaves (`-1`) a phase.
     #[expect(clippy::cast_precision_loss, reason = "numbers of requests are small")]
     pub fn note(&mut self, now: Duration, phase: Phase, mutating: bool, change: i64) {
         if let Some(part) = self.part(phase, mutating) {
@@ -376,7 +375,8 @@ impl Traffic {
         }
     }
 
-    /// Adds read requests that executed on the fast path since the last call: for how many nanoseconds in all, and the most at one time.
+    /// Adds read requests that executed on the fast path since the last call: their total time in nanoseconds, and their maximum number at
+    /// one time.
     pub fn note_fast(&mut self, now: Duration, nanoseconds: u64, most: u64) {
         if let Some(part) = self.part(Phase::Executing, false) {
             part.most = part.most.max(part.now.saturating_add_unsigned(most));
@@ -386,7 +386,7 @@ impl Traffic {
         }
     }
 
-    /// How many requests may wait and execute.
+    /// Sets the maximum numbers of waiting and executing requests.
     #[expect(clippy::cast_precision_loss, reason = "numbers of requests are small")]
     pub fn set_limits(&mut self, now: Duration, waiting: u64, executing: u64) {
         for mutating in [false, true] {
@@ -398,14 +398,14 @@ impl Traffic {
         }
     }
 
-    /// A second is over: what was the most in it is remembered until the next.
+    /// Ends a second: its maximum is retained until the next call.
     pub fn tick(&mut self) {
         for part in self.parts.iter_mut().flatten() {
             part.last_most = std::mem::replace(&mut part.most, part.now);
         }
     }
 
-    /// The most requests in a phase in the last second.
+    /// Maximum number of requests in a phase during the last second.
     pub fn watermark(&mut self, phase: Phase, mutating: bool) -> i64 {
         self.part(phase, mutating).map_or(0, |part| part.last_most.max(part.most))
     }

@@ -1,4 +1,4 @@
-//! What each thread remembers about the users and flows it saw last: most requests come from few users.
+//! Per-thread caches of recent users and flows: most requests come from few users.
 
 use std::cell::RefCell;
 
@@ -6,13 +6,13 @@ use authn::User;
 use sha2::{Digest as _, Sha256};
 use value::Str;
 
-/// How many users, and how many flows, each thread remembers.
+/// Number of cached users, and of cached flows, per thread.
 const PLACES: usize = 64;
-/// Longer names are not remembered, nor are users of more groups.
+/// Longer names, and users with more groups, are not cached.
 const MAX_NAME: usize = 256;
 const MAX_GROUPS: usize = 16;
 
-/// One place for each hash; the last that came is there.
+/// A direct-mapped cache: each slot holds the last value with its hash.
 type Places<T> = RefCell<[Option<T>; PLACES]>;
 
 thread_local! {
@@ -20,29 +20,29 @@ thread_local! {
     static FLOWS: Places<KnownFlow> = const { RefCell::new([const { None }; PLACES]) };
 }
 
-/// A short hash of a name. Names often begin alike.
+/// A short hash of the end of a name, because names often have a common prefix.
 fn place(name: &str) -> usize {
     let add = |hash: usize, byte: &u8| hash.wrapping_mul(31).wrapping_add(usize::from(*byte));
     name.as_bytes().iter().rev().take(16).fold(name.len(), add) % PLACES
 }
 
-/// The rules of flow schemas that name a user, or a group of the user.
+/// The rules of flow schemas that match a user by name or group.
 struct KnownUser {
-    /// The number of the configuration.
+    /// The number of the configuration that the rules belong to.
     configuration: u64,
     name: Str,
     groups: Vec<Str>,
     rules: Vec<RuleOfClass>,
 }
 
-/// The numbers of a class and of a rule of its flow schema.
+/// Index of a class, and of a rule in its flow schema.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RuleOfClass {
     pub(crate) class: usize,
     pub(crate) rule: usize,
 }
 
-/// Calls `choose` with the rules that concern a user in a configuration, which `find` finds.
+/// Calls `choose` with the rules that match a user in a configuration; `find` computes them on a cache miss.
 pub(crate) fn with_rules<R>(
     configuration: u64,
     user: &User,
@@ -74,7 +74,7 @@ struct KnownFlow {
     hash: u64,
 }
 
-/// The hash of a flow, as every server of a cluster computes it.
+/// The hash of a flow; all servers of a cluster compute equal values.
 pub(crate) fn flow_hash(schema: &str, distinguisher: &str) -> u64 {
     if distinguisher.len() > MAX_NAME {
         return sha256(schema, distinguisher);
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn flows_hash_to_the_first_eight_bytes_of_a_sha256() {
-        // The SHA-256 of "a", a zero byte and "b", read with the first byte lowest.
+        // The SHA-256 of "a", a zero byte and "b", read as little-endian.
         assert_eq!(flow_hash("a", "b"), 0xd3b1_bc1b_ae71_b259);
         assert_ne!(flow_hash("a", "b"), flow_hash("ab", ""));
     }

@@ -1,4 +1,4 @@
-//! Priority levels while they are in use, and the configuration that requests are classified by.
+//! Active priority levels, and the configuration that classifies requests.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,40 +16,38 @@ use crate::queueset::{Load, QueueSet, Queuing, Ticket};
 use crate::retry::RetryAfter;
 use crate::statistics::Histogram;
 
-/// A priority level's queues, locked.
+/// The locked queue set of a priority level.
 pub type Queues<'a, T> = MutexGuard<'a, QueueSet<T>>;
 
-/// A priority level with its requests. Requests keep it for as long as they take, even if its object is deleted meanwhile.
+/// A priority level with its requests. Requests hold a reference until they end, even if its object is deleted meanwhile.
 #[derive(Debug)]
 pub struct Level<T> {
-    /// Its name.
     pub name: Str,
     queues: Mutex<QueueSet<T>>,
     fast: Arc<FastPath>,
     retry_after: Mutex<RetryAfter>,
-    /// The most seats that one request is estimated at; zero is no limit.
+    /// Maximum seats at which one request is estimated; zero means no limit.
     max_seats: AtomicU64,
     is_quiescing: AtomicBool,
 }
 
-/// What metrics show of a level.
+/// The values of a level that metrics report.
 #[derive(Clone, Debug)]
 pub struct LevelReading {
-    /// The virtual time.
+    /// The virtual time `R` of the queue set.
     pub current_r: SeatSeconds,
-    /// The last dispatch.
+    /// Bounds recorded at the last dispatch.
     pub dispatch: DispatchBounds,
-    /// Where it stands.
     pub load: Load,
-    /// Waiting requests, as a part of the queues' capacity.
+    /// Waiting requests as a fraction of the queues' capacity.
     pub waiting: Histogram,
-    /// Executing requests, as a part of the seats.
+    /// Executing requests as a fraction of the seats.
     pub executing: Histogram,
-    /// Seats in use, as a part of the seats.
+    /// Seats in use as a fraction of the seats.
     pub seats: Histogram,
-    /// Seats that could be used, as a part of the seats.
+    /// Seats demanded (in use or waited for) as a fraction of the seats.
     pub demand: Histogram,
-    /// What was counted by flow schema.
+    /// Statistics by flow schema.
     pub flows: Vec<FlowStats>,
 }
 
@@ -66,12 +64,12 @@ impl<T: Ticket> Level<T> {
         }
     }
 
-    /// Its queues.
+    /// Locks the queues of the level.
     pub fn queues(&self) -> Queues<'_, T> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The most seats that one of its requests is estimated at; zero is no limit of its own.
+    /// Maximum seats at which one of its requests is estimated; zero means no limit of its own.
     pub fn max_seats(&self) -> u64 {
         self.max_seats.load(Ordering::Relaxed)
     }
@@ -80,7 +78,7 @@ impl<T: Ticket> Level<T> {
         self.max_seats.store(seats, Ordering::Relaxed);
     }
 
-    /// Whether its object is gone, and it goes too as soon as it is idle.
+    /// Reports whether its object was deleted, so that it is removed once it is idle.
     pub fn is_quiescing(&self) -> bool {
         self.is_quiescing.load(Ordering::Relaxed)
     }
@@ -89,12 +87,12 @@ impl<T: Ticket> Level<T> {
         self.is_quiescing.store(is, Ordering::Relaxed);
     }
 
-    /// A request was refused at this second since the epoch. Returns in how many seconds its client should come back.
+    /// Records a rejected request at this Unix time in seconds. Returns the value of `Retry-After` in seconds.
     pub fn refused(&self, second: u64) -> u64 {
         self.retry_after.lock().unwrap_or_else(PoisonError::into_inner).refused(second)
     }
 
-    /// What metrics show of it.
+    /// Reads the values for metrics.
     pub fn read(&self, now: Duration) -> LevelReading {
         let mut queues = self.queues();
         queues.note_fast_use(now);
@@ -114,26 +112,24 @@ impl<T: Ticket> Level<T> {
     }
 }
 
-/// Where the requests of a flow schema go.
+/// A flow schema with the priority level of its requests.
 #[derive(Debug)]
 pub struct Class<T> {
-    /// The flow schema.
     pub schema: FlowSchema,
-    /// Its priority level.
     pub level: Arc<Level<T>>,
-    /// The uid of the level's object.
+    /// The UID of the level's object.
     pub level_uid: Str,
-    /// The number of the flow schema in the level's queue set.
+    /// Index of the flow schema in the level's queue set.
     pub flow: usize,
     pub(crate) fast: Arc<FastCounters>,
-    /// Whether its requests are never limited.
+    /// Requests of this class are never limited.
     pub is_exempt: bool,
-    /// Whether the level has more than one queue, so that flows matter.
+    /// The level has more than one queue, so that flows matter.
     pub(crate) has_flows: bool,
 }
 
 impl<T> Class<T> {
-    /// The flow distinguisher of a request, and the hash that its queue is chosen by.
+    /// The flow distinguisher of a request, and the hash that selects its queue.
     pub fn flow_of<'a>(&self, attributes: &Attributes<'a>) -> (&'a str, u64) {
         if !self.has_flows {
             return ("", 0);
@@ -152,8 +148,8 @@ pub struct FastSeat {
 }
 
 impl<T: Ticket> Class<T> {
-    /// Takes one seat for a read request that is no watch, without looking at the queues. `None` if it has to go through them
-    /// ([`QueueSet::start`]). `present` is how many requests the server has.
+    /// Takes one seat for a read request that is not a watch, without locking the queues. `None` if the request must go through them
+    /// ([`QueueSet::start`]). `present` is the number of requests in the server.
     pub fn enter_fast_path(&self, now: Duration, present: u64) -> Option<FastSeat> {
         let shard = fast_path::shard();
         if !self.level.fast.enter(shard, present) {
@@ -163,7 +159,7 @@ impl<T: Ticket> Class<T> {
         Some(FastSeat { shard, started: now })
     }
 
-    /// Gives a seat back.
+    /// Gives back a seat of the fast path.
     #[expect(clippy::needless_pass_by_value, reason = "a seat is given back once")]
     pub fn leave_fast_path(&self, now: Duration, seat: FastSeat) {
         let FastSeat { shard, started } = seat;
@@ -179,10 +175,10 @@ impl<T: Ticket> Class<T> {
     }
 }
 
-/// The flow schemas in force, in the order they are tried.
+/// The flow schemas in effect, in the order they are matched.
 #[derive(Debug)]
 pub struct Configuration<T> {
-    /// No two configurations of a process have the same.
+    /// Unique within the process.
     number: u64,
     pub(crate) classes: Vec<Class<T>>,
     pub(crate) catch_all: Class<T>,
@@ -196,12 +192,12 @@ impl<T> Configuration<T> {
         Configuration { number: NEXT.fetch_add(1, Ordering::Relaxed), classes, catch_all }
     }
 
-    /// Where a request goes: to the first flow schema that matches it.
+    /// Returns the class of the first flow schema that matches a request.
     pub fn classify(&self, attributes: &Attributes<'_>) -> &Class<T> {
         self.class(self.index(attributes))
     }
 
-    /// As [`Configuration::classify`], as a number below [`Configuration::len`].
+    /// Like [`Configuration::classify`], but returns an index below [`Configuration::len`].
     pub fn index(&self, attributes: &Attributes<'_>) -> usize {
         let find = || self.rules_for(attributes.user);
         let matching = known::with_rules(self.number, attributes.user, find, |rules| {
@@ -210,13 +206,13 @@ impl<T> Configuration<T> {
             };
             rules.iter().find(covers).map(|found| found.class)
         });
-        // A user who is in neither of the two groups of everybody matches nothing.
+        // Only a user in neither `system:authenticated` nor `system:unauthenticated` can match no schema.
         matching
             .or_else(|| self.classes.iter().position(|class| class.schema.name == CATCH_ALL))
             .unwrap_or(self.classes.len())
     }
 
-    /// The rules that name a user, or a group of the user, in the order they are tried.
+    /// The rules that match a user by name or group, in order.
     fn rules_for(&self, user: &User) -> Vec<RuleOfClass> {
         let classes = self.classes.iter().enumerate();
         let rules = classes.flat_map(|(class, found)| {
@@ -225,17 +221,17 @@ impl<T> Configuration<T> {
         rules.collect()
     }
 
-    /// A class by its number; an unknown one is the catch-all class.
+    /// The class with this index; the catch-all class if there is none.
     pub fn class(&self, index: usize) -> &Class<T> {
         self.classes.get(index).unwrap_or(&self.catch_all)
     }
 
-    /// How many classes there are.
+    /// Number of classes, including the catch-all.
     pub fn len(&self) -> usize {
         self.classes.len() + 1
     }
 
-    /// There is always one.
+    /// Always false, because there is a catch-all class.
     pub fn is_empty(&self) -> bool {
         false
     }

@@ -1,8 +1,8 @@
-//! API Priority and Fairness: which requests run now, which wait, which are refused.
+//! API Priority and Fairness: decides which requests run now, which wait, and which are rejected.
 //!
-//! FlowSchemas sort requests into flows and assign each to a priority level; a level has a number of seats and queues its requests fairly by
-//! flow. The crate decides and does nothing else: objects come in as trees, time arrives as a [`Duration`](std::time::Duration) since some
-//! moment of the caller's choice, and waiting is the caller's business.
+//! FlowSchemas classify requests into flows and assign each to a priority level; a level has a number of seats and queues its requests
+//! fairly by flow. The crate only decides: objects come in as [`value::Value`], time is passed in as a
+//! [`Duration`](std::time::Duration) since a moment of the caller's choice, and the caller implements the waiting.
 //!
 //! ```
 //! use std::time::Duration;
@@ -34,7 +34,7 @@
 //! ```
 //!
 //! [`Controller::adjust`] moves seats between levels that lend and borrow; [`bootstrap`] has the objects that every server maintains;
-//! [`dump`] makes the tables for `/debug/api_priority_and_fairness/`.
+//! [`dump`] renders the tables for `/debug/api_priority_and_fairness/`.
 
 pub mod allocation;
 pub mod bootstrap;

@@ -1,4 +1,4 @@
-//! FlowSchema and PriorityLevelConfiguration objects as this crate uses them.
+//! FlowSchema and PriorityLevelConfiguration objects in the form this crate uses.
 
 use authn::{User, names};
 use value::{Str, Value};
@@ -6,36 +6,34 @@ use value::{Str, Value};
 use crate::dealer::Dealer;
 use crate::queueset::Queuing;
 
-/// The name of the level and schema of requests that are never limited.
+/// Name of the level and the schema for requests that are never limited.
 pub const EXEMPT: &str = "exempt";
-/// The name of the level and schema of requests that nothing else matches.
+/// Name of the level and the schema for requests that match no other schema.
 pub const CATCH_ALL: &str = "catch-all";
 
-/// What is asked for, as flow schemas see it.
+/// The request attributes that flow schemas match.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
-    /// Who asks.
+    /// The authenticated user of the request.
     pub user: &'a User,
-    /// Whether the path names a resource.
+    /// Distinguishes resource requests from non-resource URLs.
     pub is_resource: bool,
-    /// The verb.
     pub verb: &'a str,
-    /// The API group.
+    /// Empty for the core group.
     pub group: &'a str,
-    /// The resource.
     pub resource: &'a str,
-    /// The subresource.
+    /// Empty if there is none.
     pub subresource: &'a str,
-    /// The namespace; empty for requests that are in none.
+    /// Empty for cluster-scoped requests.
     pub namespace: &'a str,
-    /// The path.
+    /// The URL path, matched by non-resource rules.
     pub path: &'a str,
 }
 
-/// How a flow schema tells flows apart.
+/// How a flow schema divides its requests into flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distinguisher {
-    /// All its requests are one flow.
+    /// All requests are one flow.
     None,
     /// One flow per user.
     ByUser,
@@ -44,7 +42,7 @@ pub enum Distinguisher {
 }
 
 impl Distinguisher {
-    /// The flow of a request.
+    /// The flow distinguisher of a request.
     pub fn of<'a>(self, attributes: &Attributes<'a>) -> &'a str {
         match self {
             Distinguisher::None => "",
@@ -54,20 +52,18 @@ impl Distinguisher {
     }
 }
 
-/// A FlowSchema, ready to match requests.
+/// A FlowSchema in a form that matches requests.
 #[derive(Clone, Debug)]
 pub struct FlowSchema {
-    /// Its name.
     pub name: Str,
-    /// Its uid; empty where the object does not exist.
+    /// Empty if the object is not stored.
     pub uid: Str,
-    /// The name of its priority level.
+    /// Name of its priority level.
     pub level: Str,
-    /// Lower comes first.
+    /// Schemas with a lower value are matched first.
     pub precedence: i64,
-    /// How it tells flows apart.
     pub distinguisher: Distinguisher,
-    /// What `status.conditions` says about the level, if anything.
+    /// The stored `Dangling` condition, if there is one.
     pub dangling: Option<DanglingCondition>,
     rules: Vec<Rule>,
 }
@@ -75,16 +71,15 @@ pub struct FlowSchema {
 /// The part of the `Dangling` condition that this crate maintains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DanglingCondition {
-    /// `True` or `False`.
+    /// Either `True` or `False`.
     pub status: Str,
-    /// `NotFound` or `Found`.
+    /// Either `NotFound` or `Found`.
     pub reason: Str,
-    /// A sentence about it.
     pub message: String,
 }
 
 impl DanglingCondition {
-    /// What the condition should say.
+    /// The correct condition for a reference to `level`.
     pub fn of(level: &str, exists: bool) -> Self {
         let (status, reason, rest) = if exists {
             ("False", "Found", "and it exists")
@@ -99,7 +94,7 @@ impl DanglingCondition {
 }
 
 impl FlowSchema {
-    /// Reads a stored object, which validation has accepted.
+    /// Reads a stored object, which has passed validation.
     pub fn read(object: &Value) -> Self {
         let text = |path: &[&str]| Str::from(object.str_at(path).unwrap_or_default());
         let distinguisher = match object.str_at(&["spec", "distinguisherMethod", "type"]) {
@@ -126,13 +121,13 @@ impl FlowSchema {
         }
     }
 
-    /// The numbers of its rules that name a user, or a group of the user.
+    /// Indices of the rules that match a user by name or group.
     pub(crate) fn rules_for(&self, user: &User) -> impl Iterator<Item = usize> {
         let rules = self.rules.iter().enumerate();
         rules.filter(|(_, rule)| rule.names(user)).map(|(number, _)| number)
     }
 
-    /// Whether what a request does is what one of its rules is about.
+    /// Reports whether the rule with this index matches the request, apart from its subjects.
     pub(crate) fn covers(&self, rule: usize, attributes: &Attributes<'_>) -> bool {
         self.rules.get(rule).is_some_and(|rule| rule.covers(attributes))
     }
@@ -150,11 +145,11 @@ enum Subject {
     Anybody,
     User(Str),
     Group(Str),
-    /// A user name that begins so: the service accounts of a namespace.
+    /// Prefix of user names: the service accounts of a namespace.
     ServiceAccountsOf(Str),
 }
 
-/// A list in which a lone `*` stands for everything.
+/// A list in which a single `*` means all.
 #[derive(Clone, Debug)]
 enum Names {
     All,
@@ -165,7 +160,7 @@ enum Names {
 struct ResourceRule {
     verbs: Names,
     groups: Names,
-    /// Resource and subresource.
+    /// Pairs of resource and subresource; `None` matches all.
     resources: Option<Vec<(Str, Str)>>,
     namespaces: Names,
     cluster_scope: bool,
@@ -174,7 +169,7 @@ struct ResourceRule {
 #[derive(Clone, Debug)]
 struct NonResourceRule {
     verbs: Names,
-    /// Each with what the paths below it begin with; none for all paths.
+    /// Each URL with the prefix of the paths below it; `None` matches all.
     urls: Option<Vec<(Str, Str)>>,
 }
 
@@ -303,27 +298,26 @@ impl NonResourceRule {
     }
 }
 
-/// A PriorityLevelConfiguration.
+/// A PriorityLevelConfiguration in the form this crate uses.
 #[derive(Clone, Debug)]
 pub struct PriorityLevel {
-    /// Its name.
     pub name: Str,
-    /// Its uid; empty where the object does not exist.
+    /// Empty if the object is not stored.
     pub uid: Str,
-    /// Its share of the server's seats.
+    /// Its share of the server's seats, relative to the other levels.
     pub shares: u32,
-    /// How much of its seats it lends, in percent.
+    /// Percentage of its seats that it lends.
     pub lendable: u32,
-    /// How much it borrows at most, in percent of its own seats; without it, there is no limit.
+    /// Maximum that it borrows, in percent of its nominal seats; `None` means no limit.
     pub borrowing: Option<u32>,
-    /// What happens to requests that find no seat.
+    /// The treatment of requests that find no free seat.
     pub queuing: Queuing,
-    /// How many queues each flow has, if there are queues.
+    /// Number of queues of each flow; `None` without queues.
     pub hand_size: Option<u32>,
 }
 
 impl PriorityLevel {
-    /// Reads a stored object; an error says why it cannot be used.
+    /// Reads a stored object; the error says why it cannot be used.
     pub fn read(object: &Value) -> Result<Self, String> {
         let name: Str = object.str_at(&["metadata", "name"]).unwrap_or_default().into();
         let kind = object.str_at(&["spec", "type"]).unwrap_or_default();
@@ -351,7 +345,7 @@ impl PriorityLevel {
         })
     }
 
-    /// Whether its requests are never limited.
+    /// Reports whether its requests are never limited.
     pub fn is_exempt(&self) -> bool {
         self.queuing == Queuing::Exempt
     }

@@ -1,9 +1,9 @@
-//! Fair queueing of one priority level.
+//! Fair queuing of one priority level.
 //!
 //! A request that cannot run at once waits in one of its flow's queues. The queue whose oldest request would finish first, if all queues
-//! with work shared the seats evenly, is served next. That imagined progress is the virtual time `R`: it advances by seat-seconds per
-//! queue. A queue's `next_dispatch` is the reading of `R` at which its next request starts in the imagined world. When a request is
-//! dispatched it is charged with its estimated work, and what it really took is settled when it finishes.
+//! with work shared the seats evenly, is served next. That hypothetical progress is the virtual time `R`: it advances by seat-seconds per
+//! queue. A queue's `next_dispatch` is the value of `R` at which its next request would start. When a request is dispatched, its queue is
+//! charged with the estimated work; the charge is corrected by the actual time when it finishes.
 
 mod fast;
 mod queue;
@@ -27,109 +27,105 @@ use queue::{Queue, Queues};
 pub use slab::RequestId;
 use slab::Slab;
 
-/// How long the first phase of a request is assumed to take before it has run.
+/// Assumed duration of the first phase of a request before it has run.
 const ESTIMATED_SERVICE: Duration = Duration::from_millis(3);
-/// This many queues are kept when they are empty; more only while they have work.
+/// Number of empty queues that are retained; others exist only while they have work.
 const KEPT_QUEUES: usize = 256;
 
-/// What was counted about flow schemas that are gone is kept for as long as there are no more than so many.
+/// Statistics of deleted flow schemas are retained while there are at most this many schemas.
 const KEPT_FLOWS: usize = 256;
 
-/// What happens to requests of a priority level that find no free seat.
+/// The treatment of requests of a priority level that find no free seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queuing {
-    /// There is no limit.
+    /// They run, without a limit.
     Exempt,
-    /// They are refused.
+    /// They are rejected at once.
     Reject,
-    /// They wait.
+    /// They wait in queues.
     Queue {
-        /// Deals a flow its queues.
+        /// Selects the queues of a flow.
         dealer: Dealer,
-        /// How many queues there are.
+        /// Number of queues of the level.
         queues: u32,
-        /// How many requests may wait in each.
+        /// Maximum number of waiting requests per queue.
         length_limit: u32,
     },
 }
 
-/// What the owner of a request keeps with it.
+/// Data that the caller attaches to a request.
 pub trait Ticket {
-    /// The request waited and may run now. Called with the queue set locked.
+    /// Called when a waiting request may run, with the queue set locked.
     fn dispatched(&mut self);
 }
 
 /// A request that asks for seats.
 #[derive(Debug)]
 pub struct Arrival<T> {
-    /// The number of its flow schema in this level ([`QueueSet::flow`]).
+    /// Index of its flow schema in this level ([`QueueSet::flow`]).
     pub flow: usize,
-    /// Its flow distinguisher.
     pub distinguisher: Str,
-    /// What its queue is chosen by.
+    /// Hash of its flow, which selects its queue.
     pub hash: u64,
-    /// What it will probably cost.
+    /// Its estimated cost in seats and time.
     pub work: Work,
-    /// How many watches will hear of it, where that was asked.
+    /// Number of watches that will receive its event, if that was determined.
     pub interested_watches: Option<usize>,
-    /// Whether it is a watch, of which only the beginning takes seats.
+    /// It is a watch, of which only the start uses seats.
     pub is_watch: bool,
-    /// Whether it executed before and was suspended ([`QueueSet::suspend`]): it is not counted a second time.
+    /// It executed before and was suspended ([`QueueSet::suspend`]): it is not counted again.
     pub is_resumed: bool,
-    /// What its owner keeps with it.
     pub ticket: T,
 }
 
-/// What became of an arrival.
+/// The decision about an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It may run; its seats are given back by [`QueueSet::finish`].
+    /// It may run; [`QueueSet::finish`] gives its seats back.
     Executing(RequestId),
     /// It waits until [`Ticket::dispatched`].
     Waiting(RequestId),
-    /// It is refused.
+    /// It is rejected for this reason.
     Rejected(RejectReason),
 }
 
-/// What became of a request that nobody waits for any more.
+/// The result of [`QueueSet::withdraw`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawn {
-    /// It was waiting, and is gone.
+    /// It was waiting and has been removed.
     Removed,
-    /// It had been dispatched before, and executes.
+    /// It was already dispatched and is executing.
     Executing,
     /// There is no such request.
     Unknown,
 }
 
-/// How a request that ended leaves its level.
+/// The state after a request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// [`QueueSet::release`] has to be called after so long: the request occupies its seats until then.
+    /// The caller must call [`QueueSet::release`] after this time: the request occupies its seats until then.
     pub linger: Option<Duration>,
-    /// Nothing waits or executes any more.
+    /// No request waits or executes any more.
     pub is_idle: bool,
 }
 
 /// A request that waits or occupies seats.
 #[derive(Debug)]
 pub struct Request<T> {
-    /// The number of its flow schema.
+    /// Index of its flow schema.
     pub flow: usize,
-    /// Its flow distinguisher.
     pub distinguisher: Str,
-    /// Its work, final seats reduced to the limit when it was dispatched.
+    /// Its work; final seats are reduced to the limit when it is dispatched.
     pub work: Work,
-    /// When it came.
+    /// Time at which it arrived.
     pub arrived: Duration,
-    /// When it began to execute; none while it waits.
+    /// Time at which it started to execute; `None` while it waits.
     pub started: Option<Duration>,
-    /// Its queue; none where there are no queues.
+    /// Index of its queue; `None` without queues.
     pub queue: Option<u32>,
-    /// What its owner keeps with it.
     pub ticket: T,
     hash: u64,
-    /// Its work as it was estimated.
+    /// Its work as estimated on arrival.
     asked: Work,
     is_watch: bool,
     is_resumed: bool,
@@ -140,12 +136,12 @@ pub struct Request<T> {
 }
 
 impl<T> Request<T> {
-    /// Whether it executes; afterwards it may still occupy seats.
+    /// Reports whether it executes; afterwards it may still occupy seats.
     pub fn is_executing(&self) -> bool {
         self.started.is_some() && !self.is_lingering
     }
 
-    /// Final seats that do not fit become fewer seats for a longer time.
+    /// Reduces final seats to `limit`, for a longer time.
     fn fit_to(&mut self, limit: u64) {
         if self.work.final_seats > limit {
             self.work.final_seats = limit;
@@ -154,12 +150,12 @@ impl<T> Request<T> {
     }
 }
 
-/// What is counted when a request begins to execute.
+/// The values that are recorded when a request starts to execute.
 struct Execution {
     flow: usize,
     seats: u64,
     waited: Duration,
-    /// Whether it begins for the first time.
+    /// It starts for the first time.
     is_new: bool,
 }
 
@@ -181,12 +177,12 @@ pub struct QueueSet<T> {
     limit: u64,
     queues: Queues,
     requests: Slab<Request<T>>,
-    /// The virtual time, and the real time at which it was read.
+    /// The virtual time; `last_sync` is the real time at which it was updated.
     current_r: SeatSeconds,
     last_sync: Duration,
-    /// The index of the queue that was served last.
+    /// Index of the queue that was served last.
     robin: u32,
-    /// How many queues have requests that wait or execute.
+    /// Number of queues with waiting or executing requests.
     active_queues: u32,
     /// Seats in use by requests from queues.
     queue_seats_in_use: u64,
@@ -203,34 +199,34 @@ pub struct QueueSet<T> {
     fast_use: FastUse,
 }
 
-/// What became of the requests of a level so far.
+/// Total numbers of requests of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests that began to execute.
+    /// Requests that started to execute.
     pub dispatched: u64,
-    /// Requests that were refused, for whatever reason.
+    /// Requests that were rejected, for any reason.
     pub rejected: u64,
-    /// Kubernetes has this column and counts nothing in it.
+    /// Always zero: kube-apiserver has this column but counts no requests in it.
     pub timed_out: u64,
-    /// Requests that left their queue because their time was over or their client was gone.
+    /// Requests that left their queue because of a timeout or a disconnected client.
     pub cancelled: u64,
 }
 
-/// Where a level stands now.
+/// The current load of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Requests that wait.
+    /// Number of waiting requests.
     pub waiting: usize,
-    /// Requests that execute.
+    /// Number of executing requests.
     pub executing: usize,
-    /// Seats in use, by requests that linger, too.
+    /// Seats in use, including those of lingering requests.
     pub seats_in_use: u64,
-    /// Seats that waiting requests want.
+    /// Seats demanded by waiting requests.
     pub seats_waiting: u64,
 }
 
 impl<T: Ticket> QueueSet<T> {
-    /// A queue set without seats; [`QueueSet::configure`] gives it some.
+    /// A queue set without seats; [`QueueSet::configure`] sets their number.
     pub fn new(queuing: Queuing, now: Duration) -> Self {
         QueueSet {
             queuing,
@@ -256,7 +252,7 @@ impl<T: Ticket> QueueSet<T> {
         }
     }
 
-    /// Changes how requests wait and how many seats there are. Requests that are here stay.
+    /// Changes the queuing and the number of seats; `denominator` is the number to which utilization metrics relate. Current requests stay.
     pub fn configure(&mut self, now: Duration, queuing: Queuing, limit: u64, denominator: u64) {
         self.sync(now);
         self.queuing = queuing;
@@ -273,13 +269,13 @@ impl<T: Ticket> QueueSet<T> {
         self.note_load(now);
     }
 
-    /// The flow schemas are configured anew: those that [`QueueSet::flow`] is not called for are gone.
+    /// Marks all flow schemas as removed; [`QueueSet::flow`] restores those that still exist.
     pub(crate) fn retire_flows(&mut self) {
         self.flows.iter_mut().for_each(|flow| flow.is_configured = false);
     }
 
-    /// The number under which requests of a flow schema arrive here. What was counted about a schema that is gone stays, unless there are
-    /// very many.
+    /// The index under which requests of a flow schema arrive here. Statistics of deleted schemas are retained unless there are very
+    /// many.
     pub fn flow(&mut self, schema: &str) -> usize {
         let found = self.flows.iter().position(|flow| flow.schema == schema);
         if let Some(known) = found {
@@ -300,7 +296,7 @@ impl<T: Ticket> QueueSet<T> {
         self.flows.len() - 1
     }
 
-    /// Takes in a request.
+    /// Admits, queues or rejects a request.
     pub fn start(&mut self, now: Duration, arrival: Arrival<T>) -> Admission {
         self.sync(now);
         if !arrival.is_resumed
@@ -329,7 +325,7 @@ impl<T: Ticket> QueueSet<T> {
                     return self.reject(arrival.flow, RejectReason::QueueFull);
                 }
                 if self.waiting == 0 && self.occupied() < self.limit && has_room {
-                    // Nobody else waits, so this one is next.
+                    // No other request waits, so this one is next.
                     let id = self.pass(now, index, arrival);
                     self.note_load(now);
                     return Admission::Executing(id);
@@ -346,12 +342,12 @@ impl<T: Ticket> QueueSet<T> {
         }
     }
 
-    /// A request has executed.
+    /// Ends the execution of a request.
     pub fn finish(&mut self, now: Duration, id: RequestId) -> Ended {
         self.end(now, id, false).0
     }
 
-    /// A request gives its seats up for a while. It comes back with the arrival that is returned.
+    /// Gives up a request's seats for a while. It resumes with the returned arrival.
     pub fn suspend(&mut self, now: Duration, id: RequestId) -> (Ended, Option<Arrival<T>>) {
         let (ended, request) = self.end(now, id, true);
         let arrival = request.map(|request| Arrival {
@@ -367,7 +363,7 @@ impl<T: Ticket> QueueSet<T> {
         (ended, arrival)
     }
 
-    /// The owner of a request is done with it, wherever it is.
+    /// Removes a request whose caller is done with it, whether it waits or executes.
     pub fn leave(&mut self, now: Duration, id: RequestId) -> Ended {
         match self.withdraw(now, id) {
             Withdrawn::Executing => self.finish(now, id),
@@ -404,7 +400,7 @@ impl<T: Ticket> QueueSet<T> {
         (Ended { linger, is_idle: self.is_idle() }, gone)
     }
 
-    /// The seats of a request that lingered are free.
+    /// Frees the seats of a lingering request.
     pub fn release(&mut self, now: Duration, id: RequestId) {
         self.sync(now);
         if self.requests.get(id).is_some_and(|request| request.is_lingering) {
@@ -415,7 +411,7 @@ impl<T: Ticket> QueueSet<T> {
         }
     }
 
-    /// The owner of a request no longer waits for it.
+    /// Removes a waiting request that its caller has given up; an executing one is left alone.
     pub fn withdraw(&mut self, now: Duration, id: RequestId) -> Withdrawn {
         self.sync(now);
         let Some(request) = self.requests.get(id) else { return Withdrawn::Unknown };
@@ -447,12 +443,12 @@ impl<T: Ticket> QueueSet<T> {
         self.demand.reset(now)
     }
 
-    /// Whether nothing waits or executes.
+    /// Reports whether no request waits or executes.
     pub fn is_idle(&self) -> bool {
         self.waiting == 0 && self.executing == 0 && self.fast.in_use() == 0
     }
 
-    /// Where it stands.
+    /// The current load, including the fast path.
     pub fn load(&self) -> Load {
         let fast = self.fast.in_use();
         let load = self.load_without_fast_path();
@@ -469,37 +465,36 @@ impl<T: Ticket> QueueSet<T> {
         }
     }
 
-    /// How many seats may be in use.
+    /// Maximum number of seats in use.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The virtual time when it was last looked at.
+    /// The virtual time at the last update.
     pub fn current_r(&self) -> SeatSeconds {
         self.current_r
     }
 
-    /// What was counted, by flow schema.
+    /// Statistics by flow schema.
     pub fn flows(&self) -> &[FlowStats] {
         &self.flows
     }
 
-    /// What the owner of a request keeps with it.
+    /// The data that the caller attached to a request.
     pub fn ticket_mut(&mut self, id: RequestId) -> Option<&mut T> {
         self.requests.get_mut(id).map(|request| &mut request.ticket)
     }
 
-    /// A request by its number.
     pub fn request(&self, id: RequestId) -> Option<&Request<T>> {
         self.requests.get(id)
     }
 
-    /// Everything that waits or occupies seats.
+    /// All requests that wait or occupy seats.
     pub fn requests(&self) -> impl Iterator<Item = (RequestId, &Request<T>)> {
         self.requests.iter()
     }
 
-    /// Brings the virtual time to now. What the queues hold has been so since the last time.
+    /// Advances the virtual time to `now`. The state of the queues has not changed since the last call.
     fn sync(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.last_sync);
         if passed.is_zero() {
@@ -512,7 +507,7 @@ impl<T: Ticket> QueueSet<T> {
         }
     }
 
-    /// Whether so many seats are free. A request that wants more than there are waits until it is alone.
+    /// Reports whether this many seats are free. A request that wants more than the limit waits until it is alone.
     fn fits(&self, seats: u64) -> bool {
         if seats > self.limit {
             self.executing == 0 && self.fast.occupied() == 0
@@ -530,16 +525,16 @@ impl<T: Ticket> QueueSet<T> {
         Admission::Rejected(reason)
     }
 
-    /// The queue of the flow's hand in which the least work waits.
+    /// The queue of the flow's hand with the least waiting work.
     fn choose(&mut self, dealer: Dealer, hash: u64) -> u32 {
         if self.waiting == 0 {
-            // Nothing waits anywhere: the first that is looked at is as good as any.
+            // No request waits anywhere, so any queue of the hand will do.
             let first = self.next_offset(dealer.hand_size());
             return dealer.card(hash, first);
         }
         let hand = dealer.deal(hash);
         let cards = hand.cards();
-        // Beginning elsewhere each time keeps flows with overlapping hands apart.
+        // Start at a different card each time, to separate flows with overlapping hands.
         let offset = self.next_offset(cards.len());
         let (before, from) = cards.split_at_checked(offset).unwrap_or_default();
         let waiting =
@@ -547,7 +542,7 @@ impl<T: Ticket> QueueSet<T> {
         from.iter().chain(before).copied().min_by_key(waiting).unwrap_or_default()
     }
 
-    /// Where to begin among `count` queues; another place each time.
+    /// The index at which to start among `count` queues; different each time.
     fn next_offset(&mut self, count: usize) -> usize {
         self.enqueues = self.enqueues.wrapping_add(1);
         usize::try_from(self.enqueues % count.max(1) as u64).unwrap_or_default()
@@ -580,7 +575,7 @@ impl<T: Ticket> QueueSet<T> {
         }
     }
 
-    /// Lets a request execute that nobody is before: as if it were put into its queue and dispatched from there.
+    /// Executes a request that no other precedes, as if it were enqueued and dispatched at once.
     fn pass(&mut self, now: Duration, index: u32, arrival: Arrival<T>) -> RequestId {
         let mut request = self.request_of(now, Some(index), arrival);
         let queue = self.queues.get_or_add(index);
@@ -621,7 +616,7 @@ impl<T: Ticket> QueueSet<T> {
         self.bound(index);
     }
 
-    /// Takes a request out of its queue; what is counted per flow schema is left to the caller.
+    /// Removes a request from its queue; the caller updates the statistics of the flow schema.
     fn unqueue(&mut self, index: u32, id: RequestId, request: &Request<T>) {
         let Some(queue) = self.queues.get_mut(index) else { return };
         if queue.remove(id, request.total_work, &request.work) {
@@ -633,7 +628,7 @@ impl<T: Ticket> QueueSet<T> {
         }
     }
 
-    /// A request starts no earlier in the imagined world than it came: otherwise a queue that never uses its share would save it up.
+    /// Prevents a virtual start before the request's arrival: otherwise a queue could accumulate its unused share.
     fn bound(&mut self, index: u32) {
         let Some(queue) = self.queues.get_mut(index) else { return };
         if let Some(oldest) = queue.oldest().and_then(|id| self.requests.get(id)) {
@@ -658,7 +653,7 @@ impl<T: Ticket> QueueSet<T> {
         }
     }
 
-    /// The queue whose oldest request would finish first, looking round from the one that was served last.
+    /// The queue whose oldest request would finish first; ties go to the first one after the queue that was served last.
     fn next(&self) -> Option<(u32, RequestId)> {
         let mut best: Option<(SeatSeconds, u32, RequestId)> = None;
         for (index, queue) in self.queues.iter_after(self.robin) {
@@ -672,7 +667,7 @@ impl<T: Ticket> QueueSet<T> {
         best.map(|(_, index, id)| (index, id))
     }
 
-    /// Takes the oldest request out of its queue and lets it execute.
+    /// Removes the oldest request from its queue and lets it execute.
     fn dispatch(&mut self, now: Duration, index: u32, id: RequestId) {
         self.note_bounds(index);
         let Some(request) = self.requests.get_mut(id) else { return };
@@ -697,7 +692,7 @@ impl<T: Ticket> QueueSet<T> {
         self.bound(index);
     }
 
-    /// Counts a request that begins to execute.
+    /// Records a request that starts to execute.
     fn executes(&mut self, execution: &Execution) {
         let Execution { flow, seats, waited, is_new } = *execution;
         self.executing += 1;
@@ -711,7 +706,7 @@ impl<T: Ticket> QueueSet<T> {
         }
     }
 
-    /// Charges a queue for what a request really took.
+    /// Charges a queue for the actual time of a request.
     fn settle(&mut self, index: u32, work: Work, took: Duration) {
         let Some(queue) = self.queues.get_mut(index) else { return };
         queue.executing -= 1;
@@ -741,7 +736,7 @@ impl<T: Ticket> QueueSet<T> {
         Some(request)
     }
 
-    /// Empty queues are kept while they are few, and dropped where there are more of them than there should be.
+    /// Removes an idle queue if there are many, or if its index is above the configured number.
     fn forget_if_idle(&mut self, index: u32) {
         let wanted = match self.queuing {
             Queuing::Queue { queues, .. } => queues,
@@ -762,7 +757,7 @@ impl<T: Ticket> QueueSet<T> {
         self.gauges.set(now, self.load_without_fast_path());
     }
 
-    /// For metrics: between which readings of `R` the waiting requests start, at the moment of a dispatch.
+    /// Records, for metrics, the range of virtual start times of waiting requests at a dispatch.
     fn note_bounds(&mut self, index: u32) {
         let starts: Vec<(SeatSeconds, SeatSeconds)> = self
             .queues
@@ -774,7 +769,7 @@ impl<T: Ticket> QueueSet<T> {
         self.gauges.dispatch.note(self.current_r, latest, &starts);
     }
 
-    /// How many queues there are, those with remaining requests above the configured number, too.
+    /// Number of queues, including those with remaining requests above the configured number.
     pub fn queue_count(&self) -> u32 {
         let wanted = match self.queuing {
             Queuing::Queue { queues, .. } => queues,
@@ -783,7 +778,7 @@ impl<T: Ticket> QueueSet<T> {
         wanted.max(self.queues.last().map_or(0, |last| last + 1))
     }
 
-    /// A queue as the tables show it; an empty one where it has no requests.
+    /// The state of a queue for the debug tables; empty if it has no requests.
     pub fn queue(&self, index: u32) -> QueueView {
         let Some(queue) = self.queues.get(index) else { return QueueView::default() };
         QueueView {
@@ -797,7 +792,7 @@ impl<T: Ticket> QueueSet<T> {
         }
     }
 
-    /// The queues with requests that wait, and those.
+    /// The queues with waiting requests, and the IDs of these.
     pub fn busy_queues(&self) -> impl Iterator<Item = (u32, Vec<RequestId>)> {
         self.queues
             .iter()
@@ -805,27 +800,27 @@ impl<T: Ticket> QueueSet<T> {
             .map(|(index, queue)| (index, queue.ids().collect()))
     }
 
-    /// How many queues have requests that wait.
+    /// Number of queues with waiting requests.
     pub fn queues_with_waiting(&self) -> usize {
         self.queues.iter().filter(|(_, queue)| queue.len() > 0).count()
     }
 }
 
-/// One queue, for the tables.
+/// The state of one queue, for the debug tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueView {
-    /// The requests that wait, oldest first.
+    /// The waiting requests, oldest first.
     pub waiting: Vec<RequestId>,
-    /// How many of its requests execute.
+    /// Number of its executing requests.
     pub executing: usize,
     /// Seats that its requests occupy.
     pub seats_in_use: u64,
     /// The virtual time at which its next request starts.
     pub next_dispatch: SeatSeconds,
-    /// The initial seats of the waiting requests.
+    /// Sum of the initial seats of the waiting requests.
     pub initial_seats_sum: u64,
-    /// The seats of the waiting requests.
+    /// Sum of the maximum seats of the waiting requests.
     pub max_seats_sum: u64,
-    /// The work of the waiting requests.
+    /// Sum of the estimated work of the waiting requests.
     pub total_work_sum: SeatSeconds,
 }

@@ -1,20 +1,20 @@
-//! When a refused client should come back: the more requests of a level are refused, the later.
+//! Computes `Retry-After` for rejected requests: the more requests of a level are rejected, the longer.
 
 use std::collections::VecDeque;
 
-/// No client is told to wait longer, in seconds.
+/// Maximum value of `Retry-After`, in seconds.
 const MAX_RETRY_AFTER: u64 = 32;
 
-/// The refusals of one priority level, by second.
+/// The rejections of one priority level, by second.
 #[derive(Debug)]
 pub struct RetryAfter {
-    /// What refused clients are told now.
+    /// The current value of `Retry-After`.
     seconds: u64,
-    /// When it was last raised, in seconds since the epoch.
+    /// Unix time in seconds at which it was last raised.
     raised: u64,
-    /// The current second, and its refusals.
+    /// The current second, and its number of rejections.
     current: (u64, u64),
-    /// Earlier seconds, oldest first.
+    /// Earlier seconds with their rejections, oldest first.
     history: VecDeque<(u64, u64)>,
 }
 
@@ -25,7 +25,7 @@ impl Default for RetryAfter {
 }
 
 impl RetryAfter {
-    /// A request was refused at this second since the epoch. Returns in how many seconds its client should come back.
+    /// Records a rejected request at this Unix time in seconds. Returns the value of `Retry-After` in seconds.
     pub fn refused(&mut self, second: u64) -> u64 {
         if self.current.0 == second {
             self.current.1 += 1;
@@ -41,8 +41,8 @@ impl RetryAfter {
         self.seconds
     }
 
-    /// Looks at the last `seconds` seconds, without the present one: doubles it when they saw three refusals per second, lowers it when
-    /// they saw less than one. After it was raised, it is not raised again for as long as it says.
+    /// Examines the last `seconds` seconds, without the current one: doubles `seconds` if they had three rejections per second, decrements
+    /// it if they had less than one. After it was raised, it is not raised again for that many seconds.
     fn adjust(&mut self, second: u64) {
         let window = self.seconds;
         let seconds =

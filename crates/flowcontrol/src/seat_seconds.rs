@@ -4,17 +4,16 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::time::Duration;
 
-/// Seats multiplied by time, in units of 10 nanoseconds times one seat, as Kubernetes counts it. 128 bits do not overflow within the life
-/// of any process, so the progress meter never has to be wound back.
+/// Seats multiplied by time, in units of 10 nanoseconds times one seat, as in Kubernetes. 128 bits do not overflow within the life of any
+/// process, so the virtual time never has to be reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SeatSeconds(i128);
 
-/// Units per seat-second.
+/// Internal units per seat-second.
 const SCALE: i128 = 100_000_000;
 const NANOS_PER_UNIT: u64 = 10;
 
 impl SeatSeconds {
-    /// No work.
     pub const ZERO: SeatSeconds = SeatSeconds(0);
 
     /// The work of occupying `seats` for this long.
@@ -22,7 +21,7 @@ impl SeatSeconds {
         Self::share_of(seats, 1, time)
     }
 
-    /// An equal part, one of `parts`, of the work of occupying `seats` for this long.
+    /// One of `parts` equal parts of the work of occupying `seats` for this long, rounded.
     pub fn share_of(seats: u64, parts: u32, time: Duration) -> Self {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let divisor = NANOS_PER_UNIT * u64::from(parts.max(1));
@@ -30,13 +29,13 @@ impl SeatSeconds {
         SeatSeconds(i128::from(units))
     }
 
-    /// In seat-seconds.
+    /// The value in seat-seconds.
     #[expect(clippy::cast_precision_loss, reason = "for a metric")]
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / SCALE as f64
     }
 
-    /// How long this much work takes on so many seats; nothing takes for ever on no seats, so that is zero.
+    /// How long this much work takes on so many seats; zero if there are no seats.
     pub fn duration_on(self, seats: u64) -> Duration {
         let units = u64::try_from(self.0.max(0)).unwrap_or(u64::MAX);
         let nanos = units.saturating_mul(NANOS_PER_UNIT).checked_div(seats);

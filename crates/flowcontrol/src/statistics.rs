@@ -1,5 +1,5 @@
-//! Plain histograms and time-weighted statistics. They are kept under the lock that guards what they are about, so recording costs no
-//! synchronisation of its own; metrics read them when somebody asks.
+//! Histograms and time-weighted statistics without synchronization. Each is guarded by the lock of the data it describes; metrics read it
+//! on demand.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
-    /// One more than there are bounds: the last counts what is above all of them.
+    /// One more element than `bounds`: the last counts values above all bounds.
     counts: Box<[u64]>,
     sum: f64,
 }
@@ -17,7 +17,7 @@ impl Histogram {
         Histogram { bounds, counts: vec![0; bounds.len() + 1].into(), sum: 0.0 }
     }
 
-    /// The bucket that counts a value.
+    /// Index of the bucket that counts a value.
     fn bucket(&self, value: f64) -> usize {
         self.bounds.iter().position(|bound| value <= *bound).unwrap_or(self.bounds.len())
     }
@@ -26,7 +26,7 @@ impl Histogram {
         self.record(self.bucket(value), value, times);
     }
 
-    /// Counts observations at or below `bound`, whose sum is known.
+    /// Counts observations at or below `bound`, of which only the sum is known.
     pub(crate) fn record_sum(&mut self, bound: f64, times: u64, sum: f64) {
         let bucket = self.bucket(bound);
         if let Some(count) = self.counts.get_mut(bucket) {
@@ -47,17 +47,17 @@ impl Histogram {
         self.record(self.bucket(value), value, 1);
     }
 
-    /// How often something was observed.
+    /// Total number of observations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The sum of what was observed.
+    /// Sum of the observations.
     pub fn sum(&self) -> f64 {
         self.sum
     }
 
-    /// Upper bounds, each with how many observations are at or below it.
+    /// Upper bounds, each with the number of observations at or below it.
     pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         self.bounds.iter().zip(&self.counts).scan(0, |below, (bound, count)| {
             *below += count;
@@ -66,7 +66,7 @@ impl Histogram {
     }
 }
 
-/// A time in nanoseconds, which last for centuries.
+/// Converts a time to nanoseconds, which last for centuries.
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -77,9 +77,9 @@ pub struct RatioGauge {
     numerator: f64,
     denominator: f64,
     ratio: f64,
-    /// The bucket of the histogram that the ratio falls into.
+    /// The histogram bucket of the current ratio.
     bucket: usize,
-    /// In nanoseconds.
+    /// Time of the last update, in nanoseconds.
     since: u64,
     histogram: Histogram,
 }
@@ -106,7 +106,7 @@ impl RatioGauge {
         }
     }
 
-    /// The time since the last change or reading.
+    /// The time since the last change or reading, in nanoseconds.
     pub(crate) fn nanoseconds_until(&self, now: Duration) -> u64 {
         nanos(now).saturating_sub(self.since)
     }
@@ -145,18 +145,18 @@ impl RatioGauge {
     }
 }
 
-/// For how long, in all, requests were at work whose moments are not known.
+/// Total execution time of requests whose individual start and end times are unknown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BusyTime {
     /// The sum over all requests.
     pub(crate) nanoseconds: u64,
-    /// The most requests that were at work at one time.
+    /// The maximum number of requests at one time.
     pub(crate) most: u64,
 }
 
 impl BusyTime {
-    /// The numbers of requests that were at work during so many nanoseconds, and for how many of them: the two whole numbers around the
-    /// average. Exact if at most one request was at work at any time.
+    /// The numbers of requests during `passed` nanoseconds, each with its duration: the two integers around the average. Exact if at most
+    /// one request executed at any time.
     #[expect(clippy::cast_precision_loss, reason = "numbers of requests are small")]
     fn spread_over(self, passed: u64) -> [(f64, u64); 2] {
         let fewer = self.nanoseconds.checked_div(passed).unwrap_or_default();
@@ -165,11 +165,11 @@ impl BusyTime {
     }
 }
 
-/// The average, deviation and maximum of a value over a period, weighted by how long it had each value.
+/// The average, deviation and maximum of a value over a period, weighted by time.
 #[derive(Clone, Debug)]
 pub(crate) struct Integrator {
     value: f64,
-    /// Times in nanoseconds.
+    /// Times are in nanoseconds.
     since: u64,
     elapsed: u64,
     integral: f64,
@@ -177,7 +177,7 @@ pub(crate) struct Integrator {
     max: f64,
 }
 
-/// What an [`Integrator`] has seen in a period.
+/// The result of an [`Integrator`] for one period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Period {
     pub(crate) seconds: f64,

@@ -1,36 +1,35 @@
-//! How many watches will hear of a write.
+//! Counts the watches that will receive the event of a write.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use value::Str;
 
-/// What a watch is about. Selectors are evaluated for every event anyway, so they do not matter.
+/// The scope of a watch. Selectors are left out, because they are evaluated for every event anyway.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WatchScope {
-    /// The API group.
+    /// Empty for the core group.
     pub group: Str,
-    /// The resource.
     pub resource: Str,
-    /// The namespace; empty for all.
+    /// Empty for all namespaces.
     pub namespace: Str,
-    /// The name; empty for all.
+    /// Empty for all names.
     pub name: Str,
 }
 
-/// Counts the watches that are open.
+/// Counts the open watches by scope.
 #[derive(Debug, Default)]
 pub struct WatchTracker {
     counts: Mutex<HashMap<WatchScope, usize>>,
 }
 
 impl WatchTracker {
-    /// A watch begins.
+    /// Adds a watch that starts.
     pub fn register(&self, scope: &WatchScope) {
         *self.counts().entry(scope.clone()).or_default() += 1;
     }
 
-    /// A watch ends.
+    /// Removes a watch that ended.
     pub fn forget(&self, scope: &WatchScope) {
         let mut counts = self.counts();
         if let Some(count) = counts.get_mut(scope) {
@@ -41,7 +40,7 @@ impl WatchTracker {
         }
     }
 
-    /// How many watches are interested in a write to this object; one that is created has no name yet.
+    /// Number of watches interested in a write to this object; an object to be created may have no name yet.
     pub fn interested(&self, written: &WatchScope) -> usize {
         let counts = self.counts();
         if counts.is_empty() {

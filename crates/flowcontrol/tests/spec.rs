@@ -1,8 +1,8 @@
-//! Every page under `spec/` is a test.
+//! Runs every page under `spec/` as a test.
 //!
-//! The bootstrap objects are stored. `yaml` is an object that is stored from there on; `ask` holds requests and where they go, one per line;
-//! `demand SEATS` lets so many requests per level arrive at a new server and ends a period of ten seconds; `seats SEATS` shows what each
-//! level has.
+//! The bootstrap objects are stored first. A `yaml` block stores a FlowSchema; an `ask` block lists requests and their classes, one per
+//! line; a `demand` block lists levels with numbers of requests; a `seats SEATS` block lets these requests arrive at a new server with
+//! so many seats, ends a period of ten seconds if there are any, and shows the seats of each level.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
 

@@ -1,13 +1,13 @@
-//! The built-in kinds of Kubernetes 1.37: one table, and for each kind its defaults, validation, strategy, warnings, columns and
-//! conversions between versions.
+//! The built-in kinds of Kubernetes 1.37: a table of resources, and for each kind its defaults, validation, strategy,
+//! warnings, columns and conversions.
 //!
-//! [`table`] lists the kinds ([`table::Resource`]) with their groups, versions, names, scope, verbs and subresources.
-//! [`defaults`] fills in absent fields, [`strategy`] says what a create or an update does to an object before admission,
-//! [`validation`] reports field errors, [`warnings`] what is accepted with a warning, [`print`] what `kubectl get` shows, [`convert`]
-//! changes versions, and [`scale`] is the `scale` subresource. [`expressions`] declares what CEL expressions of admission policies may
-//! use, for validation here and for evaluation in `admission`.
+//! [`table`] lists the kinds ([`table::Resource`]) with their groups, versions, names, scope, verbs and subresources. [`defaults`]
+//! fills in absent fields, [`strategy`] prepares an object for a create or an update before validation, [`validation`] reports
+//! field errors, [`warnings`] reports problems that do not reject the request, [`print`] computes the columns of `kubectl get`,
+//! [`convert`] converts between versions, and [`scale`] implements the `scale` subresource. [`expressions`] declares the CEL
+//! environments of admission policies, for validation here and for evaluation in `admission`.
 //!
-//! Everything works on objects in the version they are stored in, decoded by their schema (crate `schema`).
+//! All functions take objects in their storage version, decoded by their schema (crate `schema`).
 //!
 //! ```
 //! use api::GroupKind;

@@ -1,4 +1,4 @@
-//! `autoscaling/v1` Scale: the view of a workload that the `scale` subresource shows and takes.
+//! `autoscaling/v1` Scale: the view of a workload that the `scale` subresource reads and writes.
 
 use api::selector::LabelSelector;
 use api::{FieldErrors, GroupKind, GroupResource, Status};
@@ -6,21 +6,16 @@ use value::{Map, Value};
 
 use api::validation::fields::{At, Read, Report};
 
-/// Which workload a scale is of.
+/// Kinds with a `scale` subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scaled {
-    /// `apps/v1` Deployment.
     Deployment,
-    /// `apps/v1` ReplicaSet.
     ReplicaSet,
-    /// `apps/v1` StatefulSet.
     StatefulSet,
-    /// Core ReplicationController.
     ReplicationController,
 }
 
 impl Scaled {
-    /// The workload of a kind, if it can be scaled.
     pub fn of(kind: &GroupKind) -> Option<Self> {
         match (kind.group.as_str(), kind.kind.as_str()) {
             ("apps", "Deployment") => Some(Scaled::Deployment),
@@ -31,7 +26,7 @@ impl Scaled {
         }
     }
 
-    /// The resource as errors name it: `deployments/scale`.
+    /// Resource name used in errors, for example `deployments/scale`.
     pub fn resource(self) -> GroupResource {
         match self {
             Scaled::Deployment => GroupResource::new("apps", "deployments/scale"),
@@ -42,7 +37,7 @@ impl Scaled {
     }
 }
 
-/// The scale of a workload.
+/// Builds the Scale of a workload.
 pub fn from_object(scaled: Scaled, object: &Value) -> Value {
     let mut metadata = Map::new();
     for field in ["creationTimestamp", "name", "namespace", "resourceVersion", "uid"] {
@@ -75,8 +70,7 @@ pub fn from_object(scaled: Scaled, object: &Value) -> Value {
     ])
 }
 
-/// The workload with the replicas and resource version that `scale` asks for. A scale that is invalid, or of another
-/// object, is refused.
+/// Returns the workload with the replicas and resource version of `scale`. Fails if `scale` is invalid or if its uid is another object's.
 pub fn apply(scaled: Scaled, object: &Value, scale: &Value) -> Result<Value, Status> {
     let name = api::meta::name(object);
     let errors = validate(scale);
@@ -97,7 +91,6 @@ pub fn apply(scaled: Scaled, object: &Value, scale: &Value) -> Result<Value, Sta
     Ok(changed)
 }
 
-/// What is wrong with a scale.
 pub fn validate(scale: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     errors.not_negative(&At::new("spec.replicas"), scale.part("spec").number("replicas"));

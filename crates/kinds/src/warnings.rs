@@ -1,4 +1,4 @@
-//! Warnings: what a client is warned of about an object that is accepted all the same. The row of a kind names its functions.
+//! Warnings about accepted objects. The kinds' rows name these functions.
 
 mod key_pair;
 mod pod;
@@ -9,10 +9,10 @@ use value::Value;
 
 use api::validation::fields::{At, Read, same};
 
-/// Adds the warnings about creating `new`, or changing `old` into it.
+/// Adds the warnings for creating `new` (no `old`) or for updating `old` to `new`.
 pub type WriteWarnings = fn(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>);
 
-/// Adds the warnings about an update through `status` that makes an object `new`.
+/// Adds the warnings for a `status` update that results in `new`.
 pub type StatusWarnings = fn(new: &Value, warnings: &mut Vec<String>);
 
 pub(crate) fn load_balancer_status(new: &Value, warnings: &mut Vec<String>) {
@@ -58,7 +58,7 @@ fn workload(new: &Value, old: Option<&Value>, looked_at: &Value, warnings: &mut 
 }
 
 pub(crate) fn replication_controller(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
-    // Kubernetes looks at the old template when a replication controller changes.
+    // On an update kube-apiserver checks the old template of a replication controller.
     workload(new, old, old.unwrap_or(new), warnings);
 }
 
@@ -193,7 +193,7 @@ fn deprecated_annotation(object: &Value, key: &str, words: &str, warnings: &mut 
     }
 }
 
-/// What to use instead of a node label, for the labels that should not be used.
+/// Returns the deprecation message of a node label, if it is deprecated.
 fn deprecated_label(label: &str) -> Option<&'static str> {
     Some(match label {
         "beta.kubernetes.io/arch" => r#"deprecated since v1.14; use "kubernetes.io/arch" instead"#,
@@ -216,7 +216,7 @@ fn deprecated_label(label: &str) -> Option<&'static str> {
     })
 }
 
-/// A term of a node selector. Only the values of preferred terms are not refused when malformed.
+/// Warns about a node selector term. `check_values` is for preferred terms, whose malformed values validation accepts.
 fn node_selector_term(at: &At<'_>, term: Option<&Value>, check_values: bool, warnings: &mut Vec<String>) {
     let expressions = at.field("matchExpressions");
     for (i, expression) in term.items("matchExpressions").iter().enumerate() {
@@ -336,7 +336,7 @@ fn claim_spec(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
     }
 }
 
-/// Bytes come whole.
+/// Warns about a quantity of bytes that is not an integer.
 fn fractional(at: &At<'_>, list: Option<&Value>, resource: &str, warnings: &mut Vec<String>) {
     let Some(text) = list.text_if_set(resource) else { return };
     let Ok(amount) = Quantity::parse(text) else { return };
@@ -432,7 +432,7 @@ pub(crate) fn service_account(new: &Value, old: Option<&Value>, warnings: &mut V
     deprecated_annotation(new, key, words, warnings);
 }
 
-/// The kinds that no webhook is asked about.
+/// Resources for which admission webhooks are never called.
 const NOT_INTERCEPTED: &[(&str, &str)] = &[
     ("authentication.k8s.io", "selfsubjectreviews"),
     ("authentication.k8s.io", "tokenreviews"),
@@ -443,7 +443,7 @@ const NOT_INTERCEPTED: &[(&str, &str)] = &[
 ];
 
 fn admission(kind: &str, new: &Value, warnings: &mut Vec<String>) {
-    // Where a new object may have such a name at all.
+    // Validation rejects these names where they are reserved; elsewhere they cause this warning.
     if api::meta::name(new).ends_with(STATIC_SUFFIX) {
         warnings.push(format!(
             "metadata.name: names ending with \"{STATIC_SUFFIX}\" are reserved for static manifest-based \
@@ -485,7 +485,7 @@ pub(crate) fn stateful_set(new: &Value, old: Option<&Value>, warnings: &mut Vec<
     let templates = At::new("spec.volumeClaimTemplates");
     for (i, claim) in new.list_at(&["spec", "volumeClaimTemplates"]).iter().enumerate() {
         let here = templates.index(i);
-        // The path of an update says `Spec`, as Kubernetes' does.
+        // On an update kube-apiserver's path contains `Spec` with a capital S.
         let at = if old.is_some() { here.field("Spec") } else { here };
         claim_spec(&at, claim.part("spec"), warnings);
     }

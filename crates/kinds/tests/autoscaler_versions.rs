@@ -1,4 +1,4 @@
-//! HorizontalPodAutoscaler in autoscaling/v1 and in autoscaling/v2.
+//! Conversion of HorizontalPodAutoscaler between autoscaling/v1 and autoscaling/v2.
 
 use kinds::convert::autoscaling::{v1_to_v2, v2_to_v1};
 use value::{Value, json};

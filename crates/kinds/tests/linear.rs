@@ -1,10 +1,10 @@
-//! Every list of every type may be long: no rule looks at it once for each of its items.
+//! Checks that the cost of every write stage grows linearly with the length of every list field.
 //!
-//! The test finds each list field of the schema table in a kind that has it, makes that list 1,000 and 10,000 items long, and runs all
-//! that a write runs: decoding, defaults, strategies, validation, warnings, patches and server-side apply. It counts how often
-//! the trees are looked at (`value::steps`), which is the same on every machine. Ten times as many items may take fifteen times as many
-//! steps. Loops over texts that were copied out of the tree are not seen by that count, so a second test looks for their usual spellings
-//! in the sources.
+//! The test finds each list field of the schema table in a kind that has it, makes that list 1,000 and 10,000 items
+//! long, and runs everything that a write runs: decoding, defaults, strategies, validation, warnings, patches and
+//! server-side apply. It counts accesses to the value trees (`value::steps`), which do not depend on the machine. Ten
+//! times as many items may take at most fifteen times as many steps. Loops over texts copied out of the tree do not
+//! count as steps, so a second test searches the sources for their usual spellings.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
@@ -21,12 +21,12 @@ use schema::{Format, Kind, Schema};
 use schema::{decode, patch};
 use value::{Budget, Map, Value, steps, write};
 
-/// The lengths that are compared, and how many times the steps of the first the second may take.
+/// List lengths that are compared, and the highest allowed ratio of their steps.
 const SHORT: usize = 1000;
 const LONG: usize = 10_000;
 const FACTOR: u64 = 15;
 
-/// Where a list is: fields, keys of maps and first items, from the root.
+/// One step of the path from the root to a list.
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     Field(&'static str),
@@ -35,11 +35,11 @@ enum Step {
 }
 
 struct Case {
-    /// The type and field, as `core.v1.PodSpec.volumes`.
+    /// Type and field, for example `core.v1.PodSpec.volumes`.
     name: String,
     row: &'static Resource,
     version: &'static str,
-    /// Lists that grow together; each ends in the field.
+    /// Lists that grow together; each path ends in the field.
     paths: Vec<Vec<Step>>,
 }
 
@@ -50,13 +50,13 @@ fn stored_version(row: &'static Resource) -> Option<&'static str> {
     }
 }
 
-/// Each list field of each type once, at the place nearest to the root of a kind.
+/// Lists each list field of each type once, at its position nearest to the root of a kind.
 fn cases() -> Vec<Case> {
     let mut found = BTreeSet::new();
     let mut cases = Vec::new();
     let mut queue: VecDeque<(&'static Resource, &'static str, &'static Schema, Vec<Step>)> = VecDeque::new();
     for row in table::all() {
-        // The version that rules are about first.
+        // The storage version comes first because validation applies to it.
         let others = row.versions.iter().map(|version| version.name);
         for version in stored_version(row).into_iter().chain(others) {
             if let Some(schema) = row.schema(version) {
@@ -93,7 +93,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Lists whose items name the items of another one.
+/// Cases with two lists where the items of one refer to those of the other.
 fn pairs() -> Vec<Case> {
     use Step::{Field, Item};
     let pod = |name: &str, paths: Vec<Vec<Step>>| {
@@ -140,7 +140,7 @@ fn pairs() -> Vec<Case> {
     ]
 }
 
-/// A value of a field; different for each `i`, and valid for most fields.
+/// A value of a field that differs for each `i` and is valid for most fields.
 fn sample(name: &str, schema: &Schema, i: usize, deep: bool) -> Value {
     let number = i64::try_from(i).unwrap() + 1;
     let lower = name.to_ascii_lowercase();
@@ -181,7 +181,6 @@ fn sample(name: &str, schema: &Schema, i: usize, deep: bool) -> Value {
             let wanted = |property: &&schema::Property| match property.schema.get().kind {
                 Kind::Object(_) => deep && (property.required || property.name == "metadata"),
                 Kind::List(_) | Kind::Map(_) | Kind::Any | Kind::SchemaOr(_) => false,
-                // Few kinds of their own have a say in every object.
                 Kind::Bool | Kind::Float => property.required,
                 _ => !matches!(property.name.as_str(), "managedFields" | "deletionTimestamp"),
             };
@@ -194,7 +193,7 @@ fn sample(name: &str, schema: &Schema, i: usize, deep: bool) -> Value {
     }
 }
 
-/// Puts a list of `length` items at a path below a value.
+/// Inserts a list of `length` items at a path below a value.
 fn grow(value: &mut Value, schema: &Schema, path: &[Step], length: usize) {
     match (&schema.kind, path) {
         (Kind::Object(object), [Step::Field(name), rest @ ..]) => {
@@ -255,10 +254,9 @@ impl Versions for Alone {
     }
 }
 
-/// The operation on an object whose steps are counted.
+/// An operation on an object whose steps are counted.
 type Stage = fn(&Case, &Value);
 
-/// The stages of a write, by name.
 const STAGES: [(&str, Stage); 5] =
     [("read", read), ("write", written), ("validate", validated), ("patch", patched), ("apply", applied)];
 
@@ -314,7 +312,7 @@ fn validated(case: &Case, object: &Value) {
     let _ = (rules.create)(&object, &context);
     let _ = (rules.update)(&object, &old, &context);
     let _ = (rules.update_status)(&object, &old, &context);
-    // Everything was added, or removed, by the change.
+    // Updates that add or remove the whole list.
     let bare = self::object(&Case { paths: Vec::new(), name: String::new(), ..*case }, 0);
     let _ = (rules.update)(&object, &bare, &context);
     let _ = (rules.update)(&bare, &object, &context);
@@ -354,7 +352,7 @@ fn applied(case: &Case, object: &Value) {
     let _ = door.apply(&live, &empty, &config, "applier", true);
 }
 
-/// Steps and time of a stage at a length.
+/// Steps and duration of a stage for a list of the given length.
 fn measure(case: &Case, stage: Stage, length: usize) -> (u64, Duration) {
     let object = object(case, length);
     let start = Instant::now();
@@ -366,7 +364,7 @@ fn measure(case: &Case, stage: Stage, length: usize) -> (u64, Duration) {
 fn ten_times_as_many_items_take_at_most_fifteen_times_as_many_steps() {
     let cases = cases();
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    // Times are printed for whoever looks for loops that steps do not show; nothing depends on them.
+    // Durations help to find loops that steps do not show. They do not affect the result.
     let prints_times = std::env::var_os("PORTCULLIS_PRINT_TIMES").is_some();
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     std::thread::scope(|scope| {
@@ -395,7 +393,7 @@ fn ten_times_as_many_items_take_at_most_fifteen_times_as_many_steps() {
     assert!(wrong.is_empty(), "{} lists take too many steps:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Lists that are no part of a stored object: they are in answers of the server, in options, and in what is posted to subresources.
+/// List fields that no stored object contains: they occur in responses, in options and in bodies of subresource requests.
 const NOT_STORED: [&str; 14] = [
     "authentication.v1.TokenRequestSpec.audiences",
     "core.v1.PodExecOptions.command",
@@ -422,7 +420,7 @@ fn every_list_field_of_every_type_is_a_case() {
         let Kind::Object(object) = &schema::named(name).unwrap().kind else { continue };
         for property in &object.properties {
             let field = format!("{name}.{}", property.name);
-            // The kinds of answers to a list request.
+            // Skips the items of list responses.
             let is_list_kind = name.ends_with("List") && property.name == "items";
             if matches!(property.schema.get().kind, Kind::List(_))
                 && !is_list_kind
@@ -433,7 +431,7 @@ fn every_list_field_of_every_type_is_a_case() {
         }
     }
     assert_eq!(missing, NOT_STORED);
-    // A lost case is noticed.
+    // The exact count detects lost cases.
     assert_eq!(cases.len(), 407);
 }
 
@@ -452,7 +450,7 @@ fn the_count_sees_a_list_that_is_searched_for_each_of_its_items() {
     assert!(long > short * FACTOR, "{short} steps, then {long}");
 }
 
-/// Ways to write a search of a list for each of its items. Fixed lists of words are searched with `contains`, which is fine.
+/// Common spellings of a search through a list for each of its items. Searching constant lists with `contains` is fine.
 const SEARCHES: [&str; 5] =
     [".take(i).any(", ".skip(i + 1).any(", "seen: Vec<", "get(..i).is_some_and(", "seen.push("];
 

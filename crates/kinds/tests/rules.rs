@@ -1,4 +1,4 @@
-//! Runs the pages under `rules/`: each case is an object and what Kubernetes 1.37 says of it.
+//! Runs the pages under `rules/`: each case is an object and the response of Kubernetes 1.37.
 
 #[cfg(test)]
 mod page {
@@ -10,7 +10,7 @@ mod page {
     use schema::decode;
     use value::{Map, Value, json, write};
 
-    /// A server's ranges of addresses and ports, all of them free.
+    /// An allocator whose addresses and ports are all free.
     struct Ranges;
 
     impl Allocator for Ranges {
@@ -46,7 +46,7 @@ mod page {
         fn release_port(&mut self, _: i64) {}
     }
 
-    /// The causes of a refusal, as pages write them.
+    /// Formats the causes of a rejection in the notation of the pages.
     fn causes(status: &api::Status) -> Vec<String> {
         let status = status.to_value();
         let causes = status.list_at(&["details", "causes"]);
@@ -61,7 +61,6 @@ mod page {
 
     const UID: &str = "11111111-1111-1111-1111-111111111111";
 
-    /// One case of a page.
     #[derive(Default)]
     struct Case {
         line: usize,
@@ -72,7 +71,7 @@ mod page {
         expected: Vec<String>,
     }
 
-    /// Runs every case of a page and returns how many there were.
+    /// Runs every case of a page and returns their number.
     pub(crate) fn run(page: &str) -> usize {
         let mut bases: Vec<(String, Value)> = Vec::new();
         let mut words: Vec<(String, String)> = Vec::new();
@@ -172,7 +171,7 @@ mod page {
             let mut old = as_created(base.clone()).unwrap();
             old.set_at(&["metadata", "resourceVersion"], "1");
             old.set_at(&["metadata", "creationTimestamp"], "2026-01-01T00:00:00Z");
-            // What a create drops, because only a subresource may set it.
+            // Restores fields that a create drops because only a subresource may set them.
             for path in [&["status"][..], &["spec", "ephemeralContainers"]] {
                 if let Some(value) = read(base).at(path) {
                     let mut kept = old.at(path).cloned().unwrap_or_default();
@@ -238,7 +237,7 @@ mod page {
         causes(&api::Status::invalid(&kind, "", &errors))
     }
 
-    /// JSON without the escapes that only HTML needs.
+    /// Writes JSON without the escapes that only HTML needs.
     fn plain(object: &Value) -> String {
         write::to_string(object).replace("\\u003c", "<").replace("\\u003e", ">").replace("\\u0026", "&")
     }
@@ -255,7 +254,7 @@ mod page {
         object
     }
 
-    /// `a.b[0].c` → `a`, `b`, `0`, `c`.
+    /// Splits `a.b[0].c` into `a`, `b`, `0`, `c`.
     fn steps(path: &str) -> Vec<&str> {
         path.split(['.', '[', ']']).filter(|step| !step.is_empty()).collect()
     }

@@ -1,4 +1,4 @@
-//! Server-side apply on a pod that five managers share, and what tracking costs every other write.
+//! Benchmarks server-side apply on a pod shared by five managers, and the cost of field tracking for other writes.
 
 use std::hint::black_box;
 
@@ -40,7 +40,7 @@ spec:
   - {name: config, configMap: {name: web}}
 ";
 
-/// What each of the other four managers applies.
+/// The configurations of the other four managers.
 const OTHERS: [(&str, &str); 4] = [
     (
         "mesh",

@@ -1,10 +1,10 @@
-//! A tree as a client sent it → the tree a typed decoder would have made of it.
+//! Normalises an object as sent by a client into the form that a typed Go decoder would produce.
 //!
-//! Kubernetes decodes a body into Go structs and writes those back out. Clients see the effects: values of the wrong type are
-//! refused in the words of Go's decoder, unknown fields vanish (and are named in strict errors), `null`, `false`, `0`, `""` and empty
-//! lists vanish where the field is plain and `omitempty`, quantities and times come back in their canonical form.
-//! [`normalise`] does that in one walk along the schema. What Go writes even when it is absent (`resources: {}`, `containers:
-//! null`) is added by [`fill`], at the end, so that defaults and validation in between see absent fields as absent.
+//! Kubernetes decodes a body into Go structs and encodes those again. Clients see the effects: values of the wrong type are rejected
+//! with the messages of Go's decoder; unknown fields are dropped (and listed in strict errors); `null`, `false`, `0`, `""` and empty
+//! lists are dropped if the field is not a pointer and `omitempty`; quantities and times are returned in canonical form. [`normalise`]
+//! does all that in one walk along the schema. [`fill`] adds the fields that Go writes even when they are absent (`resources: {}`,
+//! `containers: null`). It runs last, so that defaulting and validation see absent fields as absent.
 
 mod base64_go;
 mod fill;
@@ -25,39 +25,39 @@ pub use fill::fill;
 pub use misfit::Misfit;
 use path::{Stack, Step};
 
-/// How many strict errors are reported.
+/// Limit on the reported strict errors.
 const MAX_STRICT_ERRORS: usize = 100;
 
-/// What [`normalise`] found.
+/// Result of [`normalise`] and [`convert`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Values of the wrong type. The tree is not to be used if there are any.
+    /// Values of the wrong type. The object must not be used if there are any.
     pub misfits: Vec<Misfit>,
-    /// The paths of fields that the schema does not have; they are dropped.
+    /// The paths of unknown fields, which were dropped.
     pub unknown: Vec<String>,
 }
 
 impl Outcome {
-    /// What Go's decoder says of the values of the wrong type. `text` is the JSON they were read from, if they were.
+    /// The error of Go's decoder about values of the wrong type. `text` is the JSON source, or empty if there is none.
     pub fn type_error(&self, text: &[u8]) -> Option<String> {
         misfit::told(&self.misfits, text)
     }
 }
 
-/// The type of a schema in a definition.
+/// The type of schemas in a CRD.
 const SCHEMA: &str = "apiextensions.v1.JSONSchemaProps";
 
-/// Lists and maps that are never stored empty: validation refuses them, and tells an empty one from an absent one.
+/// Lists and maps that validation rejects when empty but accepts when absent, so they must not be dropped here.
 const NEVER_STORED_EMPTY: [&str; 3] = ["nodeSelectorTerms", "attestations", "attestationClaims"];
 
-/// Lists that are refused beside what they stand with, even when they are empty: the struct, the lists, and when.
+/// Lists that validation rejects in combination with other fields even if they are empty: the struct, its lists, and the condition.
 type Beside = (&'static str, &'static [&'static str], fn(&Map) -> bool);
 
 const REFUSED_EMPTY: [Beside; 4] = [
     ("resource.v1.ResourceSliceSpec", SLICE_PARTS, has_both_parts),
     ("resource.v1beta1.ResourceSliceSpec", SLICE_PARTS, has_both_parts),
     ("resource.v1beta2.ResourceSliceSpec", SLICE_PARTS, has_both_parts),
-    // They ask for exactly something, which has to name a class and cannot have alternatives.
+    // These belong to an exact request, which must name a device class and cannot have alternatives.
     ("resource.v1beta1.DeviceRequest", &["derivedAttributes", "selectors", "tolerations"], |request| {
         request.get("firstAvailable").and_then(Value::as_list).is_some_and(|list| !list.is_empty())
             || request.get("deviceClassName").and_then(Value::as_str).is_none_or(str::is_empty)
@@ -70,23 +70,22 @@ fn has_both_parts(spec: &Map) -> bool {
     SLICE_PARTS.iter().all(|part| spec.get(part).is_some_and(|part| !part.is_null()))
 }
 
-/// Checks the types of `value` against the schema, drops what the schema does not know and what is empty, and brings quantities and
-/// times into their canonical form.
+/// Checks types against the schema, drops unknown fields and empty values, and converts quantities and times to their canonical form.
 pub fn normalise(value: &mut Value, schema: &Schema) -> Outcome {
     walk(value, schema, Words::Decoder)
 }
 
-/// The same of what a strategic merge patch made, which Kubernetes does not decode but convert.
+/// Like [`normalise`], for the result of a strategic merge patch, which Kubernetes converts instead of decoding.
 pub fn convert(value: &mut Value, schema: &Schema) -> Outcome {
     walk(value, schema, Words::Converter)
 }
 
-/// Who says what is wrong with a value.
+/// Source of the wording of errors.
 #[derive(Clone, Copy, PartialEq)]
 enum Words {
-    /// Go's JSON decoder.
+    /// Wording of Go's JSON decoder.
     Decoder,
-    /// Kubernetes' converter of maps.
+    /// Wording of Kubernetes' converter from unstructured maps.
     Converter,
 }
 
@@ -105,8 +104,8 @@ fn walk(value: &mut Value, schema: &Schema, words: Words) -> Outcome {
     Outcome { misfits: walk.misfits, unknown: walk.unknown }
 }
 
-/// The fields of an object that are always written and are empty lists: [`normalise`] drops them as if they had been left out,
-/// which for who owns them makes a difference.
+/// The paths of empty lists in fields that are always written. [`normalise`] drops them as if they were absent, but for field ownership
+/// the difference matters.
 pub fn empty_lists(object: &Value, schema: &Schema) -> Vec<Vec<Str>> {
     let (Some(map), Kind::Object(of)) = (object.as_map(), &schema.kind) else { return Vec::new() };
     let mut found = Vec::new();
@@ -128,12 +127,12 @@ pub fn empty_lists(object: &Value, schema: &Schema) -> Vec<Vec<Str>> {
     found
 }
 
-/// The strict errors for unknown and repeated fields, as Kubernetes prints each of them.
+/// The strict errors for unknown and duplicate fields, formatted as in Kubernetes.
 pub fn strict_errors(unknown: &[String], duplicates: &[String]) -> Vec<String> {
     strict_errors_of(&[], unknown, duplicates)
 }
 
-/// The same in the order in which the fields stand in a JSON text.
+/// Like [`strict_errors`], in the order in which the fields occur in the JSON `text`.
 pub fn strict_errors_of(text: &[u8], unknown: &[String], duplicates: &[String]) -> Vec<String> {
     let unknown = unknown.iter().map(|path| (path.as_str(), "unknown field"));
     let mut found: Vec<(&str, &str)> =
@@ -154,13 +153,12 @@ pub fn strict_errors_of(text: &[u8], unknown: &[String], duplicates: &[String]) 
     errors
 }
 
-/// Of the paths of repeated keys that a reader found, those that a typed decoder meets: it does not look into unknown fields and
-/// raw JSON.
+/// Selects the duplicate keys that a typed decoder would notice. It does not look into unknown fields and raw JSON.
 pub fn met_duplicates(schema: &Schema, duplicates: Vec<String>) -> Vec<String> {
     duplicates.into_iter().filter(|path| path::is_met(schema, path)).collect()
 }
 
-/// The bytes of base64 text as Go's decoder reads it, or the offset at which it is none.
+/// Decodes base64 as Go's decoder does. The error is the offset of the first invalid byte.
 pub fn bytes(text: &str) -> Result<Vec<u8>, usize> {
     base64_go::decode(text.as_bytes())
 }
@@ -170,14 +168,14 @@ struct Walk<'a> {
     stack: Stack<'a>,
     misfits: Vec<Misfit>,
     unknown: Vec<String>,
-    /// Inside a type's own decoder nothing is reported as unknown.
+    /// Depth of types with their own decoder, inside which unknown fields are not reported.
     lenient: u32,
-    /// The group is stored as JSON, which keeps empty lists that protobuf loses.
+    /// The group is stored as JSON, which preserves empty lists that protobuf drops.
     keeps_empty: bool,
 }
 
 impl<'a> Walk<'a> {
-    /// A value that is not null.
+    /// Normalises a value that is not null.
     fn value(&mut self, value: &mut Value, schema: &'a Schema) {
         if self.misfits.len() == misfit::MOST {
             return;
@@ -230,7 +228,7 @@ impl<'a> Walk<'a> {
                 Err(at) => self.save(|| format!("illegal base64 data at input byte {at}")),
             },
             (Kind::String(Format::Bytes), Value::List(items)) => {
-                // Go takes a list of numbers for bytes, too.
+                // Go also accepts a list of numbers as bytes.
                 match items.iter().map(byte).collect::<Result<Vec<u8>, _>>() {
                     Ok(bytes) => *value = base64_go::encode(&bytes).into(),
                     Err(found) => self.type_error(&found, "uint8"),
@@ -244,7 +242,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// An item of a list or a value of a map: null is the zero of its type.
+    /// Normalises a list item or map value, for which null means the zero value of its type.
     fn element(&mut self, value: &mut Value, schema: &'a Schema) {
         if !value.is_null() {
             return self.value(value, schema);
@@ -272,7 +270,7 @@ impl<'a> Walk<'a> {
         let mut properties = object.properties.iter().peekable();
         let kept = REFUSED_EMPTY.iter().find(|(name, _, refused)| *name == schema.name && refused(map));
         let kept = kept.map_or(&[][..], |(_, lists, _)| *lists);
-        // The rules for definitions tell what is empty from what is absent; `fill` lets it go.
+        // CRD validation distinguishes empty from absent values; `fill` drops the empty ones later.
         let is_schema = schema.name == SCHEMA;
         map.retain(|key, value| {
             while properties.next_if(|property| property.name < *key).is_some() {}
@@ -294,9 +292,9 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// Whether a typed round trip leaves the field out.
+    /// Whether a typed round trip drops the field.
     fn vanishes(&self, value: &Value, property: &Property) -> bool {
-        // Raw JSON is bytes, whatever they say.
+        // Raw JSON is opaque bytes, so it is never empty.
         if matches!(property.schema.get().kind, Kind::Any) && !value.is_null() {
             return false;
         }
@@ -307,8 +305,8 @@ impl<'a> Walk<'a> {
                     && (property.omit == Omit::Empty || !self.keeps_empty)
                     && !NEVER_STORED_EMPTY.contains(&&*property.name)
             }
-            // An empty struct behind a pointer means something. One that is written anyway is as good as absent, and goes, so
-            // that what was sent and what is stored compare equal; `fill` brings it back.
+            // An empty struct behind a pointer is significant. An empty struct that is always written is equivalent to an absent one,
+            // and is dropped so that sent and stored objects compare equal; `fill` adds it again.
             Value::Map(map) => {
                 map.is_empty()
                     && match property.schema.get().kind {
@@ -332,7 +330,7 @@ impl<'a> Walk<'a> {
             Value::Int(number) => *number == 0,
             Value::UInt(number) => *number == 0,
             Value::Float(number) => *number == 0.0,
-            // Bytes that are there are told from none, however few.
+            // Empty bytes differ from absent ones in a field that is always written.
             Value::String(text) => {
                 let is_bytes = matches!(property.schema.get().kind, Kind::String(Format::Bytes));
                 text.is_empty() && !(is_bytes && property.omit == Omit::Never)
@@ -419,17 +417,17 @@ impl<'a> Walk<'a> {
                     }
                 }
             }
-            // Anything else is dropped without a word.
+            // Any other value is silently dropped.
             (SchemaOr::Array | SchemaOr::Strings, _) => *value = Value::Null,
         }
         self.lenient -= 1;
-        // Whatever goes wrong inside a type's own decoder ends the decoding.
+        // Errors inside a type's own decoder stop the decoding.
         if self.lenient == 0 {
             self.misfits.iter_mut().skip(before).for_each(|misfit| misfit.ends = true);
         }
     }
 
-    /// A value of the wrong type; Go remembers the first and goes on.
+    /// Records a value of the wrong type. Go remembers the first one and continues.
     fn type_error(&mut self, found: &str, go_type: &str) {
         self.remember(self.stack.type_error(found, go_type), false);
     }
@@ -438,7 +436,7 @@ impl<'a> Walk<'a> {
         self.remember(error(), false);
     }
 
-    /// An error of a type's own decoder; Go stops, and forgets what it remembered.
+    /// Records an error of a type's own decoder. Go stops and discards what it remembered.
     fn abort(&mut self, error: String) {
         self.remember(error, true);
     }
@@ -452,25 +450,24 @@ impl<'a> Walk<'a> {
     fn abort_type(&mut self, found: &str, go_type: &str) {
         let error = match self.words {
             Words::Decoder => self.stack.type_error(found, go_type),
-            // A type's own decoder is given the value alone, and does not know where it stands.
+            // A type's own decoder receives only the value and does not know its path.
             Words::Converter => format!("json: cannot unmarshal {found} into Go value of type {go_type}"),
         };
         self.abort(error);
     }
 }
 
-/// Whether a value is a list or a map with nothing in it.
 fn is_empty_container(value: &Value, property: &Property) -> bool {
     match (value, &property.schema.get().kind) {
         (Value::List(items), Kind::List(_)) => items.is_empty(),
         (Value::Map(map), Kind::Map(_)) => map.is_empty(),
-        // What was neither a schema nor a list of some.
+        // A value that was neither a schema nor a list of schemas.
         (Value::Null, Kind::SchemaOr(_)) => true,
         _ => false,
     }
 }
 
-/// Whether values of this schema are not read by a decoder of their own.
+/// Whether the Go type of this schema has no decoder of its own.
 fn is_plain(schema: &Schema) -> bool {
     !matches!(
         schema.kind,
@@ -480,12 +477,12 @@ fn is_plain(schema: &Schema) -> bool {
     )
 }
 
-/// Whether values of this schema contain no others.
+/// Whether values of this schema contain no other values.
 fn is_leaf(schema: &Schema) -> bool {
     matches!(schema.kind, Kind::String(_) | Kind::Int32 | Kind::Int64 | Kind::Float | Kind::Bool | Kind::Any)
 }
 
-/// A byte in a list of numbers, or what Go would say it found.
+/// A byte in a list of numbers, or the description of the value in Go's error.
 fn byte(value: &Value) -> Result<u8, String> {
     match value {
         Value::Null => Ok(0),
@@ -495,7 +492,8 @@ fn byte(value: &Value) -> Result<u8, String> {
     }
 }
 
-/// A number as its literal most likely was. The tree no longer knows; floats without a fraction were written with one, or too large.
+/// Reconstructs the literal of a number for error messages. Floats without a fraction were written with one, or were too large for
+/// integers.
 fn literal(value: &Value) -> String {
     match value {
         Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => format!("{number:.1}"),

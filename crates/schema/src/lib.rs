@@ -1,12 +1,13 @@
-//! Schemas of the types Kubernetes 1.37 serves, and everything that works by a schema alone: decoding, protobuf, patches, apply.
+//! Schemas of the types in Kubernetes 1.37, and everything that depends only on a schema: decoding, protobuf, patches and server-side
+//! apply.
 //!
-//! The facts live in one text file, `data/schema.txt`, which `cargo xtask codegen` writes ([`text`] describes its form). A type is
-//! decoded the first time it is asked for and kept for the life of the process; until then it costs nothing. A [`Schema`] node is
-//! what decoding, patches, server-side apply, CEL declarations and OpenAPI walk: from [`of`] down through [`Object::property`],
-//! [`Link::get`] and so on. CRDs compile to the same nodes (crate `crd`), so custom resources share all of this.
+//! All types are described in one text file, `data/schema.txt`, which `cargo xtask codegen` generates ([`text`] documents its format).
+//! A type is decoded on first use and cached until the process ends. Decoding, patches, server-side apply, CEL declarations and OpenAPI
+//! all walk [`Schema`] nodes: from [`of`] down through [`Object::property`], [`Link::get`] and so on. CRDs compile to the same nodes
+//! (crate `crd`), so custom resources share all of this.
 //!
-//! [`decode::normalise`] brings an object into the form Go's decoder would give it and reports unknown fields; [`patch`] has the
-//! three kinds of patches; [`apply`] is server-side apply; [`protobuf`] reads the wire format of built-in types.
+//! [`decode::normalise`] converts an object to the form that Go's decoder would produce and reports unknown fields; [`patch`]
+//! implements the three types of patches; [`apply`] is server-side apply; [`protobuf`] decodes built-in types from protobuf.
 //!
 //! ```
 //! let schema = schema::of("apps", "v1", "Deployment").unwrap();
@@ -33,61 +34,53 @@ use value::Str;
 
 pub use types::{all, named, of};
 
-/// One node: the schema of a value.
+/// The schema of a value.
 #[derive(Debug, Default)]
 pub struct Schema {
-    /// The Go type's name with its package, as `core.v1.PodSpec` or `core.v1.PullPolicy`; empty where the type has none
-    /// (`[]string`).
+    /// Name of the Go type with its package, such as `core.v1.PodSpec` or `core.v1.PullPolicy`; empty for unnamed types (`[]string`).
     pub name: Str,
-    /// What values look like.
     pub kind: Kind,
-    /// The values a named string type may have; empty where any is allowed. Kubernetes publishes them in OpenAPI; it is
-    /// validation, not decoding, that refuses others.
+    /// The values of an enumerated string type; empty if any value is allowed. They are published in OpenAPI, but enforced by
+    /// validation and not by decoding.
     pub values: &'static [Str],
-    /// What a custom resource definition says of its strings beside their kind, and [`INT_OR_STRING`] for what may be either:
-    /// expressions see times, durations and bytes by it.
+    /// The `format` of strings in a CRD, or [`INT_OR_STRING`]. CEL derives timestamps, durations and bytes from it.
     pub format: Str,
 }
 
-/// The format of what is an integer or a string.
+/// The format of values that are an integer or a string.
 pub const INT_OR_STRING: &str = "int-or-string";
 
-/// What values of a schema look like.
+/// The type of a value.
 #[derive(Debug, Default)]
 pub enum Kind {
-    /// A struct: known fields only.
+    /// A struct, which has only known fields.
     Object(Object),
     /// A map from any string to values of one schema.
     Map(MapOf),
     /// A list of values of one schema.
     List(ListOf),
-    /// A string, or something written as one.
+    /// A string, or a type encoded as one.
     String(Format),
-    /// An integer of 32 bits.
     Int32,
-    /// An integer of 64 bits.
     Int64,
-    /// A float of 64 bits.
     Float,
-    /// `true` or `false`.
     Bool,
-    /// Any JSON, kept as it came.
+    /// Any JSON, preserved as it is.
     #[default]
     Any,
-    /// The three unions of a custom resource definition's schema.
+    /// One of the three unions in the schema of a CRD.
     SchemaOr(SchemaOr),
 }
 
-/// What a string means.
+/// The meaning of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Text.
     Plain,
-    /// Bytes in base64.
+    /// Bytes encoded in base64.
     Bytes,
-    /// RFC 3339 to the second; `null` when zero.
+    /// RFC 3339 with seconds; `null` when zero.
     Time,
-    /// RFC 3339 to the microsecond; `null` when zero.
+    /// RFC 3339 with microseconds; `null` when zero.
     MicroTime,
     /// A 32-bit integer or a string.
     IntOrString,
@@ -95,7 +88,7 @@ pub enum Format {
     Quantity,
 }
 
-/// The other half of a union with `JSONSchemaProps`.
+/// The alternative in a union with `JSONSchemaProps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaOr {
     /// A schema or a list of schemas.
@@ -106,55 +99,51 @@ pub enum SchemaOr {
     Strings,
 }
 
-/// A struct.
 #[derive(Debug, Default)]
 pub struct Object {
     /// The fields, sorted by name.
     pub properties: Box<[Property]>,
-    /// Whether server-side apply takes it as one value (`x-kubernetes-map-type: atomic`).
+    /// Whether server-side apply treats it as one value (`x-kubernetes-map-type: atomic`).
     pub atomic: bool,
-    /// The group and version in which this is a kind, as `apps/v1` or `v1`; `*` for the kinds that are in all of them; empty for
-    /// what is not a kind.
+    /// The group and version in which this type is a kind, such as `apps/v1` or `v1`; `*` for kinds that exist in all of them; empty
+    /// for other types.
     pub group_version: &'static str,
-    /// `x-kubernetes-unions` as JSON.
+    /// The extension `x-kubernetes-unions` as JSON.
     pub unions: Option<&'static str>,
-    /// The schema of fields that are not among the properties, where those are kept: custom resources may say so
-    /// (`additionalProperties` beside `properties`, `x-kubernetes-preserve-unknown-fields`).
+    /// The schema of undeclared fields, if they are preserved. CRDs can request that with `additionalProperties` beside `properties` or
+    /// with `x-kubernetes-preserve-unknown-fields`.
     pub rest: Option<Link>,
 }
 
-/// A field of a struct.
 #[derive(Debug)]
 pub struct Property {
-    /// The name in JSON.
+    /// Name of the field in JSON.
     pub name: Str,
-    /// The schema of its value.
     pub schema: Link,
-    /// Whether the definitions list it as required.
+    /// Whether OpenAPI lists it as required.
     pub required: bool,
-    /// Whether Go holds it behind a pointer, so that absent and zero differ.
+    /// Whether it is a pointer in Go, so that absent and zero differ.
     pub pointer: bool,
-    /// When a typed round trip leaves it out.
+    /// When a typed round trip omits it.
     pub omit: Omit,
-    /// How strategic merge patches treat it.
     pub patch: Patch,
-    /// A map type said on the field, which overrides its type's.
+    /// A map type declared on the field, which overrides that of its type.
     pub map_type: Option<MapType>,
-    /// The embedded Go structs it is declared in, joined by dots; Go's decoding errors name them.
+    /// The embedded Go structs that declare it, joined by dots; Go's decoding errors include them.
     pub embedded: Option<&'static str>,
-    /// The default OpenAPI publishes, as JSON.
+    /// The default published in OpenAPI, as JSON.
     pub default: Option<Str>,
 }
 
-/// When a field is left out of the JSON.
+/// When a field is omitted from JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Omit {
-    /// Never: an absent value is written as its zero.
+    /// Never: an absent value is written as its zero value.
     Never,
-    /// When empty: null, `false`, `0`, `""`, no items; behind a pointer only null.
+    /// When empty: null, `false`, `0`, `""` or without items; for a pointer only null.
     #[default]
     Empty,
-    /// When it is the zero of its struct.
+    /// When it equals the zero value of its struct.
     Zero,
 }
 
@@ -163,67 +152,62 @@ pub enum Omit {
 pub struct Patch {
     /// Lists merge item by item (`merge`) instead of being replaced.
     pub merge: bool,
-    /// Fields that the patch does not name are cleared (`retainKeys`).
+    /// Fields that the patch does not set are cleared (`retainKeys`).
     pub retain_keys: bool,
-    /// The strategy `replace` was said, as opposed to none.
+    /// The strategy `replace` is declared explicitly.
     pub replace: bool,
-    /// The key that tells the items of a merged list apart; lists of scalars have none.
+    /// The key that identifies the items of a merged list; lists of scalars have none.
     pub merge_key: Option<Str>,
 }
 
-/// Whether the fields of a map or struct have owners of their own in server-side apply.
+/// Whether server-side apply tracks the fields of a map or struct individually.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapType {
-    /// One owner for all.
+    /// One owner for the whole map.
     Atomic,
-    /// An owner per key.
+    /// One owner for each key.
     Granular,
 }
 
-/// A map.
 #[derive(Debug)]
 pub struct MapOf {
-    /// The schema of the values.
     pub values: Link,
-    /// The named type of the keys, where it is not `string`.
+    /// The named type of the keys, if it is not `string`.
     pub key: Option<Str>,
-    /// Whether server-side apply takes it as one value, where the map itself says so and not the field it is in.
+    /// Whether server-side apply treats it as one value because of its own map type, not that of the field that contains it.
     pub atomic: bool,
 }
 
-/// A list.
 #[derive(Debug)]
 pub struct ListOf {
-    /// The schema of the items.
     pub items: Link,
-    /// `x-kubernetes-list-type`; a list without one is atomic.
+    /// The extension `x-kubernetes-list-type`; a list without it is atomic.
     pub list_type: Option<ListType>,
 }
 
-/// How the items of a list are told apart.
+/// How server-side apply identifies the items of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListType {
-    /// Not at all: one value.
+    /// Items have no identity: the list is one value.
     Atomic,
-    /// By value.
+    /// Each item is identified by its value.
     Set,
-    /// By these keys.
+    /// Each item is identified by these keys.
     Map(Box<[Str]>),
 }
 
-/// A reference to a schema, resolved when it is followed: types may contain themselves.
+/// A reference to a schema, resolved on use because types may be recursive.
 #[derive(Clone, Debug)]
 pub enum Link {
-    /// A node of its own.
+    /// A node outside the type table.
     Node(&'static Schema),
-    /// A type of the table, by position.
+    /// An index into the type table.
     Type(u16),
-    /// A node that lives only as long as what refers to it, as the schemas of custom resources.
+    /// A node that is freed with its last reference, such as the schemas of custom resources.
     Shared(Arc<Schema>),
 }
 
 impl Link {
-    /// The schema.
     pub fn get(&self) -> &Schema {
         match self {
             Link::Node(schema) => schema,
@@ -234,7 +218,6 @@ impl Link {
 }
 
 impl Object {
-    /// The field called `name`.
     pub fn property(&self, name: &str) -> Option<&Property> {
         let at = self.properties.binary_search_by(|property| property.name.as_str().cmp(name)).ok()?;
         self.properties.get(at)
@@ -242,7 +225,7 @@ impl Object {
 }
 
 impl Property {
-    /// Whether server-side apply takes the field's value as one: an atomic struct, map or list.
+    /// Whether server-side apply treats the field's value as one: an atomic struct, map or list, or a scalar.
     pub fn is_atomic(&self) -> bool {
         match (self.map_type, &self.schema.get().kind) {
             (Some(map_type), _) => map_type == MapType::Atomic,
@@ -255,11 +238,10 @@ impl Property {
 }
 
 impl Schema {
-    /// Any JSON.
+    /// The schema of any JSON value.
     pub const ANY: Schema =
         Schema { name: Str::new_static(""), kind: Kind::Any, values: &[], format: Str::new_static("") };
 
-    /// The struct, if it is one.
     pub fn object(&self) -> Option<&Object> {
         match &self.kind {
             Kind::Object(object) => Some(object),
@@ -272,7 +254,7 @@ impl Schema {
         Some(self.object()?.property(name)?.schema.get())
     }
 
-    /// The schema of the items of this list or the values of this map.
+    /// The schema of list items or map values.
     pub fn element(&self) -> Option<&Schema> {
         match &self.kind {
             Kind::List(list) => Some(list.items.get()),
@@ -286,12 +268,12 @@ impl Schema {
         self.name.rsplit('.').next().unwrap_or_default()
     }
 
-    /// Whether this is any JSON object: what Kubernetes publishes as `type: object` and nothing more.
+    /// Whether this is any JSON object, which Kubernetes publishes as `type: object` without further detail.
     pub fn is_free_object(&self) -> bool {
         matches!(self.kind, Kind::Any) && !self.name.is_empty() && self.struct_name() != "JSON"
     }
 
-    /// The Go type as its errors print it: `v1.PodSpec`, `[]v1.Container`, `map[string]string`, `int32`.
+    /// The Go type as printed in errors: `v1.PodSpec`, `[]v1.Container`, `map[string]string`, `int32`.
     pub fn go_type(&self) -> String {
         if !self.name.is_empty() {
             return go_name(&self.name);
@@ -315,13 +297,13 @@ impl Schema {
         }
     }
 
-    /// The definition's full name in OpenAPI: `io.k8s.api.core.v1.PodSpec`.
+    /// Full name of the type in OpenAPI: `io.k8s.api.core.v1.PodSpec`.
     pub fn definition(&self) -> String {
         definition_name(&self.name)
     }
 }
 
-/// `core.v1.PodSpec` → `v1.PodSpec`: Go prints the package's own name only.
+/// Converts `core.v1.PodSpec` to `v1.PodSpec`: Go prints only the last component of the package.
 fn go_name(name: &str) -> String {
     let mut parts = name.rsplit('.');
     match (parts.next(), parts.next()) {
@@ -330,9 +312,9 @@ fn go_name(name: &str) -> String {
     }
 }
 
-/// A type's full name in OpenAPI, from its short one.
+/// Converts the short name of a type to its full name in OpenAPI.
 pub fn definition_name(name: &str) -> String {
-    // Definitions of custom resources are known by their full names.
+    // Types of custom resources are registered by their full names.
     if let Some(own) = name.strip_prefix('=') {
         return own.to_owned();
     }

@@ -1,13 +1,12 @@
-//! A body in `application/vnd.kubernetes.protobuf` → the tree that the JSON of the same object would give.
+//! Decodes `application/vnd.kubernetes.protobuf` bodies into the value that the JSON of the same object would give.
 //!
-//! Such a body is four bytes of magic and a `runtime.Unknown` message: the object's version and kind, and its bytes. Those are
-//! read along the schema of the kind ([`crate`]) and the field numbers of `data/protobuf.txt` ([`layout`]). What comes out
-//! is as a client would have written it in JSON; [`crate::decode::normalise`] runs on it next, as on any other tree.
+//! A body consists of four magic bytes and a `runtime.Unknown` message with the object's version and kind and its encoded bytes. These
+//! are decoded with the schema of the kind ([`crate`]) and the field numbers in `data/protobuf.txt` ([`layout`]). The result is as a
+//! client would have written it in JSON, and [`crate::decode::normalise`] runs on it next.
 //!
-//! The bytes come from outside, so nothing is taken on trust: lengths are checked, the tree is no deeper than one read from JSON,
-//! and the work is proportional to the input even where fields are repeated. Field numbers that nobody knows are skipped, since
-//! newer clients send them; groups, which Kubernetes never writes, are refused. Errors are in the words of the decoders that
-//! Kubernetes generates.
+//! The bytes are untrusted: lengths are checked, the result is no deeper than parsed JSON, and the work is linear in the input even if
+//! fields are repeated. Unknown field numbers are skipped, because newer clients send them; groups, which Kubernetes never writes, are
+//! rejected. Errors have the wording of Kubernetes' generated decoders.
 
 mod layout;
 mod message;
@@ -22,24 +21,24 @@ use value::{Map, Value, json};
 
 use wire::Wire;
 
-/// What every body begins with.
+/// Magic bytes at the start of every body.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// The largest body: as much as the server reads at all.
+/// Largest accepted body, equal to the server's limit for requests.
 const MAX_BYTES: usize = 3 * 1024 * 1024;
 
-/// Reads a body that names its version and kind.
+/// Decodes a body that states its version and kind.
 ///
 /// # Errors
-/// What is wrong with the bytes, in the words of Kubernetes' decoder.
+/// Returns the message of Kubernetes' decoder.
 pub fn read(bytes: &[u8]) -> Result<Value, String> {
     read_as(bytes, None)
 }
 
-/// Reads a body; where it does not name its version or its kind, `expected` stands in.
+/// Decodes a body. `expected` replaces a missing version or kind.
 ///
 /// # Errors
-/// What is wrong with the bytes, in the words of Kubernetes' decoder.
+/// Returns the message of Kubernetes' decoder.
 pub fn read_as(bytes: &[u8], expected: Option<&GroupVersionKind>) -> Result<Value, String> {
     if bytes.is_empty() {
         return Err("empty data".to_owned());
@@ -72,7 +71,7 @@ pub fn read_as(bytes: &[u8], expected: Option<&GroupVersionKind>) -> Result<Valu
     Ok(Value::Map(object))
 }
 
-/// The envelope. Its content encoding and content type are read past, as Kubernetes does.
+/// The `runtime.Unknown` envelope. Its content encoding and content type are ignored, as in Kubernetes.
 #[derive(Default)]
 struct Unknown<'a> {
     api_version: String,
@@ -108,7 +107,7 @@ impl<'a> Unknown<'a> {
         Ok(())
     }
 
-    /// What the object is. Kubernetes takes a version that cannot be read for none at all.
+    /// The kind of the object. Like Kubernetes, treats an invalid version as absent.
     fn gvk(&self, expected: Option<&GroupVersionKind>) -> Result<GroupVersionKind, String> {
         let mut version = GroupVersion::parse(&self.api_version).unwrap_or(GroupVersion::new("", ""));
         let mut kind = self.kind.clone();

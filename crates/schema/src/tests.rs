@@ -2,7 +2,7 @@ use std::fmt::Write;
 
 use super::{Format, Kind, Link, ListType, MapType, Omit, Schema, SchemaOr, all, named, of, text, types};
 
-/// The line a schema came from: the inverse of `text::schema`.
+/// Reconstructs the table line of a schema: the inverse of `text::schema`.
 fn line(schema: &Schema) -> String {
     let package = schema.name.rsplit_once('.').unwrap().0;
     let Some(object) = schema.object() else {

@@ -1,6 +1,6 @@
-//! The form of `data/schema.txt`, and one line of it → [`Schema`].
+//! Parses lines of `data/schema.txt` into [`Schema`]s, and documents their format.
 //!
-//! One line per type, sorted by name, words separated by spaces:
+//! The file has one line per type, sorted by name, with words separated by spaces:
 //!
 //! ```text
 //! core.v1.PullPolicy = str Always IfNotPresent Never
@@ -8,23 +8,23 @@
 //! core.v1.ConfigMap @v1 apiVersion:str<TypeMeta binaryData:{}bytes … metadata:meta.v1.ObjectMeta+?{}
 //! ```
 //!
-//! After the name, `= SHAPE` and the values it may have for a type that is not a struct (`_` stands for a space, `""` for
-//! nothing), or a struct: `@GROUP/VERSION` if it is a kind, `=atomic`, `%UNIONS`, then its fields as `NAME:SHAPE` and what else is
-//! known of the field, in this order:
+//! For a type that is not a struct, the name is followed by `= SHAPE` and the allowed values (`_` means a space, `""` an empty string).
+//! For a struct, it is followed by `@GROUP/VERSION` if it is a kind, `=atomic`, `%UNIONS`, and its fields as `NAME:SHAPE` with these
+//! marks, in this order:
 //!
 //! | mark | meaning |
 //! |---|---|
-//! | `*` | behind a pointer |
-//! | `!` | required, and always written; `!-` required, and left out when empty |
+//! | `*` | pointer in Go |
+//! | `!` | required and always written; `!-` required and omitted when empty |
 //! | `+` | always written |
-//! | `0` | left out when zero |
+//! | `0` | omitted when zero |
 //! | `=set` `=atomic` `=map(k,…)` `=granular` | list type or map type |
 //! | `^merge(k)` `^merge,retainKeys(k)` `^replace` | patch strategy and merge key |
 //! | `<A.B` | declared in embedded structs |
 //! | `?JSON` | default |
 //!
 //! A shape is `str`, `bytes`, `bool`, `i32`, `i64`, `f64`, `[]SHAPE`, `{KEY}SHAPE`, one of the special forms (`quantity`,
-//! `int-or-string`, `time`, `micro-time`, `raw`, `schema-or-…`), or the name of a type, without its package when that is the same.
+//! `int-or-string`, `time`, `micro-time`, `raw`, `schema-or-…`), or the name of a type, without its package if that is the same.
 
 use value::Str;
 
@@ -33,7 +33,7 @@ use super::{
     types,
 };
 
-/// A line that does not have the form above: the word in question.
+/// The word that does not have the form described above.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) &'static str);
 
@@ -48,7 +48,7 @@ const fn leaf(kind: Kind) -> Schema {
     Schema { name: Str::new_static(""), kind, values: &[], format: Str::new_static("") }
 }
 
-/// The schema of the type `name` from the rest of its line.
+/// Parses the schema of the type `name` from the rest of its line.
 pub(super) fn schema(name: &'static str, rest: &'static str) -> Result<Schema, Malformed> {
     let package = name.rsplit_once('.').ok_or(Malformed(name))?.0;
     let mut words = rest.split(' ').filter(|word| !word.is_empty());
@@ -83,7 +83,7 @@ fn unescape(word: &'static str) -> Str {
     }
 }
 
-/// What a type that is not a struct looks like.
+/// The kind of a type that is not a struct.
 fn alias_kind(shape: &'static str, package: &'static str) -> Result<Kind, Malformed> {
     Ok(match shape {
         "quantity" => Kind::String(Format::Quantity),
@@ -102,7 +102,7 @@ fn alias_kind(shape: &'static str, package: &'static str) -> Result<Kind, Malfor
     })
 }
 
-/// A list or a map, if the shape is one.
+/// Parses a list or map; `None` if the shape is neither.
 fn container(
     shape: &'static str,
     package: &'static str,
@@ -124,7 +124,7 @@ fn container(
     Ok(Some(Kind::Map(MapOf { values: link(values, package, None)?, key, atomic: false })))
 }
 
-/// The full short name of a type that a line of `package` mentions.
+/// The absolute form of a type name that occurs in a line of `package`.
 fn absolute(name: &str, package: &str) -> String {
     match name.strip_prefix('.') {
         Some(kind) => format!("{package}.{kind}"),
@@ -141,7 +141,7 @@ fn link(shape: &'static str, package: &'static str, list_type: Option<ListType>)
         "i64" => &INT64,
         "f64" => &FLOAT,
         _ => match container(shape, package, list_type)? {
-            // As many as there are fields in the table, decoded once: kept for the life of the process.
+            // Leaked on purpose: decoded once per field of the table and used until the process ends.
             Some(kind) => Box::leak(Box::new(leaf(kind))),
             None => {
                 return types::position(&absolute(shape, package)).map(Link::Type).ok_or(Malformed(shape));
@@ -151,7 +151,7 @@ fn link(shape: &'static str, package: &'static str, list_type: Option<ListType>)
     Ok(Link::Node(builtin))
 }
 
-/// One field from its word.
+/// Parses one field of a struct.
 fn property(word: &'static str, package: &'static str) -> Result<Property, Malformed> {
     let malformed = || Malformed(word);
     let (name, rest) = word.split_once(':').ok_or_else(malformed)?;
@@ -160,7 +160,7 @@ fn property(word: &'static str, package: &'static str) -> Result<Property, Malfo
     let (rest, patch) = split_mark(rest, '^');
     let (rest, order) = split_mark(rest, '=');
     let (rest, zero) = strip_mark(rest, "0");
-    // `i64` and the like never end in these, so what is left after them is the shape.
+    // Shapes such as `i64` never end in these marks, so the shape is left after stripping them.
     let (rest, empty) = strip_mark(rest, "!-");
     let (rest, required) = strip_mark(rest, "!");
     let (rest, always) = strip_mark(rest, "+");
@@ -214,7 +214,7 @@ fn strategy(text: &'static str) -> Result<Patch, Malformed> {
     Ok(patch)
 }
 
-/// Splits at the first `mark`; what follows it is its content.
+/// Splits at the first `mark`; the second part is its content.
 fn split_mark(text: &'static str, mark: char) -> (&'static str, Option<&'static str>) {
     match text.split_once(mark) {
         Some((before, after)) => (before, Some(after)),

@@ -1,4 +1,4 @@
-//! The table of types: finding a type's line and keeping what was decoded from it.
+//! The table of built-in types, which finds the line of a type and caches its decoded schema.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -6,7 +6,7 @@ use super::{Schema, text};
 
 static DATA: &str = include_str!("../data/schema.txt");
 
-/// Where each line begins, and the schemas decoded so far.
+/// All lines, with the schemas decoded so far.
 struct Table {
     lines: Box<[Line]>,
     /// The types that are kinds, sorted by group, version and kind.
@@ -53,7 +53,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     Table { lines, kinds: kinds.into() }
 });
 
-/// The schema that stands in for a line that cannot be read. A test reads every line, so nobody meets it.
+/// Replaces a line that cannot be parsed. A test parses every line, so it is never used.
 static ANYTHING: Schema = Schema::ANY;
 
 /// The schema of a kind; `group` is empty for the core group.
@@ -67,7 +67,7 @@ pub fn of(group: &str, version: &str, kind: &str) -> Option<&'static Schema> {
     find((group, version, kind)).or_else(|| find(("*", "", kind)))
 }
 
-/// The schema of a type by its name, as `core.v1.PodSpec`.
+/// The schema of a type by its short name, such as `core.v1.PodSpec`.
 pub fn named(name: &str) -> Option<&'static Schema> {
     position(name).map(at)
 }
@@ -77,23 +77,23 @@ pub fn all() -> impl ExactSizeIterator<Item = &'static str> {
     TABLE.lines.iter().map(|line| line.name)
 }
 
-/// A type's position in the table.
+/// The index of a type in the table.
 pub(super) fn position(name: &str) -> Option<u16> {
     let found = TABLE.lines.binary_search_by(|line| line.name.cmp(name)).ok()?;
     u16::try_from(found).ok()
 }
 
-/// The type at a position, decoded now if nobody asked for it before.
+/// The type at an index, decoded on first use.
 pub(super) fn at(position: u16) -> &'static Schema {
     let Some(line) = TABLE.lines.get(usize::from(position)) else { return &ANYTHING };
     line.schema.get_or_init(|| match text::schema(line.name, line.rest) {
-        // Kept for the life of the process: there are as many as there are lines.
+        // Leaked on purpose: at most one schema per line.
         Ok(schema) => Box::leak(Box::new(schema)),
         Err(_) => &ANYTHING,
     })
 }
 
-/// Every line of the table, for the test that reads them all.
+/// Every line of the table, for the test that parses them all.
 #[cfg(test)]
 pub(super) fn lines() -> impl Iterator<Item = (&'static str, &'static str)> {
     TABLE.lines.iter().map(|line| (line.name, line.rest))

@@ -1,7 +1,8 @@
-//! From a listening socket to HTTP requests with a peer.
+//! Accepts TLS connections from a listening socket and serves HTTP requests on them.
 //!
-//! The handshake runs in the connection's own task under a deadline, so that a client that stalls blocks nobody. The headers,
-//! streams and idle times of connections are bounded here, their number in [`crate::connections`].
+//! The handshake runs in the connection's own task under a deadline, so that a stalling client blocks no
+//! other. This module bounds headers, streams and idle times; [`crate::connections`] bounds the number of
+//! connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,33 +30,32 @@ use crate::drain::{self, StreamGuard};
 use crate::trust::Certificates;
 use crate::write_coalescing::coalesce_writes;
 
-/// Who is at the other end of a connection, as far as TCP and TLS tell.
+/// The remote end of a connection, as known from TCP and TLS; not authenticated yet.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// The remote address.
     pub address: SocketAddr,
-    /// The certificates it brought.
+    /// The client certificates that were presented in the TLS handshake; not verified here.
     pub certificates: Arc<Certificates>,
 }
 
-/// The bounds on connections.
+/// Limits on connections, handshakes, headers and streams.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Open connections; further ones wait in the listen queue.
+    /// Maximum open connections; further ones wait in the kernel's listen queue.
     pub connections: usize,
-    /// Open connections of one address; 0 is no limit.
+    /// Maximum open connections of one client address; 0 means no limit.
     pub connections_per_address: usize,
-    /// TLS handshakes in progress.
+    /// Maximum TLS handshakes in progress.
     pub handshakes: usize,
-    /// From TCP accept to the end of the TLS handshake.
+    /// Deadline from TCP accept to the end of the TLS handshake.
     pub handshake: Duration,
-    /// From the first byte of a request to the end of its headers.
+    /// Deadline from the first byte of a request to the end of its headers.
     pub headers: Duration,
-    /// Bytes of a request's headers.
+    /// Maximum size of a request's headers in bytes.
     pub header_bytes: u32,
-    /// Concurrent HTTP/2 streams of a connection.
+    /// Maximum concurrent HTTP/2 streams per connection.
     pub streams: u32,
-    /// How often an idle HTTP/2 connection is asked whether it lives.
+    /// Interval of HTTP/2 keep-alive pings, and the time to wait for their acknowledgement.
     pub ping: Duration,
 }
 
@@ -74,12 +74,14 @@ impl Default for Limits {
     }
 }
 
-/// An idle TLS connection takes tens of kilobytes of memory.
+/// Upper limit whatever the file descriptor limit is: an idle TLS connection takes tens of kilobytes of
+/// memory.
 const MAX_CONNECTIONS: usize = 16 * 1024;
 
 impl Limits {
-    /// As many connections as a process may have that can open `descriptors` files: a quarter of them, at least 64 and at most
-    /// 1024, is left for the store, logs, watched files and calls to other servers.
+    /// Derives the connection limit from the number of file descriptors that the process may open. A quarter
+    /// of them (64 to 1024) stays reserved for the store, logs, watched files and connections to other
+    /// servers.
     #[must_use]
     pub fn for_descriptors(descriptors: u64) -> Self {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
@@ -89,12 +91,11 @@ impl Limits {
     }
 }
 
-/// How long a client has to take leave of a connection that is to be closed.
+/// How long a client has to close an idle connection after a graceful shutdown (GOAWAY).
 const LEAVE: Duration = Duration::from_secs(5);
 
-/// Whatever answers requests.
+/// Handles the requests of all connections.
 pub trait Answer: Send + Sync + 'static {
-    /// Answers one request.
     fn answer(
         self: Arc<Self>,
         peer: Peer,
@@ -102,7 +103,7 @@ pub trait Answer: Send + Sync + 'static {
     ) -> impl Future<Output = http::Response<Body>> + Send;
 }
 
-/// Accepts connections until `stop` turns true, then lets those that are open finish.
+/// Accepts connections until `stop` becomes true, then waits for the open ones to finish.
 pub async fn serve<A: Answer>(
     listener: TcpListener,
     tls: Arc<ArcSwap<ServerConfig>>,
@@ -125,7 +126,8 @@ pub async fn serve<A: Answer>(
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(e) => {
-                    // Out of file descriptors, or a connection that died in the queue: neither ends the server.
+                    // Either the process is out of file descriptors or a queued connection died. Neither
+                    // stops the server.
                     table.accept_failed();
                     if let Some(unlogged) = failures.due() {
                         warn!(error = %e, unlogged, "accept failed");
@@ -157,12 +159,12 @@ pub async fn serve<A: Answer>(
     stalled.abort();
 }
 
-/// Returns when the server stops, or is gone.
+/// Returns when `stop` becomes true or its sender is dropped.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|s| *s).await;
 }
 
-/// A connection as it was accepted.
+/// An accepted TCP connection before its TLS handshake.
 struct Accepted {
     stream: TcpStream,
     address: SocketAddr,
@@ -200,7 +202,8 @@ async fn connection<A: Answer>(
         let busy = requests.begin();
         let answer = Arc::clone(&answer);
         let peer = peer.clone();
-        // The socket tells of clients that do not read only where it carries one answer at a time.
+        // On HTTP/1 the socket detects clients that do not read. HTTP/2 multiplexes responses, so it needs
+        // its own check.
         let multiplexed = (request.version() == http::Version::HTTP_2).then(|| Arc::clone(&requests));
         async move {
             let response = answer.answer(peer, request).await;
@@ -219,7 +222,7 @@ async fn connection<A: Answer>(
     let (stream, gather) = coalesce_writes(stream);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
-    // A connection that never asks for anything gives its seat to one that does.
+    // Closes a connection on which no request arrives within the header deadline.
     let silent = async {
         tokio::time::sleep(limits.headers).await;
         if state.was_used() {
@@ -230,7 +233,7 @@ async fn connection<A: Answer>(
         ended = gather.turns(connection.as_mut()) => ended,
         () = silent => return debug!(%address, "no request came"),
         () = state.asked_to_leave() => {
-            // Nothing is lost with a connection that never had a request.
+            // Without any request so far, no response is lost.
             if !state.was_used() {
                 return debug!(%address, "closed for others: no request came");
             }
@@ -251,7 +254,7 @@ async fn connection<A: Answer>(
     }
 }
 
-/// HTTP/1 and HTTP/2 with bounds on headers, streams, buffers and idle connections.
+/// Configures HTTP/1 and HTTP/2 with limits on headers, streams, buffers and idle connections.
 fn http_server(limits: Limits, guard: StreamGuard) -> auto::Builder<StreamGuard> {
     let mut builder = auto::Builder::new(guard);
     builder
@@ -274,7 +277,7 @@ fn http_server(limits: Limits, guard: StreamGuard) -> auto::Builder<StreamGuard>
     builder
 }
 
-/// Returns when nothing is in flight on the connection, at the earliest after some time.
+/// Waits at least `time`, and then until no request is in flight on the connection.
 async fn idle_after(connection: &Connection, time: Duration) {
     loop {
         tokio::time::sleep(time).await;
@@ -284,10 +287,10 @@ async fn idle_after(connection: &Connection, time: Duration) {
     }
 }
 
-/// The body of an answer, and the request in flight that ends with it.
+/// A response body that counts its request as in flight until it is dropped.
 struct Sending {
     body: Body,
-    /// The connection, if other answers are under way on it.
+    /// The HTTP/2 connection that carries it; none for HTTP/1.
     multiplexed: Option<Arc<Connection>>,
     _busy: Option<Busy>,
 }
@@ -302,7 +305,7 @@ impl HttpBody for Sending {
             if this.multiplexed.is_none() {
                 return Pin::new(&mut this.body).poll_frame(cx);
             }
-            // HTTP/2 asks for a frame when it has begun to send the one before.
+            // HTTP/2 polls for a frame only after it has started to send the previous one.
             drain::stream_is_ready();
             Pin::new(&mut this.body).poll_frame(cx)
         };

@@ -1,7 +1,7 @@
-//! Cluster IPs and node ports: who has which.
+//! Allocates cluster IPs and node ports.
 //!
-//! The stored services are the record; this is the index of it in memory, filled at start. A service that is being written
-//! holds what it was given ([`Held`]) and gives it back unless the write succeeds.
+//! The stored Services are authoritative; this is an in-memory index of them, filled at startup. While a Service is being written,
+//! [`Held`] owns its new addresses and ports and releases them unless the write succeeds.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -14,10 +14,10 @@ use kinds::strategy::service::{
 };
 use value::Value;
 
-/// The node ports that are handed out.
+/// The range of node ports.
 const PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
 
-/// The ranges and what is taken of them.
+/// The address ranges and the allocations in them.
 #[derive(Clone, Debug)]
 pub struct Addresses {
     taken: Arc<Mutex<Taken>>,
@@ -28,18 +28,18 @@ struct Taken {
     ranges: Vec<(Family, IpNet)>,
     addresses: HashSet<IpAddr>,
     ports: HashSet<i64>,
-    /// An address that the service which is being written may not have: that of the `kubernetes` service, which pods reach this
-    /// server by, even while that service does not exist.
+    /// An address that the Service being written must not get: that of the `kubernetes` Service, through which pods reach this server.
+    /// Reserved even while that Service does not exist.
     reserved: Option<IpAddr>,
-    /// Where the next search begins, so that an address just given back is not the next one handed out.
+    /// Where the next search starts, so that a released address is not reused immediately.
     turn: u128,
-    /// Whether this is the copy a dry run tries things on.
+    /// Whether this is the scratch copy of a dry run.
     dry_run: bool,
     /// The highest port that a dry run has tried.
     tried: Option<i64>,
 }
 
-/// What a service that is being written was given. Dropped without [`Held::keep`], all of it goes back.
+/// The allocations for a Service being written. Dropping it without [`Held::keep`] reverts them.
 #[derive(Debug)]
 pub struct Held {
     addresses: Addresses,
@@ -47,7 +47,7 @@ pub struct Held {
 }
 
 impl Addresses {
-    /// Of the ranges in `--service-cluster-ip-range`, the first of which is the default.
+    /// `ranges` is the value of `--service-cluster-ip-range`; its first range is the default.
     pub fn new(ranges: &[IpNet]) -> Self {
         let ranges = ranges.iter().map(|net| (family(net.addr()), net.trunc())).collect();
         Addresses { taken: Arc::new(Mutex::new(Taken { ranges, ..Taken::default() })) }
@@ -57,7 +57,7 @@ impl Addresses {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what a stored service has.
+    /// Marks the addresses and ports of a stored Service as allocated.
     pub fn load(&self, service: &Value) {
         let claims = claims_of(service);
         let mut taken = self.lock();
@@ -65,18 +65,18 @@ impl Addresses {
         taken.ports.extend(claims.ports);
     }
 
-    /// The ranges, as they are written.
+    /// The ranges in CIDR notation.
     pub fn ranges(&self) -> Vec<String> {
         self.lock().ranges.iter().map(|(_, net)| net.to_string()).collect()
     }
 
-    /// The address of the `kubernetes` service: the first of the default range.
+    /// The address of the `kubernetes` Service: the first of the default range.
     pub fn first(&self) -> Option<IpAddr> {
         let taken = self.lock();
         taken.ranges.first().and_then(|(_, net)| nth(net, 1))
     }
 
-    /// Gives a service that is written what it asks for. A dry run takes nothing.
+    /// Allocates the addresses and ports a Service needs and sets its fields. A dry run allocates nothing.
     pub fn allocate(&self, new: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<Held, Status> {
         let first = self.first().filter(|_| !is_kubernetes(new));
         let mut taken = self.lock();
@@ -95,14 +95,14 @@ impl Addresses {
         Ok(Held { addresses: self.clone(), allocation: (!dry_run).then_some(allocation) })
     }
 
-    /// Gives back what a deleted service had.
+    /// Releases the addresses and ports of a deleted Service.
     pub fn release(&self, service: &Value) {
         claims_of(service).release(&mut *self.lock());
     }
 }
 
 impl Held {
-    /// The write succeeded: what was given stays, what was given up is free.
+    /// Commits the allocations after a successful write, and releases those that the Service no longer uses.
     pub fn keep(mut self) {
         self.give_back(|allocation| allocation.to_release);
     }
@@ -155,11 +155,11 @@ impl Allocator for Taken {
     fn allocate_next(&mut self, family: Family) -> Result<IpAddr, AddressError> {
         let net = *self.range(family).ok_or(AddressError::Full)?;
         if self.dry_run {
-            // As in Kubernetes: nobody is promised an address that another may get meanwhile.
+            // As in Kubernetes: a dry run cannot promise an address, because another Service may get it in the meantime.
             return Ok(net.network());
         }
         let size = usable(&net);
-        // Kubernetes leaves the first sixteenth (16 to 256 addresses) to those who ask for one by number.
+        // Like Kubernetes, allocate from the first sixteenth (16 to 256 addresses) last: it is meant for explicitly requested addresses.
         let reserved = if size < 16 { 0 } else { (size / 16).clamp(16, 256).min(size - 1) };
         let upper = size.saturating_sub(reserved);
         for step in 0..size.min(1 << 20) {
@@ -177,7 +177,7 @@ impl Allocator for Taken {
     }
 
     fn allocate_port(&mut self, port: i64) -> Result<(), PortError> {
-        // A dry run of Kubernetes never asks the range.
+        // Kubernetes does not check the port range in a dry run.
         if self.dry_run {
             self.tried = self.tried.max(Some(port));
         } else if !PORTS.contains(&port) {
@@ -188,7 +188,7 @@ impl Allocator for Taken {
 
     fn allocate_next_port(&mut self) -> Result<i64, PortError> {
         if self.dry_run {
-            // Nobody gets this one: it is beyond the range, or beside what was asked for.
+            // A placeholder: above the range, or one above the highest port tried so far.
             let port = self.tried.unwrap_or(PORTS.end() + 1).saturating_add(1);
             self.tried = Some(port);
             return Ok(port);
@@ -208,7 +208,7 @@ impl Allocator for Taken {
     }
 }
 
-/// Whether this is the service by which pods reach this server.
+/// Whether this is the `kubernetes` Service, through which pods reach this server.
 fn is_kubernetes(service: &Value) -> bool {
     api::meta::namespace(service) == "default" && api::meta::name(service) == "kubernetes"
 }
@@ -221,14 +221,14 @@ fn is_v4(net: &IpNet) -> bool {
     net.addr().is_ipv4()
 }
 
-/// How many addresses can be handed out: without the network's own, and without the broadcast address of IPv4.
+/// The number of allocatable addresses: without the network address, and without the broadcast address of IPv4.
 fn usable(net: &IpNet) -> u128 {
     let host_bits = u32::from(net.max_prefix_len() - net.prefix_len());
     let all = 1_u128.checked_shl(host_bits).unwrap_or(u128::MAX);
     all.saturating_sub(if is_v4(net) { 2 } else { 1 })
 }
 
-/// The address at an offset from the network's own.
+/// The address at an offset from the network address.
 fn nth(net: &IpNet, offset: u128) -> Option<IpAddr> {
     match net.network() {
         IpAddr::V4(base) => {
@@ -280,7 +280,7 @@ mod tests {
                 "an address that nobody gets"
             );
         }
-        // Five of the six: the first is the `kubernetes` service's.
+        // Five of the six addresses: the first belongs to the `kubernetes` Service.
         for _ in 0..5 {
             addresses.allocate(&mut make(), None, false).unwrap().keep();
         }

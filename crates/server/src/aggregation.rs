@@ -1,9 +1,9 @@
-//! Other API servers behind this one: what `APIService` objects register.
+//! API aggregation: proxies requests to the aggregated API servers that `APIService` objects register.
 //!
-//! One informer keeps [`Aggregation`] at what is stored. A request whose path belongs to another server is passed on to it
-//! ([`forward`]) after it was authenticated and authorized here; it is not admitted here. Of every such server it is
-//! known whether it can be reached ([`availability`]) and what it serves ([`documents`]), in the background and bounded, so
-//! that one that hangs holds nobody up. What this server serves itself is registered as well ([`register`]).
+//! One informer keeps [`Aggregation`] up to date. A request whose path belongs to an aggregated API server is authenticated
+//! and authorized here and then proxied ([`forward`]); admission is left to that server. Background tasks track whether each
+//! server is reachable ([`availability`]) and fetch its discovery and OpenAPI documents ([`documents`]) with time and size
+//! limits, so a server that hangs delays no request. The groups served locally also get APIServices ([`register`]).
 
 pub(crate) mod availability;
 pub(crate) mod documents;
@@ -38,43 +38,41 @@ use documents::Documents;
 use metrics::AvailabilityMetrics;
 pub(crate) use service::{ApiService, Remote};
 
-/// The group of APIServices.
 pub(crate) const GROUP: &str = "apiregistration.k8s.io";
-/// Where they are written.
 const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
-/// The APIService of the core group, which stands for everything below `/api`.
+/// The APIService of the legacy core group. It covers every path below `/api`.
 const CORE: &str = "v1.";
 
-/// What is registered.
+/// All registered APIServices and the documents fetched from aggregated API servers.
 pub(crate) struct Aggregation {
     registry: Arc<Registry>,
     followed: InformerProgress,
 }
 
-/// What the informer keeps.
+/// State shared between the informer, the background tasks and request handling.
 struct Registry {
     services: ArcSwap<Services>,
-    /// With what this server proves itself to the others.
+    /// The client certificate presented to aggregated API servers (`--proxy-client-cert-file`).
     identity: ArcSwapOption<outbound::Identity>,
-    /// Serializes changes of `services`.
+    /// Held while `services` is copied, changed and swapped.
     changing: Mutex<()>,
-    /// Counts the changes.
+    /// Incremented after every change of `services`.
     changed: watch::Sender<u64>,
     documents: Documents,
     metrics: AvailabilityMetrics,
     redirects: Redirects,
 }
 
-/// The APIServices of the moment.
+/// One immutable snapshot of all APIServices.
 #[derive(Clone, Default)]
 struct Services {
     all: BTreeMap<Str, Arc<ApiService>>,
-    /// Those that other servers serve, by group and version.
+    /// Those that aggregated API servers serve, by group, then version. Derived from `all`.
     remote: BTreeMap<Str, BTreeMap<Str, Arc<ApiService>>>,
 }
 
 impl Aggregation {
-    /// Reads what is registered, and follows it.
+    /// Loads the stored APIServices and follows them with an informer. Fails if `identity` is not a usable key pair.
     pub(crate) fn start(
         store: &Store,
         unreadable: &Arc<Unreadable>,
@@ -104,12 +102,12 @@ impl Aggregation {
         Ok(Aggregation { registry, followed })
     }
 
-    /// Waits until what was written at `revision` is in force.
+    /// Waits until the informer has applied the writes up to `revision`.
     pub(crate) async fn reached(&self, revision: u64) {
         self.followed.reached(revision).await;
     }
 
-    /// The registration by which another server serves a path, if one does.
+    /// The APIService of the aggregated API server that serves `path`; `None` if the path is served locally.
     pub(crate) fn serving(&self, path: &str) -> Option<Arc<ApiService>> {
         let services = self.registry.services.load();
         if services.remote.is_empty() {
@@ -119,7 +117,7 @@ impl Aggregation {
             Some(found) => found,
             None if path.starts_with("/apis/") => return None,
             None => {
-                // Documents about what they serve are theirs too, if they have any.
+                // A group's OpenAPI v3 document is proxied only if an aggregated API server of that group publishes it.
                 let below = path.strip_prefix("/openapi/v3/apis/")?;
                 let group = below.split_once('/').map_or(below, |(group, _)| group);
                 let document = format!("apis/{below}");
@@ -132,34 +130,33 @@ impl Aggregation {
         services.remote.get(group)?.get(version).cloned()
     }
 
-    /// Whether this server serves a version of a group.
+    /// Whether at least one version of the group is served locally.
     fn serves_itself(&self, group: &str) -> bool {
         let services = self.registry.services.load();
         services.all.values().any(|service| service.registration.group == group && service.remote.is_none())
     }
 
-    /// Whether anything is registered for a group.
+    /// Whether the group has an APIService, local or remote.
     pub(crate) fn has_group(&self, group: &str) -> bool {
         self.registry.services.load().all.values().any(|service| service.registration.group == group)
     }
 
-    /// What is registered.
     pub(crate) fn registrations(&self) -> Vec<Registration> {
         self.registry.services.load().all.values().map(|service| service.registration.clone()).collect()
     }
 
-    /// What other servers serve, as far as they said.
+    /// Discovery and OpenAPI documents of aggregated API servers, as of the last successful fetch.
     pub(crate) fn documents(&self) -> &Documents {
         &self.registry.documents
     }
 
-    /// What other servers serve.
+    /// The APIServices that aggregated API servers serve.
     pub(crate) fn remotes(&self) -> Vec<Arc<ApiService>> {
         let services = self.registry.services.load();
         services.remote.values().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    /// Proves this server to the others with another certificate from now on.
+    /// Replaces the client certificate presented to aggregated API servers, and rebuilds their transports.
     pub(crate) fn prove_with(&self, identity: outbound::Identity) -> Result<(), String> {
         check(&identity)?;
         self.registry.identity.store(Some(Arc::new(identity)));
@@ -176,13 +173,12 @@ impl Aggregation {
         Ok(())
     }
 
-    /// What becomes of redirects by other servers.
     fn redirects(&self) -> Redirects {
         self.registry.redirects
     }
 }
 
-/// The group and the version that a path below `/api` or `/apis` is of.
+/// The group and version of a path below `/api` (always `v1` of the core group) or `/apis`.
 fn group_version(path: &str) -> Option<(&str, &str)> {
     match path.strip_prefix("/apis/") {
         Some(rest) => {
@@ -193,12 +189,12 @@ fn group_version(path: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// The name of the APIService that registers what serves a path.
+/// The name of the APIService responsible for a path, `VERSION.GROUP`. It need not exist.
 pub(crate) fn service_name(path: &str) -> Option<String> {
     group_version(path).map(|(group, version)| format!("{version}.{group}"))
 }
 
-/// Starts what runs beside requests.
+/// Spawns the background tasks: availability and document fetching, and registration of local groups.
 pub(crate) fn run(state: &Arc<State>, registrar: register::Registrar) {
     tokio::spawn(supervise::run(Arc::clone(state)));
     tokio::spawn(register::run(registrar));
@@ -217,7 +213,7 @@ impl Registry {
             });
             let mut service = ApiService::read(new);
             if let Some(remote) = &mut service.remote {
-                // Connections outlive changes that are not about them, such as those of the status.
+                // Reuse the connection pool unless the endpoint or its trust settings changed, for example on status updates.
                 let kept = before.as_ref().and_then(|before| before.remote.as_ref());
                 remote.transport = match kept.filter(|kept| kept.is_at_the_place_of(remote)) {
                     Some(kept) => Arc::clone(&kept.transport),
@@ -235,7 +231,7 @@ impl Registry {
         services.remote.clear();
         for service in services.all.values().filter(|service| service.remote.is_some()) {
             let registration = &service.registration;
-            // Whoever decides which servers there are is not one of them.
+            // APIServices themselves are always served locally, even if an APIService claims their group.
             if registration.group != GROUP {
                 let versions = services.remote.entry(registration.group.clone()).or_default();
                 versions.insert(registration.version.clone(), Arc::clone(service));
@@ -245,7 +241,7 @@ impl Registry {
         self.changed.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// How a service is reached.
+    /// Builds a new connection pool with the trust settings and client certificate for `remote`.
     fn transport(&self, remote: &Remote) -> Arc<Result<Forward, String>> {
         let trust = match (&remote.ca_bundle, remote.insecure) {
             (_, true) => Trust::Anybody,
@@ -257,7 +253,7 @@ impl Registry {
     }
 }
 
-/// Whether a certificate and its key can be used.
+/// Checks that the certificate and key parse and form a usable pair.
 fn check(identity: &outbound::Identity) -> Result<(), String> {
     Forward::new("a.b.svc", Trust::Anybody, Some(identity.clone()))
         .map(drop)

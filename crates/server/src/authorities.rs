@@ -1,9 +1,8 @@
-//! Whether one of several authorities vouches for a certificate, as Go's `crypto/x509` decides it.
+//! Verifies certificates against a set of trusted CA certificates, with the rules of Go's `crypto/x509`.
 //!
-//! webpki builds the chain and checks the certificates that the peer sent. Of a trusted certificate it keeps only the name and the key,
-//! because it leaves the choice of trusted certificates to whoever configures them. Go holds trusted certificates to their own limits, and
-//! so does this module: an authority that has expired, that may not sign, that is for another purpose or that allows a shorter chain
-//! vouches for nobody.
+//! webpki builds the chain and checks the certificates that the peer sent. It ignores the validity, the purposes and the signing limits
+//! of a trusted certificate, because it leaves the choice of those to the configuration. Go enforces them, and so does this module: a CA
+//! that has expired, may not sign, is for another purpose or allows only a shorter chain verifies no certificate.
 
 use std::cell::Cell;
 
@@ -13,31 +12,29 @@ use webpki::{EndEntityCert, KeyUsage, VerifiedPath, anchor_from_trusted_cert};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::{FromDer as _, X509Version};
 
-/// What a certificate is shown for.
+/// The role of the peer that a certificate authenticates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To say who a client is.
     Client,
-    /// To say who a server is.
     Server,
 }
 
-/// Why nobody vouches for a certificate.
+/// Why a certificate is not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The certificate, or its authority, is for another purpose.
+    /// The certificate or its CA is for another purpose.
     Purpose,
-    /// An authority has signed it that may not do so.
+    /// A CA of the chain may not sign certificates.
     MayNotSign,
-    /// An authority has signed it that is not valid now.
+    /// The trusted certificate has expired or is not valid yet.
     OutOfTime(Validity),
-    /// An authority has signed it that does not allow so many certificates in between.
+    /// The CA does not allow so many intermediate certificates.
     TooManyIntermediates,
-    /// No authority has signed it.
+    /// No trusted CA has signed it, or another check of webpki failed.
     Unknown,
 }
 
-/// The first and the last second at which a certificate is valid, since the epoch.
+/// First and last second of a certificate's validity, since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
     from: i64,
@@ -50,7 +47,7 @@ impl Validity {
         Validity { from: validity.not_before.timestamp(), until: validity.not_after.timestamp() }
     }
 
-    /// What Go says about a certificate that is not valid now; `None` if it is.
+    /// Go's error message for a certificate that is not valid at `now`; `None` if it is valid.
     pub(crate) fn complaint(self, now: UnixTime) -> Option<String> {
         let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         let words = |relation: &str, limit: i64| {
@@ -70,35 +67,35 @@ impl Validity {
     }
 }
 
-/// The certificates that vouch for others.
+/// A set of trusted certificates. All lists have the same order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Authorities {
     certificates: Vec<CertificateDer<'static>>,
-    /// For each certificate, what webpki keeps of it.
+    /// The fields of each certificate that webpki uses.
     anchors: Vec<TrustAnchor<'static>>,
-    /// For each certificate, what webpki does not keep of it.
+    /// The limits of each certificate, which webpki ignores.
     limits: Vec<Limits>,
 }
 
-/// What a certificate says about the use of its key.
+/// Limits that a certificate states for the use of its key.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     validity: Validity,
     may_sign: bool,
-    /// How many certificates may be between it and the one that it vouches for.
+    /// Most intermediate certificates between it and the leaf (`pathLenConstraint`).
     max_intermediates: Option<u32>,
     for_clients: bool,
     for_servers: bool,
 }
 
 impl Limits {
-    /// Reads them; `None` if the certificate or one of these extensions cannot be read.
+    /// `None` if the certificate or one of these extensions cannot be parsed.
     fn read(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let constraints = certificate.basic_constraints().ok()?.map(|extension| extension.value);
         let key_usage = certificate.key_usage().ok()?;
         let purposes = certificate.extended_key_usage().ok()?.map(|extension| extension.value);
-        // Only the first versions of certificates had no way to say that they are an authority.
+        // A certificate before version 3 cannot state that it is a CA.
         let is_authority = constraints.map_or(certificate.version() != X509Version::V3, |found| found.ca);
         let is_for = |named: bool, any: bool| purposes.is_none() || named || any;
         let (client, server, any) =
@@ -140,14 +137,14 @@ impl Limits {
 }
 
 impl Authorities {
-    /// These certificates; an error if one cannot be read.
+    /// Errors if a certificate cannot be parsed.
     pub(crate) fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Self, String> {
         let mut authorities = Authorities::default();
         certificates.into_iter().try_for_each(|der| authorities.add(der))?;
         Ok(authorities)
     }
 
-    /// Those of these certificates that can be read.
+    /// Skips certificates that cannot be parsed.
     pub(crate) fn of_readable(certificates: Vec<CertificateDer<'static>>) -> Self {
         let mut authorities = Authorities::default();
         for der in certificates {
@@ -166,12 +163,11 @@ impl Authorities {
         Ok(())
     }
 
-    /// Every certificate.
     pub(crate) fn certificates(&self) -> &[CertificateDer<'static>] {
         &self.certificates
     }
 
-    /// Whether one of them vouches for `leaf` now, through `intermediates` if it must be.
+    /// Verifies `leaf` at `now`, through `intermediates` if needed. A leaf that is itself in the set is trusted within its own limits.
     pub(crate) fn verify(
         &self,
         leaf: &CertificateDer<'_>,
@@ -179,7 +175,7 @@ impl Authorities {
         now: UnixTime,
         purpose: Purpose,
     ) -> Result<(), Refused> {
-        // Whoever is in the file needs nobody to vouch for it.
+        // A certificate in the set needs no issuer.
         let known = self.certificates.iter().zip(&self.limits).find(|(known, _)| ***known == **leaf);
         if let Some((_, limits)) = known {
             return limits.check(now, purpose);
@@ -189,7 +185,7 @@ impl Authorities {
             Purpose::Server => KeyUsage::server_auth(),
         };
         let parsed = EndEntityCert::try_from(leaf).map_err(|_| Refused::Unknown)?;
-        // webpki says no more than that a path was refused.
+        // webpki does not return the reason of the callback, so the callback records it here.
         let refused = Cell::new(None);
         let check = |path: &VerifiedPath<'_>| {
             self.check_path(path, now, purpose).map_err(|why| {
@@ -206,7 +202,7 @@ impl Authorities {
         })
     }
 
-    /// Holds the certificates of a path to limits that webpki does not look at.
+    /// Checks the limits of a path's certificates that webpki ignores.
     fn check_path(&self, path: &VerifiedPath<'_>, now: UnixTime, purpose: Purpose) -> Result<(), Refused> {
         let mut between = 0;
         for certificate in path.intermediate_certificates() {
@@ -216,7 +212,7 @@ impl Authorities {
                 return Err(Refused::MayNotSign);
             }
         }
-        // An authority that was renewed is there twice, with the same name and key. One that allows it is enough.
+        // A renewed CA is in the set twice, with the same name and key. It is enough if one of the two passes.
         let mut outcome = Err(Refused::Unknown);
         for (_, limits) in
             self.anchors.iter().zip(&self.limits).filter(|(anchor, _)| *anchor == path.anchor())

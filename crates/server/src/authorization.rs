@@ -1,8 +1,8 @@
-//! Who decides what callers may do: from flags or a file to the chain, and the file followed while the server runs.
+//! Authorization configuration: builds the authorizer chain from flags or a file, and reloads it when the file changes.
 //!
-//! [`Authorization`] is what the server is told. [`Authorization::load`] reads and checks it before anything else happens;
-//! [`LoadedAuthorization::build`] makes the chain once there is a store; [`follow`] replaces it whenever the file, or one of the files
-//! it names, changes. The decisions themselves are `authz`'s.
+//! [`Authorization`] is the configuration of the server. [`Authorization::load`] reads and checks it before anything else starts;
+//! [`LoadedAuthorization::build`] builds the chain once there is a store; [`follow`] replaces it when the file or a file that it names
+//! changes. The crate `authz` makes the decisions.
 
 mod observe;
 mod reload;
@@ -27,14 +27,14 @@ pub(crate) use reload::{Files, follow};
 use crate::config::ConfigError;
 use crate::files;
 
-/// Who decides what callers may do, as the server is told.
+/// Source of the authorization configuration.
 #[derive(Clone, Debug)]
 pub enum Authorization {
-    /// By flags alone.
+    /// `--authorization-mode` and the flags of its modes.
     Flags(Flags),
-    /// By a file that is followed.
+    /// A configuration file, which is reloaded when it changes.
     File {
-        /// `--authorization-config`.
+        /// Value of the flag `--authorization-config`.
         path: PathBuf,
         /// `--authorization-policy-file`, for the type ABAC.
         policy_file: String,
@@ -42,7 +42,7 @@ pub enum Authorization {
 }
 
 impl Authorization {
-    /// RBAC alone.
+    /// RBAC as the only authorizer.
     pub fn rbac() -> Self {
         Authorization::Flags(Flags { modes: vec!["RBAC".to_owned()], ..Flags::default() })
     }
@@ -51,23 +51,23 @@ impl Authorization {
 /// A configuration that was read and checked.
 pub(crate) struct LoadedAuthorization {
     pub(crate) configuration: Configuration,
-    /// The file it is from, and its content.
+    /// Path and content of the file, if the configuration comes from one.
     pub(crate) source: Option<(PathBuf, Vec<u8>)>,
     policies: Option<Arc<AbacPolicies>>,
 }
 
-/// Why a configuration is not used.
+/// Why a configuration cannot be used.
 pub(crate) enum Unusable {
-    /// Its file cannot be read.
+    /// The file cannot be read.
     Unreadable(String),
-    /// It says something wrong.
+    /// The configuration is invalid.
     AuthorizationConfigError(Box<AuthorizationConfigError>),
-    /// It is right, but what it needs is not there.
+    /// The configuration is valid, but its chain cannot be built, for example because a kubeconfig is missing.
     Unmade(String),
 }
 
 impl Unusable {
-    /// In the words of Kubernetes.
+    /// The message in kube-apiserver's words.
     pub(crate) fn words(&self) -> String {
         match self {
             Unusable::Unreadable(why) | Unusable::Unmade(why) => why.clone(),
@@ -75,7 +75,7 @@ impl Unusable {
         }
     }
 
-    /// One line per problem, with its place in the file.
+    /// One line per problem, with file and position.
     pub(crate) fn located(&self, path: &Path) -> Vec<String> {
         match self {
             Unusable::Unreadable(why) | Unusable::Unmade(why) => vec![format!("{}: {why}", path.display())],
@@ -85,7 +85,7 @@ impl Unusable {
 }
 
 impl Authorization {
-    /// Reads and checks.
+    /// Reads the files and checks the configuration.
     pub(crate) fn load(&self) -> Result<LoadedAuthorization, ConfigError> {
         let (configuration, source, policy_file) = match self {
             Authorization::Flags(flags) => {
@@ -112,7 +112,7 @@ impl Authorization {
     }
 }
 
-/// Names the flag that is missing, which Kubernetes' words do not.
+/// Adds the missing flag to a message of kube-apiserver that does not name it.
 fn with_flag(error: &str) -> String {
     let flag = match error {
         "authorization-mode ABAC's authorization policy file not passed" => "--authorization-policy-file",
@@ -124,7 +124,6 @@ fn with_flag(error: &str) -> String {
     format!("{error} (set {flag})")
 }
 
-/// Reads the file.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
     files::read(path).map_err(|why| {
         let operation = if why == "is a directory" { "read" } else { "open" };
@@ -132,21 +131,21 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
     })
 }
 
-/// Checks what is in the file. `required` are the types that were there at start, besides Webhook.
+/// Parses and checks the content of the file. `required`: the authorizer types that a reload must not remove.
 pub(crate) fn parse(bytes: &[u8], required: &[AuthorizerType]) -> Result<CheckedConfiguration, Unusable> {
     let compiler = ReviewCompiler::default();
     let environment = Environment { compiler: &compiler, kubeconfig: &kubeconfig_is_there, required };
     config::load(bytes, &environment).map_err(|refused| Unusable::AuthorizationConfigError(Box::new(refused)))
 }
 
-/// Logs what is valid in a configuration and probably does not mean what its author thinks.
+/// Logs the parts of a configuration that are valid but probably not intended.
 pub(crate) fn warn(checked: &CheckedConfiguration, path: &Path) {
     for warning in &checked.warnings {
         tracing::warn!("authorization config: {}", warning.located(&path.display().to_string()));
     }
 }
 
-/// Whether a kubeconfig is a file at all; what is in it is looked at when the webhook is made.
+/// Checks that a kubeconfig is a regular file. Its content is read when the client of the webhook is built.
 pub fn kubeconfig_is_there(path: &str) -> Result<(), String> {
     let metadata = std::fs::metadata(path)
         .map_err(|error| format!("error loading file: stat {path}: {}", files::go_words(&error)))?;
@@ -175,7 +174,7 @@ fn policies(path: &str) -> Result<AbacPolicies, ConfigError> {
     Ok(policies)
 }
 
-/// What a chain is made of besides its configuration: made once at start, kept across reloads.
+/// The parts of a chain that do not depend on its configuration file: built once at start, reused by reloads.
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) rbac: Option<Arc<rbac::RbacIndex>>,
@@ -185,18 +184,18 @@ pub(crate) struct Parts {
 }
 
 impl LoadedAuthorization {
-    /// Whether a type of authorizer is in the chain.
+    /// Whether the chain has an authorizer of this type.
     pub(crate) fn uses(&self, kind: AuthorizerType) -> bool {
         self.configuration.authorizers.iter().any(|a| a.kind == kind)
     }
 
-    /// The types that must stay, whatever the file says later.
+    /// The authorizer types that a reload must not remove: all but Webhook.
     pub(crate) fn required(&self) -> Vec<AuthorizerType> {
         let kinds = self.configuration.authorizers.iter().map(|a| a.kind);
         kinds.filter(|kind| *kind != AuthorizerType::Webhook).collect()
     }
 
-    /// Makes the chain.
+    /// Builds the first chain. Also returns its parts for reloads, and the files that it was built from.
     pub(crate) fn build_chain(
         &self,
         index: &Arc<rbac::RbacIndex>,
@@ -220,7 +219,7 @@ impl LoadedAuthorization {
 }
 
 impl Parts {
-    /// Makes the chain, and names the files it is made of besides its own: also where it cannot be made.
+    /// Builds the chain. Also returns the files that it was built from besides the configuration file, even if it cannot be built.
     pub(crate) fn chain(&self, configuration: &Configuration) -> (Result<Chain, String>, Files) {
         let several =
             configuration.authorizers.iter().filter(|a| a.kind == AuthorizerType::Webhook).count() > 1;

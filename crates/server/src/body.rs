@@ -1,5 +1,5 @@
-//! The body of an answer: bytes that are there already, a list of stored objects, a stream of watch events, or what another server
-//! sends.
+//! The body of a response: bytes, a list of stored objects, a stream of watch events, or a forwarded
+//! response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,72 +13,68 @@ use crate::audit::Closing;
 use crate::splice::Splice;
 use crate::unsent::Payer;
 
-/// How many bytes are handed over at a time. The rest is not yet in the buffers of the connection, where it could not be told from
-/// what the client has read.
+/// Bytes handed over at a time. Once bytes are in the connection's buffers, the server cannot see whether the
+/// client has read them.
 const PIECE: usize = 64 * 1024;
 
-/// The body of an answer.
 #[derive(Debug)]
 pub struct Body {
     inner: Inner,
-    /// Whom the parts that are made while the answer is sent are charged to.
+    /// Account charged for parts that are produced while the response is sent.
     payer: Option<Payer>,
-    /// Dropped with the body: the end of an answer that goes on is an event of its own.
+    /// Dropped with the body: the end of a long-running response is a separate audit event.
     _end: Option<Closing>,
 }
 
 #[derive(Debug)]
 enum Inner {
     Whole(Bytes),
-    /// Bytes that the server has whether they are read or not.
+    /// Bytes that stay in memory anyway, and are therefore not charged.
     Shared(Bytes),
     Spliced(Splice),
     Stream(mpsc::Receiver<Bytes>),
     Forwarded(mpsc::Receiver<Part>),
 }
 
-/// A part of a body that another server sends.
 #[derive(Debug)]
 pub enum Part {
-    /// What it sent.
     Frame(Frame<Bytes>),
-    /// It sent all of it. A body without this was cut short.
+    /// Marks a complete body. A body without it was cut short.
     End,
 }
 
-/// A body that ended before its end: the connection must not look as if all of it had been sent.
+/// The body ended early; the connection must not signal a complete response.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer was cut short")]
 pub struct Cut;
 
 impl Body {
-    /// No bytes.
     pub fn empty() -> Self {
         Body::of(Inner::Whole(Bytes::new()))
     }
 
-    /// Bytes that the server keeps anyway: a stored object, a document that is made once.
+    /// Wraps bytes that stay in memory anyway: a stored object, or a document that is built once.
     pub fn shared(bytes: Bytes) -> Self {
         Body::of(Inner::Shared(bytes))
     }
 
-    /// A body that ends before its end.
+    /// Returns a body that fails with [`Cut`] on the first poll.
     pub fn cut() -> Self {
-        // Nobody sends an end.
+        // The sender is dropped, so no [`Part::End`] arrives.
         Body::of(Inner::Forwarded(mpsc::channel(1).1))
     }
 
-    /// A list that is put together while it is sent.
+    /// Assembles a list while it is sent.
     pub fn spliced(splice: Splice) -> Self {
         Body::of(Inner::Spliced(splice))
     }
 
-    /// Whatever arrives, until the sender is dropped.
+    /// Sends chunks until the sender is dropped.
     pub fn stream(receiver: mpsc::Receiver<Bytes>) -> Self {
         Body::of(Inner::Stream(receiver))
     }
 
-    /// Whatever another server sends, until its end.
+    /// Sends the parts of another server's response until [`Part::End`].
     pub fn forwarded(receiver: mpsc::Receiver<Part>) -> Self {
         Body::of(Inner::Forwarded(receiver))
     }
@@ -87,12 +83,12 @@ impl Body {
         Body { inner, payer: None, _end: None }
     }
 
-    /// This body, and a record that is completed when it ends.
+    /// Attaches an audit event that is completed when the body is dropped.
     pub(crate) fn closing(self, end: Closing) -> Self {
         Body { _end: Some(end), ..self }
     }
 
-    /// Charges the body until it is sent. Streams are charged by whoever sends into them.
+    /// Charges the body until it is sent. The senders of streams charge their own chunks.
     pub(crate) fn charge_to(&mut self, payer: Payer) -> Result<(), Status> {
         if let Inner::Whole(bytes) = &mut self.inner {
             match payer.charge(std::mem::take(bytes)) {
@@ -107,12 +103,12 @@ impl Body {
         Ok(())
     }
 
-    /// Whether another server sends it.
+    /// True for responses of another server.
     pub(crate) fn is_forwarded(&self) -> bool {
         matches!(self.inner, Inner::Forwarded(_))
     }
 
-    /// A copy of all bytes of a body that is not a stream.
+    /// Copies all bytes; `None` for a stream.
     pub fn bytes(&self) -> Option<Bytes> {
         match &self.inner {
             Inner::Whole(bytes) | Inner::Shared(bytes) => Some(bytes.clone()),
@@ -121,7 +117,7 @@ impl Body {
         }
     }
 
-    /// All bytes of a body that is not a stream.
+    /// Returns all bytes; `None` for a stream.
     pub fn into_bytes(self) -> Option<Bytes> {
         match self.inner {
             Inner::Whole(bytes) | Inner::Shared(bytes) => Some(bytes),
@@ -130,7 +126,7 @@ impl Body {
         }
     }
 
-    /// The receiver of a streaming body.
+    /// Returns the receiver of a watch stream; `None` for other bodies.
     pub fn into_stream(self) -> Option<mpsc::Receiver<Bytes>> {
         match self.inner {
             Inner::Stream(receiver) => Some(receiver),
@@ -138,7 +134,7 @@ impl Body {
         }
     }
 
-    /// How many bytes there are, if that is known.
+    /// Length in bytes; `None` for a stream.
     pub fn len(&self) -> Option<u64> {
         match &self.inner {
             Inner::Whole(bytes) | Inner::Shared(bytes) => Some(bytes.len() as u64),
@@ -147,7 +143,7 @@ impl Body {
         }
     }
 
-    /// Whether there are no bytes at all.
+    /// False for streams, whose length is unknown.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }

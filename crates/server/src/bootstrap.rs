@@ -1,8 +1,8 @@
-//! What every cluster begins with, written through the pipeline as `system:apiserver`.
+//! Writes the objects every cluster starts with, as `system:apiserver` through the request pipeline.
 //!
-//! The server starts without it: a policy or a webhook may refuse any of these objects, or not answer. Each object is written by
-//! a task of its own, which tries again with growing pauses until the object is there. What is missing meanwhile, and why, is in
-//! the log and on `/readyz` ([`Progress`]). Authorization fails closed: a role that is not written allows nothing.
+//! The server starts without them: a policy or a webhook may deny any of these objects, or not respond. A separate task writes
+//! each object and retries with increasing delays until it succeeds. Missing objects and the reasons are logged and shown on
+//! `/readyz` ([`Progress`]). Authorization fails closed: a role that is not written grants nothing.
 
 mod cidr;
 mod progress;
@@ -26,21 +26,20 @@ use crate::state::State;
 
 pub(crate) use progress::{Hook, Progress};
 
-/// The names of the namespaces that are always there.
 const NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// How long a step holds up the next one when its objects are not answered about.
+/// Maximum delay of the next step while the first attempts of a step are still pending.
 const STEP: Duration = Duration::from_secs(2);
 
-/// How long it takes until the next attempt after one that failed.
+/// Retry delay after a failed write: doubles from `PAUSE` up to `LONGEST_PAUSE`.
 pub(crate) const PAUSE: Duration = Duration::from_millis(500);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// Begins to write what is missing, and returns when everything is under way.
+/// Starts to write the bootstrap objects; returns when the tasks of the last step were started and given time for one attempt.
 pub(crate) async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) {
     let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
     for step in steps(state, port, advertise) {
-        // All of a step goes at once and shares a commit.
+        // The writes of a step run in parallel and share a commit.
         for item in &step {
             state.bootstrap.begin(item.hook, &item.path());
         }
@@ -51,8 +50,8 @@ pub(crate) async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) {
     }
 }
 
-/// What is written, in order: namespaces first, because what lives in them comes next; then what webhooks of an earlier run need,
-/// because they may be asked about everything else.
+/// The objects to write, in order: first namespaces, because later objects live in them; then the objects that webhooks from an
+/// earlier run depend on, because these webhooks may be called for everything else.
 fn steps(state: &State, port: u16, advertise: IpAddr) -> [Vec<Item>; 3] {
     let ranges = cidr::placed(state);
     let mut first: Vec<Item> =
@@ -76,7 +75,6 @@ fn steps(state: &State, port: u16, advertise: IpAddr) -> [Vec<Item>; 3] {
     [first, second, third]
 }
 
-/// The priority classes that are always there.
 fn priority_classes() -> impl Iterator<Item = ObjectAt> {
     let classes = [
         (
@@ -99,7 +97,6 @@ fn priority_classes() -> impl Iterator<Item = ObjectAt> {
     })
 }
 
-/// The namespaces that are always there.
 fn namespaces() -> impl Iterator<Item = ObjectAt> {
     NAMESPACES.iter().map(|name| {
         let mut namespace = object("v1", "Namespace", "", name);
@@ -108,7 +105,7 @@ fn namespaces() -> impl Iterator<Item = ObjectAt> {
     })
 }
 
-/// What comes back when it is deleted: the namespaces, the ranges of services, and the service by which pods reach the server.
+/// Recreates some objects when they are deleted: the namespaces, the ServiceCIDR and the `kubernetes` Service with its endpoints.
 pub(crate) fn restore_deleted(state: &State, port: u16, advertise: IpAddr) -> RestoreDeleted {
     let objects = namespaces().chain([cidr::placed(state)]).chain(service::objects(state, port, advertise));
     let objects = objects.collect();
@@ -128,7 +125,7 @@ fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
     ])
 }
 
-/// One object of bootstrap.
+/// One bootstrap object and the state it should have.
 struct Item {
     hook: Hook,
     collection: String,
@@ -136,18 +133,18 @@ struct Item {
     want: Want,
 }
 
-/// What is wanted of an object.
+/// The condition under which an object counts as written.
 #[derive(Clone, Copy)]
 enum Want {
-    /// That it is there.
+    /// It exists, with any content.
     Present,
-    /// That it is there, and that these of its fields are as given.
+    /// It exists, and these fields have the given values.
     Fields(&'static [&'static [&'static str]]),
-    /// That it is a role or a binding with at least what is given.
+    /// The role or binding exists and grants at least the given rules and subjects.
     Role,
-    /// That the ServiceCIDR is there, if it is served.
+    /// The ServiceCIDR exists, unless its resource is not served.
     CidrPresent,
-    /// That the status of the ServiceCIDR says that it is ready.
+    /// The status of the ServiceCIDR has the condition `Ready`.
     CidrReady,
 }
 
@@ -185,7 +182,7 @@ impl Item {
         }
     }
 
-    /// Tries until the object is as wanted, or the server stops.
+    /// Retries until the object is as wanted or the server stops.
     async fn write_until_done(self, client: Client, state: Arc<State>) {
         let path = self.path();
         let mut pause = PAUSE;
@@ -217,13 +214,13 @@ impl Item {
     }
 }
 
-/// How often somebody else may have been faster, or the machine too slow.
+/// Attempts per write while it conflicts with another writer (409) or times out (504).
 const ATTEMPTS: usize = 10;
 
-/// Fields that an update cannot change.
+/// Fields that an update cannot change; a difference requires deleting and recreating the object.
 const IMMUTABLE: &[&[&str]] = &[&["addressType"]];
 
-/// What brings an object up to another in some of its fields.
+/// The action that sets `fields` of the stored object to the values in `object`.
 fn brought(object: &Value, stored: Option<&Value>, fields: &[&[&str]]) -> ReconcileAction {
     let Some(stored) = stored else { return ReconcileAction::Create(object.clone()) };
     let differs = |field: &&&[&str]| object.at(field).is_some_and(|value| stored.at(field) != Some(value));
@@ -237,7 +234,7 @@ fn brought(object: &Value, stored: Option<&Value>, fields: &[&[&str]]) -> Reconc
     if updated == *stored { ReconcileAction::Keep } else { ReconcileAction::Update(updated) }
 }
 
-/// Does what has to be done about what is stored; should another server on the same store be faster, about what that one wrote.
+/// Reads the stored object and applies `action` to it, again if another server on the same store changes it concurrently.
 async fn act(
     client: &Client,
     collection: &str,
@@ -263,7 +260,7 @@ async fn attempt(
     let stored = match client.get(path).await {
         Ok(stored) => Some(stored),
         Err(status) if status.code() == 404 => None,
-        // What cannot be read may well be there.
+        // An object that could not be read may still exist.
         Err(status) => return Err(status),
     };
     match action(stored.as_ref()) {
@@ -283,7 +280,7 @@ async fn attempt(
     Ok(())
 }
 
-/// Where a role or binding is created.
+/// The collection path of a role or role binding.
 pub(crate) fn rbac_collection(object: &Value) -> String {
     const GROUP: &str = "/apis/rbac.authorization.k8s.io/v1";
     let namespace = api::meta::namespace(object);

@@ -1,10 +1,10 @@
-//! How many bytes the server holds at once for its clients, in all and for one account: request bodies, and answers that their
+//! Limits the bytes held for clients at once, in total and per account: request bodies, and responses that
 //! clients have not read.
 //!
-//! A body is charged while it arrives, for what has arrived and not for what its head declares, and until its request ends: what is
-//! decoded from it is gone by then, too. An answer is charged until its last byte has been handed to the socket. What does not fit is
-//! refused at once (429) and does not wait: bodies that wait for room hold what they already have, so that all of them could wait for
-//! each other.
+//! A body is charged as it arrives, for the bytes received and not for the declared length, until its request
+//! ends; what is decoded from it is freed by then too. A response is charged until its last byte is handed to
+//! the socket. Bytes that do not fit are refused at once (429) instead of waiting: waiting bodies would hold
+//! what they already have, and all of them could wait for each other.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,19 +21,19 @@ use value::Str;
 use crate::connections::{ClientAddress, LogLimit};
 use crate::metrics::MetricRegistry;
 
-/// The bytes of each budget.
+/// Size of each budget in bytes.
 const TOTAL: u64 = 256 << 20;
-/// What every body is charged at least: its task, and what the connection buffers for it.
+/// Minimum charge of a body, for its task and the connection's buffers.
 const MINIMUM: u64 = 16 << 10;
-/// How much is reserved at a time.
+/// Granularity of later charges, in bytes.
 const STEP: u64 = 64 << 10;
 
-/// What may be held, and what is.
+/// A budget of bytes and its current use.
 #[derive(Debug)]
 pub struct ByteBudget {
     total: u64,
     what: &'static str,
-    /// As in `held`, to be read without the lock.
+    /// Copy of `held.total` that can be read without the lock.
     in_use: AtomicU64,
     held: Mutex<Held>,
     metrics: Option<BudgetMetrics>,
@@ -43,11 +43,12 @@ pub struct ByteBudget {
 #[derive(Debug, Default)]
 struct Held {
     total: u64,
-    /// By owner; owners that hold nothing have no entry.
+    /// Charged bytes by owner; owners without any have no entry.
     owners: HashMap<Str, u64>,
 }
 
-/// Whose bytes they are: a user's, those of all service accounts of a namespace, or an address's if its users are anonymous.
+/// The owner that bytes are charged to: a user, all service accounts of one namespace, or the client address
+/// of anonymous users.
 #[derive(Clone, Debug)]
 pub struct Account {
     owner: Str,
@@ -55,14 +56,14 @@ pub struct Account {
 }
 
 impl Account {
-    /// The account of a user at an address.
     pub fn of(user: &User, peer: IpAddr) -> Self {
         let rank = Rank::of(user);
         let namespace =
             user.name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|account| account.split_once(':'));
         let owner = match namespace {
             _ if rank == Rank::Anonymous => format!("{} at {}", user.name, ClientAddress::of(peer)).into(),
-            // Whoever may create service accounts in a namespace has as many as they like.
+            // Service accounts share one account per namespace, since users who can create them can create
+            // any number.
             Some((namespace, _)) if rank == Rank::Ordinary => {
                 format!("{SERVICE_ACCOUNT_PREFIX}{namespace}").into()
             }
@@ -73,21 +74,20 @@ impl Account {
 }
 
 impl Account {
-    /// The name under which it is known.
+    /// Key of the account in the budget.
     pub fn owner(&self) -> &Str {
         &self.owner
     }
 }
 
-/// Whom a part of the budget is reserved for.
+/// Priority of an account: higher ranks have part of the budget reserved for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rank {
-    /// Whoever did not say who they are: there may be any number of them.
+    /// Unauthenticated clients; their number is not limited.
     Anonymous,
     Ordinary,
-    /// The cluster's own components: `system:` users, service accounts only of `kube-system`.
+    /// Cluster components: `system:` users, but of the service accounts only those in `kube-system`.
     System,
-    /// Members of `system:masters`.
     Master,
 }
 
@@ -104,12 +104,12 @@ impl Rank {
     }
 }
 
-/// Why some bytes do not fit.
+/// The limit that a charge would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exceeded {
-    /// All accounts together hold too much.
+    /// The total that accounts of this rank may use.
     Total,
-    /// The account holds more than its share while others need the rest.
+    /// The account's own share, while more than half of the budget is in use.
     Share,
 }
 
@@ -129,7 +129,6 @@ impl BudgetMetrics {
 }
 
 impl ByteBudget {
-    /// The budget for request bodies.
     pub fn for_bodies(registry: &MetricRegistry) -> Result<Arc<Self>, prometheus::Error> {
         let held = IntGauge::new(
             "apiserver_request_body_bytes",
@@ -142,7 +141,6 @@ impl ByteBudget {
         Ok(Self::with("request bodies", BudgetMetrics::register(registry, held, refused)?))
     }
 
-    /// The budget for answers.
     pub fn for_answers(registry: &MetricRegistry) -> Result<Arc<Self>, prometheus::Error> {
         let held = IntGauge::new(
             "apiserver_unsent_response_bytes",
@@ -161,19 +159,19 @@ impl ByteBudget {
         Arc::new(ByteBudget { total: TOTAL, what, in_use, held, metrics, log })
     }
 
-    /// A charge for a body, of which nothing has arrived yet.
+    /// Opens the charge of a body that has not arrived yet; refuses with 429 if it does not fit.
     pub fn open(self: &Arc<Self>, account: Account) -> Result<ByteCharge, Status> {
         self.charge(account, MINIMUM)
     }
 
-    /// A charge for some bytes.
+    /// Charges `bytes`, or refuses with 429 if they do not fit.
     pub fn charge(self: &Arc<Self>, account: Account, bytes: u64) -> Result<ByteCharge, Status> {
         let mut charge = ByteCharge { budget: Arc::clone(self), account, reserved: 0 };
         charge.reserve(bytes)?;
         Ok(charge)
     }
 
-    /// A charge for bytes that are there whether they fit or not.
+    /// Charges bytes that are already in memory, even beyond the limit.
     pub fn charge_anyway(self: &Arc<Self>, account: Account, bytes: u64) -> ByteCharge {
         let mut charge = ByteCharge { budget: Arc::clone(self), account, reserved: 0 };
         let mut held = self.lock();
@@ -182,9 +180,9 @@ impl ByteBudget {
         charge
     }
 
-    /// Refuses an account that has no room for anything.
+    /// Refuses with 429 an account that has no room for a single byte.
     pub fn check_room(&self, account: &Account) -> Result<(), Status> {
-        // Below half of the budget everybody has room.
+        // No account is limited below half of the budget.
         if self.in_use.load(Ordering::Relaxed) < self.total / 2 {
             return Ok(());
         }
@@ -192,7 +190,6 @@ impl ByteBudget {
         exceeded.map_err(|exceeded| self.refuse(account, exceeded))
     }
 
-    /// Counts a body that arrived too slowly.
     pub fn count_slow(&self) {
         self.count("slow");
     }
@@ -203,8 +200,8 @@ impl ByteBudget {
         }
     }
 
-    /// What all accounts up to this rank may hold: the rest is reserved, so that users who fill their part do not lock out the
-    /// cluster's components, nor those its administrators.
+    /// The total that accounts of this rank may fill. The rest is reserved for higher ranks, so that users
+    /// cannot lock out cluster components, nor components the administrators.
     fn ceiling(&self, rank: Rank) -> u64 {
         match rank {
             Rank::Anonymous => self.total / 8 * 5,
@@ -214,8 +211,8 @@ impl ByteBudget {
         }
     }
 
-    /// Whether `more` bytes fit. An account is held to a quarter only while more than half of the budget is in use: one that is
-    /// alone may have half.
+    /// Checks that `more` bytes fit. An account is limited to a quarter only while more than half of the
+    /// budget is in use, so a single account may use half.
     fn check(&self, held: &Held, account: &Account, more: u64) -> Result<(), Exceeded> {
         let total = held.total.saturating_add(more);
         if total > self.ceiling(account.rank) {
@@ -260,7 +257,7 @@ impl ByteBudget {
     }
 }
 
-/// What is charged for one body or answer, given back when dropped.
+/// The bytes charged for one body or response; released on drop.
 #[derive(Debug)]
 pub struct ByteCharge {
     budget: Arc<ByteBudget>,
@@ -269,7 +266,7 @@ pub struct ByteCharge {
 }
 
 impl ByteCharge {
-    /// Charges for `bytes` in all, in steps.
+    /// Raises the charge to at least `bytes` in total, in multiples of `STEP`.
     pub fn grow_to(&mut self, bytes: u64) -> Result<(), Status> {
         if bytes <= self.reserved {
             return Ok(());

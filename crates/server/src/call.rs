@@ -1,4 +1,4 @@
-//! One request on its way: who is calling, what for, and what the answer will say besides its body.
+//! One request in progress: its caller, attributes, limits, audit record and response metadata.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -31,115 +31,110 @@ use crate::request_info::{Query, RequestInfo};
 use crate::seats::Seat;
 use crate::unsent::Payer;
 
-/// The largest request body.
+/// Maximum request body in bytes.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
 
-/// The most warnings that are looked at; how many an answer carries depends on how long they are.
+/// Maximum number of distinct warnings collected. The response size limits how many are sent.
 const MAX_WARNINGS: usize = 4096;
 
-/// A request whose caller is known and not authorized yet.
+/// An authenticated request that is not authorized yet.
 pub(crate) struct AuthenticatedRequest {
     pub(crate) caller: Caller,
     pub(crate) info: RequestInfo,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Unread,
-    /// Of authentication, for the response.
+    /// Warnings of authentication, returned in the response.
     pub(crate) warnings: Vec<String>,
     pub(crate) record: Record,
     pub(crate) limits: RequestLimits,
 }
 
-/// The limits of one request: its seat, its time, its computation, and the account of its response.
+/// The limits of one request: its seat, deadline, computation budget and the account of its response.
 pub(crate) struct RequestLimits {
     pub(crate) seat: Seat,
     pub(crate) deadline: Option<Instant>,
     pub(crate) effort: Effort,
-    /// None if a part of this process is the caller.
+    /// None for requests from inside this process.
     pub(crate) payer: Option<Payer>,
 }
 
 /// A request that has been authorized.
 pub struct Call {
-    /// What is asked for.
     pub info: RequestInfo,
-    /// The decoded query.
+    /// The decoded query parameters.
     pub query: Query,
-    /// The headers.
     pub headers: HeaderMap,
-    /// Seconds since the epoch when the request came in.
+    /// Time of arrival in seconds since the Unix epoch.
     pub now: i64,
-    /// When it must be answered, if there is a limit.
     pub deadline: Option<Instant>,
-    /// What it may still do, and where.
+    /// Remaining computation budget, and the threads that the request runs on.
     pub effort: Effort,
-    /// The policies and webhooks that decide it.
+    /// The admission policies and webhooks that apply to this request.
     pub admission_snapshot: AdmissionSnapshot,
-    /// The revision of the last deletion that it led to, if any.
+    /// Revision of the last deletion caused by this request; 0 if there is none.
     pub deleted_at: u64,
-    /// Held while the server works on the request, and not while it waits for the body.
+    /// Held while the server works on the request; released while it waits for the body.
     pub seat: Seat,
-    /// Whom the parts of a streamed answer are charged to; nobody if a part of this process is calling.
+    /// Account charged for parts of a streamed response; none for requests from inside this process.
     pub payer: Option<Payer>,
     permit: Permit,
     caller: Caller,
     body: Unread,
-    /// For the body that was read, until the request ends: what was decoded from it lives as long.
+    /// Charge of the body, until the request ends, because what is decoded from it lives as long.
     charge: Option<ByteCharge>,
     warnings: Vec<String>,
-    /// Those in `warnings`, to look them up.
+    /// Set of all entries in `warnings`, to find duplicates.
     warned: HashSet<String>,
     record: Record,
-    /// What admission wants to see dropped when this ends.
+    /// Admission guards that are released when the request ends.
     held: Vec<RequestGuard>,
 }
 
-/// What came over the network with a request, besides its head.
+/// The parts of a network request besides its head.
 pub struct Arriving {
-    /// The body, on its way.
     pub body: Discarding,
-    /// The connection, if it may become one of another protocol.
+    /// The connection to upgrade to another protocol, if the client may do so.
     pub upgrade: Option<OnUpgrade>,
-    /// Who sent it.
     pub peer: IpAddr,
-    /// What bodies may hold.
+    /// Budget that the body is charged to.
     pub budget: Arc<ByteBudget>,
 }
 
-/// A body that nobody has read yet.
+/// A request body and how it can be read.
 pub enum Unread {
-    /// On its way over the network.
+    /// Still arriving over the network.
     Incoming(Box<Arriving>),
-    /// Already here: a part of this process is calling.
+    /// In memory: the request comes from inside this process.
     Here(Bytes),
-    /// The same, and what it calls for is another server's.
+    /// In memory, and only another server may answer the request.
     Elsewhere(Bytes),
-    /// Read.
+    /// Already read or taken.
     Done,
 }
 
 impl Unread {
-    /// Whether it comes over the network and is not empty.
+    /// True for a network body that was not empty on arrival.
     pub(crate) fn arrives(&self) -> bool {
         matches!(self, Unread::Incoming(arriving) if arriving.body.had_content())
     }
 }
 
-/// Who may answer a request.
+/// Restricts which server may answer a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnsweredBy {
-    /// Whoever serves its path.
+    /// The server that serves its path, this one or an aggregated one.
     Anybody,
-    /// Another server, if one serves its path; nobody otherwise.
+    /// An aggregated API server only; not found if none serves its path.
     Others,
-    /// This server.
+    /// Only this server itself.
     Us,
 }
 
-/// How much more work expressions are than other content of the same size.
+/// Cost of CEL expressions relative to other content of the same size.
 pub const EXPRESSIONS: usize = 32;
 
-/// Whether the objects of a resource have expressions or patterns, which are compiled when they are written.
+/// True for resources whose objects contain CEL expressions or patterns, which are compiled on write.
 fn brings_expressions(info: &RequestInfo) -> bool {
     match info.group.as_str() {
         "admissionregistration.k8s.io" => true,
@@ -152,7 +147,7 @@ fn brings_expressions(info: &RequestInfo) -> bool {
 }
 
 impl Call {
-    /// `now` is in seconds since the epoch.
+    /// `now` is in seconds since the Unix epoch.
     pub(crate) fn new(request: AuthenticatedRequest, permit: Permit, now: i64) -> Self {
         let AuthenticatedRequest { caller: _, info, query, headers, body, warnings, record, limits } =
             request;
@@ -182,32 +177,31 @@ impl Call {
         call
     }
 
-    /// Adds an annotation to the audit event. The first value of a key stays; another one is logged and dropped.
+    /// Adds an annotation to the audit event. The first value of a key wins; another value is logged and
+    /// dropped.
     pub fn annotate(&self, key: &str, value: impl Into<String>) {
         self.record.annotate(key, value);
     }
 
-    /// What audit records about the request.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Who is calling.
     pub fn user(&self) -> &User {
         self.caller.user()
     }
 
-    /// Who is calling, with how that is known.
+    /// The user together with the authentication result.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// The proof that the caller may.
+    /// Proof that the caller is authorized.
     pub fn permit(&self) -> &Permit {
         &self.permit
     }
 
-    /// Adds a `Warning` header to the answer.
+    /// Adds a `Warning` header to the response, unless it is a duplicate or there are too many.
     pub fn warn(&mut self, text: impl Into<String>) {
         let text = text.into();
         if self.warnings.len() < MAX_WARNINGS && self.warned.insert(text.clone()) {
@@ -215,7 +209,7 @@ impl Call {
         }
     }
 
-    /// What admission said besides yes or no.
+    /// Applies the warnings, audit annotations and guards that admission returned.
     pub fn note(&mut self, notes: AdmissionNotes) {
         notes.warnings.into_iter().for_each(|text| self.warn(text));
         for AuditAnnotation { key, value, level } in notes.annotations {
@@ -231,13 +225,13 @@ impl Call {
         self.held.extend(notes.guards);
     }
 
-    /// The warnings so far.
+    /// Removes and returns the collected warnings.
     pub fn take_warnings(&mut self) -> Vec<String> {
         self.warned.clear();
         std::mem::take(&mut self.warnings)
     }
 
-    /// Who may answer the request.
+    /// Derived from how the request arrived; see [`AnsweredBy`].
     pub fn answered_by(&self) -> AnsweredBy {
         match self.body {
             Unread::Incoming(_) => AnsweredBy::Anybody,
@@ -246,12 +240,13 @@ impl Call {
         }
     }
 
-    /// The body as it comes, for whoever passes it on.
+    /// Takes the unread body, to forward it.
     pub fn take_body(&mut self) -> Unread {
         std::mem::replace(&mut self.body, Unread::Done)
     }
 
-    /// Reads the body, of which there is one; a second call finds it empty. A request with a large body goes on in the heavy lane.
+    /// Reads the body; a second call returns an empty one. A request with a large body continues in the heavy
+    /// lane.
     pub async fn read_body(&mut self) -> Result<Bytes, Status> {
         let body = self.read_unread().await?;
         self.enter_lane(body.len()).await;
@@ -259,7 +254,7 @@ impl Call {
         Ok(body)
     }
 
-    /// Goes on in the heavy lane if a body or an object of `size` bytes is much work for the resource.
+    /// Continues in the heavy lane if a body or object of `size` bytes is expensive for this resource.
     pub async fn enter_lane(&self, size: usize) {
         let work = if brings_expressions(&self.info) { size.saturating_mul(EXPRESSIONS) } else { size };
         self.effort.enter_lane(work).await;
@@ -281,12 +276,12 @@ impl Call {
         }
     }
 
-    /// Receives a body from the network. While it has to be waited for, the request has no seat.
+    /// Receives a body from the network. The seat is released while the body must be waited for.
     async fn receive(&mut self, arriving: Arriving) -> Result<Bytes, Status> {
         let Arriving { body, budget, peer, .. } = arriving;
         let charge = self.charge.insert(budget.open(Account::of(self.caller.user(), peer))?);
         let mut body = Paced::new(body);
-        // Most bodies come in one piece, which is not copied.
+        // Most bodies arrive in one frame, which is not copied.
         let mut first = Bytes::new();
         let mut pieces = BytesMut::new();
         loop {
@@ -330,23 +325,23 @@ fn too_large() -> Status {
     Status::too_large(format!("limit is {MAX_BODY}"))
 }
 
-/// 408: the client does not send its body fast enough.
+/// Status 408: the client sends its body too slowly.
 pub fn too_slow() -> Status {
     Status::failure(408, api::StatusReason::Timeout, format!("Timeout: {}", ReadError::TooSlow))
 }
 
-/// What a handler answers, before it is encoded.
+/// The result of a handler before encoding; the first field is the HTTP status.
 pub enum Answer {
-    /// An object as it is stored.
+    /// A stored object, encoded for the request's version.
     Entry(u16, Arc<Entry>),
-    /// An object in the shape of the request's version.
+    /// An object in the request's version.
     Object(u16, Value),
-    /// Bytes of a known type, sent as they are.
+    /// Bytes of the given media type, sent unchanged.
     Raw(u16, &'static str, Body),
-    /// Plain text, which a browser is told to take for nothing else.
+    /// Plain text, sent with `nosniff`.
     Plain(u16, Body),
-    /// As `Raw`, for anybody to keep for so many seconds.
+    /// Like `Raw`, publicly cacheable for the given number of seconds.
     Public(u16, &'static str, u32, Body),
-    /// As `Raw`, with headers of its own.
+    /// Like `Raw`, with additional headers.
     With(u16, &'static str, Vec<(HeaderName, String)>, Body),
 }

@@ -1,7 +1,7 @@
-//! The catalog: what is served under which path, made of the resource table, `--runtime-config` and the stored CRDs.
+//! The catalog of served resources, built from the resource table, `--runtime-config` and the stored CRDs.
 //!
-//! The table's kinds are there from the start and never change. Those of custom resources are beside them, in a part that is
-//! swapped as a whole when a CRD changes ([`crate::crd_controller`]): a request takes the kind it is about once and keeps it.
+//! Built-in resources never change after startup. Custom resources are in a separate part that is swapped as a whole when a CRD changes
+//! ([`crate::crd_controller`]): a request looks up its resource once and uses that snapshot until it ends.
 
 mod custom;
 mod rules;
@@ -26,23 +26,23 @@ pub use served_resource::{Custom, ServedResource};
 pub use shapes::{Sent, StoredObject, Working};
 pub use subresource::Subresource;
 
-/// Everything that is served.
+/// All served resources, indexed by group, version and plural name.
 #[derive(Debug)]
 pub struct Catalog {
     kinds: HashMap<(Str, Str, Str), Arc<ServedResource>>,
-    /// The built-in ones in versions that are not served.
+    /// Built-in resources in versions that are not served.
     unserved: HashMap<(Str, Str, Str), Arc<ServedResource>>,
-    /// The built-in ones, in every version, by where their objects are kept, in the order of the table: every request that policies or webhooks may
-    /// concern asks for them.
+    /// Built-in resources in every version by storage prefix, in the order of the table. Read by every request that policies or webhooks
+    /// may match.
     by_prefix: HashMap<String, Vec<Arc<ServedResource>>>,
     served: Served,
     custom: ArcSwap<CustomKinds>,
-    /// Held while the custom part is changed: it is copied, changed and swapped, and none of two changes may be lost.
+    /// Serializes changes of `custom`, which is copied, changed and swapped, so that no concurrent change is lost.
     changing: Mutex<()>,
 }
 
 impl Catalog {
-    /// Of the versions that are served.
+    /// A catalog without custom resources.
     pub fn new(served: Served) -> Self {
         let (mut kinds, mut unserved) = (HashMap::new(), HashMap::new());
         let mut by_prefix: HashMap<String, Vec<Arc<ServedResource>>> = HashMap::new();
@@ -58,7 +58,7 @@ impl Catalog {
         Catalog { kinds, unserved, by_prefix, served, custom: ArcSwap::default(), changing: Mutex::default() }
     }
 
-    /// The kind under a path.
+    /// Looks up a served resource by its path.
     pub fn find(&self, group: &Str, version: &Str, plural: &Str) -> Option<Arc<ServedResource>> {
         let key = (group.clone(), version.clone(), plural.clone());
         if let Some(kind) = self.kinds.get(&key) {
@@ -67,7 +67,7 @@ impl Catalog {
         self.custom.load().kind(group, version, plural).filter(|kind| kind.is_served()).cloned()
     }
 
-    /// The kind under a path; of a custom kind, in any version of its CRD, whether or not that is served.
+    /// Like [`Catalog::find`], but also returns a custom resource in a version of its CRD that is not served.
     pub fn find_in_any_version(
         &self,
         group: &Str,
@@ -78,12 +78,13 @@ impl Catalog {
         found.or_else(|| self.custom.load().kind(group, version, plural).cloned())
     }
 
-    /// The kind that an `apiVersion` and `kind` name, if it is served.
+    /// Looks up a served resource by `apiVersion` and `kind`.
     pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<Arc<ServedResource>> {
         self.find_kind_in_any_version(group, version, kind).filter(|kind| kind.is_served())
     }
 
-    /// The same, of a custom kind also in a version that is not served: policies and webhooks are shown objects in it.
+    /// Like [`Catalog::find_kind`], but also returns a custom resource in a version that is not served: policies and webhooks may need
+    /// objects in such a version.
     pub fn find_kind_in_any_version(
         &self,
         group: &str,
@@ -101,7 +102,7 @@ impl Catalog {
         self.custom_version(crd, &version.into())
     }
 
-    /// The built-in kind that an `apiVersion` and `kind` name, whether or not the version is served.
+    /// Looks up a built-in resource by `apiVersion` and `kind`, whether or not the version is served.
     pub fn built_in_kind(&self, gvk: &GroupVersionKind) -> Option<Arc<ServedResource>> {
         let row = table::find_kind(&gvk.group, &gvk.version, &gvk.kind)?;
         let unserved =
@@ -109,12 +110,12 @@ impl Catalog {
         self.built_in(row, &gvk.version).or_else(unserved)
     }
 
-    /// A row of the table in a version that is served.
+    /// A row of the resource table in a served version.
     fn built_in(&self, row: &Resource, version: &str) -> Option<Arc<ServedResource>> {
         self.kinds.get(&(row.group.into(), version.into(), row.plural.into())).cloned()
     }
 
-    /// A custom kind in a version of its CRD, served or not. Where a built-in resource has the same path, requests go there.
+    /// A custom resource in a version of its CRD, served or not. `None` if a built-in resource has the same path and takes its requests.
     fn custom_version(&self, crd: &CustomResourceDefinition, version: &Str) -> Option<Arc<ServedResource>> {
         let (group, plural) = (&crd.group, &crd.names.plural);
         if self.kinds.contains_key(&(group.clone(), version.clone(), plural.clone())) {
@@ -123,8 +124,8 @@ impl Catalog {
         self.custom.load().kind(group, version, plural).cloned()
     }
 
-    /// A path under which an internal request reaches the objects of a CRD, whether or not its version is served: one that
-    /// is not that of a built-in resource. The stored version is the first choice.
+    /// A version through which internal requests reach the objects of a CRD, served or not, whose path is not that of a built-in resource.
+    /// Prefers the storage version.
     pub fn reachable(&self, crd: &CustomResourceDefinition) -> Option<Arc<ServedResource>> {
         let (group, plural) = (&crd.group, &crd.names.plural);
         let mut versions: Vec<_> = crd.versions.iter().collect();
@@ -135,7 +136,7 @@ impl Catalog {
         reachable.find_map(|version| custom.kind(group, &version.name, plural).cloned())
     }
 
-    /// The kinds that are served in a version under a plural or singular name, in one group, or in any if none is named.
+    /// Served resources with this version and plural or singular name, in one group, or in all groups if `group` is empty.
     pub fn named(&self, group: &str, version: &str, name: &str) -> Vec<Arc<ServedResource>> {
         let version = Str::from(version);
         let wanted = |of: &str, plural: &str, singular: &str| {
@@ -153,8 +154,8 @@ impl Catalog {
         built_in.chain(custom).collect()
     }
 
-    /// Every version, of any group, in which rules of policies and webhooks can name the objects of a kind, served or not, so that
-    /// a rule outlasts the version that it names.
+    /// Every version, in any group, by which rules of policies and webhooks can match the objects of a kind. Includes versions that are not
+    /// served, so that a rule still matches after its version is no longer served.
     pub fn equivalents(&self, kind: &ServedResource) -> Vec<Arc<ServedResource>> {
         if let Some(custom) = kind.as_custom() {
             let crd = &custom.crd;
@@ -167,7 +168,7 @@ impl Catalog {
         self.by_prefix.get(&kind.prefix).cloned().unwrap_or_default()
     }
 
-    /// Each stored kind once, in the version the group prefers: those of the table in its order, then the custom ones.
+    /// Each stored kind once, in the preferred version of its group: built-in kinds in the order of the table, then custom ones.
     pub fn stored_kinds(&self) -> Vec<Arc<ServedResource>> {
         let own = table::all().filter(|row| matches!(row.storage, Storage::Own(_))).filter_map(|row| {
             let version = self.served.versions(row).next()?;
@@ -178,21 +179,21 @@ impl Catalog {
         own.chain(custom).collect()
     }
 
-    /// A CRD's kind in the served version that clients prefer.
+    /// The kind of a CRD in the served version that clients prefer.
     fn preferred(&self, crd: &CustomResourceDefinition) -> Option<Arc<ServedResource>> {
         let served = crd.versions.iter().filter(|version| version.served);
         let kinds = served.filter_map(|version| self.custom_version(crd, &version.name));
         kinds.min_by(|a, b| api::gvk::compare_versions(&a.gvk.version, &b.gvk.version))
     }
 
-    /// The custom kind whose objects are kept under a group and plural name, in the version that clients prefer.
+    /// The custom resource with this group and plural name, in the served version that clients prefer.
     pub fn custom_resource(&self, group: &str, plural: &str) -> Option<Arc<ServedResource>> {
         let custom = self.custom.load();
         let crd = custom.crd(&format!("{plural}.{group}")).filter(|found| found.established)?;
         self.preferred(crd)
     }
 
-    /// What `find` finds for a write, and that somebody writes by its schema, which is not changed under the writer then.
+    /// Looks up a resource with `find` and pins its schema until the guard is dropped.
     pub fn find_to_write(
         &self,
         find: impl Fn(&Self) -> Option<Arc<ServedResource>>,
@@ -210,12 +211,12 @@ impl Catalog {
         }
     }
 
-    /// The custom kinds as they are now.
+    /// A snapshot of the custom resources.
     pub fn custom(&self) -> Arc<CustomKinds> {
         self.custom.load_full()
     }
 
-    /// Changes what is served of custom kinds, if `change` says that it did. Changes come one after the other.
+    /// Applies `change` to a copy of the custom resources and publishes the copy if `change` returns true. Changes are serialized.
     pub fn change_custom(&self, change: impl FnOnce(&mut CustomKinds) -> bool) {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut custom = (*self.custom.load_full()).clone();
@@ -224,18 +225,18 @@ impl Catalog {
         }
     }
 
-    /// Whether some custom kind is served in a group.
+    /// Reports whether an established CRD has this group.
     pub fn has_custom_group(&self, group: &str) -> bool {
         self.custom.load().of_group(group).any(|crd| crd.established)
     }
 
-    /// Which versions of the table are served.
+    /// The served versions of built-in resources.
     pub fn served(&self) -> &Served {
         &self.served
     }
 }
 
-/// Whether a kind exists at all, served or not.
+/// Reports whether a built-in kind exists, served or not.
 pub fn is_known(gvk: &GroupVersionKind) -> bool {
     schema::of(&gvk.group, &gvk.version, &gvk.kind).is_some()
 }

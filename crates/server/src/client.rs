@@ -1,4 +1,4 @@
-//! The in-process client: how bootstrap and the controllers read and write, through the pipeline like everybody else.
+//! The in-process client: bootstrap and controllers send requests through the pipeline like external clients.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::respond;
 use crate::state::State;
 use crate::truncate_remote::{MAX_OBJECTS, truncate_remote};
 
-/// A part of this process that makes requests under an identity of its own.
+/// Sends requests from inside this process under an internal identity.
 #[derive(Clone)]
 pub struct Client {
     state: Arc<State>,
@@ -33,7 +33,6 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client under this identity.
     pub fn new(state: Arc<State>, identity: InternalIdentity<'_>) -> Self {
         let component = match identity {
             InternalIdentity::ApiServer => "kube-apiserver",
@@ -45,13 +44,14 @@ impl Client {
         Client { state, caller: Caller::internal(identity), agent, elsewhere: false }
     }
 
-    /// The same, for what other servers serve: a request goes to the one that serves its path, and never to this one.
+    /// Returns a client for aggregated API servers: a request goes to the one that serves its path, never to
+    /// this server.
     #[must_use]
     pub fn elsewhere(&self) -> Self {
         Client { elsewhere: true, ..self.clone() }
     }
 
-    /// Makes a request; a refusal comes back as the `Status` that a client outside would see.
+    /// Sends a request; errors are the `Status` that an external client would see.
     pub async fn request(
         &self,
         method: Method,
@@ -66,7 +66,7 @@ impl Client {
         let body = if self.elsewhere { Unread::Elsewhere(body) } else { Unread::Here(body) };
         let (state, caller) = (Arc::clone(&self.state), self.caller.clone());
         if !self.elsewhere {
-            // A controller's work on a large object must not hold up clients either.
+            // Work on large objects by controllers must not delay clients either.
             let (effort, target) = (Effort::default(), target.to_owned());
             let (serving, of_work) = (Arc::clone(&state), effort.clone());
             let work = Box::pin(async move {
@@ -87,32 +87,29 @@ impl Client {
             let whole = Limited::new(response.into_body(), MAX_OBJECTS).collect().await;
             read(code, &whole.map_err(|error| Status::internal(error.to_string()))?.to_bytes())
         };
-        // Whatever its path looks like, another server is not waited for without end.
+        // Limits the wait for another server whatever the path is.
         let late = |_| Err(Status::timeout("the server that serves it did not answer in time", 0));
         tokio::time::timeout(self.state.serving.request_timeout, exchange).await.unwrap_or_else(late)
     }
 
-    /// GET.
     pub async fn get(&self, path: &str) -> Result<Value, Status> {
         self.request(Method::GET, path, JSON, None).await
     }
 
-    /// POST.
     pub async fn create(&self, path: &str, object: &Value) -> Result<Value, Status> {
         self.request(Method::POST, path, JSON, Some(object)).await
     }
 
-    /// PUT.
     pub async fn update(&self, path: &str, object: &Value) -> Result<Value, Status> {
         self.request(Method::PUT, path, JSON, Some(object)).await
     }
 
-    /// PATCH with a JSON merge patch.
+    /// Sends a JSON merge patch.
     pub async fn merge_patch(&self, path: &str, patch: &Value) -> Result<Value, Status> {
         self.request(Method::PATCH, path, "application/merge-patch+json", Some(patch)).await
     }
 
-    /// Applies the status of `object`, as the part of the server that looks after the ranges of services does.
+    /// Applies the status of `object` as field manager `kubernetes-service-cidr-controller`.
     pub async fn apply_status(&self, path: &str, object: &Value) -> Result<Value, Status> {
         let mut configuration = object.clone();
         configuration.remove_at(&["spec"]);
@@ -120,7 +117,6 @@ impl Client {
         self.request(Method::PATCH, &target, "application/apply-patch+yaml", Some(&configuration)).await
     }
 
-    /// DELETE.
     pub async fn delete(&self, path: &str, options: &Value) -> Result<Value, Status> {
         self.request(Method::DELETE, path, JSON, Some(options)).await
     }
@@ -128,11 +124,12 @@ impl Client {
 
 const JSON: &str = "application/json";
 
-/// What an answer says. One that cannot be read is no success: it could stand for anything.
+/// Decodes a response. An undecodable body is an error even with a 2xx status, because its meaning is
+/// unknown.
 fn read(code: u16, body: &[u8]) -> Result<Value, Status> {
     match (code, json::parse_wrapped(body)) {
         (200..300, Ok(value)) => Ok(value),
-        // Some have nothing to say about what is done.
+        // Some successful responses have no body.
         (200..300, Err(_)) if body.is_empty() => Ok(Value::Null),
         (200..300, Err(error)) => Err(Status::internal(format!("the answer cannot be read: {error}"))),
         (400.., value) => Err(refusal(code, &value.unwrap_or_default())),

@@ -1,4 +1,4 @@
-//! The cluster as admission sees it: objects from the working set, kinds from the catalog.
+//! The [`ClusterView`] of admission: objects from the store, resources from the catalog.
 
 mod shown;
 
@@ -22,12 +22,12 @@ use crate::unreadable::Concern;
 
 pub(crate) use shown::Shown;
 
-/// How long an object is waited for that a controller is about to make, and how often it is looked for.
+/// How long to wait for an object that a controller is about to create, and how often to look for it.
 const APPEARS_WITHIN: Duration = Duration::from_millis(1500);
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// Objects that admission asked for, kept parsed while they are what is stored: every request asks for the same few namespaces,
-/// service accounts, classes and limits.
+/// A cache of decoded objects by storage key and revision: most requests look up the same few namespaces, service accounts, classes and
+/// limits.
 #[derive(Default)]
 pub(crate) struct Parsed {
     kept: RwLock<Kept>,
@@ -40,7 +40,7 @@ struct Kept {
 }
 
 impl Parsed {
-    /// How much is kept, as stored. When there is more, all of it goes.
+    /// Size limit in stored bytes. When it is exceeded, the whole cache is cleared.
     const MAX_BYTES: usize = 32 * 1024 * 1024;
 
     fn get(&self, entry: &Entry) -> Result<Arc<Value>, Status> {
@@ -63,8 +63,8 @@ impl Parsed {
 }
 
 impl State {
-    /// Notes that admission could not read an object. Whatever comes of the request that it was looked at for, the request is
-    /// refused afterwards: see [`State::admission_is_informed`].
+    /// Records that admission could not decode an object. The request is refused after the current stage of admission, whatever the
+    /// stage decides: see [`State::admission_is_informed`].
     fn unread(&self, entry: &Entry, why: &Status, resource: (&str, &str), namespace: &str) {
         let concern = match (resource, namespace) {
             (("", "namespaces"), _) => {
@@ -94,8 +94,8 @@ impl State {
         read.collect()
     }
 
-    /// Notes which of the unreadable objects that were found at start admission decides by in any case. Others are noted when
-    /// admission looks for them.
+    /// Records which of the undecodable objects found at start are of resources that admission always needs. Others are recorded when
+    /// admission looks them up.
     pub(crate) fn classify_unreadable(&self) {
         for (key, why) in self.storage.unreadable.found() {
             for resource in ["namespaces", "resourcequotas", "limitranges", "serviceaccounts"] {
@@ -108,13 +108,13 @@ impl State {
         }
     }
 
-    /// Whether admission could read all it decides by, for a request in a namespace or in none. Asked after a stage of admission
-    /// has run, because only that knows what it looks at.
+    /// Errors if admission could not decode an object that it needs for requests in `namespace` (empty: cluster-scoped). Call it after
+    /// a stage of admission, because only the stage knows which objects it looks up.
     pub(crate) fn admission_is_informed(&self, namespace: &str) -> Result<(), Status> {
         self.storage.unreadable.check_admission(namespace)
     }
 
-    /// What clients of a kind read of an entry, remembered while neither the entry nor the kind changes.
+    /// A stored object as clients of `kind` read it, cached while neither the entry nor the kind changes.
     async fn show(&self, kind: &Arc<ServedResource>, entry: &Entry) -> Result<Arc<Value>, ParamError> {
         let stored = self.admission.parsed.get(entry).map_err(|why| {
             self.storage.unreadable.note(entry, &why, Some(Concern::Parameter));
@@ -130,7 +130,7 @@ impl State {
         let shown = if is_custom {
             kind.converter(self).load(entry).await.map_err(|status| status.message().to_owned())?.into_value()
         } else {
-            // The stored object of a built-in resource is its working shape.
+            // A built-in resource is stored in the form that `Working` stands for.
             let mut shown = kind.to_sent(Working::of_built_in((*stored).clone()));
             kind.fill_sent(&mut shown);
             shown.into_value()
@@ -140,17 +140,17 @@ impl State {
         Ok(shown)
     }
 
-    /// Whether it is known which custom kinds a group has: every stored CRD of it can be read.
+    /// Errors if a stored CRD of the group cannot be decoded, because then the custom resources of the group are not all known.
     fn check_crds(&self, group: &str) -> Result<(), Status> {
         let custom = self.apis.catalog.custom();
         let Some(name) = custom.unreadable(group) else { return Ok(()) };
         self.storage.unreadable.check_named(&Concern::CustomResourceDefinition, name)?;
-        // It has just been written again, and is not followed yet.
+        // The CRD was just rewritten, and the catalog does not have it yet.
         Err(Status::internal(format!("the stored CustomResourceDefinition {name} cannot be read")))
     }
 
-    /// The kind in whose version policies and webhooks are shown an object that is worked on as `stored`, whether or not that
-    /// version is served. Where a built-in version is not served, a CRD may have one of the same name.
+    /// The resource of the version `shown`, in which policies and webhooks get an object of the storage version `stored`. The version
+    /// need not be served. If a built-in version is not served, a CRD may have one of the same name.
     fn kind_to_show(
         &self,
         stored: &GroupVersionKind,
@@ -183,7 +183,7 @@ impl ClusterView for State {
     fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
         let Some(prefix) = keys::built_in(group, resource) else { return Vec::new() };
         let snapshot = self.storage.store.snapshot(&keys::in_namespace(prefix, namespace));
-        // What there is much of is not worth keeping.
+        // These are too many to be worth caching.
         if matches!((group, resource), ("", "pods" | "events" | "secrets")) {
             let read = |entry: &Arc<Entry>| encode::tree(entry).map(Arc::new);
             let entries = snapshot.entries.iter().map(|entry| (entry, read(entry)));
@@ -289,12 +289,12 @@ impl ClusterView for State {
         }
         let converted = match target {
             Some(target) if meta::gvk(object) == target.stored => {
-                // Admission gets objects in their working shape.
+                // Admission works on objects in the form that `Working` stands for.
                 let mut shown = target.to_sent(Working::of_built_in(object.clone()));
                 target.fill_sent(&mut shown);
                 Ok(shown.into_value())
             }
-            // What is posted to a subresource has one version.
+            // An object that is posted to a subresource has only one version.
             _ if meta::gvk(object) == *kind => {
                 let mut shown = object.clone();
                 if let Some(schema) = schema::of(&kind.group, &kind.version, &kind.kind) {

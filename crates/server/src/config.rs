@@ -1,4 +1,4 @@
-//! The configuration of a server, and the error that says why it cannot start with it.
+//! The configuration of a server, and the error for an invalid one.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::pki::Identity;
 use crate::tls::TlsOptions;
 use crate::tokens::TokenConfig;
 
-/// Why the server does not start: one sentence that names the flag or file and the way out.
+/// Why the server does not start: one sentence that names the flag or file and how to fix it.
 #[derive(Debug, thiserror::Error)]
 #[error("{shown}")]
 pub struct ConfigError {
@@ -28,7 +28,7 @@ pub struct ConfigError {
 /// Problems in configuration files.
 #[derive(Debug)]
 pub struct FileProblems {
-    /// The message of kube-apiserver, which is about the first problem alone.
+    /// The message of kube-apiserver, which reports only the first problem.
     pub words: String,
     /// File and line of the first problem, then the other problems with theirs.
     pub locations: String,
@@ -106,7 +106,7 @@ pub struct FollowedFiles {
     pub serving: Option<(PathBuf, PathBuf)>,
     /// The file of [`AuthenticationConfig::client_ca`].
     pub client_ca: Option<PathBuf>,
-    /// The file of the authorities of [`AuthenticationConfig::front_proxy`].
+    /// The file of the CAs in [`AuthenticationConfig::front_proxy`].
     pub proxy_ca: Option<PathBuf>,
     /// The certificate and the key of [`ApisConfig::proxy_client`].
     pub proxy_client: Option<(PathBuf, PathBuf)>,
@@ -142,7 +142,7 @@ pub struct Config {
 #[derive(Debug)]
 pub struct StorageConfig {
     pub data: Data,
-    /// `--quota-backend-bytes`: how many bytes of objects the store may hold; unlimited without.
+    /// `--quota-backend-bytes`: maximum size of all stored objects in bytes; `None` is unlimited.
     pub quota: Option<u64>,
     /// The ranges of cluster IPs (`--service-cluster-ip-range`).
     pub service_ranges: Vec<IpNet>,
@@ -165,15 +165,15 @@ pub struct ApisConfig {
 /// The credentials that are accepted, and the service account tokens that are issued.
 #[derive(Debug)]
 pub struct AuthenticationConfig {
-    /// PEM of the authorities of client certificates.
+    /// PEM of the CAs of client certificates (`--client-ca-file`).
     pub client_ca: Option<Vec<u8>>,
-    /// PEM of the authorities of front proxies, and the headers that those may set (`--requestheader-*`).
+    /// PEM of the CAs of front proxies, and the headers they may set (`--requestheader-*`).
     pub front_proxy: Option<(Vec<u8>, FrontProxy)>,
-    /// The static token file.
+    /// The tokens of `--token-auth-file`.
     pub static_tokens: Option<StaticTokens>,
     /// Without it, service account tokens are neither issued nor accepted.
     pub tokens: Option<TokenConfig>,
-    /// Which paths requests without credentials may reach.
+    /// The paths that requests without credentials may reach.
     pub anonymous: Anonymous,
 }
 
@@ -186,10 +186,10 @@ pub struct AdmissionConfig {
     pub disable: Vec<String>,
     /// The value of `--admission-control-config-file`.
     pub configuration_file: Option<PathBuf>,
-    /// The settings of built-in plugins that flags make.
+    /// Settings of built-in plugins that come from flags.
     pub plugins: admission::plugins::Settings,
-    /// The feature gate `ManifestBasedAdmissionControlConfig`: folders of static manifests are allowed, and object names of the
-    /// API must not look like theirs.
+    /// The feature gate `ManifestBasedAdmissionControlConfig`: folders of static manifests are allowed, and the API
+    /// rejects object names that are reserved for static manifests.
     pub static_manifests: bool,
     /// Folders of static manifests, besides those that `configuration_file` names.
     pub manifests: Vec<(ManifestSet, PathBuf)>,
@@ -215,7 +215,7 @@ pub struct ServingConfig {
     pub max_in_flight: usize,
     /// The value of `--max-mutating-requests-inflight`.
     pub max_mutating_in_flight: usize,
-    /// How long a request may take that is not long-running (`--request-timeout`).
+    /// Time limit of requests that are not long-running (`--request-timeout`).
     pub request_timeout: Duration,
     /// Without it, no audit events are written.
     pub audit: Option<AuditConfig>,
@@ -225,11 +225,11 @@ pub struct ServingConfig {
 #[derive(Debug)]
 pub struct ControllersConfig {
     pub enabled: bool,
-    /// PEM of the authority of the serving certificate, published to pods in the ConfigMap `kube-root-ca.crt`.
+    /// PEM of the CA of the serving certificate, published to pods in the ConfigMap `kube-root-ca.crt`.
     pub root_ca: Option<String>,
     /// Runs the built-in scheduler.
     pub scheduler: bool,
-    /// `--event-ttl`: how long events are kept after their last write; zero keeps them for ever.
+    /// `--event-ttl`: time until an event expires after its last write; zero means never.
     pub event_ttl: Duration,
 }
 

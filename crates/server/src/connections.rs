@@ -1,9 +1,9 @@
-//! Which connections are open, and which of them are closed when there are too many.
+//! Tracks the open connections and closes idle ones when there are too many.
 //!
-//! Above [`HIGH`] of the limit, each time a connection is accepted, the connections that have been idle longest are closed, from the
-//! address that has the most: somebody who opens connections and does not use them loses them first, and everybody else keeps
-//! theirs. A connection is idle if no request is in flight on it and no watch or upgraded stream is open, or if its TLS handshake
-//! is not complete.
+//! Above [`HIGH`] percent of the limit, each accept closes the connections that have been idle longest, from
+//! the client address with the most connections. So a client that opens connections without using them loses
+//! its own first. A connection is idle if no request, watch or upgraded stream is in flight on it, or if its
+//! TLS handshake is not complete.
 
 mod metrics;
 mod socket;
@@ -23,27 +23,26 @@ pub(crate) use socket::Socket;
 
 use crate::accept::Limits;
 
-/// Above this share of the limit idle connections are closed, in percent.
+/// Percentage of the connection limit above which idle connections are closed gracefully.
 const HIGH: usize = 80;
-/// Above this share they are closed without waiting for their clients to take leave, in percent.
+/// Percentage of the limit above which idle connections are closed without a graceful shutdown.
 const URGENT: usize = 95;
-/// How many are closed at a time: this part of the limit.
+/// One round closes up to `limit / BATCH` connections.
 const BATCH: usize = 32;
-/// The connections that were accepted last are not idle yet: where all others are busy, they would be the only ones to close, and nobody
-/// would get in any more.
+/// The most recently accepted connections are never closed as idle: if all others are busy, only new
+/// connections would be closed and no client could connect any more.
 const NEWEST: u64 = 8;
-/// How long a full server waits before it looks again for connections to close.
+/// How long a full server waits before it searches for idle connections again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// All open connections.
 pub(crate) struct Connections {
     limits: Limits,
     began: Instant,
-    /// One permit for each connection that may be open.
+    /// One permit per connection that may be open.
     free: Arc<Semaphore>,
-    /// Handshakes in progress that have not been told to go.
+    /// Handshakes in progress, without those whose connection is closing immediately.
     handshakes: AtomicUsize,
-    /// Open connections that have been asked to leave, and those that have been told to go.
+    /// Open connections at level [`TAKE_LEAVE`] or above, and those at [`GO`].
     leaving: AtomicUsize,
     going: AtomicUsize,
     table: Mutex<Table>,
@@ -56,12 +55,12 @@ pub(crate) struct Connections {
 struct Table {
     next: u64,
     open: BTreeMap<u64, Arc<Connection>>,
-    /// How many connections each client has.
+    /// Open connections per client.
     clients: HashMap<ClientAddress, usize>,
 }
 
-/// What connections are counted by: an IPv4 address, or the first half of an IPv6 address, since whoever has one address has all
-/// that share it.
+/// The key by which connections are counted: an IPv4 address or an IPv6 /64 prefix, because a client usually
+/// controls its whole /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ClientAddress(IpAddr);
 
@@ -80,41 +79,41 @@ impl ClientAddress {
     }
 }
 
-/// What is known of one connection.
+/// State of one open connection, shared by its socket and its requests.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// Later connections have larger ones.
+    /// Increases with each accepted connection.
     id: u64,
     client: ClientAddress,
     is_handshaking: AtomicBool,
-    /// Requests in flight, until their answers have been handed to the connection.
+    /// Requests in flight, until their response bodies have been handed to the connection.
     busy: AtomicUsize,
     was_used: AtomicBool,
-    /// It has become a connection of another protocol, and is in use until it is closed.
+    /// Set after a protocol upgrade: the connection then counts as busy until it is closed.
     is_upgraded: AtomicBool,
-    /// When it was last busy, in milliseconds since the server began.
+    /// End of the last request, in milliseconds since the server started.
     last_busy: AtomicU64,
     close: AtomicU8,
     changed: Notify,
     began: Instant,
-    /// The pieces of answers that HTTP/2 has yet to send.
+    /// Parts of response bodies that HTTP/2 has buffered but not sent.
     waiting: waiting::Waiting,
 }
 
-/// Values of [`Connection::close`].
+/// Values of [`Connection::close`] in increasing order: stay open, close gracefully, close immediately.
 const STAY: u8 = 0;
 const TAKE_LEAVE: u8 = 1;
 const GO: u8 = 2;
 
 impl Connection {
-    /// A request is in flight until the result is dropped.
+    /// Counts a request as in flight until the result is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> Busy {
         self.busy.fetch_add(1, Ordering::Relaxed);
         self.was_used.store(true, Ordering::Relaxed);
         Busy(Arc::clone(self))
     }
 
-    /// Whether it ever had a request.
+    /// True once a request has arrived on it.
     pub(crate) fn was_used(&self) -> bool {
         self.was_used.load(Ordering::Relaxed)
     }
@@ -123,12 +122,12 @@ impl Connection {
         self.busy.load(Ordering::Relaxed) == 0 && !self.is_upgraded.load(Ordering::Relaxed)
     }
 
-    /// Returns when the connection is to be closed as soon as nothing is in flight on it.
+    /// Returns when the connection is to be closed gracefully.
     pub(crate) async fn asked_to_leave(&self) {
         self.reached(TAKE_LEAVE).await;
     }
 
-    /// Returns when the connection is to be closed at once.
+    /// Returns when the connection is to be closed immediately, whatever is in flight.
     pub(crate) async fn told_to_go(&self) {
         self.reached(GO).await;
     }
@@ -139,7 +138,7 @@ impl Connection {
         }
     }
 
-    /// Gives the level before.
+    /// Raises the close level; returns the previous one.
     fn ask_to_close(&self, level: u8) -> u8 {
         let before = self.close.fetch_max(level, Ordering::AcqRel);
         self.changed.notify_one();
@@ -147,12 +146,12 @@ impl Connection {
     }
 }
 
-/// A request in flight.
+/// Guard of a request in flight.
 #[derive(Debug)]
 pub(crate) struct Busy(Arc<Connection>);
 
 impl Busy {
-    /// The connection has become one of another protocol: it is in use until it is closed.
+    /// Marks the connection as upgraded to another protocol: it counts as busy until it is closed.
     pub(crate) fn upgraded(self) {
         self.0.is_upgraded.store(true, Ordering::Relaxed);
     }
@@ -166,7 +165,7 @@ impl Drop for Busy {
     }
 }
 
-/// Removes a connection from the table when its socket is closed.
+/// Guard owned by the socket that removes its connection from the table on drop.
 pub(crate) struct Open {
     connections: Arc<Connections>,
     connection: Arc<Connection>,
@@ -178,7 +177,7 @@ impl Open {
         Arc::clone(&self.connection)
     }
 
-    /// The client does not read what is sent to it.
+    /// Counts a connection that is closed because its client does not read.
     fn stalled(&self) {
         self.connections.count_stalled(1);
     }
@@ -189,7 +188,7 @@ impl Drop for Open {
         self.connections.handshake_ended(&self.connection);
         let mut table = self.connections.lock();
         table.open.remove(&self.connection.id);
-        // Under the lock, as they are raised.
+        // Read under the lock because levels are raised only under the lock.
         let level = self.connection.close.load(Ordering::Acquire);
         self.connections.leaving.fetch_sub(usize::from(level >= TAKE_LEAVE), Ordering::Relaxed);
         self.connections.going.fetch_sub(usize::from(level >= GO), Ordering::Relaxed);
@@ -205,12 +204,12 @@ impl Drop for Open {
     }
 }
 
-/// Why connections are closed.
+/// Selects the connections to close.
 #[derive(Clone, Copy, PartialEq)]
 enum Closes {
-    /// There are too many.
+    /// Idle ones, because the connection limit is nearly reached.
     Idle,
-    /// Too many have not completed their TLS handshakes.
+    /// Unfinished TLS handshakes, because there are too many of them.
     Handshaking,
 }
 
@@ -231,11 +230,12 @@ impl Connections {
         })
     }
 
-    /// Room for one more connection. Closes idle ones if there are many, and waits if all are in use.
+    /// Waits for a permit to accept one more connection. Closes idle connections if many are open.
+    /// `None` only if the semaphore is closed.
     pub(crate) async fn room(&self) -> Option<OwnedSemaphorePermit> {
         loop {
             let taken = self.limits.connections.saturating_sub(self.free.available_permits());
-            // Those that are about to be closed are not replaced by others.
+            // Connections that are already closing do not count towards the threshold.
             for (level, closing, share) in [(TAKE_LEAVE, &self.leaving, HIGH), (GO, &self.going, URGENT)] {
                 let staying = taken.saturating_sub(closing.load(Ordering::Relaxed));
                 if staying.saturating_mul(100) >= self.limits.connections.saturating_mul(share) {
@@ -249,7 +249,7 @@ impl Connections {
         }
     }
 
-    /// Notes a connection that was accepted; `None` if its address has as many as it may have.
+    /// Registers an accepted connection; `None` if its address has reached its limit.
     pub(crate) fn open(self: &Arc<Self>, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<Open> {
         let client = ClientAddress::of(address);
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -285,21 +285,21 @@ impl Connections {
         Some(Open { connections: Arc::clone(self), connection, _permit: permit })
     }
 
-    /// The TLS handshake of a connection is complete, or is given up.
+    /// Ends the count of a handshake that completed or was given up; idempotent.
     pub(crate) fn handshake_ended(&self, connection: &Connection) {
         if connection.is_handshaking.swap(false, Ordering::Relaxed) {
             self.handshakes.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// The process has no descriptor left for a connection.
+    /// Closes idle connections because accepting failed for lack of a file descriptor.
     pub(crate) fn out_of_descriptors(&self) {
         if self.going.load(Ordering::Relaxed) == 0 {
             self.close_idle(Closes::Idle, GO);
         }
     }
 
-    /// Closes connections on which pieces of answers have waited for too long, for ever.
+    /// Runs forever: closes connections on which response data has waited too long.
     pub(crate) async fn close_stalled(self: Arc<Self>) {
         loop {
             tokio::time::sleep(waiting::EVERY).await;
@@ -321,7 +321,8 @@ impl Connections {
         }
     }
 
-    /// Asks a connection to close; to be called under the lock of the table. Gives the level before.
+    /// Raises the close level of a connection and returns the previous one. The caller must hold the table
+    /// lock.
     fn close(&self, connection: &Connection, level: u8) -> u8 {
         let before = connection.ask_to_close(level);
         self.leaving.fetch_add(usize::from(before < TAKE_LEAVE), Ordering::Relaxed);
@@ -329,17 +330,15 @@ impl Connections {
         before
     }
 
-    /// What is counted.
     pub(crate) fn metrics(&self) -> &ConnectionMetrics {
         &self.metrics
     }
 
-    /// Counts an error of `accept`.
     pub(crate) fn accept_failed(&self) {
         self.metrics.accept_failed();
     }
 
-    /// Asks the connections to close that have been idle longest, one after the other from the address that has the most.
+    /// Closes the longest idle connections, each time from the client with the most connections.
     fn close_idle(&self, which: Closes, level: u8) {
         let table = self.lock();
         let newest = NEWEST.min(self.limits.connections as u64 / 16);
@@ -356,7 +355,7 @@ impl Connections {
         }
         let mut most: BinaryHeap<(usize, ClientAddress)> = BinaryHeap::new();
         for (client, connections) in &mut idle {
-            // The oldest last, to be popped first.
+            // Sorted descending, so that `pop` returns the longest idle one.
             connections.sort_by_key(|c| std::cmp::Reverse((c.last_busy.load(Ordering::Relaxed), c.id)));
             let count = match which {
                 Closes::Idle => table.clients.get(client).copied().unwrap_or(0),
@@ -403,7 +402,7 @@ impl Connections {
     }
 }
 
-/// Lets one log line through every ten seconds.
+/// Rate limit that allows one log line every ten seconds.
 #[derive(Debug, Default)]
 pub(crate) struct LogLimit(Mutex<(Option<Instant>, u64)>);
 
@@ -414,7 +413,8 @@ impl LogLimit {
         LogLimit(Mutex::new((None, 0)))
     }
 
-    /// Whether to log now: how many times it was not since the last line.
+    /// `None` if the line must not be logged now, otherwise the number of lines suppressed since the last
+    /// one.
     pub(crate) fn due(&self) -> Option<u64> {
         self.due_at(Instant::now())
     }

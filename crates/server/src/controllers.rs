@@ -1,5 +1,5 @@
-//! How the built-in controllers see the server: reads from the store's memory, writes through the pipeline under the identity of
-//! each.
+//! The API access of the built-in controllers: they read from the store's memory and write through the request pipeline, each with
+//! its own identity.
 
 mod skim;
 
@@ -31,7 +31,7 @@ use crate::keys;
 use crate::state::State;
 use crate::truncate_remote::truncate_remote;
 
-/// Starts the controllers; the handle ends when the server stops and they have finished what was under way.
+/// Starts the controllers. The handle completes when the server stops and every controller has finished its current work.
 pub(crate) fn start(
     state: &Arc<State>,
     root_ca: Option<String>,
@@ -43,7 +43,7 @@ pub(crate) fn start(
         let quotas = Arc::clone(&quotas);
         Box::pin(async move { quotas.recount(&namespace, &name).await })
     }));
-    // What nobody enforces nobody counts.
+    // Usage needs no recount unless the ResourceQuota admission plugin enforces it.
     let recount = state.admission.chain.plugins().any(|plugin| plugin == "ResourceQuota").then_some(recount);
     start_with(
         state,
@@ -74,16 +74,16 @@ fn start_with(state: &Arc<State>, options: Options) -> JoinHandle<()> {
     controllers::start(access, options, state.stopping())
 }
 
-/// The union as the authorizer defines it.
+/// The rules of an aggregated ClusterRole, combined as the RBAC authorizer defines it.
 fn aggregate(role: &Value, roles: &[&Value]) -> Option<Vec<Value>> {
     let rules = aggregation::rules(role, roles)?;
     Some(rules.iter().map(authz::rbac::PolicyRule::to_value).collect())
 }
 
-/// The kinds of the table that are stored and served; custom ones are looked up when they are needed.
+/// The built-in kinds that are stored and served. Kinds of CRDs are looked up on demand.
 struct Kinds {
     all: Vec<Arc<Kind>>,
-    /// By where their objects are kept.
+    /// By the prefix of their storage keys.
     by_prefix: HashMap<String, Arc<Kind>>,
 }
 
@@ -98,7 +98,7 @@ impl Kinds {
         kinds
     }
 
-    /// Which object a key names. Its kind is that of its directory.
+    /// The object a storage key belongs to. Its kind follows from the key's prefix alone.
     fn place(&self, catalog: &Catalog, key: &str) -> Option<Place> {
         let (prefix, rest) = key.split_at_checked(keys::prefix_end(key)?)?;
         let kind = match self.by_prefix.get(prefix) {
@@ -127,7 +127,7 @@ fn kind(served: &catalog::ServedResource) -> Kind {
     }
 }
 
-/// One controller's access.
+/// The API access of one controller.
 struct InProcess {
     state: Arc<State>,
     client: Client,
@@ -139,7 +139,7 @@ impl InProcess {
         self.state.apis.catalog.find(&kind.group, &kind.version, &kind.plural)
     }
 
-    /// Whom to ask about a kind.
+    /// The client that reaches the server storing the objects of a kind.
     fn client_for(&self, kind: &Kind) -> Client {
         match kind.home {
             Home::Here => self.client.clone(),
@@ -155,7 +155,7 @@ impl InProcess {
         self.served(kind).map(|served| served.scope(namespace))
     }
 
-    /// An object in the version in which the controllers know its kind.
+    /// Decodes an object in the version of `kind`. Custom resources are not converted; controllers read only their metadata.
     fn object(&self, kind: &Kind, entry: &Entry) -> Result<Value, Status> {
         match self.served(kind) {
             Some(served) => served.show_unconverted(entry).map(Sent::into_value),
@@ -168,7 +168,7 @@ impl View for InProcess {
     fn kind(&self, api_version: &str, name: &str) -> Option<Arc<Kind>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let found = self.state.apis.catalog.find_kind(group, version, name)?;
-        // A kind of the table that is not served must not become that of a custom resource of the same name.
+        // A built-in kind that is not served must not resolve to a custom resource of the same group, version and kind.
         let is_known = kinds::table::find_kind(group, version, name).is_some();
         (!is_known || found.row().is_some()).then(|| Arc::new(kind(&found)))
     }
@@ -218,7 +218,7 @@ impl View for InProcess {
     }
 }
 
-/// A watch of the store, filtered by key before anything is decoded.
+/// A watch on the store that filters by key before it decodes objects.
 struct StoreWatch {
     events: storage::Watch,
     filter: Filter,
@@ -233,7 +233,7 @@ enum Filter {
 }
 
 impl StoreWatch {
-    /// What is told of an entry; `old` is what was there before.
+    /// The change to report for an entry, or `None` if the filter rejects it. `old` is the entry before the change.
     fn change(&self, entry: &Entry, old: Option<&Entry>, deleted: bool) -> Option<Change> {
         let object = match &self.filter {
             Filter::All => self.decode(entry),
@@ -268,7 +268,7 @@ impl StoreWatch {
 impl Watch for StoreWatch {
     async fn next(&mut self) -> Event {
         loop {
-            // Most events may concern nobody here; looking at many of them must not hold up other tasks.
+            // The filter may skip many events in a row; yield regularly, so that other tasks can run.
             tokio::task::coop::consume_budget().await;
             let event = match self.events.next().await {
                 Ok(event) => event,
@@ -332,7 +332,8 @@ impl Api for InProcess {
     }
 }
 
-/// What other servers keep in namespaces, from what they say they serve.
+/// The namespaced resources of aggregated API servers that can be deleted, from discovery. Versions with stale or invalid
+/// discovery are reported as unknown.
 fn elsewhere(mut versions: Vec<RemoteVersion>) -> Elsewhere {
     versions.sort_by_key(|version| std::cmp::Reverse(version.registration.version_priority));
     let mut found = Elsewhere::default();
@@ -356,12 +357,12 @@ fn elsewhere(mut versions: Vec<RemoteVersion>) -> Elsewhere {
                 deletes_collections: has("deletecollection"),
                 home: Home::Elsewhere,
             };
-            // The same objects in another version.
+            // Already listed in a version of higher priority.
             let known = found.kinds.iter().any(|k| k.group == kind.group && k.plural == kind.plural);
             if !kind.namespaced || !kind.deletable || known {
                 continue;
             }
-            // A name that a path reads as something else is nothing that could be emptied: so it is not known what is there.
+            // A resource name that is not a single path segment would address something else. Its objects cannot be enumerated safely.
             if let Err(why) = is_segment(&kind.plural) {
                 found.unknown.push(Unknown { version: version.clone(), why });
                 break;
@@ -372,7 +373,7 @@ fn elsewhere(mut versions: Vec<RemoteVersion>) -> Elsewhere {
     found
 }
 
-/// Whether a name is one step of a path, and how it is not. Names of other servers may be anything.
+/// Checks that a name is a single path segment. Aggregated API servers may return any name.
 fn is_segment(name: &str) -> Result<(), String> {
     if name.is_empty() {
         return Err("name is required".to_owned());
@@ -385,7 +386,8 @@ fn is_segment(name: &str) -> Result<(), String> {
     }
 }
 
-/// The objects of a list. What is no list does not say that there are none, and neither does an empty page that another follows.
+/// The objects of a list response. Anything but a list is an error, and so is an empty page with a continue token: neither proves
+/// that there are no objects.
 fn items(mut list: Value) -> Result<Vec<Value>, Status> {
     let is_list = list.str_at(&["kind"]).is_some_and(|kind| kind.ends_with("List"));
     let goes_on = list.str_at(&["metadata", "continue"]).is_some_and(|token| !token.is_empty());
@@ -407,7 +409,7 @@ fn delete_options(options: &Value) -> Value {
     Value::Map(map)
 }
 
-/// The path of a kind's objects in a namespace.
+/// The path of a collection. `namespace` is ignored for cluster-scoped kinds.
 fn collection(kind: &Kind, namespace: &str) -> String {
     let root = if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
     let Kind { version, plural, .. } = kind;
@@ -418,7 +420,7 @@ fn collection(kind: &Kind, namespace: &str) -> String {
     })
 }
 
-/// The path of an object or of a subresource of it.
+/// The path of an object, or of its subresource unless that is empty.
 fn path(place: &Place, subresource: &str) -> String {
     let mut path = format!("{}/{}", collection(&place.kind, &place.namespace), encode_path(&place.name));
     if !subresource.is_empty() {

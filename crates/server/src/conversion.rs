@@ -1,8 +1,8 @@
-//! [`Converter`]: the conversions of a resource that may call the conversion webhook of its CRD.
+//! [`Converter`]: conversions of a resource that may call the conversion webhook of its CRD.
 //!
-//! The stored object of a built-in resource is its working shape, so nothing is called for it. A custom resource is worked on in the
-//! version of the request: when it is read, it gets the defaults of its current schema and is converted to that version; when it is
-//! written, it is converted to the storage version.
+//! A built-in resource is stored in its working shape, so it needs no webhook. A custom resource is processed in the version of the
+//! request: on read it gets the defaults of its current schema and is converted to that version; on write it is converted to the storage
+//! version.
 
 mod webhook;
 
@@ -22,7 +22,6 @@ use crate::catalog::{Custom, Sent, ServedResource, StoredObject, Subresource, Wo
 use crate::keys;
 use crate::state::State;
 
-/// Converts the objects of one resource.
 #[derive(Clone, Copy)]
 pub struct Converter<'a> {
     state: &'a State,
@@ -30,14 +29,14 @@ pub struct Converter<'a> {
 }
 
 impl ServedResource {
-    /// Converts objects of this resource, with the webhooks of the server.
+    /// A converter that calls the conversion webhook of this resource's CRD.
     pub fn converter<'a>(&'a self, state: &'a State) -> Converter<'a> {
         Converter { state, resource: self }
     }
 }
 
 impl Converter<'_> {
-    /// The object of an entry.
+    /// Reads the object of an entry, converted to the version of the request if necessary.
     pub async fn load(&self, entry: &Entry) -> Result<Working, Status> {
         let Some(custom) = self.resource.as_custom() else { return self.resource.load_built_in(entry) };
         let stored = StoredObject::read(entry)?;
@@ -47,7 +46,7 @@ impl Converter<'_> {
         self.current_one(custom, stored).await.map_err(|status| undecodable(entry, &status))
     }
 
-    /// The objects of entries. Those that need the webhook are converted in one call.
+    /// Reads the objects of entries. Those that need the webhook are converted in one call.
     pub async fn load_all(&self, entries: &[Arc<Entry>]) -> Result<Vec<Working>, Status> {
         let Some(custom) = self.resource.as_custom() else {
             return entries.iter().map(|entry| self.resource.load_built_in(entry)).collect();
@@ -63,14 +62,14 @@ impl Converter<'_> {
         }
     }
 
-    /// The objects of entries as clients read them.
+    /// Reads the objects of entries in the shape that clients read.
     pub async fn show_all(&self, entries: &[Arc<Entry>]) -> Result<Vec<Sent>, Status> {
         let objects = self.load_all(entries).await?;
         Ok(objects.into_iter().map(|object| self.resource.to_sent(object)).collect())
     }
 
-    /// Retries a failed batch one object at a time, to name every object that cannot be converted. Fails with `together`, the error of the
-    /// batch, when the time is over.
+    /// Retries a failed batch one object at a time, to name every object that cannot be converted. After `until` it fails with `together`,
+    /// the error of the batch.
     async fn retry_one_by_one(
         &self,
         custom: &Custom,
@@ -109,7 +108,7 @@ impl Converter<'_> {
         }
     }
 
-    /// The object as a reader would see it if it were stored: conversion to the storage version and back may change it.
+    /// The object as clients would read it after storing: conversion to the storage version and back may change it.
     pub async fn reread(&self, object: Working) -> Result<Working, Status> {
         let Some(custom) = self.resource.as_custom() else { return Ok(object) };
         let stored = self.to_storage(&object).await?;
@@ -119,7 +118,7 @@ impl Converter<'_> {
         self.current_one(custom, stored).await
     }
 
-    /// Which of some entries are selected. Those that need the webhook for that are converted in one call.
+    /// Evaluates a selection on entries. Those that need the webhook are converted in one call.
     pub async fn selected(&self, selection: &Selection, entries: &[Arc<Entry>]) -> Result<Vec<bool>, Status> {
         let mut selected: Vec<Option<bool>> =
             entries.iter().map(|entry| self.resource.selects(selection, entry)).collect();
@@ -139,13 +138,13 @@ impl Converter<'_> {
         Ok(selected.into_iter().map(Option::unwrap_or_default).collect())
     }
 
-    /// Gives stored objects the form that their CRD has now, in the version of the request.
+    /// Applies the current schemas to stored objects and converts them to the version of the request.
     async fn current(&self, custom: &Custom, stored: Vec<StoredObject>) -> Result<Vec<Working>, Status> {
         let mut room = Room::for_list();
         let mut objects: Vec<Value> = stored.into_iter().map(StoredObject::into_value).collect();
         for object in &mut objects {
             let version = meta::gvk(object).version;
-            // A version that is no longer in the CRD was not stored any more when it was removed.
+            // The fallback is not expected: a version is removed from a CRD only after no object is stored in it.
             let stored = custom.crd.version(&version).unwrap_or(&custom.stored);
             stored.compiled().refresh(object, &mut room);
         }
@@ -158,7 +157,7 @@ impl Converter<'_> {
         self.current(custom, vec![stored]).await?.pop().ok_or_else(no_result)
     }
 
-    /// A custom resource in the version of the request, from any other of its versions; a built-in resource from its storage version.
+    /// Converts a custom resource from any of its versions, or a built-in resource from its storage version, to the version of the request.
     pub async fn convert_from(&self, object: Value) -> Result<Sent, Status> {
         let Some(custom) = self.resource.as_custom() else {
             return Ok(self.resource.to_sent(Working::of_built_in(object)));
@@ -168,14 +167,14 @@ impl Converter<'_> {
         objects.pop().map(Sent::new).ok_or_else(no_result)
     }
 
-    /// A custom resource in another of its versions. Fields that are unknown there are not dropped.
+    /// Converts a custom resource to another of its versions without pruning fields that are unknown there.
     pub async fn convert_to(&self, object: Value, version: &GroupVersion) -> Result<Value, Status> {
         let Some(custom) = self.resource.as_custom() else { return Ok(object) };
         let mut objects = convert(self.state, custom, vec![object], version).await?;
         objects.pop().ok_or_else(no_result)
     }
 
-    /// The object to store.
+    /// Converts an object to its storage version.
     pub async fn to_storage(&self, object: &Working) -> Result<StoredObject, Status> {
         let Some(custom) = self.resource.as_custom() else {
             return self.resource.to_stored_built_in(object).ok_or_else(no_result);
@@ -186,8 +185,8 @@ impl Converter<'_> {
             let mut objects = convert_and_prune(self.state, custom, vec![object], &wanted).await?;
             object = objects.pop().ok_or_else(no_result)?;
         }
-        // Readers see the defaults of the stored version and no nulls that mean nothing, also after an apply or a scale, so that the
-        // stored bytes can be sent as they are.
+        // Add the defaults of the storage version and drop nulls of fields that are not nullable, also after an apply or a scale, so that
+        // the stored bytes can be sent unchanged.
         custom.stored.compiled().settle(&mut object).map_err(Status::too_large)?;
         Ok(StoredObject::of_converted(object))
     }
@@ -222,10 +221,10 @@ fn no_result() -> Status {
     Status::internal("a conversion without a result")
 }
 
-/// The most objects of a list that an error names because they cannot be read.
+/// Upper limit of objects that the error of a list names as unreadable.
 const MAX_UNREADABLE: usize = 100;
 
-/// Kubernetes' error for a stored object that the webhook does not convert.
+/// Kubernetes' error for a stored object that cannot be converted.
 fn undecodable(entry: &Entry, status: &Status) -> Status {
     Status::internal(corrupt(keys::below_root(&entry.key), entry.revision, status))
 }
@@ -237,7 +236,7 @@ fn corrupt(key: &str, revision: u64, status: &Status) -> String {
     )
 }
 
-/// Converts custom resources, each from the version it names, and drops the fields that are unknown in the wanted version.
+/// Converts custom resources, each from the version it names, and drops fields that are unknown in the wanted version.
 async fn convert_and_prune(
     state: &State,
     custom: &Custom,
@@ -256,7 +255,7 @@ async fn convert_and_prune(
     Ok(objects)
 }
 
-/// Converts custom resources, each from the version it names.
+/// Converts custom resources, each from the version it names, without pruning.
 async fn convert(
     state: &State,
     custom: &Custom,
@@ -282,7 +281,7 @@ async fn convert(
                 .map(|(i, o)| (i, o.clone()))
                 .unzip();
             let converted =
-                // On the heap: the future of every read would be as large otherwise.
+                // Boxed, because it would enlarge the future of every read.
                 Box::pin(webhook::call(state, &custom.crd, config, &others, &version)).await?;
             for (index, object) in indices.into_iter().zip(converted) {
                 if let Some(slot) = objects.get_mut(index) {

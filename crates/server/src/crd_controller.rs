@@ -1,9 +1,9 @@
-//! Stored CRDs: what is served of them, what their status says, and what remains to be done when one goes.
+//! Serves stored CRDs, maintains their status, and deletes their objects when a CRD is deleted.
 //!
-//! One task follows the CRDs in the store and keeps the catalog's custom part at what is stored. A second one writes
-//! their status, through the pipeline like everybody else: which names they get, that they are served, and, when one is deleted,
-//! the deletion of its objects. INVARIANT: a CRD is in the catalog before its status says `Established`, so a client that
-//! has seen that may use it at once.
+//! One task follows the CRDs in the store and updates the custom part of the catalog. A second task writes their status through the
+//! request pipeline: accepted names, the `Established` condition and, when a CRD is deleted, the progress of deleting its objects.
+//! INVARIANT: a CRD is in the catalog before its status says `Established`, so that a client that has seen the condition can use
+//! the resource at once.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,38 +28,38 @@ use crate::state::State;
 use crate::unreadable::{Concern, Unreadable};
 
 const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// How often the deletion of a CRD looks whether its objects are gone.
+/// Interval of checks whether the objects of a deleted CRD are gone.
 const POLL: Duration = Duration::from_millis(250);
-/// How long before it says in the status that they are not.
+/// Time after which the status reports that objects of a deleted CRD remain.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// How often the status of a CRD that goes is written against other writers, before all of it is tried again.
+/// Conflict retries when the status of a terminating CRD is written, before the whole cleanup is retried.
 const ATTEMPTS: usize = 10;
-/// How many statuses are written side by side.
+/// Maximum number of concurrent status writes.
 const WRITERS: usize = 32;
-/// How often it is looked whether somebody still writes by a former schema.
+/// Polling interval while writers still use a former schema.
 const SETTLE: Duration = Duration::from_millis(20);
-/// How long a status that could not be written waits.
+/// Delay before a failed status write is retried.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How far the catalog has come.
+/// The store revision up to which the catalog reflects CRDs.
 #[derive(Clone, Debug)]
 pub(crate) struct CrdProgress {
     revision: watch::Receiver<u64>,
 }
 
 impl CrdProgress {
-    /// Tells of every change.
+    /// Receives the revision after every CRD change that the catalog reflects.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.revision.clone()
     }
 
-    /// Waits until the catalog has seen what was written at `revision`.
+    /// Waits until the catalog reflects the CRDs stored up to `revision`.
     pub(crate) async fn reached(&self, revision: u64) {
         let _ = self.revision.clone().wait_for(|reached| *reached >= revision).await;
     }
 }
 
-/// The bytes of a stored CRD, decoded again when a schema is compiled. They are shared with the store.
+/// The stored bytes of a CRD, shared with the store. They are decoded again when a schema is compiled.
 #[derive(Debug)]
 struct Stored(Arc<Entry>);
 
@@ -69,15 +69,15 @@ impl Source for Stored {
     }
 }
 
-/// What follows the CRDs: the catalog, and what was heard last.
+/// Follows CRDs in the store and updates the catalog.
 pub(crate) struct Informer {
-    /// The keys of the CRDs that there are.
+    /// The keys of all stored CRDs, to detect deletions after a relist.
     seen: BTreeSet<Arc<str>>,
     events: ListWatch,
     sender: watch::Sender<u64>,
 }
 
-/// Reads the stored CRDs into the catalog.
+/// Loads the stored CRDs into the catalog.
 pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) -> (CrdProgress, Informer) {
     let (page, events) = ListWatch::start(store, CRDS);
     let mut seen = BTreeSet::new();
@@ -93,7 +93,7 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
         }
         seen.insert(Arc::clone(&entry.key));
     }
-    // Where two claim a kind, the older one has it.
+    // If two CRDs claim a kind, the older one gets it.
     crds.sort_by(|(a, _), (b, _)| a.created.cmp(&b.created));
     catalog.change_custom(|custom| {
         for (crd, revision) in crds {
@@ -113,13 +113,13 @@ fn read(entry: &Arc<Entry>) -> Result<CustomResourceDefinition, Status> {
     Ok(CustomResourceDefinition::read(&encode::tree(entry)?, &source, kinds::table::overlapping))
 }
 
-/// Puts a CRD, read from `entry`, into the catalog, with the schemas that were compiled for it if its spec is the same.
+/// Puts a CRD, read from `entry`, into the catalog. Compiled schemas are reused if the spec did not change.
 fn put(state: &State, custom: &mut CustomKinds, crd: CustomResourceDefinition, entry: &Entry) {
     let before = custom.crd(&crd.name);
     let epoch = match (custom.epoch(&crd.name), before) {
         (Some(epoch), Some(before)) if crd.has_spec_of(before) => {
             crd.reuse(before);
-            // The schema is the same, so what was fresh still is.
+            // With an unchanged schema, objects that are known to conform to it still do.
             epoch
         }
         (Some(former), _) => SchemaEpoch::instead_of(&former),
@@ -128,7 +128,7 @@ fn put(state: &State, custom: &mut CustomKinds, crd: CustomResourceDefinition, e
     custom.set(crd, entry.revision, epoch);
 }
 
-/// Lets what is written from now on count as fresh, as soon as nobody writes by the schema of before.
+/// Ends the transition to a new schema: once no writer uses the former one, later writes are known to conform to the new one.
 fn settle(state: &State, name: &str) {
     let Some(epoch) = state.apis.catalog.custom().epoch(name) else { return };
     let store = state.storage.store.clone();
@@ -142,19 +142,17 @@ fn settle(state: &State, name: &str) {
     });
 }
 
-/// The name of the CRD under a key.
 fn name_of(key: &str) -> &str {
     key.rsplit('/').next().unwrap_or_default()
 }
 
-/// The group of a CRD.
 fn group_of(crd: &Value) -> &str {
     crd.str_at(&["spec", "group"]).unwrap_or_default()
 }
 
 impl Informer {
-    /// Takes a CRD over into the catalog, unless what is there is newer: the keeper serves it before its status is stored.
-    /// One that cannot be read is served no longer, and requests for its resource are refused; its kind goes to no other CRD.
+    /// Updates the catalog from a stored CRD, unless the catalog is newer: the status task serves a CRD before its status is stored.
+    /// A CRD that cannot be decoded is no longer served, requests for its resource are denied, and no other CRD gets its kind.
     fn put(&mut self, state: &State, entry: &Arc<Entry>) {
         let crd = match read(entry) {
             Ok(crd) => crd,
@@ -192,10 +190,10 @@ impl Informer {
         state.apis.openapi.forget_custom();
     }
 
-    /// Follows until the store closes; names of CRDs that changed go to `changed`.
+    /// Follows the store until it closes. The names of changed CRDs are sent to `changed`.
     async fn run(mut self, state: Arc<State>, changed: mpsc::UnboundedSender<Str>) {
         let name_of = |key: &str| Str::from(name_of(key));
-        // What is established, and not on its way out, needs nothing: most CRDs, at most starts.
+        // Established CRDs that are not being deleted need no status update. At most starts, these are nearly all.
         let custom = state.apis.catalog.custom();
         for name in self.seen.iter().map(|key| name_of(key)) {
             let settled = custom
@@ -236,7 +234,7 @@ impl Informer {
     }
 }
 
-/// Starts both tasks.
+/// Starts the informer task and the status task.
 pub(crate) fn start(state: &Arc<State>, follower: Informer) {
     let (sender, receiver) = mpsc::unbounded_channel();
     tokio::spawn(follower.run(Arc::clone(state), sender.clone()));
@@ -251,20 +249,20 @@ pub(crate) fn start(state: &Arc<State>, follower: Informer) {
     tokio::spawn(keeper.run(receiver));
 }
 
-/// A CRD with the status that it should have.
+/// A CRD with its new status, not yet written.
 struct NewStatus {
     crd: Value,
-    /// Others may want the names that it had.
+    /// The accepted names changed, so that other CRDs may get the former ones.
     names_changed: bool,
 }
 
-/// Keeps the status of CRDs.
+/// Writes the status of CRDs, and deletes the objects of terminating ones.
 struct Keeper {
     state: Arc<State>,
     client: Client,
     /// The CRDs whose objects are being deleted.
     emptying: Mutex<HashSet<Str>>,
-    /// The CRDs whose status is being written, and whether they changed meanwhile.
+    /// The CRDs whose status is being written, and whether each changed in the meantime.
     writing: Mutex<HashMap<Str, bool>>,
     writers: Arc<Semaphore>,
     again: mpsc::UnboundedSender<Str>,
@@ -286,7 +284,7 @@ impl Keeper {
             match self.decide(&name) {
                 Ok(None) => {}
                 Ok(Some(change)) => {
-                    // Written side by side: CRDs come by the hundred, and each write waits for the disk.
+                    // Writes run in parallel: CRDs are often created by the hundred, and each write waits for the disk.
                     let Ok(writer) = Arc::clone(&self.writers).acquire_owned().await else { return };
                     self.writing().insert(name.clone(), false);
                     let keeper = Arc::clone(&self);
@@ -310,7 +308,7 @@ impl Keeper {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tries again after a while. Who lost against another write hears of that one.
+    /// Retries after a delay. After a 404 or 409 the informer sends the CRD again, so no retry is needed.
     fn retry(&self, name: Str, status: &Status) {
         debug!(crd = %name, error = %status, "the status of a definition could not be written yet");
         if !matches!(status.code(), 404 | 409) {
@@ -330,8 +328,8 @@ impl Keeper {
         api::time::Timestamp::from_seconds(self.state.now()).time()
     }
 
-    /// What the status of a CRD should be, if it is not. It is served by that at once; names are given one after the
-    /// other.
+    /// Computes the new status of a CRD; `None` if it needs no update. The catalog is updated at once. Calls must be sequential,
+    /// because a name is accepted only if no other CRD has it.
     fn decide(self: &Arc<Self>, name: &Str) -> Result<Option<NewStatus>, Status> {
         let Some(entry) = self.state.storage.store.get(&format!("{CRDS}{name}")) else {
             self.others_of_its_group(name);
@@ -347,7 +345,7 @@ impl Keeper {
                         warn!(crd = %name, error = %status, "could not delete the objects of a deleted CRD yet; trying again");
                     }
                     keeper.emptying.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
-                    // Whatever is left is tried again, as long as the CRD is there.
+                    // Retry what is left, as long as the CRD exists.
                     if keeper.state.storage.store.get(&format!("{CRDS}{name}")).is_some() {
                         tokio::time::sleep(AGAIN).await;
                         let _ = keeper.again.send(name);
@@ -358,7 +356,7 @@ impl Keeper {
         }
         let custom = self.state.apis.catalog.custom();
         if custom.unreadable(group_of(&crd)).is_some() {
-            // Whether names are free is known again when all CRDs of the group can be read.
+            // Retry later: whether names are free is unknown while a CRD of the group cannot be decoded.
             self.send_later(name.clone());
         }
         let lost_kind = custom.lost_kind(meta::name(&crd));
@@ -369,12 +367,12 @@ impl Keeper {
         };
         let names_changed = crd.at(&["status", "acceptedNames"]) != status.get("acceptedNames");
         crd.set_at(&["status"], status);
-        // Served first, then said.
+        // Serve the CRD before its status says so (see the invariant above).
         self.serve(&crd, &entry);
         Ok(Some(NewStatus { crd, names_changed }))
     }
 
-    /// Says it.
+    /// Stores a new status, and rechecks other CRDs of the group if names became free.
     async fn write(&self, name: &str, change: NewStatus) -> Result<(), Status> {
         self.client.update(&format!("{PATH}/{name}/status"), &change.crd).await?;
         if change.names_changed {
@@ -387,7 +385,7 @@ impl Keeper {
         let source: Arc<dyn Source> = Arc::new(Stored(Arc::clone(entry)));
         let read = CustomResourceDefinition::read(crd, &source, kinds::table::overlapping);
         self.state.apis.catalog.change_custom(|custom| {
-            // What was stored meanwhile, or deleted, is the informer's to serve.
+            // If the CRD was changed or deleted in the meantime, the informer updates the catalog.
             let stored = self.state.storage.store.get(&entry.key);
             let is_current = stored.is_some_and(|stored| stored.revision == entry.revision);
             if is_current {
@@ -398,7 +396,7 @@ impl Keeper {
         settle(&self.state, name_of(&entry.key));
     }
 
-    /// The names of the other CRDs of a group.
+    /// The names that other CRDs of the group have.
     fn taken(&self, crd: &Value) -> Taken {
         let mut taken = Taken::default();
         let group = group_of(crd);
@@ -412,7 +410,7 @@ impl Keeper {
         taken
     }
 
-    /// Names that became free may be what another CRD waits for.
+    /// Rechecks the CRDs of the same group whose names were not accepted: a name may have become free.
     fn others_of_its_group(&self, name: &str) {
         let Some((_, group)) = name.split_once('.') else { return };
         let custom = self.state.apis.catalog.custom();
@@ -421,7 +419,7 @@ impl Keeper {
         }
     }
 
-    /// Deletes the objects of a CRD, then lets it go.
+    /// Deletes the objects of a CRD, then removes its cleanup finalizer.
     async fn empty(&self, name: &Str) -> Result<(), Status> {
         let progress = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress");
         let Some(crd) = self.say(name, progress, false).await? else { return Ok(()) };
@@ -442,7 +440,7 @@ impl Keeper {
         self.say(name, condition, true).await.map(drop)
     }
 
-    /// Writes the `Terminating` condition, and takes the finalizer off at the end.
+    /// Writes the `Terminating` condition; removes the cleanup finalizer if `done`. `None` if the CRD no longer exists.
     async fn say(
         &self,
         name: &Str,
@@ -463,7 +461,7 @@ impl Keeper {
             }
             match self.client.update(&format!("{PATH}/{name}/status"), &crd).await {
                 Ok(updated) => return Ok(Some(updated)),
-                // Somebody writes it again and again: the caller waits, and tries later.
+                // After too many conflicts the error is returned; the caller retries later.
                 Err(status) if status.code() == 409 && attempts < ATTEMPTS => attempts += 1,
                 Err(status) if status.code() == 404 => return Ok(None),
                 Err(status) => return Err(status),
@@ -515,7 +513,7 @@ impl Keeper {
         }
     }
 
-    /// Deletes one object, in a version that need not be served.
+    /// Deletes one object through an internal path, which works even for versions that are not served.
     async fn delete_one(
         &self,
         kind: &crate::catalog::ServedResource,

@@ -1,4 +1,4 @@
-//! The decode stage: from a body to a [`Draft`], an object of the resource that the request is about.
+//! The decode stage: turns a request body into a [`Draft`] of the requested resource.
 
 use std::sync::Arc;
 
@@ -15,21 +15,19 @@ use crate::catalog::{Custom, Sent, ServedResource, Subresource, Working};
 use crate::negotiate::{self, BodyMedia};
 use crate::options::FieldValidation;
 
-/// What a client sent: decoded, unknown fields dropped. It has not been admitted yet.
+/// A decoded request body without unknown fields, not yet admitted.
 #[derive(Clone, Debug)]
 pub enum Draft {
-    /// An object of the resource.
     Object(Decoded),
-    /// A `Scale`, for an object of the resource.
+    /// A `Scale` for an object of the resource.
     Scale(Sent),
 }
 
-/// A decoded object of the resource, with defaults.
 #[derive(Clone, Debug)]
 pub struct Decoded {
-    /// The object.
+    /// The object, with defaults.
     pub object: Working,
-    /// Fields that are always written and were sent as empty lists, not left out: the client that sent them owns them.
+    /// Fields that were sent as empty lists and that the kind writes even when they are empty: unlike omitted fields, the client owns them.
     pub(crate) empty: Vec<Vec<Str>>,
 }
 
@@ -40,7 +38,7 @@ impl From<Working> for Decoded {
 }
 
 impl Draft {
-    /// A decoded object, or a `Scale`, as the subresource says.
+    /// Wraps a `Scale` for the `scale` subresource; otherwise converts to the working shape, with defaults.
     fn through(kind: &ServedResource, subresource: Subresource, object: Value) -> Result<Self, Status> {
         let sent = Sent::new(object);
         match subresource {
@@ -49,7 +47,6 @@ impl Draft {
         }
     }
 
-    /// The object, whatever its shape.
     pub fn object(&self) -> &Value {
         match self {
             Draft::Object(decoded) => &decoded.object,
@@ -57,7 +54,7 @@ impl Draft {
         }
     }
 
-    /// The object, for the checks of names and namespaces.
+    /// Access for the checks of name and namespace.
     pub(crate) fn object_mut(&mut self) -> &mut Value {
         match self {
             Draft::Object(decoded) => &mut decoded.object,
@@ -66,20 +63,19 @@ impl Draft {
     }
 }
 
-/// A body read as a tree, before it is known to be of any kind.
+/// A parsed body whose kind is not yet checked.
 #[derive(Debug)]
 pub struct Tree {
-    /// The tree.
     pub value: Value,
-    /// Paths of repeated keys.
+    /// Paths of duplicate keys.
     pub duplicates: Vec<String>,
-    /// What strict decoding of YAML says about repeated keys, in its own words.
+    /// The strict YAML decoder's message about duplicate keys.
     pub strict_yaml: Option<String>,
-    /// The text, if it was JSON: complaints come in its order.
+    /// The JSON text, to report errors in its order; empty for other media types.
     pub json: Bytes,
 }
 
-/// Reads a body. `expected` is the kind of one that does not say. Errors are in the words of Kubernetes' decoder.
+/// Parses a body. `expected` is the kind of a protobuf body that does not name one. Errors have the text of Kubernetes' decoder.
 pub fn tree(body: &Bytes, media: BodyMedia, expected: Option<&GroupVersionKind>) -> Result<Tree, String> {
     match media {
         BodyMedia::Json => {
@@ -102,7 +98,7 @@ pub fn tree(body: &Bytes, media: BodyMedia, expected: Option<&GroupVersionKind>)
     }
 }
 
-/// Versions that Kubernetes no longer serves and still knows.
+/// Versions that Kubernetes no longer serves but still has registered.
 const LEGACY: &[(&str, &str)] = &[
     ("apps", "v1beta1"),
     ("apps", "v1beta2"),
@@ -120,12 +116,12 @@ const LEGACY: &[(&str, &str)] = &[
     ("storage.k8s.io", "v1beta1"),
 ];
 
-/// What Kubernetes calls a group inside, as some of its messages show.
+/// The Go package of a group's internal types, as it occurs in some error messages of kube-apiserver.
 pub fn internal_package(group: &str) -> &str {
     if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) }
 }
 
-/// A body that is not even an object.
+/// The error for a body that cannot be parsed as an object.
 fn unrecognized(expected: &str, body: &[u8], why: &str) -> Status {
     Status::bad_request(format!(
         "the object provided is unrecognized (must be of type {expected}): {why} ({})",
@@ -133,7 +129,7 @@ fn unrecognized(expected: &str, body: &[u8], why: &str) -> Status {
     ))
 }
 
-/// Why a tree that is no object has no version and no kind.
+/// Error text for a body whose top level is not a map.
 pub fn no_object(tree: &Value) -> String {
     format!(
         "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
@@ -141,7 +137,6 @@ pub fn no_object(tree: &Value) -> String {
     )
 }
 
-/// Reads a body that should be an object of the kind `expected`.
 fn read(body: &Bytes, media: BodyMedia, expected: &GroupVersionKind) -> Result<Tree, Status> {
     let refused = |why: &str| unrecognized(&expected.kind, body, why);
     tree(body, media, Some(expected)).map_err(|e| match media {
@@ -150,7 +145,7 @@ fn read(body: &Bytes, media: BodyMedia, expected: &GroupVersionKind) -> Result<T
     })
 }
 
-/// Reads the body of a create or update of `kind`.
+/// Reads and decodes the body of a create or update.
 pub async fn object(
     call: &mut Call,
     kind: &ServedResource,
@@ -183,7 +178,7 @@ pub async fn object(
     from_tree(call, kind, tree, validation)
 }
 
-/// Why the version and kind of an object cannot be told.
+/// Error text for an object whose `apiVersion` or `kind` cannot be parsed; `None` if both can.
 fn unreadable_kind(object: &Value, is_typed: bool) -> Option<String> {
     for field in ["apiVersion", "kind"] {
         match object.get(field) {
@@ -200,7 +195,7 @@ fn unreadable_kind(object: &Value, is_typed: bool) -> Option<String> {
     GroupVersion::parse(version).err()
 }
 
-/// The schema of the version that an object says it is of; of a version that does not exist nothing is known.
+/// The schema of the version that an object names; an empty schema if the CRD does not have that version.
 fn custom_schema(custom: &Custom, sent: &GroupVersionKind) -> Arc<Compiled> {
     match custom.crd.version(&sent.version) {
         Some(version) => Arc::clone(version.compiled()),
@@ -208,8 +203,8 @@ fn custom_schema(custom: &Custom, sent: &GroupVersionKind) -> Arc<Compiled> {
     }
 }
 
-/// Turns a tree into an object of a custom kind: types its metadata, drops unknown fields, fills in defaults. Of another kind it
-/// is taken as it is; validation refuses it.
+/// Turns a tree into a custom resource: coerces its metadata, drops unknown fields, fills in defaults. An object of another kind passes
+/// unchecked; validation refuses it.
 fn from_custom_tree(
     call: &mut Call,
     kind: &ServedResource,
@@ -248,7 +243,6 @@ fn from_custom_tree(
     Ok(object.into())
 }
 
-/// Reads the body of an update through `scale`.
 pub async fn scale(
     call: &mut Call,
     kind: &ServedResource,
@@ -259,7 +253,7 @@ pub async fn scale(
         .map(|scale| Draft::Scale(Sent::new(scale)))
 }
 
-/// Reads the body as the kind that a subresource takes.
+/// Reads the body as `expected`, the kind that a subresource takes.
 pub async fn posted(
     call: &mut Call,
     expected: &GroupVersionKind,
@@ -274,7 +268,7 @@ pub async fn posted(
     other_kind(call, tree, expected, validation)
 }
 
-/// Turns a tree into an object of `kind`: checks its version and kind, then its fields.
+/// Turns a tree into an object of `kind`: checks its version and kind, then its fields, and fills in defaults.
 pub fn from_tree(
     call: &mut Call,
     kind: &ServedResource,
@@ -304,7 +298,7 @@ pub fn from_tree(
             "the API version in the data ({version}) does not match the expected API version ({expected})"
         ))
     };
-    // An object of another version is read as what it says it is before it is refused.
+    // An object of another version is decoded by its own schema before it is refused, so that errors in its fields come first.
     let schema = if sent_kind != kind.gvk.kind {
         return Err(refused(unregistered(&version.kind(sent_kind.clone()), &kind.gvk)));
     } else if version == expected {
@@ -342,7 +336,7 @@ pub fn from_tree(
     Ok(Decoded { object, empty })
 }
 
-/// Why an object of one kind is none of another.
+/// Error text for an object of the kind `sent` where `expected` is required.
 fn unregistered(sent: &GroupVersionKind, expected: &GroupVersionKind) -> String {
     if crate::catalog::is_known(sent) {
         return format!(
@@ -353,7 +347,7 @@ fn unregistered(sent: &GroupVersionKind, expected: &GroupVersionKind) -> String 
             expected.kind
         );
     }
-    // Three servers are chained in Kubernetes, and each says where its own kinds are registered.
+    // kube-apiserver is a chain of three servers, and each names the Go file that registers its kinds.
     let scheme = match expected.group.as_str() {
         "apiextensions.k8s.io" => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:56",
         "apiregistration.k8s.io" => "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28",
@@ -367,7 +361,7 @@ fn unregistered(sent: &GroupVersionKind, expected: &GroupVersionKind) -> String 
     )
 }
 
-/// Turns a patched object back into a draft: its errors are about the patch.
+/// Decodes a patched object. Errors refer to the patch, as in kube-apiserver.
 pub fn patched(
     call: &mut Call,
     kind: &ServedResource,
@@ -399,7 +393,7 @@ pub fn patched(
         _ => Vec::new(),
     };
     let unknown = match custom {
-        // What became another kind is judged by validation.
+        // An object that the patch turned into another kind is refused by validation.
         Some(_) if sent.kind != expected.kind || sent.group != expected.group => Vec::new(),
         Some(custom) => custom_schema(custom, &sent)
             .coerce(&mut object, validation != FieldValidation::Ignore)
@@ -436,8 +430,8 @@ pub fn patched(
     Ok(draft)
 }
 
-/// Treats unknown and duplicate fields as `fieldValidation` of the request asks: ignores them, warns of them, or returns the
-/// error that refuses the object.
+/// Handles unknown and duplicate fields as the request's `fieldValidation` demands: ignores them, warns about them, or returns the error
+/// that refuses the object.
 fn report_strict_errors(
     call: &mut Call,
     validation: FieldValidation,
@@ -453,7 +447,7 @@ fn report_strict_errors(
     Ok(())
 }
 
-/// A warning for each strict error: YAML's reader says several in one.
+/// Adds a warning for each strict error; the YAML decoder reports several in one text.
 pub fn warn(call: &mut Call, error: &str) {
     match error.strip_prefix("yaml: unmarshal errors:\n") {
         Some(lines) => lines.lines().for_each(|line| call.warn(line.trim())),
@@ -461,10 +455,9 @@ pub fn warn(call: &mut Call, error: &str) {
     }
 }
 
-/// Reads the body of an apply: a configuration, which is some of an object. What strict reading says about repeated keys comes
-/// with it.
+/// Parses the body of a server-side apply. Also returns the strict decoder's message about duplicate keys.
 pub fn configuration(body: &Bytes) -> Result<(Value, Option<String>), Status> {
-    // Kubernetes makes JSON of it for its audit log first, unless it looks like JSON already.
+    // kube-apiserver first converts a body that does not look like JSON to JSON, for its audit log; hence the different error texts.
     let what = if body.trim_ascii_start().starts_with(b"{") {
         "error decoding patch: error converting YAML to JSON"
     } else {
@@ -481,7 +474,7 @@ pub fn configuration(body: &Bytes) -> Result<(Value, Option<String>), Status> {
     }
 }
 
-/// Turns what a configuration was merged into back into a draft.
+/// Turns the merged object of a server-side apply into a draft. `config` provides the name and namespace for error messages.
 pub fn configured(
     kind: &ServedResource,
     subresource: Subresource,
@@ -505,13 +498,13 @@ pub fn configured(
     Draft::through(kind, subresource, object)
 }
 
-/// Whether a kind is sent in a version of which nothing but the name is left: clients still evict as they did before `policy/v1`.
+/// Accepts `policy/v1beta1` evictions, which clients still send although that version is no longer served.
 fn is_former(sent: &GroupVersionKind, expected: &GroupVersionKind) -> bool {
     let eviction = |kind: &GroupVersionKind| kind.group == "policy" && kind.kind == "Eviction";
     sent.version == "v1beta1" && eviction(sent) && eviction(expected)
 }
 
-/// Reads a tree as a kind other than the target's: what is posted to a subresource.
+/// Decodes a tree as `expected`, the kind that a subresource takes.
 fn other_kind(
     call: &mut Call,
     tree: Tree,
@@ -567,7 +560,7 @@ fn other_kind(
     Ok(object)
 }
 
-/// The beginning of a body, for error messages: text if it looks like JSON, hex otherwise.
+/// The beginning of a body for error messages: text if it looks like a JSON object, otherwise hex.
 fn summary(body: &[u8]) -> String {
     const MAX: usize = 30;
     let head = body.get(..MAX.min(body.len())).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What needs more than the right to write a claim for devices: admin access (KEP-5018), and the parts of a status that belong to
-//! the scheduler and to drivers.
+//! Checks of ResourceClaims beyond the permission to write them: admin access (KEP-5018), and the parts of the status that belong to the
+//! scheduler and to DRA drivers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::call::Call;
 use crate::catalog::ServedResource;
 use crate::state::State;
 
-/// Drops admin access where there is no such thing: from what is new, not from what has it already.
+/// Drops `adminAccess` if the feature gate `DRAAdminAccess` is off and the old object does not have it.
 pub(crate) fn drop_admin(state: &State, kind: &ServedResource, object: &mut Value, old: Option<&Value>) {
     if !state.apis.admin_access {
         kinds::strategy::drop_admin_access(&kind.built_in_kind(), object, old);
@@ -25,11 +25,11 @@ pub(crate) fn asks_admin(kind: &ServedResource, new: &Value) -> bool {
     admin_access::asked(&kind.built_in_kind(), new, None).is_some()
 }
 
-/// The audit annotation of everybody who asks for admin access: the object, and which label allowed it, or that none did.
+/// Audit annotation of requests for admin access: the object, and the namespace label that allowed it or that there was none.
 const ANNOTATION: &str = "resource.k8s.io/admin-access";
 
-/// Admin access to devices needs a namespace that is labelled for it, as it is now. `old_status_of` is the object before a change of
-/// its status; absent for a new object.
+/// Checks that the namespace currently has a label that allows admin access, if the object asks for it. `old_status_of` is the object
+/// before a change of its status; `None` for a new object.
 pub(crate) fn check_admin(
     state: &State,
     call: &mut Call,
@@ -82,8 +82,8 @@ pub(crate) fn check_admin(
     errors
 }
 
-/// A changed status of a claim: allocation and reservations need `resourceclaims/binding` in the whole cluster, what is said about a
-/// device the right to speak for its driver.
+/// Authorizes a changed status of a ResourceClaim: allocation and reservations need `resourceclaims/binding` in the whole cluster, and
+/// `status.devices` needs `resourceclaims/driver` for the driver of each changed device.
 pub(crate) async fn check_status(
     state: &State,
     call: &Call,
@@ -108,7 +108,7 @@ pub(crate) async fn check_status(
             ));
         }
     }
-    // What is said about devices goes with the allocation, whoever takes that away.
+    // Without an allocation there are no devices: removing it removes `status.devices`, which needs no further permission.
     if new.at(&["status", "allocation"]).is_some_and(|allocation| !allocation.is_null()) {
         let verbs = driver_verbs(call, verb, new);
         for driver in changed_drivers(new, old) {
@@ -126,7 +126,7 @@ pub(crate) async fn check_status(
     errors
 }
 
-/// Absent, null and empty are one.
+/// Compares a field of the status. An absent field, null and an empty list are equal.
 fn differ(new: &Value, old: &Value, field: &str) -> bool {
     let read = |claim: &Value| {
         let found = claim.at(&["status", field]).filter(|found| !found.is_null());
@@ -135,7 +135,7 @@ fn differ(new: &Value, old: &Value, field: &str) -> bool {
     read(new) != read(old)
 }
 
-/// The question about a made-up part of the resource that is written.
+/// The request attributes with another verb and a synthetic subresource, without namespace and name.
 fn asked(call: &Call, verb: Str, part: &'static str) -> Attributes {
     let mut attributes = call.permit().attributes().clone();
     attributes.verb = verb;
@@ -145,7 +145,7 @@ fn asked(call: &Call, verb: Str, part: &'static str) -> Attributes {
     attributes
 }
 
-/// Whether the caller may; in Kubernetes' words why not.
+/// Authorizes the caller. The error is kube-apiserver's message.
 async fn may(state: &State, call: &Call, asked: Attributes) -> Result<(), String> {
     let answer = state.authorization.chain_for(call.caller()).decide(call.user(), &asked).await;
     if answer.decision == Decision::Allow {
@@ -154,7 +154,7 @@ async fn may(state: &State, call: &Call, asked: Attributes) -> Result<(), String
     Err(forbidden(&call.user().name, &asked, &answer.why()).message().to_owned())
 }
 
-/// Whether the caller may speak for a driver by one of these verbs; otherwise why not by the first.
+/// Authorizes the caller for a driver by one of `verbs`. The error is that of the first verb.
 async fn may_any(state: &State, call: &Call, verbs: &[String], driver: &str) -> Result<(), String> {
     let mut first = None;
     for verb in verbs {
@@ -169,7 +169,7 @@ async fn may_any(state: &State, call: &Call, verbs: &[String], driver: &str) -> 
     Err(first.unwrap_or_default())
 }
 
-/// A service account on the node of the claim may do with less than one elsewhere.
+/// The verbs of which one is enough. For a service account on the node of the claim, `associated-node` is enough.
 fn driver_verbs(call: &Call, verb: &str, claim: &Value) -> Vec<String> {
     let anywhere = format!("arbitrary-node:{verb}");
     if is_on_node_of(call, claim) {
@@ -187,7 +187,7 @@ fn is_on_node_of(call: &Call, claim: &Value) -> bool {
         && node.as_str() == allocated
 }
 
-/// The one node that an allocation names.
+/// The node of an allocation whose node selector matches a single node by name.
 fn node_of(claim: &Value) -> Option<&str> {
     let [term] = claim.list_at(&["status", "allocation", "nodeSelector", "nodeSelectorTerms"]) else {
         return None;
@@ -200,7 +200,7 @@ fn node_of(claim: &Value) -> Option<&str> {
     value.as_str().filter(|_| by_name)
 }
 
-/// The drivers whose devices are described, no longer described or described otherwise.
+/// The drivers of the devices that were added to `status.devices`, removed from it or changed.
 fn changed_drivers<'a>(new: &'a Value, old: &'a Value) -> BTreeSet<&'a str> {
     let devices = |claim: &'a Value| claim.list_at(&["status", "devices"]);
     let key = |device: &'a Value| {

@@ -1,8 +1,8 @@
-//! A request body that is not read to its end: the rest is read and discarded for a while.
+//! A request body whose unread rest is received and discarded for a while after it is dropped.
 //!
-//! A request is often answered before its body has arrived: who may not write is told so at once. To drop the body then is to reset
-//! the HTTP/2 stream or to close the connection while the client still sends, and many clients see that instead of the answer. So what
-//! is dropped goes on arriving, within [`MOST`] bytes and [`TIME`], and nothing of it is kept.
+//! A request is often answered before its body has arrived, for example with 403. Dropping the body would
+//! reset the HTTP/2 stream or close the connection while the client still sends, and many clients report that
+//! instead of the response. So up to [`MOST`] further bytes are received for up to [`TIME`], and thrown away.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,27 +14,26 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 
-/// How much is discarded: the largest body that is read.
+/// Maximum bytes discarded: the size of the largest body that is accepted.
 const MOST: usize = crate::call::MAX_BODY;
-/// How long it is read on.
+/// Maximum time spent discarding.
 const TIME: Duration = Duration::from_secs(5);
 
-/// The body of a request. What is left of it when it is dropped is discarded.
+/// A request body. Its unread rest is discarded in the background after the drop.
 #[derive(Debug)]
 pub struct Discarding {
     body: Option<Incoming>,
-    /// Where to read on, once this is dropped.
+    /// Runtime for the background task; `None` once there is no content left.
     runtime: Option<Handle>,
 }
 
 impl Discarding {
-    /// Wraps the body of a request.
     pub fn new(body: Incoming) -> Self {
         let runtime = (!body.is_end_stream()).then(Handle::try_current).and_then(Result::ok);
         Discarding { body: Some(body), runtime }
     }
 
-    /// Whether the body was not empty when its request arrived.
+    /// True if the body was not empty on arrival and has not been read to its end or failed.
     pub fn had_content(&self) -> bool {
         self.runtime.is_some()
     }
@@ -50,7 +49,7 @@ impl Body for Discarding {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let frame = Pin::new(body).poll_frame(cx);
-        // Nothing is left of a body that ended or broke.
+        // A body that ended or failed has no rest to discard.
         if matches!(frame, Poll::Ready(None | Some(Err(_)))) {
             self.runtime = None;
         }

@@ -1,10 +1,10 @@
-//! Clients that do not read their answers: how long one may keep bytes waiting.
+//! Time limits for clients that do not read their responses.
 //!
-//! Time counts only while bytes wait that the client does not take. A client has [`PATIENCE`] for that, loses what it uses of it, and
-//! gains a second for every [`RATE`] bytes that it takes, up to [`PATIENCE`] again. So nobody may pause for longer, and whoever reads at
-//! [`RATE`] is never too slow. The limit is kept in two places: for the socket of each connection
-//! ([`crate::connections::Socket`]), and for each HTTP/2 stream, whose window may be closed while the socket takes everything
-//! ([`StreamGuard`]).
+//! Time counts only while bytes wait for the client. A client starts with [`PATIENCE`], loses the time that
+//! bytes wait, and regains a second per [`RATE`] bytes read, up to [`PATIENCE`]. So no client can pause for
+//! longer, and one that reads at [`RATE`] is never too slow. The limit applies to each connection's socket
+//! ([`crate::connections::Socket`]) and to each HTTP/2 stream ([`StreamGuard`]), whose flow control window
+//! may be closed while the socket still accepts bytes.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -19,14 +19,14 @@ use tracing::warn;
 
 use crate::connections::{ConnectionMetrics, LogLimit};
 
-/// How long a client may leave an answer unread.
+/// How long a client may leave a response unread.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// The same where an answer is another server's and may go on for long: its reader may be a pager.
+/// Limit for forwarded responses, which may be long and interactive: the reader may be a pager.
 pub(crate) const FORWARDED_PATIENCE: Duration = Duration::from_mins(5);
-/// Bytes a second.
+/// Minimum read rate, in bytes per second.
 pub(crate) const RATE: u64 = 16 * 1024;
 
-/// What a client has left of its time.
+/// The time that a client has left to read pending bytes.
 #[derive(Debug)]
 pub(crate) struct Drain {
     most: Duration,
@@ -35,24 +35,24 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    /// A client that may pause for so long.
+    /// Starts with the full `patience`.
     pub(crate) fn new(patience: Duration) -> Self {
         Drain { most: patience, left: patience, waiting_since: None }
     }
 
-    /// Changes how long the client may pause. It has all of it.
+    /// Changes the limit; if it differs, the client gets all of it again.
     pub(crate) fn set_patience(&mut self, patience: Duration) {
         if self.most != patience {
             (self.most, self.left) = (patience, patience);
         }
     }
 
-    /// Bytes wait that the client does not take. Gives when it is too late for them.
+    /// Records that bytes are waiting. Returns the time at which the client is too slow.
     pub(crate) fn waits(&mut self, now: Instant) -> Instant {
         *self.waiting_since.get_or_insert(now) + self.left
     }
 
-    /// The client took this many bytes.
+    /// Records that the client took `bytes`.
     pub(crate) fn took(&mut self, bytes: u64) {
         if let Some(since) = self.waiting_since.take() {
             self.left = self.left.saturating_sub(since.elapsed());
@@ -63,18 +63,18 @@ impl Drain {
         }
     }
 
-    /// When it is too late for the bytes that wait, if any do.
+    /// The time at which the client is too slow; `None` if no bytes wait.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.waiting_since.map(|since| since + self.left)
     }
 }
 
 tokio::task_local! {
-    /// The HTTP/2 stream that a task serves, and the bytes that were handed over for it last.
+    /// State of the HTTP/2 stream that this task serves, and the size of the frame handed over last.
     static STREAM: RefCell<(Drain, u64)>;
 }
 
-/// The answer of this task's stream has bytes: they wait until [`stream_is_ready`].
+/// Records that a frame of this task's stream waits, until [`stream_is_ready`].
 pub(crate) fn stream_waits(bytes: usize, patience: Duration) {
     let _ = STREAM.try_with(|stream| {
         let (drain, waiting) = &mut *stream.borrow_mut();
@@ -84,7 +84,7 @@ pub(crate) fn stream_waits(bytes: usize, patience: Duration) {
     });
 }
 
-/// What waited is on its way.
+/// Records that the waiting frame is being sent.
 pub(crate) fn stream_is_ready() {
     let _ = STREAM.try_with(|stream| {
         let (drain, waiting) = &mut *stream.borrow_mut();
@@ -94,14 +94,14 @@ pub(crate) fn stream_is_ready() {
     });
 }
 
-/// Runs the HTTP/2 streams of a connection, and resets those whose clients do not read.
+/// Spawns the HTTP/2 streams of a connection, and resets those whose clients do not read.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamGuard {
     metrics: Arc<ConnectionMetrics>,
 }
 
 impl StreamGuard {
-    /// Counts the streams that it resets.
+    /// `metrics` counts the streams that are reset.
     pub(crate) fn new(metrics: ConnectionMetrics) -> Self {
         StreamGuard { metrics: Arc::new(metrics) }
     }
@@ -126,13 +126,13 @@ where
     }
 }
 
-/// For streams that are reset, whatever their connection.
+/// Rate limit for the log, shared by all connections.
 static LOG: LogLimit = LogLimit::new();
 
-/// The client of a stream does not read.
+/// The client of a stream does not read in time.
 struct Stalled;
 
-/// Drops the stream, which resets it, when its client is too slow.
+/// Runs a stream; drops it, which resets it, when its client is too slow.
 async fn run(stream: impl Future) -> Result<(), Stalled> {
     let mut stream = pin!(stream);
     let mut late: Option<Pin<Box<Sleep>>> = None;

@@ -1,14 +1,14 @@
-//! From an object's tree to the bytes that are stored, and from stored bytes to the bytes of answers.
+//! Encodes objects to the bytes that are stored, and stored bytes to the bytes of responses.
 //!
-//! A stored body is JSON with `kind` and `apiVersion` first and all else sorted, a line feed at the end, and an empty
-//! `metadata.resourceVersion` whose digits the store fills in. So GET hands a body out as it is, a list item is the body less
-//! its [`head`], and another version of the same shape is another head; nothing is parsed or encoded again.
+//! A stored body is JSON with `kind` and `apiVersion` first and all other fields sorted, a line feed at the end, and an empty
+//! `metadata.resourceVersion` whose digits the store fills in. So a GET sends the body unchanged, a list item is the body without its
+//! [`head`], and another version with the same fields only needs another head; the body is not parsed or encoded again.
 
 use bytes::Bytes;
 use storage::{Entry, Record};
 use value::{Value, write};
 
-/// What a body begins with: `{"kind":"K","apiVersion":"V",`.
+/// The first bytes of a body: `{"kind":"K","apiVersion":"V",`.
 pub fn head(api_version: &str, kind: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     out.extend_from_slice(b"{\"kind\":");
@@ -19,7 +19,7 @@ pub fn head(api_version: &str, kind: &str) -> Vec<u8> {
     out
 }
 
-/// What the body of a custom resource begins with: Kubernetes writes those with sorted keys.
+/// The first bytes of a custom resource's body: Kubernetes writes its keys sorted, `apiVersion` before `kind`.
 pub fn sorted_head(api_version: &str, kind: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     out.extend_from_slice(b"{\"apiVersion\":");
@@ -30,7 +30,7 @@ pub fn sorted_head(api_version: &str, kind: &str) -> Vec<u8> {
     out
 }
 
-/// The record of an object whose kind has this head. Its `metadata.resourceVersion`, if any, is left to the store.
+/// Encodes an object whose kind has this head. The store fills in `metadata.resourceVersion`; a value in the object is ignored.
 pub fn record(head: &[u8], object: &Value, facts: Vec<u8>) -> Record {
     let mut out = Vec::with_capacity(512);
     out.extend_from_slice(head);
@@ -60,7 +60,7 @@ pub fn record(head: &[u8], object: &Value, facts: Vec<u8>) -> Record {
     }
 }
 
-/// Writes the metadata with an empty `resourceVersion` in its place and says where its digits go.
+/// Writes the metadata with an empty `resourceVersion` in sorted position and returns the offset for its digits.
 fn metadata(out: &mut Vec<u8>, metadata: &Value) -> usize {
     let mut revision_at = None;
     let mut first = true;
@@ -96,7 +96,7 @@ fn metadata(out: &mut Vec<u8>, metadata: &Value) -> usize {
     revision_at.unwrap_or(out.len())
 }
 
-/// The body of an entry under another head: another version of the same shape.
+/// Replaces the head of a stored body, for another version with the same fields. `stored_head` is the length of the present head.
 pub fn with_head(entry: &Entry, stored_head: usize, head: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(entry.body.len() + head.len());
     out.extend_from_slice(head);
@@ -104,13 +104,12 @@ pub fn with_head(entry: &Entry, stored_head: usize, head: &[u8]) -> Bytes {
     out.into()
 }
 
-/// What follows the head of an entry, without the line feed: `…}`.
+/// The body of an entry after its head, without the line feed: `…}`.
 pub fn tail(entry: &Entry, stored_head: usize) -> &[u8] {
     entry.body.get(stored_head..entry.body.len().saturating_sub(1)).unwrap_or_default()
 }
 
-/// The tree of an entry. Bytes that this server wrote always parse; should they not, the object is unreadable and the
-/// request fails.
+/// Parses a stored body. Fails only for bytes that this server did not write.
 pub fn tree(entry: &Entry) -> Result<Value, api::Status> {
     let unreadable = |why: &dyn std::fmt::Display| {
         api::Status::internal(format!("the stored object at {} cannot be read: {why}", entry.key))

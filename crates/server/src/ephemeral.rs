@@ -1,4 +1,4 @@
-//! A server in memory on a free port, for tests: ours, and those of controller authors.
+//! An in-memory server on a free port, for tests of this project and of controller authors.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,26 +7,25 @@ use crate::config::{Config, ConfigError};
 use crate::pki::{self, Identity};
 use crate::start::{Running, start};
 
-/// A server in memory, with everything a client needs to use it as its administrator.
+/// An in-memory server, with the credentials to use it as administrator.
 #[derive(Debug)]
 pub struct Ephemeral {
-    /// The server.
     pub running: Running,
-    /// PEM of the authority that signed its certificate.
+    /// PEM certificate of the CA that signed the serving certificate.
     pub ca_pem: String,
-    /// The authority itself, for making further client certificates.
+    /// The CA with its key, for issuing further client certificates.
     pub authority: Identity,
-    /// A client certificate in `system:masters`.
+    /// A client certificate in the group `system:masters`.
     pub admin: Identity,
 }
 
 impl Ephemeral {
-    /// Starts one.
+    /// Starts a server with the default configuration.
     pub async fn start() -> Result<Self, ConfigError> {
         Self::start_with(|_| {}).await
     }
 
-    /// Starts one with a changed configuration.
+    /// Starts a server after `change` has modified the default configuration.
     pub async fn start_with(change: impl FnOnce(&mut Config)) -> Result<Self, ConfigError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let now = i64::try_from(now).unwrap_or(0);
@@ -46,7 +45,7 @@ impl Ephemeral {
         Ok(Ephemeral { running, ca_pem: authority.cert_pem.clone(), authority, admin })
     }
 
-    /// A kubeconfig for its administrator.
+    /// A kubeconfig with the administrator's client certificate.
     pub fn kubeconfig(&self) -> String {
         pki::kubeconfig(&format!("https://{}", self.running.address), &self.ca_pem, &self.admin)
     }

@@ -1,8 +1,8 @@
-//! Hints that files may have changed.
+//! Notifications that files may have changed.
 //!
-//! Folders are watched rather than files, so that a rename onto a file and the swap of a link, as ConfigMap volumes do it, are
-//! seen; so are the folders of every link on the way to a file, wherever it leads. A notification is only a hint: whoever follows
-//! files compares contents, and looks at them every minute in any case.
+//! Folders are watched rather than files, so that a rename onto a file and the swap of a symbolic link, as in ConfigMap volumes, are
+//! noticed; so are the folders of all symbolic links on the path to a file. A notification is only a hint: its receiver compares
+//! contents. In addition, a check is due every minute.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -15,34 +15,34 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Interval, MissedTickBehavior};
 use tracing::warn;
 
-/// How often files are looked at without a hint.
+/// Interval of checks without a notification.
 const POLL: Duration = Duration::from_mins(1);
-/// How many links are followed on the way to a file: as many as the system follows.
+/// Maximum number of symbolic links that are followed to a file, as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// What tells when to look at files again.
+/// Signals when files should be checked for changes.
 pub(crate) struct FileWatch {
     hint: Arc<Notify>,
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
     watched_paths: Arc<Mutex<WatchedPaths>>,
     poll: Interval,
-    /// How long after a hint files are left alone: whoever writes them may not be done.
+    /// Delay between a notification and the signal, because the writer of a file may not have finished.
     settle: Duration,
     stopped: watch::Receiver<bool>,
 }
 
-/// What happens where is a hint.
+/// The paths whose events count as notifications.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct WatchedPaths {
-    /// Whatever happens in these folders.
+    /// Any event in these folders counts.
     folders: BTreeSet<PathBuf>,
-    /// What happens to these links; much else may be in the folders that they are in.
+    /// Only events of the symbolic links themselves count; their folders may contain unrelated files.
     links: BTreeSet<PathBuf>,
 }
 
 impl WatchedPaths {
-    /// What matters to who follows these files.
+    /// All paths that can affect the content of `files`.
     fn of<'p>(files: impl IntoIterator<Item = &'p Path>) -> Self {
         let mut watched_paths = WatchedPaths::default();
         for file in files {
@@ -51,7 +51,7 @@ impl WatchedPaths {
         watched_paths
     }
 
-    /// The folder that a file's name says it is in, the one it really is in, and the links on the way there.
+    /// Adds the folder in the file's path, the folder it resolves to, and the symbolic links in between.
     fn add(&mut self, file: &Path) {
         let Ok(file) = std::path::absolute(file) else { return };
         self.folders.extend(file.parent().map(Path::to_owned));
@@ -70,7 +70,7 @@ impl WatchedPaths {
                     ahead.extend(steps(&target));
                 }
                 Ok(_) => return,
-                // No links are behind, so that the folder above is the one that the name says.
+                // The path so far contains no symbolic links, so `..` leads to its parent.
                 Err(_) if step == ".." => {
                     place.pop();
                 }
@@ -80,34 +80,34 @@ impl WatchedPaths {
         self.folders.extend(place.parent().map(Path::to_owned));
     }
 
-    /// The folders to watch for it.
+    /// The folders to watch, including those of symbolic links.
     fn watched(&self) -> BTreeSet<PathBuf> {
         let around = self.links.iter().filter_map(|link| link.parent());
         self.folders.iter().map(PathBuf::as_path).chain(around).map(Path::to_owned).collect()
     }
 
-    /// Whether something that happened to a path is a hint.
+    /// Whether an event at this path counts as a notification.
     fn has(&self, path: &Path) -> bool {
         let is_within = path.parent().is_some_and(|folder| self.folders.contains(folder));
         is_within || self.folders.contains(path) || self.links.contains(path)
     }
 }
 
-/// The steps of a path, the first one last.
+/// The components of a path in reverse order, without `.`.
 fn steps(path: &Path) -> Vec<OsString> {
     let is_step = |step: &Component<'_>| !matches!(step, Component::CurDir);
     path.components().rev().filter(is_step).map(|step| step.as_os_str().to_owned()).collect()
 }
 
 impl FileWatch {
-    /// Hints until the server stops.
+    /// Signals until the server stops. No file is watched before [`FileWatch::watch`].
     pub(crate) fn new(settle: Duration, stopped: watch::Receiver<bool>) -> Self {
         let hint = Arc::new(Notify::new());
         let watched_paths = Arc::new(Mutex::new(WatchedPaths::default()));
         let heard = {
             let (hint, watched_paths) = (Arc::clone(&hint), Arc::clone(&watched_paths));
             move |event: notify::Result<notify::Event>| match event {
-                // Reading is no change, and reading is what follows a hint.
+                // Checking files causes access events; those must not trigger another check.
                 Ok(event) if matches!(event.kind, EventKind::Access(_)) => {}
                 Ok(event) if !event.paths.is_empty() => {
                     let watched_paths = watched_paths.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +115,7 @@ impl FileWatch {
                         hint.notify_one();
                     }
                 }
-                // Some may have been lost.
+                // An error, or an event without paths: notifications may have been lost.
                 _ => hint.notify_one(),
             }
         };
@@ -127,7 +127,7 @@ impl FileWatch {
         FileWatch { hint, watcher, watched: BTreeSet::new(), watched_paths, poll, settle, stopped }
     }
 
-    /// Watches for what may change these files, and for nothing else.
+    /// Replaces the set of watched files.
     pub(crate) fn watch<'p>(&mut self, files: impl IntoIterator<Item = &'p Path>) {
         let Some(watcher) = &mut self.watcher else { return };
         let watched_paths = WatchedPaths::of(files);
@@ -136,14 +136,14 @@ impl FileWatch {
         for gone in self.watched.difference(&wanted) {
             let _ = watcher.unwatch(gone);
         }
-        // Watched again each time: a folder may have been replaced by another of the same name.
+        // Watch all folders again, because a folder may have been replaced by another of the same name.
         self.watched = wanted
             .into_iter()
             .filter(|folder| watcher.watch(folder, RecursiveMode::NonRecursive).is_ok())
             .collect();
     }
 
-    /// Waits until it is time to look; the first time is at once, because a file may have changed since it was read. `None` when
+    /// Waits until files should be checked. The first call returns at once, because a file may have changed since it was read. `None` when
     /// the server stops.
     pub(crate) async fn next(&mut self) -> Option<Look> {
         loop {
@@ -162,12 +162,12 @@ impl FileWatch {
     }
 }
 
-/// Why it is time to look.
+/// The reason for a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Something happened in one of the folders; perhaps nothing that matters.
+    /// A watched folder or link changed, possibly without affecting the files.
     Hinted,
-    /// A minute has passed.
+    /// The polling interval has passed.
     InAnyCase,
 }
 

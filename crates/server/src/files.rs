@@ -1,12 +1,12 @@
-//! Files that the server reads again while it runs: with a bound, and with errors in Go's words.
+//! Reads files with a size limit and reports errors in Go's wording.
 
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
-/// Files that are longer than this are refused: no configuration is.
+/// Size limit in bytes. No reasonable configuration file is larger.
 const MAX_FILE: u64 = 8 << 20;
 
-/// Reads a file. Its error is the reason alone: `no such file or directory`.
+/// Reads a file. The error is the reason without the path, for example `no such file or directory`.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     let file = std::fs::File::open(path).map_err(|error| go_words(&error))?;
     let mut bytes = Vec::new();
@@ -17,7 +17,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// An operating system's error as Go prints it: without the number, and in lower case.
+/// Formats an I/O error like Go: without the error number, and in lower case.
 pub(crate) fn go_words(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => return "no such file or directory".to_owned(),

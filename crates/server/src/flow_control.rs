@@ -1,6 +1,7 @@
-//! API Priority and Fairness: the queue stage of the pipeline.
+//! API Priority and Fairness: the queueing stage of the request pipeline.
 //!
-//! [`flowcontrol`] decides; this module gives it the time, the stored objects and the requests, and lets requests wait.
+//! The [`flowcontrol`] crate decides without I/O; this module supplies the time, the stored objects and the
+//! requests, and suspends requests while they are queued.
 
 mod configure;
 mod dump;
@@ -33,15 +34,15 @@ pub(crate) use dump::page as dump_page;
 pub(crate) use maintain::{begin, is_served, maintain};
 pub(crate) use metrics::FlowControlMetrics;
 
-/// No request waits longer in its queue.
+/// Longest time that a request may wait in its queue.
 const MAX_WAIT: Duration = Duration::from_mins(1);
-/// A request waits for this part of the time that it may take.
+/// A request may wait for `1 / WAIT_PART` of its allowed time.
 const WAIT_PART: u32 = 4;
 
 static FLOW_SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 static PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
-/// Limits requests by the stored FlowSchemas and PriorityLevelConfigurations.
+/// Limits concurrent requests according to the stored FlowSchemas and PriorityLevelConfigurations.
 pub struct FlowControl {
     shared: Arc<Shared>,
     epoch_time: SystemTime,
@@ -56,16 +57,16 @@ impl std::fmt::Debug for FlowControl {
     }
 }
 
-/// What requests need until they have given their seats back.
+/// State that requests need until they release their seats.
 struct Shared {
-    /// The moment that all times are relative to.
+    /// All durations passed to `flowcontrol` are relative to this.
     epoch: Instant,
-    /// `--request-timeout`: what requests without a deadline of their own wait by.
+    /// `--request-timeout`: determines the queue wait of requests without a deadline.
     request_timeout: Duration,
     traffic: Mutex<Traffic>,
-    /// Requests that have come in and are not answered yet, wherever they are.
+    /// Requests that have arrived and are not answered yet, in any stage.
     present: AtomicU64,
-    /// Something about the objects, their status or a level that is going has to be looked at.
+    /// Wakes the background task: statuses have to be written, or a quiescing level may be idle.
     changed: Notify,
 }
 
@@ -74,7 +75,7 @@ impl Shared {
         self.present.load(Ordering::Relaxed)
     }
 
-    /// The time as the crate sees it.
+    /// Time since the epoch, as `flowcontrol` expects it.
     fn now(&self) -> Duration {
         self.epoch.elapsed()
     }
@@ -83,13 +84,13 @@ impl Shared {
         self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long a request that may take so long waits for seats at most.
+    /// Longest queue wait of a request that may take `allowed` in total.
     fn longest_wait(allowed: Duration) -> Duration {
         (allowed / WAIT_PART).min(MAX_WAIT)
     }
 }
 
-/// A request that has come in and is not answered yet.
+/// Guard that counts a request as present until it is dropped.
 pub(crate) struct Present(Arc<Shared>);
 
 impl Drop for Present {
@@ -98,15 +99,15 @@ impl Drop for Present {
     }
 }
 
-/// The configuration of the moment, with what answers say about it.
+/// The current configuration, with the response headers of each class.
 struct InForce {
     shared: Arc<Shared>,
     configuration: Configuration<Waiter>,
-    /// By the number of the class.
+    /// Indexed like the classes of the configuration.
     uids: Vec<MatchedUids>,
 }
 
-/// The uids that an answer carries: those of the FlowSchema and PriorityLevelConfiguration of its request.
+/// Header values with the uids of a request's FlowSchema and PriorityLevelConfiguration.
 #[derive(Debug)]
 struct MatchedUids {
     schema: HeaderValue,
@@ -124,7 +125,7 @@ impl MatchedUids {
 #[derive(Clone)]
 pub struct Assignment {
     in_force: Arc<InForce>,
-    /// The number of the class.
+    /// Index of the class in the configuration.
     index: usize,
 }
 
@@ -143,7 +144,7 @@ impl Assignment {
         &self.in_force.shared
     }
 
-    /// Adds the headers that name the two objects. What another server said in them comes second.
+    /// Adds the two uid headers. Values set by an aggregated API server come after them.
     pub fn add_to(&self, response: &mut Response<Body>) {
         let Some(uids) = self.in_force.uids.get(self.index) else { return };
         let headers = response.headers_mut();
@@ -155,7 +156,7 @@ impl Assignment {
     }
 }
 
-/// A request in a queue set.
+/// A request in a queue set, with the sender that wakes it.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     caller: Caller,
@@ -166,41 +167,40 @@ pub(crate) struct Waiter {
 impl Ticket for Waiter {
     fn dispatched(&mut self) {
         if let Some(wake) = self.wake.take() {
-            // Whoever waited may be gone; dropping its seat gives it to the next.
+            // If the waiting request is gone, dropping its seat dispatches the next one.
             let _ = wake.send(());
         }
     }
 }
 
-/// A request that asks for a seat.
+/// A request for a seat.
 pub(crate) struct Asking<'a> {
     pub(crate) state: &'a State,
     pub(crate) caller: &'a Caller,
     pub(crate) info: &'a Arc<RequestInfo>,
     pub(crate) query: &'a Query,
-    /// When it came in.
     pub(crate) arrived: Instant,
-    /// When it must be answered, if there is a limit.
+    /// Time limit for the response, if any.
     pub(crate) deadline: Option<Instant>,
-    /// Whether it has a body, for which it gives its seats up while it arrives.
+    /// Seats are released while a body arrives.
     pub(crate) has_body: bool,
-    /// Ends when the client is gone.
+    /// Completes when the client disconnects.
     pub(crate) gone: ClientGone,
 }
 
 impl Asking<'_> {
-    /// Whether the request is known to take one seat until it ends.
+    /// True if the request takes exactly one seat from start to end.
     fn is_light(&self) -> bool {
         !self.has_body && self.info.is_read_only() && !matches!(self.info.verb.as_str(), "list" | "watch")
     }
 }
 
-/// Tells whether a client still waits for its answer. A client of which nothing is known waits.
+/// Signals that a client has disconnected. The default never does.
 #[derive(Debug, Default)]
 pub(crate) struct ClientGone(Option<oneshot::Receiver<()>>);
 
 impl ClientGone {
-    /// Ends when the sender is dropped.
+    /// Completes when the sender of `sender_lives` is dropped.
     pub(crate) fn with(sender_lives: oneshot::Receiver<()>) -> Self {
         ClientGone(Some(sender_lives))
     }
@@ -208,12 +208,12 @@ impl ClientGone {
     async fn wait(&mut self) {
         let Some(gone) = &mut self.0 else { return std::future::pending().await };
         let _ = gone.await;
-        // A receiver that has ended must not be asked again.
+        // A completed receiver must not be polled again.
         self.0 = None;
     }
 }
 
-/// Why a request got no seat, as an answer.
+/// A rejected request, with the delay in seconds for `Retry-After`.
 pub(crate) struct Refused {
     assignment: Assignment,
     retry_after: u64,
@@ -228,7 +228,7 @@ impl Refused {
 }
 
 impl FlowControl {
-    /// Limits requests to `seats` at once, by the mandatory objects until others are followed.
+    /// Limits requests to `seats` at once, using the mandatory objects until the stored ones are loaded.
     pub(crate) fn new(seats: usize, request_timeout: Duration) -> Arc<Self> {
         let mut controller = Controller::new(u32::try_from(seats).unwrap_or(u32::MAX), Duration::ZERO);
         let first = controller.configure(Duration::ZERO, Vec::new(), Vec::new());
@@ -251,7 +251,7 @@ impl FlowControl {
         })
     }
 
-    /// Counts a request as present until it is dropped.
+    /// Counts a request as present until the result is dropped.
     pub(crate) fn arrived(&self) -> Present {
         self.shared.present.fetch_add(1, Ordering::Relaxed);
         Present(Arc::clone(&self.shared))
@@ -265,7 +265,7 @@ impl FlowControl {
         self.shared.traffic()
     }
 
-    /// Adds the use of the fast paths of all levels to the traffic.
+    /// Adds the seat usage on the fast paths of all levels to the traffic statistics.
     fn note_fast_paths(&self, configured: &configure::Configured) {
         let now = self.now();
         let (mut nanoseconds, mut most) = (0, 0);
@@ -277,12 +277,12 @@ impl FlowControl {
         self.traffic().note_fast(now, nanoseconds, most);
     }
 
-    /// The most requests that executed in the last second: `(reading, mutating)`.
+    /// Maximum of concurrently executing requests in the last second: `(reading, mutating)`.
     pub(crate) fn executing(&self) -> (usize, usize) {
         self.most(Phase::Executing)
     }
 
-    /// The most requests that waited in the last second: `(reading, mutating)`.
+    /// Maximum of queued requests in the last second: `(reading, mutating)`.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         self.most(Phase::Waiting)
     }
@@ -340,7 +340,7 @@ impl InForce {
     }
 }
 
-/// A request as flow schemas see it.
+/// Converts a request to the attributes that FlowSchemas match.
 fn attributes<'a>(caller: &'a Caller, info: &'a RequestInfo) -> Attributes<'a> {
     Attributes {
         user: caller.user(),
@@ -354,7 +354,7 @@ fn attributes<'a>(caller: &'a Caller, info: &'a RequestInfo) -> Attributes<'a> {
     }
 }
 
-/// The seats of one request, given back when dropped.
+/// The seats of one request; released on drop.
 #[derive(Debug)]
 pub(crate) struct FairSeat {
     assignment: Assignment,
@@ -364,33 +364,34 @@ pub(crate) struct FairSeat {
     watch: Option<Box<OpenWatch>>,
 }
 
-/// What a request has of its priority level.
+/// The request's current share of its priority level.
 #[derive(Debug)]
 enum Hold {
-    /// Nothing, for good.
+    /// No seat now or later.
     Nothing,
-    /// A seat of the fast path.
+    /// One seat of the fast path.
     Fast(FastSeat),
-    /// Nothing since it gave its seat of the fast path up.
+    /// Released its fast-path seat and may take one again.
     LeftFastPath,
     /// A position in a queue.
     Queued(RequestId),
-    /// Seats.
+    /// Seats of the priority level.
     Executing(RequestId),
-    /// Nothing for the time being; it comes back with this.
+    /// Released its seats; the arrival is queued again by `reacquire`.
     Suspended(Box<Arrival<Waiter>>),
 }
 
-/// What became of a request that asked for seats.
+/// Outcome of a request for seats.
 enum Started {
     Executing {
-        /// Whether more requests are present than its level has seats. Most requests never wait for anything: they would give their
-        /// seat back before the next one is looked at, no request would ever queue, and the client that sends most would get most. Such a
-        /// request lets others run once while it has its seat, so that they wait where flows are told apart.
+        /// True if more requests are present than the level has seats. Most requests never await, so each
+        /// would release its seat before the next is polled, none would ever queue, and the client that sends
+        /// most would get most. Such a request yields once while it holds its seat, so that the others queue,
+        /// where flows are separated.
         is_crowded: bool,
     },
     Refused,
-    /// It has to wait until it is dispatched.
+    /// Queued until it is dispatched.
     Waiting(Waiting),
 }
 
@@ -399,19 +400,19 @@ impl FairSeat {
         FairSeat { assignment, hold, is_read_only, gone, watch: None }
     }
 
-    /// What the answer says about where the request went.
+    /// Source of the response's uid headers.
     pub(crate) fn assignment(&self) -> &Assignment {
         &self.assignment
     }
 
-    /// Gives the seats up for the time being; a watch keeps being counted as one.
+    /// Releases the seats temporarily; a watch stays registered.
     pub(crate) fn release(&mut self) {
         self.hold = match std::mem::replace(&mut self.hold, Hold::Nothing) {
             Hold::Fast(seat) => {
                 self.leave_fast_path(seat);
                 Hold::LeftFastPath
             }
-            // A watch that has begun is through.
+            // A watch needs no seat after its initial events.
             Hold::Executing(id) if self.watch.is_some() => {
                 self.finish(id);
                 Hold::Nothing
@@ -427,11 +428,12 @@ impl FairSeat {
         };
     }
 
-    /// Takes seats again, in the queues of the same flow. An error says in how many seconds the client should come back.
+    /// Takes seats again, queued in the same flow. An error is the `Retry-After` delay in seconds.
     pub(crate) async fn reacquire(&mut self) -> Result<(), u64> {
         let is_admitted = match std::mem::replace(&mut self.hold, Hold::Nothing) {
             Hold::Suspended(arrival) => {
-                // It was admitted in time; how long it waits now is bounded by its own deadline and by what a new request would wait.
+                // It was admitted in time. Its new wait is limited by its own deadline and by what a new
+                // request may wait.
                 let allowed = self.assignment.shared().request_timeout;
                 self.take(*arrival, Instant::now(), allowed).await
             }
@@ -449,7 +451,8 @@ impl FairSeat {
         if is_admitted { Ok(()) } else { Err(self.refused()) }
     }
 
-    /// Takes seats for a request that may take so long since it arrived; `false` if there are none in time.
+    /// Takes seats for a request that arrived at `arrived` and may take `allowed`; `false` if none are free
+    /// in time.
     async fn take(&mut self, arrival: Arrival<Waiter>, arrived: Instant, allowed: Duration) -> bool {
         match self.start(arrival) {
             Started::Executing { is_crowded } => {
@@ -463,7 +466,7 @@ impl FairSeat {
         }
     }
 
-    /// Asks for seats.
+    /// Requests seats without waiting.
     fn start(&mut self, arrival: Arrival<Waiter>) -> Started {
         let now = self.assignment.shared().now();
         let mut queues = self.assignment.class().level.queues();
@@ -487,7 +490,8 @@ impl FairSeat {
         }
     }
 
-    /// Waits for seats, for a part of the time that the request may take; `false` if there are none in time.
+    /// Waits in the queue for a part of `allowed`; `false` if no seat becomes free in time or the client
+    /// disconnects.
     async fn wait(&mut self, mut waiting: Waiting, since: Instant, allowed: Duration) -> bool {
         let until = since.checked_add(Shared::longest_wait(allowed)).unwrap_or(since);
         let is_dispatched = tokio::select! {
@@ -521,7 +525,7 @@ impl FairSeat {
         self.assignment.shared().traffic().note(now, phase, !self.is_read_only, change);
     }
 
-    /// Counts a refusal; returns in how many seconds the client should come back.
+    /// Counts a rejection; returns the `Retry-After` delay in seconds.
     fn refused(&self) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.assignment.class().level.refused(now.as_secs())
@@ -542,7 +546,8 @@ impl FairSeat {
         }
     }
 
-    /// What is left to do after a request gave up its seats or left its queue.
+    /// Finishes the release of seats: wakes the configuration task, and ends the linger time of final seats
+    /// later.
     fn ended(&self, now: Duration, id: RequestId, ended: Ended) {
         let level = &self.assignment.class().level;
         if ended.is_idle && level.is_quiescing() {
@@ -577,7 +582,7 @@ impl Drop for FairSeat {
     }
 }
 
-/// A request in a queue, counted as waiting until this is dropped.
+/// Guard that counts a request as queued until it is dropped.
 struct Waiting {
     assignment: Assignment,
     is_read_only: bool,
@@ -598,7 +603,7 @@ impl Drop for Waiting {
     }
 }
 
-/// A watch that is open, counted until it is dropped.
+/// Guard that registers an open watch until it is dropped.
 #[derive(Debug)]
 struct OpenWatch {
     watches: Arc<WatchTracker>,

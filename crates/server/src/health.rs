@@ -1,4 +1,4 @@
-//! The health pages: `/healthz`, `/livez`, `/readyz`, each check by name.
+//! The health endpoints `/healthz`, `/livez` and `/readyz`, with a path for each check.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use crate::request_info::Query;
 use crate::state::Storage;
 use crate::unreadable::Unreadable;
 
-/// What the checks look at.
+/// The state that health checks examine.
 #[derive(Debug)]
 pub struct Health {
     store: Store,
-    /// The folders of static manifests.
+    /// Status of the static manifest folders.
     manifests: Arc<FolderStatuses>,
-    /// Which objects that every cluster has are not written yet.
+    /// Bootstrap objects that are not written yet.
     bootstrap: Arc<Progress>,
-    /// The stored objects that cannot be read.
+    /// Stored objects that cannot be decoded.
     unreadable: Arc<Unreadable>,
-    /// The server is on its way down.
+    /// Set when shutdown begins.
     stopping: AtomicBool,
     results: Results,
 }
 
-/// What came of the checks, as `/metrics/slis` shows it.
+/// Results of the checks for `/metrics/slis`.
 #[derive(Debug)]
 struct Results {
     registry: MetricRegistry,
@@ -66,18 +66,18 @@ impl Results {
     }
 }
 
-/// A page: `(code, text)`.
+/// A response: `(HTTP status code, text)`.
 pub type Page = (u16, String);
 
-/// The pages, each of which has a path of its own.
+/// Endpoints, each with its own path.
 const PAGES: [&str; 3] = ["healthz", "livez", "readyz"];
 
-/// Whether a path is that of a page of health or of one of its checks.
+/// True for the path of a health endpoint or of one of its checks.
 pub(crate) fn is_page(path: &str) -> bool {
     path.strip_prefix('/').is_some_and(|path| PAGES.contains(&path.split('/').next().unwrap_or_default()))
 }
 
-/// `(name, whether it is part of livez and healthz, too)`.
+/// `(name, also part of livez and healthz)`.
 const CHECKS: &[(&str, bool)] = &[
     ("ping", true),
     ("log", true),
@@ -107,8 +107,8 @@ const CHECKS: &[(&str, bool)] = &[
     ("shutdown", false),
 ];
 
-/// What the checks of folders of static manifests begin with; the plugin follows. They are part of readiness alone: a server is
-/// not ready before its policy is in force, but nothing is won by starting it anew.
+/// Prefix of the checks for static manifest folders; the plugin name follows. They affect only readiness: a
+/// server is not ready before its policies are in effect, but restarting it would not help.
 const MANIFESTS: &str = "manifest-admission-config/";
 
 impl Health {
@@ -127,12 +127,11 @@ impl Health {
         })
     }
 
-    /// The registry of `/metrics/slis`.
     pub fn registry(&self) -> &MetricRegistry {
         &self.results.registry
     }
 
-    /// The results of all checks so far, as metrics.
+    /// Renders all results so far in the Prometheus text format.
     pub fn results(&self) -> Vec<u8> {
         let mut page = Vec::new();
         // Writing to memory does not fail.
@@ -140,7 +139,7 @@ impl Health {
         page
     }
 
-    /// Every page of health and each of its checks.
+    /// Paths of all endpoints and of each of their checks.
     pub fn paths(&self) -> Vec<String> {
         let pages = PAGES;
         let of = |page: &str| {
@@ -150,18 +149,18 @@ impl Health {
         pages.into_iter().flat_map(of).collect()
     }
 
-    /// Whether there is a check of this name on any page; the empty name is the page itself.
+    /// True if any endpoint has this check; the empty name is the endpoint itself.
     pub fn is_check(&self, name: &str) -> bool {
         name.is_empty() || self.checks("readyz").iter().any(|check| check == name)
     }
 
-    /// The checks of a page, in order.
+    /// The checks of an endpoint, in output order.
     fn checks(&self, page: &str) -> Vec<String> {
         let ready = page == "readyz";
         let mut checks: Vec<String> =
             CHECKS.iter().filter(|(_, live)| ready || *live).map(|(name, _)| (*name).to_owned()).collect();
         if ready {
-            // The last one says that the server is going.
+            // The `shutdown` check stays last.
             let last = checks.len().saturating_sub(1);
             let folders = self.manifests.plugins().into_iter().map(|plugin| format!("{MANIFESTS}{plugin}"));
             checks.splice(last..last, folders);
@@ -169,7 +168,7 @@ impl Health {
         checks
     }
 
-    /// The server no longer wants new clients.
+    /// Makes `/readyz` fail, so that load balancers stop sending clients.
     pub fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Release);
     }
@@ -178,7 +177,7 @@ impl Health {
         match name {
             "etcd" | "etcd-readiness" => self.store.health(),
             "storage-quota" if self.store.space().alarm => Err("the store is full".to_owned()),
-            // What roles, policies, webhooks, quotas and CRDs say is known only if all of them can be read.
+            // The effect of roles, policies, webhooks, quotas and CRDs is known only if all of them can be decoded.
             "informer-sync" => self.unreadable.check_decisive(),
             "shutdown" if self.stopping.load(Ordering::Acquire) => Err("process is shutting down".to_owned()),
             _ => match (name.strip_prefix(MANIFESTS), hook(name)) {
@@ -189,13 +188,14 @@ impl Health {
         }
     }
 
-    /// A check as a page has it. A server whose bootstrap is refused by a policy lives: starting it anew would not help.
+    /// Runs a check for an endpoint. Bootstrap refused by a policy does not fail `livez`, since a restart
+    /// would not help.
     fn check_on(&self, page: &str, name: &str) -> Result<(), String> {
         if page == "livez" && hook(name).is_some() { Ok(()) } else { self.check(name) }
     }
 
-    /// The page at `/healthz`, `/livez`, `/readyz` or one check below; `None` if there is no such check. Why a check fails is said
-    /// to those who ask for it (`?verbose`) and may know it (`reasons`).
+    /// Renders `/healthz`, `/livez`, `/readyz` or a single check below them; `None` if there is no such
+    /// check. The reason of a failure appears only with `?verbose` and if the client may see it (`reasons`).
     pub fn page(&self, path: &str, query: &Query, reasons: bool) -> Option<Page> {
         let reasons = reasons && query.get("verbose").is_some();
         let shown = |why: String| if reasons { why } else { "reason withheld".to_owned() };
@@ -253,7 +253,7 @@ impl Health {
     }
 }
 
-/// The part of bootstrap that a check is about.
+/// The bootstrap hook that a check reports.
 fn hook(check: &str) -> Option<Hook> {
     Hook::ALL.into_iter().find(|hook| hook.name() == check)
 }

@@ -1,10 +1,11 @@
-//! Large requests run on threads of their own, so that small ones, health checks and leases never wait for them.
+//! Runs large requests on separate threads, so that small requests, health checks and leases never wait for
+//! them.
 //!
-//! Decoding, patching, validating and admitting an object of three megabytes takes some hundred milliseconds of one core, during
-//! which an async worker answers nobody else. So a request starts like every other one, and as soon as it is known to be large
-//! ([`Effort::enter_lane`]) its future moves to the [`HeavyLane`]: a second runtime with fewer threads, which have a lower
-//! priority. Only the polling moves. What the future starts (timers, connections to webhooks, commits) belongs to the main runtime
-//! as before.
+//! Decoding, patching, validating and admitting a 3 MB object takes some hundred milliseconds of one core,
+//! during which an async worker thread can do nothing else. So every request starts on the main runtime, and
+//! once it is known to be large ([`Effort::enter_lane`]) its future moves to the [`HeavyLane`]: a second
+//! runtime with fewer threads of lower priority. Only polling moves; timers, webhook connections and commits
+//! still belong to the main runtime.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -25,26 +26,28 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use value::{Budget, BudgetEnded, Str};
 
-/// Bodies and stored objects of more bytes are large. One of this size takes about 5 ms (in a release build), the limit of
-/// what others may have to wait for.
+/// Bodies and stored objects of more bytes than this are large. One of this size takes about 5 ms in a
+/// release build, the most that other requests should wait for.
 pub const LARGE: usize = 64 * 1024;
 
-/// The steps that one request may take: far more than kube-apiserver can take before a request times out, and some seconds here.
+/// Steps that one request may take: some seconds of work, and far more than kube-apiserver can do before its
+/// timeout.
 const STEPS: u64 = 100_000_000;
 
-/// The steps that a request may take on the threads of small requests, some milliseconds. Work that needs more begins again in the lane.
+/// Steps that a request may take on the main runtime, some milliseconds. Work that needs more restarts in the
+/// lane.
 const QUICK_STEPS: u64 = 100_000;
 
-/// What the expressions of policies and webhooks may cost on the threads of small requests, which run others in between. A request
-/// whose expressions cost more goes on in the lane.
+/// Cost of admission expressions that a request may evaluate on the main runtime, which runs other requests
+/// in between. A request whose expressions cost more continues in the lane.
 const QUICK_COST: u64 = 1_000_000;
 
-/// How much lower the priority of the lane's threads is (`nice`).
+/// Increment of the `nice` value of the lane's threads.
 const NICENESS: i32 = 10;
 
-/// The threads for large requests.
+/// The runtime for large requests.
 pub struct HeavyLane {
-    /// Taken only when this is dropped.
+    /// `None` only during drop.
     runtime: Option<Runtime>,
     turns: Arc<Turns>,
     requests: IntCounter,
@@ -52,11 +55,11 @@ pub struct HeavyLane {
     running: IntGauge,
 }
 
-/// How many requests of one account may be queued for the threads of the lane. Its other requests wait outside, so that a request of
-/// another account has only few before it.
+/// Requests of one account that may be queued in the lane at once. Its other requests wait outside, so that a
+/// request of another account has only few before it.
 const TURNS: usize = 2;
 
-/// The turns of all accounts that have requests in the lane or waiting for it.
+/// One semaphore of [`TURNS`] permits per account that has requests in the lane or waiting for it.
 #[derive(Debug, Default)]
 struct Turns {
     accounts: Mutex<HashMap<Str, Arc<Semaphore>>>,
@@ -67,7 +70,7 @@ impl Turns {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the account may have one more request in the lane.
+    /// Waits until the account may run one more request in the lane.
     async fn take(self: &Arc<Self>, account: &Str) -> Turn {
         let of_account =
             Arc::clone(self.lock().entry(account.clone()).or_insert_with(|| Arc::new(Semaphore::new(TURNS))));
@@ -77,7 +80,7 @@ impl Turns {
     }
 }
 
-/// One of an account's turns, or the wait for it. Dropping it lets the account's next request in.
+/// A permit of an account, or the wait for it. Its drop admits the account's next request.
 #[derive(Debug)]
 struct Turn {
     turns: Arc<Turns>,
@@ -89,7 +92,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         self.permit = None;
         let mut accounts = self.turns.lock();
-        // Every other turn of the account, and every wait for one, holds the semaphore as well.
+        // Every other turn of the account, held or awaited, has a reference to the semaphore too.
         if accounts.get(&self.account).is_some_and(|turns| Arc::strong_count(turns) == 1) {
             accounts.remove(&self.account);
         }
@@ -97,14 +100,15 @@ impl Drop for Turn {
 }
 
 impl HeavyLane {
-    /// Starts the threads: half as many as there are cores, at least one.
+    /// Starts half as many threads as there are cores, at least one.
     pub fn start(registry: &MetricRegistry) -> io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let runtime = Builder::new_multi_thread()
             .worker_threads((cores / 2).max(1))
             .thread_name("heavy-lane")
             .on_thread_start(|| {
-                // On Linux this is about the calling thread. Where it fails the lane still has fewer threads than there are cores.
+                // On Linux this affects only the calling thread. If it fails, the lane still has fewer
+                // threads than cores.
                 let _ = rustix::process::nice(NICENESS);
             })
             .build()?;
@@ -128,8 +132,8 @@ impl HeavyLane {
         Ok(HeavyLane { runtime: Some(runtime), turns: Arc::default(), requests, cancelled, running })
     }
 
-    /// Runs the work of a request to its end: here, and in the lane once it asks for that. Work in the lane is cancelled when the
-    /// deadline passes. `None` if it did not come to its end: it panicked, or the server stops.
+    /// Runs a request's work to completion: on the main runtime, and in the lane once it becomes large. Work
+    /// in the lane is cancelled at the deadline. Returns `None` if it panicked or the server stops.
     pub async fn drive<T: Send + 'static>(
         &self,
         effort: &Effort,
@@ -152,7 +156,8 @@ impl HeavyLane {
         let turn = match (effort.account(), deadline) {
             (None, _) => None,
             (Some(account), None) => Some(self.turns.take(account).await),
-            // Work that waited too long still has to run: it ends at its next check of the budget, which is cancelled below.
+            // Work that waited too long still runs: it ends at its next check of the budget, which is
+            // cancelled below.
             (Some(account), Some(deadline)) => {
                 tokio::time::timeout_at(deadline.into(), self.turns.take(account)).await.ok()
             }
@@ -183,14 +188,14 @@ impl HeavyLane {
 
 impl Drop for HeavyLane {
     fn drop(&mut self) {
-        // Waiting for threads would block the runtime that this is dropped on.
+        // Waiting for the threads would block the runtime on which this is dropped.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// Work in the lane ends with whoever waits for it.
+/// Aborts the work in the lane when its awaiting future is dropped.
 struct AbortOnDrop<T>(JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
@@ -207,12 +212,14 @@ impl Drop for Leaving {
     }
 }
 
-/// Work that is polled by one runtime and belongs to another: what it spawns and waits for goes there.
+/// A future polled by the lane inside the context of the main runtime, which runs its spawned tasks and
+/// timers.
 struct AtHome<T> {
     home: Handle,
     work: Pin<Box<dyn Future<Output = T> + Send>>,
-    /// Given back when the work first waits for something, but not when it only lets others run. A webhook may call this server as the
-    /// same account before it answers: if the turn were kept, both would wait for each other.
+    /// Released when the work first waits for something, but not when it only yields. A webhook may call this
+    /// server with the same account before it answers: if the turn were not released, both would wait for
+    /// each other.
     turn: Option<Turn>,
 }
 
@@ -232,25 +239,26 @@ impl<T> Future for AtHome<T> {
     }
 }
 
-/// What a request may still do, and where it does it. Clones are about the same request.
+/// The computation budget and state of one request. Clones share both.
 #[derive(Clone, Debug)]
 pub struct Effort {
-    /// The steps that are left; cancelled when nobody waits for the answer.
+    /// Remaining steps; cancelled when the client no longer waits for the response.
     pub budget: Budget,
     known: Arc<Known>,
 }
 
-/// What is known of a request, to all who hold its [`Effort`].
+/// State shared by all clones of an [`Effort`].
 #[derive(Debug, Default)]
 struct Known {
     is_large: AtomicBool,
-    /// What its expressions cost when it last let others run.
+    /// Total cost of expressions at the last yield.
     evaluated: AtomicU64,
-    /// Whether something was written: from then on the request comes to its end, whoever waits for it.
+    /// Set by the first write: from then on the request runs to completion, even if its client is gone.
     has_written: AtomicBool,
-    /// Whether what it is about is served. Until then its words are the client's own, and must not become labels of metrics.
+    /// Set once the requested resource is found. Before that its strings are client input and must not become
+    /// metric labels.
     is_routed: AtomicBool,
-    /// Whose turns in the lane it uses; it needs none without an account.
+    /// Account whose turns in the lane it uses; a request without an account needs none.
     account: OnceLock<Str>,
 }
 
@@ -261,18 +269,19 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// Moves the request to the heavy lane if `size` bytes are much. Requests that are not driven by [`HeavyLane::drive`] stay
-    /// where they are.
+    /// Moves the request to the heavy lane if `size` bytes are large. Has no effect on requests that
+    /// [`HeavyLane::drive`] does not drive.
     pub async fn enter_lane(&self, size: usize) {
         if size <= LARGE || self.known.is_large.swap(true, Ordering::Relaxed) {
             return;
         }
-        // The driver sees this as the moment to move the work.
+        // The driver moves the work when it yields here.
         admission::expression::yield_now().await;
     }
 
-    /// Does work that counts its steps: here with few of them, and if they do not suffice again in the lane, with all that are left.
-    /// A small request may be much work, because of the schema that it is validated against.
+    /// Runs work that counts its steps: first here with few steps, and if these do not suffice, again in the
+    /// lane with all that are left. Even a small request can be expensive because of the schema that it is
+    /// validated against.
     pub async fn spend<T>(&self, mut work: impl FnMut(&Budget) -> T) -> T {
         if !self.is_large() {
             let few = self.budget.attempt(QUICK_STEPS);
@@ -286,9 +295,9 @@ impl Effort {
         work(&self.budget)
     }
 
-    /// Before a write. A request whose time is over writes nothing: its client has been told that it failed, audit has recorded
-    /// that, and a webhook that fails open may have been cut off by the client's own deadline. A request that has written before
-    /// comes to its end.
+    /// Must be called before each write. Fails if the deadline has passed and nothing is written yet: the
+    /// client has received a timeout, audit has recorded it, and a webhook that fails open may have been cut
+    /// off by the client's own deadline. A request that has already written runs to completion.
     pub fn begin_write(&self, deadline: Option<Instant>) -> Result<(), Status> {
         let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
         if is_late && !self.known.has_written.load(Ordering::Relaxed) {
@@ -298,24 +307,24 @@ impl Effort {
         Ok(())
     }
 
-    /// The request is about something that is served.
+    /// Records that the requested resource is served.
     pub fn set_routed(&self) {
         self.known.is_routed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the request is known to be about something that is served.
+    /// True once the requested resource is known to be served.
     pub fn is_routed(&self) -> bool {
         self.known.is_routed.load(Ordering::Relaxed)
     }
 
-    /// Whether something was written.
+    /// True once the request has begun to write.
     pub fn has_written(&self) -> bool {
         self.known.has_written.load(Ordering::Relaxed)
     }
 
-    /// Says whose request this is. Its work shares the lane's turns of that account.
+    /// Sets the account whose turns in the lane this request uses.
     pub fn set_account(&self, account: &Str) {
-        // Said once, when its caller is known.
+        // Only the first call, after authentication, has an effect.
         let _ = self.known.account.set(account.clone());
     }
 
@@ -323,7 +332,7 @@ impl Effort {
         self.known.account.get()
     }
 
-    /// Counts what expressions cost that were evaluated for the request.
+    /// Adds the cost of evaluated expressions, and makes the request large above [`QUICK_COST`].
     fn add_evaluated(&self, cost: u64) {
         let before = self.known.evaluated.fetch_add(cost, Ordering::Relaxed);
         if before.saturating_add(cost) > QUICK_COST {
@@ -335,32 +344,31 @@ impl Effort {
         self.known.is_large.load(Ordering::Relaxed)
     }
 
-    /// Refuses to go on when nobody waits for the answer, as a request is refused whose time is over. What has begun to write
-    /// goes on.
+    /// Fails with a timeout if the client no longer waits for the response, unless the request has begun to
+    /// write.
     pub fn check(&self) -> Result<(), Status> {
         match self.budget.check() {
             Err(BudgetEnded::Cancelled) if !self.known.has_written.load(Ordering::Relaxed) => Err(too_late()),
-            // Whoever counts the steps says what was too much.
+            // Code that counts steps reports an exhausted budget itself.
             Err(BudgetEnded::Cancelled | BudgetEnded::Exhausted) | Ok(()) => Ok(()),
         }
     }
 }
 
-/// What a request is told whose time is over.
+/// Status 504 for a request past its deadline.
 fn too_late() -> Status {
     Status::timeout("request did not complete within the allotted timeout", 0)
 }
 
-/// Cancels a request when it is dropped before it was answered: with the client's connection.
+/// Cancels a request's budget if dropped before the response, as when the client disconnects.
 pub struct CancelOnDrop(Option<Budget>);
 
 impl CancelOnDrop {
-    /// Cancels `effort`.
     pub fn new(effort: &Effort) -> Self {
         CancelOnDrop(Some(effort.budget.clone()))
     }
 
-    /// The request was answered.
+    /// Call this once the request is answered.
     pub fn disarm(mut self) {
         self.0 = None;
     }
@@ -452,7 +460,7 @@ mod tests {
             Some(deadline),
             Box::pin(async move {
                 inner.enter_lane(usize::MAX).await;
-                // Nothing is awaited here: only the cancellation ends it.
+                // The loop never awaits: only the cancellation ends it.
                 while inner.check().is_ok() {
                     std::hint::spin_loop();
                 }
@@ -479,7 +487,7 @@ mod tests {
             requests.spawn(async move {
                 let work = Box::pin(async move {
                     inner.enter_lane(usize::MAX).await;
-                    // The others wait for what the last one does.
+                    // All other requests wait for the last one.
                     if number == TURNS {
                         answer.send_replace(true);
                     }

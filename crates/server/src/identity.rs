@@ -1,9 +1,9 @@
-//! Who this server is among the servers of a cluster, as metrics tell it.
+//! The identity of this server among the servers of a cluster, and hashes for the labels of metrics.
 
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
-/// `apiserver-` and a short hash of the host's name, as kube-apiserver makes it.
+/// `apiserver-` and a short hash of the host name, as in kube-apiserver.
 pub fn id() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let digest = Sha256::digest(host.trim().to_lowercase());
@@ -24,7 +24,7 @@ pub fn id() -> String {
     text
 }
 
-/// A letter of base 32, in lower case.
+/// The base 32 digit of the low five bits, in lower case.
 fn letter(value: u32) -> char {
     char::from_digit(value & 31, 32).map_or('a', |digit| match digit.to_digit(32) {
         Some(value @ 0..=25) => char::from(b'a' + u8::try_from(value).unwrap_or(0)),
@@ -33,7 +33,7 @@ fn letter(value: u32) -> char {
     })
 }
 
-/// A content's hash as metrics show it.
+/// `sha256:` and the hex digest; empty for empty content.
 pub fn hash(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return String::new();

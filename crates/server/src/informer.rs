@@ -1,8 +1,8 @@
-//! Informers: what the server derives from stored objects, kept at what is stored.
+//! Informers: keep state that is derived from stored objects up to date.
 //!
-//! An informer reads everything in its scope once and then each change, in order. A writer that must see its own effect (who
-//! may do what, after a role was changed) waits for [`InformerProgress::reached`]. An object that cannot be read is as good as absent to
-//! what is derived, and is noted in [`Unreadable`], where whatever decides by it finds that it must refuse.
+//! An informer reads every object in its scope once and then applies each change in order. A writer that must see the effect of its
+//! own write (for example authorization after a role change) waits for [`InformerProgress::reached`]. An object that cannot be decoded
+//! counts as absent for the derived state, and is recorded in [`Unreadable`], so that decisions that depend on it are denied.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use crate::encode;
 use crate::list_watch::{ListWatch, Update};
 use crate::unreadable::{Concern, Unreadable};
 
-/// How far an informer has come.
+/// The store revision up to which an informer has applied changes.
 #[derive(Clone, Debug)]
 pub(crate) struct InformerProgress {
     revision: watch::Receiver<u64>,
 }
 
 impl InformerProgress {
-    /// Waits until the informer has seen what was written at `revision`.
+    /// Waits until the informer has applied the changes up to `revision`.
     pub(crate) async fn reached(&self, revision: u64) {
-        // The sender lives as long as the server; when that stops, nobody needs to wait any more.
+        // The channel closes only when the server stops, and then waiting is pointless.
         let _ = self.revision.clone().wait_for(|r| *r >= revision).await;
     }
 }
 
-/// How far the index of roles and bindings has come, by the plural name of each of its resources.
+/// Progress of the RBAC informers, by plural name of the resource.
 pub(crate) struct RoleInformers(pub(crate) [(&'static str, InformerProgress); 4]);
 
 impl RoleInformers {
-    /// Waits until the authorizer knows what was written to a resource at `revision`, so that a caller who has changed a role
-    /// sees the change in the next request.
+    /// Waits until the authorizer reflects the writes to a resource up to `revision`, so that a caller who changed a role sees the
+    /// effect in the next request.
     pub(crate) async fn reached(&self, plural: &str, revision: u64) {
         for (_, followed) in self.0.iter().filter(|(of, _)| *of == plural) {
             followed.reached(revision).await;
@@ -42,10 +42,10 @@ impl RoleInformers {
     }
 }
 
-/// Hears of every change: `(old, new)`.
+/// Called with the old and the new object of every change.
 type Apply = Box<dyn Fn(Option<&Value>, Option<&Value>) + Send>;
 
-/// Where unreadable objects are noted, and what decides by those that an informer follows.
+/// The registry for objects that cannot be decoded, and the decisions that depend on the objects of an informer.
 #[derive(Clone)]
 pub(crate) struct Notes {
     pub(crate) unreadable: Arc<Unreadable>,
@@ -53,18 +53,18 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// For an informer whose objects something decides by.
+    /// For an informer whose objects decisions depend on.
     pub(crate) fn of(unreadable: &Arc<Unreadable>, concern: Concern) -> Self {
         Notes { unreadable: Arc::clone(unreadable), concern: Some(concern) }
     }
 
-    /// For an informer that takes what it follows as a hint.
+    /// For an informer whose events are only hints, so that an unreadable object denies no request.
     pub(crate) fn hints(unreadable: &Arc<Unreadable>) -> Self {
         Notes { unreadable: Arc::clone(unreadable), concern: None }
     }
 }
 
-/// Reads what is in `scope` now, and then follows it.
+/// Reads the objects in `scope`, then applies changes in the background.
 pub(crate) fn start_informer(
     store: &Store,
     scope: &str,
@@ -80,14 +80,14 @@ pub(crate) fn start_informer(
 }
 
 struct Informer {
-    /// What `apply` has heard of last, by key.
+    /// The entries that `apply` was last called with, by key.
     seen: BTreeMap<Arc<str>, Arc<Entry>>,
     notes: Notes,
     apply: Apply,
 }
 
 impl Informer {
-    /// Brings what was heard of to what there is.
+    /// Applies the differences between `seen` and a full list.
     fn catch_up(&mut self, page: &ListPage) {
         let there: BTreeMap<Arc<str>, Arc<Entry>> =
             page.entries.iter().map(|entry| (Arc::clone(&entry.key), Arc::clone(entry))).collect();
@@ -116,8 +116,8 @@ impl Informer {
         }
     }
 
-    /// Tells of a change. What cannot be read is noted, and is told as if it were not there: what was derived from it before must
-    /// not stay.
+    /// Passes a change on. An object that cannot be decoded is recorded and treated as deleted, so that state derived from its former
+    /// content does not survive.
     fn apply(&self, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
         let old = old.and_then(|old| encode::tree(old).ok());
         let new = new.and_then(|new| {

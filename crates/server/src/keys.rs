@@ -1,9 +1,9 @@
-//! Storage keys: the one place that knows how they are laid out.
+//! Layout of storage keys.
 //!
-//! An object is at `/registry/<directory>/[<namespace>/]<name>`, as in Kubernetes. The directory of a built-in resource is in its
-//! row of the table ([`Resource::directory`]); that of a custom resource is `<group>/<plural>`. No two resources have overlapping
-//! directories, but for the events of two groups, which are the same objects. What an object is follows from its directory alone,
-//! never from what is written in it.
+//! An object is stored at `/registry/<directory>/[<namespace>/]<name>`, as in Kubernetes. The directory of a built-in resource is in
+//! its row of the resource table ([`Resource::directory`]); that of a custom resource is `<group>/<plural>`. The directories of no two
+//! resources overlap, except for the two groups of events, which share their objects. The resource of an object follows from its
+//! directory alone, never from its content.
 
 mod migration;
 #[cfg(test)]
@@ -16,10 +16,10 @@ use kinds::table::{self, Resource};
 
 pub(crate) use migration::migrate;
 
-/// Everything is below this.
+/// The common prefix of all keys.
 pub(crate) const ROOT: &str = "/registry/";
 
-/// The prefixes of keys of resources that the server itself reads, each with the group and plural name it belongs to.
+/// Key prefixes of the resources that the server itself reads, each with its group and plural name.
 macro_rules! prefixes {
     ($($name:ident = $group:literal $plural:literal at $directory:literal;)*) => {
         $(pub(crate) const $name: &str = concat!("/registry/", $directory, "/");)*
@@ -57,17 +57,16 @@ prefixes! {
     VOLUME_ATTACHMENTS = "storage.k8s.io" "volumeattachments" at "volumeattachments";
 }
 
-/// The prefix of a built-in resource's keys; `None` if nothing is stored.
+/// The key prefix of a built-in resource; `None` if its objects are not stored.
 pub(crate) fn prefix(row: &Resource) -> Option<String> {
     row.directory().map(|directory| format!("{ROOT}{directory}/"))
 }
 
-/// The prefix of a custom resource's keys.
 pub(crate) fn custom_prefix(group: &str, plural: &str) -> String {
     format!("{ROOT}{}/", table::custom_directory(group, plural))
 }
 
-/// The prefix of the keys of the built-in resource with this group and plural name.
+/// The key prefix of the built-in resource with this group and plural name; `None` if there is none or it is not stored.
 pub(crate) fn built_in(group: &str, plural: &str) -> Option<&'static str> {
     /// By group, then by plural name.
     static PREFIXES: LazyLock<HashMap<&str, HashMap<&str, String>>> = LazyLock::new(|| {
@@ -80,20 +79,19 @@ pub(crate) fn built_in(group: &str, plural: &str) -> Option<&'static str> {
     PREFIXES.get(group)?.get(plural).map(String::as_str)
 }
 
-/// The key of an object in a namespace.
 pub(crate) fn namespaced(prefix: &str, namespace: &str, name: &str) -> String {
     format!("{prefix}{namespace}/{name}")
 }
 
-/// The scope of a namespace; that of all of them if it is empty.
+/// The key prefix of a namespace; `prefix` itself (all namespaces) if `namespace` is empty.
 pub(crate) fn in_namespace(prefix: &str, namespace: &str) -> String {
     if namespace.is_empty() { prefix.to_owned() } else { format!("{prefix}{namespace}/") }
 }
 
-/// Where the prefix ends that a key has in common with the other objects of its resource; `None` above the directories. A first
-/// segment that is the directory of a built-in resource is the whole of it; every other directory has two.
+/// The end of a key's resource prefix (`/registry/<directory>/`); `None` if the key is too short to have one. A directory is one
+/// segment if that segment is the directory of a built-in resource, and two segments otherwise.
 pub(crate) fn prefix_end(key: &str) -> Option<usize> {
-    /// By length and then by name, which is quick to search.
+    /// Sorted by length, then by name, for binary search.
     static SINGLE: LazyLock<Vec<(usize, &str)>> = LazyLock::new(|| {
         let directories = table::all().filter_map(Resource::directory);
         let mut single: Vec<_> =
@@ -110,12 +108,12 @@ pub(crate) fn prefix_end(key: &str) -> Option<usize> {
     below.find('/').map(|slash| end + slash + 1)
 }
 
-/// A key without the root, as Kubernetes shows some keys: `/pods/default/a`.
+/// A key without `/registry`, as Kubernetes shows some keys: `/pods/default/a`.
 pub(crate) fn below_root(key: &str) -> &str {
     key.strip_prefix(ROOT.trim_end_matches('/')).unwrap_or(key)
 }
 
-/// The group and plural name of a custom resource whose prefix this is.
+/// The group and plural name in the key prefix of a custom resource.
 pub(crate) fn custom_resource(prefix: &str) -> Option<(&str, &str)> {
     prefix.strip_prefix(ROOT)?.strip_suffix('/')?.split_once('/')
 }

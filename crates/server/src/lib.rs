@@ -1,7 +1,16 @@
-//! TLS, HTTP, the request pipeline, handlers, metrics, configuration.
+//! The API server: TLS, HTTP, the request pipeline, handlers, controllers, metrics and configuration.
 //!
-//! A library first: [`start`] runs a server from a [`Config`] and hands back a [`Running`], in a test as in the binary;
-//! [`Ephemeral`] is one in memory on a free port, ready in milliseconds. Read [`pipeline`] first.
+//! [`start`] runs a server from a [`Config`] and returns a [`Running`], in tests as well as in the binary. [`Ephemeral`] is an in-memory
+//! server on a free port that starts within milliseconds. To understand the code, read [`pipeline`] first.
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), server::ConfigError> {
+//! let server = server::Ephemeral::start().await?;
+//! println!("{}", server.kubeconfig());
+//! server.running.stop().await;
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod pipeline;
 

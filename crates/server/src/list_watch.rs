@@ -1,25 +1,24 @@
-//! [`ListWatch`]: a watch of the store that lists again when it falls behind.
+//! [`ListWatch`]: a watch of the store that relists when it falls behind.
 
 use std::sync::Arc;
 
 use storage::{Event, ListPage, Store, Watch, WatchError};
 use tracing::warn;
 
-/// Follows everything under a prefix of keys.
+/// Follows all keys with a common prefix.
 pub(crate) struct ListWatch {
     store: Store,
     watch: Watch,
 }
 
-/// One step of a [`ListWatch`].
 pub(crate) enum Update {
     Event(Arc<Event>),
-    /// More changed than the history of the store holds: everything there is now. What is missing was deleted.
+    /// The watch fell behind the store's history. These are all current entries; keys that are missing were deleted.
     Relisted(ListPage),
 }
 
 impl ListWatch {
-    /// Lists what there is under `prefix`; [`ListWatch::next`] continues from there.
+    /// Lists the entries under `prefix`; [`ListWatch::next`] continues from that revision.
     pub(crate) fn start(store: &Store, prefix: &str) -> (ListPage, ListWatch) {
         let (page, watch) = store.list_and_watch(prefix);
         (page, ListWatch { store: store.clone(), watch })

@@ -1,4 +1,4 @@
-//! The loopback: how admission plugins send requests to the server that they are part of.
+//! The loopback: lets admission plugins send requests to the server that they are part of.
 
 use std::sync::{Arc, Weak};
 
@@ -8,11 +8,12 @@ use authn::InternalIdentity;
 use crate::client::Client;
 use crate::state::State;
 
-/// A handle to this server for parts of it that send requests through its pipeline.
+/// A handle to this server for its own parts that send requests through its pipeline.
 ///
-/// Admission plugins charge quotas, create namespaces and request tokens with requests, which pass admission in turn: the chain needs
-/// the server, and the server needs the chain. [`start`](crate::start()) builds both in one step with [`Arc::new_cyclic`], so the
-/// handle is complete from the beginning. It is weak because a strong one would keep the server alive for ever.
+/// Admission plugins charge quotas, create namespaces and request tokens with requests, which pass admission
+/// in turn: the admission chain needs the server and the server needs the chain. [`start`](crate::start())
+/// builds both in one step with [`Arc::new_cyclic`], so the handle is complete from the beginning. It is weak
+/// because a strong one would never be freed.
 #[derive(Clone)]
 pub(crate) struct Loopback(Weak<State>);
 
@@ -21,18 +22,19 @@ impl Loopback {
         Loopback(Weak::clone(server))
     }
 
-    /// A handle to no server; every request fails.
+    /// Returns a handle to no server; every request fails.
     #[cfg(test)]
     pub(crate) fn disconnected() -> Self {
         Loopback(Weak::new())
     }
 
-    /// The server. Fails with 503 and `message` while the server is being built and after it has ended.
+    /// Returns the server. Fails with 503 and `message` while the server is being built and after it has
+    /// stopped.
     pub(crate) fn server(&self, message: &str) -> Result<Arc<State>, Status> {
         self.0.upgrade().ok_or_else(|| Status::unavailable(message))
     }
 
-    /// A client that sends requests as `system:apiserver`. Fails like [`Loopback::server`].
+    /// Returns a client with the identity `system:apiserver`. Fails like [`Loopback::server`].
     pub(crate) fn client(&self, message: &str) -> Result<Client, Status> {
         Ok(Client::new(self.server(message)?, InternalIdentity::ApiServer))
     }

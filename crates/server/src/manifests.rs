@@ -1,5 +1,5 @@
-//! Static manifests: the folders of `staticManifestsDir` are read with bounds, put in force before the first request, and reloaded
-//! when they change. [`admission::manifests`] checks their content.
+//! Static manifests: the folders of `staticManifestsDir` are read within size limits, put in force before the first request, and
+//! reloaded when they change. [`admission::manifests`] checks their content.
 //!
 //! A folder is read, checked and compiled as a whole and then replaces the previous manifests in one step. On any failure the previous
 //! ones stay. The store is not used.
@@ -35,7 +35,7 @@ pub fn load(set: ManifestSet, folder: &Path, rules: LoadOptions<'_>) -> Result<L
     manifests::load(set, &folder.display().to_string(), &read(set, folder)?, rules)
 }
 
-/// The folders that an admission configuration file names. An error is a reason not to start.
+/// The manifest folders that an admission configuration file names. Also checks the rest of the file, as at the start of the server.
 pub fn configured(path: &Path) -> Result<Vec<(ManifestSet, PathBuf)>, ConfigError> {
     let mut configurations = PluginConfigurations::read(Some(path))?;
     configurations.pod_security()?;
@@ -82,9 +82,9 @@ pub(crate) type Apply = Arc<dyn Fn(ManifestSet, &LoadedManifests) + Send + Sync>
 #[derive(Clone)]
 pub(crate) struct LoadContext {
     pub(crate) apply: Apply,
-    /// The kinds that expressions are checked against.
+    /// The kinds that expressions are type-checked against.
     pub(crate) kinds: Arc<dyn TypeCheckKinds + Send + Sync>,
-    /// A warning about a manifest is an error.
+    /// Treats warnings about manifests as errors.
     pub(crate) strict: bool,
 }
 
@@ -108,18 +108,18 @@ struct LoadedFolder {
     /// The kind and the name of each object in force.
     objects: BTreeSet<(&'static str, String)>,
     warnings: Vec<ManifestProblem>,
-    /// The files at the last look.
+    /// The files at the last check.
     seen: Vec<ManifestFile>,
-    /// The results of checks, for files that do not change.
+    /// Accepted files, which are not checked again while they stay the same.
     judged: AcceptedFiles,
-    /// The last look found the folder being written, and that was reported.
+    /// The last check found the folder still being written, and reported that.
     still_written: bool,
     /// The last reload failed.
     fails: bool,
 }
 
 impl LoadedFolder {
-    /// Loads a folder and puts it in force. An error is a reason not to start.
+    /// Loads a folder and puts it in force. The server must not start after an error.
     fn start(
         set: ManifestSet,
         path: PathBuf,
@@ -156,7 +156,7 @@ impl LoadedFolder {
         Ok(folder)
     }
 
-    /// The plugin of the folder, for the log; none if it is for all of them.
+    /// The plugin of the folder, for the log; `None` if the folder is for all plugins.
     fn plugin(&self) -> Option<&'static str> {
         (self.set != ManifestSet::Mixed).then(|| self.set.plugin())
     }
@@ -174,13 +174,13 @@ impl LoadedFolder {
         files
     }
 
-    /// Looks at the folder, and puts it in force if it has changed and can be used.
+    /// Reads the folder again, and puts it in force if it has changed and is valid.
     fn look(&mut self, why: Look, context: &LoadContext, reports: &FolderReports) {
         let (files, missing) = match settled(self.set, &self.path, &self.seen) {
             Ok(files) => (files, None),
             Err(Unsettled::Unreadable(refused)) => (Vec::new(), Some(refused)),
             Err(Unsettled::StillWritten(refused)) => {
-                // A folder that is being written gives many hints: it is reported once, and then once a minute.
+                // A folder that is being written causes many notifications: it is reported once, and then once a minute.
                 if !self.still_written || why != Look::Hinted {
                     self.failed(&refused, reports);
                 }
@@ -200,7 +200,7 @@ impl LoadedFolder {
         }
         let readable = self.seen.iter().all(|file| file.content.is_ok());
         let unchanged = readable && manifests::hash(&self.seen) == self.hash;
-        // The list of expected objects is no part of the hash.
+        // `same` is needed because the hash does not cover the list of expected objects.
         if unchanged && same && !self.fails {
             return;
         }
@@ -259,7 +259,7 @@ impl LoadedFolder {
         self.fails = false;
     }
 
-    /// The manifests in force stay.
+    /// Reports a failed reload. The manifests in force stay.
     fn failed(&mut self, refused: &LoadError, reports: &FolderReports) {
         let (plugin, dir) = (self.plugin(), self.path.display());
         for problem in refused.problems() {
@@ -289,7 +289,7 @@ pub(crate) struct ManifestFolders {
 }
 
 impl ManifestFolders {
-    /// Loads every folder and puts it in force. The error lists the problems of all folders and is a reason not to start.
+    /// Loads every folder and puts it in force. The error lists the problems of all folders; the server must not start after it.
     pub(crate) fn start(
         folders: Vec<(ManifestSet, PathBuf)>,
         context: LoadContext,

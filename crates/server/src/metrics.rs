@@ -1,4 +1,4 @@
-//! The metrics page, with Kubernetes' names, labels and buckets.
+//! The `/metrics` page, with the names, labels and buckets of kube-apiserver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub use storage::StorageMetrics;
 
 use process::{ProcessMetrics, register_build_info};
 
-/// The metrics of the server. Subsystems register further ones in [`Metrics::registry`].
+/// The metrics of the server. Subsystems register more in [`Metrics::registry`].
 pub struct Metrics {
     registry: MetricRegistry,
     requests: IntCounterVec,
@@ -42,11 +42,11 @@ pub struct Metrics {
     watch_events: IntCounterVec,
     deprecated: IntGaugeVec,
     admin_access: IntCounterVec,
-    /// The former name of `resource_objects`.
+    /// Former name of `resource_objects`.
     storage_objects: IntGaugeVec,
     resource_objects: IntGaugeVec,
     pub authentication: Arc<AuthenticationMetrics>,
-    /// Custom resources, and the certificates of the webhooks that are called.
+    /// Metrics of custom resources and of webhook certificates.
     pub custom: Arc<CustomMetrics>,
     pub storage: StorageMetrics,
     pub claims: Arc<ClaimMetrics>,
@@ -69,17 +69,17 @@ const SIZE_BUCKETS: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 #[derive(Debug)]
 pub struct Finished<'a> {
     pub info: &'a RequestInfo,
-    /// The resource is served. The names of others do not become labels, because clients choose them.
+    /// True if the resource is served. Unknown resource names are client input and do not become labels.
     pub known: bool,
     pub code: u16,
     pub dry_run: bool,
     pub took: Duration,
-    /// Of the response body in bytes, if it is known before it is sent.
+    /// Size of the response body in bytes, if known in advance.
     pub size: Option<u64>,
 }
 
 impl Metrics {
-    /// Registers all metrics. `started` is the start of the process, in seconds since the epoch.
+    /// Registers all metrics. `started` is the start time of the process in seconds since the Unix epoch.
     pub fn new(started: f64) -> Result<Self, prometheus::Error> {
         let registry = MetricRegistry::new();
         register_build_info(&registry)?;
@@ -168,14 +168,14 @@ impl Metrics {
         &self.registry
     }
 
-    /// Remembers that a version was asked for that will not always be served.
+    /// Records a request for a deprecated version; `removed` is the release that removes it.
     pub fn requested_deprecated(&self, info: &RequestInfo, removed: &str) {
         let labels =
             [info.group.as_str(), removed, info.resource.as_str(), info.subresource.as_str(), &info.version];
         self.deprecated.with_label_values(&labels).set(1);
     }
 
-    /// Counts an object that asks for admin access to devices.
+    /// Counts an object that requests admin access to devices: `allowed` if created, otherwise rejected.
     pub fn admin_access(&self, kind: &str, allowed: bool) {
         self.admin_access.with_label_values(&[if allowed { "true" } else { "false" }, kind]).inc();
     }
@@ -226,19 +226,19 @@ impl Metrics {
         }
     }
 
-    /// Counts a long-running request for as long as the result is kept.
+    /// Counts a long-running request until the result is dropped.
     pub fn long_running(&self, info: &RequestInfo) -> Running {
         let gauge = self.long_running.with_label_values(&Labels::of(info, true).all());
         gauge.inc();
         Running(gauge)
     }
 
-    /// The counter of events sent to watchers of a resource.
+    /// The counter of watch events sent for a resource.
     pub fn watch_events(&self, info: &RequestInfo) -> prometheus::IntCounter {
         self.watch_events.with_label_values(&[info.group.as_str(), &info.resource, &info.version])
     }
 
-    /// The page. `in_flight`, `in_queue` and `objects` are what they are now.
+    /// Renders the page, with the current values of `in_flight`, `in_queue` and `objects`.
     pub fn page(
         &self,
         in_flight: (usize, usize),
@@ -255,14 +255,15 @@ impl Metrics {
         self.storage_objects.reset();
         self.resource_objects.reset();
         for (resource, count) in objects {
-            // A custom resource may have the group and the name of a built-in one.
+            // A custom resource may have the same group and plural as a built-in one.
             self.storage_objects.with_label_values(&[resource.as_str()]).add(int(*count));
             let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
             self.resource_objects.with_label_values(&[group, plural]).add(int(*count));
         }
         self.process.read();
         let mut out = Vec::with_capacity(64 * 1024);
-        // Writing to memory cannot fail; a family that cannot be encoded leaves the page short, not the server down.
+        // Writing to memory cannot fail; a family that cannot be encoded truncates the page but does not stop
+        // the server.
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
         bounds::as_go(out)
     }
@@ -274,7 +275,7 @@ impl std::fmt::Debug for Metrics {
     }
 }
 
-/// Lowers a gauge when dropped.
+/// Decrements a gauge on drop.
 #[derive(Debug)]
 pub struct Running(prometheus::IntGauge);
 
@@ -295,7 +296,7 @@ struct Labels<'a> {
 
 impl<'a> Labels<'a> {
     fn of(info: &'a RequestInfo, known: bool) -> Self {
-        // What a client made up must not become a label: that would let it fill the memory.
+        // Client-chosen strings must not become labels: a client could exhaust memory with them.
         if !info.is_resource || !known {
             let verb = match info.verb.as_str() {
                 "get" | "list" | "watch" => "GET",

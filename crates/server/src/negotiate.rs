@@ -1,4 +1,4 @@
-//! Content negotiation: which form and encoding an answer takes, and which encoding a body is in.
+//! Content negotiation: chooses form and encoding of a response and recognizes the encoding of a body.
 
 use api::Status;
 use http::HeaderMap;
@@ -6,41 +6,35 @@ use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 
 use crate::request_info::Query;
 
-/// The encodings of answers, as a 406 lists them.
+/// Media types of responses, as a 406 lists them.
 pub const ANSWERS: &[&str] = &["application/json", "application/yaml"];
 
-/// The encodings of watches.
+/// Media types of watch responses.
 pub const WATCHES: &[&str] = &["application/json", "application/yaml", "application/json;stream=watch"];
 
-/// The encodings that events can be written in one after the other.
+/// Media types in which several watch events can be written one after the other.
 pub const STREAMS: &[&str] = &["application/json;stream=watch"];
 
-/// The encodings of bodies, as a 415 lists them. Kubernetes' protobuf is read, because kubectl and typed clients write it, but
-/// not written.
+/// Media types of request bodies, as a 415 lists them. Kubernetes' protobuf is read, because kubectl and typed clients send it, but
+/// never written.
 pub const BODIES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// How a body is encoded.
+/// Encoding of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyMedia {
-    /// `application/json`.
     Json,
-    /// `application/yaml`.
     Yaml,
-    /// `application/vnd.kubernetes.protobuf`.
     Protobuf,
 }
 
-/// An encoding.
+/// Encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Media {
-    /// `application/json`.
     Json,
-    /// `application/yaml`.
     Yaml,
 }
 
 impl Media {
-    /// The `Content-Type` of an answer.
     pub fn content_type(self) -> &'static str {
         match self {
             Media::Json => "application/json",
@@ -49,76 +43,69 @@ impl Media {
     }
 }
 
-/// What the client wants objects turned into.
+/// The form in which the client wants objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// The objects themselves.
+    /// The objects themselves, in full.
     Object,
     /// `meta.k8s.io` `Table`, in `v1` or `v1beta1`.
     Table(&'static str),
-    /// `meta.k8s.io` `PartialObjectMetadata` or its list.
+    /// `meta.k8s.io` `PartialObjectMetadata` or its list, in `v1` or `v1beta1`.
     Metadata(&'static str, List),
 }
 
-/// What answers can be turned into.
+/// The forms that are available for a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forms {
-    /// Nothing.
+    /// Only the object itself.
     AsTheyAre,
-    /// Partial metadata: what is answered once and kept nowhere has no columns.
+    /// Also partial metadata, but no table: virtual resources have no columns.
     Metadata,
-    /// That and tables.
+    /// Also partial metadata and tables.
     All,
 }
 
-/// Whether one object or a list was asked for.
+/// The form of partial metadata that was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum List {
-    /// `PartialObjectMetadata`.
     One,
-    /// `PartialObjectMetadataList`.
     Many,
 }
 
-/// The outcome of negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// The encoding.
     pub media: Media,
-    /// The form.
     pub form: Form,
-    /// Whether JSON is indented for a person.
+    /// Indents JSON for human readers.
     pub pretty: bool,
 }
 
-/// One clause of an `Accept` header.
 #[derive(Debug)]
 pub struct Clause<'a> {
-    /// `application`, `*`, …
+    /// The part before the slash: `application`, `*`, …
     pub kind: &'a str,
-    /// `json`, `*`, …
+    /// The part after the slash: `json`, `*`, …
     pub subtype: &'a str,
-    /// `as=Table` and the like, in order.
+    /// Parameters such as `as=Table` in order, without `q`.
     pub params: Vec<(&'a str, &'a str)>,
     quality: f32,
 }
 
 impl<'a> Clause<'a> {
-    /// The value of a parameter.
     pub fn param(&self, key: &str) -> Option<&'a str> {
         self.params.iter().find(|(k, _)| *k == key).map(|(_, v)| *v)
     }
 
-    /// Whether the clause covers `kind/subtype`.
+    /// Reports whether the clause, with its wildcards, matches `kind/subtype`.
     pub fn covers(&self, kind: &str, subtype: &str) -> bool {
         (self.kind == kind || self.kind == "*") && (self.subtype == subtype || self.subtype == "*")
     }
 }
 
-/// The most clauses looked at in one `Accept` header.
+/// Further clauses of an `Accept` header are ignored.
 const MAX_CLAUSES: usize = 32;
 
-/// The clauses of an `Accept` header, best first. An absent header accepts anything.
+/// The clauses of an `Accept` header by descending quality, exact types before wildcards. A missing header accepts everything.
 pub fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
     let text = headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let mut clauses: Vec<Clause<'_>> = text
@@ -151,17 +138,17 @@ pub fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
     clauses
 }
 
-/// Decides how to answer with objects. `forms` says what can be made of them.
+/// Negotiates a response that consists of objects. `forms` limits what they can be converted to.
 pub fn accept(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<Accepted, Status> {
     routed(headers, ANSWERS)?;
     choose(headers, query, forms)
 }
 
-/// Decides how to answer with a page that names no resource, which tables cannot be made of.
+/// Negotiates a response outside any resource, such as discovery, which has no table form.
 pub fn accept_page(headers: &HeaderMap, query: &Query, path: &str) -> Result<Accepted, Status> {
     let segments = path.split('/').filter(|segment| !segment.is_empty()).count();
     match path.split('/').find(|segment| !segment.is_empty()) {
-        // The lists of groups are put beside Kubernetes' router, not behind it.
+        // kube-apiserver installs the lists of groups beside its router, so they skip the router's check.
         None | Some("apis") if segments < 3 => choose(headers, query, Forms::AsTheyAre),
         Some("version") => {
             routed(headers, &["application/json"])?;
@@ -171,7 +158,7 @@ pub fn accept_page(headers: &HeaderMap, query: &Query, path: &str) -> Result<Acc
     }
 }
 
-/// Kubernetes' router looks first, and knows exact types and `*/*` only.
+/// The check of kube-apiserver's router, which runs before negotiation and knows only exact types and `*/*`.
 fn routed(headers: &HeaderMap, available: &[&str]) -> Result<(), Status> {
     let takes = |clause: &Clause<'_>| {
         (clause.kind == "*" && clause.subtype == "*")
@@ -215,7 +202,7 @@ fn choose(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<Accepted, 
     Err(Status::not_acceptable(ANSWERS))
 }
 
-/// Whether JSON is indented: asked for, or the client looks like a person's (as Kubernetes guesses it).
+/// Decides whether to indent JSON: the `pretty` parameter, or else a user agent that Kubernetes takes for a person's.
 pub fn is_pretty(headers: &HeaderMap, query: &Query) -> bool {
     if let Some(pretty) = query.get("pretty") {
         return matches!(pretty, "1" | "t" | "T" | "true" | "TRUE" | "True");
@@ -224,14 +211,14 @@ pub fn is_pretty(headers: &HeaderMap, query: &Query) -> bool {
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
 }
 
-/// The type of a body, without parameters; JSON where none is given.
+/// Media type of a body in lower case, without parameters; JSON if there is none.
 pub fn content_type(headers: &HeaderMap) -> String {
     let text = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let media = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if media.is_empty() { "application/json".to_owned() } else { media }
 }
 
-/// How to read the body of a create, update, delete or review.
+/// Encoding of the body of a create, update, delete or review; a 415 if it is unknown.
 pub fn body_media(headers: &HeaderMap) -> Result<BodyMedia, Status> {
     match content_type(headers).as_str() {
         "application/json" => Ok(BodyMedia::Json),

@@ -1,4 +1,4 @@
-//! A store without a server: what an operator does to it while none runs.
+//! Operations on a store while no server is running.
 
 use std::path::{Path, PathBuf};
 
@@ -8,46 +8,38 @@ use crate::keys;
 use crate::unreadable;
 use crate::write;
 
-/// Why nothing was done.
+/// The reason why an operation on a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OfflineError {
-    /// There is no store in the folder.
     #[error("there is no store in `{0}`: name the folder that the server is given with --data-dir")]
     Missing(PathBuf),
-    /// It cannot be opened; a server that holds it is one reason.
+    /// For example because a running server has locked it.
     #[error(transparent)]
     Open(#[from] storage::OpenError),
-    /// Nothing is stored under the key.
     #[error(
         "nothing is stored under the key `{0}`; keys are shown in the server's errors and by `portcullis store check`"
     )]
     NoSuchKey(String),
-    /// The removal could not be written.
     #[error("the key was not removed: {0}")]
     Commit(#[from] storage::CommitError),
 }
 
-/// An object that was removed.
 #[derive(Debug)]
 pub struct Removed {
-    /// The revision of its last change.
     pub revision: u64,
-    /// Its size in bytes.
     pub bytes: usize,
-    /// Why it could not be read; nothing if it could.
+    /// The decoding error, if the object could not be decoded.
     pub unreadable: Option<String>,
 }
 
-/// An object that cannot be read.
+/// A stored object that cannot be decoded.
 #[derive(Debug)]
 pub struct UnreadableKey {
-    /// Its key.
     pub key: String,
-    /// Why.
     pub why: String,
 }
 
-/// Opens the store of a data folder: that of `serve`, or that of `up`, which has its store in a folder below.
+/// Opens the store in a data folder. `serve` has it in the folder itself, `up` in the subfolder `store`.
 async fn open(data: &Path) -> Result<Store, OfflineError> {
     let folders = [data.to_owned(), data.join("store")];
     let folder = folders.into_iter().find(|folder| storage::is_store(folder));
@@ -56,7 +48,7 @@ async fn open(data: &Path) -> Result<Store, OfflineError> {
     Ok(Store::open(Embedded::at(folder).migrating(keys::migrate), options).await?)
 }
 
-/// Removes what is stored under a key, whatever it is.
+/// Deletes the object stored under a key, even if it cannot be decoded.
 pub async fn delete_key(data: &Path, key: &str) -> Result<Removed, OfflineError> {
     let store = open(data).await?;
     let removed = write::remove_offline(&store, key).await;
@@ -66,7 +58,7 @@ pub async fn delete_key(data: &Path, key: &str) -> Result<Removed, OfflineError>
     Ok(Removed { revision: entry.revision, bytes: entry.body.len(), unreadable })
 }
 
-/// Every key whose object cannot be read, and how many objects there are.
+/// The objects that cannot be decoded, and the number of all objects.
 pub async fn check(data: &Path) -> Result<(Vec<UnreadableKey>, usize), OfflineError> {
     let store = open(data).await?;
     let found = unreadable::check(&store);

@@ -1,45 +1,42 @@
-//! The options of each verb, from the query or the body, checked in Kubernetes' words.
+//! Request options of each verb, read from the query or the body; errors have kube-apiserver's text.
 
 use api::{FieldError, GroupKind, Status};
 use value::{Path, Value};
 
 use crate::request_info::Query;
 
-/// What to do with fields that a kind does not have.
+/// Treatment of unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// Drop them.
+    /// Drops them without a warning.
     Ignore,
-    /// Drop them and say so.
+    /// Drops them and warns the client.
     Warn,
-    /// Refuse the request.
+    /// Refuses the request if there are any.
     Strict,
 }
 
-/// The options of create, update and patch.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
     /// `CreateOptions`, `UpdateOptions` or `PatchOptions`.
     pub kind: &'static str,
-    /// Nothing is stored.
     pub dry_run: bool,
-    /// See [`FieldValidation`].
     pub field_validation: FieldValidation,
-    /// Whether the request says how fields are validated; admission is not told what it left to the server.
+    /// Set if the request itself specifies `fieldValidation`; admission does not see the server's default.
     pub says_field_validation: bool,
-    /// Who manages the fields that are set.
+    /// As named in the query; empty if it names none.
     pub field_manager: String,
-    /// Take over fields of other managers; only apply has it.
+    /// Takes over fields of other managers; only for server-side apply.
     pub force: Option<bool>,
 }
 
 impl WriteOptions {
-    /// Reads and checks the options.
+    /// Options of any write except server-side apply.
     pub fn parse(kind: &'static str, query: &Query) -> Result<Self, Status> {
         Self::parse_any(kind, query, false)
     }
 
-    /// Reads and checks the options of an apply.
+    /// Options of a server-side apply, which requires a field manager.
     pub fn parse_apply(query: &Query) -> Result<Self, Status> {
         Self::parse_any("PatchOptions", query, true)
     }
@@ -76,7 +73,8 @@ impl WriteOptions {
         Ok(WriteOptions { kind, dry_run, field_validation, says_field_validation, field_manager, force })
     }
 
-    /// As admission sees them: a patch of an existing object shows `UpdateOptions`.
+    /// The options in the shape that admission sees. `kind` may differ from the parsed kind: a patch of an existing object has
+    /// `UpdateOptions`.
     pub fn to_value(&self, kind: &str) -> Value {
         let mut out = Value::map([("kind", kind), ("apiVersion", "meta.k8s.io/v1")]);
         if self.dry_run {
@@ -103,7 +101,7 @@ fn check_field_manager(manager: &str, errors: &mut Vec<FieldError>) {
     if manager.len() > MAX {
         errors.push(FieldError::too_long(&path, MAX));
     }
-    // Every error quotes the whole name, so one that is too long is told of one character only.
+    // Each error quotes the whole name, so report only one character of a name that is too long.
     let most = if manager.len() > MAX { 1 } else { MAX };
     let unprintable = manager.char_indices().filter(|(_, c)| !api::field::is_printable(*c));
     for (at, c) in unprintable.take(most) {
@@ -129,30 +127,28 @@ fn invalid(kind: &str, errors: &[FieldError]) -> Result<(), Status> {
     }
 }
 
-/// The option to delete what cannot be read.
+/// Name of the option that deletes an object that cannot be read.
 pub const UNREADABLE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
-/// The options of a deletion.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeleteOptions {
-    /// How long the object may take to go; `None` is the kind's default.
+    /// `None` means the default of the kind.
     pub grace_period_seconds: Option<i64>,
-    /// The uid the object must have.
+    /// Precondition: the uid of the object.
     pub uid: Option<String>,
-    /// The revision the object must have.
+    /// Precondition: the resource version of the object.
     pub resource_version: Option<String>,
-    /// The old spelling of the propagation policy.
+    /// Deprecated form of the propagation policy.
     pub orphan_dependents: Option<bool>,
     /// `Orphan`, `Background` or `Foreground`.
     pub propagation_policy: Option<String>,
-    /// Nothing is stored.
     pub dry_run: bool,
-    /// Only an object that cannot be read is to go, with nothing looked at.
+    /// Deletes an object only if it cannot be read, without admission or finalizers.
     pub unreadable: bool,
 }
 
 impl DeleteOptions {
-    /// From the query, when there is no body.
+    /// Reads the options from the query, for a request without a body.
     pub fn from_query(query: &Query) -> Result<Self, Status> {
         let mut errors = Vec::new();
         let options = DeleteOptions {
@@ -167,7 +163,6 @@ impl DeleteOptions {
         options.check(errors)
     }
 
-    /// From a decoded body.
     pub fn from_body(body: &Value) -> Result<Self, Status> {
         let mut errors = Vec::new();
         let text = |keys: &[&str]| body.str_at(keys).map(str::to_owned);
@@ -215,7 +210,7 @@ impl DeleteOptions {
         Ok(self)
     }
 
-    /// The rule for collections: what cannot be read is not in one.
+    /// Refuses [`UNREADABLE`] for `deletecollection`, which cannot select unreadable objects.
     pub fn for_collection(self) -> Result<Self, Status> {
         if self.unreadable {
             let why = "is not allowed with DELETECOLLECTION, try again after removing the option";
@@ -224,7 +219,7 @@ impl DeleteOptions {
         Ok(self)
     }
 
-    /// As admission sees them.
+    /// The options in the shape that admission sees.
     pub fn to_value(&self) -> Value {
         let mut out = Value::map([("kind", "DeleteOptions"), ("apiVersion", "meta.k8s.io/v1")]);
         if let Some(seconds) = self.grace_period_seconds {
@@ -249,29 +244,27 @@ impl DeleteOptions {
     }
 }
 
-/// The options of list, watch and deletecollection, but for the selectors.
+/// The options of list, watch and deletecollection, without selectors.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
-    /// Whether to watch.
     pub watch: bool,
-    /// At most this many; 0 is all.
+    /// Maximum number of objects; 0 means no limit.
     pub limit: u64,
-    /// Where the last page ended.
+    /// Token of the previous page; empty for the first.
     pub continue_token: String,
-    /// The revision asked for, as sent.
+    /// As sent by the client, not parsed.
     pub resource_version: String,
     /// `Exact`, `NotOlderThan` or empty.
     pub resource_version_match: String,
-    /// Whether a watch wants bookmarks.
+    /// The watch wants bookmark events (`allowWatchBookmarks`).
     pub bookmarks: bool,
-    /// Whether a watch begins with what there is.
+    /// The watch starts with the existing objects.
     pub send_initial_events: Option<bool>,
-    /// When a watch ends.
+    /// Duration after which the server ends a watch.
     pub timeout_seconds: Option<i64>,
 }
 
 impl ListOptions {
-    /// Reads and checks the options.
     pub fn parse(query: &Query, watch: bool) -> Result<Self, Status> {
         let text = |key: &str| query.get(key).unwrap_or_default().to_owned();
         let options = ListOptions {
@@ -322,7 +315,7 @@ impl ListOptions {
     fn check_watch(&self, errors: &mut Vec<FieldError>) {
         let path = Path::root().field("resourceVersionMatch");
         let mut wanted = self.resource_version_match.as_str();
-        // A watch from no revision begins with what there is, as if that had been asked for.
+        // A watch without a revision starts with the existing objects, as if the client had requested them.
         let begins = wanted.is_empty()
             && self.send_initial_events.is_none()
             && matches!(self.resource_version.as_str(), "" | "0");
@@ -350,7 +343,7 @@ impl ListOptions {
     }
 }
 
-/// An integer parameter, with Go's words for one that is none.
+/// Parses an integer parameter; errors have the text of Go's `strconv`.
 fn integer(query: &Query, key: &str) -> Result<Option<i64>, Status> {
     let Some(text) = query.get(key) else { return Ok(None) };
     text.parse::<i64>().map(Some).map_err(|_| {
@@ -361,13 +354,12 @@ fn integer(query: &Query, key: &str) -> Result<Option<i64>, Status> {
     })
 }
 
-/// A revision that a client sent; empty and `0` are `None`. The error is Kubernetes' text; what status carries it depends on
-/// the verb.
+/// Parses a resource version from a client; empty and `0` are `None`. The error is Kubernetes' text; its status code depends on the verb.
 pub fn revision(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() || text == "0" {
         return Ok(None);
     }
-    // A sign is none of Go's unsigned numbers.
+    // Unlike Rust, Go does not accept a sign in unsigned numbers.
     let is_number = text.bytes().all(|b| b.is_ascii_digit());
     text.parse::<u64>().ok().filter(|_| is_number).map(Some).ok_or_else(|| {
         let why = if is_number { "value out of range" } else { "invalid syntax" };

@@ -1,11 +1,12 @@
-//! Calls to other servers: webhooks that authorize or admit, and whatever else this server asks.
+//! The HTTP client for calls to other servers, such as authorization and admission webhooks.
 //!
-//! There is one client. An [`Endpoint`] says where a server is, whom to trust and as whom to ask; a [`Target`] is made of it
-//! once, checks everything that can be checked without connecting, and keeps connections for the next call. A call is a
-//! [`Request`] with a time limit and a size limit, and ends in an [`Answer`] or a [`Failure`] in the words of Go's client,
-//! which callers show to people.
+//! An [`Endpoint`] holds a server's address, its trusted CAs and the credentials. A [`Target`] is built from
+//! it once: it validates everything that needs no connection, and pools connections. A call is a [`Request`]
+//! with a time and a size limit; it returns an [`Answer`], or a [`Failure`] with the text of Go's client,
+//! because callers show it to users.
 //!
-//! INVARIANT: passwords and tokens leave only over a connection whose server proved its name, and nothing here logs them.
+//! INVARIANT: passwords and tokens are sent only to a server that proved its name over TLS, and are never
+//! logged.
 
 mod connect;
 mod forward;
@@ -38,57 +39,58 @@ pub(crate) use reach::is_routable;
 
 use connect::{ConnectError, Connector};
 
-/// What this server calls itself to webhooks.
+/// User agent of webhook calls.
 pub const WEBHOOK_AGENT: &str = "kube-apiserver-admission";
-/// The longest answer that is read, if it has nothing of the request in it.
+/// Maximum response size in bytes, beyond what may be repeated from the request.
 const MAX_ANSWER: usize = 3 << 20;
-/// The most bytes that an encoder makes of one: `<` becomes `\u003c` in Go.
+/// Maximum bytes that an encoder produces for one: Go writes `<` as `\u003c`.
 const MAX_ESCAPE: usize = 6;
 
-/// The longest answer that is read to a request with a body of `sent` bytes. A webhook may answer with the review that it got, so a client
-/// that chooses the object must not be able to make that too long.
+/// Maximum response size for a request body of `sent` bytes. A webhook may return the review that it
+/// received, so the limit grows with it: otherwise a client could choose an object that makes the response
+/// too long.
 pub fn max_answer_to(sent: usize) -> usize {
     sent.saturating_mul(MAX_ESCAPE).saturating_add(MAX_ANSWER)
 }
-/// How many calls of one target may be under way; more wait, within their own time limit.
+/// Maximum concurrent calls per target; further calls wait within their own time limit.
 const MAX_UNDER_WAY: usize = 512;
-/// How many idle connections are kept per target, and how long.
+/// Maximum idle connections per target, and how long they are pooled.
 const MAX_IDLE: usize = 25;
 const IDLE: Duration = Duration::from_secs(90);
-/// How long the content of a token file counts before it is read again.
+/// Interval after which a token file is read again.
 const TOKEN_FILE_LIFE: Duration = Duration::from_secs(10);
-/// A token file that is longer is none.
+/// Token files longer than this are rejected.
 const MAX_TOKEN_FILE: u64 = 64 << 10;
 
-/// Where a server is, whom to trust, and as whom to ask.
+/// Address, trust and credentials of a server.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// The URL that calls go to: `https`, or `http` for what needs no protection.
+    /// The URL to call: `https`, or `http` without protection.
     pub url: Uri,
-    /// `host:port` to connect to, if not the URL's: the server still has to prove the URL's name.
+    /// `host:port` to connect to instead of the URL's; the certificate must still match the URL's host.
     pub dial: Option<String>,
-    /// Who said where the server is, and so which addresses may be dialled.
+    /// Source of the address, which determines the IP addresses that may be dialed.
     pub reach: Reach,
-    /// The name the server has to prove, if not the URL's.
+    /// Name that the certificate must match instead of the URL's host.
     pub server_name: Option<String>,
-    /// Who may vouch for the server.
+    /// CAs that may sign the server's certificate.
     pub trust: Trust,
-    /// PEM of the client certificate, with its chain, and of its key.
+    /// The client certificate and its key.
     pub identity: Option<Identity>,
-    /// What goes into the `Authorization` header.
+    /// Source of the `Authorization` header.
     pub credential: Credential,
-    /// Whether HTTP/2 is not offered, so that calls spread over the servers behind one address.
+    /// Offers only HTTP/1.1, so that calls spread over the servers behind one address.
     pub http1_only: bool,
 }
 
-/// Who may vouch for a server.
+/// CAs that may sign a server's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The authorities the system trusts.
+    /// The CAs of the system.
     System,
-    /// PEM of the authorities, or of the server's own certificate.
+    /// PEM of the CAs, or of the server's own certificate.
     Authorities(Vec<u8>),
-    /// Nobody needs to: no credentials are sent to such a server.
+    /// Skips verification (`insecureSkipTLSVerify`); no `Authorization` header is sent to such a server.
     Anybody,
 }
 
@@ -97,26 +99,25 @@ pub enum Trust {
 pub struct Identity {
     /// The certificate, with its chain.
     pub certificate: Vec<u8>,
-    /// Its key.
     pub key: Vec<u8>,
 }
 
-/// How to say who is asking.
+/// Credentials for the `Authorization` header.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum Credential {
-    /// Not at all.
+    /// No header is sent.
     #[default]
     None,
-    /// With a bearer token.
+    /// A fixed bearer token.
     Bearer(String),
-    /// With a bearer token in a file that is read again from time to time.
+    /// A file with a bearer token, read again every 10 seconds at most.
     TokenFile(PathBuf),
-    /// With a name and a password.
+    /// Basic authentication with user name and password.
     Basic(String, String),
 }
 
 impl Endpoint {
-    /// A URL, with the system's trust and no credentials.
+    /// An endpoint with the system's CAs and no credentials.
     pub fn new(url: Uri) -> Self {
         Endpoint {
             url,
@@ -130,18 +131,18 @@ impl Endpoint {
         }
     }
 
-    /// Whether the server has to prove its name, so that credentials may be sent to it.
+    /// True if the server's certificate is verified, so that credentials may be sent.
     pub fn is_proven(&self) -> bool {
         self.url.scheme() == Some(&Scheme::HTTPS) && self.trust != Trust::Anybody
     }
 }
 
-/// A bearer token, ready to be sent and never shown.
+/// A bearer token as a header value; `Debug` does not print it.
 #[derive(Clone)]
 pub struct Bearer(HeaderValue);
 
 impl Bearer {
-    /// Nothing if it cannot be sent in a header.
+    /// `None` if the token is not valid in a header.
     pub fn new(token: &str) -> Option<Self> {
         sensitive("Bearer ", token).ok().map(Bearer)
     }
@@ -153,27 +154,24 @@ impl fmt::Debug for Bearer {
     }
 }
 
-/// One call.
+/// One call to a target.
 #[derive(Clone)]
 pub struct Request {
-    /// The method.
     pub method: Method,
-    /// Path and query, if not the endpoint's own.
+    /// Path and query to use instead of the endpoint's.
     pub path: Option<PathAndQuery>,
-    /// Headers besides those of the connection and the credentials.
+    /// Headers other than those of the connection and `Authorization`.
     pub headers: HeaderMap,
-    /// A bearer token for this call alone, instead of the endpoint's credential.
+    /// A bearer token for this call only, instead of the endpoint's credential.
     pub bearer: Option<Bearer>,
-    /// What is sent.
     pub body: Bytes,
-    /// How long everything may take, from waiting for a connection to the last byte of the answer.
+    /// Time limit from waiting for a connection to the last byte of the response.
     pub timeout: Duration,
-    /// The longest answer that is read.
+    /// Maximum response body in bytes.
     pub max_answer: usize,
 }
 
 impl Request {
-    /// A POST of JSON.
     pub fn post_json(body: impl Into<Bytes>, timeout: Duration) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -191,79 +189,75 @@ impl Request {
     }
 }
 
-/// What a server answered.
+/// A complete response of another server.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The status code.
     pub status: u16,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The whole body.
     pub body: Bytes,
 }
 
 impl Answer {
-    /// The `Content-Type`; empty where there is none.
+    /// The `Content-Type` header; empty if absent.
     pub fn content_type(&self) -> &str {
         self.headers.get(http::header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default()
     }
 }
 
-/// Why there is no answer.
+/// Reason why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What sort of failure.
     pub kind: FailureKind,
-    /// In the words of Go's client: `Post "https://…": dial tcp 127.0.0.1:1: connect: connection refused`.
+    /// Text of Go's client: `Post "https://…": dial tcp 127.0.0.1:1: connect: connection refused`.
     pub message: String,
 }
 
 impl Failure {
-    /// Whether the server's certificate names it in a way that is no longer believed.
+    /// True if the server's certificate has only a Common Name and no SAN.
     pub fn lacks_alternative_names(&self) -> bool {
         self.message.contains("x509: certificate relies on legacy Common Name field")
     }
 
-    /// Whether the server's certificate is signed in a way that is no longer believed.
+    /// True if the server's certificate has a SHA-1 signature.
     pub fn is_signed_with_sha1(&self) -> bool {
         let words = "x509: cannot verify signature: insecure algorithm";
         self.message.split_once(words).is_some_and(|(_, which)| which.contains("SHA1"))
     }
 }
 
-/// The sorts of failures.
+/// Categories of failures, to decide on retries and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The time was up.
+    /// The time limit was exceeded.
     Timeout,
-    /// There was no connection: no address, nobody listening, or a server that could not prove its name.
+    /// No connection: unknown address, connection refused, or certificate verification failed.
     Connect,
-    /// The connection was reset, which may pass.
+    /// The connection was reset; a retry may succeed.
     Reset,
-    /// The connection ended, or what came over it was no answer.
+    /// The connection ended early, or the response was invalid.
     Broken,
-    /// The answer was longer than it may be.
+    /// The response exceeded the size limit.
     TooLarge,
-    /// The request itself could not be made: a credential that cannot be read, a URL that is none.
+    /// The request was not sent: an unreadable credential or an invalid URL.
     Unsent,
 }
 
-/// Why an endpoint cannot be used, whatever the network says.
+/// Configuration errors of an endpoint, independent of the network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// The URL is not one that can be called.
+    /// The URL has no host or an unsupported scheme.
     #[error("{url} is not a URL that can be called: {1}", url = quote(.0))]
     Url(String, &'static str),
-    /// The authorities cannot be read.
+    /// The CA bundle cannot be parsed.
     #[error("unable to load root certificates: {0}")]
     Authorities(String),
-    /// The client certificate cannot be read, or its key does not fit.
+    /// The client certificate cannot be parsed, or its key does not match.
     #[error("{0}")]
     Identity(String),
 }
 
-/// A server that can be called: connections are kept between calls.
+/// A validated endpoint with pooled connections. Clones share the pool.
 #[derive(Clone)]
 pub struct Target {
     inner: Arc<Inner>,
@@ -271,7 +265,7 @@ pub struct Target {
 
 struct Inner {
     endpoint: Endpoint,
-    /// Whether the server proves its name, so that credentials may be sent.
+    /// Copy of [`Endpoint::is_proven`]: credentials may be sent.
     proves: bool,
     client: Client<Connector, Full<Bytes>>,
     under_way: Semaphore,
@@ -279,7 +273,7 @@ struct Inner {
 }
 
 impl Target {
-    /// Checks an endpoint and makes a target of it. Nothing is sent yet.
+    /// Validates an endpoint. Does not connect yet.
     pub fn new(endpoint: Endpoint) -> Result<Self, EndpointError> {
         let bad = |why| EndpointError::Url(endpoint.url.to_string(), why);
         if endpoint.url.host().is_none_or(str::is_empty) {
@@ -296,7 +290,7 @@ impl Target {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(MAX_IDLE)
-            // Names of headers as Go's client writes them, for servers that do not know better.
+            // Capitalizes header names like Go's client, for servers that expect this.
             .http1_title_case_headers(true)
             .http2_keep_alive_interval(Duration::from_secs(30))
             .http2_keep_alive_timeout(Duration::from_secs(15))
@@ -306,17 +300,17 @@ impl Target {
         Ok(Target { inner: Arc::new(Inner { endpoint, proves, client, under_way, token: Mutex::default() }) })
     }
 
-    /// The URL it calls.
     pub fn url(&self) -> &Uri {
         &self.inner.endpoint.url
     }
 
-    /// Whether the endpoint has credentials that are never sent, because the server does not prove who it is.
+    /// True if the endpoint has credentials that are never sent, because the server's identity is not
+    /// verified.
     pub fn withholds_credentials(&self) -> bool {
         !self.inner.proves && self.inner.endpoint.credential != Credential::None
     }
 
-    /// Makes a call and waits for the whole answer.
+    /// Sends a request and waits for the whole response.
     pub async fn send(&self, request: Request) -> Result<Answer, Failure> {
         let limit = request.timeout;
         let url = self.inner.url(request.path.as_ref());
@@ -331,7 +325,7 @@ impl Target {
     }
 }
 
-/// A failure on its way out; `bare` ones stand without the method and URL before them.
+/// An internal failure; a `bare` message gets no prefix with the method and URL.
 struct Broken {
     kind: FailureKind,
     why: Cow<'static, str>,
@@ -385,11 +379,11 @@ impl Inner {
         Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 
-    /// The `Authorization` header of a call.
+    /// Returns the `Authorization` header of a call.
     async fn authorization(&self, bearer: Option<Bearer>) -> Result<Option<HeaderValue>, Broken> {
         if !self.proves {
             return match bearer {
-                // Meant for one server alone: it is not left out, the call is.
+                // A token for this call must not be left out silently, so the call fails.
                 Some(_) => Err(broken(
                     FailureKind::Unsent,
                     "a token is sent only to a server that proves its name over TLS",
@@ -411,7 +405,7 @@ impl Inner {
         }
     }
 
-    /// The token of a file. One that can no longer be read leaves the last one in use, as in Kubernetes' client.
+    /// Reads the token file. If it becomes unreadable, the last token stays in use, as in client-go.
     async fn token_file(&self, path: &std::path::Path) -> Result<HeaderValue, Broken> {
         let known = self.token.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((read, value)) = &known
@@ -461,7 +455,7 @@ fn read_token(path: &std::path::Path) -> Result<String, String> {
     Ok(token.to_owned())
 }
 
-/// A header that is shown nowhere.
+/// Builds a header value that is excluded from debug output.
 fn sensitive(scheme: &str, secret: &str) -> Result<HeaderValue, Broken> {
     let mut value = HeaderValue::try_from(format!("{scheme}{secret}"))
         .map_err(|_| broken(FailureKind::Unsent, "the credential cannot be sent in a header"))?;
@@ -469,7 +463,7 @@ fn sensitive(scheme: &str, secret: &str) -> Result<HeaderValue, Broken> {
     Ok(value)
 }
 
-/// The method as Go's client begins its errors with it: `Post`.
+/// The method as in the errors of Go's client: `Post`.
 fn method_word(method: &Method) -> String {
     let mut word = method.as_str().to_ascii_lowercase();
     if let Some(first) = word.get_mut(..1) {
@@ -478,7 +472,7 @@ fn method_word(method: &Method) -> String {
     word
 }
 
-/// What went wrong, from whatever the layers below made of it.
+/// Finds the failure's kind and text in the chain of error sources.
 fn explain(error: &(dyn std::error::Error + 'static)) -> Broken {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -520,7 +514,7 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Without the secrets.
+/// Omits tokens and passwords.
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -532,7 +526,7 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// Without the secrets.
+/// Omits the headers, the token and the body.
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")

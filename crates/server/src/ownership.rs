@@ -1,7 +1,7 @@
-//! Who owns which fields of what is written: the server's side of [`schema::apply`].
+//! Field ownership (`metadata.managedFields`) of written objects: the server's side of [`schema::apply`].
 //!
-//! Every write of an object passes here before admission sees it: an update is tracked, an applied configuration is merged. What
-//! is compared is the object as the version of the request shows it, with all the fields that are always written.
+//! Every write passes through this file before admission: updates are tracked, applied configurations are merged. Objects are compared in
+//! the version of the request, with all the fields that this version writes even when they are empty.
 
 use std::cell::RefCell;
 use std::sync::LazyLock;
@@ -18,12 +18,12 @@ use value::{Str, Value};
 use crate::catalog::{Sent, ServedResource, Subresource, Working};
 use crate::state::State;
 
-/// In whose name an object is written.
+/// How a write changes field ownership.
 #[derive(Clone, Copy, Debug)]
 pub enum Writer<'a> {
-    /// A manager's who updates it.
+    /// An update by this field manager, to be tracked.
     Updates(&'a str),
-    /// Of nobody more: a configuration was applied, and the managed fields say so already; or the server only leaves a mark.
+    /// The managed fields are final already: a configuration was applied, or the server only sets fields of its own.
     Settled,
 }
 
@@ -61,11 +61,11 @@ impl Versions for ServedResource {
                     "request to convert CR to an invalid group/version: {api_version}"
                 )));
             }
-            // A webhook cannot be asked here: see `Asked`.
+            // A webhook cannot be called from here: see `Asked`.
             if custom.crd.conversion != Conversion::None {
                 return Err(Unconverted::NoSuchVersion);
             }
-            // Nothing is dropped that the other version does not know: then nobody can say who owns what.
+            // Do not prune fields that the other version lacks: the caller's schema check must fail, since ownership is then unknown.
             let mut object = object.clone();
             object.set_at(&["apiVersion"], api_version);
             return Ok(object);
@@ -82,17 +82,17 @@ impl Versions for ServedResource {
     }
 }
 
-/// The versions of a kind, where a webhook may have to convert. It cannot be asked while fields are compared: what is missing is
-/// noted, asked for, and everything is compared again.
+/// The versions of a kind whose CRD may use a conversion webhook. The comparison of fields is synchronous and cannot call it, so a missing
+/// conversion is recorded in `open`, [`with_versions`] calls the webhook, and the comparison runs again.
 struct Asked<'a> {
     kind: &'a ServedResource,
-    /// What was asked for, in which version, and what came.
+    /// Finished conversions: object, target version, result.
     answers: Vec<(Value, String, Value)>,
-    /// What is missing.
+    /// The first conversion that was missing in this run.
     open: RefCell<Option<(Value, String)>>,
 }
 
-/// More than any number of versions takes that a CRD has.
+/// Upper limit of conversions for one write; more than the versions of any CRD need.
 const MAX_QUESTIONS: usize = 200;
 
 impl Versions for Asked<'_> {
@@ -122,7 +122,7 @@ impl Versions for Asked<'_> {
     }
 }
 
-/// Does what needs the other versions of a kind, as often as it takes until they are known.
+/// Runs `work` again until all the conversions that it needs are known. Fails if a conversion fails or after [`MAX_QUESTIONS`] of them.
 async fn with_versions<T>(
     state: &State,
     kind: &ServedResource,
@@ -141,7 +141,7 @@ async fn with_versions<T>(
     Err(Status::internal("the managed fields of the object name too many versions"))
 }
 
-/// The versions of a scale, and of what is posted to other subresources: one.
+/// The versions of `Scale` and of objects posted to subresources, which have only the version of the request.
 struct OnlyVersion;
 
 impl Versions for OnlyVersion {
@@ -165,24 +165,23 @@ impl Replicas for ServedResource {
             }));
         }
         let known = version == self.stored.group_version()
-            // Versions that are no longer served may still be named in managed fields.
+            // Versions that are no longer served may still occur in managed fields.
             || version.group == "apps" && matches!(version.version.as_str(), "v1beta1" | "v1beta2");
         known.then(|| Some(vec![Element::Field("spec".into()), Element::Field("replicas".into())]))
     }
 }
 
-/// What is known of a write besides the object.
+/// A tracked update, besides the new object.
 #[derive(Clone, Copy, Debug)]
 pub struct Written<'a> {
-    /// The object before the write.
+    /// The stored object; `None` for a create.
     pub old: Option<&'a Working>,
-    /// The fields that were sent as empty lists: the object does not say so any more.
+    /// Fields that the client sent as empty lists. Decoding drops them from the object, but the client owns them.
     pub empty: &'a [Vec<Str>],
-    /// In whose name.
     pub manager: &'a str,
 }
 
-/// Records in the managed fields of `object` who made it of the object before the write.
+/// Records in the managed fields of `object` which fields `manager` changed compared with `old`.
 pub async fn track(
     state: &State,
     kind: &ServedResource,
@@ -212,8 +211,8 @@ pub async fn track(
         (None, Some(old)) => old,
         (None, None) => &Value::Null,
     };
-    // A status that is dropped, or what another version wrote, may be of another type than the schema says. Of what cannot be
-    // read everybody owns what they did.
+    // A status that will be dropped, or an object written in another version, may not match the schema. Then the managed fields of the old
+    // object stay as they are.
     let fits = |object: &Value| apply::check(object, kind.schema(), true).is_ok();
     if kind.as_custom().is_some() && !(fits(&new) && old.is_none_or(|_| fits(live))) {
         return set(object, live.at(MANAGED_FIELDS).cloned());
@@ -221,7 +220,7 @@ pub async fn track(
     let tracked = with_versions(state, kind, |versions| {
         door(kind, subresource, &api_version, versions, now).track(live, &new, manager)
     });
-    // Where a webhook does not answer everybody owns what they did.
+    // If a conversion webhook fails, the managed fields of the old object stay as they are.
     let tracked = tracked.await.unwrap_or_else(|_| live.at(MANAGED_FIELDS).cloned());
     set(object, tracked);
 }
@@ -243,7 +242,7 @@ fn door<'a>(
     }
 }
 
-/// What a subresource does not take from a client.
+/// The fields that a write through this subresource cannot set, so that its manager does not own them.
 fn reset(kind: &ServedResource, subresource: Subresource) -> &'static Reset {
     static STATUS: LazyLock<Reset> = LazyLock::new(|| Reset::without(&["status"]));
     static ALL_BUT_STATUS: LazyLock<Reset> = LazyLock::new(|| Reset::without(&["metadata", "spec"]));
@@ -255,7 +254,7 @@ fn reset(kind: &ServedResource, subresource: Subresource) -> &'static Reset {
     }
 }
 
-/// Notes who posted `object`, of a kind that has no other version, to a subresource.
+/// Records that `manager` posted `object`, of a kind with a single version, to a subresource.
 pub fn track_posted(kind: &GroupVersionKind, subresource: &str, object: &mut Value, manager: &str, now: i64) {
     let Some(schema) = schema::of(&kind.group, &kind.version, &kind.kind) else { return };
     let api_version = kind.api_version();
@@ -294,7 +293,7 @@ fn set(object: &mut Value, list: Option<Value>) {
     }
 }
 
-/// Notes that `manager` made the scale `object` of `shown`, which has its managed fields.
+/// Records which fields of the scale `object` `manager` changed compared with `shown`, the result of [`scale_of`].
 pub fn track_scale(kind: &ServedResource, shown: &Sent, object: &mut Sent, manager: &str, now: i64) {
     let schema = kind.subresource_schema(Subresource::Scale);
     let (mut live, mut new) = (shown.clone(), object.clone());
@@ -304,7 +303,7 @@ pub fn track_scale(kind: &ServedResource, shown: &Sent, object: &mut Sent, manag
     set(object, scale_door(kind, now).track(&live, &new, manager));
 }
 
-/// The scale of a workload with the managed fields of its replicas.
+/// The scale of a workload, with the managed fields that concern its replicas.
 pub fn scale_of(kind: &ServedResource, old: &Working) -> Result<Sent, Status> {
     let mut scale = kind.to_change(Subresource::Scale, old)?;
     let managers = decoded(old)?;
@@ -312,7 +311,7 @@ pub fn scale_of(kind: &ServedResource, old: &Working) -> Result<Sent, Status> {
     Ok(scale)
 }
 
-/// Gives the managed fields of a written scale back to the workload it became.
+/// Merges the managed fields of a written scale into those of its workload.
 pub fn from_scale(
     kind: &ServedResource,
     old: &Working,
@@ -328,18 +327,16 @@ fn decoded(object: &Value) -> Result<Managers, Status> {
     Managers::decode(apply::managed_fields(object)).map_err(Status::plain)
 }
 
-/// A configuration, and how it is applied.
+/// An applied configuration with the options of the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Applying<'a> {
-    /// The configuration.
     pub config: &'a Value,
-    /// In whose name.
     pub manager: &'a str,
-    /// Whether what others own is taken from them.
+    /// Takes over fields of other managers instead of failing with a conflict.
     pub force: bool,
 }
 
-/// Merges a configuration into what is there. The result is in the version of the request, and has yet to be decoded.
+/// Merges a configuration into the stored object (server-side apply). The result is in the version of the request and not yet decoded.
 pub async fn configure(
     state: &State,
     kind: &ServedResource,
@@ -363,7 +360,8 @@ pub async fn configure(
         let empty = kind.nothing();
         let converted = old.map(|old| kind.to_sent(old.clone()));
         let live = converted.as_ref().unwrap_or(&empty);
-        // What another version or a former schema let in may not fit this one; a configuration that does not is told of first.
+        // An object written in another version or under a former schema may not match this one. A mismatch of the configuration is reported
+        // first.
         if kind.as_custom().is_some() && apply::check(config, kind.schema(), false).is_ok() {
             apply::check(live, kind.schema(), true).map_err(|misfits| {
                 let (namespace, name) = (meta::namespace(live), meta::name(live));
@@ -381,7 +379,7 @@ pub async fn configure(
     applied.map(|applied| applied.object).map_err(Refusal::into_status)
 }
 
-/// After admission: managed fields that it broke are put back, and the client is told.
+/// Restores managed fields that mutating admission made invalid and returns a warning for the client.
 pub fn mend(object: &mut Value, before: Option<Value>) -> Option<String> {
     if object.at(MANAGED_FIELDS) == before.as_ref() {
         return None;
@@ -393,17 +391,17 @@ pub fn mend(object: &mut Value, before: Option<Value>) -> Option<String> {
     ))
 }
 
-/// The managed fields as they are now, to [`mend`] them by.
+/// A copy of the managed fields, for a later call of [`mend`].
 pub fn managed_fields(object: &Value) -> Option<Value> {
     object.at(MANAGED_FIELDS).cloned()
 }
 
-/// Drops the managed fields.
+/// Removes the managed fields of an object.
 pub fn forget(object: &mut Value) {
     set(object, None);
 }
 
-/// An update that changed nothing but times of managed fields changed nothing: the times go back.
+/// Restores the old times of managed fields if the update changed nothing else, so that it is not stored.
 pub fn drop_times(object: &mut Value, old: &Value) {
     let (new_list, old_list) = (apply::managed_fields(object), apply::managed_fields(old));
     if old_list.is_empty() || new_list == old_list || !apply::same_but_for_times(new_list, old_list) {
@@ -416,7 +414,7 @@ pub fn drop_times(object: &mut Value, old: &Value) {
     }
 }
 
-/// The manager of a request: the one that the query names, or what the user agent begins with.
+/// The field manager of a request: the one named in the query, or else the user agent up to its first `/`, at most 128 bytes.
 pub fn manager<'a>(named: &'a str, headers: &'a http::HeaderMap) -> std::borrow::Cow<'a, str> {
     const MAX: usize = 128;
     if !named.is_empty() {
@@ -435,7 +433,7 @@ pub fn manager<'a>(named: &'a str, headers: &'a http::HeaderMap) -> std::borrow:
     out.into()
 }
 
-/// The uid that a configuration names, where there is no object that could have it.
+/// Refuses a configuration that names a uid when no object exists.
 pub fn refuse_uid(kind: &ServedResource, name: &str, object: &Value) -> Result<(), Status> {
     match meta::uid(object) {
         "" => Ok(()),

@@ -1,7 +1,7 @@
-//! A request body that must keep arriving: at least [`RATE`] bytes a second on average, after the first [`GRACE`], and without a pause
-//! of more than [`PAUSE`], however much came before.
+//! A request body with a minimum rate: [`RATE`] bytes per second on average after the first [`GRACE`], and no
+//! pause longer than [`PAUSE`] however much arrived before.
 //!
-//! The time counts from when the server first waits for the body.
+//! Time counts from when the server first waits for the body.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,20 +11,20 @@ use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-/// How long a client has before its rate counts.
+/// Time before the minimum rate applies.
 pub const GRACE: Duration = Duration::from_secs(5);
-/// Bytes a second.
+/// Minimum average rate in bytes per second.
 pub const RATE: u64 = 1024;
-/// The longest that nothing may arrive.
+/// Longest time without any byte.
 pub const PAUSE: Duration = Duration::from_secs(15);
 
-/// Why a body was not read to its end.
+/// Reason why a body was not read to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It arrived below the minimum rate.
+    /// Below the minimum rate, or paused too long.
     #[error("the request body arrived at less than {RATE} bytes per second")]
     TooSlow,
-    /// The connection broke, or what came was not HTTP.
+    /// The connection broke or carried invalid HTTP.
     #[error(transparent)]
     Broken(#[from] hyper::Error),
 }
@@ -34,19 +34,18 @@ pub enum ReadError {
 pub struct Paced<B> {
     inner: B,
     received: u64,
-    /// When something arrived last, if the body was waited for before.
+    /// Time of the last frame that the server had to wait for.
     last: Option<Instant>,
-    /// Set when the body is first waited for: when it began, and when it is too late for the next byte.
+    /// Set when the body is first waited for: that time, and a timer for the next byte.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl<B> Paced<B> {
-    /// This body, with the minimum rate.
     pub fn new(inner: B) -> Self {
         Paced { inner, received: 0, last: None, waiting: None }
     }
 
-    /// When a client that sends nothing more is too slow.
+    /// The time at which the client is too slow if no more bytes arrive.
     fn due(&self, began: Instant) -> Instant {
         let by_rate = began + GRACE + Duration::from_millis(self.received.saturating_mul(1000) / RATE);
         by_rate.min(self.last.unwrap_or(began) + PAUSE)
@@ -124,7 +123,7 @@ mod tests {
         }
     }
 
-    /// Sends parts of `bytes` every `every`, `parts` times.
+    /// Reads a body of `parts` frames of `bytes` bytes, sent at intervals of `every`.
     async fn read(parts: usize, bytes: usize, every: Duration) -> Result<usize, ReadError> {
         let (sender, receiver) = mpsc::channel(1);
         tokio::spawn(async move {

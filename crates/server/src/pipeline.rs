@@ -1,8 +1,9 @@
 //! The path of a request, in the order it runs. Open this file first.
 //!
-//! Each `// stage:` comment marks where the code of a stage begins; ARCHITECTURE.md has the table of stages, in the same order (tidy). From
-//! `receive` to `store`, a stage runs in the handlers and in [`crate::write`]. `Caller`, `Permit` and `Admitted` can only be made by
-//! their stage, so a handler that skips one does not compile. An error never reveals to an unauthorized caller whether an object
+//! Each `// stage:` comment marks the start of a stage; the tidy check ensures that ARCHITECTURE.md lists the
+//! stages in the same order. The stages from `receive` to `store` run in the handlers and in
+//! [`crate::write`]. `Caller`, `Permit` and `Admitted` can only be constructed by their stage, so a handler
+//! that skips one does not compile. An error never reveals to an unauthorized caller whether an object
 //! exists.
 
 mod attributes;
@@ -47,24 +48,24 @@ use route::{Target, find_resource, route_resource};
 /// A response, with the facts that metrics and audit need.
 struct Outcome {
     response: Response<Body>,
-    /// The request was routed to a served resource or path.
+    /// True if the request was routed to a served resource or path.
     known: bool,
     audit_end: AuditEnd,
 }
 
-/// The audit events that are left to write when the response is known.
+/// The audit events that remain to be written when the response is known.
 #[derive(Clone, Copy, PartialEq)]
 enum AuditEnd {
-    /// Those of the response.
+    /// The events of the response.
     Open,
-    /// One event in all, because the request was not authenticated.
+    /// A single event, because the request was not authenticated.
     Unauthenticated,
     /// None, because all are written.
     Recorded,
 }
 
 impl Outcome {
-    /// Not known to be about anything that is served.
+    /// Outcome of a request that is not known to refer to a served resource or path.
     fn unknown(response: Response<Body>) -> Self {
         Outcome { response, known: false, audit_end: AuditEnd::Open }
     }
@@ -76,7 +77,7 @@ struct ReceivedRequest<'a> {
     uri: &'a str,
     info: &'a Arc<RequestInfo>,
     record: &'a Record,
-    /// The time limit, or why the one that the client asked for cannot be parsed.
+    /// The time limit, or the parse error of the client's `timeout` parameter.
     limit: Result<Duration, String>,
     started: Instant,
     effort: Effort,
@@ -90,7 +91,7 @@ fn parse(method: &Method, path: &str, query: &str) -> (RequestInfo, Query) {
     (RequestInfo::parse(method, &percent_decode(path, false), &query), query)
 }
 
-/// The stages that only requests from the network pass, then [`finish`].
+/// Runs the stages that only network requests pass, then [`finish`].
 async fn serve(
     state: &Arc<State>,
     received: ReceivedRequest<'_>,
@@ -136,7 +137,7 @@ async fn serve(
         return Outcome { audit_end: AuditEnd::Recorded, ..Outcome::unknown(response) };
     }
 
-    // A client that does not read its responses gets no further ones.
+    // Reject further requests of a client that does not read its responses.
     let account = Account::of(caller.user(), peer.address.ip());
     if !info.is_long_running() {
         effort.set_account(account.owner());
@@ -202,7 +203,7 @@ async fn serve(
     outcome
 }
 
-/// The stages that every request passes, from the network or from a part of this process.
+/// Runs the stages that every request passes, from the network or from inside this process.
 async fn finish(state: &Arc<State>, uri: &str, request: AuthenticatedRequest) -> Outcome {
     // stage: authorize
     let mut call = match authorize(state, uri, request).await {
@@ -219,7 +220,7 @@ async fn finish(state: &Arc<State>, uri: &str, request: AuthenticatedRequest) ->
     if call.info.is_resource { serve_resource(state, call).await } else { serve_document(state, call).await }
 }
 
-/// An error is the response.
+/// The error is the complete response.
 async fn authorize(
     state: &Arc<State>,
     uri: &str,
@@ -250,11 +251,11 @@ async fn authorize(
     }
 }
 
-/// The response to a request that this server does not serve itself: that of the aggregated API server, or an error. `None` if this
-/// server serves the request.
+/// Handles requests that this server does not serve itself: returns the response of the aggregated API server
+/// or an error. `None` if this server serves the request.
 async fn forward(state: &Arc<State>, call: &mut Call) -> Option<Response<Body>> {
-    // Nothing is served below an empty first segment or an empty group, although `RequestInfo` reads a resource from them:
-    // `/apis//v1/pods` would be another spelling of `/api/v1/pods`.
+    // Paths with an empty first segment or an empty group are not served, although `RequestInfo` parses a
+    // resource from them: `/apis//v1/pods` would be another spelling of `/api/v1/pods`.
     if call.info.path.starts_with("//") || call.info.path.starts_with("/apis//") {
         return Some(respond::page_not_found());
     }
@@ -278,7 +279,7 @@ async fn forward(state: &Arc<State>, call: &mut Call) -> Option<Response<Body>> 
     (answered_by == AnsweredBy::Others).then(respond::page_not_found)
 }
 
-/// Serves a path that is not below a resource: discovery, OpenAPI, health, metrics.
+/// Serves paths that are not resources: discovery, OpenAPI, health, metrics.
 async fn serve_document(state: &Arc<State>, mut call: Call) -> Outcome {
     if !handlers::documents::is_path(state, &call.info.path) {
         return Outcome::unknown(respond::page_not_found());
@@ -319,7 +320,7 @@ fn warn_of_deprecation(state: &State, call: &mut Call, kind: &ServedResource) {
     state.metrics.requested_deprecated(&call.info, removed);
 }
 
-/// Compiles the schemas of a large CRD on the heavy lane. Those of a small one are compiled when they are first used.
+/// Compiles the schemas of a large CRD in the heavy lane. Those of a small one are compiled on first use.
 async fn compile_schemas(state: &State, call: &Call, kind: &ServedResource) {
     let Some(custom) = kind.as_custom() else { return };
     let work = custom.crd.uncompiled().saturating_mul(EXPRESSIONS);
@@ -329,20 +330,20 @@ async fn compile_schemas(state: &State, call: &Call, kind: &ServedResource) {
     }
 }
 
-/// A request by a part of this process, with a body that is in memory. It skips the network and the queue, and no other stage.
+/// A request from inside this process, with its body in memory. It skips the network and queue stages only.
 pub struct InternalRequest<'a> {
     pub caller: Caller,
     pub method: Method,
-    /// The path, with the query if there is one.
+    /// The path, with the query if any.
     pub target: &'a str,
     pub headers: HeaderMap,
     pub body: Unread,
-    /// A caller that drives the request on the heavy lane ([`HeavyLane::drive`](crate::heavy::HeavyLane::drive)) passes the same
-    /// value there.
+    /// A caller that drives the request in the heavy lane
+    /// ([`HeavyLane::drive`](crate::heavy::HeavyLane::drive)) passes a clone there.
     pub effort: Effort,
 }
 
-/// Serves a request of a part of this process.
+/// Serves a request from inside this process.
 pub async fn internal(state: &Arc<State>, request: InternalRequest<'_>) -> Response<Body> {
     let InternalRequest { caller, method, target, headers, body, effort } = request;
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -395,8 +396,8 @@ async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result
         return Err(Status::method_not_allowed());
     }
     if call.info.is_read_only() {
-        // Before the lookup, so that a client that accepts no content type of ours does not learn what exists. Watches support
-        // further types.
+        // Negotiated before the lookup, so that a client whose `Accept` header is not supported does not
+        // learn which objects exist. Watches support more media types.
         if verb != Verb::Watch {
             negotiate::accept(&call.headers, &call.query, respond::forms(call, kind))?;
         }
@@ -404,7 +405,7 @@ async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result
         respond::can_answer(call, kind, verb)?;
     }
     match verb {
-        // Each is boxed, so that the future of every request is not as large as the largest of them.
+        // Each future is boxed, so that not every request's future is as large as the largest of them.
         Verb::Get => Box::pin(handlers::get::handle(state, call, kind, subresource)).await,
         Verb::List => Box::pin(handlers::list::handle(state, call, kind)).await,
         Verb::Watch => handlers::watch::handle(state, call, Arc::clone(kind)),

@@ -1,6 +1,6 @@
-//! Keys and certificates that the server makes for itself.
+//! Generates the server's own keys and certificates.
 //!
-//! Everything generated is ECDSA P-256: making an RSA key alone would cost more than the whole start.
+//! All generated keys are ECDSA P-256: generating an RSA key would take longer than the rest of the start.
 
 pub use rcgen::Error;
 use rcgen::{
@@ -11,20 +11,19 @@ use rcgen::{
 /// A certificate and its private key, both PEM.
 #[derive(Clone)]
 pub struct Identity {
-    /// The certificate (with its chain, if it has one).
+    /// The certificate, followed by its chain if it has one.
     pub cert_pem: String,
-    /// The private key.
     pub key_pem: String,
 }
 
-/// Keys are never printed.
+/// Omits the content, so that private keys are never logged.
 impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Identity").finish_non_exhaustive()
     }
 }
 
-/// Seconds of validity: ten years for an authority, one year for the rest.
+/// Validity in seconds: ten years for a CA, one year for other certificates.
 const CA_SECONDS: i64 = 10 * 365 * 24 * 3600;
 const LEAF_SECONDS: i64 = 365 * 24 * 3600;
 
@@ -36,7 +35,7 @@ fn params(common_name: &str, organizations: &[&str], now: i64, seconds: i64) -> 
     name.push(DnType::CommonName, common_name);
     let mut params = CertificateParams::default();
     params.distinguished_name = name;
-    // An hour of grace for clocks that differ.
+    // Tolerates clocks that are up to an hour behind.
     params.not_before = time(now - 3600);
     params.not_after = time(now + seconds);
     params
@@ -46,7 +45,7 @@ fn time(seconds: i64) -> time::OffsetDateTime {
     time::OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(time::OffsetDateTime::UNIX_EPOCH)
 }
 
-/// A certificate authority.
+/// Generates a self-signed CA certificate. `now` is in Unix seconds.
 pub fn authority(common_name: &str, now: i64) -> Result<Identity, rcgen::Error> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let mut params = params(common_name, &[], now, CA_SECONDS);
@@ -60,7 +59,7 @@ pub fn authority(common_name: &str, now: i64) -> Result<Identity, rcgen::Error> 
     Ok(Identity { cert_pem: cert.pem(), key_pem: key.serialize_pem() })
 }
 
-/// A serving certificate for these DNS names and addresses.
+/// Generates a serving certificate for these DNS names and IP addresses.
 pub fn serving(
     authority: &Identity,
     names: &[String],
@@ -76,7 +75,7 @@ pub fn serving(
     signed(params, authority)
 }
 
-/// A client certificate for a user in groups.
+/// Generates a client certificate: the user is its common name, the groups are its organizations.
 pub fn client(authority: &Identity, user: &str, groups: &[&str], now: i64) -> Result<Identity, rcgen::Error> {
     let mut params = params(user, groups, now, LEAF_SECONDS);
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -93,12 +92,12 @@ fn signed(mut params: CertificateParams, authority: &Identity) -> Result<Identit
     Ok(Identity { cert_pem: cert.pem(), key_pem: key.serialize_pem() })
 }
 
-/// A key for signing service-account tokens: private PEM.
+/// Generates a private key for signing service account tokens, as PEM.
 pub fn signing_key() -> Result<String, rcgen::Error> {
     Ok(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?.serialize_pem())
 }
 
-/// A kubeconfig with everything inside.
+/// A kubeconfig with embedded certificates and key.
 pub fn kubeconfig(server: &str, ca_pem: &str, client: &Identity) -> String {
     use base64::Engine as _;
     let data = |pem: &str| base64::engine::general_purpose::STANDARD.encode(pem);

@@ -1,7 +1,7 @@
-//! `kube-system/extension-apiserver-authentication`: how servers that extend this one recognise its callers.
+//! Publishes `kube-system/extension-apiserver-authentication`, with which aggregated API servers authenticate this server's callers.
 //!
-//! Written as `system:apiserver`, and written again when the authorities change or somebody else changes it. What is there
-//! already is kept, as far as it has not expired: another server may have written it.
+//! Written as `system:apiserver`, and written again when the CAs change or the ConfigMap is modified. Existing certificates that have
+//! not expired and existing names are preserved, because another server may have published them.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
-/// Begins to publish, and keeps it so until the server stops. `changed` says that the authorities have changed.
+/// Publishes the ConfigMap and updates it until the server stops. `changed` signals that the CAs have changed.
 pub(crate) fn publish(state: &Arc<State>, changed: Arc<Notify>, mut stopped: watch::Receiver<bool>) {
     let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
     let path = format!("{CONFIG_MAPS}/{NAME}");
@@ -85,13 +85,13 @@ async fn sync(state: &State, client: &Client) -> Result<(), Status> {
         None => client.create(CONFIG_MAPS, &object).await,
     };
     match written {
-        // Somebody else was quicker: their write is a change, and this will run again.
+        // On a conflict, the informer reports the other write, and `sync` runs again.
         Err(status) if status.code() != 409 => Err(status),
         _ => Ok(()),
     }
 }
 
-/// What should be in it: ours, together with what is there.
+/// The wanted data of the ConfigMap: this server's values merged with the stored ones.
 fn data(state: &State, stored: Option<&Value>) -> Value {
     let trust = state.authentication.trust.load_full();
     let there = |key: &str| stored.and_then(|s| s.str_at(&["data", key])).unwrap_or_default();
@@ -130,7 +130,7 @@ fn data(state: &State, stored: Option<&Value>) -> Value {
     Value::Map(data)
 }
 
-/// The certificates of both bundles that have not expired, each once.
+/// The certificates of both bundles without duplicates and without expired ones.
 fn combined(there: &str, own: &[u8], now: i64) -> String {
     let mut seen: Vec<Vec<u8>> = Vec::new();
     let mut out = String::new();
@@ -146,7 +146,6 @@ fn combined(there: &str, own: &[u8], now: i64) -> String {
     out
 }
 
-/// A certificate as PEM.
 fn pem(der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let mut out = String::from("-----BEGIN CERTIFICATE-----\n");

@@ -1,10 +1,9 @@
-//! Names and uids that nobody can guess.
+//! Unpredictable uids, name suffixes and numbers from the system's random number generator.
 
 use std::cell::RefCell;
 
 use value::{Str, format_smolstr};
 
-/// A random (version 4) UUID.
 pub(crate) fn uid() -> Str {
     let mut b = bytes::<16>();
     b[6] = (b[6] & 0x0f) | 0x40;
@@ -20,7 +19,7 @@ pub(crate) fn uid() -> Str {
     )
 }
 
-/// The five letters after a `generateName`: without vowels, so that no words appear, and without what looks alike.
+/// The five characters appended to a `generateName`: without vowels, so that no words appear, and without look-alikes.
 pub(crate) fn suffix() -> String {
     const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     bytes::<5>()
@@ -29,21 +28,19 @@ pub(crate) fn suffix() -> String {
         .collect()
 }
 
-/// Any number.
 pub(crate) fn number() -> usize {
     usize::from_ne_bytes(bytes())
 }
 
-/// The longest base that a suffix is added to.
+/// Maximum length of the base that a suffix is appended to; together they have at most 63 bytes.
 pub(crate) const MAX_BASE: usize = 58;
 
 thread_local! {
-    /// Random bytes that nobody has been given yet: every request needs some, and asking the system each time costs more than what
-    /// it is asked for.
+    /// Random bytes not yet used by this thread. Every request needs some, and a system call for each would cost more than the rest.
     static SUPPLY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How many bytes the system is asked for at once.
+/// Number of bytes requested from the system at once.
 const SUPPLIED: usize = 1024;
 
 fn bytes<const N: usize>() -> [u8; N] {
@@ -51,7 +48,7 @@ fn bytes<const N: usize>() -> [u8; N] {
         if supply.len() < N {
             supply.resize(SUPPLIED.max(N), 0);
             if getrandom::fill(supply).is_err() {
-                // Without randomness there are no names and no tokens: going on would be worse than ending.
+                // Predictable uids and tokens would be a security hole, so there is no fallback.
                 std::process::abort();
             }
         }

@@ -1,8 +1,8 @@
-//! Files that are read again while the server runs: certificates, authorities, tokens.
+//! Reloads certificates, CA bundles and tokens when their files change.
 //!
-//! Folders are watched rather than files, so that a rename onto a file and the swap of a link, as ConfigMap volumes do it, are
-//! seen. A notification is only a hint: contents are compared, and everything is looked at again every minute in any case. A
-//! file that cannot be used changes nothing: the last good one stays in force, and that is logged and counted.
+//! Folders are watched rather than files, so that a rename onto a file and the swap of a symbolic link, as in ConfigMap volumes, are
+//! noticed. A notification is only a hint: contents are compared, and all files are checked every minute in any case. Invalid content
+//! changes nothing: the last valid content stays in force, and the failure is logged and counted.
 
 mod config_files;
 
@@ -19,24 +19,24 @@ use crate::metrics::AuthenticationMetrics;
 
 pub(crate) use config_files::ConfigFiles;
 
-/// How long after a hint files are left alone: whoever writes them may not be done.
+/// Delay between a notification and reading the files, because their writer may not have finished.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// What becomes of new contents: in force, or refused for a reason.
+/// Puts new contents in force, or returns why they are invalid.
 type Apply = Box<dyn FnMut(&[Vec<u8>]) -> Result<(), String> + Send>;
 
-/// Files that belong together, as a certificate and its key do.
+/// Files that are reloaded together, such as a certificate and its key.
 pub(crate) struct Watched {
-    /// The flag that names them.
+    /// The flag that names them, for logs and metrics.
     flag: &'static str,
     paths: Vec<PathBuf>,
-    /// What they held when they were last looked at.
+    /// The contents, or the read error, at the last check.
     seen: Result<Vec<Vec<u8>>, String>,
     apply: Apply,
 }
 
 impl Watched {
-    /// Files that are in force as they are now in `held`.
+    /// `held` are the contents that are already in force, in the order of `paths`.
     pub(crate) fn new(
         flag: &'static str,
         paths: Vec<PathBuf>,
@@ -46,7 +46,7 @@ impl Watched {
         Watched { flag, paths, seen: Ok(held), apply: Box::new(apply) }
     }
 
-    /// Looks at the files, and puts them in force if they have changed.
+    /// Reads the files, and applies their contents if they have changed.
     fn look(&mut self, metrics: &AuthenticationMetrics) {
         let now: Result<Vec<Vec<u8>>, String> = self.paths.iter().map(|path| read(path)).collect();
         if now == self.seen {
@@ -72,7 +72,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     files::read(path).map_err(|why| format!("`{}`: {why}", path.display()))
 }
 
-/// Follows files until the server stops.
+/// Reloads files until the server stops.
 pub(crate) async fn follow(
     mut followed: Vec<Watched>,
     metrics: Arc<AuthenticationMetrics>,

@@ -1,51 +1,48 @@
-//! What a request asks for, read from its method, path and query alone.
+//! Parses the request attributes from the method, path and query alone.
 //!
-//! Pure parsing: it knows no resource and asks no store, because the caller has not been authorized yet. The rules are those
-//! of Kubernetes' `RequestInfo`; authorization, audit and routing all look at this one result.
+//! The parser knows no resources and accesses no store, because the user is not authorized yet. The rules are
+//! those of kube-apiserver's `RequestInfo`; authorization, audit and routing all use this one result.
 
 use std::borrow::Cow;
 
 use value::{Str, text};
 
-/// A request's method, path and query, understood as an API request.
+/// A request's method, path and query, parsed as an API request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// Whether the path names a resource; all else below but `path` and `verb` is empty if not.
+    /// True if the path names a resource. Otherwise only `path`, `verb` and `method` are set.
     pub is_resource: bool,
-    /// The path as sent.
+    /// The path, percent-decoded but not normalized.
     pub path: String,
-    /// `get`, `list`, `watch`, `create`, …; the lower-case HTTP method for paths that name no resource.
+    /// `get`, `list`, `watch`, `create`, …; the lower-case HTTP method for non-resource paths.
     pub verb: Str,
-    /// `api` or `apis`.
+    /// Either `api` or `apis`.
     pub prefix: Str,
     /// The API group; empty for the core group.
     pub group: Str,
-    /// The API version.
     pub version: Str,
-    /// The namespace; empty for cluster-wide requests.
+    /// Empty for requests across namespaces and for cluster-scoped resources.
     pub namespace: Str,
-    /// The plural resource name.
     pub resource: Str,
-    /// `status`, `scale`, `log`, …
+    /// For example `status`, `scale` or `log`.
     pub subresource: Str,
-    /// The object's name.
+    /// The object's name, from the path or a `metadata.name` field selector.
     pub name: Str,
     /// All path segments from the resource on.
     pub parts: Vec<Str>,
-    /// Whether the resource stands below a namespace in the path (`namespaces/NS/RESOURCE`).
+    /// True if the path has the form `namespaces/NS/RESOURCE`.
     pub in_namespace: bool,
-    /// Whether the path has the old `watch/` prefix.
+    /// True if the path has the deprecated `watch/` prefix.
     pub watch_prefix: bool,
-    /// The HTTP method.
     pub method: http::Method,
-    /// The `labelSelector` of a list, watch or deletecollection.
+    /// Raw `labelSelector` of a list, watch or deletecollection.
     pub label_selector: String,
-    /// The `fieldSelector` of a list, watch or deletecollection.
+    /// Raw `fieldSelector` of a list, watch or deletecollection.
     pub field_selector: String,
 }
 
 impl RequestInfo {
-    /// Reads a request. `path` is percent-decoded; `query` gives a decoded parameter.
+    /// Parses a request. `path` must be percent-decoded.
     pub fn parse(method: &http::Method, path: &str, query: &Query) -> Self {
         let mut info = RequestInfo {
             path: path.to_owned(),
@@ -90,7 +87,8 @@ impl RequestInfo {
         }
         if let ["namespaces", namespace, rest @ ..] = parts {
             info.namespace = (*namespace).into();
-            // `namespaces/NAME/status` is about the namespace itself; anything else is a resource inside it.
+            // `namespaces/NAME/status` refers to the namespace itself; other segments are resources inside
+            // it.
             if let [first, ..] = rest
                 && !matches!(*first, "status" | "finalize")
             {
@@ -120,7 +118,7 @@ impl RequestInfo {
         if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
             query.get("labelSelector").unwrap_or_default().clone_into(&mut info.label_selector);
             query.get("fieldSelector").unwrap_or_default().clone_into(&mut info.field_selector);
-            // A list of one named object is authorized under that name.
+            // A list that selects one name is authorized for that name.
             if info.name.is_empty()
                 && info.verb != "deletecollection"
                 && !info.watch_prefix
@@ -132,31 +130,32 @@ impl RequestInfo {
         info
     }
 
-    /// Whether the request may last as long as its client likes, so that it takes no seat and no deadline.
+    /// True if the client determines the duration, so that neither in-flight limits nor a deadline apply.
     pub fn is_long_running(&self) -> bool {
         matches!(self.verb.as_str(), "watch" | "proxy")
             || (self.is_resource
                 && matches!(self.subresource.as_str(), "attach" | "exec" | "proxy" | "log" | "portforward"))
     }
 
-    /// The name in the path; a name that a field selector gives is not one.
+    /// The name in the path, without one from a field selector.
     pub fn path_name(&self) -> Option<&str> {
         self.parts.get(1).map(Str::as_str)
     }
 
-    /// Whether the request only reads.
+    /// True for verbs that never write.
     pub fn is_read_only(&self) -> bool {
         matches!(self.verb.as_str(), "get" | "list" | "watch" | "head" | "options")
     }
 }
 
-/// The non-empty segments of a path; a trailing slash says nothing.
+/// Splits a path into segments; ignores leading and trailing slashes.
 fn split_path(path: &str) -> Vec<&str> {
     let trimmed = path.trim_matches('/');
     if trimmed.is_empty() { Vec::new() } else { trimmed.split('/').collect() }
 }
 
-/// The `X` of a field selector that requires `metadata.name=X`, if all options of the list can be read and a path could name it.
+/// The `X` of a field selector with `metadata.name=X`, if all list options are valid and a path can contain
+/// `X`.
 fn single_name(query: &Query) -> Option<Str> {
     let text = |name: &str| query.get(name).unwrap_or_default();
     let fields = text("fieldSelector");
@@ -181,11 +180,11 @@ pub struct Query {
 }
 
 impl Query {
-    /// The most parameters looked at; the rest of a longer query is ignored.
+    /// Maximum number of parameters; further ones are ignored.
     const MAX: usize = 256;
 
-    /// Reads `a=b&c=d`. As in Go, a pair with a semicolon is none, because some take that for another separator; nor is one with an
-    /// escape that stands for nothing.
+    /// Parses `a=b&c=d`. Like Go, skips pairs with a semicolon, which some parsers treat as a separator, and
+    /// pairs with invalid percent escapes.
     pub fn parse(text: &str) -> Self {
         let pairs = text
             .split('&')
@@ -201,7 +200,7 @@ impl Query {
         Query { pairs }
     }
 
-    /// Everything that was looked at, in order.
+    /// All parameters in order, without those beyond the limit.
     pub fn pairs(&self) -> &[(String, String)] {
         &self.pairs
     }
@@ -211,27 +210,27 @@ impl Query {
         self.pairs.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// All values of a parameter.
+    /// All values of a parameter, in order.
     pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.pairs.iter().filter(move |(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// Whether a boolean parameter is set: present, and neither `false` nor `0` (Kubernetes reads `?watch` as true).
+    /// True if a parameter is present and neither `false` nor `0`; kube-apiserver reads `?watch` as true.
     pub fn is_true(&self, key: &str) -> bool {
         self.get(key).is_some_and(|v| !matches!(v.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 }
 
-/// Percent-decodes; bytes that are not UTF-8 afterwards become U+FFFD, which no name contains.
+/// Percent-decodes; bytes that are not UTF-8 afterwards become U+FFFD, which no valid name contains.
 pub fn percent_decode(text: &str, plus_is_space: bool) -> String {
     let text =
         if plus_is_space && text.contains('+') { text.replace('+', " ").into() } else { Cow::Borrowed(text) };
     String::from_utf8_lossy(&text::percent_decode(&text)).into_owned()
 }
 
-/// Whether a server could read a path as another one: it has an empty segment other than the last one, or one that is `.` or
-/// `..`, with or without parameters after a semicolon; or it has a backslash, which some take for a slash, or a control character.
-/// No object has such a name.
+/// True if another server could interpret the path differently: it has an empty segment before the end, a
+/// segment `.` or `..` (also before a semicolon), a backslash, which some servers treat as a slash, or a
+/// control character. No object has such a name.
 pub(crate) fn has_other_readings(path: &str) -> bool {
     let below = path.strip_prefix('/').unwrap_or(path);
     let below = below.strip_suffix('/').unwrap_or(below);
@@ -239,7 +238,7 @@ pub(crate) fn has_other_readings(path: &str) -> bool {
     names.any(|name| matches!(name, "" | "." | "..")) || path.contains(|c: char| c == '\\' || c.is_control())
 }
 
-/// A path without empty steps, `.` and `..`, and without a slash at its end.
+/// Normalizes a path: resolves empty segments, `.` and `..`, and removes a trailing slash.
 pub(crate) fn clean_path(path: &str) -> String {
     let mut steps: Vec<&str> = Vec::new();
     for step in path.split('/') {

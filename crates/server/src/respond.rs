@@ -1,4 +1,4 @@
-//! From a handler's answer to an HTTP response.
+//! Turns a handler's answer into an HTTP response.
 
 use std::io::Write as _;
 
@@ -25,10 +25,10 @@ use crate::negotiate::{self, Accepted, Form, Forms, List, Media};
 use crate::request_info::Query;
 use crate::table::{self, Of, TableOptions, TableRequest};
 
-/// Bodies smaller than this are not worth compressing.
+/// Minimum size in bytes of a body that is compressed.
 const GZIP_FROM: u64 = 128 * 1024;
 
-/// The response to a request that got as far as its handler.
+/// The response to a request that reached its handler, with its warnings.
 pub fn finish(
     call: &mut Call,
     kind: Option<&ServedResource>,
@@ -42,7 +42,7 @@ pub fn finish(
     response
 }
 
-/// How many bytes are worked on to encode an answer; none if it is sent as it is.
+/// Estimated work, in bytes, to encode an answer; 0 if stored bytes are sent unchanged.
 pub fn encoding(call: &Call, kind: Option<&ServedResource>, result: &Result<Answer, Status>) -> usize {
     let packs = || call.info.is_read_only() && call.headers.get(ACCEPT_ENCODING).is_some_and(takes_gzip);
     match result {
@@ -75,7 +75,7 @@ pub fn encoding(call: &Call, kind: Option<&ServedResource>, result: &Result<Answ
     }
 }
 
-/// Adds warnings to a response.
+/// Adds `Warning` headers to a response.
 pub fn warn(response: &mut Response<Body>, warnings: Vec<String>) {
     for warning in bounded(warnings) {
         if let Ok(value) = HeaderValue::try_from(warning_value(&warning)) {
@@ -84,10 +84,10 @@ pub fn warn(response: &mut Response<Body>, warnings: Vec<String>) {
     }
 }
 
-/// The response that refuses a request.
+/// The response for a failed request: a `Status` object.
 pub fn refusal(status: &Status, headers: &HeaderMap, query: &Query, record: &Record) -> Response<Body> {
     let pretty = negotiate::is_pretty(headers, query);
-    // A refusal is never a table: who takes nothing else is told in JSON.
+    // A `Status` is never a table: a client that accepts only tables gets JSON.
     let media = negotiate::accept(headers, query, Forms::AsTheyAre).map_or(Media::Json, |a| a.media);
     let value = status.to_value();
     record.response_status(&value);
@@ -103,26 +103,26 @@ pub fn refusal(status: &Status, headers: &HeaderMap, query: &Query, record: &Rec
     response
 }
 
-/// The response to whoever may not do what was asked for. Its text has names of the caller's choice in it.
+/// The response to a request that the authorizers deny. Its text contains names that the caller chose, hence `nosniff`.
 pub fn forbidden(status: &Status, headers: &HeaderMap, query: &Query, record: &Record) -> Response<Body> {
     let mut response = refusal(status, headers, query, record);
     response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     response
 }
 
-/// A path that nothing of Kubernetes is at: its router answers in plain text.
+/// The response for an unknown path, in plain text as kube-apiserver's router sends it.
 pub fn page_not_found() -> Response<Body> {
     plain(404, Body::from("404 page not found\n"))
 }
 
-/// Plain text, which a browser is told to take for nothing else.
+/// A plain text response that browsers must not interpret as another type.
 fn plain(code: u16, body: Body) -> Response<Body> {
     let mut response = respond(code, "text/plain; charset=utf-8", body);
     response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     response
 }
 
-/// Over the in-flight limits: plain text, and when to come back.
+/// The response to a request over the limits of requests in flight, in plain text with `Retry-After`.
 pub fn too_many_requests(status: &Status) -> Response<Body> {
     let mut response = plain(429, Body::from(format!("{status}\n")));
     let retry = status.details().map_or(1, |d| d.retry_after_seconds);
@@ -130,7 +130,7 @@ pub fn too_many_requests(status: &Status) -> Response<Body> {
     response
 }
 
-/// As [`too_many_requests`], with what Kubernetes says.
+/// A 429 with kube-apiserver's text and `Retry-After` in seconds.
 pub fn too_many_requests_after(seconds: u64) -> Response<Body> {
     let text = "Too many requests, please try again later.\n";
     let mut response = plain(429, Body::from(text));
@@ -138,21 +138,21 @@ pub fn too_many_requests_after(seconds: u64) -> Response<Body> {
     response
 }
 
-/// Something failed before there was a handler: Kubernetes answers in plain text, with what failed.
+/// The response to a failure before the handler, in plain text as kube-apiserver sends it.
 pub fn internal_error(uri: &str, why: &str) -> Response<Body> {
     let text = format!("Internal Server Error: {}: {why}", api::field::quote(uri));
-    // A browser that takes it for HTML must not be handed the client's own tags.
+    // Escape the text: a browser that takes it for HTML must not run markup from the request.
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     plain(500, Body::from(text + "\n"))
 }
 
-/// A handler panicked.
+/// The response after a handler panicked.
 pub fn panicked() -> Response<Body> {
     let text = "This request caused apiserver to panic. Look in the logs for details.\n";
     plain(500, Body::from(text))
 }
 
-/// Room for the headers that most answers have, so that the map never grows.
+/// Initial capacity of the header map; enough for most responses.
 const HEADERS: usize = 10;
 
 fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
@@ -167,8 +167,8 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
     response
 }
 
-/// Whether what a write will have to say can be said in a form that the client takes. It must be known before: a write that is
-/// refused has not happened.
+/// Checks that the client accepts a form in which this write can be answered. Runs before the write, because a refused write must not have
+/// happened.
 pub fn can_answer(call: &Call, kind: &ServedResource, verb: Verb) -> Result<(), Status> {
     let accepted = negotiate::accept(&call.headers, &call.query, forms(call, kind))?;
     match (accepted.form, verb) {
@@ -181,7 +181,7 @@ pub fn can_answer(call: &Call, kind: &ServedResource, verb: Verb) -> Result<(), 
     }
 }
 
-/// The subresources of built-in kinds that Kubernetes makes no table of.
+/// Subresources of built-in kinds for which kube-apiserver makes no table.
 const WITHOUT_TABLE: &[(&str, &str)] = &[
     ("pods", "binding"),
     ("pods", "eviction"),
@@ -196,7 +196,7 @@ const WITHOUT_TABLE: &[(&str, &str)] = &[
     ("apiservices", "status"),
 ];
 
-/// What can be made of the answers to a request.
+/// The forms that are available for the response to a request.
 pub fn forms(call: &Call, kind: &ServedResource) -> Forms {
     let is_shown = !kind.is_virtual() || kind.gvk.kind == "ComponentStatus";
     let plural = kind.row().map_or("", |row| row.plural);
@@ -207,7 +207,7 @@ pub fn forms(call: &Call, kind: &ServedResource) -> Forms {
     }
 }
 
-/// What Kubernetes calls an object or a list of them inside, as some of its messages show.
+/// The Go type of an object or a list, as it occurs in some error messages of kube-apiserver.
 fn go_type(kind: &ServedResource, name: &str, list: &str) -> String {
     match kind.row() {
         Some(_) => format!("{}.{name}", internal_package(&kind.stored.group)),
@@ -223,7 +223,7 @@ fn is_no_list(kind: &ServedResource) -> Status {
     Status::failure(406, StatusReason::NotAcceptable, message)
 }
 
-/// What is told to whoever asks for the metadata of one object where there is a list.
+/// The 406 for a request for the metadata of one object where the response is a list.
 pub fn is_a_list(kind: &ServedResource) -> Status {
     let message = format!(
         "you requested PartialObjectMetadata, but the requested object is a list (*{})",
@@ -285,7 +285,7 @@ fn encode(call: &mut Call, kind: Option<&ServedResource>, answer: Answer) -> Res
     Ok(compressed(call, response))
 }
 
-/// Records the object that the client gets. Pages that are no objects of the API are not recorded, in Kubernetes neither.
+/// Records the response object for audit. Responses outside the API are not recorded, as in kube-apiserver.
 fn note(call: &Call, response: &Response<Body>) {
     let record = call.record();
     let is_object = call.info.is_resource || call.info.path.starts_with("/api");
@@ -347,7 +347,7 @@ fn object(
     Ok(respond(code, accepted.media.content_type(), Body::from(body)))
 }
 
-/// The order of the fields of what is answered about a kind.
+/// Field order in the JSON of an answer about a kind.
 pub fn order_of(kind: Option<&ServedResource>, value: &Value) -> &'static KeyOrder {
     match kind {
         Some(kind) if kind.row().is_none() => order::of_custom(value),
@@ -355,7 +355,6 @@ pub fn order_of(kind: Option<&ServedResource>, value: &Value) -> &'static KeyOrd
     }
 }
 
-/// The bytes of an answer.
 pub fn render(value: &Value, order: &'static KeyOrder, media: Media, pretty: bool) -> Vec<u8> {
     match media {
         Media::Yaml => yaml::write(value).into_bytes(),
@@ -371,12 +370,12 @@ pub fn render(value: &Value, order: &'static KeyOrder, media: Media, pretty: boo
     }
 }
 
-/// Whether an `Accept-Encoding` names gzip. As in Kubernetes it must do so without a weight, whatever that says.
+/// Reports whether `Accept-Encoding` lists gzip. As in kube-apiserver, an entry with a weight such as `gzip;q=1` does not match.
 fn takes_gzip(header: &HeaderValue) -> bool {
     header.to_str().is_ok_and(|encodings| encodings.split(',').any(|encoding| encoding.trim() == "gzip"))
 }
 
-/// Compresses a large answer to a read, if the client takes gzip.
+/// Compresses a large response to a read if the client accepts gzip.
 fn compressed(call: &Call, mut response: Response<Body>) -> Response<Body> {
     let large = response.body().len().is_some_and(|len| len >= GZIP_FROM);
     if !large || !call.info.is_read_only() || !call.headers.get(ACCEPT_ENCODING).is_some_and(takes_gzip) {
@@ -399,8 +398,8 @@ fn compressed(call: &Call, mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-/// Kubernetes' bounds on warnings: all of them while they are short together. Once they are not, the beginning of each that came
-/// so far, and of further ones while there is room.
+/// Limits warnings as Kubernetes does: all in full up to 4096 characters in total. Beyond that, each is cut to 256 characters and further
+/// ones are added while the total allows it.
 fn bounded(warnings: Vec<String>) -> Vec<String> {
     const TOTAL: usize = 4 * 1024;
     const EACH: usize = 256;
@@ -408,7 +407,7 @@ fn bounded(warnings: Vec<String>) -> Vec<String> {
     let (mut written, mut cutting) = (0, false);
     let cut = |text: String| text.chars().take(EACH).collect::<String>();
     for text in warnings {
-        // A header cannot carry these.
+        // Drop empty warnings, and those with control characters, which a header cannot carry.
         if text.is_empty() || text.contains(char::is_control) {
             continue;
         }
@@ -427,7 +426,7 @@ fn bounded(warnings: Vec<String>) -> Vec<String> {
     kept
 }
 
-/// A `Warning` header: code 299, no agent, the text quoted.
+/// Value of a `Warning` header: code 299, no agent, the text quoted.
 fn warning_value(text: &str) -> String {
     let mut out = String::from("299 - \"");
     for c in text.chars() {

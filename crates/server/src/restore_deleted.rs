@@ -1,4 +1,4 @@
-//! Objects that the server cannot be without: they come back when somebody deletes them.
+//! Recreates objects the server cannot do without when they are deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use crate::keys;
 use crate::state::State;
 use crate::unreadable::Unreadable;
 
-/// How long it takes until the next attempt after one that failed.
+/// Retry delay after a failed attempt: doubles from `PAUSE` up to `LONGEST_PAUSE`.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// An object, and the path at which it is created.
+/// The path of the collection to create an object in, and the object.
 pub(crate) type ObjectAt = (String, Value);
 
-/// Objects whose deletion is heard of.
+/// Objects whose deletion is watched.
 pub(crate) struct RestoreDeleted {
     objects: Vec<ObjectAt>,
     deleted: Arc<Notify>,
 }
 
 impl RestoreDeleted {
-    /// Follows the objects; `heard` hears of every change too.
+    /// Starts to watch the objects. `on_change` is also called with the old and new object of every change.
     pub(crate) fn watch(
         store: &Store,
         unreadable: &Arc<Unreadable>,
@@ -51,7 +51,7 @@ impl RestoreDeleted {
         RestoreDeleted { objects, deleted }
     }
 
-    /// Brings back what is deleted, until the server stops.
+    /// Recreates deleted objects until the server stops.
     pub(crate) async fn run(self, state: Arc<State>, mut stop: watch::Receiver<bool>) {
         let client = Client::new(state, InternalIdentity::ApiServer);
         let mut pause = PAUSE;
@@ -76,7 +76,7 @@ impl RestoreDeleted {
         }
     }
 
-    /// Creates what is missing. What somebody changed stays as they want it. One that is refused does not hold up the others.
+    /// Creates the objects that are missing; modified ones are left alone. A failure does not prevent the creation of others.
     async fn restore(&self, client: &Client) -> Result<(), (String, Status)> {
         let mut outcome = Ok(());
         for (collection, object) in &self.objects {
@@ -87,7 +87,7 @@ impl RestoreDeleted {
                 Ok(_) => Ok(()),
             };
             match created {
-                // Another server on the same store may have been first: that is as good.
+                // 409: another server on the same store has created it first.
                 Err(status) if status.code() != 409 => outcome = Err((path, status)),
                 _ => {}
             }
@@ -96,7 +96,7 @@ impl RestoreDeleted {
     }
 }
 
-/// Creates an object; a status that it carries comes through its own door.
+/// Creates an object, and writes its status, if any, through the `status` subresource.
 async fn create(client: &Client, collection: &str, path: &str, object: &Value) -> Result<(), Status> {
     client.create(collection, object).await?;
     if object.get("status").is_some() {
@@ -105,7 +105,7 @@ async fn create(client: &Client, collection: &str, path: &str, object: &Value) -
     Ok(())
 }
 
-/// Where an object of a built-in collection is stored, as `/api/v1/namespaces/default/services`; `None` of any other.
+/// The storage key of an object in a collection such as `/api/v1/namespaces/default/services`; `None` unless it is a built-in resource.
 fn key(collection: &str, name: &str) -> Option<String> {
     let parts: Vec<&str> = collection.split('/').filter(|part| !part.is_empty()).collect();
     let (group, rest) = match parts.as_slice() {

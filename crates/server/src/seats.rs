@@ -1,4 +1,4 @@
-//! Seats of requests, and the in-flight limits that apply where API Priority and Fairness is off.
+//! Seats of requests, and the in-flight limits that apply if API Priority and Fairness is off.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::flow_control::{Assignment, FairSeat};
 use crate::request_info::RequestInfo;
 
-/// Seats for requests that read and for those that change something. 0 takes a limit away, as in Kubernetes.
+/// Separate seats for reading and for mutating requests. A limit of 0 means no limit, as in kube-apiserver.
 #[derive(Debug)]
 pub struct Seats {
     reading: Option<Arc<Semaphore>>,
@@ -17,31 +17,31 @@ pub struct Seats {
     limits: (usize, usize),
 }
 
-/// The seat of one request, given back when dropped. [`Call`](crate::call::Call) owns it.
+/// The seat of one request, owned by its [`Call`](crate::call::Call) and released on drop.
 ///
-/// A request gives its seat up while it waits for its client ([`Seat::release`]) and takes one again before it goes on
-/// ([`Seat::reacquire`]), so that clients that send slowly do not keep others from being served.
+/// A request releases its seat while it waits for its client ([`Seat::release`]) and takes one again before
+/// it continues ([`Seat::reacquire`]), so that slow clients do not occupy seats.
 #[derive(Debug, Default)]
 pub struct Seat(Held);
 
 #[derive(Debug, Default)]
 enum Held {
-    /// The request needs none.
+    /// The request needs no seat.
     #[default]
     None,
-    /// By the in-flight limits.
+    /// Limited by `--max-requests-inflight` or its mutating counterpart.
     InFlight(InFlightSeat),
-    /// By API Priority and Fairness.
+    /// Managed by API Priority and Fairness.
     Fair(FairSeat),
 }
 
-/// A seat by the in-flight limits.
+/// A seat under the in-flight limits.
 #[derive(Debug)]
 struct InFlightSeat {
-    /// Where a seat is taken again.
+    /// The semaphore that a released seat is taken from again.
     pool: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
-    /// A member of `system:masters`, which goes on without a seat if none is free.
+    /// Members of `system:masters` continue without a seat if none is free.
     is_master: bool,
 }
 
@@ -52,7 +52,7 @@ impl From<FairSeat> for Seat {
 }
 
 impl Seat {
-    /// The FlowSchema and PriorityLevelConfiguration that the request was assigned to.
+    /// The FlowSchema and PriorityLevelConfiguration of the request; `None` under the in-flight limits.
     pub(crate) fn assignment(&self) -> Option<Assignment> {
         match &self.0 {
             Held::Fair(seat) => Some(seat.assignment().clone()),
@@ -60,7 +60,7 @@ impl Seat {
         }
     }
 
-    /// Gives the seat up for the time being. Does nothing if it is given up already.
+    /// Releases the seat temporarily; idempotent.
     pub fn release(&mut self) {
         match &mut self.0 {
             Held::None => {}
@@ -69,8 +69,8 @@ impl Seat {
         }
     }
 
-    /// Takes a seat again after [`Seat::release`]; waits for one if all are taken, before every request that is new. The caller
-    /// bounds the time. Does nothing if the seat was not given up.
+    /// Takes a seat again after [`Seat::release`]; waits for one, with precedence over new requests. The
+    /// caller limits the wait. Does nothing if the seat was not released.
     pub async fn reacquire(&mut self) -> Result<(), Status> {
         let seat = match &mut self.0 {
             Held::InFlight(seat) if seat.permit.is_none() => seat,
@@ -88,13 +88,14 @@ impl Seat {
 }
 
 impl Seats {
-    /// `--max-requests-inflight` and `--max-mutating-requests-inflight`.
+    /// The limits of `--max-requests-inflight` and `--max-mutating-requests-inflight`.
     pub fn new(reading: usize, mutating: usize) -> Self {
         let seats = |n: usize| (n > 0).then(|| Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS))));
         Seats { reading: seats(reading), mutating: seats(mutating), limits: (reading, mutating) }
     }
 
-    /// A seat for the request, or 429. Watches and the like need none, nor do the cluster's masters.
+    /// Takes a seat for the request, or fails with 429. Long-running requests need none, and members of
+    /// `system:masters` proceed without one if none is free.
     pub fn take(&self, user: &User, info: &RequestInfo) -> Result<Seat, Status> {
         let pool = if info.is_read_only() { &self.reading } else { &self.mutating };
         let Some(pool) = pool.as_ref().filter(|_| !info.is_long_running()) else {
@@ -111,7 +112,7 @@ impl Seats {
         }
     }
 
-    /// How many seats are taken: `(reading, mutating)`.
+    /// Number of occupied seats: `(reading, mutating)`.
     pub fn taken(&self) -> (usize, usize) {
         let taken = |pool: &Option<Arc<Semaphore>>, limit: usize| {
             pool.as_ref().map_or(0, |p| limit.saturating_sub(p.available_permits()))

@@ -1,4 +1,4 @@
-//! Whoever issues, denies or fails a PodCertificateRequest needs the right to sign for its signer.
+//! Issuing, denying or failing a PodCertificateRequest needs the permission to sign for its signer.
 
 use admission::plugins::may_use_signer;
 use api::FieldError;
@@ -10,7 +10,7 @@ use crate::call::Call;
 use crate::catalog::ServedResource;
 use crate::state::State;
 
-/// A changed status needs the right to `sign` for the signer of the stored request. Asked only about changes that are valid.
+/// The error if the status changes and the user may not `sign` for the signer of the stored request. Call it only for valid changes.
 pub(crate) async fn check_status(
     state: &State,
     call: &Call,

@@ -1,5 +1,5 @@
-//! A list made of stored bytes, put together piece by piece while it is sent. A list of thousands of objects is never in memory
-//! as a whole, and what is copied for it stays in the processor's cache until it is encrypted.
+//! Builds the body of a list from stored bytes, piece by piece while it is sent. A list of thousands of objects is never in memory as a
+//! whole, and copied bytes stay in the processor's cache until they are encrypted.
 
 use std::sync::Arc;
 
@@ -8,24 +8,24 @@ use storage::Entry;
 
 use crate::encode;
 
-/// How large a piece is, unless a single object is larger.
+/// Target size of a piece in bytes; a single larger object exceeds it.
 const PIECE: usize = 64 * 1024;
 
-/// What is left of a list: a head, the items with commas between them, a foot.
+/// The rest of a list: a head, the items separated by commas, a foot.
 #[derive(Clone, Debug)]
 pub struct Splice {
     head: Vec<u8>,
     items: std::vec::IntoIter<Arc<Entry>>,
-    /// What stands before each item.
+    /// Written before each item.
     opening: &'static [u8],
-    /// How much of an entry's body that stands for.
+    /// Number of bytes at the start of an entry's body that `opening` replaces.
     skipped: usize,
     foot: Vec<u8>,
     left: u64,
 }
 
 impl Splice {
-    /// A list of entries whose first `skipped` bytes are `opening` instead.
+    /// A list of entries in which `opening` replaces the first `skipped` bytes of each body.
     pub fn new(
         head: Vec<u8>,
         items: Vec<Arc<Entry>>,
@@ -39,17 +39,17 @@ impl Splice {
         Splice { head, items: items.into_iter(), opening, skipped, foot, left }
     }
 
-    /// How many bytes are left.
+    /// Number of bytes not yet returned.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// All that is left.
+    /// All remaining bytes at once.
     pub fn whole(mut self) -> Vec<u8> {
         self.piece(usize::MAX)
     }
 
-    /// Some of what is left: nothing at the end.
+    /// The next bytes, at least `size` if so many remain; empty at the end.
     fn piece(&mut self, size: usize) -> Vec<u8> {
         let left = usize::try_from(self.left).unwrap_or(usize::MAX);
         let mut out = Vec::with_capacity(left.min(size));

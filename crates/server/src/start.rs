@@ -1,23 +1,23 @@
-//! From a configuration to a running server.
+//! Starts a server from a configuration.
 //!
 //! [`start`] builds each subsystem once, from its part of the [`Config`] and from the subsystems before it; then it loads the static
 //! manifests, starts the background tasks, and serves. The order of these steps matters:
 //!
 //! - TLS, authorization and admission are checked before the port is bound, and the port is bound before the store is opened, so that
 //!   most servers that cannot start leave the store alone. (No test.)
-//! - Objects that cannot be decoded are known before anything is derived from the store: what depends on them is refused from the first
-//!   request on. Test: `what_an_unreadable_object_decides_about_is_refused_after_a_start_and_at_once`.
+//! - Objects that cannot be decoded are known before anything is derived from the store: requests that depend on them are denied
+//!   from the start. Test: `what_an_unreadable_object_decides_about_is_refused_after_a_start_and_at_once`.
 //! - Informers have read the store when their subsystem is built: stored roles, policies, webhooks and CRDs are in force for the first
 //!   request. Tests: `policies_survive_a_restart_and_are_in_force_before_the_first_answer`,
 //!   `a_definition_as_deep_as_can_be_sent_is_served_again_after_a_restart`.
 //! - Static manifests are in force before the first write, also before those of bootstrap and of controllers. Test:
 //!   `not_one_violating_object_is_created_however_early_it_is_asked_for`.
 //! - The bootstrap objects that are created again when they are deleted are watched before bootstrap writes them. (No test.)
-//! - The listener accepts connections when bootstrap is done, or after [`SERVE_AFTER`]: a policy may refuse bootstrap objects, or a
-//!   webhook that needs this server may delay them. `/readyz` fails until bootstrap is done. Tests:
+//! - The listener accepts connections when every bootstrap object was written or refused once, or after [`SERVE_AFTER`]: a policy may
+//!   refuse bootstrap objects, or a webhook that needs this server may delay them. `/readyz` fails until bootstrap is done. Tests:
 //!   `a_policy_that_refuses_bootstrap_objects_is_reported_and_bootstrap_goes_on_when_it_is_gone`,
 //!   `a_webhook_that_never_answers_does_not_hold_up_the_start`.
-//! - Controllers start last, when bootstrap is done or after [`RETURN_AFTER`]. (No test.)
+//! - Controllers start last, under the same condition or after [`RETURN_AFTER`]. (No test.)
 //! - Stopping ends the listener and the controllers, then waits for mutating requests, then closes the store, then the audit log. Tests:
 //!   `a_write_under_way_is_finished_before_the_server_ends`, `a_signal_ends_watches_and_then_the_server`,
 //!   `a_server_with_controllers_stops`.
@@ -126,9 +126,9 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     Ok(Running { address, state, stop, serving, controllers })
 }
 
-/// A server that runs. Dropping it without [`Running::stop`] leaves it running until the runtime ends.
+/// A running server. Dropping it without [`Running::stop`] leaves it running until the runtime ends.
 pub struct Running {
-    /// The address that it listens on.
+    /// The bound address, with the actual port if port 0 was configured.
     pub address: SocketAddr,
     state: Arc<State>,
     stop: watch::Sender<bool>,

@@ -103,7 +103,7 @@ impl State {
     /// Waits until a write of `kind` at `revision` is in force, where requests are decided by objects of that kind: a client that has
     /// written or deleted a role, a policy, a webhook or a CRD sees the effect in its next request.
     pub(crate) async fn in_force(&self, kind: &ServedResource, revision: u64) {
-        // No request is decided by a custom resource, whatever its group is called.
+        // Custom resources do not affect how requests are decided, whatever their group is called.
         let Some(row) = kind.row() else { return };
         match row.group {
             authz::rbac::GROUP => self.authorization.roles.reached(row.plural, revision).await,

@@ -1,4 +1,4 @@
-//! Objects as rows of a `Table`, or as `PartialObjectMetadata`.
+//! Converts objects to `Table` and `PartialObjectMetadata`.
 
 use api::Status;
 use crd::columns::{Columns, TableAllowance};
@@ -8,39 +8,32 @@ use value::{Map, Value};
 use crate::catalog::ServedResource;
 use crate::request_info::Query;
 
-/// What a table shows besides its cells.
+/// Options of a table besides its cells.
 #[derive(Clone, Copy, Debug)]
 pub struct TableOptions {
-    /// Whether the columns are described; events after the first leave that out.
+    /// Includes `columnDefinitions`; watch events after the first omit them.
     pub headers: bool,
-    /// What each row carries of its object.
     pub include: Include,
-    /// What the rows are of.
     pub of: Of,
 }
 
-/// What the rows of a table are of: some kinds print a list otherwise than its objects.
+/// Distinguishes a list from a single object: some kinds print them differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// One object.
     One,
-    /// A list.
     List,
 }
 
-/// What each row carries of its object.
+/// The part of its object that each row carries (`includeObject`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Include {
-    /// Nothing.
     None,
-    /// Its metadata.
     Metadata,
-    /// All of it.
     Object,
 }
 
 impl TableOptions {
-    /// From the query's `includeObject`.
+    /// Reads `includeObject` from the query.
     pub fn parse(query: &Query) -> Result<Self, Status> {
         let include = match query.get("includeObject").unwrap_or_default() {
             "" | "Metadata" => Include::Metadata,
@@ -57,27 +50,26 @@ impl TableOptions {
     }
 }
 
-/// What is told to clients if cells of a table are empty because all of them would cost too much.
+/// Warning for clients when cells are empty because computing all of them would cost too much.
 pub const INCOMPLETE: &str = "some cells of the table are empty because the printer columns of the CustomResourceDefinition take too much work for so many or so large objects; ask for fewer objects, or for the objects themselves";
 
-/// How many bytes are looked at to make a row of a stored object of so many bytes.
+/// Estimated work, in bytes, to make the row of a stored object of `size` bytes.
 pub fn work(kind: &ServedResource, size: usize) -> usize {
     kind.as_custom().map_or(size, |custom| size.saturating_mul(custom.version.columns))
 }
 
-/// A table as a client requested it.
 #[derive(Clone, Copy)]
 pub struct TableRequest<'a> {
-    /// The version of `meta.k8s.io`.
+    /// Version of `meta.k8s.io`: `v1` or `v1beta1`.
     pub version: &'a str,
     pub options: TableOptions,
-    /// In seconds since the epoch, for the ages of objects.
+    /// Seconds since the Unix epoch, to compute the ages of objects.
     pub now: i64,
-    /// Bounds the work of printer columns.
+    /// Limits the work of printer columns.
     pub allowance: &'a TableAllowance,
 }
 
-/// `objects` are in the version of the request. Cells are empty where the allowance is used up.
+/// Makes a table of `objects`, which are in the version of the request. Cells are empty once the allowance is used up.
 pub fn table(kind: &ServedResource, objects: &[Value], metadata: Value, request: TableRequest<'_>) -> Value {
     let TableRequest { version, options, now, allowance } = request;
     if let Some(custom) = kind.as_custom() {
@@ -96,13 +88,13 @@ pub fn table(kind: &ServedResource, objects: &[Value], metadata: Value, request:
         let rows = rows.collect();
         return document(options.headers.then(|| columns.headers()), version, rows, metadata);
     }
-    // What is shown through `scale` is another kind than the path's.
+    // The `scale` subresource returns another kind than the one in the path.
     let shown = objects.first().map(api::meta::gvk).filter(|gvk| !gvk.kind.is_empty());
     let crd = match &shown {
         Some(gvk) => kinds::table::behavior(&gvk.group_kind()).table(),
         None => kind.table(),
     };
-    // Rows are made of what is stored: the first version of an autoscaler has most of its metrics in an annotation.
+    // Rows are made of the storage version: `autoscaling/v1` has most of the metrics in an annotation.
     let stored: Option<Vec<Value>> = (kind.gvk.kind == "HorizontalPodAutoscaler" && kind.gvk.version == "v1")
         .then(|| objects.iter().map(kinds::convert::autoscaling::v1_to_v2).collect());
     let inside = stored.as_deref().unwrap_or(objects);
@@ -130,7 +122,7 @@ pub fn table(kind: &ServedResource, objects: &[Value], metadata: Value, request:
     document
 }
 
-/// The kinds whose tables Kubernetes makes in its simplest way: without objects they have no list of rows.
+/// Kinds whose empty table has `rows: null` in kube-apiserver.
 const NULL_ROWS: [&str; 5] =
     ["LimitRange", "Role", "ClusterRole", "CSIStorageCapacity", "CustomResourceDefinition"];
 
@@ -165,7 +157,6 @@ fn document(headers: Option<Vec<Value>>, version: &str, rows: Vec<Value>, metada
     ])
 }
 
-/// The metadata alone of many objects.
 pub fn partial_list(objects: &[Value], version: &str, metadata: Value) -> Value {
     let items: Vec<Value> = objects.iter().map(|object| partial(object, version)).collect();
     Value::map([
@@ -176,10 +167,10 @@ pub fn partial_list(objects: &[Value], version: &str, metadata: Value) -> Value 
     ])
 }
 
-/// An object's metadata alone.
+/// Reduces an object to its metadata.
 pub fn partial(object: &Value, version: &str) -> Value {
     let mut metadata = object.at(&["metadata"]).cloned().unwrap_or(Value::Map(Map::new()));
-    // Kubernetes writes this one only when it converts the whole object.
+    // kube-apiserver adds this annotation only when it converts the whole object.
     if metadata.remove_at(&["annotations", TEMPLATE_GENERATION]).is_some()
         && metadata.at(&["annotations"]).and_then(Value::as_map).is_some_and(Map::is_empty)
     {
@@ -192,5 +183,5 @@ pub fn partial(object: &Value, version: &str) -> Value {
     ])
 }
 
-/// The annotation in which a DaemonSet carries a field that its first version had.
+/// Annotation that holds a DaemonSet field of `extensions/v1beta1`.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";

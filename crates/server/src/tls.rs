@@ -1,8 +1,8 @@
-//! TLS: the serving configuration, and the check of client certificates.
+//! TLS serving configuration and PEM parsing.
 //!
-//! As in kube-apiserver the handshake asks for a client certificate but does not judge it: the chain is checked once per
-//! connection against the CA bundle of that moment, and a certificate that does not pass is an unauthenticated request (401),
-//! not a broken connection. That is also what lets the CA file be replaced while the server runs.
+//! As in kube-apiserver, the handshake requests a client certificate but does not verify its chain. The chain
+//! is verified once per connection against the current CA bundle, and a certificate that fails leads to an
+//! unauthenticated request (401), not a broken connection. This also allows replacing the CA file at runtime.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use rustls::{
 
 use crate::config::ConfigError;
 
-/// The lowest TLS version and the cipher suites that are offered.
+/// Minimum TLS version and cipher suites.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
     /// `VersionTLS12` (the default) or `VersionTLS13`.
     pub min_version: Option<String>,
-    /// Go's names of the TLS 1.2 suites to offer; empty offers all that are safe.
+    /// Go names of the TLS 1.2 suites to offer; if empty, all safe ones.
     pub cipher_suites: Vec<String>,
 }
 
 const BOTH: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 const ONLY_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
-/// The configuration connections are accepted with.
+/// Builds the configuration for accepting connections; errors name the flag.
 pub fn server_config(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -62,7 +62,7 @@ pub fn server_config(
     Ok(config)
 }
 
-/// The suites of TLS 1.3 (which cannot be chosen) and those of TLS 1.2 that are named.
+/// All TLS 1.3 suites, which cannot be configured, and the named TLS 1.2 suites.
 fn suites(
     known: &[SupportedCipherSuite],
     names: &[String],
@@ -94,14 +94,14 @@ fn suites(
     Ok(chosen)
 }
 
-/// Asks for a client certificate and accepts whichever comes, so long as the client proves that it holds its key.
+/// Requests a client certificate and accepts any, provided that the client proves possession of its key.
 #[derive(Debug)]
 struct AskForCertificate {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// How long the certificates of a client may be together. Anybody may show some, and they are kept as long as the connection: a
-/// chain of four certificates with RSA keys of 4096 bits has 6 KiB.
+/// Maximum total size of a client's certificates. Unauthenticated clients can send them, and they stay in
+/// memory as long as the connection. A chain of four certificates with 4096-bit RSA keys has 6 KiB.
 const MAX_CHAIN_BYTES: usize = 16 * 1024;
 
 impl ClientCertVerifier for AskForCertificate {
@@ -123,7 +123,7 @@ impl ClientCertVerifier for AskForCertificate {
         if size > MAX_CHAIN_BYTES {
             return Err(CertificateError::ApplicationVerificationFailure.into());
         }
-        // Judged after the handshake by `ClientCa`; until then the certificate says nothing about who is calling.
+        // `trust::Certificates` verifies the chain after the handshake; until then the certificate proves no identity.
         Ok(ClientCertVerified::assertion())
     }
 
@@ -150,8 +150,8 @@ impl ClientCertVerifier for AskForCertificate {
     }
 }
 
-/// The certificates in a PEM file; none at all is an error. What is no certificate is passed over, and so is one with headers, as
-/// Go does: nothing is trusted here that kube-apiserver does not see in the same file.
+/// Parses the certificates of a PEM file; fails if there are none. Skips other blocks and, like Go, blocks
+/// with headers: only certificates that kube-apiserver would read from the file are trusted.
 pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let certs: Vec<CertificateDer<'static>> = x509::pem::blocks(pem)
         .filter(|block| block.label == "CERTIFICATE" && !block.has_headers)
@@ -163,7 +163,7 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> 
     Ok(certs)
 }
 
-/// The private key in a PEM file.
+/// Parses the first private key of a PEM file.
 pub fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     use rustls::pki_types::pem::PemObject as _;
     PrivateKeyDer::from_pem_slice(pem).map_err(|_| "contains no usable private key in PEM".to_owned())

@@ -1,4 +1,4 @@
-//! Service-account tokens: what the server was told about them, and where the objects they are bound to are found.
+//! Service account tokens: their configuration, and the lookup of the objects that they are bound to.
 
 use std::sync::Arc;
 
@@ -14,36 +14,35 @@ use crate::config::ConfigError;
 use crate::encode;
 use crate::keys;
 
-/// What the flags say about service-account tokens.
+/// The flags of service account tokens.
 #[derive(Clone, Debug)]
 pub struct TokenConfig {
-    /// `--service-account-issuer`; the first one issues, all are believed.
+    /// `--service-account-issuer`; new tokens name the first one, tokens of all are accepted.
     pub issuers: Vec<Str>,
-    /// PEM of `--service-account-signing-key-file`.
+    /// PEM content of the file `--service-account-signing-key-file`.
     pub signing_key: Vec<u8>,
-    /// PEM of each `--service-account-key-file`; the signing key's own public half if there is none.
+    /// PEM content of each `--service-account-key-file`; if empty, the public half of the signing key is used.
     pub keys: Vec<Vec<u8>>,
-    /// `--api-audiences`; the issuer if there are none.
+    /// `--api-audiences`; the issuers if empty.
     pub audiences: Vec<Str>,
-    /// `--service-account-max-token-expiration` in seconds; 0 for none.
+    /// `--service-account-max-token-expiration` in seconds; 0 for no limit.
     pub max_seconds: i64,
-    /// `--service-account-extend-token-expiration`.
+    /// Extends projected tokens to one year for clients that do not reload them (`--service-account-extend-token-expiration`).
     pub extend: bool,
-    /// `--service-account-jwks-uri`.
+    /// `--service-account-jwks-uri`; if empty, the default path on the external address.
     pub jwks_uri: String,
-    /// `--service-account-lookup`.
+    /// Accepts legacy tokens only while their Secret exists (`--service-account-lookup`).
     pub lookup: bool,
 }
 
 /// Issues tokens and publishes how to verify them.
 pub struct Tokens {
-    /// Issues them.
     pub issuer: Issuer,
-    /// What may be asked for.
+    /// Defaults and limits of TokenRequests.
     pub rules: RequestRules,
     /// The OpenID provider document; absent if the issuer's URL does not allow one.
     pub configuration: Option<Vec<u8>>,
-    /// The key set.
+    /// The JSON Web Key Set with the public keys.
     pub key_set: Vec<u8>,
 }
 
@@ -54,8 +53,7 @@ impl std::fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// From what the flags say; also makes what verifies the tokens. `webhooks`: whether tokens can be bound to configurations of
-    /// webhooks.
+    /// Builds the issuer and the verifier of tokens. `webhooks`: tokens can be bound to webhook configurations.
     pub fn new(
         config: TokenConfig,
         store: &Store,
@@ -99,7 +97,7 @@ impl Tokens {
     }
 }
 
-/// The objects tokens are bound to, as they are stored now.
+/// Looks up the objects that tokens are bound to in the store.
 pub struct StoredObjects(pub Store);
 
 impl BoundObjects for StoredObjects {
@@ -125,8 +123,8 @@ impl BoundObjects for StoredObjects {
         Box::pin(std::future::ready(found))
     }
 
-    /// A group that this server itself has, built in or by a CRD, has an API service of its own: Kubernetes registers one and
-    /// registers it again when it is deleted. Of other groups somebody registered one, or there is none.
+    /// Built-in groups and groups of CRDs always have an APIService: kube-apiserver registers one for each, and registers it again
+    /// when it is deleted. Any other group has one only if it is stored.
     fn has_api_service(&self, group: &str) -> bool {
         let names = |object: &Value| {
             object.str_at(&["spec", "group"]).unwrap_or_default() == group && !meta::is_deleting(object)

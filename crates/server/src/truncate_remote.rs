@@ -1,19 +1,19 @@
-//! What another server says, in as much of it as anybody reads.
+//! Limits the length of texts from webhooks and aggregated API servers.
 //!
-//! Webhooks and API servers behind this one say what they like, and as much as an answer may have. Their texts end up in statuses,
-//! of which a list may have a hundred, and in stored conditions: they are cut where they come in.
+//! Their messages can be as long as a response. They end up in `Status` objects, of which a list may contain a hundred, and in stored
+//! conditions, so they are truncated on arrival.
 
 use std::borrow::Cow;
 
 use value::text::first_bytes;
 
-/// The longest answer with objects: as many bytes as a page of them may have.
+/// Size limit in bytes of a response that contains objects, equal to that of a list page.
 pub(crate) const MAX_OBJECTS: usize = 64 << 20;
 
-/// The longest text that is passed on.
+/// Longest text in bytes that is used unchanged.
 pub(crate) const MAX_TEXT: usize = 4 << 10;
 
-/// A text of another server, or the beginning of a long one.
+/// Truncates a text at a character boundary and appends `...` if it exceeds [`MAX_TEXT`].
 pub(crate) fn truncate_remote(text: &str) -> Cow<'_, str> {
     match first_bytes(text, MAX_TEXT) {
         head if head.len() < text.len() => Cow::Owned(format!("{head}...")),

@@ -1,8 +1,8 @@
-//! Whose certificates count: the authorities of clients and of front proxies, and what they say about a connection.
+//! The CAs of clients and of front proxies, and the verification of a connection's certificates against them.
 //!
-//! A connection brings its certificates once; what they are worth is judged by the authorities of the moment a request comes,
-//! so a certificate whose authority was taken out of the file loses its worth without its connection ending. The judgement is
-//! kept with the connection until the authorities change, or for a minute: certificates run out.
+//! Certificates are verified for each request against the CAs in force, so a certificate is no longer trusted once its CA is removed
+//! from the file, even on an open connection. The result is cached per connection until the CAs change, for at most a minute, because
+//! certificates expire.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,29 +15,29 @@ use tracing::debug;
 use crate::authorities::{Authorities, Purpose};
 use crate::tls;
 
-/// How long a judgement is believed.
+/// How long a verification result is reused.
 const JUDGED_FOR: Duration = Duration::from_mins(1);
 
-/// The authorities in force.
+/// The CAs that are in force.
 #[derive(Debug, Default)]
 pub struct Trust {
-    /// `--client-ca-file`.
+    /// CAs of client certificates (`--client-ca-file`).
     pub clients: Option<Authority>,
-    /// `--requestheader-client-ca-file`.
+    /// CAs of front proxies (`--requestheader-client-ca-file`).
     pub proxies: Option<Authority>,
 }
 
-/// The authorities of one file.
+/// The CAs of one file.
 #[derive(Clone, Debug)]
 pub struct Authority {
-    /// The file as it is.
+    /// The unchanged content of the file.
     pub pem: Arc<[u8]>,
     authorities: Authorities,
 }
 
 impl Trust {
-    /// Refuses authorities that vouch for clients and proxies alike while a proxy may have any name: then every client could say
-    /// that it is somebody else.
+    /// Errors if both files share a CA while a proxy may have any name (`any_name`): then every client could act as any user with the
+    /// headers of a front proxy.
     pub fn check(&self, any_name: bool) -> Result<(), String> {
         let certificates = |authority: &Option<Authority>| {
             authority.as_ref().and_then(|a| tls::certificates(&a.pem).ok()).unwrap_or_default()
@@ -53,7 +53,7 @@ impl Trust {
 const OVERLAP: &str = "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users";
 
 impl Authority {
-    /// From the PEM of one or more certificates.
+    /// Parses the PEM of one or more certificates.
     pub fn from_pem(pem: &[u8]) -> Result<Self, String> {
         Ok(Authority { authorities: Authorities::new(tls::certificates(pem)?)?, pem: pem.into() })
     }
@@ -74,38 +74,36 @@ impl Authority {
     }
 }
 
-/// The certificates of a connection, leaf first; the handshake has proven that they are the client's.
+/// The certificates of a connection, leaf first. The handshake has proven that the client has the key of the leaf.
 #[derive(Debug, Default)]
 pub struct Certificates {
     chain: Vec<CertificateDer<'static>>,
     judged: ArcSwapOption<Judgement>,
 }
 
-/// What certificates are worth.
+/// The verification result of a connection's certificates.
 #[derive(Debug)]
 pub struct Judgement {
     trust: Arc<Trust>,
     at: Instant,
-    /// The certificate, if it names a client.
+    /// The leaf, if the client CAs verify it.
     pub client: Option<Arc<ClientCertificate>>,
-    /// The certificate, if it names a front proxy.
+    /// The leaf, if the front proxy CAs verify it.
     pub proxy: Option<Arc<ClientCertificate>>,
-    /// Whether somebody who could have vouched for the certificate did not: then nobody is admitted without a name.
+    /// Whether the CAs of a configured file do not verify the certificate. Such a connection gets no anonymous access.
     pub doubted: bool,
 }
 
 impl Certificates {
-    /// Of a connection.
     pub fn new(chain: &[CertificateDer<'static>]) -> Self {
         Certificates { chain: chain.to_vec(), judged: ArcSwapOption::empty() }
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.chain.is_empty()
     }
 
-    /// What they are worth to these authorities; nothing if there are none.
+    /// Verifies the certificates, or returns the cached result. `None` if the client sent no certificate.
     pub fn judge(&self, trust: &Arc<Trust>) -> Option<Arc<Judgement>> {
         if self.chain.is_empty() {
             return None;

@@ -1,9 +1,9 @@
-//! Stored objects that cannot be read, and what is refused because of them.
+//! Stored objects that cannot be decoded, and the requests that are denied because of them.
 //!
-//! This server writes nothing that it cannot read. Objects become unreadable by other means: another version of the server, another
-//! writer of the same store, a damaged disk. Everything is looked at once when the server starts, and whoever meets such an object
-//! later notes it here. Reads of it answer 500 with its key. What it decides about is refused, because to go on without it would be
-//! to skip a policy, a quota or a CRD: see [`Concern`]. `portcullis store delete-key` removes it while no server runs.
+//! This server never writes objects it cannot decode. They come from elsewhere: another version of the server, another writer to the same
+//! store, a damaged disk. All objects are checked when the server starts, and those found later are recorded here as well. Reading one
+//! returns 500 with its key. Requests that depend on it are denied, because ignoring it could bypass a policy, a quota or a CRD: see
+//! [`Concern`]. `portcullis store delete-key` removes it while no server is running.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,32 +17,32 @@ use value::Str;
 use crate::encode;
 use crate::keys::ROOT;
 
-/// What decides by an object, and so is refused when the object cannot be read.
+/// The decisions that depend on an object, and are denied while it cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Concern {
-    /// Roles, bindings, and what the Node authorizer looks at. All of them only ever allow: without the object, what it allows
-    /// is denied.
+    /// Roles, bindings, and objects the Node authorizer reads. All of them only grant access: without the object, the access it grants is
+    /// denied.
     Authorization,
-    /// Policies, their bindings, webhook configurations, and cluster-scoped objects that admission looks at: every write is denied.
+    /// Policies, policy bindings, webhook configurations, and cluster-scoped objects that admission reads: every write is denied.
     Admission,
-    /// What admission looks at in a namespace (quotas, limits, service accounts, the namespace itself): every write
-    /// in that namespace is denied.
+    /// Namespaced objects that admission reads (quotas, limit ranges, service accounts, the namespace itself): every write in that
+    /// namespace is denied.
     AdmissionIn(Str),
-    /// A parameter of policies: every write that such a policy is about is denied, in any namespace.
+    /// A parameter of policies: every write that matches such a policy is denied, in all namespaces.
     Parameter,
-    /// A CustomResourceDefinition: requests for its resource are denied.
+    /// A CRD: requests for its resource are denied.
     CustomResourceDefinition,
     /// An APIService: requests for its group and version are denied.
     Registration,
-    /// A Service, whose addresses and ports are not known: writes that take addresses or ports are denied.
+    /// A Service, whose cluster IPs and node ports are unknown: writes that allocate addresses or ports are denied.
     Addresses,
 }
 
-/// The stored objects that cannot be read.
+/// The stored objects that cannot be decoded.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
     store: Store,
-    /// Whether there ever was one: as good as always there was none, and then nobody takes the lock.
+    /// Whether one was ever found. Usually there is none, and the lock is never taken.
     any: AtomicBool,
     objects: Mutex<BTreeMap<Arc<str>, Found>>,
 }
@@ -55,7 +55,7 @@ struct Found {
 }
 
 impl Unreadable {
-    /// Looks at everything in a store, on all cores.
+    /// Decodes every object in the store once, in parallel.
     pub(crate) fn scan(store: &Store) -> Self {
         let found =
             Unreadable { store: store.clone(), any: AtomicBool::new(false), objects: Mutex::default() };
@@ -69,7 +69,7 @@ impl Unreadable {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes an object that cannot be read, and what decides by it.
+    /// Records an object that cannot be decoded, and the decision that depends on it. Logs each revision once.
     pub(crate) fn note(&self, entry: &Entry, why: &Status, concern: Option<Concern>) {
         let mut objects = self.lock();
         let known = objects.get(&entry.key).is_some_and(|found| found.revision == entry.revision);
@@ -85,12 +85,12 @@ impl Unreadable {
         self.any.store(true, Ordering::Release);
     }
 
-    /// The keys of all that were found so far, and why each cannot be read.
+    /// The keys and errors of all objects found so far, possibly including some that were changed or deleted since.
     pub(crate) fn found(&self) -> Vec<(Arc<str>, Status)> {
         self.lock().iter().map(|(key, found)| (Arc::clone(key), found.why.clone())).collect()
     }
 
-    /// The first object for which `is_meant`, among those that are still stored as they were found.
+    /// The error of the first object that matches `is_meant`. Objects that were changed or deleted in the meantime are dropped.
     fn first(&self, is_meant: impl Fn(&str, &Found) -> bool) -> Option<Status> {
         if !self.any.load(Ordering::Acquire) {
             return None;
@@ -101,18 +101,18 @@ impl Unreadable {
         objects.iter().find(|(key, found)| is_meant(key, found)).map(|(_, found)| found.why.clone())
     }
 
-    /// Whether every object in a scope, a directory or one key, can be read.
+    /// Fails if an object in the scope cannot be decoded. The scope is a key prefix that ends with `/`, or a single key.
     pub(crate) fn check_scope(&self, scope: &str) -> Result<(), Status> {
         let is_in = |key: &str| if scope.ends_with('/') { key.starts_with(scope) } else { key == scope };
         self.first(|key, _| is_in(key)).map_or(Ok(()), Err)
     }
 
-    /// Whether everything can be read that decides about what a concern names.
+    /// Fails if an object with this concern cannot be decoded.
     pub(crate) fn check(&self, concern: &Concern) -> Result<(), Status> {
         self.first(|_, found| found.concerns.contains(concern)).map_or(Ok(()), Err)
     }
 
-    /// Whether everything can be read that admission decides by in a namespace, or in none.
+    /// Fails if an object that admission reads for this namespace cannot be decoded. An empty namespace stands for cluster scope.
     pub(crate) fn check_admission(&self, namespace: &str) -> Result<(), Status> {
         let is_meant = |concern: &Concern| match concern {
             Concern::Admission => true,
@@ -122,7 +122,7 @@ impl Unreadable {
         self.first(|_, found| found.concerns.iter().any(is_meant)).map_or(Ok(()), Err)
     }
 
-    /// Whether the object called `name` among those of a concern can be read.
+    /// Fails if the object with this name and this concern cannot be decoded.
     pub(crate) fn check_named(&self, concern: &Concern, name: &str) -> Result<(), Status> {
         let is_meant = |key: &str, found: &Found| {
             found.concerns.contains(concern) && key.rsplit('/').next() == Some(name)
@@ -130,14 +130,14 @@ impl Unreadable {
         self.first(is_meant).map_or(Ok(()), Err)
     }
 
-    /// Whether everything can be read that anything is decided by: what readiness depends on.
+    /// Fails if an object with any concern cannot be decoded; the readiness check depends on it.
     pub(crate) fn check_decisive(&self) -> Result<(), String> {
         let decisive = self.first(|_, found| !found.concerns.is_empty());
         decisive.map_or(Ok(()), |why| Err(why.message().to_owned()))
     }
 }
 
-/// Every object in a store that cannot be read, and why.
+/// Every object in the store that cannot be decoded, with its error.
 pub(crate) fn check(store: &Store) -> Vec<(Arc<Entry>, Status)> {
     let entries: Vec<Arc<Entry>> = store.snapshot(ROOT).entries.iter().cloned().collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -151,11 +151,11 @@ pub(crate) fn check(store: &Store) -> Vec<(Arc<Entry>, Status)> {
     }
     std::thread::scope(|scope| {
         let parts: Vec<_> = entries.chunks(part).map(|part| scope.spawn(move || look(part))).collect();
-        // A part whose thread did not come to its end was not looked at: look again, here.
+        // If a thread panicked, check its part again on this thread.
         let done = parts.into_iter().zip(entries.chunks(part));
         done.flat_map(|(thread, part)| thread.join().unwrap_or_else(|_| look(part))).collect()
     })
 }
 
-/// So few objects are not worth a thread.
+/// Minimum number of objects per thread.
 const SMALL: usize = 1024;

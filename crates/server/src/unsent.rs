@@ -1,4 +1,4 @@
-//! The bytes of answers that wait for their clients, and whom they are charged to.
+//! Charges response bytes that clients have not read yet to an account.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use bytes::Bytes;
 
 use crate::byte_budget::{Account, ByteBudget, ByteCharge};
 
-/// Answers of fewer bytes are not charged: a stream of HTTP/2 or a connection takes as much by itself.
+/// Smaller responses are not charged: an HTTP/2 stream or a connection takes as much memory anyway.
 const CHARGED_FROM: usize = 4 * 1024;
 
-/// How long a stream waits before it asks again for room.
+/// Interval at which a stream retries a refused charge.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Whom the answers to a request are charged to.
+/// The account that the responses to a request are charged to.
 #[derive(Clone, Debug)]
 pub struct Payer {
     budget: Arc<ByteBudget>,
@@ -22,22 +22,22 @@ pub struct Payer {
 }
 
 impl Payer {
-    /// An account of a budget.
     pub fn new(budget: &Arc<ByteBudget>, account: Account) -> Self {
         Payer { budget: Arc::clone(budget), account }
     }
 
-    /// The name of the account.
+    /// Key of the account in the budget.
     pub fn owner(&self) -> &value::Str {
         self.account.owner()
     }
 
-    /// Refuses a client that leaves too much unread.
+    /// Refuses with 429 a client that has too much unread data.
     pub fn check_room(&self) -> Result<(), Status> {
         self.budget.check_room(&self.account)
     }
 
-    /// The same bytes, charged until the last part of them is dropped.
+    /// Returns the bytes, charged until their last part is dropped, or unchanged with a 429 if they do not
+    /// fit.
     pub fn charge(&self, bytes: Bytes) -> Result<Bytes, (Bytes, Status)> {
         if bytes.len() < CHARGED_FROM {
             return Ok(bytes);
@@ -48,7 +48,7 @@ impl Payer {
         }
     }
 
-    /// As [`Payer::charge`], when there is room.
+    /// Like [`Payer::charge`], but waits until the bytes fit.
     pub async fn charge_when_possible(&self, mut bytes: Bytes) -> Bytes {
         loop {
             match self.charge(bytes) {
@@ -59,7 +59,7 @@ impl Payer {
         }
     }
 
-    /// As [`Payer::charge`], for bytes that are sent in any case.
+    /// Like [`Payer::charge`], but charges even beyond the limit.
     pub fn charge_anyway(&self, bytes: Bytes) -> Bytes {
         if bytes.len() < CHARGED_FROM {
             return bytes;

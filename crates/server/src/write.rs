@@ -1,8 +1,8 @@
 //! The write path: mutate, prepare, validate, admit, store.
 //!
-//! `Draft` → [`Mutated`] → [`Admitted`] → [`WriteOutcome`]: each is made only by the stage before it, so nothing is stored that skipped one.
-//! Deletions, bindings and evictions have proofs of their own ([`admitted`]). This is the only file that commits to the store (a tidy
-//! check holds it to that), for requests of clients and of this process alike.
+//! `Draft` → [`Mutated`] → [`Admitted`] → [`WriteOutcome`]: only the previous stage can construct each type, so a write that skips a stage
+//! does not compile. Deletions, bindings and evictions have proof types of their own ([`admitted`]). This is the only file that commits to
+//! the store (a tidy check enforces that), both for client requests and for writes of this process.
 
 use std::sync::Arc;
 
@@ -37,41 +37,36 @@ use crate::signer_access;
 use crate::state::State;
 use crate::unreadable::Concern;
 
-/// What a write is about, the same for every stage.
+/// Context of one write, shared by all stages.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// The server.
     pub state: &'a State,
-    /// The kind.
     pub kind: &'a ServedResource,
-    /// Which face of the object the request goes through.
     pub subresource: Subresource,
-    /// The options, as admission sees them.
+    /// The write options in the shape that admission sees.
     pub options: &'a Value,
-    /// Nothing is stored.
     pub dry_run: bool,
-    /// In whose name.
+    /// Decides whether the write is recorded in `metadata.managedFields`.
     pub writer: Writer<'a>,
 }
 
-/// What came of a write.
+/// Result of a successful write.
 #[derive(Debug)]
 pub enum WriteOutcome {
-    /// It is in the store.
+    /// The stored entry; the old one if the update changed nothing.
     Entry(Arc<Entry>),
-    /// A dry run: the object that would be stored.
+    /// The object that would be stored, for a dry run.
     DryRun(Working),
 }
 
-/// An entry of a rule is as much work to compare as so many bytes of other objects.
+/// Comparing one RBAC rule entry costs about as much as processing this many bytes of an object; see
+/// [`Effort::enter_lane`](crate::heavy::Effort::enter_lane).
 pub const BYTES_OF_ENTRY: usize = 32;
 
-/// Why a stored object is not the one that the write was made for.
 #[derive(Debug)]
 pub enum StoreError {
-    /// Another write came first.
+    /// Another write changed or created the object first.
     Conflict,
-    /// Anything else.
     Refused(Status),
 }
 
@@ -102,7 +97,7 @@ impl Subject<'_> {
         }
     }
 
-    /// The kind in whose shape admission gets the object: through `scale` it is a `Scale`.
+    /// The kind of the objects that admission receives: `Scale` for the `scale` subresource, otherwise the working kind.
     fn stored_admission_kind(&self) -> api::GroupVersionKind {
         match self.subresource {
             Subresource::Scale => self.kind.admission_kind(self.subresource),
@@ -110,7 +105,7 @@ impl Subject<'_> {
         }
     }
 
-    /// The mutating stage of the chain.
+    /// Runs the mutating admission plugins. Fails if objects that admission depends on cannot be read.
     async fn run_mutating(
         &self,
         call: &mut Call,
@@ -127,7 +122,7 @@ impl Subject<'_> {
         outcome
     }
 
-    /// The validating stage of the chain.
+    /// Runs the validating admission plugins. Fails if objects that admission depends on cannot be read.
     async fn run_validating(
         &self,
         call: &mut Call,
@@ -144,7 +139,8 @@ impl Subject<'_> {
         outcome
     }
 
-    /// The mutating stage. The draft is of the shape that the subresource has.
+    /// Tracks managed fields, runs mutating admission and checks for privilege escalation. Without `old` the operation is a create. The
+    /// draft must be a `Scale` for the `scale` subresource and an object otherwise.
     pub async fn mutate(
         &self,
         call: &mut Call,
@@ -189,8 +185,8 @@ impl Subject<'_> {
         Ok(Mutated { object })
     }
 
-    /// A small custom resource is much work, too, if defaults made it large or the rules of its CRD take regular expressions from
-    /// it.
+    /// Moves the request to the heavy lane for a custom resource that becomes large with defaults, or whose CRD has rules that compile
+    /// regular expressions from the object, even if the request body is small.
     async fn enter_lane(&self, call: &Call, object: &Value) {
         let Some(custom) = self.kind.as_custom() else { return };
         let (compiled, context) = (custom.version.compiled(), self.state.validation_context(call.now));
@@ -198,15 +194,15 @@ impl Subject<'_> {
         call.effort.enter_lane(if is_work { usize::MAX } else { compiled.size_with_defaults(object) }).await;
     }
 
-    /// Nobody hands out rights that they do not have: see [`authz::rbac::escalation`].
+    /// Refuses roles and bindings that grant permissions the caller does not have: see [`authz::rbac::escalation`].
     async fn check_escalation(&self, call: &Call, new: &Value, old: Option<&Value>) -> Result<(), Status> {
-        // A custom resource hands out nothing, whatever its group and kind are called.
+        // A custom resource grants no permissions, even if its group and kind have the names of RBAC's.
         let row = self.kind.row().filter(|row| row.group == authz::rbac::GROUP);
         let Some(row) = row else { return Ok(()) };
         let chain = self.state.authorization.chain_for(call.caller());
         let (user, index, namespace) =
             (call.user(), &*self.state.authorization.rbac, call.info.namespace.as_str());
-        // A small binding may be to a large role.
+        // A small binding may refer to a large role.
         let entries = escalation::entries(index, user, namespace, new);
         call.effort.enter_lane(entries.saturating_mul(BYTES_OF_ENTRY)).await;
         match row.plural {
@@ -217,10 +213,10 @@ impl Subject<'_> {
         }
     }
 
-    /// Makes a mutated object a new one, validates it and runs the validating stage.
+    /// Sets the server-owned metadata of a new object, allocates service addresses, validates the object and runs validating admission.
     pub async fn admit_create(&self, call: &mut Call, mutated: Mutated) -> Result<Admitted, Status> {
         let Mutated { mut object } = mutated;
-        // Mutation may have moved it to where the caller was never asked about.
+        // The caller was authorized for the request's namespace only, so mutation must not move the object to another one.
         place(&mut object, if self.kind.namespaced { &call.info.namespace } else { "" })?;
         remove_server_metadata(&mut object);
         meta::set(&mut object, "uid", crate::random::uid());
@@ -263,14 +259,15 @@ impl Subject<'_> {
         }
         strategy::canonicalize(self.kind.strategy(), &mut object);
         self.run_validating(call, Operation::Create, &name, Some(&object), None).await?;
-        // Only what is stored has a revision to give. An update that creates is not asked.
+        // kube-apiserver makes this check in its storage layer, which skips it for dry runs and for updates that create.
         if call.info.verb == "create" && !self.dry_run && !meta::resource_version(&object).is_empty() {
             return Err(Status::plain("resourceVersion should not be set on objects to be created"));
         }
         Ok(Admitted { object, expect: Expect::Absent, held })
     }
 
-    /// Makes a mutated object the successor of `old`, validates it and runs the validating stage.
+    /// Turns a mutated object into the successor of `old`: copies server-owned metadata, validates the object and runs validating
+    /// admission.
     pub async fn admit_update(
         &self,
         call: &mut Call,
@@ -280,8 +277,8 @@ impl Subject<'_> {
     ) -> Result<Admitted, Status> {
         let Mutated { mut object } = mutated;
         let name = call.info.name.clone();
-        // Strategies and rules compare what was sent with what is stored, so both must be without the fields that are only
-        // written out.
+        // Strategies and validation compare the new object with the stored one, so remove from both the fields that are written even when
+        // empty.
         let mut before = old_object.clone();
         self.kind.normalise(&mut before);
         let before = &before;
@@ -340,7 +337,7 @@ impl Subject<'_> {
         Ok(Admitted { object, expect: Expect::Revision(old.revision), held })
     }
 
-    /// Whoever writes a policy or a binding must be able to read its parameters.
+    /// Requires that a client that writes an admission policy or a binding can read its parameter objects.
     async fn check_params(&self, call: &Call, new: &Value, old: Option<&Value>) -> Option<FieldError> {
         if *call.caller().via() == authn::Via::Internal {
             return None;
@@ -348,7 +345,7 @@ impl Subject<'_> {
         param_access::check(self.state, call.user(), &self.kind.built_in_kind(), new, old).await
     }
 
-    /// The revision in an update must be the one that is stored, or absent where the kind allows that.
+    /// Requires the stored `resourceVersion` in an update, or none where the kind allows unconditional updates.
     fn check_revision(&self, object: &mut Value, old: &Entry, name: &str) -> Result<(), Status> {
         let sent = meta::resource_version(object);
         let sent_revision = match sent {
@@ -375,7 +372,7 @@ impl Subject<'_> {
         Ok(())
     }
 
-    /// Both stages of the deletion of `old`, which is the object of `entry`. `name` is what admission sees.
+    /// Runs both admission stages for the deletion of `old`, the object in `entry`. `name` goes into the admission attributes.
     pub async fn admit_delete(
         &self,
         call: &mut Call,
@@ -388,7 +385,7 @@ impl Subject<'_> {
         Ok(AdmittedDelete::of(entry))
     }
 
-    /// Stores what was admitted. `old` is the entry it replaces: an update that changes nothing is not written.
+    /// Stores an admitted object. `old` is the entry that it replaces: an update that changes nothing is not written.
     pub async fn store(
         &self,
         call: &Call,
@@ -397,7 +394,7 @@ impl Subject<'_> {
     ) -> Result<WriteOutcome, StoreError> {
         let Admitted { mut object, expect, held } = admitted;
         if self.is_service() && object.str_at(&["spec", "type"]) == Some("ExternalName") {
-            // It is judged, and nobody sees it afterwards.
+            // The field is validated but not stored for this type.
             object.remove_at(&["spec", "internalTrafficPolicy"]);
         }
         self.kind.fill_working(&mut object);
@@ -405,7 +402,7 @@ impl Subject<'_> {
         let mut record = self.record(&object).await?;
         let fits = record.as_ref().is_ok_and(|record| record.size() <= self.state.storage.store.max_record());
         if !fits && matches!(self.writer, Writer::Updates(_)) {
-            // Who owns what may be forgotten rather than refuse an object that fits without it.
+            // Drop managed fields rather than refuse an object that fits without them.
             ownership::forget(&mut object);
             record = self.record(&object).await?;
         }
@@ -435,15 +432,15 @@ impl Subject<'_> {
                 }
             })
             .await?;
-        // Objects are counted, not the writes of their status.
+        // Count created objects, not updates of their status.
         if expect == Expect::Absent && device_access::asks_admin(self.kind, &object) {
             self.state.metrics.admin_access(&self.kind.stored.kind, true);
         }
         Ok(WriteOutcome::Entry(entry))
     }
 
-    /// What is stored for an object as it was worked on, unless it nests deeper than anybody reads: managed fields nest deeper
-    /// than what they are about, and admission, defaults and conversion may add to what was sent.
+    /// Encodes an object for the store. Fails if it nests deeper than [`json::MAX_DEPTH`], the limit of every reader: managed fields nest
+    /// deeper than the object they describe, and admission, defaults and conversion may add levels to the request body.
     async fn record(&self, object: &Working) -> Result<Result<Record, TooDeep>, StoreError> {
         let converter = self.kind.converter(self.state);
         let stored = converter.to_storage(object).await.map_err(StoreError::Refused)?;
@@ -453,17 +450,17 @@ impl Subject<'_> {
         Ok(Ok(self.kind.record(&stored)))
     }
 
-    /// The object of a dry run.
+    /// The object that a dry run returns.
     async fn reread(&self, object: Working) -> Result<Working, StoreError> {
         self.kind.converter(self.state).reread(object).await.map_err(StoreError::Refused)
     }
 
-    /// Gives a service the addresses and ports it asks for.
+    /// Allocates the cluster IPs and node ports of a Service; `None` for other kinds.
     fn allocate(&self, object: &mut Value, old: Option<&Value>) -> Result<Option<Held>, Status> {
         if !self.is_service() || !matches!(self.subresource, Subresource::None) {
             return Ok(None);
         }
-        // What a service that cannot be read has must not be handed out again.
+        // An unreadable Service may own addresses, which must not be allocated twice.
         self.state.storage.unreadable.check(&Concern::Addresses)?;
         Ok(Some(self.state.storage.addresses.allocate(object, old, self.dry_run)?))
     }
@@ -472,8 +469,8 @@ impl Subject<'_> {
         self.kind.is_built_in("", "Service")
     }
 
-    /// Deletes the object at `old`. A dry run deletes nothing. The handler waits until the deletion is in force, at the revision of the entry
-    /// that is returned ([`State::in_force`]): one request may delete many objects.
+    /// Deletes the object at `old`; a dry run deletes nothing. The handler waits until the deletion is in force, at the revision of the
+    /// returned entry ([`State::in_force`]), because one request may delete many objects.
     pub async fn delete(
         &self,
         call: &Call,
@@ -490,7 +487,7 @@ impl Subject<'_> {
         let expect = Expect::Revision(old.revision);
         let service = if self.is_service() { encode::tree(old).ok() } else { None };
         let addresses = self.state.storage.addresses.clone();
-        // A deletion needs no room.
+        // A deletion does not need free space.
         let priority = WritePriority::Ordinary;
         let write = Write { key: Arc::clone(&old.key), expect, change: Change::Delete, priority };
         self.write(call, write, name, move || {
@@ -501,7 +498,7 @@ impl Subject<'_> {
         .await
     }
 
-    /// Replaces the object at `old` by one that differs only in marks of the server's own. They are not validated; the request that
+    /// Replaces the object at `old` by one that differs only in fields that the server sets. They are not validated; the request that
     /// caused them was admitted.
     pub async fn store_mark(
         &self,
@@ -533,8 +530,8 @@ impl Subject<'_> {
         Ok(Marked { outcome, over })
     }
 
-    /// What a write may use when the store is full. The server's own writes go on, and so do those by which others free space
-    /// or keep the cluster running: of objects that are being deleted, deletions and evictions, and of leases that are there.
+    /// Priority of a write when the store is full. Writes of this process continue. So do client writes that free space or keep the cluster
+    /// running: writes of deletions and evictions, updates of objects that are being deleted, and renewals of existing leases.
     fn priority(&self, call: &Call, object: &Value, expect: Expect) -> WritePriority {
         let is_lease = self.kind.is_built_in("coordination.k8s.io", "Lease");
         let ends = meta::is_deleting(object)
@@ -549,7 +546,7 @@ impl Subject<'_> {
         }
     }
 
-    /// Commits, and waits until what was written is in force.
+    /// Commits and waits until the write is in force.
     async fn commit(
         &self,
         call: &Call,
@@ -562,8 +559,7 @@ impl Subject<'_> {
         Ok(entry)
     }
 
-    /// Commits, and does what follows from it, even if the client goes away meanwhile: the write may have happened, and then
-    /// its consequences must, too.
+    /// Commits and then runs `then`, in a task of its own: if the client disconnects after the commit, `then` must still run.
     async fn write(
         &self,
         call: &Call,
@@ -589,8 +585,8 @@ impl Subject<'_> {
     }
 }
 
-/// Removes a key from a store that no server uses, whatever is stored there; what was there comes back, or nothing if nothing was.
-/// Nobody is asked: this is how an object goes that cannot be read. See [`crate::offline`].
+/// Deletes a key from a store that no server uses and returns the former entry, if any. There is no admission: this is how an unreadable
+/// object is removed. See [`crate::offline`].
 pub(crate) async fn remove_offline(store: &Store, key: &str) -> Result<Option<Arc<Entry>>, CommitError> {
     let Some(entry) = store.get(key) else { return Ok(None) };
     let (expect, change, priority) = (Expect::Any, Change::Delete, WritePriority::System);
@@ -598,14 +594,14 @@ pub(crate) async fn remove_offline(store: &Store, key: &str) -> Result<Option<Ar
     store.commit(write).await.map(|_| Some(entry))
 }
 
-/// An object nests deeper than what the server reads.
+/// An object nests deeper than [`json::MAX_DEPTH`].
 struct TooDeep;
 
 fn refuse_depth(_: TooDeep) -> StoreError {
     StoreError::Refused(Status::bad_request("the object cannot be stored: exceeded max depth"))
 }
 
-/// What an optimistic write that lost is told.
+/// kube-apiserver's message for a conflict of `resourceVersion`.
 pub const OPTIMISTIC_LOCK: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
@@ -614,7 +610,7 @@ fn commit_status(error: &CommitError, resource: &GroupResource, name: &str) -> S
         CommitError::Conflict { .. } => Status::conflict(resource, name, OPTIMISTIC_LOCK),
         CommitError::TooLarge { limit, .. } => Status::too_large(format!("limit is {limit}")),
         CommitError::Invalid(why) => Status::bad_request(why.clone()),
-        // The words by which clients and operators know it from etcd, and what to do about it.
+        // Begins with etcd's message, which clients and operators recognize, and adds the remedy.
         CommitError::OverQuota { live, quota } => Status::plain(format!(
             "etcdserver: mvcc: database space exceeded: the store holds {live} bytes of objects and its quota is {quota}; delete objects or raise --quota-backend-bytes"
         )),
@@ -625,13 +621,13 @@ fn commit_status(error: &CommitError, resource: &GroupResource, name: &str) -> S
     }
 }
 
-/// More than anybody reads; an answer must not grow with what is wrong.
+/// Upper limit of errors in one response, so that its size does not depend on the number of mistakes.
 const MAX_ERRORS: usize = 500;
 
-/// How many bytes of errors are told; the first is told whatever its length.
+/// Upper limit of bytes of errors in one response; the first error is included whatever its length.
 const MAX_TOLD: usize = 1 << 20;
 
-/// The errors that are told, as far as anybody reads them.
+/// Truncates errors to [`MAX_ERRORS`] and [`MAX_TOLD`].
 fn told(errors: &FieldErrors) -> &[FieldError] {
     let mut bytes = 0;
     let fits = |error: &&FieldError| {
@@ -654,11 +650,11 @@ fn refuse_invalid(
     }
     let shown = told(errors);
     if subject.kind.row().is_none() {
-        // What a custom resource says it is may be what is wrong with it.
+        // Use the group and kind that the object names: they may be wrong, which is then one of the errors.
         return Err(Status::invalid_with_repeats(&meta::gvk(object).group_kind(), name, shown));
     }
     let kind = subject.kind.stored.group_kind();
-    // The rules for CRDs find each thing as often as Kubernetes does.
+    // CRD validation reports duplicate errors as often as kube-apiserver does.
     if kind.group == "apiextensions.k8s.io" {
         return Err(Status::invalid_with_repeats(&kind, name, shown));
     }

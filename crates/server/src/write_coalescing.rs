@@ -1,9 +1,10 @@
-//! What a connection writes during one turn of its task leaves together.
+//! Coalesces the writes of a connection during one poll of its task.
 //!
-//! HTTP/2 writes and flushes each frame by itself: a header of nine bytes, then data. Over TLS that makes two records and a system
-//! call of every frame, and of every one of several small answers. Here the bytes wait until the turn is over, fill whole records,
-//! and leave in few calls. A turn with little to write is put off once, behind the tasks that are ready to run: they are likely to
-//! be other answers on the same connection. Nobody else flushes, so whoever drives the connection does it with [`StreamFlusher::turns`].
+//! HTTP/2 writes and flushes each frame separately: a header of nine bytes, then data. Over TLS that costs
+//! two records and a system call per frame, also for several small responses. Here the bytes are buffered
+//! until the poll ends, fill whole TLS records, and leave in few calls. A poll that wrote little defers its
+//! flush once, behind the tasks that are ready to run, since they often write other responses to the same
+//! connection. Only [`StreamFlusher::turns`] flushes, so it must drive the connection.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,29 +13,29 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How many bytes may wait before they are written, turn or not: four records of TLS.
+/// Maximum bytes buffered before they are written, even within a poll: four TLS records.
 const MOST: usize = 64 * 1024;
-/// With so many there is no use in waiting for more: a record.
+/// With this many bytes the flush is not deferred: one TLS record.
 const ENOUGH: usize = 16 * 1024;
-/// What an idle connection may keep of its buffer.
+/// Buffer capacity that an idle connection may retain.
 const KEPT: usize = 8 * 1024;
 
-/// The stream below a connection, as the connection sees it.
+/// The stream as seen by the HTTP connection; buffers writes.
 pub(crate) struct CoalescedStream<S>(Arc<Mutex<Inner<S>>>);
 
-/// The same stream, as the one who drives the connection sees it.
+/// The stream as seen by the task that drives the connection; flushes it.
 pub(crate) struct StreamFlusher<S>(Arc<Mutex<Inner<S>>>);
 
 struct Inner<S> {
     stream: S,
     waiting: Vec<u8>,
-    /// How many of them have been written.
+    /// Number of bytes of `waiting` already written.
     written: usize,
-    /// Whether somebody ends turns; who takes the stream over from the connection must flush it himself.
+    /// True while `turns` drives the connection. After an upgrade the new owner of the stream flushes it.
     driven: bool,
 }
 
-/// Both ends of a stream.
+/// Splits a stream into its buffered end and its flushing end.
 pub(crate) fn coalesce_writes<S>(stream: S) -> (CoalescedStream<S>, StreamFlusher<S>) {
     let inner = Inner { stream, waiting: Vec::new(), written: 0, driven: true };
     let inner = Arc::new(Mutex::new(inner));
@@ -46,7 +47,7 @@ fn locked<S>(inner: &Mutex<Inner<S>>) -> MutexGuard<'_, Inner<S>> {
 }
 
 impl<S: AsyncWrite + Unpin> StreamFlusher<S> {
-    /// Drives a connection to its end. A stream that cannot be written to ends it at once.
+    /// Drives a connection to its end. A failed write to the stream ends it at once.
     pub(crate) async fn turns<T, E: From<io::Error>>(
         &self,
         mut connection: Pin<&mut impl Future<Output = Result<T, E>>>,
@@ -71,7 +72,7 @@ impl<S: AsyncWrite + Unpin> StreamFlusher<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Inner<S> {
-    /// Hands everything that waits to the stream.
+    /// Writes all buffered bytes to the stream.
     fn drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(rest) = self.waiting.get(self.written..).filter(|rest| !rest.is_empty()) {
             match ready!(Pin::new(&mut self.stream).poll_write(cx, rest))? {
@@ -106,7 +107,7 @@ impl<S: AsyncWrite + Unpin> Inner<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for CoalescedStream<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut inner = locked(&self.0);
-        // Who took the stream over may wait for an answer to what the connection wrote last.
+        // After an upgrade, the reader may wait for a reply to the last bytes that the connection wrote.
         if !inner.driven
             && let Poll::Ready(Err(error)) = inner.flush(cx)
         {
@@ -135,7 +136,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescedStream<S> {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut inner = locked(&self.0);
-        // The end of the turn does it.
+        // `turns` flushes at the end of each poll.
         if inner.driven { Poll::Ready(Ok(())) } else { inner.flush(cx) }
     }
 

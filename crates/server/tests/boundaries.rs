@@ -1,4 +1,4 @@
-//! What a caller may not reach, asked of a whole server in this process.
+//! Requests that must be denied, tested on a server in this process.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -19,7 +19,7 @@ use value::{Value, json};
 const ROBOT: InternalIdentity<'static> =
     InternalIdentity::ServiceAccount { namespace: "mine", name: "robot" };
 
-/// A server on which `robot` may do everything in namespace `mine` and nothing elsewhere.
+/// A server on which the service account `robot` may do everything in the namespace `mine`, and nothing elsewhere.
 async fn server() -> (Ephemeral, Client, Client) {
     let server = Ephemeral::start().await.unwrap();
     let state = server.running.state();
@@ -58,7 +58,7 @@ async fn code(client: &Client, method: Method, path: &str, body: Option<&str>) -
     }
 }
 
-/// The first bytes of a watch.
+/// The first bytes of a watch response.
 async fn watch(state: &Arc<State>, path: &str) -> String {
     let caller = Caller::internal(InternalIdentity::ApiServer);
     let mut headers = HeaderMap::new();

@@ -1,4 +1,4 @@
-//! The built-in controllers in a running server: what appears, what comes back, what goes.
+//! Tests the built-in controllers in a running server: objects they create, restore and delete.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -12,7 +12,7 @@ use server::Ephemeral;
 use server::client::Client;
 use value::{Value, json};
 
-/// How long anything may take on a busy machine.
+/// Time limit of every wait, generous for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(5);
 
@@ -28,7 +28,7 @@ impl Server {
         Server { ephemeral, admin }
     }
 
-    /// A server with a namespace `n` to play in.
+    /// A server with an additional namespace `n`.
     async fn with_namespace() -> Self {
         let server = Self::start().await;
         server.post("/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
@@ -61,7 +61,7 @@ impl Server {
         outcome.unwrap_or_else(|status| panic!("DELETE {path}: {status}"));
     }
 
-    /// Waits until what is at `path` is as `as_wanted` says.
+    /// Polls the object at `path` (`None` if it does not exist) until `as_wanted` accepts it.
     async fn until(&self, path: &str, as_wanted: impl Fn(Option<&Value>) -> bool) -> Option<Value> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -82,7 +82,7 @@ impl Server {
         self.until(path, |object| object.is_none()).await;
     }
 
-    /// A ConfigMap in `n`, with these owners and metadata besides.
+    /// Creates a ConfigMap in `n` with this metadata and these owners; the flag is `blockOwnerDeletion`.
     async fn config_map(&self, name: &str, owners: &[(&Value, bool)], metadata: &str) -> Value {
         let mut object = parse(&format!(r#"{{"metadata":{metadata}}}"#));
         object.set_at(&["metadata", "name"], name);
@@ -333,7 +333,7 @@ async fn an_object_with_an_owner_that_is_not_there_goes() {
     never.set_at(&["metadata", "uid"], "00000000-0000-0000-0000-000000000000");
     server.config_map("dangling", &[(&never, true)], "{}").await;
     server.until_gone(&map("dangling")).await;
-    // The same in another namespace: an owner there does not count here.
+    // An owner in another namespace counts as absent, too.
     server.post("/api/v1/namespaces", r#"{"metadata":{"name":"elsewhere"}}"#).await;
     let owner =
         server.post("/api/v1/namespaces/elsewhere/configmaps", r#"{"metadata":{"name":"owner"}}"#).await;

@@ -1,4 +1,4 @@
-//! What a connection may cost, asked of a whole server in this process with short limits.
+//! Limits on connections and requests, tested on a server in this process with short timeouts.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use value::{Value, json};
 
 const SHORT: Duration = Duration::from_millis(300);
-/// Far more than it takes, and far less than the usual limits.
+/// Far longer than the configured limits, and far shorter than the default ones.
 const SOON: Duration = Duration::from_secs(8);
 
 async fn server() -> Ephemeral {
@@ -51,7 +51,7 @@ async fn who_does_not_go_on_loses_the_connection() {
     let mut tls = connect(&server, "http/1.1").await;
     tls.write_all(b"GET /healthz HTTP/1.1\r\nhost:").await.unwrap();
     closes(tls, "half a request").await;
-    // Who asks within the time is answered.
+    // A complete request within the limit gets a response.
     let mut tls = connect(&server, "http/1.1").await;
     tls.write_all(b"GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
     let mut answer = String::new();

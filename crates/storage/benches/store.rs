@@ -1,4 +1,4 @@
-//! What the store costs: durable commits one at a time and together, lists, gets, and a start with 10,000 objects.
+//! Benchmarks of the store: durable commits one at a time and concurrently, lists, gets, and a start with 10,000 objects.
 #![expect(clippy::expect_used, reason = "a benchmark that cannot run ends")]
 
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 const OBJECTS: usize = 10_000;
 const SCOPE: &str = "/registry/configmaps/";
 
-/// One shard for what is in [`SCOPE`].
+/// One shard for the keys in [`SCOPE`].
 fn options() -> Options {
     Options { shard_end: |key| key.starts_with(SCOPE).then_some(SCOPE.len()), ..Options::default() }
 }
@@ -21,7 +21,7 @@ fn key(number: usize) -> String {
     format!("{SCOPE}default/configmap-{number:06}")
 }
 
-/// About as large as a small ConfigMap.
+/// A record about as large as a small ConfigMap.
 fn record(number: usize) -> Record {
     let body = format!(
         r#"{{"apiVersion":"v1","data":{{"key":"value-{number}","more":"{}"}},"kind":"ConfigMap","metadata":{{"creationTimestamp":"2026-01-01T00:00:00Z","name":"configmap-{number:06}","namespace":"default","resourceVersion":"","uid":"3f9b2c1e-7a54-4a67-9d0e-{number:012}"}}}}"#,
@@ -61,7 +61,7 @@ async fn open(folder: &Path) -> Store {
     Store::open(Embedded::at(folder), options()).await.expect("the store opens")
 }
 
-/// The time that `commits` take when `writers` write at once.
+/// The duration of `commits` commits by `writers` concurrent writers.
 fn commit(runtime: &Runtime, store: &Store, writers: usize, commits: u64) -> Duration {
     let commits = usize::try_from(commits).unwrap_or(usize::MAX);
     let start = Instant::now();

@@ -1,10 +1,10 @@
-//! What makes writes durable, and the [`Feed`] through which it tells the store about them.
+//! The [`Backend`] trait, which makes writes durable, and the [`Feed`] through which a backend reports changes to the store.
 //!
-//! A backend decides each compare-and-swap and orders the accepted ones by revision. It tells every change to the
-//! feed, once and in revision order, whoever made it; a commit is answered only after its change is durable and in the
-//! feed. An exclusive backend (memory, embedded) is the only writer of its data, so it decides against what it has fed
-//! ([`Batch`]). A shared one (etcd) leaves the decision to the shared service, feeds what that service's watch says,
-//! and answers a commit when the watch has reached its revision ([`Feed::event`]).
+//! A backend decides each compare-and-swap and orders the accepted ones by revision. It passes every change to the feed,
+//! once and in revision order, including changes of other writers; a commit is answered only after its change is durable
+//! and in the feed. An exclusive backend (memory, embedded) is the only writer of its data, so it decides against what it
+//! has fed ([`Batch`]). A shared one (etcd) leaves the decision to the shared service, feeds the events of that service's
+//! watch, and answers a commit when the watch has reached its revision ([`Feed::event`]).
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -15,146 +15,140 @@ use crate::record::{Change, Event, Expect, Record, Write};
 use crate::working_set::WorkingSet;
 pub use crate::working_set::{Applied, Version};
 
-/// A future that a backend hands out.
+/// The boxed future that backend methods return.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A durable, revisioned key space.
 pub trait Backend: Send + Sync + 'static {
-    /// Loads what is stored ([`Feed::load`], then [`Feed::apply`] for the history since) and goes on feeding.
+    /// Loads the stored data ([`Feed::load`], then [`Feed::apply`] for the history since) and starts feeding changes.
     fn start(&self, feed: Feed) -> BoxFuture<'_, Result<(), OpenError>>;
 
-    /// Decides one write and makes it durable. Writes that arrive together may share the cost.
+    /// Decides one write and makes it durable. Writes that arrive together may share one transaction.
     ///
     /// Once called, the write may happen even if the future is dropped.
     fn commit(&self, write: Write) -> BoxFuture<'_, Result<Decision, Unavailable>>;
 
-    /// Reads a part of the key space as it was at a revision that the feed no longer knows.
+    /// Reads a part of the key space at a revision that is no longer in the event history.
     fn range(&self, range: Range) -> BoxFuture<'_, Result<RangePage, ReadError>>;
 
-    /// The bytes of the file, for a backend that has one.
+    /// Size of the store file in bytes; `None` for a backend without a file.
     fn file_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Asks that revisions before this one be given up, by and by.
+    /// Allows the backend to discard revisions before this one, at a time of its choice.
     fn compact(&self, revision: u64);
 
-    /// The newest revision there is, for a backend that others write to as well. `None`: nobody else does, and what has
-    /// been fed is the newest.
+    /// The newest revision of a shared backend. `None` for an exclusive backend: the last fed revision is the newest.
     fn latest(&self) -> Option<BoxFuture<'_, Result<u64, Unavailable>>> {
         None
     }
 
-    /// Whether writes can be expected to succeed.
+    /// Reports whether writes are expected to succeed.
     fn health(&self) -> Result<(), Unavailable>;
 
-    /// Finishes what is under way and releases what is held. Later commits fail.
+    /// Finishes writes in progress and releases files and locks. Later commits fail.
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
-/// The backend cannot do its work at present.
+/// The backend cannot work at present; the text says why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unavailable(pub String);
 
-/// How a write was decided.
+/// The decision about a write.
 #[derive(Debug, Clone)]
 pub enum Decision {
-    /// It is durable, and this is what it did.
+    /// The write is durable; this is its event.
     Committed(Arc<Event>),
     /// The key was not in the expected state at this revision.
     Refused {
         /// The revision at which it was decided; the feed has reached it.
         at: u64,
     },
-    /// The write needs room, and the store is full.
+    /// The write needs more space than the quota leaves.
     OverQuota(OverQuota),
 }
 
-/// A write does not fit into the quota.
+/// Details of a write that exceeds the quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverQuota {
-    /// How many bytes are live.
+    /// Live bytes before the write.
     pub live: u64,
-    /// The quota.
+    /// The quota in bytes.
     pub quota: u64,
 }
 
-/// Why [`Batch::decide`] does not accept a write.
+/// The reason why [`Batch::decide`] rejects a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rejection {
     /// The key is not in the expected state.
     State,
-    /// The write needs room, and the store is full.
+    /// The write needs more space than the quota leaves.
     Quota(OverQuota),
 }
 
 /// A stored record with its key and revisions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// The key.
     pub key: Arc<str>,
     /// The revision of the last change.
     pub revision: u64,
     /// The revision that created the key.
     pub created: u64,
-    /// What was written.
     pub record: Record,
 }
 
-/// A change that has happened.
+/// A decided change with its revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done {
-    /// The key.
     pub key: Arc<str>,
     /// The revision of the change.
     pub revision: u64,
     /// The revision that created the key.
     pub created: u64,
-    /// What was done.
     pub change: Change,
 }
 
-/// Which part of the key space to read, and as of when.
+/// Selects a part of the key space at one revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
     /// A directory (ending with `/`) or one key.
     pub scope: String,
     /// The revision to read at.
     pub revision: u64,
-    /// Only keys after this one.
+    /// Return only keys after this one.
     pub after: Option<String>,
-    /// At most this many.
+    /// Maximum number of records to return.
     pub limit: usize,
 }
 
-/// What [`Backend::range`] found.
+/// The result of [`Backend::range`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangePage {
-    /// The records in key order.
+    /// Records in key order.
     pub records: Vec<Stored>,
-    /// How many more there are after them.
+    /// Number of matching records after these.
     pub remaining: u64,
 }
 
-/// The way from a backend into the working set.
+/// The interface through which a backend fills and updates the working set.
 #[derive(Debug, Clone)]
 pub struct Feed(pub(crate) Arc<WorkingSet>);
 
 impl Feed {
-    /// Begins with these records, in any order, as they were at `revision`; nothing before `compacted` can be read.
+    /// Initializes the store with these records, in any order, as of `revision`; revisions before `compacted` cannot be read.
     pub fn load(&self, revision: u64, compacted: u64, records: Vec<Stored>) {
         self.0.load(revision, compacted, records);
     }
 
-    /// Takes changes into the working set, in revision order: from here on reads see them. Watchers are told when the
+    /// Applies changes to the working set, in revision order: from here on reads see them. Watchers are notified when the
     /// result is dropped, so that a backend can answer its callers first.
     pub fn apply(&self, changes: Vec<Done>) -> Applied<'_> {
         self.0.apply(changes)
     }
 
-    /// There is nothing to feed up to and including `revision`. A backend whose revisions others use up as well tells
-    /// so, and those who wait for a revision go on.
+    /// Reports that there are no changes to feed up to and including `revision`, so that waiters for a revision continue.
+    /// Needed by a backend whose revisions are also used by keys outside this store.
     pub fn advance(&self, revision: u64) {
         self.0.advance(revision);
     }
@@ -164,14 +158,14 @@ impl Feed {
         self.0.revision()
     }
 
-    /// The store has been loaded: from here on the quota applies.
+    /// Marks the store as loaded: from here on the quota applies.
     pub(crate) fn loaded(&self) {
         if let Some(quota) = &self.0.quota {
             quota.load(self.0.live_bytes());
         }
     }
 
-    /// What a key's revisions are.
+    /// The current revisions of a key; `None` if it does not exist.
     pub fn version(&self, key: &str) -> Option<Version> {
         self.0.version(key)
     }
@@ -181,36 +175,36 @@ impl Feed {
         self.0.reached(revision).await;
     }
 
-    /// Waits until the feed has reached `revision` and gives the event of that revision, if it is still known.
+    /// Waits until the feed has reached `revision`; returns its event if it is still in the history.
     pub async fn event(&self, revision: u64) -> Option<Arc<Event>> {
         self.0.reached(revision).await;
         self.0.event(revision)
     }
 
-    /// All that is live now, in key order.
+    /// All live entries, in key order.
     pub(crate) fn live(&self) -> crate::Entries {
         self.0.select("/", None).0
     }
 }
 
 /// Decides writes one after the other for a backend that is the only writer of its data: against the working set, and
-/// against those decided before in the same batch.
+/// against the writes decided earlier in the same batch.
 #[derive(Debug)]
 pub struct Batch<'f> {
     feed: &'f Feed,
     revision: u64,
-    /// What will be live, as the quota counts it.
+    /// Live bytes after the decided writes, as the quota counts them.
     live: u64,
     decided: HashMap<Arc<str>, Option<Version>>,
 }
 
 impl<'f> Batch<'f> {
-    /// An empty batch after what has been fed.
+    /// An empty batch that starts at the last fed revision.
     pub fn new(feed: &'f Feed) -> Batch<'f> {
         Batch { feed, revision: feed.revision(), live: feed.0.live_bytes(), decided: HashMap::new() }
     }
 
-    /// The change a write makes, with the next revision, and the version it replaces.
+    /// Decides a write: returns its change, with the next revision, and the version that it replaces.
     pub fn decide(&mut self, write: Write) -> Result<(Done, Option<Version>), Rejection> {
         let Write { key, expect, change, priority } = write;
         let current = match self.decided.get(&key) {

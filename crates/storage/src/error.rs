@@ -1,54 +1,49 @@
-//! One enum per operation.
+//! The errors of the store, one enum per operation.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::Entry;
 
-/// Why a store could not be opened.
+/// Errors of opening a store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process holds the folder.
+    /// Another process has locked the folder.
     #[error("the data folder `{}` is in use by another process; stop it, or use another folder", .0.display())]
     Locked(PathBuf),
     /// The folder or a file in it cannot be created or read.
     #[error("cannot open the data folder `{}`: {source}", path.display())]
     Folder {
-        /// The folder or file.
         path: PathBuf,
-        /// What the system said.
         source: std::io::Error,
     },
-    /// Others can read or write the folder.
+    /// Other users can read or write the folder.
     #[error("the data folder `{}` has mode {mode:04o} and is open to others; run `chmod 700` on it", path.display())]
     TooOpen {
-        /// The folder.
         path: PathBuf,
-        /// Its mode.
+        /// Its permission bits, such as 0o755.
         mode: u32,
     },
-    /// The file is of a format that this build does not know.
+    /// The file has a format that this build cannot read.
     #[error(
         "`{}` has store format {found}, and this build knows format {known} only; use the version of Portcullis that wrote it",
         path.display()
     )]
     Format {
-        /// The file.
         path: PathBuf,
-        /// The format it says it has.
+        /// The format recorded in the file.
         found: u32,
-        /// The format this build reads and writes.
+        /// The format that this build reads and writes.
         known: u32,
     },
-    /// The records of an older file cannot be given the keys of this format. The file is as it was.
+    /// The records of an older file could not be mapped to keys of this format. The old file is unchanged.
     #[error("the store cannot be migrated: {0}")]
     Migration(String),
-    /// The file is something else.
+    /// The file is not a Portcullis store.
     #[error("`{}` is not a Portcullis store: {detail}; move it away to start with an empty store", path.display())]
     NotAStore {
-        /// The file.
         path: PathBuf,
-        /// What it is instead, as far as known.
+        /// A description of the file's actual content, as far as known.
         detail: String,
     },
     /// The file is damaged.
@@ -57,44 +52,43 @@ pub enum OpenError {
         path.display()
     )]
     Damaged {
-        /// The file.
         path: PathBuf,
-        /// What was found.
+        /// A description of the damage.
         detail: String,
     },
-    /// Anything else the backend ran into.
+    /// Any other error of the backend.
     #[error("the store cannot be opened: {0}")]
     Unavailable(String),
 }
 
-/// Why a write was not committed.
+/// Errors of a write that was not committed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CommitError {
     /// The key is not in the state that the write expects.
     #[error("the key is not in the expected state")]
     Conflict {
-        /// What the key holds now; `None` if it does not exist.
+        /// The current entry of the key; `None` if it does not exist.
         current: Option<Arc<Entry>>,
     },
-    /// The key, or the record, is not one that can be stored.
+    /// The key or the record is malformed.
     #[error("the write is invalid: {0}")]
     Invalid(String),
-    /// The key or the record is over a limit.
+    /// The key or the record exceeds its size limit.
     #[error("the {what} has {size} bytes, and the limit is {limit}")]
     TooLarge {
-        /// `key` or `record`.
+        /// Either `key` or `record`.
         what: &'static str,
-        /// Its size.
+        /// Its size in bytes.
         size: usize,
-        /// The limit.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The write needs room, and the store is full.
+    /// The write needs more space than the quota leaves.
     #[error("the store is full: {live} bytes are live, and the quota is {quota}")]
     OverQuota {
-        /// How many bytes are live.
+        /// Live bytes before the write.
         live: u64,
-        /// The quota.
+        /// The quota in bytes.
         quota: u64,
     },
     /// The backend could not make the write durable. It is not visible, and was not acknowledged.
@@ -105,10 +99,10 @@ pub enum CommitError {
     Closed,
 }
 
-/// Why a list could not be read.
+/// Errors of a list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// The revision is no longer kept.
+    /// The revision has been compacted.
     #[error("the revision has been compacted; the oldest one kept is {oldest}")]
     Compacted {
         /// The oldest revision that can be read.
@@ -117,7 +111,6 @@ pub enum ReadError {
     /// The revision does not exist yet.
     #[error("the revision does not exist yet; the current one is {current}")]
     Future {
-        /// The current revision.
         current: u64,
     },
     /// The backend could not read.
@@ -125,22 +118,21 @@ pub enum ReadError {
     Unavailable(String),
 }
 
-/// Why a watch could not begin, or why it ended.
+/// Errors that prevent or end a watch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WatchError {
-    /// The events after that revision are no longer kept.
+    /// The events after that revision have been discarded.
     #[error("the revision has been compacted; the oldest one kept is {oldest}")]
     Compacted {
-        /// The oldest revision that a watch can begin at.
+        /// The oldest revision at which a watch can begin.
         oldest: u64,
     },
     /// The revision does not exist yet.
     #[error("the revision does not exist yet; the current one is {current}")]
     Future {
-        /// The current revision.
         current: u64,
     },
-    /// The watcher was too slow: events it has not seen are no longer kept.
+    /// The watcher was too slow: events it has not received have been discarded.
     #[error("the watcher was too slow")]
     Lagged,
     /// The store has been closed.

@@ -1,4 +1,4 @@
-//! The last events, in revision order, bounded by count and by bytes.
+//! The most recent events, in revision order, limited by count and bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::Event;
 
 #[derive(Debug)]
 pub(crate) struct History {
-    /// INVARIANT: revisions ascend, and every event after `forgotten` is here.
+    /// INVARIANT: revisions ascend, and every event after `forgotten` is present.
     events: VecDeque<Arc<Event>>,
     bytes: usize,
     max_events: usize,
@@ -20,12 +20,12 @@ impl History {
         History { events: VecDeque::new(), bytes: 0, max_events, max_bytes, forgotten: 0 }
     }
 
-    /// The revision up to which events are no longer known. A watch can begin at it, but not before it.
+    /// The revision up to which events have been discarded. A watch can begin at it, but not before it.
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// Adds the newest event; events that no longer fit go to `dropped`, to be freed with no lock held.
+    /// Adds the newest event; events that exceed the limits go to `dropped`, to be freed without holding a lock.
     pub(crate) fn push(&mut self, event: Arc<Event>, dropped: &mut Vec<Arc<Event>>) {
         self.bytes = self.bytes.saturating_add(event.cost());
         self.events.push_back(event);
@@ -35,7 +35,7 @@ impl History {
         }
     }
 
-    /// Forgets everything up to and including `revision`.
+    /// Discards the events up to and including `revision`.
     pub(crate) fn forget(&mut self, revision: u64, dropped: &mut Vec<Arc<Event>>) {
         while self.events.front().is_some_and(|event| event.revision <= revision) {
             let Some(oldest) = self.events.pop_front() else { break };

@@ -1,12 +1,12 @@
-//! Keys are paths, as `/registry/<directory>/[<namespace>/]<name>`.
+//! Keys are paths of the form `/registry/<directory>/[<namespace>/]<name>`.
 //!
-//! A *scope* is what lists and watches are asked for: a directory (it ends with `/`) or one key (it does not).
+//! Lists and watches take a *scope*: a directory (ends with `/`) or one key (does not).
 
-/// Divides the key space into shards: gives the length of the prefix, with its closing `/`, that all keys of one shard share;
-/// `None` for what is above the shards, or in none. All keys under such a prefix must be given the same one.
+/// Divides the key space into shards: returns the length of the prefix, including its closing `/`, that all keys of one shard share;
+/// `None` for a scope above the shards, or a key in none. It must return the same prefix for all keys under that prefix.
 pub type ShardEnd = fn(&str) -> Option<usize>;
 
-/// How the working set is divided into tables. Keys in no shard are together in one.
+/// Divides the working set into tables. Keys outside any shard share one table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shards(pub(crate) ShardEnd);
 
@@ -16,18 +16,18 @@ impl Shards {
         (self.0)(key).and_then(|end| key.get(..end)).unwrap_or_default()
     }
 
-    /// Whether every key that `scope` covers is in one shard.
+    /// Reports whether all keys that `scope` covers are in one shard.
     pub(crate) fn is_within(self, scope: &str) -> bool {
         !scope.ends_with('/') || (self.0)(scope).is_some()
     }
 }
 
-/// Whether `key` can name a record: `/`-rooted, not a directory, no empty segment, no control character.
+/// Reports whether `key` can name a record: it starts with `/`, is not a directory, has no empty segment and no control character.
 pub(crate) fn is_key(key: &str) -> bool {
     is_scope(key) && !key.ends_with('/')
 }
 
-/// Whether `scope` can be listed or watched: a key, or a directory.
+/// Reports whether `scope` can be listed or watched: a key, or a directory.
 pub(crate) fn is_scope(scope: &str) -> bool {
     let bytes = scope.as_bytes();
     bytes.first() == Some(&b'/')
@@ -35,7 +35,7 @@ pub(crate) fn is_scope(scope: &str) -> bool {
         && !bytes.iter().any(u8::is_ascii_control)
 }
 
-/// Whether `scope` covers `key`.
+/// Reports whether `scope` covers `key`.
 pub(crate) fn covers(scope: &str, key: &str) -> bool {
     if scope.ends_with('/') { key.starts_with(scope) } else { key == scope }
 }

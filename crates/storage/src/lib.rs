@@ -1,13 +1,13 @@
-//! The revisioned key space.
+//! The revisioned key-value store below the API server.
 //!
-//! A key has a body of bytes; every write gets the next revision of one global sequence. The crate knows keys, bytes
-//! and revisions, and nothing of users, policies or HTTP.
+//! A key has a body of bytes; every write gets the next revision of one global sequence. The crate deals with keys, bytes
+//! and revisions only, not with users, policies or HTTP.
 //!
 //! A [`Backend`] makes writes durable and decides compare-and-swap: [`Memory`] for tests and in-process servers,
-//! [`Embedded`] for one machine, etcd when one machine is no longer enough. Everything else lives once, above it, in
-//! [`Store`]: the working set that answers reads, the event history, and the watches.
+//! [`Embedded`] for one machine, etcd for several. Everything else exists once, above the backend, in [`Store`]: the
+//! working set that answers reads, the event history, and the watches.
 //!
-//! Revisions are numbered as etcd numbers them: an empty store is at revision 1 and the first write gets revision 2.
+//! Revisions are numbered like etcd's: an empty store is at revision 1 and the first write gets revision 2.
 
 pub mod backend;
 pub mod embedded;

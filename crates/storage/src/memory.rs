@@ -1,4 +1,4 @@
-//! A backend that keeps nothing: for tests and for servers that live inside another process.
+//! A backend without persistence, for tests and for servers embedded in another process.
 
 use std::future::ready;
 use std::sync::{Mutex, PoisonError};
@@ -7,15 +7,14 @@ use crate::backend::{Backend, Batch, BoxFuture, Decision, Feed, Range, RangePage
 use crate::error::{OpenError, ReadError};
 use crate::record::Write;
 
-/// The memory backend. What the store's own history no longer knows is compacted.
+/// The memory backend. Revisions older than the store's event history count as compacted.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// The lock is what makes it a single writer.
+    /// Its lock serializes the writers.
     feed: Mutex<Option<Feed>>,
 }
 
 impl Memory {
-    /// An empty one.
     pub fn new() -> Memory {
         Memory::default()
     }

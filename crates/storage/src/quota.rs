@@ -1,34 +1,34 @@
-//! How many bytes may be live, and the alarm that is raised when they are.
+//! The quota of live bytes, and the alarm that is raised when it is exceeded.
 //!
-//! What counts are the live records with their keys and a constant for each. History does not: it is given up early enough to stay
-//! below a quarter of the quota ([`Quota::history`]). The alarm is raised when a write does not fit, and cleared when a twentieth of
-//! the quota is free again; in between ordinary writes that need room are refused, however small they are.
+//! It counts live records with their keys and a constant overhead for each. History is not counted: it is discarded early enough to
+//! stay below a quarter of the quota ([`Quota::history`]). The alarm is raised when a write does not fit, and cleared when a twentieth
+//! of the quota is free again; in between, ordinary writes that need space are rejected, however small they are.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::record::WritePriority;
 
-/// The least and the most headroom, which is an eighth of the quota.
+/// Minimum and maximum of the headroom above the quota, which is an eighth of the quota.
 const HEADROOM: (u64, u64) = (4 << 20, 256 << 20);
 
-/// What the store holds, and what it may hold.
+/// Space usage of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
     /// Bytes of live records, as the quota counts them.
     pub live: u64,
-    /// Bytes of the file, or of live records where there is none.
+    /// Bytes of the file, or of live records if there is no file.
     pub file: u64,
-    /// The quota, if there is one.
+    /// The quota in bytes, if one is set.
     pub quota: Option<u64>,
-    /// Ordinary writes that need room are refused.
+    /// Ordinary writes that need space are rejected.
     pub alarm: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Quota {
     limit: u64,
-    /// What was live when the store was opened, if that is more than the quota: headroom comes on top of it, so that a server
-    /// whose quota was lowered still starts.
+    /// Live bytes when the store was opened. If that is more than the quota, the headroom starts there, so that a server whose quota was
+    /// lowered still starts.
     loaded: AtomicU64,
     alarm: AtomicBool,
 }
@@ -42,7 +42,7 @@ impl Quota {
         self.limit
     }
 
-    /// How many bytes may be written before what they replaced is given up.
+    /// Bytes that may be written before the records they replaced are discarded.
     pub(crate) fn history(&self) -> u64 {
         self.limit / 4
     }
@@ -51,13 +51,13 @@ impl Quota {
         self.alarm.load(Ordering::Relaxed)
     }
 
-    /// The store has been loaded.
+    /// Sets the live bytes of a store that was just loaded.
     pub(crate) fn load(&self, live: u64) {
         self.loaded.store(live, Ordering::Relaxed);
         self.settle(live);
     }
 
-    /// So many bytes are live now.
+    /// Updates the alarm for the current number of live bytes.
     pub(crate) fn settle(&self, live: u64) {
         if live > self.limit {
             self.raise(live);
@@ -70,7 +70,7 @@ impl Quota {
         }
     }
 
-    /// Whether a write fits after which `after` bytes are live, of which there are `live` now.
+    /// Reports whether a write fits that changes the live bytes from `live` to `after`.
     pub(crate) fn admits(&self, priority: WritePriority, live: u64, after: u64) -> bool {
         if after <= live {
             return true;
@@ -82,14 +82,14 @@ impl Quota {
             WritePriority::Essential => after <= base.saturating_add(headroom / 2),
             WritePriority::System => after <= base.saturating_add(headroom),
         };
-        // One large write that does not fit is no reason to refuse the small ones that do.
+        // A large write that does not fit must not block small ones that do.
         if !fits && live > self.low() {
             self.raise(live);
         }
         fits
     }
 
-    /// At this many live bytes the alarm ends.
+    /// The number of live bytes at which the alarm is cleared.
     fn low(&self) -> u64 {
         self.limit / 20 * 19
     }

@@ -1,4 +1,4 @@
-//! The store: reads from memory, writes through the backend, watches from the history.
+//! The store: reads come from memory, writes go through the backend, watches read the event history.
 
 use std::fmt;
 use std::ops::Deref;
@@ -14,28 +14,28 @@ use crate::table::Entries;
 use crate::watch::Watch;
 use crate::working_set::{At, WorkingSet};
 
-/// How a store is bounded.
+/// Limits and configuration of a store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many events are kept for watches and for lists at older revisions.
+    /// Number of events retained for watches and for lists at older revisions.
     pub history_events: usize,
-    /// How many bytes they may hold.
+    /// Maximum bytes of the retained events.
     pub history_bytes: usize,
-    /// How long an old revision is kept.
+    /// How long old revisions are retained.
     pub retain_for: Duration,
-    /// How many old revisions are kept at most.
+    /// Maximum number of retained old revisions.
     pub retain_revisions: u64,
-    /// How many bytes may be written before what they replaced is given up.
+    /// Bytes that may be written before the records they replaced are discarded.
     pub retain_bytes: u64,
-    /// How many bytes may be live; no limit if not given.
+    /// Maximum live bytes; `None` means no limit.
     pub quota: Option<u64>,
-    /// The longest key.
+    /// Maximum length of a key in bytes.
     pub max_key: usize,
-    /// The largest record, body and facts together.
+    /// Maximum size of a record in bytes, body and facts together.
     pub max_record: usize,
-    /// Divides the key space into tables: what is listed and counted most should have one of its own.
+    /// Divides the key space into tables: directories that are often listed and counted should have their own.
     pub shard_end: ShardEnd,
-    /// Where the time comes from.
+    /// The time source; tests inject their own.
     pub clock: Clock,
 }
 
@@ -56,17 +56,17 @@ impl Default for Options {
     }
 }
 
-/// A monotonic clock: the time since some moment that stays the same.
+/// A monotonic clock: the time since an arbitrary fixed moment.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
 
 impl Clock {
-    /// A clock that calls this.
+    /// A clock that calls this function.
     pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Clock {
         Clock(Arc::new(now))
     }
 
-    /// The machine's clock.
+    /// The monotonic clock of the system.
     pub fn system() -> Clock {
         let start = Instant::now();
         Clock::new(move || start.elapsed())
@@ -87,32 +87,32 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// What to list.
+/// Selects the entries of a list.
 #[derive(Debug, Clone, Copy)]
 pub struct List<'a> {
     /// A directory, which ends with `/`, or one key, which does not.
     pub scope: &'a str,
-    /// As of which revision.
+    /// The revision to list at.
     pub at: ListAt,
-    /// Only keys after this one.
+    /// Return only keys after this one.
     pub after: Option<&'a str>,
-    /// At most this many; 0 is all.
+    /// Maximum number of entries; 0 means all.
     pub limit: usize,
 }
 
 impl<'a> List<'a> {
-    /// Everything in `scope`, as of now.
+    /// All entries in `scope` at the current revision.
     pub fn all(scope: &'a str) -> List<'a> {
         List { scope, at: ListAt::Latest, after: None, limit: 0 }
     }
 }
 
-/// As of when to list.
+/// The revision of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListAt {
-    /// Now.
+    /// The revision that is current when the list is read.
     Latest,
-    /// At exactly this revision.
+    /// Exactly this revision, even if newer ones exist.
     Exact(u64),
 }
 
@@ -121,35 +121,35 @@ pub enum ListAt {
 pub struct ListPage {
     /// The entries in key order.
     pub entries: Entries,
-    /// The revision at which this is what there is.
+    /// The revision at which these are the entries.
     pub revision: u64,
-    /// The key after which to go on, if there is more.
+    /// The key after which the next page starts, if there is one.
     pub more: Option<Arc<str>>,
-    /// How many entries there are after these.
+    /// Number of entries after these.
     pub remaining: u64,
 }
 
-/// Where a watch begins.
+/// The start of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchFrom {
-    /// With the first event after this revision.
+    /// Start with the first event after this revision.
     Revision(u64),
-    /// With the next event.
+    /// Start with the next event.
     Now,
 }
 
-/// What a write did.
+/// The result of a write.
 #[derive(Debug, Clone)]
 pub struct Committed {
     /// The revision of the write.
     pub revision: u64,
-    /// The new entry; for a deletion the last state, carrying the revision of the deletion.
+    /// The new entry; for a deletion the last state, with the revision of the deletion.
     pub entry: Arc<Entry>,
-    /// The event that watchers are told.
+    /// The event that watchers receive.
     pub event: Arc<Event>,
 }
 
-/// A revisioned key space. Clones share it.
+/// A revisioned key-value store. Clones share the same store.
 #[derive(Clone)]
 pub struct Store {
     set: Arc<WorkingSet>,
@@ -165,7 +165,7 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens a backend and loads what it has.
+    /// Opens a backend and loads its data.
     pub async fn open(backend: impl Backend, options: Options) -> Result<Store, OpenError> {
         let set = Arc::new(WorkingSet::new(&options));
         let backend: Arc<dyn Backend> = Arc::new(backend);
@@ -175,13 +175,12 @@ impl Store {
         Ok(Store { set, backend, max_key: options.max_key, max_record: options.max_record })
     }
 
-    /// The current revision.
     pub fn revision(&self) -> u64 {
         self.set.revision()
     }
 
-    /// Waits until reads see every write that was acknowledged, by whichever server, before this call. With a backend
-    /// that nobody else writes to, that is already so.
+    /// Waits until reads see every write that was acknowledged, by any server, before this call. Returns at once for a backend
+    /// without other writers.
     pub async fn fresh(&self) -> Result<u64, ReadError> {
         if let Some(latest) = self.backend.latest() {
             let latest = latest.await.map_err(|Unavailable(reason)| ReadError::Unavailable(reason))?;
@@ -190,17 +189,17 @@ impl Store {
         Ok(self.revision())
     }
 
-    /// Waits until the store has reached `revision` and its watchers have been told. The caller bounds the time.
+    /// Waits until the store has reached `revision` and notified its watchers. The caller must set a time limit.
     pub async fn reached(&self, revision: u64) {
         self.set.reached(revision).await;
     }
 
-    /// What a key holds.
+    /// The current entry of a key.
     pub fn get(&self, key: &str) -> Option<Arc<Entry>> {
         self.set.get(key)
     }
 
-    /// Everything in `scope` now.
+    /// All entries in `scope` at the current revision.
     pub fn snapshot(&self, scope: &str) -> ListPage {
         let (entries, revision) = self.set.select(scope, None);
         ListPage { entries, revision, more: None, remaining: 0 }
@@ -222,12 +221,12 @@ impl Store {
         Ok(ListPage::new(entries, revision, remaining))
     }
 
-    /// How many keys `scope` covers now.
+    /// Number of keys that `scope` covers now.
     pub fn count(&self, scope: &str) -> usize {
         self.set.select(scope, None).0.len()
     }
 
-    /// Does one compare-and-swap. When it is answered, the write is durable and reads see it.
+    /// Performs one compare-and-swap. When it returns, the write is durable and visible to reads.
     ///
     /// Once this has been polled, the write may happen even if the future is dropped.
     pub async fn commit(&self, write: Write) -> Result<Committed, CommitError> {
@@ -247,7 +246,7 @@ impl Store {
         }
     }
 
-    /// What the store holds, and what it may hold.
+    /// Current space usage and quota.
     pub fn space(&self) -> Space {
         let live = self.set.live_bytes();
         let quota = self.set.quota.as_ref();
@@ -259,7 +258,7 @@ impl Store {
         }
     }
 
-    /// Watches what `scope` covers.
+    /// Watches the keys that `scope` covers.
     pub fn watch(&self, scope: &str, from: WatchFrom) -> Result<Watch, WatchError> {
         let (oldest, current) = self.set.span();
         let revision = match from {
@@ -275,30 +274,30 @@ impl Store {
         Ok(Watch::new(Arc::clone(&self.set), scope, revision))
     }
 
-    /// Everything in `scope` now, and a watch of what happens to it from then on.
+    /// Lists the current entries in `scope` and watches them from that revision on.
     pub fn list_and_watch(&self, scope: &str) -> (ListPage, Watch) {
         let page = self.snapshot(scope);
         let watch = Watch::new(Arc::clone(&self.set), scope, page.revision);
         (page, watch)
     }
 
-    /// How many watches there are.
+    /// Number of active watches.
     pub fn watches(&self) -> usize {
         self.set.watchers.count()
     }
 
-    /// Gives up everything before `revision`. (The store does so by itself as time goes by.)
+    /// Discards all revisions before `revision`. The store also does so by itself, according to its [`Options`].
     pub fn compact(&self, revision: u64) {
         let compacted = self.set.compact(revision);
         self.backend.compact(compacted);
     }
 
-    /// Whether writes can be expected to succeed.
+    /// Reports whether writes are expected to succeed.
     pub fn health(&self) -> Result<(), String> {
         self.backend.health().map_err(|Unavailable(reason)| reason)
     }
 
-    /// Finishes the writes under way, ends the watches and releases the backend. Reads go on.
+    /// Finishes the writes in progress, ends the watches and releases the backend. Reads still work.
     pub async fn close(&self) {
         self.backend.close().await;
         self.set.watchers.close();
@@ -315,7 +314,7 @@ impl Store {
         Ok(ListPage::new(Entries::from_vec(entries), revision, remaining))
     }
 
-    /// How large a record may be.
+    /// Maximum size of a record in bytes.
     pub fn max_record(&self) -> usize {
         self.max_record
     }

@@ -1,15 +1,15 @@
-//! Entries in key order, in chunks that a reader can keep while the writer goes on.
+//! Entries in key order, in chunks that a reader can hold on to while the writer continues.
 //!
-//! A list takes the chunks it needs (a handful of reference counts for thousands of entries) and walks them with no
-//! lock held. A write changes one chunk, and copies it first only if a reader still has it.
+//! A list takes references to the chunks it needs (a handful of reference counts for thousands of entries) and walks them
+//! without holding a lock. A write changes one chunk, and copies it first only if a reader still holds it.
 
 use std::sync::Arc;
 
 use crate::Entry;
 
-/// A chunk is split past this many entries. Copying one this long takes about a microsecond.
+/// A chunk is split when it exceeds this many entries. Copying one of this length takes about a microsecond.
 const CHUNK: usize = 256;
-/// Neighbours that together have no more entries than this are joined.
+/// Adjacent chunks are merged when they have at most this many entries together.
 const JOIN: usize = 128;
 
 type Chunk = Arc<Vec<Arc<Entry>>>;
@@ -22,7 +22,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Builds a table of entries that are already in strict key order.
+    /// Builds a table from entries in strictly ascending key order.
     pub(crate) fn from_sorted(entries: Vec<Arc<Entry>>) -> Table {
         let mut chunks = Vec::with_capacity(entries.len().div_ceil(CHUNK));
         let mut entries = entries.into_iter().peekable();
@@ -38,7 +38,7 @@ impl Table {
         chunk.get(at)
     }
 
-    /// Puts an entry in its place and gives back the one that was there.
+    /// Inserts an entry and returns the one it replaced.
     pub(crate) fn insert(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
         let place = self.chunk_of(&entry.key);
         let Some(chunk) = self.chunks.get_mut(place) else {
@@ -51,7 +51,7 @@ impl Table {
             Err(at) => {
                 chunk.insert(at, entry);
                 if chunk.len() > CHUNK {
-                    // Appending in key order is common: then the left part stays full.
+                    // Appending in key order is common: then the left chunk stays full.
                     let keep = if at + 1 == chunk.len() { CHUNK } else { CHUNK / 2 };
                     let right = chunk.split_off(keep);
                     self.chunks.insert(place + 1, Arc::new(right));
@@ -61,7 +61,6 @@ impl Table {
         }
     }
 
-    /// Takes an entry out.
     pub(crate) fn remove(&mut self, key: &str) -> Option<Arc<Entry>> {
         let place = self.chunk_of(key);
         let chunk = self.chunks.get_mut(place)?;
@@ -90,7 +89,7 @@ impl Table {
         let mut selected = Entries::default();
         let first = self.chunks.partition_point(|chunk| chunk.last().is_some_and(is_before));
         for chunk in self.chunks.iter().skip(first) {
-            // Most chunks are within from end to end.
+            // Most chunks are entirely within the scope.
             let start =
                 if chunk.first().is_some_and(is_before) { chunk.partition_point(is_before) } else { 0 };
             let is_whole = chunk.last().is_some_and(is_within);
@@ -103,14 +102,14 @@ impl Table {
         selected
     }
 
-    /// The chunk that holds `key`, or would.
+    /// Index of the chunk that holds `key`, or where it would be inserted.
     fn chunk_of(&self, key: &str) -> usize {
         let after =
             self.chunks.partition_point(|chunk| chunk.first().is_some_and(|first| *first.key <= *key));
         after.saturating_sub(1)
     }
 
-    /// Joins the chunk at `place` with its right neighbour if both are short.
+    /// Merges the chunk at `place` with its right neighbour if both are short.
     fn join(&mut self, place: usize) {
         let length = |place: usize| self.chunks.get(place).map(|chunk| chunk.len());
         let (Some(left), Some(right)) = (length(place), length(place + 1)) else { return };
@@ -123,14 +122,14 @@ impl Table {
     }
 }
 
-/// Entries in key order, as they were at one revision.
+/// Entries in key order, as of one revision.
 #[derive(Debug, Clone, Default)]
 pub struct Entries {
     parts: Vec<Part>,
     len: usize,
 }
 
-/// A chunk, and which of its entries are meant.
+/// A chunk and the selected range of its entries.
 #[derive(Debug, Clone)]
 struct Part {
     chunk: Chunk,
@@ -145,24 +144,21 @@ impl Part {
 }
 
 impl Entries {
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The entries in key order.
+    /// Iterates in key order.
     pub fn iter(&self) -> EntriesIter<'_> {
         let mut parts = self.parts.iter();
         let current = parts.next().map(Part::slice).unwrap_or_default().iter();
         EntriesIter { parts, current, left: self.len }
     }
 
-    /// The last entry.
     pub fn last(&self) -> Option<&Arc<Entry>> {
         self.parts.last()?.slice().last()
     }
@@ -174,7 +170,7 @@ impl Entries {
         all
     }
 
-    /// Keeps the first `limit` entries and says how many were cut off.
+    /// Truncates to the first `limit` entries and returns how many were removed.
     pub(crate) fn truncate(&mut self, limit: usize) -> usize {
         let cut = self.len.saturating_sub(limit);
         let mut surplus = cut;
@@ -208,7 +204,7 @@ impl<'a> IntoIterator for &'a Entries {
     }
 }
 
-/// Walks [`Entries`] in key order.
+/// Iterates over [`Entries`] in key order.
 #[derive(Debug, Clone)]
 pub struct EntriesIter<'a> {
     parts: std::slice::Iter<'a, Part>,

@@ -1,8 +1,8 @@
-//! Watches: who is told about which event.
+//! Watches: wakes the watchers whose scope an event is in.
 //!
-//! The history is every watcher's buffer. An event wakes only the watchers whose scope covers its key and leaves them
-//! the revision to look from; each then reads on from there at its own pace. A watcher that is so slow that the history
-//! has moved past it is ended.
+//! The history is every watcher's buffer. An event wakes only the watchers whose scope covers its key and records the
+//! revision to read from; each watcher then reads at its own pace. A watcher so slow that the history has moved past it
+//! is ended.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +15,11 @@ use crate::key;
 use crate::record::Event;
 use crate::working_set::WorkingSet;
 
-/// How many events a watcher takes per time it takes the lock.
+/// Maximum number of events that a watcher takes while holding the lock.
 const TAKE: usize = 64;
-/// How many events it looks at in that time.
+/// Maximum number of events that it examines while holding the lock.
 const LOOK: usize = 4096;
-/// `Ticket::pending` when there is nothing to look for.
+/// Value of `Ticket::pending` when there are no events to read.
 const NOTHING: u64 = 0;
 
 /// All watchers, by their scope.
@@ -36,16 +36,16 @@ struct Scopes {
     closed: bool,
 }
 
-/// What connects a watcher to those who tell it.
+/// The shared state through which the store wakes a watcher.
 #[derive(Debug)]
 struct Ticket {
-    /// The revision of the first event that the watcher has not looked at, or `NOTHING`.
+    /// The revision of the first event that the watcher has not examined, or `NOTHING`.
     pending: AtomicU64,
     wake: Notify,
 }
 
 impl Watchers {
-    /// Leaves word of the events for those who watch their keys.
+    /// Records the events for the watchers of their keys and wakes these.
     pub(crate) fn tell<'e>(&self, events: impl Iterator<Item = &'e Arc<Event>>) {
         let scopes = self.lock();
         if scopes.count == 0 {
@@ -68,14 +68,14 @@ impl Watchers {
                 }
             }
         }
-        // Waking runs code that is not ours, so no lock is held.
+        // Waking runs foreign code, so the lock is released first.
         drop(scopes);
         for ticket in told {
             ticket.wake.notify_one();
         }
     }
 
-    /// Ends every watch, once it has read what there is.
+    /// Ends every watch, after it has read the remaining events.
     pub(crate) fn close(&self) {
         let mut scopes = self.lock();
         scopes.closed = true;
@@ -127,16 +127,16 @@ pub struct Watch {
     scope: Box<str>,
     id: u64,
     ticket: Arc<Ticket>,
-    /// Events that were taken and not yet handed out.
+    /// Events taken from the history but not returned yet.
     taken: VecDeque<Arc<Event>>,
-    /// The revision up to which the history has been looked at.
+    /// The revision up to which the history has been examined.
     looked: u64,
-    /// The revision of the last event that was handed out, or at which the watch began.
+    /// The revision of the last returned event, or the revision at which the watch began.
     handed_out: u64,
 }
 
 impl Watch {
-    /// Watches what happens in `scope` after `revision`, which the caller has checked to be known.
+    /// Watches `scope` after `revision`; the caller has checked that the history still covers it.
     pub(crate) fn new(set: Arc<WorkingSet>, scope: &str, revision: u64) -> Watch {
         let (id, ticket) = set.watchers.add(scope);
         let mut watch = Watch {
@@ -148,17 +148,17 @@ impl Watch {
             looked: revision,
             handed_out: revision,
         };
-        // From here on it is told. What it was not told before is looked up now, so that a watcher for whom there is
-        // nothing is not behind.
+        // From here on this watcher is notified. Examine earlier events now, so that a watcher without events is not
+        // considered behind.
         if watch.set.revision() > revision {
             watch.ticket.pending.store(revision + 1, Ordering::Release);
-            // Should it have fallen behind already, the first call says so.
+            // If it has already fallen behind, the first call of `next` reports that.
             let _ = watch.look();
         }
         watch
     }
 
-    /// The next event. Dropping the future loses nothing.
+    /// Waits for the next event. Cancel safe: dropping the future loses no event.
     pub async fn next(&mut self) -> Result<Arc<Event>, WatchError> {
         loop {
             if let Some(event) = self.try_next()? {
@@ -171,7 +171,7 @@ impl Watch {
         }
     }
 
-    /// The next event if there is one now.
+    /// Returns the next event if there is one now.
     pub fn try_next(&mut self) -> Result<Option<Arc<Event>>, WatchError> {
         if self.taken.is_empty() {
             self.look()?;
@@ -183,9 +183,9 @@ impl Watch {
         Ok(event)
     }
 
-    /// Everything this watch has to say up to and including this revision has been handed out.
+    /// The revision up to and including which all events of this watch have been returned.
     pub fn progress(&self) -> u64 {
-        // The order matters: events up to `announced` have left word before it was raised.
+        // The order matters: events up to `announced` set `pending` before `announced` was raised.
         let announced = self.set.announced();
         if self.taken.is_empty() && self.ticket.pending.load(Ordering::Acquire) == NOTHING {
             return self.handed_out.max(announced);
@@ -193,12 +193,11 @@ impl Watch {
         self.handed_out
     }
 
-    /// What is watched.
     pub fn scope(&self) -> &str {
         &self.scope
     }
 
-    /// Takes events out of the history until there is one, or no more to look at.
+    /// Takes events from the history until it finds some or reaches the end.
     fn look(&mut self) -> Result<(), WatchError> {
         while self.taken.is_empty() {
             let pending = self.ticket.pending.swap(NOTHING, Ordering::AcqRel);
@@ -208,13 +207,13 @@ impl Watch {
             let from = pending.max(self.looked + 1);
             let looked = self.set.collect(&self.scope, from, (TAKE, LOOK), &mut self.taken);
             let Some((until, is_newest)) = looked else {
-                // It stays lagged, however often it is asked.
+                // Stay lagged: further calls must fail as well.
                 self.ticket.pending.store(pending, Ordering::Release);
                 return Err(WatchError::Lagged);
             };
             self.looked = until;
             if !is_newest {
-                // Whatever has been announced meanwhile is either looked at already or comes later.
+                // Events announced meanwhile are either examined already or come later.
                 self.ticket.pending.store(until + 1, Ordering::Release);
             }
         }

@@ -1,7 +1,7 @@
-//! Everything that is live, the last events, and who watches them: one consistent picture in memory.
+//! All live entries, the recent events, and their watchers: one consistent state in memory.
 //!
-//! One lock guards the picture. Readers hold it for the time it takes to copy a few references, the feeding backend for
-//! the time it takes to move prepared entries into their tables.
+//! One lock guards the state. Readers hold it while they copy a few references, the feeding backend while it moves
+//! prepared entries into their tables.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,9 +19,9 @@ use crate::store::{Clock, Options};
 use crate::table::{Entries, Table};
 use crate::watch::Watchers;
 
-/// How many changes are moved in per time the lock is taken.
+/// Number of changes applied while holding the lock.
 const MOVE: usize = 64;
-/// How many steps of time the retention period is divided into.
+/// Number of time steps into which the retention period is divided.
 const STEPS: u32 = 16;
 
 /// The revisions of a live key.
@@ -31,7 +31,7 @@ pub struct Version {
     pub revision: u64,
     /// The revision that created the key.
     pub created: u64,
-    /// What the record takes of the quota.
+    /// The bytes that the record takes of the quota.
     pub(crate) charge: u64,
 }
 
@@ -39,9 +39,9 @@ pub struct Version {
 pub(crate) struct WorkingSet {
     state: RwLock<State>,
     pub(crate) watchers: Watchers,
-    /// The revision up to which watchers have been told.
+    /// The revision up to which watchers have been notified.
     announced: watch::Sender<u64>,
-    /// A revision that the backend should be asked to compact to; zero if none.
+    /// The revision to which the backend should compact next; zero if none.
     due: AtomicU64,
     clock: Clock,
     retain_for: Duration,
@@ -53,20 +53,20 @@ pub(crate) struct WorkingSet {
 #[derive(Debug)]
 struct State {
     revision: u64,
-    /// What is live, as the quota counts it.
+    /// Live bytes, as the quota counts them.
     live_bytes: u64,
     division: Shards,
-    /// Lists before this revision are refused.
+    /// Lists before this revision fail.
     compacted: u64,
     shards: BTreeMap<Box<str>, Shard>,
     history: History,
-    /// How many bytes have been written.
+    /// Total bytes written since the store was loaded.
     written: u64,
-    /// Moments of the past, oldest first.
+    /// Past revisions with their times, oldest first.
     marks: VecDeque<Mark>,
 }
 
-/// Which revision was current at which time, and after how many bytes.
+/// A revision with the time and the number of written bytes when it was current.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     time: Duration,
@@ -81,13 +81,12 @@ struct Shard {
     changed: u64,
 }
 
-/// What a list at a revision found.
+/// The result of a list at a revision.
 pub(crate) enum At {
-    /// The entries.
     Known(Entries),
-    /// The backend must be asked.
+    /// The working set does not know; ask the backend.
     Unknown,
-    /// The revision is given up; this is the oldest one kept.
+    /// The revision is compacted; this is the oldest one available.
     Compacted(u64),
     /// The revision does not exist yet; this is the current one.
     Future(u64),
@@ -143,14 +142,14 @@ impl WorkingSet {
         state.compacted = compacted;
         state.shards = shards;
         state.live_bytes = live_bytes;
-        // How the state came to be is not known, except that an empty store was always empty.
+        // The events that led to this state are unknown, except that an empty store was always empty.
         state.history.forget(if revision <= 1 { 0 } else { revision }, &mut Vec::new());
         state.marks.push_back(Mark { time: (self.clock)(), revision, written: 0 });
         drop(state);
         self.announced.send_replace(revision);
     }
 
-    /// What is live, as the quota counts it.
+    /// Live bytes, as the quota counts them.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.read().live_bytes
     }
@@ -160,7 +159,7 @@ impl WorkingSet {
         let mut dropped = Vec::new();
         let mut changes = changes.into_iter();
         loop {
-            // Splicing copies bodies, so it is done before the lock is taken.
+            // Building entries copies bodies, so it happens before the lock is taken.
             let prepared: Vec<_> = changes.by_ref().take(MOVE).map(Prepared::new).collect();
             if prepared.is_empty() {
                 break;
@@ -177,7 +176,7 @@ impl WorkingSet {
         Applied { set: self, events }
     }
 
-    /// Nothing happens up to `revision`.
+    /// Raises the revision to `revision`, without a change.
     pub(crate) fn advance(&self, revision: u64) {
         let mut state = self.write();
         state.revision = state.revision.max(revision);
@@ -200,13 +199,13 @@ impl WorkingSet {
         Some(Version { revision: entry.revision, created: entry.created, charge: entry.charge() })
     }
 
-    /// What `scope` covers now, and the revision that is.
+    /// The entries that `scope` covers now, and the current revision.
     pub(crate) fn select(&self, scope: &str, after: Option<&str>) -> (Entries, u64) {
         let state = self.read();
         (state.select(scope, after), state.revision)
     }
 
-    /// What `scope` covered at `revision`.
+    /// The entries that `scope` covered at `revision`.
     pub(crate) fn select_at(&self, scope: &str, revision: u64, after: Option<&str>) -> At {
         let state = self.read();
         if revision > state.revision {
@@ -221,7 +220,7 @@ impl WorkingSet {
         if revision < state.history.forgotten() {
             return At::Unknown;
         }
-        // Undo what happened since: the oldest event after `revision` knows what the key was at it.
+        // Undo later changes: for each key, the oldest event after `revision` has its state at `revision`.
         let mut then = BTreeMap::new();
         for event in state.history.from(revision + 1).rev() {
             let key = &event.entry.key;
@@ -246,7 +245,7 @@ impl WorkingSet {
         At::Known(Entries::from_vec(entries))
     }
 
-    /// The event of a revision, if it is still known.
+    /// The event of a revision, if it is still in the history.
     pub(crate) fn event(&self, revision: u64) -> Option<Arc<Event>> {
         let state = self.read();
         let event = state.history.from(revision).next()?;
@@ -264,9 +263,9 @@ impl WorkingSet {
         (state.history.forgotten(), state.revision)
     }
 
-    /// Looks for events that `scope` covers from revision `from` on: at most `wanted` of them among at most `looked_at`
-    /// events. Gives the revision up to which it has looked and whether that is the newest; `None` if events from there
-    /// on are no longer known.
+    /// Collects events that `scope` covers from revision `from` on: at most `wanted` of them, examining at most `looked_at`
+    /// events. Returns the revision up to which it has examined the history and whether that is the newest; `None` if events
+    /// from `from` on have been discarded.
     pub(crate) fn collect(
         &self,
         scope: &str,
@@ -291,7 +290,7 @@ impl WorkingSet {
         Some((until.max(state.revision), true))
     }
 
-    /// Gives up everything before `revision`.
+    /// Discards revisions before `revision`, but none that do not exist yet. Returns the compacted revision.
     pub(crate) fn compact(&self, revision: u64) -> u64 {
         let mut dropped = Vec::new();
         let mut state = self.write();
@@ -302,7 +301,7 @@ impl WorkingSet {
         compacted
     }
 
-    /// A revision that the backend is to be asked to compact to.
+    /// Takes the revision to which the backend should compact, if one is due.
     pub(crate) fn due(&self) -> Option<u64> {
         if self.due.load(Ordering::Relaxed) == 0 {
             return None;
@@ -310,14 +309,14 @@ impl WorkingSet {
         Some(self.due.swap(0, Ordering::Relaxed)).filter(|due| *due > 0)
     }
 
-    /// Waits until `revision` has been taken in and announced.
+    /// Waits until `revision` has been applied and announced.
     pub(crate) async fn reached(&self, revision: u64) {
         let mut announced = self.announced.subscribe();
         // INVARIANT: the sender lives as long as `self`, so waiting cannot fail.
         let _ = announced.wait_for(|announced| *announced >= revision).await;
     }
 
-    /// The revision up to which watchers have been told.
+    /// The revision up to which watchers have been notified.
     pub(crate) fn announced(&self) -> u64 {
         *self.announced.borrow()
     }
@@ -330,7 +329,7 @@ impl WorkingSet {
         });
     }
 
-    /// Gives up what is older than the retention period, or more than there should be.
+    /// Discards revisions that exceed the retention limits for time, bytes or count.
     fn retire(&self, dropped: &mut Vec<Arc<Event>>) {
         let now = (self.clock)();
         let mut state = self.write();
@@ -348,7 +347,7 @@ impl WorkingSet {
         if state.marks.back().is_none_or(|mark| is_old(mark, step.0, step.1)) {
             state.marks.push_back(Mark { time: now, revision, written });
         }
-        // By count it goes a step at a time, so that the backend is not asked with every write.
+        // By count it advances in steps, so that the backend is not asked at every write.
         let step = self.retain_revisions / u64::from(STEPS);
         let surplus = state.revision.saturating_sub(self.retain_revisions);
         if surplus > state.compacted.saturating_add(step) {
@@ -370,12 +369,12 @@ impl WorkingSet {
 }
 
 impl State {
-    /// The shard of a key, or of a scope that is within one.
+    /// The shard of a key, or of a scope within one shard.
     fn shard(&self, key: &str) -> Option<&Shard> {
         self.shards.get(self.division.of(key))
     }
 
-    /// Takes one change in. `None` if there was nothing to delete.
+    /// Applies one change. `None` if it deletes a key that does not exist.
     fn take(&mut self, change: Prepared, dropped: &mut Vec<Arc<Event>>) -> Option<Arc<Event>> {
         let (name, revision) = match &change {
             Prepared::Put(entry) => (self.division.of(&entry.key), entry.revision),
@@ -418,7 +417,7 @@ impl State {
         if self.division.is_within(scope) {
             return self.shard(scope).map(|shard| shard.table.select(scope, after)).unwrap_or_default();
         }
-        // A scope above the shards is asked for rarely; shards with short names may interleave.
+        // A scope above the shards is rare; the keys of different shards may interleave.
         let mut all: Vec<Arc<Entry>> = Vec::new();
         for shard in self.shards.values() {
             all.extend(shard.table.select(scope, after).iter().cloned());
@@ -427,7 +426,7 @@ impl State {
         Entries::from_vec(all)
     }
 
-    /// The revision of the last change to anything that may be in `scope`.
+    /// The revision of the last change that may be in `scope`.
     fn changed(&self, scope: &str) -> u64 {
         if self.division.is_within(scope) {
             return self.shard(scope).map_or(0, |shard| shard.changed);
@@ -436,7 +435,7 @@ impl State {
     }
 }
 
-/// A change whose bytes are ready.
+/// A change whose entry is already built.
 enum Prepared {
     Put(Arc<Entry>),
     Delete { key: Arc<str>, revision: u64 },
@@ -452,7 +451,7 @@ impl Prepared {
     }
 }
 
-/// Changes that reads see already. Watchers are told when this is dropped.
+/// Changes that reads already see. Dropping this notifies the watchers.
 #[derive(Debug)]
 #[must_use = "dropping it tells the watchers, which comes after the writers have been answered"]
 pub struct Applied<'s> {
@@ -461,7 +460,7 @@ pub struct Applied<'s> {
 }
 
 impl Applied<'_> {
-    /// One event for each change; `None` where there was nothing to delete.
+    /// One event for each change; `None` for a deletion of a key that did not exist.
     pub fn events(&self) -> &[Option<Arc<Event>>] {
         &self.events
     }

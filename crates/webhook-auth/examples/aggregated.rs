@@ -36,7 +36,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 /// The result of calling a webhook.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// The webhook's configuration.
+    /// The configuration that contains the webhook.
     pub(crate) configuration: Configuration,
     /// The token that was sent, or the reason why there was none.
     pub(crate) token: std::result::Result<Arc<str>, TokenError>,

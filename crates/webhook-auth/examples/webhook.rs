@@ -1,6 +1,7 @@
 //! A validating webhook that accepts AdmissionReviews from API servers only.
 //!
-//! Within a cluster it finds the keys by itself. Outside, `--server`, `--ca` and `--token-file` say where and how to ask for them:
+//! In a cluster it reads the keys from the API server with the pod's service account. Outside of a cluster, set the API server's
+//! address, its CA and a token file:
 //!
 //! ```sh
 //! cargo run -p webhook-auth --example webhook -- --cert tls.crt --key tls.key \
@@ -39,7 +40,7 @@ const DEFAULTS: [(&str, &str); 6] = [
     ("listen", "0.0.0.0:8443"),
     ("cert", "tls.crt"),
     ("key", "tls.key"),
-    // The API server's `--service-account-issuer`.
+    // The value of the API server's flag `--service-account-issuer`.
     ("issuer", "https://kubernetes.default.svc"),
     // The webhook's address as in its configuration: the URL, or `https://NAME.NAMESPACE.svc:PORT/PATH`.
     ("audience", "https://guard.default.svc:443/validate"),

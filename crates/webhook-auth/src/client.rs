@@ -55,7 +55,7 @@ impl WebhookTokens {
         self.cache.token(&Wanted::new(configuration, webhook, self.group.clone())?).await
     }
 
-    /// Drops the tokens of a deleted configuration.
+    /// Drops the tokens of a deleted configuration, whatever its uid.
     pub fn forget(&self, configuration: &Configuration) {
         self.cache.forget(configuration);
     }
@@ -120,8 +120,8 @@ impl fmt::Debug for ApiServerKeys {
     }
 }
 
-/// Asks the API server about every token, with a TokenReview. The client's user needs `create` on
-/// `tokenreviews`.
+/// Asks the API server about every token, with a TokenReview that times out after five seconds. The client's user needs
+/// `create` on `tokenreviews`.
 #[cfg(feature = "tower")]
 #[derive(Clone)]
 pub struct TokenReviews {

@@ -8,7 +8,7 @@ use crate::verify::Reason;
 /// How a webhook treats tokens, for a gradual rollout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Tokens are ignored.
+    /// Tokens are ignored, and every request passes.
     Off,
     /// Tokens are verified, logged and counted, but every request passes: shows what [`Mode::Require`] would
     /// reject.

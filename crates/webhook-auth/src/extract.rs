@@ -17,7 +17,7 @@ pub const MAX_REVIEW: usize = 8 * 1024 * 1024;
 /// A review whose caller may ask about it. `T` is the webhook's own type for `AdmissionReview`.
 #[derive(Clone, Debug)]
 pub struct Review<T> {
-    /// The decoded review.
+    /// The whole review, decoded as the webhook's own type.
     pub review: T,
     /// The part of it that was compared with the token.
     pub request: AdmissionRequest,
@@ -38,7 +38,7 @@ pub enum Refused {
     /// The body is not an AdmissionReview.
     #[error("the body is not an AdmissionReview that can be read")]
     Malformed,
-    /// The token is not valid for this request. The text is for the log.
+    /// The token is not valid for this request. The response does not contain the details of the rejection.
     #[error("the caller may not ask about this")]
     Rejected(Rejection),
 }

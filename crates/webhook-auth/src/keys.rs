@@ -18,10 +18,10 @@ use crate::verify::{
     ProviderError, Reason, Refresh, Refreshed, Rejection, Verifier,
 };
 
-/// The timeout of a fetch.
+/// The timeout of a fetch, for both documents together.
 const FETCH_TIME: Duration = Duration::from_secs(5);
 
-/// Fetching keys failed.
+/// Why the issuer's keys could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
@@ -34,7 +34,7 @@ pub enum FetchError {
     /// The connection or the request failed.
     #[error("{0}")]
     Transport(String),
-    /// The fetch timed out.
+    /// The fetch took more than five seconds.
     #[error("no answer in time")]
     TimedOut,
 }
@@ -149,7 +149,7 @@ impl KeyCache {
         &self.inner.keys
     }
 
-    /// Fetches keys now, to detect errors at startup. Fails if there are no usable keys afterwards.
+    /// Fetches keys if there are no usable ones, to detect errors at startup. Fails if there are none afterwards.
     pub async fn prefetch(&self) -> Result<(), Rejection> {
         self.usable().await
     }

@@ -20,8 +20,8 @@ use crate::verify::{
     AdmissionRequest, Expected, ExpectedError, Identity, MAX_TOKEN, Reason, Rejection, Verified, Verifier,
 };
 
-/// Asks the API server whether a token is still valid, with a TokenReview. Optional: tokens live ten minutes,
-/// and become invalid earlier only if their configuration or service account is deleted.
+/// Asks the API server whether a token is still valid, with a TokenReview. Optional: tokens live at most ten minutes, and
+/// become invalid earlier only if their configuration or service account is deleted.
 pub trait ReviewToken: Send + Sync + 'static {
     /// Reviews a token that was verified before. Rejects with [`Reason::Reviewed`] if it is invalid, and with
     /// [`Reason::ReviewUnavailable`] if there was no response.
@@ -32,10 +32,10 @@ type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
 /// A tower layer in front of a webhook.
 ///
-/// It responds with 401 to callers without a valid token before the body is read, and passes the caller's
-/// identity on: the webhook compares it with the request by [`Authentication::check`] (the axum extractor
-/// does). If a handler does not, its response is replaced by a 500 in [`Mode::Require`], unless the response
-/// is marked as a [denial](Denied).
+/// It responds with 401 to callers without a valid token before the body is read (503 if keys or the TokenReview are
+/// unavailable), and passes the caller's identity on in the request's extensions. The handler must compare it with the
+/// request by [`Authentication::check`], as the axum extractor does. In [`Mode::Require`], a successful response of a
+/// handler that did not, or that ignored a mismatch, is replaced by a 500, unless it is marked as a [denial](Denied).
 #[derive(Clone)]
 pub struct WebhookAuthLayer {
     shared: Arc<Shared>,
@@ -194,7 +194,7 @@ const DOES_NOT_FIT: u8 = 2;
 
 #[derive(Clone, Debug)]
 enum Caller {
-    /// Tokens are ignored.
+    /// The mode is [`Mode::Off`], so no token was verified.
     Unasked,
     /// No valid token, but the request passes.
     Observed,
@@ -231,7 +231,7 @@ impl Shared {
     }
 }
 
-/// The single bearer token of a request.
+/// The bearer token of a request, which must have exactly one `Authorization` header.
 fn bearer(headers: &HeaderMap) -> Result<&str, Rejection> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let missing = || Rejection::new(Reason::Missing, "no bearer token");
@@ -248,7 +248,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Rejection> {
     if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() { Ok(token) } else { Err(missing()) }
 }
 
-/// A response without the reason.
+/// An empty response with the rejection's status. The reason and its details are only logged.
 fn refusal<R: Default>(rejection: &Rejection) -> Response<R> {
     let mut response = Response::new(R::default());
     let status = StatusCode::from_u16(rejection.reason().status());

@@ -1,8 +1,8 @@
 //! [`TokenCache`]: obtains and renews the tokens that an API server sends to webhooks.
 //!
-//! Tokens are cached by kind, name and uid of the configuration, and by audience. A configuration that was
-//! deleted and recreated gets a new token. Tokens are renewed in the background before they expire. At most
-//! one request per token runs at a time; it continues if the caller that waits for it is dropped.
+//! Tokens are cached by kind, name and uid of the configuration, by audience and by API group. A configuration that was
+//! deleted and recreated gets a new token. Tokens are renewed in the background after four fifths of their lifetime. At
+//! most one request per token runs at a time; it continues if the caller that waits for it is dropped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,13 +39,13 @@ pub enum TokenError {
     /// The request failed, or the response was invalid.
     #[error("the token request failed: {0}")]
     Failed(String),
-    /// The `clientConfig` must have either a URL or a service.
+    /// The `clientConfig` has neither a URL nor a service, or both.
     #[error("the webhook has neither a url nor a service, or both")]
     NoAudience,
     /// The dialect does not support the core group.
     #[error("the core group cannot be attested in this dialect")]
     CoreGroup,
-    /// There is no tokio runtime.
+    /// The call was not made within a tokio runtime.
     #[error("there is no runtime to ask in")]
     NoRuntime,
 }
@@ -82,7 +82,7 @@ impl Wanted {
         &self.group
     }
 
-    /// The `TokenRequest` object.
+    /// The `TokenRequest` object to post to the service account's `token` subresource.
     pub fn to_request(&self, dialect: Dialect) -> Result<Value, TokenError> {
         if self.group.is_empty() && !dialect.has_core_group() {
             return Err(TokenError::CoreGroup);
@@ -104,15 +104,15 @@ impl Wanted {
 /// An issued token. `lifetime` counts from the time of the request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Issued {
-    /// The JWT itself.
+    /// The JWT, to be sent as bearer token.
     pub token: String,
-    /// The granted lifetime.
+    /// The lifetime that the API server granted.
     pub lifetime: Duration,
 }
 
 impl Issued {
-    /// Decodes the response to a `TokenRequest`. The lifetime is the granted one, so clock skew does not
-    /// matter.
+    /// Decodes the response to a `TokenRequest`. `None` if it has no token. The lifetime is `spec.expirationSeconds`, not the
+    /// time until `status.expirationTimestamp`, so clock skew does not matter.
     pub fn from_answer(answer: &Value) -> Option<Self> {
         let token = answer.pointer("/status/token")?.as_str().filter(|token| !token.is_empty())?;
         let seconds = answer.pointer("/spec/expirationSeconds").and_then(Value::as_u64);
@@ -166,7 +166,7 @@ impl TokenCache {
         TokenCache { inner: Arc::new(Inner { source: Box::new(source), entries: Mutex::default() }) }
     }
 
-    /// A valid token, cached or new.
+    /// A valid token, cached or new. While a cached token is valid, failures to renew it are only logged.
     pub async fn token(&self, wanted: &Wanted) -> Result<Arc<str>, TokenError> {
         let mut outcome = {
             let mut entries = self.inner.entries();
@@ -201,7 +201,7 @@ impl TokenCache {
             .ok_or_else(|| TokenError::Failed("the token was dropped".to_owned()))
     }
 
-    /// Drops the tokens of a deleted configuration.
+    /// Drops the tokens of a deleted configuration, whatever its uid.
     pub fn forget(&self, configuration: &Configuration) {
         let Configuration { kind, name, .. } = configuration;
         self.inner.entries().retain(|wanted, _| {
@@ -272,8 +272,8 @@ impl Inner {
     }
 }
 
-/// Drops the tokens of earlier configurations with the same name and, if the cache is full, those that expire
-/// first.
+/// Makes room for a new entry: drops expired tokens and those of earlier configurations with the same name, and if the
+/// cache is still full, entries without a token and then those that expire first.
 fn make_room(entries: &mut BTreeMap<Wanted, Entry>, wanted: &Wanted, now: Instant) {
     if entries.contains_key(wanted) {
         return;

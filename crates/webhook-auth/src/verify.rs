@@ -29,7 +29,7 @@ use claims::{NumericDate, Payload};
 use keys::Checked;
 use token::Parts;
 
-/// The maximum of [`Expected::skew`].
+/// Upper limit of [`Expected::skew`].
 pub const MAX_SKEW: Duration = Duration::from_mins(5);
 
 /// The properties that a webhook's tokens must have.
@@ -142,7 +142,7 @@ impl Verifier {
         &self.expected
     }
 
-    /// The keys that verify tokens.
+    /// The shared keys; replacing them affects this verifier.
     pub fn keys(&self) -> &Keys {
         &self.keys
     }
@@ -281,7 +281,7 @@ impl Identity {
         Err(Rejection::new(Reason::Group, detail))
     }
 
-    /// `system:serviceaccount:NAMESPACE:NAME`.
+    /// The username of the service account, `system:serviceaccount:NAMESPACE:NAME`.
     pub fn subject(&self) -> &str {
         &self.subject
     }

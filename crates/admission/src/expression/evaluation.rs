@@ -167,7 +167,7 @@ pub struct PolicyEvaluation<'f> {
     limit: AtomicU64,
     /// Cost of interrupted evaluations.
     discarded: AtomicU64,
-    /// Encodes an [`Interruption`].
+    /// An encoded [`Interruption`]: the index of a variable, or one of its constants.
     interruption: AtomicUsize,
     /// The stack address at which evaluation began.
     stack_base: AtomicUsize,

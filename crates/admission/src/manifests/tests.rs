@@ -55,7 +55,7 @@ fn loaded(set: ManifestSet, files: &[ManifestFile]) -> Result<LoadedManifests, L
     load(set, "/d", files, LAX)
 }
 
-/// What kube-apiserver says, without what it says every time.
+/// The load error of a file, without the prefix that all such errors have.
 fn report(set: ManifestSet, text: &str) -> String {
     let refused = loaded(set, &[file("a.yaml", text)]).unwrap_err().to_string();
     let what = if set.is_webhooks() { "webhook" } else { "policy" };
@@ -237,7 +237,7 @@ fn what_has_not_changed_is_judged_as_before_and_what_has_is_judged_anew() {
     };
     both(&[file("a.yaml", &policy("a")), file("b.yaml", &policy("b"))]);
     both(&[file("a.yaml", &policy("a")), file("b.yaml", &policy("c"))]);
-    // A name that another file took meanwhile is a problem of the file that comes later, though it has not changed.
+    // If another file starts to use a name, the later of the two files is reported, even if it has not changed.
     let report = both(&[file("a.yaml", &policy("c")), file("b.yaml", &policy("c"))]);
     assert!(report.contains("duplicate name"), "{report}");
     let report = both(&[file("a.yaml", "a: ["), file("b.yaml", &policy("c"))]);
@@ -280,7 +280,7 @@ fn what_is_around_the_objects_is_read_strictly_too() {
     assert!(policies(&POLICY.replace("kind:", "kinds:")).starts_with("Object 'Kind' is missing in "));
 }
 
-/// The rules that the API declares beside those it is written out in are not asked for files.
+/// Only the handwritten validation rules of the API apply to manifest files, not its declarative ones.
 #[test]
 fn a_binding_without_actions_is_told_what_is_wanted() {
     let binding = BINDING.replace("  validationActions: [Deny]\n", "");

@@ -26,7 +26,7 @@ pub struct MatchConditions {
 pub enum ConditionResult {
     /// The webhook or policy applies.
     Include,
-    /// The webhook or policy is skipped.
+    /// The webhook or policy is skipped: a condition is false, or evaluation failed and the failure policy is `Ignore`.
     Exclude,
     /// Evaluation failed, and the failure policy is `Fail`.
     Failed(String),

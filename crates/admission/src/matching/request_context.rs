@@ -69,7 +69,7 @@ impl<'a> RequestContext<'a> {
         resource.group.is_empty() && resource.resource == "namespaces"
     }
 
-    /// The stored namespace.
+    /// The stored Namespace object of the request; `None` for cluster-scoped objects or if it does not exist.
     pub fn namespace_object(&self) -> Option<&Value> {
         let look = || {
             let name = self.namespace();

@@ -9,7 +9,7 @@ use crate::Operation;
 pub struct RuleTarget<'a> {
     pub group: &'a str,
     pub version: &'a str,
-    /// The plural name.
+    /// The plural name, for example `pods`.
     pub resource: &'a str,
     /// Empty for the object itself.
     pub subresource: &'a str,

@@ -9,13 +9,13 @@ use super::{Criteria, Exemption, MatchedResource, RequestContext};
 use crate::fake_cluster::FakeCluster;
 use crate::{AdmissionSnapshot, Attributes, Operation, VersionedObject};
 
-/// A cluster with namespace `team` (labels `env: prod`).
+/// A cluster with the namespace `team`, labelled `env: prod`.
 fn fake_cluster() -> FakeCluster {
     let team = "{apiVersion: v1, kind: Namespace, metadata: {name: team, labels: {env: prod}}}";
     [yaml::read(team.as_bytes()).unwrap().value].into_iter().collect()
 }
 
-/// A request such as `CREATE apps/v1/deployments/scale team/web`; a dash for no namespace.
+/// Matches a request, written like `CREATE apps/v1/deployments/scale team/web`, with `-` for no namespace.
 fn decide(criteria: &str, request: &str, object: &str, old: &str) -> Result<Option<MatchedResource>, String> {
     let words: Vec<&str> = request.split(' ').collect();
     let [operation, path, place] = words.as_slice() else { panic!("{request}") };
@@ -78,7 +78,7 @@ fn resources_and_subresources_match_apart_unless_a_star_says_otherwise() {
         ("[pods]", "pods/status", false),
         ("[pods/status]", "pods", false),
         ("[pods/*]", "pods/status", true),
-        // As in Kubernetes: the star also stands for no subresource.
+        // As in Kubernetes, `*` also matches requests without a subresource.
         ("[pods/*]", "pods", true),
         ("['*']", "services", true),
         ("['*']", "pods/status", false),
@@ -128,13 +128,13 @@ fn the_namespace_is_selected_by_its_labels() {
         |env: &str| format!("{}\nnamespaceSelector: {{matchLabels: {{env: {env}}}}}", rule("['*']"));
     assert!(matches(&criteria("prod"), "CREATE /v1/pods team/a"));
     assert!(!matches(&criteria("test"), "CREATE /v1/pods team/a"));
-    // What is in no namespace is not left out.
+    // Cluster-scoped objects match every namespace selector.
     assert!(matches(&criteria("test"), "CREATE /v1/nodes -/a"));
-    // A namespace that is written is selected by what it will be.
+    // A namespace that is created or updated is selected by its new labels.
     let written =
         decide(&criteria("test"), "UPDATE /v1/namespaces -/team", "metadata: {labels: {env: test}}", "");
     assert!(written.unwrap().is_some());
-    // One that is deleted, by what it is.
+    // A namespace that is deleted is selected by its stored labels.
     assert!(!matches(&criteria("test"), "DELETE /v1/namespaces -/team"));
     assert!(matches(&criteria("prod"), "DELETE /v1/namespaces -/team"));
     let missing = decide(&criteria("prod"), "CREATE /v1/pods nowhere/a", "metadata: {}", "");

@@ -10,9 +10,9 @@ const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 #[derive(Debug)]
 pub struct DefaultTolerationSeconds {
-    /// `--default-not-ready-toleration-seconds`.
+    /// From the flag `--default-not-ready-toleration-seconds`.
     pub not_ready: i64,
-    /// `--default-unreachable-toleration-seconds`.
+    /// From the flag `--default-unreachable-toleration-seconds`.
     pub unreachable: i64,
 }
 

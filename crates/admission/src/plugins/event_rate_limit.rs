@@ -26,9 +26,9 @@ pub type MonotonicClock = Arc<dyn Fn() -> Duration + Send + Sync>;
 /// One limit of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventLimit {
-    /// `Server`, `Namespace`, `User` or `SourceAndObject`.
+    /// One of `Server`, `Namespace`, `User` and `SourceAndObject`.
     pub kind: Str,
-    /// Events per second.
+    /// Permitted events per second.
     pub qps: i32,
     pub burst: i32,
     /// How many keys (namespaces, users or objects) are tracked.

@@ -25,7 +25,7 @@ const MAX_CALLS: u32 = 5;
 /// The maximum number of cached responses.
 const CAPACITY: usize = 1024;
 
-/// The plugin's configuration.
+/// The configuration of ImagePolicyWebhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImagePolicy {
     /// The kubeconfig with the address and credentials of the service.
@@ -123,7 +123,7 @@ struct ImageReviewStatus {
 }
 
 impl ImagePolicyWebhook {
-    /// Asks through `sender`.
+    /// Sends reviews through `sender`.
     pub fn new(policy: ImagePolicy, sender: Arc<dyn ReviewTransport>) -> Self {
         ImagePolicyWebhook { policy, sender, answers: TtlCache::new(CAPACITY) }
     }

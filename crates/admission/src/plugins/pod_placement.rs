@@ -21,16 +21,16 @@ const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
 /// Merges the node selector of the namespace into its pods.
 #[derive(Debug, Default)]
 pub struct PodNodeSelector {
-    /// `podNodeSelectorPluginConfig`: the cluster default and the selector of each namespace.
+    /// The `podNodeSelectorPluginConfig`: the cluster default and the selector of each namespace.
     pub selectors: BTreeMap<String, String>,
 }
 
 /// Merges the tolerations of the namespace into its pods and rejects tolerations that it does not allow.
 #[derive(Clone, Debug, Default)]
 pub struct PodTolerationRestriction {
-    /// `default`: for namespaces without the annotation.
+    /// The configuration's `default`, for namespaces without the annotation.
     pub default: Vec<Value>,
-    /// `whitelist`: for namespaces without the annotation.
+    /// The configuration's `whitelist`, for namespaces without the annotation.
     pub allowed: Vec<Value>,
 }
 
@@ -40,7 +40,7 @@ fn namespace(attributes: &Attributes<'_>, cluster: &dyn ClusterView) -> Result<A
     found.ok_or_else(|| Status::not_found(&GroupResource::new("", "namespaces"), name))
 }
 
-/// Parses `a=b,c=d`.
+/// Parses a node selector such as `a=b,c=d`.
 fn labels(selector: &str) -> Result<BTreeMap<String, String>, Status> {
     let parts = selector.split(',').filter(|_| !selector.is_empty());
     parts

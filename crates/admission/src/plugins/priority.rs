@@ -57,7 +57,7 @@ impl Plugin for Priority {
     }
 }
 
-/// Restores the old values: pod validation rejects any change.
+/// Restores values that an update omits, because pod validation rejects any change of them.
 fn keep(attributes: &Attributes<'_>, pod: &mut Value) {
     let Some(old) = attributes.old_object.stored() else { return };
     for field in ["priority", "preemptionPolicy"] {

@@ -6,11 +6,11 @@ use value::Value;
 
 use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
 
-/// Protects volumes, claims and volume attributes classes.
+/// Protects volumes, claims and volume attributes classes that are in use.
 #[derive(Debug)]
 pub struct StorageObjectInUseProtection;
 
-/// Protects pod groups.
+/// Protects pod groups that are in use.
 #[derive(Debug)]
 pub struct PodGroupProtection;
 

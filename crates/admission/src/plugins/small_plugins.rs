@@ -231,7 +231,7 @@ impl Plugin for ExtendedResourceToleration {
     }
 }
 
-/// Whether a resource name is outside the kubernetes.io domain.
+/// Whether a resource is an extended one: its name has a domain other than `kubernetes.io`.
 pub(crate) fn is_extended(name: &str) -> bool {
     name.contains('/')
         && !name.contains("kubernetes.io/")

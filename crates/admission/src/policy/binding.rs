@@ -43,7 +43,7 @@ impl ValidationAction {
     }
 }
 
-/// A binding's `paramRef`.
+/// The `paramRef` of a binding.
 #[derive(Clone, Debug)]
 pub(super) struct ParamRef {
     pub(super) name: Str,

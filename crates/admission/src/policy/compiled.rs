@@ -1,4 +1,4 @@
-//! Compiles stored policies.
+//! Compiles policies when they change.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct CompiledPolicy {
     pub(super) variables: PolicyVariables,
 }
 
-/// A compiled `ValidatingAdmissionPolicy`.
+/// A `ValidatingAdmissionPolicy` with compiled expressions.
 #[derive(Clone, Debug)]
 pub struct ValidatingPolicy {
     pub policy: CompiledPolicy,
@@ -48,12 +48,12 @@ pub(super) struct AnnotationExpression {
     pub(super) value: Expression,
 }
 
-/// A compiled `MutatingAdmissionPolicy`.
+/// A `MutatingAdmissionPolicy` with compiled expressions.
 #[derive(Clone, Debug)]
 pub struct MutatingPolicy {
     pub policy: CompiledPolicy,
     pub(super) mutations: Vec<PolicyMutation>,
-    /// `reinvocationPolicy: IfNeeded`.
+    /// Whether the policy has `reinvocationPolicy: IfNeeded`.
     pub(super) reinvoke_if_needed: bool,
 }
 

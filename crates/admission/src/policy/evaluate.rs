@@ -15,7 +15,8 @@ use crate::expression::{
 use crate::matching::ConditionResult;
 use crate::metrics::{AdmissionMetrics, MatchConditionLabels};
 
-/// Cost budget of all validations with their messages. Audit annotations have a budget of the same size.
+/// Cost budget of all validations with their messages. All audit annotations together, and each mutation of a mutating
+/// policy, have a budget of the same size.
 pub(super) const BUDGET: u64 = 10_000_000;
 /// Longer computed messages are ignored.
 const MAX_MESSAGE_BYTES: usize = 5 * 1024;
@@ -38,7 +39,7 @@ pub(super) struct PolicyDecision {
 /// An audit annotation that has a value or failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AnnotationOutcome {
-    /// Key and value.
+    /// Key and value of the annotation.
     Value(Str, String),
     /// An error that denies the request.
     Failed(String, Duration),
@@ -176,8 +177,9 @@ fn evaluate_validations(
     Ok(decisions)
 }
 
-/// Adds messages. Message expressions use the budget that validations left; if it is exceeded, the policy
-/// denies even if all validations passed.
+/// Adds messages. Message expressions use the budget that validations left; if it is exceeded, every validation without
+/// an error fails ([`budget_exceeded`]), even one that passed. If all passed, the expressions are evaluated only if they
+/// could exceed it.
 fn add_messages(
     validating: &ValidatingPolicy,
     mut decisions: Vec<PolicyDecision>,
@@ -228,8 +230,8 @@ fn usable_message(message: &str) -> Option<String> {
     usable.then(|| message.to_owned())
 }
 
-/// The decisions if message expressions exceeded the budget: every validation that had no error fails with
-/// that.
+/// The decisions if message expressions exceeded the budget: every validation that had no error fails with that. It
+/// denies only under `failurePolicy: Fail`.
 fn budget_exceeded(validating: &ValidatingPolicy, mut decisions: Vec<PolicyDecision>) -> Vec<PolicyDecision> {
     let message = || format!("failed messageExpression: {OUT_OF_BUDGET}");
     for index in 0..validating.validations.len() {

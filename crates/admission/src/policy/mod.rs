@@ -2,8 +2,8 @@
 //!
 //! A policy is compiled when it changes ([`compiled`]). Policies and bindings together form an immutable
 //! [`PolicySnapshot`] with an index, so that a request is matched only with policies that can select it.
-//! [`PolicySource`] says whether a policy comes from the API or from a manifest file; the latter also apply
-//! to policies and bindings themselves. [`ValidatingPolicies`] and [`MutatingPolicies`] are the two plugins.
+//! [`PolicySource`] distinguishes policies of the API from those of manifest files, which also apply to policies and
+//! bindings themselves. [`ValidatingPolicies`] and [`MutatingPolicies`] are the two plugins.
 
 mod binding;
 mod compiled;

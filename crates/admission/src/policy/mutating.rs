@@ -23,14 +23,14 @@ use crate::{
     ParamError, Pass, Reinvocation,
 };
 
-/// The plugin `MutatingAdmissionPolicy`.
+/// The admission plugin `MutatingAdmissionPolicy`.
 pub struct MutatingPolicies {
     current: CurrentPolicies<MutatingPolicy>,
     metrics: Arc<dyn AdmissionMetrics>,
 }
 
 impl MutatingPolicies {
-    /// Starts without policies.
+    /// A plugin without policies.
     pub fn new(metrics: Arc<dyn AdmissionMetrics>) -> Self {
         MutatingPolicies { current: CurrentPolicies::default(), metrics }
     }
@@ -63,7 +63,7 @@ impl AsyncPlugin for MutatingPolicies {
     }
 }
 
-/// One evaluation of a policy, with one binding and one parameter object.
+/// One evaluation of a policy, with one binding and at most one parameter object.
 struct PolicyInvocation<'a> {
     bound: &'a BoundPolicy<MutatingPolicy>,
     binding: &'a PolicyBinding,
@@ -94,7 +94,7 @@ struct MutationReport<'a> {
 }
 
 impl MutationReport<'_> {
-    /// Records a policy whose match conditions did not exclude the request.
+    /// Records a policy from a manifest file as evaluated, for the audit event.
     fn evaluated(&mut self, bound: &BoundPolicy<MutatingPolicy>) {
         if bound.source == PolicySource::Manifest {
             self.notes.manifests.record_policy(&bound.policy.policy.name);

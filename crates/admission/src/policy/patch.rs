@@ -21,7 +21,7 @@ fn check_size(val: &Val<'_>) -> Result<(), String> {
     room.take(val).ok_or_else(|| "what the mutation gives is too large".to_owned())
 }
 
-/// What is left of the maximum result size.
+/// The remaining number of values and bytes that a result may have.
 struct SizeBudget {
     parts: usize,
     bytes: usize,

@@ -39,7 +39,7 @@ impl AnyPolicy for MutatingPolicy {
 pub struct BoundPolicy<P> {
     pub source: PolicySource,
     pub policy: Arc<P>,
-    /// Sorted by name.
+    /// The bindings, sorted by name.
     pub bindings: Vec<Arc<PolicyBinding>>,
 }
 
@@ -57,7 +57,7 @@ impl<P> Default for PolicySnapshot<P> {
 }
 
 impl<P: AnyPolicy> PolicySnapshot<P> {
-    /// `sources` yields the policies and bindings of each source, by name.
+    /// `sources` yields the policies and bindings of each source, by name. Bindings to missing policies are ignored.
     pub fn new<'a>(
         sources: impl IntoIterator<
             Item = (PolicySource, &'a BTreeMap<Str, Arc<P>>, &'a BTreeMap<Str, Arc<PolicyBinding>>),

@@ -27,14 +27,14 @@ const MAX_FAILURES: usize = 50;
 /// Longer values of audit annotations are truncated to this many bytes.
 const MAX_ANNOTATION_BYTES: usize = 10 * 1024;
 
-/// The plugin `ValidatingAdmissionPolicy`.
+/// The admission plugin `ValidatingAdmissionPolicy`.
 pub struct ValidatingPolicies {
     current: CurrentPolicies<ValidatingPolicy>,
     metrics: Arc<dyn AdmissionMetrics>,
 }
 
 impl ValidatingPolicies {
-    /// Starts without policies.
+    /// A plugin without policies.
     pub fn new(metrics: Arc<dyn AdmissionMetrics>) -> Self {
         ValidatingPolicies { current: CurrentPolicies::default(), metrics }
     }
@@ -253,7 +253,7 @@ pub(super) fn namespace_exists(context: &RequestContext<'_>) -> Result<(), Statu
     Err(Status::not_found(&GroupResource::new("", "namespaces"), name))
 }
 
-/// The results so far.
+/// The results of the policies evaluated so far.
 struct ValidationReport<'a> {
     /// Message and reason of the first denial.
     denied: Option<(String, Str)>,

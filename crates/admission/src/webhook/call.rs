@@ -27,14 +27,15 @@ pub(super) struct WebhookCaller {
 pub(super) enum CallFailure {
     /// The call failed or the response is invalid; the failure policy applies.
     Calling {
-        /// kube-apiserver's message.
+        /// The message that kube-apiserver returns.
         reason: String,
         /// The status code in metrics.
         code: u16,
     },
     /// The webhook denied the request.
     Denied(Status),
-    /// The response cannot be applied; rejects the request regardless of the failure policy.
+    /// The response cannot be applied, or the webhook does not support dry run. Rejects the request regardless of the
+    /// failure policy.
     Internal(Status),
 }
 

@@ -27,13 +27,13 @@ pub struct Webhook {
     pub recipient: Option<TokenRecipient>,
     pub(super) criteria: Criteria,
     pub(super) conditions: Option<MatchConditions>,
-    /// `failurePolicy: Ignore`.
+    /// Whether the webhook has `failurePolicy: Ignore`.
     pub ignores_failures: bool,
     pub(super) side_effects: SideEffects,
     pub(super) timeout: Option<Duration>,
     /// The first of its `admissionReviewVersions` that this server supports.
     pub(super) version: Option<ReviewVersion>,
-    /// `reinvocationPolicy: IfNeeded`.
+    /// Whether the webhook has `reinvocationPolicy: IfNeeded`.
     pub(super) reinvoke_if_needed: bool,
 }
 
@@ -41,9 +41,9 @@ pub struct Webhook {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SideEffects {
     Unset,
-    /// `None` or `NoneOnDryRun`.
+    /// Either `None` or `NoneOnDryRun`.
     NoneOnDryRun,
-    /// `Some` or `Unknown`.
+    /// Either `Some` or `Unknown`.
     Possible,
 }
 

@@ -18,7 +18,7 @@ use crate::{
     VersionedObject,
 };
 
-/// The plugin `MutatingAdmissionWebhook`.
+/// The admission plugin `MutatingAdmissionWebhook`.
 pub struct MutatingWebhooks {
     set: Arc<WebhookSet>,
     caller: WebhookCaller,
@@ -92,7 +92,7 @@ impl MutatingWebhooks {
         Ok(())
     }
 
-    /// Calls webhooks from index `from` on, until one patches the object.
+    /// Calls webhooks from index `from` on, until one returns a patch. `None` if none of them does.
     async fn call_until_patched(
         &self,
         webhooks: &[Arc<Webhook>],

@@ -1,7 +1,7 @@
 //! Decodes a webhook's HTTP response as `AdmissionReview`, with the error messages of Kubernetes' client.
 //!
 //! The client ignores unknown fields but checks types, so this module has a table of the Go types of a
-//! review. JSON and YAML are both accepted, whatever the `Content-GoType`.
+//! review. JSON and YAML are both accepted, whatever the `Content-Type`.
 
 use api::field::quote;
 use api::{GroupVersion, Status, StatusDetails, StatusReason};
@@ -122,7 +122,7 @@ fn is_text(content_type: &str) -> bool {
 /// Parses JSON if the body begins with `{`, else YAML.
 fn tree(body: &[u8]) -> Result<Value, String> {
     const VERSION_KIND: &str = "couldn't get version/kind; json parse error";
-    // A webhook can return the review that it received, which contains the object.
+    // A webhook can return the review that it received. It contains the object, so it may be nested deeper than objects are.
     let value = if body.trim_ascii_start().starts_with(b"{") {
         json::parse_wrapped(body).map_err(|error| format!("{VERSION_KIND}: {error}"))?
     } else {

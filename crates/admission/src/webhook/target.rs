@@ -48,7 +48,7 @@ pub enum WebhookEndpoint {
         namespace: Str,
         name: Str,
         port: u16,
-        /// May be empty.
+        /// The URL path; may be empty.
         path: Str,
     },
     /// Neither is set. Validation does not allow this.

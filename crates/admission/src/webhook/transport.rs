@@ -15,7 +15,7 @@ pub struct OutgoingReview<'a> {
     pub recipient: Option<&'a TokenRecipient>,
     /// The review as JSON.
     pub body: Vec<u8>,
-    /// The webhook's `timeoutSeconds`.
+    /// The webhook's `timeoutSeconds`; `None` if unset.
     pub timeout: Option<Duration>,
     /// The deadline of the client's request.
     pub deadline: Option<Instant>,

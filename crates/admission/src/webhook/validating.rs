@@ -19,7 +19,7 @@ use crate::{
     Phase, VersionedObject,
 };
 
-/// The plugin `ValidatingAdmissionWebhook`.
+/// The admission plugin `ValidatingAdmissionWebhook`.
 pub struct ValidatingWebhooks {
     set: Arc<WebhookSet>,
     caller: WebhookCaller,

@@ -1,5 +1,4 @@
-//! The cluster that the tests of this crate see: the objects it is given, and the table of built-in kinds. Unit tests, pages and
-//! benchmarks share it, so that there is one idea of what a cluster answers.
+//! A fake [`ClusterView`] with given objects and the built-in kinds, shared by unit tests, spec pages and benchmarks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +12,11 @@ use authn::User;
 use kinds::table::Resource;
 use value::{Str, Value};
 
-/// Objects in memory, whom authorization allows what, and a clock that runs out after having been asked so often.
+/// Objects in memory, an authorizer function, and a clock: deadlines have passed after `patience` readings of it.
 pub(crate) struct FakeCluster {
     /// By group, resource, namespace and name.
     pub(crate) objects: BTreeMap<(Str, Str, Str, Str), Arc<Value>>,
-    /// What is there for whoever waits for it.
+    /// The objects that [`ClusterView::wait_for_object`] finds in addition.
     pub(crate) soon: Option<Box<FakeCluster>>,
     pub(crate) may: fn(&User, &authz::Attributes) -> bool,
     pub(crate) patience: usize,
@@ -25,7 +24,7 @@ pub(crate) struct FakeCluster {
 }
 
 impl Default for FakeCluster {
-    /// Nothing is there, nobody may do anything, and there is time.
+    /// No objects, no permissions, and deadlines that never pass.
     fn default() -> Self {
         FakeCluster {
             objects: BTreeMap::new(),
@@ -38,7 +37,7 @@ impl Default for FakeCluster {
 }
 
 impl Extend<Value> for FakeCluster {
-    /// Stores objects; one with a known name replaces the earlier one.
+    /// Stores objects; an object with the name of an earlier one replaces it.
     fn extend<T: IntoIterator<Item = Value>>(&mut self, objects: T) {
         for object in objects {
             let kind = meta::gvk(&object);
@@ -104,7 +103,7 @@ impl ClusterView for FakeCluster {
             .collect()
     }
 
-    /// Autoscalers are served in two versions.
+    /// Only autoscalers have an equivalent version.
     fn equivalents(&self, resource: &GroupResource, version: &str) -> Vec<RestMapping> {
         let mut rows = kinds::table::all();
         let row = rows.find(|row| row.group == resource.group && row.plural == resource.resource);
@@ -176,7 +175,7 @@ impl ClusterView for FakeCluster {
     }
 }
 
-/// Runs what waits for nothing but its turn.
+/// Polls a future in a loop until it is ready. It must not wait for external events.
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     loop {

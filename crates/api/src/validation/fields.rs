@@ -1,8 +1,8 @@
-//! Reading fields and reporting what is wrong with them, as the rules of every kind do it.
+//! Helpers for validation rules: reading fields and reporting errors about them.
 //!
-//! [`At`] is a place in an object: a chain of borrowed steps that costs nothing until an error is reported there.
-//! [`Read`] reads a field as Go reads one of a decoded struct: what is absent (or null) is the zero value.
-//! [`Report`] adds an error about a place to the list of errors.
+//! [`At`] is a field path: a chain of borrowed steps that is formatted only when an error is reported there.
+//! [`Read`] reads a field like Go reads one of a decoded struct: an absent (or null) field is the zero value.
+//! [`Report`] adds an error at a field path to the list of errors.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use value::{Map, Value};
 use crate::field::{FieldError, FieldErrorKind, FieldErrors};
 use crate::quantity::Quantity;
 
-/// A place in an object, printed as Kubernetes prints field paths (`spec.containers[0].name`).
+/// A field path, formatted as Kubernetes does (`spec.containers[0].name`).
 #[derive(Clone, Copy, Debug)]
 pub struct At<'a> {
     parent: Option<&'a At<'a>>,
@@ -28,32 +28,32 @@ enum Step<'a> {
 }
 
 impl<'a> At<'a> {
-    /// The object itself.
+    /// The path of the object itself.
     pub const ROOT: At<'static> = At { parent: None, step: Step::Root };
 
-    /// Whether this is the object itself.
+    /// Reports whether this is the object itself.
     pub const fn is_root(&self) -> bool {
         self.parent.is_none() && matches!(self.step, Step::Root)
     }
 
-    /// A place named by a path from the root: `At::new("spec.template")`.
+    /// A path from the root: `At::new("spec.template")`.
     pub const fn new(path: &'a str) -> Self {
         At { parent: None, step: Step::Field(path) }
     }
 
-    /// A field of this place; `path` may go several fields down (`"httpGet.port"`).
+    /// A field below this path; `path` may contain several fields (`"httpGet.port"`).
     #[must_use]
     pub const fn field(&'a self, path: &'a str) -> Self {
         At { parent: Some(self), step: Step::Field(path) }
     }
 
-    /// An item of the list at this place.
+    /// An item of the list at this path.
     #[must_use]
     pub const fn index(&'a self, index: usize) -> Self {
         At { parent: Some(self), step: Step::Index(index) }
     }
 
-    /// The value at a key of the map at this place.
+    /// The value for a key of the map at this path.
     #[must_use]
     pub const fn key(&'a self, key: &'a str) -> Self {
         At { parent: Some(self), step: Step::Key(key) }
@@ -77,34 +77,34 @@ impl fmt::Display for At<'_> {
     }
 }
 
-/// Reads fields of an object; null counts as absent, and so does a value of another type than asked for.
+/// Reads fields of an object; null and values of an unexpected type count as absent.
 ///
-/// It is there for a value, a map, and a part that may be absent: `spec.part("securityContext").flag("privileged")`.
+/// Implemented for values, maps, and optional values: `spec.part("securityContext").flag("privileged")`.
 pub trait Read<'a>: Copy {
-    /// The value of a field that is there.
+    /// The value of a field; `None` if absent or null.
     fn part(self, field: &str) -> Option<&'a Value>;
 
-    /// A text; empty where absent.
+    /// A string; empty if absent.
     fn text(self, field: &str) -> &'a str {
         self.text_if_set(field).unwrap_or_default()
     }
 
-    /// A text that may be absent (a pointer in Go).
+    /// A string that may be absent (a pointer in Go).
     fn text_if_set(self, field: &str) -> Option<&'a str> {
         self.part(field).and_then(Value::as_str)
     }
 
-    /// A number; zero where absent.
+    /// An integer; zero if absent.
     fn number(self, field: &str) -> i64 {
         self.number_if_set(field).unwrap_or_default()
     }
 
-    /// A number that may be absent (a pointer in Go).
+    /// An integer that may be absent (a pointer in Go).
     fn number_if_set(self, field: &str) -> Option<i64> {
         self.part(field).and_then(Value::as_int)
     }
 
-    /// A boolean; false where absent.
+    /// A boolean; false if absent.
     fn flag(self, field: &str) -> bool {
         self.flag_if_set(field).unwrap_or_default()
     }
@@ -114,27 +114,27 @@ pub trait Read<'a>: Copy {
         self.part(field).and_then(Value::as_bool)
     }
 
-    /// A list; empty where absent.
+    /// A list; empty if absent.
     fn items(self, field: &str) -> &'a [Value] {
         self.part(field).and_then(Value::as_list).unwrap_or_default()
     }
 
-    /// A list of texts; empty where absent.
+    /// The strings of a list; empty if absent.
     fn texts(self, field: &str) -> impl Iterator<Item = &'a str> + Clone {
         self.items(field).iter().filter_map(Value::as_str)
     }
 
-    /// A map; `None` where absent.
+    /// A map; `None` if absent.
     fn map_of(self, field: &str) -> Option<&'a Map> {
         self.part(field).and_then(Value::as_map)
     }
 
-    /// The entries of a map in key order; none where absent.
+    /// The entries of a map in key order; empty if absent.
     fn entries(self, field: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {
         self.map_of(field).into_iter().flat_map(|map| map.iter().map(|(k, v)| (k.as_str(), v)))
     }
 
-    /// The entries of a map of texts in key order; none where absent.
+    /// The entries of a map of strings in key order; empty if absent.
     fn text_entries(self, field: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.entries(field).filter_map(|(k, v)| Some((k, v.as_str()?)))
     }
@@ -158,79 +158,79 @@ impl<'a> Read<'a> for Option<&'a Value> {
     }
 }
 
-/// Adds errors about places to a list.
+/// Adds errors at field paths to a list.
 pub trait Report {
     /// Adds an error of any kind.
     fn report(&mut self, kind: FieldErrorKind, at: &At<'_>, bad_value: Option<Value>, detail: String);
 
-    /// A value is malformed.
+    /// Reports a malformed value.
     fn invalid(&mut self, at: &At<'_>, value: impl Into<Value>, detail: impl Into<String>) {
         self.report(FieldErrorKind::Invalid, at, Some(value.into()), detail.into());
     }
 
-    /// A value is malformed; the value is given as JSON text, where the order of its fields matters.
+    /// Reports a malformed value, given as JSON text because the order of its fields matters.
     fn invalid_json(&mut self, at: &At<'_>, json: &str, detail: &str) {
         self.report(FieldErrorKind::Invalid, at, None, format!("{json}: {detail}"));
     }
 
-    /// A value is malformed in each of these ways.
+    /// Reports a malformed value once for each detail.
     fn invalid_each(&mut self, at: &At<'_>, value: &str, details: impl IntoIterator<Item = String>) {
         for detail in details {
             self.report(FieldErrorKind::Invalid, at, Some(value.into()), detail);
         }
     }
 
-    /// A value is missing.
+    /// Reports a missing value.
     fn required(&mut self, at: &At<'_>, detail: impl Into<String>) {
         self.report(FieldErrorKind::Required, at, None, detail.into());
     }
 
-    /// A value is not permitted here.
+    /// Reports a value that is not permitted here.
     fn forbidden(&mut self, at: &At<'_>, detail: impl Into<String>) {
         self.report(FieldErrorKind::Forbidden, at, None, detail.into());
     }
 
-    /// A value that must be unique is not.
+    /// Reports a value that must be unique but is not.
     fn duplicate(&mut self, at: &At<'_>, value: impl Into<Value>) {
         self.report(FieldErrorKind::Duplicate, at, Some(value.into()), String::new());
     }
 
-    /// A named thing does not exist.
+    /// Reports a reference to something that does not exist.
     fn not_found(&mut self, at: &At<'_>, value: impl Into<Value>) {
         self.report(FieldErrorKind::NotFound, at, Some(value.into()), String::new());
     }
 
-    /// A value is not one of `supported`, which are listed in the order given.
+    /// Reports a value that is not in `supported`, which is listed in the order given.
     fn not_supported(&mut self, at: &At<'_>, value: impl Into<Value>, supported: &[&str]) {
         let error = FieldError::not_supported(&value::Path::root(), value, supported);
         self.report(error.kind, at, error.bad_value, error.detail);
     }
 
-    /// A text is longer than `max` bytes.
+    /// Reports a string longer than `max` bytes.
     fn too_long(&mut self, at: &At<'_>, max: usize) {
         let error = FieldError::too_long(&value::Path::root(), max);
         self.report(error.kind, at, error.bad_value, error.detail);
     }
 
-    /// A list has `actual` items, more than `max`.
+    /// Reports a list with `actual` items, more than `max`.
     fn too_many(&mut self, at: &At<'_>, actual: usize, max: usize) {
         let error = FieldError::too_many(&value::Path::root(), actual, max);
         self.report(error.kind, at, error.bad_value, error.detail);
     }
 
-    /// Not the caller's fault.
+    /// Reports an internal error, which is not the client's fault.
     fn internal(&mut self, at: &At<'_>, detail: impl Into<String>) {
         self.report(FieldErrorKind::Internal, at, None, detail.into());
     }
 
-    /// A number must not be below zero.
+    /// Reports a number below zero.
     fn not_negative(&mut self, at: &At<'_>, number: i64) {
         if number < 0 {
             self.invalid(at, number, NOT_NEGATIVE);
         }
     }
 
-    /// A field of `new` must be what it is in `old`.
+    /// Reports a field whose value in `new` differs from that in `old`.
     fn immutable(&mut self, at: &At<'_>, new: Option<&Value>, old: Option<&Value>) {
         if !same(new, old) {
             self.invalid(at, new.cloned().unwrap_or_default(), IMMUTABLE);
@@ -238,7 +238,7 @@ pub trait Report {
     }
 }
 
-/// The most errors that are kept about one object. An answer tells far fewer, and the memory must not grow with what is wrong.
+/// Maximum number of errors recorded for one object. Responses contain far fewer, and an invalid object must not use unbounded memory.
 pub const MAX_ERRORS: usize = 10_000;
 
 impl Report for FieldErrors {
@@ -249,23 +249,23 @@ impl Report for FieldErrors {
     }
 }
 
-/// What is said of a field that cannot be changed.
+/// Error detail for a field that cannot be changed.
 pub const IMMUTABLE: &str = "field is immutable";
 
-/// What is said of a number below zero.
+/// Error detail for a number below zero.
 pub const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
-/// Whether two fields are equal as Kubernetes' semantic equality sees it: absent, null and an empty list are one, and
-/// quantities compare as numbers. An empty map is not absent: Go tells a pointer to an empty struct from none.
+/// Compares two fields with Kubernetes' semantic equality: absent, null and an empty list are equal, and quantities compare as
+/// numbers. An empty map is not absent: Go distinguishes a pointer to an empty struct from nil.
 pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     equal(a.unwrap_or(&Value::Null), b.unwrap_or(&Value::Null), false)
 }
 
-/// The fields whose texts (or whose map's texts) are quantities.
+/// Fields whose strings (or whose map's strings) are quantities.
 const QUANTITIES: &[&str] =
     &["limits", "requests", "overhead", "allocatedResources", "capacity", "sizeLimit", "divisor"];
 
-/// The maps of a schema: Go's maps, of which an empty one is as good as none.
+/// Map fields of a JSON schema: maps in Go, where an empty map equals an absent one.
 const MAPS: &[&str] = &["properties", "patternProperties", "definitions", "dependencies"];
 
 fn equal(a: &Value, b: &Value, quantities: bool) -> bool {
@@ -298,8 +298,8 @@ pub fn is_absent(value: &Value) -> bool {
     }
 }
 
-/// Adds what the declared rules of a kind found, which replaces what its other rules say about the same fields.
-/// Kubernetes checks some rules twice, in two ways, and lets clients see the declared way at the end.
+/// Adds the errors of a kind's declarative validation, which replace equal errors of its handwritten rules about the same fields.
+/// Kubernetes checks some rules in both ways and reports the declarative result.
 pub fn supersede(mut errors: FieldErrors, declared: FieldErrors) -> FieldErrors {
     let mut by_field: HashMap<&str, Vec<&FieldError>> = HashMap::new();
     for other in &declared {

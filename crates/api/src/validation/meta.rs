@@ -1,7 +1,7 @@
-//! Metadata: the rules all kinds share, and those for labels, annotations and selectors wherever they stand.
+//! Validation of metadata: the rules all kinds share, and those for labels, annotations and selectors in any field.
 //!
 //! A create runs [`create`] with the kind's own name rule; an update runs [`update_any`], and then the rules of the kind,
-//! which begin with [`update`] once more: clients see both in the causes of a `Status`.
+//! which begin with [`update`] once more: clients see the errors of both in the causes of a `Status`.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use crate::{FieldErrors, gvk::GroupVersion, names};
 use super::fields::{At, IMMUTABLE, Read, Report, same};
 use super::repeated::Repeated;
 
-/// Which names a kind takes: `(name, is_prefix)` → what is wrong with it. A prefix is a `generateName`.
+/// The name rule of a kind: maps `(name, is_prefix)` to error messages. A prefix is a `generateName`.
 pub type NameRule = fn(&str, bool) -> Vec<String>;
 
-/// All annotations of one object together may be this large, in bytes.
+/// Maximum total size in bytes of the annotations of one object.
 pub const MAX_ANNOTATIONS_SIZE: usize = 256 << 10;
 
 const MAX_FIELD_MANAGER: usize = 128;
@@ -25,12 +25,12 @@ const MAX_MESSAGE: usize = 32 << 10;
 
 const METADATA: At<'static> = At::new("metadata");
 
-/// Names that can be one segment of a URL's path: what every kind needs.
+/// Validates that a name can be one segment of a URL path, which every kind requires.
 pub fn path_segment(name: &str, prefix: bool) -> Vec<String> {
     if prefix { names::is_path_segment_prefix(name) } else { names::is_path_segment_name(name) }
 }
 
-/// The metadata of a new object, at `metadata`.
+/// Validates the metadata of a new object, at `metadata`.
 pub fn create(object: &Value, namespaced: bool, name_rule: NameRule) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let metadata = object.part("metadata");
@@ -49,7 +49,7 @@ pub fn create(object: &Value, namespaced: bool, name_rule: NameRule) -> FieldErr
     errors
 }
 
-/// As [`create`], for kinds that judge the name with their own rules and do not look at `generateName`.
+/// Like [`create`], for kinds that validate the name with their own rules and ignore `generateName`.
 pub fn create_without_name(object: &Value, namespaced: bool) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let metadata = object.part("metadata");
@@ -86,14 +86,14 @@ fn create_beside_name(metadata: Option<&Value>, namespaced: bool, errors: &mut F
     managed_fields(metadata, errors);
 }
 
-/// What every update is judged by before the rules of its kind.
+/// Validates the metadata of any update, before the rules of its kind.
 pub fn update_any(new: &Value, old: &Value, namespaced: bool) -> FieldErrors {
     let mut errors = create(new, namespaced, path_segment);
     errors.append(&mut update(new, old));
     errors
 }
 
-/// A change of metadata.
+/// Validates a change of metadata.
 pub fn update(new: &Value, old: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let object = new;
@@ -118,7 +118,7 @@ pub fn update(new: &Value, old: &Value) -> FieldErrors {
     for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let (new, old) = (new.part(field), old.part(field));
         if !same(new, old) {
-            // Times print as Go writes them into JSON.
+            // Times are formatted as in Go's JSON.
             errors.invalid(&METADATA.field(field), new.cloned().unwrap_or_default(), IMMUTABLE);
         }
     }
@@ -146,7 +146,7 @@ fn no_new_finalizers(new: Option<&Value>, old: Option<&Value>, errors: &mut Fiel
     }
 }
 
-/// A map of labels in `holder`.
+/// Validates a map of labels in `field` of `holder`.
 pub fn labels(holder: Option<&Value>, field: &str, at: &At<'_>, errors: &mut FieldErrors) {
     let at = at.field(field);
     for (key, value) in holder.text_entries(field) {
@@ -155,7 +155,7 @@ pub fn labels(holder: Option<&Value>, field: &str, at: &At<'_>, errors: &mut Fie
     }
 }
 
-/// Labels or annotations that a conversion gave an object.
+/// Validates labels or annotations returned by a conversion webhook.
 pub fn converted(field: &str, entries: &value::Map) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let holder = Value::map([(field, Value::Map(entries.clone()))]);
@@ -166,12 +166,12 @@ pub fn converted(field: &str, entries: &value::Map) -> FieldErrors {
     errors
 }
 
-/// The key of a label.
+/// Validates the key of a label.
 pub fn label_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     errors.invalid_each(at, name, names::is_qualified_name(name));
 }
 
-/// The annotations in `holder`, a metadata.
+/// Validates the annotations of `holder`, an object's metadata.
 pub fn annotations(holder: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
     let at = at.field("annotations");
     let mut size = 0;
@@ -195,7 +195,7 @@ fn owner_references(metadata: Option<&Value>, errors: &mut FieldErrors) {
         if reference.flag("controller") {
             let this = format!("{}/{}", reference.text("kind"), reference.text("name"));
             match &controller {
-                // Said once: each time would repeat the whole list.
+                // Report it once: each report would repeat the whole list.
                 Some(_) if told => {}
                 Some(first) => {
                     let detail = format!(
@@ -230,7 +230,7 @@ fn owner_reference(reference: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// An owner reference in the order of Go's struct.
+/// Formats an owner reference as JSON, with the fields in the order of the Go struct.
 fn owner_reference_json(reference: &Value) -> String {
     let text = |field: &str| format!("\"{field}\":{}", write::to_string(&reference.text(field).into()));
     let mut fields: Vec<String> = ["apiVersion", "kind", "name", "uid"].map(text).to_vec();
@@ -256,7 +256,7 @@ fn finalizers(metadata: Option<&Value>, errors: &mut FieldErrors) {
     }
 }
 
-/// A finalizer without a domain must be one of Kubernetes' own. Kinds that began outside of the core do not ask for that.
+/// Requires that a finalizer without a domain is one of Kubernetes' own. Only the listed built-in groups have this rule.
 fn known_finalizers(object: &Value, errors: &mut FieldErrors) {
     const GROUPS: [&str; 13] = [
         "",
@@ -307,7 +307,7 @@ fn managed_fields(metadata: Option<&Value>, errors: &mut FieldErrors) {
     }
 }
 
-/// The name of a field manager, in an object or in a request's options.
+/// Validates the name of a field manager, in an object or in request options.
 pub fn field_manager(manager: &str, at: &At<'_>, errors: &mut FieldErrors) {
     if manager.len() > MAX_FIELD_MANAGER {
         errors.too_long(at, MAX_FIELD_MANAGER);
@@ -322,7 +322,7 @@ pub fn field_manager(manager: &str, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// A label selector; `lenient` lets label values pass that an object already has.
+/// Validates a label selector; `lenient` skips the values of `matchExpressions`, for invalid ones that the stored object already has.
 pub fn label_selector(selector: Option<&Value>, lenient: bool, at: &At<'_>, errors: &mut FieldErrors) {
     labels(selector, "matchLabels", at, errors);
     let list = at.field("matchExpressions");
@@ -354,7 +354,7 @@ pub fn label_selector(selector: Option<&Value>, lenient: bool, at: &At<'_>, erro
     }
 }
 
-/// Whether a selector has a label value that would be refused in a new object.
+/// Reports whether a selector has a label value that would be rejected in a new object.
 pub fn has_invalid_label_value(selector: Option<&Value>) -> bool {
     selector
         .items("matchExpressions")
@@ -363,7 +363,7 @@ pub fn has_invalid_label_value(selector: Option<&Value>) -> bool {
         .any(|value| !names::is_valid_label_value(value).is_empty())
 }
 
-/// A label selector as JSON in the order of Go's struct.
+/// Formats a label selector as JSON, with the fields in the order of the Go struct.
 pub fn label_selector_json(selector: Option<&Value>) -> String {
     let Some(selector) = selector else { return "null".to_owned() };
     let mut parts: Vec<String> = Vec::new();
@@ -389,7 +389,7 @@ pub fn label_selector_json(selector: Option<&Value>) -> String {
     format!("{{{}}}", parts.join(","))
 }
 
-/// Conditions as `metav1.Condition` has them.
+/// Validates a list of `metav1.Condition`.
 pub fn conditions(list: &[Value], at: &At<'_>, errors: &mut FieldErrors) {
     let repeated = Repeated::of_field(list, "type");
     for (i, condition) in list.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Finding repeated and named items of lists in one pass.
+//! Finds duplicate and referenced list items in one pass.
 //!
 //! Lists come from clients and may have 100,000 items. Searching the list again for each of its items would take minutes,
-//! so rules about repeated or referenced items ask these tables instead.
+//! so rules about duplicate or referenced items use these tables instead.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -10,46 +10,46 @@ use value::Value;
 
 use super::fields::Read;
 
-/// Which items of a list repeat another one.
+/// Marks the items of a list that duplicate another one.
 #[derive(Debug)]
 pub struct Repeated(Vec<bool>);
 
 impl Repeated {
-    /// The items that have the key of an earlier item.
+    /// Marks the items with the key of an earlier item.
     pub fn earlier<K: Hash + Eq>(keys: impl IntoIterator<Item = K>) -> Self {
         let mut seen = HashSet::new();
         Repeated(keys.into_iter().map(|key| !seen.insert(key)).collect())
     }
 
-    /// The items that have the key of a later item.
+    /// Marks the items with the key of a later item.
     pub fn later<K: Hash + Eq>(keys: impl DoubleEndedIterator<Item = K>) -> Self {
         let Repeated(mut repeated) = Repeated::earlier(keys.rev());
         repeated.reverse();
         Repeated(repeated)
     }
 
-    /// The items whose text in `field` an earlier item has, too.
+    /// Marks the items whose string in `field` also occurs in an earlier item.
     pub fn of_field(items: &[Value], field: &str) -> Self {
         Repeated::earlier(items.iter().map(|item| item.text(field)))
     }
 
-    /// Whether the item at `index` is one of them.
+    /// Reports whether the item at `index` is marked.
     pub fn at(&self, index: usize) -> bool {
         self.0.get(index).copied().unwrap_or_default()
     }
 
-    /// Whether there is one.
+    /// Reports whether any item is marked.
     pub fn any(&self) -> bool {
         self.0.contains(&true)
     }
 }
 
-/// The first item of each text in `field`; items without the field have an empty text.
+/// The first item for each string in `field`; items without the field count as empty strings.
 pub fn first_by<'a>(items: &'a [Value], field: &str) -> HashMap<&'a str, &'a Value> {
     last_of(items.iter().rev(), field)
 }
 
-/// The last item of each text in `field`; items without the field have an empty text.
+/// The last item for each string in `field`; items without the field count as empty strings.
 pub fn last_by<'a>(items: &'a [Value], field: &str) -> HashMap<&'a str, &'a Value> {
     last_of(items.iter(), field)
 }

@@ -1,4 +1,4 @@
-//! The rules for the `clientConfig` of a webhook: admission webhooks and the conversion webhooks of CRDs share them.
+//! The rules for the `clientConfig` of a webhook, shared by admission webhooks and the conversion webhooks of CRDs.
 
 use value::Value;
 use value::text::bad_percent_escape;
@@ -6,7 +6,7 @@ use value::text::bad_percent_escape;
 use super::fields::{At, Read, Report};
 use crate::{FieldErrors, names};
 
-/// Reports what is wrong with a `clientConfig`: exactly one of a URL and a service.
+/// Validates a `clientConfig`: exactly one of `url` and `service` must be set.
 pub fn client_config(config: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
     match (config.text_if_set("url"), config.part("service")) {
         (Some(url), None) => webhook_url(url, &at.field("url"), errors),
@@ -41,7 +41,7 @@ fn webhook_url(url: &str, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The parts of a URL that the rules look at, split as Go's `net/url` does.
+/// The parts of a URL that the rules examine, split like Go's `net/url`.
 struct UrlParts<'a> {
     scheme: String,
     user: Option<&'a str>,
@@ -105,7 +105,7 @@ fn invalid_escape(escape: &str) -> String {
     format!("invalid URL escape {}", crate::field::quote(escape))
 }
 
-/// A service reference. Kubernetes swaps the two names, so each is reported at the other's place.
+/// Validates a service reference. Like kube-apiserver, it reports a missing namespace at `name` and a missing name at `namespace`.
 fn webhook_service(service: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     if service.text("namespace").is_empty() {
         errors.required(&at.field("name"), "");

@@ -1,4 +1,4 @@
-//! Who may act as whom.
+//! Tests of impersonation: which checks are made in which order, and the resulting caller.
 
 use std::sync::Mutex;
 
@@ -7,7 +7,7 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::{HeaderLines, InternalIdentity};
 
-/// Allows what is on a list; a check reads `verb resource[/sub] [ns/]name`, a request `MODE`.
+/// Allows the listed checks and records all: identity checks as `verb resource[/sub] [ns/]name`, requests as `on MODE`.
 struct List {
     allowed: Vec<&'static str>,
     asked: Mutex<Vec<String>>,
@@ -186,7 +186,7 @@ fn service_accounts_and_nodes_get_the_groups_they_always_have() {
             impersonate:arbitrary-node nodes n1
             system:node:n1 ["system:nodes", "system:authenticated"] Impersonation { constraint: "impersonate:arbitrary-node" }"#]],
     );
-    // Under the plain verb a node is a user like any other.
+    // Plain impersonation checks a node as an ordinary user.
     check(
         &[("impersonate-user", "system:node:n1")],
         &["impersonate users system:node:n1"],
@@ -276,20 +276,20 @@ fn the_mode_by_which_a_caller_was_last_allowed_is_tried_first() {
             checks.asked.into_inner().unwrap(),
         )
     };
-    // Nothing is remembered of refusals: the first mode's is the answer.
+    // Denials are not remembered: the modes are tried in their usual order again.
     let (_, asked) = attempt("bob", &[]);
     assert_eq!(asked, ["on user-info", "impersonate users bob"]);
     let (result, asked) = attempt("bob", &["impersonate users bob"]);
     assert_eq!(result.unwrap(), r#"Impersonation { constraint: "" }"#);
     assert_eq!(asked, ["on user-info", "impersonate users bob"]);
-    // From now on the plain mode comes first, and its refusal is the answer.
+    // The plain mode was allowed last, so it is tried first and its denial is returned.
     let (result, asked) = attempt("bob", &["impersonate users bob"]);
     assert!(result.is_ok());
     assert_eq!(asked, ["impersonate users bob"]);
     let (result, asked) = attempt("carol", &[]);
     assert!(result.unwrap_err().contains("impersonate users carol"));
     assert_eq!(asked, ["impersonate users carol", "on user-info"]);
-    // Until another one allows.
+    // Another mode that allows becomes the first one.
     let (result, _) = attempt("carol", &["on user-info", "impersonate:user-info users carol"]);
     assert_eq!(result.unwrap(), r#"Impersonation { constraint: "impersonate:user-info" }"#);
     let (_, asked) = attempt("bob", &[]);

@@ -20,7 +20,7 @@ pub enum BoundKind {
     Pod,
     Secret,
     Node,
-    /// A webhook configuration.
+    /// A validating or mutating webhook configuration.
     Webhooks(WebhookConfigurationKind),
 }
 
@@ -50,7 +50,7 @@ pub struct TokenClaims {
     pub namespace: Str,
     pub service_account: ObjectReference,
     pub audiences: Vec<Str>,
-    /// The unique `jti`.
+    /// The claim `jti`, a UUID.
     pub id: Str,
     /// Seconds since the Unix epoch, like all times here.
     pub issued_at: Option<i64>,

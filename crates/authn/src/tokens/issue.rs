@@ -1,4 +1,4 @@
-//! [`Issuer`]: signs tokens.
+//! [`Issuer`]: signs service account tokens.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

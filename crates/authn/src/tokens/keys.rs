@@ -143,7 +143,7 @@ impl PublicKey {
         &self.id
     }
 
-    /// `RS256`, `ES256`, …
+    /// The JWA name: `RS256`, `ES256`, `ES384` or `ES512`.
     pub fn algorithm(&self) -> &'static str {
         self.algorithm.name()
     }
@@ -177,7 +177,7 @@ impl PublicKey {
     }
 }
 
-/// Removes leading zeros.
+/// Strips the leading zero bytes of a big-endian number.
 fn significant(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().copied().skip_while(|b| *b == 0).collect()
 }

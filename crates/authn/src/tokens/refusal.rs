@@ -5,7 +5,7 @@ use std::fmt;
 
 use api::Status;
 
-/// The response to the client and, if that must not reveal it, the cause for the log and the audit event.
+/// The response to the client, and the cause for the log and the audit event, which may say more than the response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenRequestRefusal {
     pub status: Status,
@@ -13,7 +13,7 @@ pub struct TokenRequestRefusal {
     pub cause: Option<RefusalCause>,
 }
 
-/// The cause of a rejected token for a webhook. It names stored objects, so clients must not see it.
+/// The cause of a rejected token for a webhook. It may name stored objects, so clients must not see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalCause {
     pub reason: RefusalReason,
@@ -33,7 +33,7 @@ pub enum RefusalReason {
     ConfigurationDeleting,
     /// The reference has another uid than the stored webhook configuration.
     UidMismatch,
-    /// No APIService serves the API group.
+    /// No APIService serves the API group. Checked only in the KEP's dialect.
     ApiServiceNotFound,
     /// No webhook of the configuration has the audience.
     AudienceMismatch,

@@ -56,7 +56,7 @@ pub struct Grant {
     pub claims: TokenClaims,
     /// Warnings for the client.
     pub warnings: Vec<Str>,
-    /// Audit annotations.
+    /// Annotations for the audit event.
     pub annotations: Vec<(&'static str, String)>,
     answer: Value,
     expires: String,

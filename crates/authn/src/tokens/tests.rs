@@ -1,4 +1,4 @@
-//! Issuing and verifying tokens.
+//! Tests of issuing, requesting and verifying service account tokens.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// A store of a few objects; counts how often it is asked.
+/// An in-memory store of bound objects that counts lookups.
 #[derive(Default)]
 struct Store {
     objects: Mutex<HashMap<String, Arc<Value>>>,
@@ -58,7 +58,7 @@ impl BoundObjects for Store {
     }
 }
 
-/// Lets these accounts have these names attested.
+/// Grants `attest` to the listed triples only.
 struct Attests(&'static [(&'static str, &'static str, &'static str)]);
 
 impl Attester for Attests {
@@ -238,7 +238,7 @@ fn a_token_for_others_is_refused() {
     );
     let wanted: Vec<Str> = vec!["other".into(), "third".into()];
     assert_eq!(run(verifier.verify(&token, Some(&wanted), at(NOW))).unwrap().unwrap().audiences, ["other"]);
-    // In the order asked for.
+    // The result has the order of the requested audiences.
     let both = issuer.issue(&TokenClaims { audiences: vec!["a".into(), "b".into()], ..claims() }).unwrap();
     let wanted: Vec<Str> = vec!["b".into(), "x".into(), "a".into()];
     assert_eq!(run(verifier.verify(&both, Some(&wanted), at(NOW))).unwrap().unwrap().audiences, ["b", "a"]);
@@ -272,13 +272,13 @@ fn what_was_tampered_with_is_refused() {
         assert!(verify(&format!("{header}.{}.{}", parts[1], parts[2])).is_err());
         assert!(verify(&format!("{header}.{}.", parts[1])).is_err());
     }
-    // Another server's token, and what is no token at all, are nobody's business here.
+    // Tokens of other issuers and strings that are not JWTs are not recognised, which is no error.
     let other = Issuer::new("https://other", SigningKey::generate().unwrap().0);
     assert_eq!(verify(&other.issue(&claims()).unwrap()), Ok(false));
     for text in ["", ".", "..", "a.b.c", "x", "{\"a\":1}", "a.b.c.d"] {
         assert_eq!(verify(text), Ok(false), "{text}");
     }
-    // The same name with another key.
+    // A token with the right issuer, signed by another key.
     let thief = Issuer::new("https://issuer", SigningKey::generate().unwrap().0);
     assert_eq!(verify(&thief.issue(&claims()).unwrap()).unwrap_err(), "invalid signature, no keys found");
 }
@@ -470,7 +470,7 @@ fn requests_that_ask_for_too_much_are_refused_or_shortened() {
         expect![[r#"pods "gone" not found"#]],
     );
     refused(r#"{"boundObjectRef":{"apiVersion":"v1","kind":"Pod"}}"#, expect!["Name parameter required."]);
-    // What is no version is none, and the pod is found.
+    // An invalid apiVersion counts as empty, as in Kubernetes, and the pod is found.
     assert!(
         requested(r#"{"boundObjectRef":{"apiVersion":"a/b/c","kind":"Pod","name":"web"}}"#, &rules()).is_ok()
     );

@@ -23,7 +23,7 @@ use crate::user::{User, names, service_account};
 /// The tolerated clock skew in seconds.
 pub(super) const LEEWAY: i64 = 60;
 
-/// Longer tokens are rejected.
+/// Maximum length of a token in bytes. A longer string is not recognised as a token.
 const MAX_TOKEN: usize = 16 * 1024;
 
 /// Access to the stored objects that tokens are bound to.
@@ -48,13 +48,13 @@ pub struct TokenVerifier {
     webhooks: bool,
 }
 
-/// A verified token.
+/// The content of a valid token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedToken {
     pub user: User,
     /// The requested audiences that the token is valid for.
     pub audiences: Vec<Str>,
-    /// Audit annotations.
+    /// Annotations for the audit event.
     pub annotations: Vec<(&'static str, String)>,
     /// Warnings for the client.
     pub warnings: Vec<Str>,
@@ -318,7 +318,7 @@ pub(super) fn seconds(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// A decoded JWT.
+/// A decoded JWT whose signature is not verified yet.
 struct JwtParts<'a> {
     header: Value,
     payload: Value,

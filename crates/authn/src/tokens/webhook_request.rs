@@ -90,7 +90,7 @@ impl WebhookToken<'_> {
     }
 }
 
-/// Checks that the configuration has a webhook with this audience and a rule for this group.
+/// Checks that the configuration has a webhook with this audience and a rule for this group. The group `*` needs no rule.
 fn check_configuration(
     configuration: &Value,
     dialect: AttestationDialect,

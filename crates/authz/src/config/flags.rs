@@ -21,9 +21,9 @@ pub struct Flags {
     pub policy_file: String,
     pub webhook_config_file: String,
     pub webhook_version: String,
-    /// Zero disables caching.
+    /// A zero duration disables caching.
     pub authorized_ttl: Duration,
-    /// Zero disables caching.
+    /// A zero duration disables caching.
     pub unauthorized_ttl: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Reading and refusing configuration files.
+//! Tests of loading configuration files, including error messages.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::conditions::{CompileError, Condition, ConditionInput, ConditionsResult};
 use expect_test::{Expect, expect};
 
-/// Takes `true`, `false` and `fail` for expressions, and refuses the rest.
+/// Compiles only expressions that begin with the word `true`, `false` or `fail`.
 struct Fake;
 
 struct Fixed(String);
@@ -57,7 +57,7 @@ fn refused(text: &str, expected: &Expect) {
     expected.assert_eq(&read(text, &[]).map(|_| ()).unwrap_err().to_string());
 }
 
-/// A file with one webhook; `change` is what follows in its section.
+/// A file with one webhook, without the field that begins with `without`, and with `more` at the end of its section.
 fn webhook(version: &str, without: &str, more: &str) -> String {
     let mut fields = String::new();
     for line in [
@@ -514,7 +514,7 @@ fn names_are_optional_in_v1alpha1_but_for_several_webhooks() {
     let list = one.split_once("authorizers:\n").unwrap().1;
     let refused = names(&format!("{one}{list}")).unwrap_err().to_string();
     assert_eq!(refused, "[authorizers[0].name: Required value, authorizers[1].name: Required value]");
-    // A name that is given must still be the right one.
+    // A name that is set must still be the required one.
     let wrong = unnamed("v1alpha1").replace("- type: RBAC\n", "- type: RBAC\n  name: roles\n");
     let refused = names(&wrong).unwrap_err().to_string();
     assert_eq!(refused, "expected name rbac for authorizer RBAC instead of roles");

@@ -1,4 +1,4 @@
-//! Reading kubeconfigs.
+//! Tests of parsing kubeconfigs, including error messages.
 
 use expect_test::{Expect, expect};
 
@@ -14,7 +14,7 @@ fn refused(text: &str, expected: &Expect) {
     expected.assert_eq(&parse(text).unwrap_err().to_string());
 }
 
-/// Every file is there but those called `nope`.
+/// Parses a kubeconfig; all files exist except `nope`.
 fn parse(text: &str) -> Result<Connection, KubeconfigError> {
     Connection::parse(text.as_bytes(), &|path| {
         let there = if path == "nope" {

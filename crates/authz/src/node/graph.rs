@@ -19,15 +19,15 @@ pub enum NodeObject {
     ConfigMap,
     Secret,
     Pod,
-    /// A PersistentVolumeClaim.
+    /// A PersistentVolumeClaim of a pod.
     Claim,
-    /// A PersistentVolume.
+    /// A PersistentVolume bound to a claim.
     Volume,
     ResourceClaim,
     ServiceAccount,
-    /// A VolumeAttachment.
+    /// A VolumeAttachment for the node.
     Attachment,
-    /// A ResourceSlice.
+    /// A ResourceSlice of the node.
     Slice,
     PodCertificateRequest,
 }
@@ -64,7 +64,7 @@ pub struct Graph {
     state: RwLock<GraphState>,
 }
 
-/// Kind, namespace and name.
+/// Kind, namespace and name; the namespace is empty for cluster-scoped objects.
 type ObjectKey = (NodeObject, Str, Str);
 
 #[derive(Default)]

@@ -79,8 +79,8 @@ const VOLUME_SECRETS: &[&[&str]] = &[
     &["storageos", "secretRef", "name"],
 ];
 
-/// Namespace and name of the secrets that a volume's node needs. Without a namespace, a secret is in that of
-/// the claim.
+/// Namespace and name of the secrets that a volume's node needs. Without a namespace, a secret is in that of the claim,
+/// except for the volume types that require a namespace (Cinder, StorageOS, CSI).
 pub(super) fn secrets_of_volume(volume: &Value, claim_namespace: &str) -> Vec<(Str, Str)> {
     let mut secrets = Vec::new();
     let Some(spec) = volume.at(&["spec"]) else { return secrets };

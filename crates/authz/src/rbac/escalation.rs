@@ -20,7 +20,7 @@ use crate::rbac::rule::{PolicyRule, everything, quoted};
 use crate::rbac::subject::RoleRef;
 
 /// Checks that a user may write a Role in `namespace`, or a ClusterRole if `namespace` is empty. `old` is the
-/// stored role. A change of metadata alone is checked, too.
+/// stored role. A change of metadata alone is checked, too, except one of owner references and finalizers.
 pub async fn check_role(
     chain: &Chain,
     index: &RbacIndex,

@@ -131,7 +131,7 @@ impl RbacIndex {
         }
     }
 
-    /// Allows, or has no opinion. The error names bound roles that do not exist.
+    /// Allows, or has no opinion. The reason of the latter names bound roles that do not exist.
     pub fn decide(&self, user: &User, attributes: &Attributes) -> AuthorizerDecision {
         let state = self.read();
         let mut missing: Vec<String> = Vec::new();

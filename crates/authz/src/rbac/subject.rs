@@ -79,7 +79,7 @@ pub(super) enum SubjectKey {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RoleRef {
-    /// `Role` or `ClusterRole`.
+    /// Either `Role` or `ClusterRole`.
     pub kind: Str,
     pub name: Str,
 }

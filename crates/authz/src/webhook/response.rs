@@ -235,7 +235,7 @@ fn malformed_response(why: &str, wanted: &str) -> WebhookFailure {
     WebhookFailure { is_undecided: true, ..WebhookFailure::new(message) }
 }
 
-/// The failure for a status code other than 2xx. A `Status` in the body takes precedence.
+/// The failure for a status code outside 200 to 206. A `Status` in the body takes precedence.
 fn status_failure(response: &WebhookResponse) -> WebhookFailure {
     let status = json::parse(&response.body).ok().filter(|body| {
         body.str_at(&["kind"]) == Some("Status") && body.str_at(&["apiVersion"]) == Some("v1")

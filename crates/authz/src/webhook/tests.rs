@@ -1,4 +1,4 @@
-//! Asking a service, and what its answers mean.
+//! Tests of webhook calls: caching, sharing, retries, and the meaning of responses.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use crate::conditions::{Condition, ConditionInput};
 use crate::observe::NoObserver;
 use crate::{Authorizer, Chain, ChainStep, Denial, Selector};
 
-/// Answers from a list, under a clock that is set by hand.
+/// Responds from a list and records reviews and pauses. The test advances the clock.
 struct Fake {
     answers: Mutex<VecDeque<Result<WebhookResponse, SendError>>>,
     received: Mutex<Vec<String>>,
@@ -79,7 +79,7 @@ fn code(status: u16, content_type: &str, body: &str) -> Result<WebhookResponse, 
     })
 }
 
-/// A complete review with this status.
+/// A response with a complete review that has this status.
 fn review(status: &str) -> Result<WebhookResponse, SendError> {
     let typed = r#""apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview""#;
     ok(&format!(r#"{{{typed},"status":{status},"more":1}}"#))
@@ -251,7 +251,7 @@ fn an_answer_without_a_decision_follows_the_failure_policy() {
             let sender = Fake::new([ok(&body)]);
             let answer = run(webhook(&sender, policy).decide(&alice(), &pods()));
             assert_eq!(answer.decision, decision, "{body}");
-            // As in kube-apiserver, where the failure policy does not matter: an answer that says nothing is no error.
+            // As in kube-apiserver, a response without a decision means no opinion and is not an error.
             if decision == Decision::NoOpinion && !body.contains(r#""allowed":true"#) {
                 assert_eq!(answer.error, None, "{body}");
                 continue;
@@ -263,7 +263,7 @@ fn an_answer_without_a_decision_follows_the_failure_policy() {
             );
         }
     }
-    // A deny is a deny, with or without a type.
+    // A deny counts even without apiVersion and kind.
     let sender = Fake::new([ok(r#"{"status":{"denied":true,"reason":"no"}}"#)]);
     let answer = run(webhook(&sender, &configuration()).decide(&alice(), &pods()));
     assert_eq!((answer.decision, answer.error), (Decision::Deny, None));
@@ -421,7 +421,7 @@ fn when_the_first_to_ask_goes_away_the_next_asks_again() {
     });
 }
 
-/// A condition whose value is fixed.
+/// A condition with a fixed result.
 struct Fixed(Result<bool, String>);
 
 impl Condition for Fixed {

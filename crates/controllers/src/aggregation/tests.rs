@@ -3,7 +3,7 @@ use value::Value;
 use super::outdated;
 use crate::fake::parse;
 
-/// A union as simple as can be: `aggregationRule.of` names the roles, rules are strings.
+/// A minimal union: `aggregationRule.of` lists role names, rules are strings.
 fn union(role: &Value, roles: &[&Value]) -> Option<Vec<Value>> {
     let wanted = role.list_at(&["aggregationRule", "of"]);
     let mut union = Vec::new();

@@ -1,4 +1,4 @@
-//! How many claims there are, and how many were made for pods: what `resourceclaim_controller_*` metrics show.
+//! Counts resource claims and their creation for pods, for the `resourceclaim_controller_*` metrics.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,30 +8,30 @@ use value::{Str, Value};
 
 use super::{POD_CLAIM, is_allocated};
 
-/// Marks a claim that a scheduler made for extended resources.
+/// Annotation of a claim that a scheduler created for the extended resources of a pod.
 const EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
 
-/// What claims are counted by.
+/// The label values by which claims are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClaimLabels {
-    /// Whether it has devices.
+    /// The claim has an allocation.
     pub allocated: bool,
-    /// Whether one of its requests asks for admin access.
+    /// At least one request asks for admin access.
     pub admin_access: bool,
-    /// `resource_claim_template`, `extended_resource`, or empty for claims that users made.
+    /// `resource_claim_template`, `extended_resource`, or empty for claims created by users.
     pub source: &'static str,
 }
 
-/// Who is told how many claims there are.
+/// Receives changes of the claim counts.
 pub trait ClaimObserver: Send + Sync {
-    /// A claim was made from a template for a pod, or could not be.
+    /// Reports an attempt to create a claim from a template for a pod.
     fn created(&self, admin_access: bool, succeeded: bool);
 
-    /// There are so many more claims of this sort, or fewer.
+    /// Adds `change` to the number of claims with these labels.
     fn counted(&self, labels: ClaimLabels, change: i64);
 }
 
-/// A [`ClaimObserver`] that can be part of options.
+/// A [`ClaimObserver`] that can be part of [`crate::Options`].
 #[derive(Clone)]
 pub struct ObserveClaims(pub Arc<dyn ClaimObserver>);
 
@@ -41,7 +41,7 @@ impl fmt::Debug for ObserveClaims {
     }
 }
 
-/// The claims that are counted, by namespace and name.
+/// The labels under which each claim is counted, by namespace and name.
 pub(super) struct Counts {
     observer: Option<ObserveClaims>,
     known: HashMap<(Str, Str), ClaimLabels>,
@@ -52,7 +52,7 @@ impl Counts {
         Counts { observer, known: HashMap::new() }
     }
 
-    /// Everything is listed anew.
+    /// Subtracts all counted claims, because the watch lists everything again.
     pub(super) fn restart(&mut self) {
         let known = std::mem::take(&mut self.known);
         for labels in known.into_values() {
@@ -60,7 +60,7 @@ impl Counts {
         }
     }
 
-    /// A claim as it is now.
+    /// Updates the counts for the current state of a claim, or for its deletion.
     pub(super) fn saw(&mut self, at: (Str, Str), claim: &Value, deleted: bool) {
         let now = labels(claim);
         let before = if deleted { self.known.remove(&at) } else { self.known.insert(at, now) };

@@ -13,7 +13,7 @@ use crate::api::{Api, Change, Elsewhere, Event, Kind, Patch, Place, View, Watch,
 use crate::fake::{Fake, kind, parse};
 use crate::queue::Backoff;
 
-/// A watch that says what it was told to, and then nothing.
+/// A watch that delivers a fixed sequence of events and then stays silent.
 struct Script(VecDeque<Event>);
 
 impl Watch for Script {
@@ -25,7 +25,7 @@ impl Watch for Script {
     }
 }
 
-/// Each watch that is asked for: what there is, and what follows.
+/// For each expected watch: the initial list and the events that follow.
 type Scripts = Mutex<VecDeque<(Vec<Change>, Vec<Event>)>>;
 
 struct Scripted {
@@ -94,7 +94,7 @@ impl Api for Scripted {
     }
 }
 
-/// Counts what it is asked to do; keys called `bad` fail `failures` times, `slow` ones take a second.
+/// Records reconciliations; keys named `bad` fail `failures` times, keys named `slow` take a second.
 #[derive(Default)]
 struct Tally {
     seen: Mutex<Vec<(Str, Duration)>>,
@@ -150,7 +150,7 @@ fn change(name: &str) -> Change {
     Change { place, object: parse("{}"), deleted: false }
 }
 
-/// Runs over these scripts for as long as the clock says, and says what was done.
+/// Runs a controller over these scripts for `wait` of paused time and returns its records.
 async fn after(wait: Duration, scripts: Vec<(Vec<Change>, Vec<Event>)>, failures: usize) -> Arc<Tally> {
     let api = Arc::new(Scripted { fake: Fake::new(&[]), scripts: Mutex::new(scripts.into()) });
     let tally = Arc::new(Tally::default());

@@ -4,7 +4,7 @@ use super::left;
 use crate::fake::parse;
 
 const HOUR: Duration = Duration::from_hours(1);
-/// 2026-01-01T00:00:00Z.
+/// 2026-01-01T00:00:00Z as Unix time in seconds.
 const NEW_YEAR: i64 = 1_767_225_600;
 
 #[test]
@@ -25,7 +25,7 @@ fn an_event_lives_from_its_last_write() {
 #[test]
 fn odd_times_make_it_neither_immortal_nor_a_panic() {
     assert_eq!(left(&parse("{}"), HOUR, NEW_YEAR), Duration::ZERO);
-    // A clock that was set back.
+    // The clock was set back.
     let event = parse(r#"{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"}}"#);
     assert_eq!(left(&event, HOUR, NEW_YEAR - 5), HOUR);
     assert_eq!(left(&event, HOUR, i64::MIN), HOUR);

@@ -1,4 +1,4 @@
-//! What is to be done about one object, by who is there.
+//! Decides what to do about one object, from the graph and the stored objects.
 //!
 //! A decision costs time linear in the size of the objects it reads, because users choose how many owner references an object has.
 //! The graph is locked only to copy out of it, never while objects are read or parsed, and long decisions yield to other tasks.
@@ -17,33 +17,31 @@ use super::{FOREGROUND, ORPHAN, lock, owners};
 use crate::api::{Place, View};
 use lookup::{Owner, Owners, Turn};
 
-/// What the collector makes of an object.
+/// The decision about an object.
 #[derive(Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// It is as it should be, or on its way.
+    /// The object stays, or is already being deleted.
     Nothing,
-    /// These, in this order.
+    /// Perform these actions, in this order.
     Do(Vec<Action>),
-    /// These block it: they must be looked at.
+    /// Reconcile these dependents, which block the foreground deletion.
     Attempt(Vec<Str>),
-    /// It lives outside of namespaces and names an owner that lives in one. No such owner can be found, so it is left alone.
+    /// The object is cluster-scoped and references a namespaced owner. Such an owner cannot be resolved, so the object is left alone.
     Impossible { dependent: Place, owner: Str },
-    /// It names an owner of a kind that is not served, which may be there.
+    /// The object references an owner of a kind that is not served, which may exist.
     UnknownKind { dependent: Place, kind: String },
 }
 
-/// One write.
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
     /// Changes the owner references.
     Patch { place: Place, patch: Value },
-    /// Takes a finalizer off, once everything before is done.
+    /// Removes a finalizer, after all earlier actions have completed.
     Release { place: Place, patch: Value },
-    /// Deletes.
     Delete(Deletion),
 }
 
-/// The deletion of an object in the state in which it was judged.
+/// The deletion of an object, with the state in which it was decided.
 #[derive(Debug, PartialEq)]
 pub(super) struct Deletion {
     pub(super) place: Place,
@@ -54,7 +52,7 @@ pub(super) struct Deletion {
 }
 
 impl Deletion {
-    /// Its options; `exact` is for the object as it was judged, otherwise it may have changed.
+    /// The `DeleteOptions`; `exact` adds the precondition that the object has not changed since the decision.
     pub(super) fn options(&self, exact: bool) -> Value {
         let mut options = Value::map([("propagationPolicy", self.policy)]);
         options.set_at(&["preconditions", "uid"], self.uid.clone());
@@ -65,7 +63,7 @@ impl Deletion {
     }
 }
 
-/// What the graph says about the object to judge, and the means to read more of the graph later.
+/// The graph's entry for the object to decide about, with access to the graph for later reads.
 struct Subject<'a> {
     graph: &'a Mutex<Graph>,
     generation: u64,
@@ -74,8 +72,8 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Reads the graph again, under the lock; `None` if it was restarted meanwhile or no longer has the object. Then nothing is to
-    /// be done now: the object is looked at again once it is listed.
+    /// Reads the graph again, under the lock; `None` if it was restarted meanwhile or no longer contains the object. Then no action is
+    /// needed now: the object is reconciled again once it is listed.
     fn reread<T>(&self, read: impl FnOnce(&Graph) -> T) -> Option<T> {
         let graph = lock(self.graph);
         let same = graph.generation() == self.generation && graph.node(self.uid).is_some();
@@ -83,7 +81,7 @@ impl Subject<'_> {
     }
 }
 
-/// Judges the object with this uid.
+/// Decides about the object with this UID.
 pub(super) async fn decide(graph: &Mutex<Graph>, view: &impl View, uid: &str) -> Result<Verdict, Status> {
     let read = |graph: &Graph| {
         let node = graph.node(uid).filter(|node| node.going != Going::Plainly)?;
@@ -102,7 +100,7 @@ pub(super) async fn decide(graph: &Mutex<Graph>, view: &impl View, uid: &str) ->
     }
 }
 
-/// Every dependent forgets its owner; then the owner is let go.
+/// Removes the references of all dependents to this owner, then the owner's `orphan` finalizer.
 async fn orphan(subject: &Subject<'_>, view: &impl View, live: &Value) -> Result<Verdict, Status> {
     let copy = |graph: &Graph| -> Vec<(Str, Place)> {
         let dependents = graph.dependents(subject.uid);
@@ -123,7 +121,7 @@ async fn orphan(subject: &Subject<'_>, view: &impl View, live: &Value) -> Result
     Ok(Verdict::Do(actions))
 }
 
-/// The owner is let go when no dependent blocks it.
+/// Removes the `foregroundDeletion` finalizer when no dependent blocks the deletion.
 fn foreground(subject: &Subject<'_>, live: &Value) -> Verdict {
     // Outer `None`: the graph cannot be read again; inner `None`: no dependent blocks.
     let copy = |graph: &Graph| {
@@ -139,7 +137,7 @@ fn foreground(subject: &Subject<'_>, live: &Value) -> Verdict {
     }
 }
 
-/// What the owner references say about an object that nobody has asked to delete.
+/// Decides about an object that is not being deleted, from the state of its owners.
 async fn by_owners(subject: &Subject<'_>, view: &impl View, live: &Value) -> Result<Verdict, Status> {
     let place = &subject.place;
     let mut lookup = Owners::new(view, place);
@@ -188,11 +186,11 @@ async fn by_owners(subject: &Subject<'_>, view: &impl View, live: &Value) -> Res
     let circle = if waiting.is_empty() { Some(None) } else { subject.reread(circle) };
     let Some(circle) = circle else { return Ok(Verdict::Nothing) };
     if let Some(circle) = circle {
-        // Its owner waits for it, so it waits for its own dependents in turn. Where one of those waits as well, there may be a
-        // circle, which is broken by no longer blocking the owners.
+        // An owner waits for this object, so it is deleted in the foreground and waits for its own dependents in turn. If one of those is
+        // already waiting, there may be a cycle, which is broken by no longer blocking the owners.
         let unblock = if circle { unblocked(place, live) } else { None };
         if let Some(unblock) = unblock {
-            // The change of the references brings the object back, then to be deleted.
+            // The change of the references queues the object again, which then deletes it.
             return Ok(Verdict::Do(vec![unblock]));
         }
         return Ok(Verdict::Do(vec![deletion("Foreground")]));
@@ -208,14 +206,14 @@ async fn by_owners(subject: &Subject<'_>, view: &impl View, live: &Value) -> Res
     Ok(Verdict::Do(vec![deletion(policy)]))
 }
 
-/// Takes references to these owners off, if there are any.
+/// Removes the references to these owners; `None` if there are none.
 fn without_owners(place: &Place, live: &Value, uids: &HashSet<&str>) -> Option<Action> {
     let named = |reference: &&Value| reference.str_at(&["uid"]).is_some_and(|uid| uids.contains(uid));
     let kept: Vec<Value> = owners(live).iter().filter(|reference| !named(reference)).cloned().collect();
     (kept.len() < owners(live).len()).then(|| with_owners(place, live, kept))
 }
 
-/// Makes every reference one that does not block, if one does.
+/// Clears `blockOwnerDeletion` in all references; `None` if it is set in none.
 fn unblocked(place: &Place, live: &Value) -> Option<Action> {
     let mut references = owners(live).to_vec();
     let mut changed = false;
@@ -240,7 +238,7 @@ fn release(place: &Place, live: &Value, finalizer: &str) -> Action {
     Action::Release { place: place.clone(), patch: patch(live, "finalizers", others) }
 }
 
-/// A merge patch of one field of the metadata, for the object in exactly this state.
+/// A merge patch of one metadata field that applies only to this resource version of the object.
 fn patch(live: &Value, field: &str, value: Value) -> Value {
     let mut patch = Value::default();
     patch.set_at(&["metadata", "resourceVersion"], meta::resource_version(live));

@@ -1,7 +1,6 @@
-//! Who names whom as an owner.
+//! The graph of owner references.
 //!
-//! Only objects that have owners, or that wait for their dependents while they are deleted, are in it: the rest of the cluster costs
-//! nothing here.
+//! It contains only objects that have owners, or whose deletion waits for their dependents; other objects cost no memory here.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,21 +10,21 @@ use value::{Str, Value};
 use super::{FOREGROUND, ORPHAN};
 use crate::api::{Change, Place};
 
-/// How an object is being deleted.
+/// The deletion state of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Going {
-    /// Not at all.
+    /// It is not being deleted.
     No,
-    /// It goes when others let it.
+    /// In deletion, but not waiting for dependents.
     Plainly,
-    /// It waits for its dependents to go.
+    /// In foreground deletion: waits until its blocking dependents are deleted.
     Foreground,
-    /// It waits for its dependents to forget it.
+    /// In orphaning deletion: waits until no dependent references it.
     Orphan,
 }
 
 impl Going {
-    /// As an object's metadata says.
+    /// Reads the state from an object's metadata.
     pub(super) fn of(object: &Value) -> Self {
         let has = |finalizer: &str| meta::finalizers(object).any(|own| own == finalizer);
         if !meta::is_deleting(object) {
@@ -40,7 +39,7 @@ impl Going {
     }
 }
 
-/// An object with owners, or one that waits for its dependents.
+/// An object with owners, or one whose deletion waits for its dependents.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) place: Place,
@@ -51,20 +50,20 @@ pub(super) struct Node {
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     nodes: HashMap<Str, Node>,
-    /// By the uid of an owner, whether that owner exists or not: its dependents, and whether each blocks the owner's foreground
-    /// deletion. INVARIANT: exactly the owners that `nodes` name.
+    /// Dependents by the UID of their owner, which need not exist, each with whether it blocks the owner's foreground deletion.
+    /// INVARIANT: the keys are exactly the owners that `nodes` reference.
     dependents: HashMap<Str, BTreeMap<Str, bool>>,
-    /// Counts the calls of [`Graph::restart`].
+    /// Counts calls of [`Graph::restart`].
     generation: u64,
 }
 
 impl Graph {
-    /// Forgets everything. A decision that began before must not read what is listed afterwards: see [`Graph::generation`].
+    /// Clears the graph. A decision that began before must not use what is listed afterwards: see [`Graph::generation`].
     pub(super) fn restart(&mut self) {
         *self = Graph { generation: self.generation.wrapping_add(1), ..Graph::default() };
     }
 
-    /// Two reads of the graph belong together only if this is the same for both.
+    /// Two reads of the graph are consistent only if this value is equal for both.
     pub(super) fn generation(&self) -> u64 {
         self.generation
     }
@@ -73,19 +72,19 @@ impl Graph {
         self.nodes.get(uid)
     }
 
-    /// The objects that name `uid` as an owner.
+    /// The objects that reference `uid` as an owner.
     pub(super) fn dependents(&self, uid: &str) -> impl Iterator<Item = (&Str, &Node)> {
         let dependents = self.dependents.get(uid).into_iter().flatten();
         dependents.filter_map(|(uid, _)| self.nodes.get_key_value(uid))
     }
 
-    /// The dependents that hold up a foreground deletion of `uid`.
+    /// The dependents that block a foreground deletion of `uid`.
     pub(super) fn blocking(&self, uid: &str) -> impl Iterator<Item = (&Str, &Node)> {
         let dependents = self.dependents.get(uid).into_iter().flatten();
         dependents.filter(|(_, blocks)| **blocks).filter_map(|(uid, _)| self.nodes.get_key_value(uid))
     }
 
-    /// Takes note of a change and says which objects must be looked at because of it.
+    /// Applies a change and returns the UIDs of the objects to reconcile because of it.
     pub(super) fn observe(&mut self, change: &Change) -> Vec<Str> {
         let uid = meta::uid(&change.object);
         if uid.is_empty() {
@@ -112,7 +111,7 @@ impl Graph {
         let (old_owners, was) =
             self.nodes.remove(&uid).map_or((Vec::new(), Going::No), |node| (node.owners, node.going));
         let mut concerned = Vec::new();
-        // An object can name one owner many times and have tens of thousands of references: no list is searched for each of them.
+        // An object may reference one owner many times and have tens of thousands of references: never search a list for each of them.
         let blocking = blocking_by_owner(&owners);
         for old in &old_owners {
             let blocks = blocking.get(old.uid.as_str()).copied();
@@ -127,7 +126,7 @@ impl Graph {
             let blocks = blocking.get(owner.uid.as_str()) == Some(&true);
             self.dependents.entry(owner.uid.clone()).or_default().insert(uid.clone(), blocks);
         }
-        // Whether the owners are there is looked up once; afterwards their deletions are told.
+        // Look up the owners once; later their deletions arrive as changes.
         if !owners.is_empty() && owners != old_owners {
             concerned.push(uid.clone());
         }
@@ -143,7 +142,7 @@ impl Graph {
         concerned
     }
 
-    /// `uid`, if it waits for its dependents to go.
+    /// Returns `uid` if it is in foreground deletion.
     fn waiting(&self, uid: &Str) -> Option<Str> {
         self.nodes.get(uid).filter(|node| node.going == Going::Foreground).map(|_| uid.clone())
     }
@@ -158,7 +157,7 @@ impl Graph {
     }
 }
 
-/// The uids of the owners, each with whether one of the references to it blocks its foreground deletion.
+/// The UIDs of the owners, each with whether any reference to it blocks its foreground deletion.
 fn blocking_by_owner(owners: &[OwnerReference]) -> HashMap<&str, bool> {
     let mut blocking = HashMap::with_capacity(owners.len());
     for owner in owners {

@@ -11,7 +11,7 @@ use super::graph::Graph;
 use crate::api::{Change, View};
 use crate::fake::{Fake, parse};
 
-/// A cluster and the graph that has been told of all of it.
+/// A fake cluster and a graph that has observed all of it.
 struct Cluster {
     fake: Fake,
     graph: Mutex<Graph>,
@@ -33,7 +33,7 @@ impl Cluster {
         self.graph.get_mut().unwrap().observe(&change)
     }
 
-    /// Stores an object anew, and tells the graph.
+    /// Stores or replaces an object and passes the change to the graph.
     fn put(&mut self, object: &Value) -> Vec<Str> {
         let place = self.fake.place(object);
         self.fake.objects.retain(|old| {
@@ -50,7 +50,7 @@ impl Cluster {
         self.told(object, false)
     }
 
-    /// Removes the object with this uid, and tells the graph.
+    /// Removes the object with this UID and passes the deletion to the graph.
     fn remove(&mut self, uid: &str) -> Vec<Str> {
         let at = self.fake.objects.iter().position(|o| api::meta::uid(o) == uid).unwrap();
         let object = self.fake.objects.remove(at);
@@ -61,7 +61,7 @@ impl Cluster {
         self.decide_with(&self.fake, uid).0
     }
 
-    /// Decides by what `view` shows. Returns the verdict and how often the decision yielded to other tasks.
+    /// Decides with `view`. Returns the decision and how often it yielded to other tasks.
     fn decide_with(&self, view: &impl View, uid: &str) -> (Verdict, usize) {
         let mut decision = pin!(decide(&self.graph, view, uid));
         let mut yields = 0;
@@ -91,7 +91,7 @@ impl Cluster {
     }
 }
 
-/// A ConfigMap in namespace `n` whose uid is its name.
+/// A ConfigMap in namespace `n` whose UID is its name.
 fn map(name: &str) -> Value {
     let mut object =
         parse(r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"n","resourceVersion":"7"}}"#);
@@ -281,7 +281,7 @@ fn a_circle_of_foreground_deletions_is_broken() {
     assert_eq!(place.name, "b");
     let references = patch.list_at(&["metadata", "ownerReferences"]);
     assert_eq!(references[0].bool_at(&["blockOwnerDeletion"]), Some(false));
-    // Once it is written, the object comes back and is deleted, and its owner is let go.
+    // After that write the object is reconciled again and deleted, and its owner is released.
     assert_eq!(uids(cluster.put(&owned_by("b", &[("a", false)]))), ["a", "b"]);
     assert_eq!(cluster.policy("b"), "Foreground");
     first.set_at(&["metadata", "resourceVersion"], "8");
@@ -306,7 +306,7 @@ fn orphaned_dependents_forget_their_owner_before_it_is_let_go() {
     };
     assert_eq!(first.at(&["metadata", "ownerReferences"]), Some(&Value::Null));
     assert_eq!(second.list_at(&["metadata", "ownerReferences"])[0].str_at(&["uid"]), Some("d"));
-    // Their owner is still there, so they are not deleted meanwhile.
+    // Their owner still exists, so they are not deleted meanwhile.
     assert_eq!(cluster.decide("b"), Verdict::Nothing);
 }
 

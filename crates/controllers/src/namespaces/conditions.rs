@@ -1,4 +1,4 @@
-//! What the conditions of a terminating namespace say.
+//! The conditions of a terminating namespace, with the reasons and messages of Kubernetes.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,28 @@ use value::{Str, Value};
 use super::Leftover;
 use crate::api::{Kind, Unknown};
 
-/// What one round of emptying found.
+/// The result of one attempt to empty a namespace.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Findings {
-    /// How many objects are left, whatever the conditions say.
+    /// Total number of remaining objects, including those that the conditions do not count.
     pub(super) left: usize,
-    /// By resource, as the message names it.
+    /// Remaining objects by resource (`plural.group`).
     remaining: BTreeMap<String, usize>,
     finalizers: BTreeMap<Str, usize>,
-    /// What went wrong.
+    /// Errors of deletions and lists.
     pub(super) errors: Vec<String>,
-    /// The versions of groups of which it is not known what is in them.
+    /// Group versions whose discovery failed.
     unknown: Vec<Unknown>,
 }
 
 impl Findings {
-    /// Nothing yet, but what is not known.
+    /// Starts with the group versions whose discovery failed.
     pub(super) fn undiscovered_in(mut unknown: Vec<Unknown>) -> Self {
         unknown.sort();
         Findings { unknown, ..Findings::default() }
     }
 
-    /// What is wrong if anything is not known.
+    /// The discovery error, if discovery failed for any group version.
     pub(super) fn undiscovered(&self) -> Option<String> {
         let texts = self.unknown.iter().map(|Unknown { version, why }| format!("{version}: {why}"));
         let texts: Vec<String> = texts.collect();
@@ -49,14 +49,14 @@ impl Findings {
         self.errors.extend(error);
     }
 
-    /// While pods are left, Kubernetes' conditions do not count what remains.
+    /// Clears the counts: while pods remain, Kubernetes' conditions do not report them.
     pub(super) fn forget_totals(&mut self) {
         self.remaining.clear();
         self.finalizers.clear();
     }
 }
 
-/// A condition: its type, and reason and message when all is well.
+/// Each condition's type, with its reason and message when there is no problem.
 const CONDITIONS: [(&str, &str, &str); 5] = [
     (DISCOVERY_FAILURE, "ResourcesDiscovered", "All resources successfully discovered"),
     (
@@ -73,7 +73,7 @@ const CONTENT_FAILURE: &str = "NamespaceDeletionContentFailure";
 const CONTENT_REMAINING: &str = "NamespaceContentRemaining";
 const FINALIZERS_REMAINING: &str = "NamespaceFinalizersRemaining";
 
-/// The conditions as they should be, or nothing if they are. Conditions of others stay.
+/// The updated conditions, or `None` if they are up to date. Conditions of other types are preserved.
 pub(super) fn updated(stored: &[Value], findings: &Findings, now: i64) -> Option<Vec<Value>> {
     let mut conditions = stored.to_vec();
     for (kind, reason, message) in CONDITIONS {
@@ -100,7 +100,7 @@ pub(super) fn updated(stored: &[Value], findings: &Findings, now: i64) -> Option
     (conditions != stored).then_some(conditions)
 }
 
-/// What is wrong about one aspect: reason and message.
+/// The problem that a condition reports: reason and message.
 fn problem(kind: &str, findings: &Findings) -> Option<(&'static str, String)> {
     let listed = |texts: Vec<String>| {
         let mut texts = texts;

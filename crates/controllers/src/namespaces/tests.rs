@@ -98,7 +98,7 @@ fn the_conditions_say_what_remains_in_the_words_of_kubernetes() {
     assert_eq!(text(&conditions, "NamespaceContentRemaining", "lastTransitionTime"), "1970-01-01T00:00:00Z");
     assert_eq!(text(&conditions, "NamespaceDeletionDiscoveryFailure", "status"), "False");
 
-    // The same again is no change; the transition's time stays while the status does.
+    // Equal findings cause no change; the transition time stays while the status does.
     assert_eq!(updated(&conditions, &findings, 60), None);
     let fewer = {
         let mut findings = Findings::default();

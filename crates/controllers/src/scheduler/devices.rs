@@ -1,4 +1,4 @@
-//! What is known of devices, and the allocator that is made of it.
+//! The observed DRA objects and the device allocator built from them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,12 +9,12 @@ use value::{Str, Value};
 
 use super::Known;
 
-/// The objects that an allocator is made of.
+/// The objects from which an allocator is built.
 #[derive(Clone)]
 pub(super) struct Devices {
     pub(super) classes: HashMap<Str, Arc<Value>>,
     pub(super) slices: HashMap<Str, Arc<Value>>,
-    /// Rules that taint devices.
+    /// `DeviceTaintRule` objects by name.
     pub(super) taint_rules: HashMap<Str, Arc<Value>>,
     pub(super) claims: HashMap<(Str, Str), Arc<Value>>,
     gates: DraGates,
@@ -27,7 +27,7 @@ impl Devices {
     }
 
     fn allocator(&self) -> DeviceAllocator {
-        // In an order of their own, so that equal clusters are served alike.
+        // Sorted by name, so that equal clusters produce equal allocations.
         let sorted = |map: &HashMap<Str, Arc<Value>>| {
             let mut all: Vec<(Str, Arc<Value>)> =
                 map.iter().map(|(name, object)| (name.clone(), Arc::clone(object))).collect();
@@ -50,28 +50,28 @@ impl Devices {
     }
 }
 
-/// Tells an allocator of a claim.
+/// Applies a change of a claim to an allocator.
 pub(super) fn tell(allocator: &mut DeviceAllocator, claim: &Value, deleted: bool) {
     if deleted { allocator.forget(meta::uid(claim)) } else { allocator.observe(claim) }
 }
 
-/// What was observed while the allocator was lent.
+/// Changes observed while the allocator was lent to a search.
 #[derive(Default)]
 pub(super) struct Missed {
-    /// Claims, and whether they were deleted, in their order.
+    /// Claims in order of observation, each with whether it was deleted.
     pub(super) claims: Vec<(Arc<Value>, bool)>,
-    /// Whether classes, slices or rules changed, so that another allocator has to be made.
+    /// Classes, slices or taint rules changed, so the allocator must be rebuilt.
     pub(super) is_outdated: bool,
 }
 
-/// The allocator, for a search without the lock. It is given back when this is dropped, and told what it has missed.
+/// The allocator, taken out of [`Known`] for a search without the lock. Dropping it applies the missed changes and returns it.
 pub(super) struct Lent<'k> {
     known: &'k Mutex<Known>,
     allocator: DeviceAllocator,
 }
 
 impl<'k> Lent<'k> {
-    /// Takes it, or makes it of what is known. Only one pod is placed at a time, so that nobody else has it.
+    /// Takes the allocator, or builds one from the observed objects. Only one pod is scheduled at a time, so it is not lent already.
     pub(super) fn take(known: &'k Mutex<Known>) -> Self {
         let (made, devices) = {
             let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +94,7 @@ impl Drop for Lent<'_> {
     fn drop(&mut self) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let missed = known.lent.take().unwrap_or_default();
-        // After a panic it may hold what nobody was given.
+        // After a panic it may hold devices that were not allocated to any claim.
         if missed.is_outdated || std::thread::panicking() {
             return;
         }

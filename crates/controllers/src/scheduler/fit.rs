@@ -1,4 +1,4 @@
-//! Which nodes a pod fits on, as far as nodes and the pods on them are concerned, and in which order they are tried.
+//! Filters the nodes that a pod fits on, by node properties and the pods on them, and sorts them by preference.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -13,17 +13,17 @@ use value::{Str, Value};
 
 use super::Reasons;
 
-/// Nodes, and what the pods on them take.
+/// Nodes and the resources that their pods use.
 #[derive(Clone, Default)]
 pub(crate) struct Cluster {
     pub(crate) nodes: BTreeMap<Str, Arc<Value>>,
     pods: HashMap<(Str, Str), Arc<Placed>>,
     by_node: HashMap<Str, BTreeSet<(Str, Str)>>,
-    /// The pods that keep others away from themselves.
+    /// Pods with required anti-affinity terms.
     keeping_away: BTreeSet<(Str, Str)>,
 }
 
-/// What is known of a pod on a node.
+/// The scheduling-relevant parts of a pod on a node.
 struct Placed {
     node: Str,
     requests: Amounts,
@@ -31,10 +31,10 @@ struct Placed {
     keeps_away: Vec<Value>,
 }
 
-/// A port of the node: address, protocol, number.
+/// A host port: address, protocol, number.
 type Port = (Str, Str, i64);
 
-/// Why a node does not serve.
+/// A reason that rejects a node; displayed with kube-scheduler's wording.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
     Insufficient(Str),
@@ -66,7 +66,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// The reasons in Kubernetes' form.
+/// Formats the reasons like kube-scheduler's `FitError`.
 pub(crate) fn told(nodes: usize, reasons: &Reasons) -> String {
     if nodes == 0 {
         return "no nodes available to schedule pods".to_owned();
@@ -110,7 +110,7 @@ impl Cluster {
         self.pods.insert(at, Arc::new(placed));
     }
 
-    /// The places that pods which are there keep a pod away from: a label of nodes and its value.
+    /// Topology domains (node label and value) that the anti-affinity of existing pods forbids for a pod.
     fn kept_away_from(&self, pod: &Value) -> BTreeSet<(Str, Str)> {
         let mut places = BTreeSet::new();
         for at in &self.keeping_away {
@@ -126,7 +126,7 @@ impl Cluster {
         places
     }
 
-    /// The nodes that a pod fits on, the emptiest first, and why the others do not serve.
+    /// The nodes that a pod fits on, least utilized first, and the reasons against the others.
     pub(crate) fn fitting(&self, pod: &Value) -> (Vec<Str>, Reasons) {
         let wants = requests(pod);
         let wanted_ports = ports(pod);
@@ -187,7 +187,7 @@ impl Cluster {
         used
     }
 
-    /// What a node has too little of.
+    /// Resources of which a node has too little for the pod.
     fn lacking(&self, name: &Str, node: &Value, wants: &Amounts) -> Vec<Why> {
         let has = pod_resources::amounts(node.at(&["status", "allocatable"]));
         let used = self.used(name);
@@ -210,7 +210,7 @@ impl Cluster {
         why
     }
 
-    /// How full a node would be, by the fuller of processor and memory.
+    /// Utilization of a node with the pod on it: the larger fraction of CPU and memory.
     fn fullness(&self, name: &Str, node: &Value, wants: &Amounts) -> f64 {
         let has = pod_resources::amounts(node.at(&["status", "allocatable"]));
         let mut used = self.used(name);
@@ -223,13 +223,13 @@ impl Cluster {
     }
 }
 
-/// About how many bytes of a pod are compared with every node.
+/// Approximate bytes of a pod that are compared with every node.
 pub(crate) fn terms_size(pod: &Value) -> usize {
     let parts = ["tolerations", "nodeSelector", "affinity"].map(|field| pod.at(&["spec", field]));
     parts.into_iter().flatten().map(|part| part.size_up_to(usize::MAX)).sum()
 }
 
-/// What a pod takes of a node.
+/// Resource requests of a pod, including pod-level resources and overhead.
 fn requests(pod: &Value) -> Amounts {
     let mut total = pod_resources::of_containers(pod, "requests");
     pod_resources::of_pod_itself(pod, "requests", &mut total, pod_resources::is_pod_level);
@@ -258,7 +258,7 @@ fn collide(a: &Port, b: &Port) -> bool {
     a.1 == b.1 && a.2 == b.2 && (a.0 == b.0 || anywhere(&a.0) || anywhere(&b.0))
 }
 
-/// Whether a node takes pods with these tolerations.
+/// Checks a node's taints and its `unschedulable` field against tolerations.
 fn accepts(node: &Value, tolerations: &[Value]) -> Result<(), Why> {
     let tolerated = |taint: &Value| tolerations.iter().any(|toleration| tolerates(toleration, taint));
     if node.at(&["spec", "unschedulable"]) == Some(&Value::Bool(true)) {
@@ -274,7 +274,7 @@ fn accepts(node: &Value, tolerations: &[Value]) -> Result<(), Why> {
     Ok(())
 }
 
-/// Whether a toleration covers a taint. An operator that is not known covers nothing.
+/// Reports whether a toleration matches a taint. An unknown operator matches no taint.
 fn tolerates(toleration: &Value, taint: &Value) -> bool {
     let text = |of: &'_ Value, field: &str| of.str_at(&[field]).unwrap_or_default().to_owned();
     let (key, effect) = (text(toleration, "key"), text(toleration, "effect"));
@@ -287,10 +287,10 @@ fn tolerates(toleration: &Value, taint: &Value) -> bool {
     matches && covers(&effect, "effect") && covers(&key, "key")
 }
 
-/// The nodes that a pod names by their labels.
+/// The node selector and required node affinity of a pod.
 struct Selector<'a> {
     labels: Option<&'a value::Map>,
-    /// Absent where nothing is required; nothing matches what cannot be read.
+    /// `None` if there is no required affinity; an unreadable one matches no node.
     affinity: Option<Result<NodeSelector, dra::NodeSelectorError>>,
 }
 
@@ -316,7 +316,7 @@ impl<'a> Selector<'a> {
     }
 }
 
-/// Whether a pod's rule that keeps others away may mean this pod. Where that cannot be told, it may.
+/// Reports whether an anti-affinity term of a pod in `namespace` may select this pod. Returns true when that is undecidable here.
 fn may_be_about(term: &Value, namespace: &str, pod: &Value) -> bool {
     let elsewhere = !term.list_at(&["namespaces"]).is_empty() || term.at(&["namespaceSelector"]).is_some();
     if !elsewhere && meta::namespace(pod) != namespace {

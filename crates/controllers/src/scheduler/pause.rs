@@ -1,15 +1,15 @@
-//! How long a namespace waits whose claims cost too much.
+//! Backoff for namespaces whose claims exceed the budget of the device search.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The first pause; each one in a row is twice as long.
+/// The first pause; each consecutive one is twice as long.
 const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// A time before which no devices are searched for the pods of a namespace. Whoever can create claims in it can create any number of
-/// pods, so that a pause of one pod would be none.
+/// The time before which no devices are searched for pods of a namespace. The pause covers the namespace because a user who can create
+/// claims can usually create any number of pods, which would evade a pause per pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pause {
     until: Instant,
@@ -17,18 +17,18 @@ pub(super) struct Pause {
 }
 
 impl Pause {
-    /// The pause after another one, if there was any.
+    /// The pause that follows `former`, or the first one.
     pub(super) fn after(former: Option<&Pause>, now: Instant) -> Self {
         let length = former.map_or(FIRST, |former| former.length.saturating_mul(2).min(LONGEST));
         Pause { until: now + length, length }
     }
 
-    /// Whether it is too long ago for another one to follow it.
+    /// Reports whether the pause ended so long ago that the next one starts from the minimum again.
     pub(super) fn is_forgotten(&self, now: Instant) -> bool {
         self.until + LONGEST < now
     }
 
-    /// How much of it is left.
+    /// Remaining time; `None` once it is over.
     pub(super) fn left(&self, now: Instant) -> Option<Duration> {
         self.until.checked_duration_since(now).filter(|left| !left.is_zero())
     }

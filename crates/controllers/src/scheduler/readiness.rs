@@ -1,22 +1,22 @@
-//! Devices that have to be made ready for a pod: it gets its node only when their drivers say that they are.
+//! Device binding conditions: a pod is bound only when the drivers report its devices ready.
 
 use api::time::Timestamp;
 use value::Value;
 
-/// How long drivers have.
+/// Seconds until devices that are not ready count as failed.
 const PATIENCE: i64 = 600;
 
-/// Whether the devices of an allocated claim can be used.
+/// State of the binding conditions of an allocated claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Readiness {
     Ready,
-    /// Until the time that is said here, in seconds.
+    /// Not ready yet; fails at this Unix time in seconds, if the allocation has a timestamp.
     Waiting(Option<i64>),
-    /// What went wrong. They are given back.
+    /// Message of the failure; the claim is to be deallocated.
     Failed(String),
 }
 
-/// What drivers say of the devices of an allocated claim.
+/// Evaluates the conditions that drivers report for the devices of an allocated claim.
 pub(super) fn of(claim: &Value, now: i64) -> Readiness {
     let name = claim.str_at(&["metadata", "name"]).unwrap_or_default();
     let mut ready = true;

@@ -86,7 +86,7 @@ fn selectors_taints_and_ports_are_met() {
     };
     assert_eq!(tried(&cluster, &affinity("In")), Ok(vec!["small".to_owned()]));
     assert!(tried(&cluster, &affinity("NotIn")).is_err());
-    // What is not known selects nothing.
+    // An unknown operator matches no node.
     assert!(tried(&cluster, &affinity("Resembles")).is_err());
     for (toleration, fits) in [
         (r#"{"key":"gpu","operator":"Equal","value":"yes","effect":"NoSchedule"}"#, true),
@@ -153,7 +153,7 @@ fn a_pod_that_wants_to_be_alone_keeps_others_from_its_place_only() {
     assert_eq!(tried(&there, &pod("web", "default")), Ok(vec!["c".to_owned()]));
     assert_eq!(tried(&there, &pod("db", "default")).unwrap().len(), 3);
     assert_eq!(tried(&there, &pod("web", "other")).unwrap().len(), 3);
-    // On a node that nobody knows it keeps nobody away.
+    // On an unknown node its anti-affinity has no effect.
     assert_eq!(tried(&cluster(&nodes, &[&alone("nowhere")]), &pod("web", "default")).unwrap().len(), 3);
     let full = cluster(&nodes[..2], &[&alone("a")]);
     assert_eq!(
@@ -195,7 +195,7 @@ fn devices_that_must_be_made_ready_are_waited_for() {
         of(&[ready, wired, broken], 200),
         Readiness::Failed(r#"device binding failed: claim=c, reason=Fire, message="it burns""#.to_owned())
     );
-    // Whoever said nothing of a device has not made it ready.
+    // A device without reported conditions is not ready.
     let silent = parse(
         r#"{"status":{"allocation":{"devices":{"results":[{"driver":"d","pool":"p","device":"x","bindingConditions":["ready"]}]}}}}"#,
     );

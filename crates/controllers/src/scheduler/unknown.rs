@@ -1,8 +1,8 @@
-//! What a pod may ask for and this scheduler does not know. Silence about one of these would be a wrong placement.
+//! Detects scheduling features that this scheduler does not support; ignoring one of them could place the pod wrongly.
 
 use value::Value;
 
-/// The first thing that a pod asks for and nobody here can judge.
+/// Describes the first unsupported feature that a pod uses.
 pub(crate) fn asked(pod: &Value) -> Option<String> {
     let spec = |path: &[&str]| {
         let mut at = vec!["spec"];

@@ -1,13 +1,13 @@
-//! A text → the steps of a path, by the rules of kubectl's parser.
+//! Parses kubectl's JSONPath syntax into steps.
 
 use value::{Str, Value};
 
 use super::{Filter, Operator, Slice, Step};
 
-/// How deep texts inside of texts (filters, unions, quoted keys) are parsed.
+/// Limit on nested parsing of filters, unions and quoted keys.
 const DEEPEST: usize = 16;
 
-/// The steps between each `{` and `}` of a text that begins with neither.
+/// Parses the steps of each `{…}` block. `text` has neither the opening `{` of the first block nor its closing `}`.
 pub(super) fn blocks(text: &str) -> Option<Vec<Vec<Step>>> {
     blocks_at(text, 0)
 }
@@ -19,7 +19,7 @@ fn blocks_at(text: &str, depth: usize) -> Option<Vec<Vec<Step>>> {
     let whole = format!("{text}}}");
     let mut parser = Parser { rest: &whole, depth };
     let mut blocks = vec![parser.block()?];
-    // Text between blocks is printed, and means nothing here.
+    // Text between blocks is output for kubectl and has no meaning here.
     while let Some((_, rest)) = parser.rest.split_once('{') {
         parser.rest = rest;
         blocks.push(parser.block()?);
@@ -27,7 +27,7 @@ fn blocks_at(text: &str, depth: usize) -> Option<Vec<Vec<Step>>> {
     Some(blocks)
 }
 
-/// The steps of a text inside of another.
+/// Parses text nested in another path, such as a filter operand.
 fn inner(text: &str, depth: usize) -> Option<Vec<Step>> {
     blocks_at(text, depth + 1)?.into_iter().next()
 }
@@ -51,7 +51,7 @@ impl<'t> Parser<'t> {
         next
     }
 
-    /// Everything up to some place, which stays.
+    /// Consumes and returns the text before byte `end`.
     fn upto(&mut self, end: usize) -> &'t str {
         let (taken, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
         self.rest = rest;
@@ -63,7 +63,7 @@ impl<'t> Parser<'t> {
         self.upto(end)
     }
 
-    /// The steps up to a `}`, which goes.
+    /// Consumes the steps of a block, including its closing `}`.
     fn block(&mut self) -> Option<Vec<Step>> {
         let mut steps = Vec::new();
         loop {
@@ -109,7 +109,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A name, in which the character behind `\` does not end it.
+    /// A field name; a backslash escapes the next character.
     fn field(&mut self) -> Step {
         let mut name = String::new();
         let mut chars = self.rest.char_indices();
@@ -139,7 +139,7 @@ impl<'t> Parser<'t> {
         Some(Step::Constant(number))
     }
 
-    /// What is behind a `[`.
+    /// The contents of `[…]`, after the opening bracket.
     fn bracket(&mut self) -> Option<Vec<Step>> {
         let end = self.rest.find([']', '\n'])?;
         let text = self.upto(end);
@@ -159,7 +159,7 @@ impl<'t> Parser<'t> {
         slice(text).map(|slice| vec![Step::Slice(slice)])
     }
 
-    /// What is behind a `[?(`, up to a `)]` that is in no quotes.
+    /// The contents of `[?(…)]`, up to a `)]` outside quotes.
     fn filter(&mut self) -> Option<Step> {
         let (mut pair, mut closed) = (None, false);
         let mut before = ' ';
@@ -186,7 +186,7 @@ impl<'t> Parser<'t> {
             let (left, rest) = text.split_at_checked(at)?;
             let right = rest.trim_start_matches(is_operator);
             let operator = rest.get(..rest.len() - right.len())?;
-            // The last of its characters belongs to the right side where that has no other.
+            // If nothing is left for the right side, it gets the last operator character.
             match right {
                 "" if operator.len() > 1 => {
                     let (operator, right) = operator.split_at_checked(operator.len() - 1)?;
@@ -214,7 +214,7 @@ impl<'t> Parser<'t> {
         Some(Step::Filter(filter))
     }
 
-    /// A text behind its first quote.
+    /// A quoted string, after its opening quote.
     fn quoted(&mut self, quote: char) -> Option<Str> {
         let mut before = quote;
         let mut chars = self.rest.char_indices();
@@ -234,7 +234,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// `from:to:by`, each with or without a number, or a place alone.
+/// Parses `from:to:by`, in which each number is optional, or a single index.
 fn slice(text: &str) -> Option<Slice> {
     let number = |part: &str| match part {
         "" => Some(None),
@@ -257,7 +257,7 @@ fn slice(text: &str) -> Option<Slice> {
     })
 }
 
-/// The text that Go's quoting stands for.
+/// Resolves the escape sequences of a quoted Go string.
 fn unescape(text: &str, quote: char) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();

@@ -1,4 +1,4 @@
-//! What a CRD or an object makes the server do is bounded.
+//! Tests that the work caused by a CRD or an object is bounded.
 
 use value::Value;
 
@@ -23,11 +23,11 @@ fn a_path_at_any_depth_looks_at_a_bounded_number_of_values() {
     }
     let path = JsonPath::parse("..a..a..a..a..a[?(@..a)]").unwrap();
     assert!(path.find(&object).len() <= 10_001);
-    // What is within the bound is found.
+    // Results within the limit are complete.
     assert_eq!(JsonPath::parse("..a").unwrap().find(&object).len(), 100);
 }
 
-/// How many cells of two rows are filled, with so many columns of a path.
+/// How many cells of two rows are filled by `count` columns of one path.
 fn filled(path: &str, count: usize, allowance: &TableAllowance) -> usize {
     let column = Value::map([("name", "C"), ("type", "string"), ("jsonPath", path)]);
     let columns = Columns::read(&vec![column; count]);
@@ -49,7 +49,7 @@ fn the_cells_of_a_table_share_what_they_may_look_at_and_write() {
     let bytes = TableAllowance::of(1_000_000, 1000);
     assert_eq!(filled(".s", 100, &bytes), 100);
     assert!(bytes.is_used_up());
-    // A path that is as long as a CRD may be costs a visit for each of its steps.
+    // The path is as long as a CRD allows, and each of its steps costs a visit.
     let long = TableAllowance::of(1000, 1000);
     assert_eq!(filled(&".l[*]".repeat(2000), 1, &long), 0);
     assert!(long.is_used_up());
@@ -83,7 +83,7 @@ fn keyed_lists_of_many_items_are_correlated() {
         let found = compiled.validate_update(&items(new), &items("a"), Bounds::NONE);
         found.errors.iter().map(ToString::to_string).collect()
     };
-    // What was wrong before and did not change passes; rules run out of budget long before the end, which is no matter here.
+    // Errors in unchanged values are ignored. The rules run out of budget early, which does not matter here.
     let about_length = |errors: Vec<String>| errors.iter().filter(|error| error.contains("Too long")).count();
     assert_eq!(about_length(update("b")), 0);
     assert_eq!(about_length(update("bb")), 1);
@@ -140,7 +140,7 @@ fn duplicates_and_broken_rules_are_told_until_it_is_enough() {
         |key: &str, count: usize| wrong(schema, &format!(r#"{{"sets":{{"{key}":[{}]}}}}"#, twice(count)));
     assert_eq!(sets("k", 100).len(), 100);
     assert_eq!(sets("k", 5_000).len(), 1_000);
-    // Where the name is long, fewer.
+    // Fewer errors are reported when the names in them are long.
     assert_eq!(sets(&"k".repeat(300_000), 100).len(), 4);
     let ruled = |count: usize| wrong(schema, &format!(r#"{{"ruled":[{}]}}"#, vec!["0"; count].join(",")));
     assert_eq!(ruled(100).len(), 100);
@@ -171,7 +171,7 @@ fn failing_alternatives_end_when_the_budget_does() {
     assert!(few.iter().all(|error| error.detail.contains("takes too many steps")), "{few:?}");
 }
 
-/// The details of what is wrong with a `spec`, within so many steps.
+/// The details of all errors of a `spec`, validated with a budget of `steps`.
 fn details(schema: &str, spec: &str, steps: u64) -> Vec<String> {
     let budget = value::Budget::new(steps);
     let found = compiled(schema).validate_create(&thing(spec), Bounds { budget: &budget, ..Bounds::NONE });

@@ -1,4 +1,4 @@
-//! Whether versions can become each other as a CRD says.
+//! Validates `spec.conversion` of a CRD.
 
 use api::validation::fields::{Read, Report};
 use api::validation::repeated::Repeated;
@@ -10,7 +10,7 @@ use value::Value;
 use super::strictness::Strictness;
 use super::{SPEC, one_of};
 
-/// Why a webhook's authorities cannot be read, in the words of Go's client.
+/// Why a webhook's `caBundle` cannot be loaded, in the wording of Go's client.
 pub(super) fn unreadable_bundle(bundle: &str) -> Option<&'static str> {
     let pem = STANDARD.decode(bundle).unwrap_or_default();
     let mut found = false;

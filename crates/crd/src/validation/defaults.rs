@@ -1,4 +1,4 @@
-//! The defaults in a schema: they fulfil the schema they stand in.
+//! Validates the defaults of a schema against that schema.
 
 use api::FieldErrors;
 use api::field::aggregate;
@@ -9,13 +9,13 @@ use super::schema::bad_default;
 use super::strictness::Strictness;
 use crate::{Bounds, Node, embedded_errors, rules, size, without_unknown};
 
-/// What the rules in all defaults of a schema may cost together.
+/// CEL cost limit of the rules on all defaults of a schema together.
 const BUDGET: i64 = 10_000_000;
 
-/// As many bytes of a schema are read in one step.
+/// How many bytes of a schema count as one step.
 const BYTES_OF_STEP: usize = 16;
 
-/// What is wrong with the defaults of a whole resource's schema.
+/// Validates the defaults in the schema of a whole resource.
 pub(super) fn check(schema: &Value, at: &At<'_>, strict: &Strictness) -> FieldErrors {
     let mut walk = Walk { errors: FieldErrors::new(), budget: BUDGET, strict };
     walk.schema(schema, at, true, &[], false);
@@ -29,7 +29,7 @@ struct Walk<'s> {
 }
 
 impl Walk<'_> {
-    /// `around` is the way from the resource that the schema is in: names, and `None` for items.
+    /// `around` is the path from the enclosing resource to the schema: field names, and `None` for list items.
     fn schema(
         &mut self,
         schema: &Value,
@@ -76,7 +76,7 @@ impl Walk<'_> {
         inside_metadata: bool,
     ) {
         let place = at.field("default");
-        // Defaults inside each other read the innermost schema as often as there are of them. What ends here is refused below.
+        // Nested defaults read the innermost schema once per default. If this ends the budget, the check below reports it.
         let _ = self.strict.budget.spend((size(schema) / BYTES_OF_STEP) as u64);
         let mut node = Node::read(schema);
         node.embedded |= is_resource;
@@ -111,7 +111,7 @@ impl Walk<'_> {
     }
 }
 
-/// A resource that has a value at the end of a way.
+/// Builds a minimal resource that has `value` at the path `around`.
 fn wrap(value: Value, around: &[Option<&str>]) -> Value {
     let mut object = around.iter().rev().fold(value, |inner, step| match step {
         None => Value::List(vec![inner]),
@@ -128,7 +128,6 @@ fn wrap(value: Value, around: &[Option<&str>]) -> Value {
     object
 }
 
-/// Several errors as one text.
 pub(super) fn joined(errors: &FieldErrors) -> String {
     aggregate(errors)
 }

@@ -1,4 +1,4 @@
-//! What a version shows and how it is selected: printer columns, subresources, selectable fields.
+//! Validates the printer columns, subresources and selectable fields of a CRD version.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::strictness::Strictness;
 use super::structural::unreadable;
 use crate::{Node, field_path};
 
-/// How many fields of a version can be selected.
+/// Limit on the selectable fields of a version.
 pub(super) const MAX_SELECTABLE: usize = 8;
 
 pub(super) fn columns(columns: &[Value], at: &At<'_>, errors: &mut FieldErrors) {
@@ -41,7 +41,7 @@ pub(super) fn columns(columns: &[Value], at: &At<'_>, errors: &mut FieldErrors) 
     }
 }
 
-/// Whether a path begins as one; says so if not.
+/// Reports an error unless the path starts with a dot.
 fn simple_path(path: &str, at: &At<'_>, errors: &mut FieldErrors) -> bool {
     if path.starts_with('.') {
         return true;
@@ -76,7 +76,7 @@ pub(super) fn subresources(subresources: Option<&Value>, at: &At<'_>, errors: &m
     }
 }
 
-/// `place_of_schema` is where a schema that cannot be read is said to be.
+/// `place_of_schema` is the path under which an unreadable schema is reported.
 pub(super) fn selectable(
     place_of_schema: &At<'_>,
     fields: &[Value],

@@ -1,7 +1,7 @@
-//! CustomResourceDefinition: names, versions, schemas, subresources, columns, conversion.
+//! Validates CustomResourceDefinitions: names, versions, schemas, subresources, columns and conversion.
 //!
-//! Kubernetes judges an internal form of the spec, in which what all versions have in common stands once at the top
-//! (`spec.validation` and so on); the paths of its errors are those of that form, and so are these.
+//! Kubernetes validates an internal form of the spec, in which settings common to all versions are moved to the top level
+//! (`spec.validation` and so on). Error paths refer to that form, here as well.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,17 +28,14 @@ use self::strictness::Strictness;
 use crate::names::{APPROVED, Approval, approved, is_protected};
 use crate::{OverlappingBuiltIn, Stopwatch};
 
-/// What the rules may know besides the CRD.
+/// Inputs of validation besides the CRD.
 pub struct Context {
-    /// Receives how long expressions take.
     pub stopwatch: Option<Arc<dyn Stopwatch>>,
-    /// The steps that are left for the request.
+    /// The remaining steps of the request.
     pub budget: Budget,
-    /// Finds built-in resources whose storage a CRD would share.
     pub overlapping: OverlappingBuiltIn,
 }
 
-/// The errors of a changed status.
 pub fn update_status(new: &Value, old: &Value) -> FieldErrors {
     let mut errors = meta::update(new, old);
     accepted_names(new.part("status").part("acceptedNames"), &At::new("status.acceptedNames"), &mut errors);
@@ -47,7 +44,6 @@ pub fn update_status(new: &Value, old: &Value) -> FieldErrors {
 
 const SPEC: At<'static> = At::new("spec");
 
-/// The errors of a new CRD.
 pub fn create(crd: &Value, context: &Context) -> FieldErrors {
     let spec = crd.part("spec");
     let wanted = format!("{}.{}", spec.part("names").text("plural"), spec.text("group"));
@@ -72,7 +68,6 @@ pub fn create(crd: &Value, context: &Context) -> FieldErrors {
     errors
 }
 
-/// The errors of a changed CRD.
 pub fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (spec, former) = (internal(new.part("spec")), internal(old.part("spec")));
@@ -103,7 +98,7 @@ fn is_established(crd: &Value) -> bool {
     established.any(|condition| condition.text("status") == "True")
 }
 
-/// The internal form: what all versions have in common is taken out of them and put on top.
+/// Converts a spec to the internal form: fields that are equal in all versions move to the top level.
 fn internal(spec: Option<&Value>) -> Value {
     let mut internal = spec.cloned().unwrap_or(Value::Map(Map::new()));
     let versions = spec.items("versions");
@@ -130,7 +125,7 @@ fn internal(spec: Option<&Value>) -> Value {
     internal
 }
 
-/// Details joined as one error has them.
+/// Reports all of `wrong` as one error.
 fn joined(at: &At<'_>, text: &str, before: &str, wrong: &[String], errors: &mut FieldErrors) {
     if !wrong.is_empty() {
         errors.invalid(at, text, format!("{before}{}", wrong.join(",")));
@@ -231,7 +226,7 @@ fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
     conversion(spec, strict, errors);
 }
 
-/// Custom resources must not be stored among the objects of a built-in resource. Kubernetes lets such CRDs in.
+/// Rejects CRDs whose objects would share a storage directory with a built-in resource. Kubernetes accepts such CRDs.
 fn own_directory(spec: &Value, overlapping: OverlappingBuiltIn, errors: &mut FieldErrors) {
     let (group, plural) = (spec.text("group"), spec.part("names").text("plural"));
     if let Some(built_in) = overlapping(group, plural) {
@@ -258,7 +253,7 @@ fn version_rules(
 ) {
     if let Some(warning) = version.text_if_set("deprecationWarning") {
         let place = at.field("deprecationWarning");
-        // A pointer in Go, whose text is shown as JSON.
+        // This is a pointer in Go, so errors show the text as JSON.
         let shown = value::write::to_string(&Value::from(warning));
         for wrong in deprecation_warning(version.flag("deprecated"), warning) {
             errors.invalid_json(&place, &shown, &wrong);
@@ -297,7 +292,7 @@ fn deprecation_warning(deprecated: bool, warning: &str) -> Vec<String> {
     if warning.is_empty() {
         wrong.push("must not be an empty string".to_owned());
     }
-    // Go's `%q` leaves what is printable as it is.
+    // Go's `%q` leaves printable characters unchanged.
     let hidden = warning.char_indices().find(|(_, c)| {
         *c != '"' && *c != '\\' && api::field::quote(c.encode_utf8(&mut [0; 4])).len() != c.len_utf8() + 2
     });
@@ -309,7 +304,7 @@ fn deprecation_warning(deprecated: bool, warning: &str) -> Vec<String> {
     wrong
 }
 
-/// The schema of a version, or of all of them.
+/// Validates the schema of one version, or the schema common to all versions.
 fn validation(
     validation: Option<&Value>,
     has_status: bool,
@@ -388,7 +383,7 @@ fn stored_versions(crd: &Value, errors: &mut FieldErrors) {
     let known: HashSet<&str> = stored.iter().copied().collect();
     for (i, current) in versions.iter().enumerate().filter(|(_, version)| version.flag("storage")) {
         let name = current.text("name");
-        // A stored version stands for one of the spec's: a second of its name has none.
+        // A second version with the same name does not match a stored version.
         if repeated.at(i) || !known.contains(name) {
             let detail = format!("must have the storage version {name}");
             errors.invalid(&at, Value::list(stored.iter().copied()), detail);
@@ -433,7 +428,7 @@ fn preserve(spec: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     errors.invalid(&SPEC.field("preserveUnknownFields"), true, detail);
 }
 
-/// Why the schemas of a stored CRD are not structural, as its condition says; `None` where they are.
+/// The reason and message of the `NonStructuralSchema` condition; `None` if all schemas are structural.
 pub(crate) fn non_structural(crd: &Value) -> Option<(&'static str, String)> {
     let mut errors = FieldErrors::new();
     if crd.part("spec").flag("preserveUnknownFields") {
@@ -455,7 +450,7 @@ pub(crate) fn non_structural(crd: &Value) -> Option<(&'static str, String)> {
     (!errors.is_empty()).then(|| ("Violations", defaults::joined(&errors)))
 }
 
-/// What a client is told about a CRD that is right: formats that mean nothing, sets that are not told apart.
+/// Warnings for a valid CRD: unrecognized formats, and sets of objects or lists. Warnings that `old` also causes are omitted.
 pub fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut before = old.map(remarks).unwrap_or_default();
     let mut found = remarks(new);
@@ -471,7 +466,7 @@ pub fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     formats.chain(sets).collect()
 }
 
-/// The formats that are not known, and the types of the items of sets that are not scalars.
+/// The unrecognized formats, and the item types of sets whose items are not scalars.
 fn remarks(crd: &Value) -> (Vec<String>, Vec<String>) {
     let found = std::cell::RefCell::new((Vec::new(), Vec::new()));
     let internal = internal(crd.part("spec"));

@@ -1,4 +1,4 @@
-//! Parts of a CRD as Kubernetes prints them in errors: its internal structs, every field under its Go name.
+//! Formats parts of a CRD as Kubernetes prints them in errors: as its internal structs, with every field under its Go name.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,6 @@ use value::{Value, write};
 
 use api::validation::fields::Read;
 
-/// A rule.
 pub(super) fn rule(rule: &Value) -> String {
     let text = |field| write::to_string(&Value::from(rule.text(field)));
     let or_null = |field: &str| rule.part(field).map_or_else(|| "null".to_owned(), write::to_string);
@@ -21,12 +20,11 @@ pub(super) fn rule(rule: &Value) -> String {
     )
 }
 
-/// The versions of a spec.
 pub(super) fn versions(spec: &Value) -> String {
     list(spec, "versions", version)
 }
 
-/// A list, item by item: Go tells an empty one from none.
+/// Formats a list. Go prints an absent list as null and an empty one as `[]`.
 fn list(of: &Value, name: &str, item: impl Fn(&Value) -> String) -> String {
     match of.part(name).and_then(Value::as_list) {
         None => "null".to_owned(),
@@ -34,7 +32,6 @@ fn list(of: &Value, name: &str, item: impl Fn(&Value) -> String) -> String {
     }
 }
 
-/// A map, entry by entry.
 fn entries(of: &Value, name: &str, entry: impl Fn(&Value) -> String) -> String {
     let Some(map) = of.map_of(name) else { return "null".to_owned() };
     let entries: Vec<String> = map
@@ -97,11 +94,11 @@ fn version(version: &Value) -> String {
     )
 }
 
-/// What a field of `JSONSchemaProps` holds.
+/// The type of a `JSONSchemaProps` field.
 enum Form {
     Text,
     Flag,
-    /// Anything, printed as it is; null where absent.
+    /// Any value, printed as it is; null if absent.
     Plain,
     Schema,
     Schemas,
@@ -113,7 +110,7 @@ enum Form {
     Rules,
 }
 
-/// Every field, in the order of the struct: the Go name, the name in JSON, and what it holds.
+/// Every field in the order of the struct: Go name, JSON name and type.
 const FIELDS: &[(&str, &str, Form)] = &[
     ("ID", "id", Form::Text),
     ("Schema", "$schema", Form::Text),
@@ -161,7 +158,7 @@ const FIELDS: &[(&str, &str, Form)] = &[
     ("XValidations", "x-kubernetes-validations", Form::Rules),
 ];
 
-/// The Go name of a field of `JSONSchemaProps` that is set, of all that are, in the order of the struct.
+/// The Go names of the `JSONSchemaProps` fields that are set, in the order of the struct.
 pub(super) fn fields_set(schema: &Value) -> impl Iterator<Item = &'static str> {
     FIELDS.iter().filter(|(_, name, form)| is_set(schema, name, form)).map(|(go, _, _)| *go)
 }
@@ -170,13 +167,12 @@ fn is_set(schema: &Value, name: &str, form: &Form) -> bool {
     match form {
         Form::Text => !schema.text(name).is_empty(),
         Form::Flag => schema.flag(name),
-        // An empty list or map is not none.
+        // An empty list, which was decoded as null, counts as set.
         Form::SchemaOrArray => schema.get(name).is_some(),
         _ => schema.part(name).is_some(),
     }
 }
 
-/// A schema.
 pub(super) fn schema(value: &Value) -> String {
     let mut out = String::from("{");
     for (i, (go, name, form)) in FIELDS.iter().enumerate() {
@@ -217,7 +213,7 @@ fn field(value: &Value, name: &str, form: &Form) -> String {
     }
 }
 
-/// A schema or a list of them; an empty list was read as null.
+/// A schema or a list of schemas. An empty list was decoded as null.
 pub(super) fn items(value: &Value) -> String {
     match value {
         Value::Null => r#"{"Schema":null,"JSONSchemas":[]}"#.to_owned(),

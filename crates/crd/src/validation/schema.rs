@@ -1,4 +1,4 @@
-//! The rules for each schema of a CRD: types, extensions, and rules in CEL with what they may cost.
+//! Validates each schema of a CRD: types, extensions, and CEL rules with their estimated costs.
 
 use std::collections::HashSet;
 
@@ -12,26 +12,26 @@ use super::quoted;
 use super::strictness::Strictness;
 use crate::{Node, Rule, field_path, rules};
 
-/// What one expression may cost.
+/// CEL cost limit of one expression.
 const MOST_PER_RULE: u64 = 10_000_000;
-/// What all expressions of a schema may cost.
+/// CEL cost limit of all expressions of a schema together.
 const MOST_PER_SCHEMA: u64 = 100_000_000;
 
 const REASONS: &[&str] =
     &["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 
-/// What holds at a place in the schema.
+/// Properties that a schema inherits from its parents.
 #[derive(Clone, Copy)]
 struct Context<'a> {
-    /// Why defaults are not allowed; `None` where they are.
+    /// Why defaults are not allowed; `None` if they are.
     no_defaults: Option<&'a str>,
     inside_metadata: bool,
-    /// The place from which on old and new values cannot be told to belong together.
+    /// Path of the outermost list or map below which old and new values cannot be correlated.
     uncorrelatable: Option<&'a At<'a>>,
 }
 
-/// How often the values at a place can occur, as far as the schema says.
+/// How often a value of the schema can occur; `None` if the schema does not limit it.
 #[derive(Clone, Copy)]
 struct Scope {
     cardinality: Option<u64>,
@@ -43,12 +43,12 @@ struct Walk<'s> {
     schema_errors: FieldErrors,
     rule_errors: FieldErrors,
     total: u64,
-    /// The costliest expressions: where, and what they cost.
+    /// The most expensive expressions, as paths and estimated costs.
     costliest: Vec<(String, u64)>,
 }
 
-/// What is wrong with a schema and everything below it. Rules are compiled only where the schema is structural and its defaults
-/// are right (`with_rules`).
+/// Validates a schema and all schemas below it. Rules are compiled only if the schema is structural and its defaults are valid
+/// (`with_rules`).
 pub(super) fn check(
     schema: &Value,
     at: &At<'_>,
@@ -129,7 +129,7 @@ impl Walk<'_> {
         self.rules(schema, at, context, root, scope, errors_before);
     }
 
-    /// What the specification of schemas has and Kubernetes does not.
+    /// Rejects parts of JSON Schema that Kubernetes does not support.
     fn standard(&mut self, schema: &Value, at: &At<'_>, context: Context<'_>) {
         let errors = &mut self.schema_errors;
         let kind = schema.text("type");
@@ -226,7 +226,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The rules for `x-kubernetes-*`.
+    /// Validates the `x-kubernetes-*` extensions.
     fn extensions(&mut self, schema: &Value, at: &At<'_>) {
         const LIST: &str = "x-kubernetes-list-type";
         const MAP: &str = "x-kubernetes-map-type";
@@ -301,7 +301,7 @@ impl Walk<'_> {
                 }
                 Some(found) => {
                     let repeated = Repeated::earlier(&keys);
-                    // Each error shows all keys: more than a few would fill the memory.
+                    // Each error shows all keys, so reporting every error could exhaust memory.
                     let mut left = MAX_KEY_ERRORS;
                     for (i, key) in keys.iter().enumerate() {
                         if left == 0 {
@@ -353,7 +353,7 @@ impl Walk<'_> {
             return;
         }
         let node = Node::read(schema);
-        // In a schema that cannot be read no path is looked for.
+        // Field paths are not checked in an unreadable schema.
         let readable = super::structural::unreadable(schema).is_none().then_some(&node);
         let list = at.field("x-kubernetes-validations");
         for (i, (rule, read)) in written.iter().zip(&node.rules).enumerate() {
@@ -374,7 +374,7 @@ impl Walk<'_> {
         }
     }
 
-    /// How a rule is written.
+    /// Validates the fields of a rule without compiling it.
     fn written(&mut self, rule: &Value, read: &Rule, node: Option<&Node>, at: &At<'_>) {
         let errors = &mut self.schema_errors;
         let breaks = |text: &str| text.contains(['\n', '\r']);
@@ -467,7 +467,7 @@ impl Walk<'_> {
     }
 }
 
-/// How many values a schema can hold; `None` where it does not say.
+/// Maximum number of values directly inside a value of the schema; `None` if unlimited.
 fn most_elements(schema: &Value) -> Option<u64> {
     let bound = |field| schema.number_if_set(field).map(|most| u64::try_from(most).unwrap_or(0));
     match schema.text("type") {
@@ -492,10 +492,10 @@ fn too_costly(what: &str, cost: u64, most: u64) -> String {
     )
 }
 
-/// The keys of a list that is a map are always there, and its items are never null.
-/// The most keys of one list that are reported.
+/// Limit on the keys reported per list.
 const MAX_KEY_ERRORS: usize = 64;
 
+/// Checks that items of sets and keyed lists are not nullable and that list map keys are required or have defaults.
 pub(super) fn list_keys(schema: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let Some(items) = schema.part("items").filter(|items| items.as_map().is_some()) else { return };
     let Some(list_type @ ("set" | "map")) = schema.text_if_set("x-kubernetes-list-type") else { return };
@@ -523,7 +523,7 @@ pub(super) fn list_keys(schema: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The fields that the root of a schema may have where `status` is validated apart from the rest.
+/// Go names of the fields allowed at the root of a schema if there is a `status` subresource.
 const AT_ROOT: &[&str] = &[
     "Description",
     "Type",
@@ -549,7 +549,7 @@ const AT_ROOT: &[&str] = &[
     "XValidations",
 ];
 
-/// With a status subresource, the root says nothing that would be lost when `status` is taken out.
+/// Rejects fields at the root that would be lost when `status` is validated separately for its subresource.
 pub(super) fn root_with_status(schema: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     for field in quoted::fields_set(schema) {
         if field == "Type" {
@@ -570,7 +570,7 @@ pub(super) fn root_with_status(schema: &Value, at: &At<'_>, errors: &mut FieldEr
     }
 }
 
-/// An error about a default, with the value as it is written.
+/// Reports an error about a default and quotes its value as written.
 pub(super) fn bad_default(at: &At<'_>, default: &Value, detail: String, errors: &mut FieldErrors) {
     match default {
         Value::Map(_) | Value::List(_) => errors.invalid_json(at, &write::to_string(default), &detail),

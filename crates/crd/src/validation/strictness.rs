@@ -1,4 +1,4 @@
-//! What is let pass in an update because it was there before.
+//! Decides which validation rules apply to a CRD. An update is exempt from rules that the old CRD already violated.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,40 +12,39 @@ use super::Context;
 use super::{schema, structural};
 use crate::Stopwatch;
 
-/// Which rules apply to a CRD.
+/// The rules that apply to a CRD.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "rules that do not depend on each other")]
 pub(super) struct Strictness {
-    /// A version of `ConversionReview` that Kubernetes knows must be among those listed.
+    /// `conversionReviewVersions` must include a version that Kubernetes supports.
     pub(super) review_versions: bool,
-    /// Names and scope cannot change.
+    /// Names and scope are immutable.
     pub(super) names: bool,
-    /// Every version has a schema.
+    /// Every version must have a schema.
     pub(super) schemas: bool,
-    /// Types are those of OpenAPI.
+    /// Types must be OpenAPI types.
     pub(super) types: bool,
-    /// Schemas are structural.
+    /// Schemas must be structural.
     pub(super) structural: bool,
-    /// Defaults have no unknown fields.
+    /// Defaults must not have unknown fields.
     pub(super) pruned_defaults: bool,
-    /// The items of sets are atomic.
+    /// The items of sets must be atomic.
     pub(super) atomic_sets: bool,
-    /// The keys of keyed lists are always there.
+    /// The keys of keyed lists must be required or have defaults.
     pub(super) list_keys: bool,
-    /// The authorities of a webhook can be read.
+    /// The `caBundle` of the webhook must be loadable.
     pub(super) ca_bundle: bool,
-    /// The versions (empty for all) that may keep too many selectable fields.
+    /// The versions that may retain more selectable fields than allowed. The empty name means the fields common to all versions.
     pub(super) many_selectable: HashSet<String>,
-    /// The versions whose schema did not change: their costs were accepted.
+    /// The versions with an unchanged schema, for which rule costs are not checked again.
     pub(super) unchanged: HashSet<String>,
-    /// Who is told how long rules take.
     pub(super) stopwatch: Option<Arc<dyn Stopwatch>>,
-    /// The steps that are left for the request.
+    /// The remaining steps of the request.
     pub(super) budget: Budget,
 }
 
 impl Strictness {
-    /// Everything; a certificate is looked at once the CRD is served.
+    /// The rules for a new CRD. The `caBundle` is checked only once the CRD is established.
     pub(super) fn for_create(context: &Context) -> Self {
         Strictness {
             review_versions: true,
@@ -64,7 +63,7 @@ impl Strictness {
         }
     }
 
-    /// What the old CRD, both as the internal form has it, did not break already.
+    /// The rules that the old CRD fulfilled. Both specs are in the internal form.
     pub(super) fn for_update(new: &Value, old: &Value, established: bool, context: &Context) -> Self {
         let conversion = old.part("conversion").part("webhook");
         let reviews: Vec<&str> = conversion.texts("conversionReviewVersions").collect();
@@ -100,14 +99,13 @@ impl Strictness {
     }
 }
 
-/// Every schema of a spec.
 fn schemas(spec: &Value) -> impl Iterator<Item = &Value> {
     let own = spec.part("validation").part("openAPIV3Schema");
     own.into_iter()
         .chain(spec.items("versions").iter().filter_map(|v| v.part("schema").part("openAPIV3Schema")))
 }
 
-/// Whether a schema or one below it fulfils something.
+/// Whether a schema or one below it matches `pred`.
 pub(super) fn has(schema: &Value, pred: &dyn Fn(&Value) -> bool) -> bool {
     if pred(schema) {
         return true;
@@ -125,7 +123,7 @@ pub(super) fn has(schema: &Value, pred: &dyn Fn(&Value) -> bool) -> bool {
             .any(|field| schema.entries(field).any(|(_, inner)| inner.as_map().is_some() && has(inner, pred)))
 }
 
-/// Whether some schema of a spec, or one below it, fulfils something.
+/// Whether a schema of a spec, or one below it, matches `pred`.
 pub(super) fn any(spec: &Value, pred: &dyn Fn(&Value) -> bool) -> bool {
     schemas(spec).any(|schema| has(schema, pred))
 }

@@ -1,5 +1,5 @@
-//! Whether a schema is structural: every field is specified outside of `allOf`, `anyOf`, `oneOf` and `not`, and what is inside
-//! of those only restricts values.
+//! Checks whether a schema is structural: every field is specified outside of `allOf`, `anyOf`, `oneOf` and `not`, and the schemas
+//! inside these only restrict values.
 
 use api::FieldErrors;
 use cel::pattern::Pattern;
@@ -7,7 +7,7 @@ use value::Value;
 
 use api::validation::fields::{At, Read, Report};
 
-/// Where a schema stands.
+/// Position of a schema in its parent.
 #[derive(Clone, Copy, PartialEq)]
 enum Level {
     Root,
@@ -15,7 +15,7 @@ enum Level {
     Field,
 }
 
-/// Why a schema cannot be read as a structural one at all.
+/// Why a schema cannot be converted to a structural schema at all.
 pub(super) fn unreadable(schema: &Value) -> Option<String> {
     let set = |field: &str| match schema.part(field) {
         None => false,
@@ -58,7 +58,7 @@ pub(super) fn unreadable(schema: &Value) -> Option<String> {
     below.iter().find_map(|schema| unreadable(schema))
 }
 
-/// What keeps a schema from being structural.
+/// Everything that makes a schema non-structural, sorted by text.
 pub(super) fn violations(schema: &Value, at: &At<'_>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     invariants(schema, Level::Root, at, &mut errors);
@@ -151,7 +151,7 @@ fn invariants(schema: &Value, level: Level, at: &At<'_>, errors: &mut FieldError
     }
 }
 
-/// Whether a schema of metadata says more than what names look like.
+/// Whether the schema of `metadata` restricts more than `name` and `generateName`.
 fn says_too_much(metadata: &Value) -> bool {
     let names_only = metadata.map_of("properties").is_none_or(|properties| {
         properties.keys().all(|name| matches!(name.as_str(), "name" | "generateName"))
@@ -161,8 +161,8 @@ fn says_too_much(metadata: &Value) -> bool {
     !names_only || others
 }
 
-/// The fields of a schema, under their Go names, that are in its structural form. There a list that is empty may be none, and
-/// what only the specification of schemas has is never in it.
+/// Go names of the fields that a schema has in its structural form. There, an empty list may count as absent, and fields that
+/// Kubernetes does not support are never set.
 fn specified(schema: &Value, level: Level) -> impl Iterator<Item = &'static str> {
     let empty = |field: &str| match schema.part(field) {
         None | Some(Value::Bool(false)) => true,
@@ -192,7 +192,7 @@ fn is_int_or_string(any_of: &[Value]) -> bool {
     matches!(any_of, [first, second] if only(first, "integer") && only(second, "string"))
 }
 
-/// What restricts values.
+/// Checks the `pattern` of a schema and the schemas in its `allOf`, `anyOf`, `oneOf` and `not`.
 fn restrictions(
     schema: &Value,
     skip_any_of: bool,
@@ -225,7 +225,7 @@ fn restrictions(
     }
 }
 
-/// A schema inside of `allOf` and the like.
+/// Checks a schema nested in `allOf`, `anyOf`, `oneOf` or `not`.
 fn nested(schema: &Value, skip_any_of: bool, level: Level, at: &At<'_>, errors: &mut FieldErrors) {
     restrictions(schema, skip_any_of, false, level, at, errors);
     if let Some(items) = schema.part("items") {
@@ -278,7 +278,7 @@ fn nested(schema: &Value, skip_any_of: bool, level: Level, at: &At<'_>, errors: 
     }
 }
 
-/// Everything that is restricted is specified, too.
+/// Checks that every field that `restricts` mentions is also specified.
 fn completeness(
     restricts: &Value,
     specifies: Option<&Value>,

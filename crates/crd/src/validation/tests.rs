@@ -1,10 +1,10 @@
-//! What kube-apiserver 1.37 says of the same CRDs.
+//! Compares validation errors with those of kube-apiserver 1.37.
 
 use value::{Budget, Value, json};
 
 use super::{Context, create, update};
 
-/// A CRD with a root schema that has some more fields, decoded as the server does.
+/// A CRD with additional fields in its root schema and its version, decoded as the server does.
 fn crd(root: &str, version: &str) -> Value {
     let text = format!(
         r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"ts.g.example.com"}},
@@ -30,7 +30,7 @@ fn errors(crd: &Value) -> Vec<String> {
     create(crd, &context()).iter().map(ToString::to_string).collect()
 }
 
-/// What is wrong with a property of the spec.
+/// The errors for the schema of one property of the spec.
 fn of_property(schema: &str) -> Vec<String> {
     let root = format!(r#","properties":{{"spec":{{"type":"object","properties":{{"a":{schema}}}}}}}"#);
     let before = "spec.validation.openAPIV3Schema.properties[spec].properties[a]";
@@ -47,7 +47,7 @@ fn what_is_empty_is_told_from_what_is_absent() {
     assert_eq!(refused.len(), 1, "{refused:?}");
     assert!(refused[0].contains(r#""OneOf":[],"AnyOf":null"#), "{refused:?}");
     assert!(errors(&crd("", status)).is_empty());
-    // An empty list that makes one of the two alternatives more than a type.
+    // An empty list makes one of the two alternatives more than a type.
     let either = r#"{"x-kubernetes-int-or-string":true,"anyOf":[{"type":"integer"},{"type":"string"FIELD}]}"#;
     assert_eq!(of_property(&either.replace("FIELD", "")), [""; 0]);
     assert_eq!(of_property(&either.replace("FIELD", r#","additionalProperties":false"#)), [""; 0]);

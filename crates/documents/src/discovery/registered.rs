@@ -1,4 +1,4 @@
-//! The old documents of `/apis` and `/apis/GROUP`: what APIServices register, in the order of their priorities.
+//! The legacy documents at `/apis` and `/apis/GROUP`: the registered APIServices in the order of their priorities.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,16 +9,15 @@ use value::{Map, Str, Value};
 
 use super::group_version;
 
-/// A group and version that an APIService registers.
+/// A group and version registered by an APIService.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
-    /// The group; empty for the core group.
+    /// The API group; empty for the core group.
     pub group: Str,
-    /// The version.
     pub version: Str,
-    /// Where the group stands among the others: higher comes first.
+    /// `groupPriorityMinimum`: groups with higher values come first.
     pub group_priority: i64,
-    /// Where the version stands among those of its group: higher comes first.
+    /// `versionPriority`: versions with higher values come first within their group.
     pub version_priority: i64,
 }
 
@@ -29,7 +28,7 @@ impl Registration {
     }
 }
 
-/// What the server registers for the table: everything that is served, but the group of APIServices itself.
+/// The registrations of all served built-in versions, except the group of APIServices itself.
 pub fn built_in(served: &Served) -> Vec<Registration> {
     let versions =
         GROUPS.iter().flat_map(|group| group.versions.iter().map(move |version| (group.name, *version)));
@@ -47,16 +46,16 @@ pub fn built_in(served: &Served) -> Vec<Registration> {
         .collect()
 }
 
-/// What the server registers for a version of a definition.
+/// The registration of a CRD version.
 pub fn of_custom_version(group: &str, version: &str) -> Registration {
     let (group_priority, version_priority) = priority::CUSTOM;
     Registration { group: group.into(), version: version.into(), group_priority, version_priority }
 }
 
-/// The group of APIServices itself, for which there is none.
+/// The group of APIServices itself, for which there is no APIService.
 const OWN: (&str, &str) = ("apiregistration.k8s.io", "v1");
 
-/// `/apis`.
+/// The legacy document at `/apis`.
 pub fn registered_groups(registrations: &[Registration]) -> Value {
     let own = group_document(OWN.0, [OWN.1].into_iter());
     let groups = sorted(registrations).into_iter().filter(|group| !group.group().is_empty());
@@ -68,7 +67,7 @@ pub fn registered_groups(registrations: &[Registration]) -> Value {
     ])
 }
 
-/// `/apis/GROUP`, if anything is registered for it.
+/// The legacy document at `/apis/GROUP`; `None` if the group is not registered.
 pub fn registered_group(registrations: &[Registration], name: &str) -> Option<Value> {
     let groups = sorted(registrations);
     let group = groups.iter().find(|group| group.group() == name)?;
@@ -78,7 +77,7 @@ pub fn registered_group(registrations: &[Registration], name: &str) -> Option<Va
     Some(Value::Map(document))
 }
 
-/// The registrations of one group, the preferred version first; never empty.
+/// The registrations of one group, preferred version first; never empty.
 struct Group<'a>(Vec<&'a Registration>);
 
 impl<'a> Group<'a> {
@@ -91,7 +90,8 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Groups by the highest priority among their registrations, then by the name of that; versions by priority, then as usual.
+/// Sorts groups by their highest priority, then by the name of that registration; versions by priority, then by Kubernetes' version
+/// order.
 fn sorted(registrations: &[Registration]) -> Vec<Group<'_>> {
     let mut all: Vec<(String, &Registration)> = registrations.iter().map(|r| (r.name(), r)).collect();
     all.sort_by(|(a_name, a), (b_name, b)| {

@@ -1,6 +1,6 @@
-//! What other servers say they serve → their part of the aggregated document.
+//! Converts the discovery documents of aggregated API servers into entries of the aggregated document.
 //!
-//! INVARIANT: nothing of a remote document is passed on as it came: what is known of its shape is read, and written anew.
+//! INVARIANT: no part of a remote document is passed on unchanged. Known fields are read and written again.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -12,22 +12,21 @@ use value::{Map, Str, Value};
 
 use super::{GroupEntries, Registration, aggregated_group, aggregated_list, aggregated_version};
 
-/// A group and version that another server serves.
+/// A group and version served by an aggregated API server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteVersion {
-    /// What is registered.
     pub registration: Registration,
-    /// Its entry: from [`aggregated_versions`], [`legacy_version`] or [`stale_version`].
+    /// Its entry, from [`aggregated_versions`], [`legacy_version`] or [`stale_version`].
     pub entry: Value,
 }
 
-/// The entry of a version whose server cannot be asked.
+/// The entry of a version whose server cannot be reached.
 pub fn stale_version(version: &str) -> Value {
     Value::map([("version", version), ("freshness", "Stale")])
 }
 
-/// The entry of `group` and `version` in an `APIGroupDiscoveryList`; one without resources if it is not there. The error is what makes it
-/// another document, which says nothing about what there is.
+/// The entry of `group` and `version` in an `APIGroupDiscoveryList`; without resources if the list does not have it. Returns an error
+/// if the document is not such a list.
 pub fn aggregated_versions(list: &Value, group: &str, version: &str) -> Result<Value, String> {
     is_a(list, "apidiscovery.k8s.io/v2", "APIGroupDiscoveryList")?;
     let mut found = None;
@@ -47,7 +46,7 @@ pub fn aggregated_versions(list: &Value, group: &str, version: &str) -> Result<V
     Ok(current(version, resources.iter().map(resource).collect()))
 }
 
-/// Whether a document is what it should be.
+/// Checks the apiVersion and kind of a document.
 fn is_a(document: &Value, api_version: &str, kind: &str) -> Result<(), String> {
     let said = |field| document.str_at(&[field]).unwrap_or_default();
     if said("apiVersion") == api_version && said("kind") == kind {
@@ -56,7 +55,7 @@ fn is_a(document: &Value, api_version: &str, kind: &str) -> Result<(), String> {
     Err(format!("the document is not a {kind} of {api_version}"))
 }
 
-/// The items of a list that may be left out.
+/// The items of an optional list field.
 fn items<'v>(of: &'v Value, field: &str) -> Result<&'v [Value], String> {
     match of.get(field) {
         None | Some(Value::Null) => Ok(&[]),
@@ -65,7 +64,7 @@ fn items<'v>(of: &'v Value, field: &str) -> Result<&'v [Value], String> {
     }
 }
 
-/// Whether these fields of a resource are texts where they are there, and its verbs a list of them.
+/// Checks that these optional fields of a resource are strings and that its verbs are a list of strings.
 fn is_typed(resource: &Value, texts: &[&str]) -> Result<(), String> {
     for field in texts {
         if !matches!(resource.get(field), None | Some(Value::Null | Value::String(_))) {
@@ -170,7 +169,7 @@ fn current(version: &str, resources: Vec<Value>) -> Value {
     Value::Map(entry)
 }
 
-/// A resource of a remote aggregated document.
+/// Rewrites a resource of a remote aggregated document.
 fn resource(found: &Value) -> Value {
     let mut resource = Map::new();
     resource.insert("resource", found.str_at(&["resource"]).unwrap_or_default());
@@ -200,7 +199,7 @@ fn resource(found: &Value) -> Value {
 }
 
 fn response_kind(found: &Value) -> Value {
-    // Some clients cannot do without it.
+    // Some clients require this field.
     found.get("responseKind").map_or_else(no_kind, group_version_kind)
 }
 
@@ -223,8 +222,7 @@ fn keep_list(resource: &mut Map, item: &Value, field: &'static str) {
     }
 }
 
-/// The aggregated document of groups served here and elsewhere. What is registered for another server is served there, whoever
-/// else could.
+/// The aggregated document of local and remote groups. A version registered for an aggregated API server replaces the local one.
 pub(super) fn merge<'a>(
     local: impl Iterator<Item = &'a GroupEntries<'a>>,
     remote: &[RemoteVersion],

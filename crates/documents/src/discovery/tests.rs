@@ -154,7 +154,7 @@ fn a_remote_version_stands_where_its_priority_says_and_hides_a_local_one() {
     let versions = list.list_at(&["items"]).last().unwrap().list_at(&["versions"]);
     assert_eq!(versions[0], json(r#"{"version":"v1","freshness":"Stale"}"#));
     assert_eq!(versions[1].str_at(&["freshness"]), Some("Current"));
-    // Without another server the document is what it was.
+    // An additional remote group does not change the entries of the others.
     let alone = aggregated_groups(&served, &rows, &[]);
     let same =
         aggregated_groups(&served, &rows, &[remote("z.example.com", "v1", (1, 1), stale_version("v1"))]);

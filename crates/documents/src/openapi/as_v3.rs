@@ -1,18 +1,17 @@
-//! A version 2 document → a version 3 document, for servers that have no other.
+//! Converts an OpenAPI v2 document to v3, for aggregated API servers that publish only v2.
 
 use value::{Map, Str, Value};
 
-/// The operations of a path.
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
 
-/// How many times its own size a document may grow, and by how much a small one may in any case.
+/// Limits on the size of the result: a multiple of the original size, plus an allowance for small documents.
 const GROWTH: usize = 4;
 const SMALL: usize = 1 << 20;
 
-/// The version 3 form of a version 2 document. What has no place in it is left out; references to parameters are resolved.
+/// Converts a v2 document to v3. Parts without an equivalent are omitted; references to parameters are resolved.
 ///
-/// A short name may stand for a long parameter, and a schema is said again for every media type: there is no document where that
-/// makes far more of it than there was.
+/// A short reference may resolve to a long parameter, and a schema is repeated for every media type. Returns `None` if the document
+/// would become too large.
 pub(super) fn as_v3(document: &Value) -> Option<Value> {
     let left = GROWTH.saturating_mul(size(document)).saturating_add(SMALL);
     let mut copies = Copies { shared: document.at(&["parameters"]), left };
@@ -28,7 +27,7 @@ pub(super) fn as_v3(document: &Value) -> Option<Value> {
     Some(made)
 }
 
-/// About as much as a value is when it is written.
+/// Approximate length of a value as JSON.
 fn size(value: &Value) -> usize {
     1 + match value {
         Value::String(text) => text.len(),
@@ -38,11 +37,11 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// What is said in one place of the old document and in several of the new one.
+/// Copies parts of the v2 document that the v3 document has to repeat.
 struct Copies<'a> {
-    /// The parameters that others may stand for.
+    /// The shared parameters, which operations reference by name.
     shared: Option<&'a Value>,
-    /// How much of it there may still be.
+    /// How many more bytes may be copied.
     left: usize,
 }
 
@@ -98,7 +97,7 @@ impl<'a> Copies<'a> {
         Some(made)
     }
 
-    /// One schema in every media type.
+    /// Repeats one schema for every media type.
     fn content(&mut self, types: &[Value], of: &Value) -> Option<Value> {
         let schema = schema(of);
         let types: Vec<&str> = types.iter().filter_map(Value::as_str).collect();
@@ -108,7 +107,7 @@ impl<'a> Copies<'a> {
         Some(Value::map(types))
     }
 
-    /// The parameters of a path or an operation, with those that others stand for. What stands for nothing is left out.
+    /// The parameters of a path or an operation with their references resolved. Dangling references are omitted.
     fn parameters(&mut self, holder: &'a Value) -> Option<Vec<&'a Value>> {
         let mut found = Vec::new();
         for own in holder.list_at(&["parameters"]) {
@@ -146,7 +145,7 @@ fn parameter(own: &Value) -> Value {
     made
 }
 
-/// A schema whose references lead to where schemas are now. A reference stands alone: what is beside it is said around it.
+/// Converts a schema and updates its references. In v3 a reference has no siblings, so one with siblings moves into an `allOf`.
 fn schema(own: &Value) -> Value {
     let Some(map) = own.as_map() else { return own.clone() };
     let mut made = Map::new();
@@ -178,12 +177,12 @@ fn schema(own: &Value) -> Value {
     Value::Map(made)
 }
 
-/// The entries of a map; none if it is no map.
+/// The entries of a map; none for other values.
 fn entries(map: Option<&Value>) -> impl Iterator<Item = (&Str, &Value)> {
     map.and_then(Value::as_map).into_iter().flat_map(Map::iter)
 }
 
-/// What vendors add.
+/// The vendor extensions, which start with `x-`.
 fn extensions(own: &Value) -> Value {
     let added = entries(Some(own)).filter(|(field, _)| field.starts_with("x-"));
     Value::map(added.map(|(field, value)| (field.clone(), value.clone())))

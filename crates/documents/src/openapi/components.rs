@@ -1,4 +1,4 @@
-//! A [`Schema`] → its OpenAPI form, in either version.
+//! Converts a [`Schema`] to its OpenAPI form, v2 or v3.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +6,11 @@ use value::{Map, Str, Value, json};
 
 use schema::{Format, Kind, Link, ListType, MapType, Object, Patch, Property, Schema, definition_name};
 
-/// Which OpenAPI is written.
+/// The OpenAPI version to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// Swagger 2.0: no `oneOf`, no defaults, `$ref` with siblings.
     V2,
-    /// OpenAPI 3.0.
     V3,
 }
 
@@ -30,8 +29,8 @@ pub(super) fn reference(name: &str, dialect: Dialect) -> Value {
     dialect.reference(name)
 }
 
-/// The definitions of these types and of everything they refer to, by full name. Kinds that are in every group and version say so of
-/// those that the document is about.
+/// The definitions of `roots` and of all types they refer to, by full name. Kinds that exist in every group and version list those of
+/// `everywhere`.
 pub(super) fn definitions(roots: BTreeSet<String>, everywhere: &[(&str, &str)], dialect: Dialect) -> Map {
     let mut found: BTreeMap<String, Value> = BTreeMap::new();
     let mut wanted: Vec<String> = roots.into_iter().collect();
@@ -51,7 +50,7 @@ pub(super) fn definitions(roots: BTreeSet<String>, everywhere: &[(&str, &str)], 
     found.into_iter().map(|(name, definition)| (name.into(), definition)).collect()
 }
 
-/// The types with definitions of their own that a field mentions.
+/// Collects the types with their own definition to which a field refers.
 fn mentions(link: &Link, wanted: &mut Vec<String>) {
     let schema = link.get();
     if has_definition(schema) {
@@ -65,7 +64,7 @@ fn mentions(link: &Link, wanted: &mut Vec<String>) {
     }
 }
 
-/// Whether a type is referred to; named scalars, lists and maps are written where they are used.
+/// Whether a type has its own definition. Named scalars, lists and maps are inlined instead.
 fn has_definition(schema: &Schema) -> bool {
     !schema.name.is_empty()
         && match &schema.kind {
@@ -154,7 +153,7 @@ fn property(property: &Property, dialect: Dialect) -> Value {
         map.insert("default", default);
     }
     match property.map_type {
-        // A list type on bytes: Go's bytes are a list.
+        // Bytes are a list in Go, so this is a list type.
         Some(MapType::Atomic) if matches!(schema.kind, Kind::String(_)) => {
             map.insert("x-kubernetes-list-type", "atomic")
         }
@@ -181,7 +180,7 @@ fn strategy(patch: &Patch) -> Option<&'static str> {
     }
 }
 
-/// A schema where it is used: a reference if it has a definition, otherwise itself.
+/// A reference to a schema if it has a definition, otherwise the schema itself.
 fn inline(schema: &Schema, dialect: Dialect) -> Value {
     if has_definition(schema) {
         return dialect.reference(&schema.name);

@@ -1,4 +1,4 @@
-//! What the documents say of custom resources: the schemas of their CRDs, and the URLs they are at.
+//! The OpenAPI schemas and paths of custom resources.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use value::{Map, Str, Value};
 use super::components::{self, Dialect};
 use super::operations::{self, PathItem, Shape, SubShape};
 
-/// What can be done with a custom resource, in the order in which its URLs list it.
+/// The verbs of custom resources, in the order in which their paths list them.
 const VERBS: &[Verb] =
     &[Verb::List, Verb::Create, Verb::DeleteCollection, Verb::Get, Verb::Update, Verb::Delete, Verb::Patch];
 
-/// `stable.example.com` → `com.example.stable`.
+/// Reverses the labels of a group: `stable.example.com` becomes `com.example.stable`.
 fn reversed(group: &str) -> String {
     let mut parts: Vec<&str> = group.split('.').collect();
     parts.reverse();
     parts.join(".")
 }
 
-/// The name of a kind's CRD, marked as one that is not in the table.
+/// The definition name of a kind; the prefix `=` marks it as one that is not in the type table.
 fn name(crd: &CustomResourceDefinition, version: &Version, kind: &str) -> String {
     format!("={}.{}.{kind}", reversed(&crd.group), version.name)
 }
 
-/// The served versions of the kinds in a group, or in all groups.
+/// The served versions of the CRDs of one group, or of all groups.
 pub(super) fn served<'a>(
     custom: &'a [Arc<CustomResourceDefinition>],
     group: Option<&'a str>,
@@ -39,10 +39,10 @@ pub(super) fn served<'a>(
         .filter(|(_, version)| version.served)
 }
 
-/// Kinds in a version of a group.
+/// The CRDs in one version of a group.
 pub(super) type Kinds<'a> = Vec<(&'a CustomResourceDefinition, &'a Arc<Version>)>;
 
-/// All kinds that are served, by group and version.
+/// All served CRD versions by group and version.
 pub(super) fn by_version(custom: &[Arc<CustomResourceDefinition>]) -> BTreeMap<(&str, &str), Kinds<'_>> {
     let mut versions: BTreeMap<(&str, &str), Kinds<'_>> = BTreeMap::new();
     for (crd, version) in served(custom, None) {
@@ -51,7 +51,6 @@ pub(super) fn by_version(custom: &[Arc<CustomResourceDefinition>]) -> BTreeMap<(
     versions
 }
 
-/// The kinds in one version of a group.
 pub(super) fn of_version<'a>(
     custom: &'a [Arc<CustomResourceDefinition>],
     group: &'a str,
@@ -60,7 +59,7 @@ pub(super) fn of_version<'a>(
     served(custom, Some(group)).filter(|(_, found)| found.name == version).collect()
 }
 
-/// The URLs of the custom resources of a group's version.
+/// The paths of the custom resources in one version of a group.
 pub(super) fn items(group: &str, kinds: &[(&CustomResourceDefinition, &Arc<Version>)]) -> Vec<PathItem> {
     let mut items = Vec::new();
     for (crd, version) in kinds {
@@ -98,14 +97,14 @@ pub(super) fn items(group: &str, kinds: &[(&CustomResourceDefinition, &Arc<Versi
     items
 }
 
-/// The schemas of the custom resources of a group's version (or of all), by name.
+/// The schemas of the custom resources in one version of a group, or of all, by name.
 pub(super) fn schemas(
     custom: &[Arc<CustomResourceDefinition>],
     group_version: Option<(&str, &str)>,
     dialect: Dialect,
 ) -> Vec<(String, Value)> {
     let mut schemas = Vec::new();
-    // All versions of a CRD are in one object, which is read once for all of them.
+    // All versions of a CRD are in one object, which is loaded only once.
     let mut loaded: Option<(&CustomResourceDefinition, Option<Value>)> = None;
     for (crd, version) in served(custom, group_version.map(|(group, _)| group)) {
         if group_version.is_some_and(|(_, wanted)| version.name != wanted) {
@@ -155,11 +154,11 @@ pub(super) fn schemas(
     schemas
 }
 
-/// Where the conventions are that the descriptions refer to.
+/// Base URL of the API conventions to which descriptions refer.
 const CONVENTIONS: &str =
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 
-/// What kind it is: the fields that every resource and every list has.
+/// The `apiVersion` and `kind` fields of every resource and list.
 fn type_fields() -> Map {
     let text = |description: &str, section: &str| {
         let description = format!("{description} More info: {CONVENTIONS}#{section}");
@@ -183,7 +182,7 @@ fn type_fields() -> Map {
     fields
 }
 
-/// Says in a schema what every resource has: as [`type_fields`], with the metadata of an object.
+/// Adds the fields that every resource has: those of [`type_fields`] and object metadata.
 fn add_resource_fields(schema: &mut Map, dialect: Dialect) {
     let mut fields = type_fields();
     let described = format!("Standard object's metadata. More info: {CONVENTIONS}#metadata");
@@ -207,7 +206,7 @@ fn metadata(name: &str, description: &str, dialect: Dialect) -> Value {
     reference
 }
 
-/// The schema of a whole resource: with the fields every resource has.
+/// The schema of a whole resource, with the fields that every resource has.
 fn whole(schema: &Value, preserve: bool, dialect: Dialect) -> Map {
     let hidden = schema.is_null()
         || dialect == Dialect::V2 && (preserve || schema.flag("x-kubernetes-preserve-unknown-fields"));
@@ -224,10 +223,10 @@ fn whole(schema: &Value, preserve: bool, dialect: Dialect) -> Map {
     map
 }
 
-/// A schema in a dialect. Version 2 has no alternatives, no nulls and no defaults, and kubectl cannot look into what has no type.
+/// Converts a schema to a dialect. Version 2 has no alternatives, nulls or defaults, and kubectl cannot descend into untyped values.
 fn part(schema: &Value, dialect: Dialect) -> Map {
     let Some(map) = schema.as_map() else { return Map::new() };
-    // The schemas below are written by themselves: to copy them here, too, would be to copy them once for every level.
+    // Nested schemas are converted separately. Copying them here as well would copy them once per level.
     let is_below = |name: &str| matches!(name, "items" | "additionalProperties" | "not" | "properties");
     let fields = map.iter().filter(|(name, _)| !is_below(name));
     let mut out: Map = fields.map(|(name, field)| (name.clone(), field.clone())).collect();
@@ -284,7 +283,7 @@ fn part(schema: &Value, dialect: Dialect) -> Map {
     out
 }
 
-/// What tells one state of a group's version from another, without a look at its schemas.
+/// Identifies the state of a group's version for its hash, without reading its schemas.
 pub(super) fn stamp(kinds: &[(&CustomResourceDefinition, &Arc<Version>)]) -> String {
     let parts = kinds.iter().map(|(crd, _)| {
         let CustomResourceDefinition { name, uid, generation, names, terminating, .. } = crd;
@@ -293,7 +292,7 @@ pub(super) fn stamp(kinds: &[(&CustomResourceDefinition, &Arc<Version>)]) -> Str
     parts.collect::<Vec<_>>().join("\n")
 }
 
-/// Says that a number or a text is wanted in words that every reader of OpenAPI knows, unless the schema does.
+/// Adds an `anyOf` of integer and string, which all OpenAPI clients understand, unless the schema already has it.
 fn say_int_or_string(schema: &mut Map) {
     let either = Value::list(["integer", "string"].map(|kind| Value::map([("type", kind)])));
     let first = schema.get("allOf").and_then(Value::as_list).and_then(<[Value]>::first);

@@ -1,8 +1,8 @@
-//! OpenAPI: the table and the schemas as the documents that kubectl, client generators and `kubectl explain` read.
+//! Builds the OpenAPI documents that kubectl and client generators read.
 //!
-//! Version 3 is an index and one document per group and version; version 2 is one document for everything, as JSON and in the
-//! protobuf form that older kubectls ask for. Types and facts only: there are no descriptions. A document is made when it is first
-//! asked for and kept; a server that is never asked pays nothing.
+//! Version 3 has an index and one document per group and version; version 2 has one document for everything, as JSON and in the
+//! protobuf form that older versions of kubectl request. Documents contain types but no descriptions. They are built on first use and
+//! cached.
 
 mod as_v3;
 mod components;
@@ -29,15 +29,14 @@ use kinds::table::{GROUPS, Served};
 
 pub use remote::below;
 
-/// The media type of version 2 in protobuf.
+/// Media type of version 2 in protobuf.
 pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// A document as it is sent.
+/// A document as sent to clients.
 #[derive(Debug)]
 pub struct Document {
-    /// The body.
     pub body: Vec<u8>,
-    /// SHA-512 in upper-case hex: the `hash` of the index, and the ETag.
+    /// SHA-512 in upper-case hex: the `hash` in the index, and the ETag.
     pub hash: String,
 }
 
@@ -52,25 +51,25 @@ fn hash(bytes: &[u8]) -> String {
     HEXUPPER.encode(&Sha512::digest(bytes))
 }
 
-/// The documents of one server.
+/// The OpenAPI documents of one server.
 #[derive(Debug)]
 pub struct OpenApi {
     served: Served,
     version: String,
-    /// Documents about the table alone, which never change.
+    /// Documents about built-in resources only, which never change.
     own: Mutex<BTreeMap<String, Arc<Document>>>,
-    /// Documents in which custom resources and those of other servers are; dropped when those change.
+    /// Documents that include custom resources or aggregated API servers, dropped when those change.
     custom: Mutex<BTreeMap<String, Arc<Document>>>,
-    /// How often those have been dropped.
+    /// How often `custom` has been dropped.
     generation: AtomicU64,
-    /// Whether there is an issuer of tokens whose keys are published.
+    /// Whether the server publishes the keys of a token issuer.
     issuer: bool,
 }
 
-/// How many bytes are kept of version 3 documents that can change.
+/// Limit on the cached bytes of version 3 documents that can change.
 const MAX_KEPT_BYTES: usize = 64 * 1024 * 1024;
 
-/// Forgets version 3 documents, besides one, until the others are not too many: a definition may have thousands of versions.
+/// Evicts version 3 documents except `besides` until the cache is within its limit. A CRD may have thousands of versions.
 fn forget_some(kept: &mut BTreeMap<String, Arc<Document>>, besides: &str) {
     let is_one = |name: &str| ![INDEX, V2_JSON, V2_BINARY, besides].contains(&name);
     let ones = kept.iter().filter(|(name, _)| is_one(name));
@@ -84,21 +83,21 @@ fn forget_some(kept: &mut BTreeMap<String, Arc<Document>>, besides: &str) {
     });
 }
 
-/// The served definitions.
+/// The CRDs that are served.
 type Custom<'a> = &'a [Arc<CustomResourceDefinition>];
 
-/// What documents are made of besides the table.
+/// The inputs of documents besides built-in resources.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Current<'a> {
-    /// From [`OpenApi::generation`], asked before the rest was read.
+    /// The value of [`OpenApi::generation`], which must be read before the other fields.
     pub generation: u64,
-    /// The served definitions.
+    /// The CRDs that are served.
     pub custom: &'a [Arc<CustomResourceDefinition>],
-    /// The version 3 documents of other servers: paths in the index, and URLs.
+    /// The version 3 documents of aggregated API servers: paths in the index and URLs.
     pub remote_v3: &'a [(String, String)],
-    /// What other servers serve, as [`below`] leaves it of their version 2 documents.
+    /// The version 2 documents of aggregated API servers, reduced by [`below`].
     pub remote_v2: &'a [Arc<Value>],
-    /// Those of them that have no version 3 document: paths in the index, and what they serve.
+    /// The aggregated API servers without version 3 documents: paths in the index and reduced version 2 documents.
     pub only_v2: &'a [(String, Arc<Value>)],
 }
 
@@ -107,7 +106,7 @@ const V2_JSON: &str = "v2";
 const V2_BINARY: &str = "v2 protobuf";
 
 impl OpenApi {
-    /// The documents of a server that serves these versions and calls itself `version` (`1.37`). Nothing is made yet.
+    /// `version` is the version of the server, such as `1.37`. No document is built yet.
     pub fn new(served: Served, version: impl Into<String>) -> Self {
         OpenApi {
             served,
@@ -119,20 +118,20 @@ impl OpenApi {
         }
     }
 
-    /// Forgets the documents in which custom resources and those of other servers are: they changed.
+    /// Drops the documents that include custom resources or aggregated API servers, because those changed.
     pub fn forget_custom(&self) {
         let mut kept = self.custom.lock().unwrap_or_else(PoisonError::into_inner);
         self.generation.fetch_add(1, Ordering::AcqRel);
         kept.clear();
     }
 
-    /// Which state of these things documents are made of. To be asked before they are read: a document that was made of what has
-    /// changed meanwhile is not kept.
+    /// The generation of custom resources and aggregated API servers. Read it before reading those: a document built from inputs that
+    /// changed meanwhile is not cached.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// A document, made if it is not there; one that can change, of what there was in a generation.
+    /// Returns the cached document or builds it. `generation` is set for documents that can change.
     fn keep(
         &self,
         name: &str,
@@ -143,7 +142,7 @@ impl OpenApi {
         if let Some(document) = kept.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
             return Some(Arc::clone(document));
         }
-        // Made without the lock: others may want other documents meanwhile.
+        // Built without the lock, so that other documents stay available.
         let document = Arc::new(make()?);
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         if generation.is_some_and(|generation| generation != self.generation()) {
@@ -156,20 +155,20 @@ impl OpenApi {
         Some(document)
     }
 
-    /// These documents, with the two about an issuer of tokens if there is one.
+    /// Adds the two documents about the token issuer if `issuer` is set.
     #[must_use]
     pub fn with_issuer(self, issuer: bool) -> Self {
         OpenApi { issuer, ..self }
     }
 
-    /// `/openapi/v3`: the paths of all documents with their hashes; those of other servers with the URLs they gave.
+    /// The index at `/openapi/v3`: the paths and hashes of all documents; for aggregated API servers, the URLs they gave.
     pub fn v3_index(&self, current: Current<'_>) -> Arc<Document> {
         let custom = current.custom;
         let make = || {
             let versions = custom::by_version(custom);
             let paths = self.v3_paths(custom).into_iter().map(|path| {
-                // The hash is the content's, so every document of the table is made here. Those of custom resources are known
-                // by the state of their definitions: there may be thousands, and few are asked for.
+                // The hash of a built-in document is that of its content, so the document is built here. The hash for custom resources
+                // is derived from the state of their CRDs, because there may be thousands of documents and few are requested.
                 let kinds = path.strip_prefix("apis/").and_then(|path| path.split_once('/'));
                 let hash = if let Some(kinds) = kinds.and_then(|version| versions.get(&version)) {
                     Some(hash(custom::stamp(kinds).as_bytes()))
@@ -198,7 +197,7 @@ impl OpenApi {
             .unwrap_or_else(|| Arc::new(Document::new(Vec::new())))
     }
 
-    /// `/openapi/v3/PATH`, where the path is one of the index's: `api/v1`, `apis/apps/v1`.
+    /// The document at `/openapi/v3/PATH`, with a path of the index such as `api/v1` or `apis/apps/v1`.
     pub fn v3(&self, path: &str, current: Current<'_>) -> Option<Arc<Document>> {
         if let Some((_, theirs)) = current.only_v2.iter().find(|(own, _)| own == path) {
             let make = || as_v3::as_v3(theirs).map(|made| Document::new(write::to_vec(&made)));
@@ -208,8 +207,8 @@ impl OpenApi {
         self.keep(path, is_custom.then_some(current.generation), || self.make_v3(path, current.custom))
     }
 
-    /// `/openapi/v2` as JSON, with what other servers serve. `report` is told the definitions that are left out because the
-    /// document would be too large, when it is made.
+    /// The JSON document at `/openapi/v2`, including aggregated API servers. When it is built, `report` is called with the CRDs omitted
+    /// because the document would be too large.
     pub fn v2_json(&self, current: Current<'_>, report: impl Fn(&[Str])) -> Arc<Document> {
         let make = || Document::new(write::to_vec(&self.v2(current, &report)));
         self.keep(V2_JSON, Some(current.generation), || Some(make())).unwrap_or_else(|| Arc::new(make()))
@@ -224,20 +223,19 @@ impl OpenApi {
         remote::merge(document, current.remote_v2)
     }
 
-    /// The same in protobuf.
+    /// Like [`OpenApi::v2_json`], in protobuf.
     pub fn v2_protobuf(&self, current: Current<'_>, report: impl Fn(&[Str])) -> Arc<Document> {
         let make = || Document::new(protobuf::document(&self.v2(current, &report)));
         self.keep(V2_BINARY, Some(current.generation), || Some(make())).unwrap_or_else(|| Arc::new(make()))
     }
 
-    /// The group and version of the document at a path, if custom resources are in it.
+    /// The group and version of the document at a path, if it includes custom resources.
     fn custom_version<'p>(path: &'p str, custom: Custom<'_>) -> Option<(&'p str, &'p str)> {
         let (group, version) = path.strip_prefix("apis/")?.split_once('/')?;
         let mut versions = custom::served(custom, Some(group));
         versions.any(|(_, found)| found.name == version).then_some((group, version))
     }
 
-    /// The paths of the version 3 documents.
     fn v3_paths(&self, custom: Custom<'_>) -> Vec<String> {
         let mut paths = vec!["api".to_owned(), "apis".to_owned(), "version".to_owned()];
         if self.issuer {

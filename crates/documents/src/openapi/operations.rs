@@ -1,34 +1,31 @@
-//! The table → what can be done at which URL. Both versions of OpenAPI are written from this.
+//! The paths and operations of built-in resources, from which both versions of OpenAPI are written.
 
 use kinds::table::{self, Resource, SubresourceRow, Verb};
 
-/// A URL and its operations.
 #[derive(Debug)]
 pub(super) struct PathItem {
     pub(super) path: String,
     pub(super) operations: Vec<Operation>,
-    /// The parameters all operations have in common.
+    /// The parameters that all operations share.
     pub(super) parameters: Vec<Parameter>,
 }
 
-/// What one method does at a URL.
 #[derive(Debug)]
 pub(super) struct Operation {
     pub(super) method: &'static str,
     pub(super) id: String,
     pub(super) tag: String,
-    /// `x-kubernetes-action`.
+    /// Value of the extension `x-kubernetes-action`.
     pub(super) action: Option<&'static str>,
-    /// `x-kubernetes-group-version-kind`.
+    /// Value of the extension `x-kubernetes-group-version-kind`.
     pub(super) kind: Option<(String, String, String)>,
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: Option<Body>,
-    /// The status codes besides 401, and what they answer.
+    /// The status codes, except 401, with their content.
     pub(super) responses: Vec<(&'static str, Answer)>,
     pub(super) produces: &'static [&'static str],
 }
 
-/// A parameter in the path or the query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parameter {
     pub(super) name: &'static str,
@@ -36,39 +33,38 @@ pub(super) struct Parameter {
     pub(super) kind: &'static str,
 }
 
-/// What an operation takes.
+/// The request body of an operation.
 #[derive(Debug)]
 pub(super) enum Body {
     /// An object of this definition.
     Object(String),
-    /// A patch, in one of these forms.
+    /// A patch in one of these media types.
     Patch(&'static [&'static str]),
-    /// How to delete, if anything is said.
+    /// The optional `DeleteOptions` of a delete.
     DeleteOptions,
 }
 
-/// What an operation answers.
+/// The response content of an operation.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     /// An object of this definition.
     Object(String),
-    /// Text.
     Text,
 }
 
-/// The patches that are understood.
+/// The supported patch media types.
 const PATCHES: &[&str] = &[
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 ];
-/// Those of custom resources: kubectl sends what it finds here.
+/// The patch media types of custom resources. kubectl selects the patch type from this list.
 const CUSTOM_PATCHES: &[&str] =
     &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
-/// What objects are sent as.
+/// Response media types of single objects.
 const OBJECTS: &[&str] = &["application/json", "application/yaml"];
-/// What lists are sent as: changes, too.
+/// Response media types of lists, including watches.
 const LISTS: &[&str] = &["application/json", "application/yaml", "application/json;stream=watch"];
 const LOGS: &[&str] = &["text/plain", "application/json", "application/yaml"];
 const ANYTHING: &[&str] = &["*/*"];
@@ -150,10 +146,10 @@ const LOG: &[Parameter] = &[
     query("timestamps", "boolean"),
 ];
 
-/// The documents about an issuer of tokens.
+/// The paths of the token issuer's documents.
 pub(super) const ISSUER: [&str; 2] = [".well-known/openid-configuration", "openid/v1/jwks"];
 
-/// The URLs of the version 3 document at `path`: `api`, `apis/apps`, `apis/apps/v1`.
+/// The paths of the version 3 document at `path`, such as `api`, `apis/apps` or `apis/apps/v1`.
 pub(super) fn of_document(path: &str) -> Option<Vec<PathItem>> {
     let parts: Vec<&str> = path.split('/').collect();
     Some(match *parts.as_slice() {
@@ -182,7 +178,7 @@ pub(super) fn of_document(path: &str) -> Option<Vec<PathItem>> {
     })
 }
 
-/// The URLs of a group's version.
+/// The paths of one version of a group.
 fn of_version(group: &str, version: &str) -> Option<Vec<PathItem>> {
     let found = table::group(group)?;
     let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
@@ -196,7 +192,7 @@ fn of_version(group: &str, version: &str) -> Option<Vec<PathItem>> {
     Some(items)
 }
 
-/// A URL that answers one document.
+/// A path that only supports GET and returns one object.
 fn plain(path: &str, id: &str, tag: &str, answer: &str) -> PathItem {
     let operation = Operation {
         method: "get",
@@ -212,7 +208,7 @@ fn plain(path: &str, id: &str, tag: &str, answer: &str) -> PathItem {
     PathItem { path: path.to_owned(), operations: vec![operation], parameters: Vec::new() }
 }
 
-/// A page that is no object of the API.
+/// A path that only supports GET and returns text.
 fn text(path: &str, id: &str, tag: &str, produces: &'static [&'static str]) -> PathItem {
     let mut item = plain(path, id, tag, "");
     for operation in &mut item.operations {
@@ -222,7 +218,7 @@ fn text(path: &str, id: &str, tag: &str, produces: &'static [&'static str]) -> P
     item
 }
 
-/// `rbac.authorization.k8s.io` → `rbacAuthorization`; the core group is `core`.
+/// Converts `rbac.authorization.k8s.io` to `rbacAuthorization`; the core group becomes `core`.
 fn tag(group: &str) -> String {
     let group = group.strip_suffix(".k8s.io").unwrap_or(group);
     let mut parts = group.split('.').filter(|part| !part.is_empty());
@@ -235,19 +231,19 @@ fn capitalised(text: &str) -> String {
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// A resource as its URLs show it.
+/// The properties of a resource that determine its paths.
 pub(super) struct Shape<'a> {
     pub(super) kind: &'a str,
     pub(super) plural: &'a str,
     pub(super) namespaced: bool,
     pub(super) verbs: &'a [Verb],
     pub(super) returns_deleted: bool,
-    /// The definitions of an object and of a list.
+    /// The names of the definitions of an object and of a list.
     pub(super) object: String,
     pub(super) list: String,
 }
 
-/// A subresource as its URL shows it.
+/// The properties of a subresource that determine its path.
 pub(super) struct SubShape<'a> {
     pub(super) name: &'a str,
     /// Group, version and kind.
@@ -256,7 +252,7 @@ pub(super) struct SubShape<'a> {
     pub(super) verbs: &'a [Verb],
 }
 
-/// Adds the URLs of a resource that is not in the table.
+/// Adds the paths of a custom resource.
 pub(super) fn add(
     group: &str,
     version: &str,
@@ -272,7 +268,7 @@ pub(super) fn add(
     }
 }
 
-/// A group's version and where it is.
+/// A version of a group and its root path.
 struct Place<'a> {
     group: &'a str,
     version: &'a str,
@@ -281,7 +277,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// `CoreV1`, as in operation ids.
+    /// The group and version in operation ids, such as `CoreV1`.
     fn prefix(&self) -> String {
         capitalised(&tag(self.group)) + &capitalised(self.version)
     }
@@ -296,7 +292,7 @@ impl Place<'_> {
         schema::of(group, version, kind).map(|schema| schema.name.to_string()).unwrap_or_default()
     }
 
-    /// A row of the table.
+    /// Adds the paths of a table row.
     fn row(&self, row: &Resource, items: &mut Vec<PathItem>) {
         let shape = Shape {
             kind: row.kind,
@@ -437,7 +433,7 @@ impl Place<'_> {
         path
     }
 
-    /// A subresource of the object at `path`.
+    /// Adds the path of a subresource of the object at `path`.
     fn subresource(&self, row: &Shape<'_>, sub: &SubShape<'_>, path: &str, items: &mut Vec<PathItem>) {
         let namespaced = row.namespaced;
         let scope = if namespaced { "Namespaced" } else { "" };
@@ -472,7 +468,7 @@ impl Place<'_> {
         items.push(finish(path, operations, kind.as_ref()));
     }
 
-    /// A subresource that is connected through: every method is the same.
+    /// Adds a CONNECT subresource, whose methods all behave alike.
     fn connect(
         &self,
         namespaced: bool,
@@ -542,14 +538,14 @@ fn created(object: &str) -> Vec<(&'static str, Answer)> {
     ["200", "201", "202"].map(|code| (code, Answer::Object(object.to_owned()))).into()
 }
 
-/// Two lists of parameters as one, sorted by name; at the same name the path comes first.
+/// Joins two lists of parameters, sorted by name; of the same name, path parameters come first.
 fn joined(a: &[Parameter], b: &[Parameter]) -> Vec<Parameter> {
     let mut all: Vec<Parameter> = a.iter().chain(b).cloned().collect();
     all.sort_by(|a, b| a.name.cmp(b.name).then(b.in_path.cmp(&a.in_path)));
     all
 }
 
-/// Gives the operations their kind and moves the parameters they all have to the path.
+/// Sets the kind of the operations and moves the parameters they share to the path.
 fn finish(path: String, mut operations: Vec<Operation>, kind: Option<&(String, String, String)>) -> PathItem {
     for operation in &mut operations {
         operation.kind = kind.cloned();

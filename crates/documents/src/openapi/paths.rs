@@ -1,4 +1,4 @@
-//! URLs with their operations → how both dialects write them.
+//! Writes paths and operations in either OpenAPI version.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use value::{Map, Value};
 use super::components::{self, Dialect};
 use super::operations::{Answer, Body, Operation, Parameter, PathItem};
 
-/// All operations of a URL. The types they speak of are added to `roots`.
+/// All operations of a path. The types they refer to are added to `roots`.
 pub(super) fn path_item(item: &PathItem, dialect: Dialect, roots: &mut BTreeSet<String>) -> Value {
     let mut map = Map::new();
     for one in &item.operations {
@@ -115,7 +115,7 @@ fn parameter(parameter: &Parameter, dialect: Dialect) -> Value {
     Value::Map(map)
 }
 
-/// How callers say who they are.
+/// The security scheme for bearer tokens.
 pub(super) fn bearer_token() -> Value {
     Value::map([(
         "BearerToken",

@@ -1,10 +1,9 @@
-//! The Swagger document → protobuf, in the messages of gnostic's `openapi.v2` package.
+//! Encodes the Swagger document as protobuf messages of gnostic's `openapi.v2` package.
 //!
-//! Only what these documents contain is written; the field numbers are those of `OpenAPIv2.proto`.
+//! Only fields that occur in our documents are encoded. The field numbers are those of `OpenAPIv2.proto`.
 
 use value::{Map, Value, write};
 
-/// The bytes of a `Document`.
 pub(super) fn document(document: &Value) -> Vec<u8> {
     let mut out = Message::default();
     out.text(1, document.str_at(&["swagger"]));
@@ -51,7 +50,7 @@ pub(super) fn document(document: &Value) -> Vec<u8> {
     out.bytes
 }
 
-/// A message being written.
+/// A message under construction.
 #[derive(Default)]
 struct Message {
     bytes: Vec<u8>,
@@ -101,7 +100,7 @@ impl Message {
         self.block(field, &inner.bytes);
     }
 
-    /// An `Any`: the value as YAML, of which JSON is a part.
+    /// Encodes an `Any`: the value as YAML, which includes JSON.
     fn any(&mut self, field: u32, value: &Value) {
         self.message(field, |out| {
             let yaml = write::to_string(value) + "\n";
@@ -109,7 +108,7 @@ impl Message {
         });
     }
 
-    /// The `x-` members of `map` as `NamedAny`.
+    /// Encodes the `x-` members of `map` as `NamedAny`.
     fn extensions(&mut self, field: u32, map: Option<&Map>) {
         for (name, value) in map.into_iter().flat_map(Map::iter).filter(|(name, _)| name.starts_with("x-")) {
             self.message(field, |out| {
@@ -165,7 +164,7 @@ fn operation(out: &mut Message, operation: &Value) {
     out.extensions(13, operation.as_map());
 }
 
-/// A `ParametersItem`.
+/// Encodes a `ParametersItem` message.
 fn parameter(out: &mut Message, parameter: &Value) {
     let text = |key: &str| parameter.str_at(&[key]);
     let required = parameter.bool_at(&["required"]).unwrap_or_default();

@@ -1,17 +1,17 @@
-//! Version 2 documents of other servers → parts of the one document.
+//! Merges the version 2 documents of aggregated API servers into the server's own document.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use value::{Map, Str, Value};
 
-/// The parts of a document that others refer to.
+/// The sections that references point to.
 const SECTIONS: [&str; 2] = ["definitions", "parameters"];
 
-/// How often a name is looked for that nobody else has.
+/// How many numbered names are tried to resolve a name conflict.
 const MAX_NAMES: usize = 1000;
 
-/// What of a document is about the paths below `prefix`.
+/// Reduces a document to the paths that start with `prefix` and the parts they refer to.
 pub fn below(mut document: Value, prefix: &str) -> Value {
     let mut paths = Map::new();
     if let Some(Value::Map(all)) = document.remove_at(&["paths"]) {
@@ -29,7 +29,7 @@ pub fn below(mut document: Value, prefix: &str) -> Value {
     }
     let mut parts: BTreeMap<&str, Vec<(Str, Value)>> = BTreeMap::new();
     let mut open = references(&paths);
-    // What was found once is no longer there.
+    // Removing a part when it is found ensures that it is visited only once.
     while let Some((section, name)) = open.pop() {
         if let Some(found) = sections.get_mut(section).and_then(|all| all.remove_entry(name.as_str())) {
             open.extend(references(&found.1));
@@ -46,7 +46,7 @@ pub fn below(mut document: Value, prefix: &str) -> Value {
     kept
 }
 
-/// Everything that a tree refers to: section and name.
+/// Every reference in a document tree, as section and name.
 fn references(tree: &Value) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     let mut open = vec![tree];
@@ -70,8 +70,8 @@ fn target(reference: &str) -> Option<(&'static str, String)> {
     Some((section, name.to_owned()))
 }
 
-/// Adds what other servers serve. What is there already stays: a path of another server is left out, and what it calls by a name
-/// that means something else gets another name.
+/// Merges the documents of aggregated API servers. Existing paths take precedence, and remote definitions whose name is already used
+/// for something else are renamed.
 pub(super) fn merge(mut document: Value, others: &[Arc<Value>]) -> Value {
     for other in others {
         add(&mut document, other);
@@ -109,7 +109,7 @@ fn add(document: &mut Value, other: &Value) {
         for (_, part) in &mut parts {
             rename(part, &renamed);
         }
-        // All at once: a map moves what is behind everything that is put into it.
+        // Inserted all at once, because inserting one by one moves all later entries of the map each time.
         let there = match document.remove_at(&[section]) {
             Some(Value::Map(there)) => there,
             _ => Map::new(),
@@ -118,7 +118,7 @@ fn add(document: &mut Value, other: &Value) {
     }
 }
 
-/// Whether two parts say the same, whatever they say they belong to.
+/// Whether two definitions are equal except for their `x-kubernetes-group-version-kind`.
 fn same(a: &Value, b: &Value) -> bool {
     const BELONGS: &str = "x-kubernetes-group-version-kind";
     if a == b {

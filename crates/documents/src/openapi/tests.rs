@@ -96,7 +96,6 @@ fn every_verb_of_the_table_has_its_operation() {
     }
 }
 
-/// Every reference below `value`.
 fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
     match value {
         Value::Map(map) => {
@@ -203,7 +202,7 @@ fn the_protobuf_form_holds_the_same_definitions_and_paths() {
     let definitions = blocks(&protobuf.body, 9)[0];
     assert_eq!(names(definitions, 1), keys("definitions"));
     assert_eq!(names(blocks(&protobuf.body, 8)[0], 2), keys("paths"));
-    // A field's extensions are there: kubectl reads merge keys from them.
+    // Field extensions must be present, because kubectl reads merge keys from them.
     let pod_spec = blocks(definitions, 1)
         .into_iter()
         .find(|entry| blocks(entry, 1)[0] == b"io.k8s.api.core.v1.PodSpec")
@@ -256,7 +255,7 @@ fn documents_of_other_servers_are_merged_and_nothing_of_ours_is_replaced() {
     };
     assert_eq!(sections("paths"), ["/apis/g/v1/things"]);
     assert_eq!(sections("definitions"), ["Thing", "io.k8s.api.core.v1.Pod"]);
-    // The same again says the same, and adds nothing.
+    // Merging an equal document again adds nothing.
     let remote = [std::sync::Arc::new(kept.clone()), std::sync::Arc::new(kept.clone())];
     let merged = documents().v2_json(Current { remote_v2: &remote, ..Current::default() }, |_| {});
     let merged = json::parse(&merged.body).unwrap();
@@ -267,7 +266,7 @@ fn documents_of_other_servers_are_merged_and_nothing_of_ours_is_replaced() {
     assert!(merged.at(&["paths", "/apis/g/v1/things"]).is_some());
 }
 
-/// Takes minutes if parts are moved one by one.
+/// Takes minutes if parts are inserted one by one.
 #[test]
 fn a_document_of_very_many_parts_is_cut_and_merged() {
     const MANY: usize = 300_000;
@@ -366,7 +365,7 @@ fn what_grows_too_much_on_the_way_to_version_3_has_no_document() {
         made
     };
     assert!(made(20, 20).is_some_and(|size| size > 600_000));
-    // Each is a short name, and would be another ten thousand bytes.
+    // Each reference is short but would add ten thousand bytes.
     assert_eq!(made(400, 1), None);
     assert_eq!(made(1, 400), None);
 }
@@ -414,7 +413,7 @@ fn custom_kinds_say_what_every_kind_has_and_that_a_number_or_a_text_is_wanted() 
     assert_eq!(at(&["more", "allOf"]), Some(&Value::list([Value::map([("anyOf", either)])])));
 }
 
-/// A definition that counts how often it is read.
+/// A CRD source that counts how often it is loaded.
 #[derive(Debug)]
 struct Counted(Value, std::sync::atomic::AtomicUsize);
 
@@ -425,7 +424,7 @@ impl crd::Source for Counted {
     }
 }
 
-/// A definition with so many versions.
+/// A CRD with `count` versions.
 fn with_versions(plural: &str, count: usize, schema: &str) -> Value {
     let version = |n: usize| {
         format!(
@@ -444,7 +443,7 @@ fn with_versions(plural: &str, count: usize, schema: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
 }
 
-/// The steps that all documents about a definition with so many versions take, and how often it was read.
+/// The steps taken to build all documents about a CRD with `count` versions, and how often the CRD was loaded.
 fn of_versions(count: usize) -> (u64, usize) {
     let object = with_versions("as", count, r#"{"type":"object"}"#);
     let counted = std::sync::Arc::new(Counted(object.clone(), std::sync::atomic::AtomicUsize::new(0)));
@@ -465,7 +464,7 @@ fn of_versions(count: usize) -> (u64, usize) {
 
 #[test]
 fn documents_take_steps_in_proportion_to_the_versions_of_a_definition() {
-    // What the documents say of the table takes as long for any definition.
+    // The cost of built-in resources is the same for any CRD.
     let (none, _) = of_versions(1);
     let (few, _) = of_versions(31);
     let (many, reads) = of_versions(301);
@@ -477,7 +476,7 @@ fn documents_take_steps_in_proportion_to_the_versions_of_a_definition() {
 fn definitions_that_make_version_2_too_large_are_left_out_of_it() {
     use super::v2;
     use crd::{CustomResourceDefinition, Source};
-    // Many short parts of a schema that each say the fields of a whole resource.
+    // Many short parts of a schema, each of which expands to the fields of a whole resource.
     let embedded: Vec<String> = (0..1000)
         .map(|n| format!(r#""p{n}":{{"type":"object","x-kubernetes-embedded-resource":true}}"#))
         .collect();

@@ -1,4 +1,4 @@
-//! URLs and operations → the Swagger 2.0 document of everything.
+//! Builds the Swagger 2.0 document of all resources.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::custom;
 use super::operations;
 use super::paths::{bearer_token, path_item};
 
-/// How many bytes custom resources may add. A thousand definitions, each of one version with a schema of 20 kB, add half of it.
+/// Limit on the bytes that custom resources add. A thousand CRDs with one version and a schema of 20 kB each use half of it.
 pub(super) const MAX_CUSTOM_BYTES: usize = 64 * 1024 * 1024;
 
-/// About how many bytes the URLs of one version are.
+/// Approximate size of the paths of one CRD version, in bytes.
 const VERSION_BYTES: usize = 8 * 1024;
 
-/// What the document says of custom resources.
+/// The parts of the document about custom resources.
 #[derive(Default)]
 struct CustomParts {
     paths: Vec<(Str, Value)>,
@@ -27,8 +27,8 @@ struct CustomParts {
     left_out: Vec<Str>,
 }
 
-/// The parts of the document about custom resources, at most `left` bytes. The shortest come first, so that a long definition does not
-/// leave out others.
+/// Builds the parts about custom resources, with at most `left` bytes. Small CRDs come first, so that a large one does not displace
+/// others.
 fn custom_parts(definitions: &[Arc<CustomResourceDefinition>], mut left: usize) -> CustomParts {
     let expected = |definition: &Arc<CustomResourceDefinition>| {
         let versions = definition.versions.iter().filter(|version| version.served).count();
@@ -53,7 +53,7 @@ fn custom_parts(definitions: &[Arc<CustomResourceDefinition>], mut left: usize) 
         let schemas = custom::schemas(alone, None, Dialect::V2);
         let mut schemas: Vec<(Str, Value)> =
             schemas.into_iter().map(|(name, schema)| (name.into(), schema)).collect();
-        // A short schema may say that many objects are whole resources, which takes long.
+        // A short schema may embed many whole resources and expand to a large document.
         let size = paths.iter().chain(&schemas).map(|(_, part)| part.size_up_to(left.saturating_add(1)));
         match left.checked_sub(size.sum()) {
             None => parts.left_out.push(definition.name.clone()),
@@ -68,8 +68,8 @@ fn custom_parts(definitions: &[Arc<CustomResourceDefinition>], mut left: usize) 
     parts
 }
 
-/// The document of everything that is served, and the names of the definitions that it does not say anything of, because it would
-/// have more than `custom_bytes` bytes about custom resources.
+/// The document of all served resources, and the names of the CRDs omitted because custom resources would use more than `custom_bytes`
+/// bytes.
 pub(super) fn document(
     served: &Served,
     version: &str,
@@ -92,7 +92,7 @@ pub(super) fn document(
         }
     }
     let mut roots = BTreeSet::new();
-    // Put together at once: a map moves what is behind everything that is put into it.
+    // Collected first and inserted at once, because inserting one by one moves all later entries of the map each time.
     let mut paths: Vec<(Str, Value)> = Vec::new();
     for item in documents.iter().filter_map(|document| operations::of_document(document)).flatten() {
         let rendered = path_item(&item, Dialect::V2, &mut roots);

@@ -1,4 +1,4 @@
-//! URLs and operations → an OpenAPI 3.0 document.
+//! Builds one OpenAPI 3.0 document.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::components::{self, Dialect};
 use super::operations::PathItem;
 use super::paths::{bearer_token, path_item};
 
-/// The document of these URLs, all of one group and version (none for the documents about groups).
+/// The document of these paths. All belong to `group_version`, which is `None` for documents about groups.
 pub(super) fn document(
     items: &[PathItem],
     group_version: Option<(&str, &str)>,
@@ -24,7 +24,7 @@ pub(super) fn document(
         roots.insert("meta.v1.ObjectMeta".to_owned());
         roots.insert("meta.v1.ListMeta".to_owned());
     }
-    // Pages that are no objects need no schemas.
+    // Documents that return only text need no schemas.
     let schemas = (!roots.is_empty()).then(|| {
         let custom = custom.into_iter().map(|(name, schema)| (name.into(), schema));
         Value::Map(

@@ -33,7 +33,7 @@ fn a_changed_suggested_spec_is_restored_unless_its_annotation_forbids_it() {
     assert_eq!(level.revise(Some(&changed)), Revision::Update(stored(&level, 2)));
     changed.set_at(&["metadata", "annotations", AUTO_UPDATE], "false");
     assert_eq!(level.revise(Some(&changed)), Revision::Keep);
-    // Nothing readable is said: what an operator changed is theirs, and the annotation says so from now on.
+    // Without a readable annotation, a changed spec belongs to the operator, and the annotation records that from now on.
     for word in [Some("maybe"), None] {
         match word {
             Some(word) => changed.set_at(&["metadata", "annotations", AUTO_UPDATE], word),
@@ -43,7 +43,7 @@ fn a_changed_suggested_spec_is_restored_unless_its_annotation_forbids_it() {
         kept.set_at(&["metadata", "annotations", AUTO_UPDATE], "false");
         assert_eq!(level.revise(Some(&changed)), Revision::Update(kept));
     }
-    // What was never changed is the server's.
+    // A spec that was never changed belongs to the server.
     changed.set_at(&["metadata", "generation"], 1_i64);
     assert_eq!(level.revise(Some(&changed)), Revision::Update(stored(&level, 1)));
 }

@@ -84,7 +84,7 @@ fn counters_add_up_over_all_threads() {
     assert_eq!((sums.started, sums.finished, sums.nanoseconds), (6000, 6000, 6_000_000));
 }
 
-/// Whoever waits for a seat sees it become free, however entering, leaving and closing interleave.
+/// A waiter notices that a seat becomes free, in any interleaving of leaving and closing.
 #[test]
 fn a_seat_that_is_given_back_while_the_fast_path_closes_is_seen_by_one_of_both() {
     for _ in 0..2000 {

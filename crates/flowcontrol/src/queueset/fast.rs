@@ -1,4 +1,4 @@
-//! The queue set's side of the fast path: when it is open, and its use in the statistics.
+//! The queue set's side of the fast path: opens and closes it, and adds its use to the statistics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use super::{QueueSet, Queuing, Ticket};
 use crate::fast_path::{FastCounters, FastPath};
 use crate::statistics::{BusyTime, nanos};
 
-/// How far the use of the fast path is in the statistics.
+/// Tracks how much of the fast path's use the statistics include.
 #[derive(Debug, Default)]
 pub(super) struct FastUse {
-    /// What [`FastPath::nanoseconds`] said when it was last asked.
+    /// The value of [`FastPath::nanoseconds`] at the last update.
     seen: u64,
-    /// When that was.
+    /// Time of the last update.
     at: Duration,
-    /// Nanoseconds that are not in the gauges yet: requests that took long are counted when they leave.
+    /// Nanoseconds that the gauges do not include yet: long requests are counted when they leave.
     pending: u64,
-    /// Nanoseconds, and the most requests, since [`QueueSet::take_fast_use`].
+    /// Nanoseconds since [`QueueSet::take_fast_use`]; `most` is the maximum number of requests since then.
     nanoseconds: u64,
     most: u64,
 }
@@ -32,12 +32,12 @@ impl<T: Ticket> QueueSet<T> {
         &self.fast
     }
 
-    /// What requests of a flow schema count on the fast path.
+    /// The fast-path counters of a flow schema.
     pub(crate) fn fast_counters(&self, flow: usize) -> Arc<FastCounters> {
         self.flows.get(flow).map(|flow| Arc::clone(&flow.fast)).unwrap_or_default()
     }
 
-    /// A request has left the fast path after it was closed.
+    /// Updates the queues after a request has left the closed fast path.
     pub(crate) fn left_fast_path(&mut self, now: Duration) {
         self.sync(now);
         self.dispatch_all(now);
@@ -45,7 +45,7 @@ impl<T: Ticket> QueueSet<T> {
         self.note_load(now);
     }
 
-    /// A request on the fast path took longer than [`fast_path::SHORT`](crate::fast_path::SHORT).
+    /// Records a fast-path request that took longer than [`fast_path::SHORT`](crate::fast_path::SHORT).
     pub(crate) fn finished_on_fast_path(&mut self, flow: usize, took: Duration) {
         self.take_fast_counts();
         if let Some(flow) = self.flows.get_mut(flow) {
@@ -53,7 +53,7 @@ impl<T: Ticket> QueueSet<T> {
         }
     }
 
-    /// Opens the fast path when nothing waits and most seats are free.
+    /// Opens the fast path if no request waits and most seats are free.
     pub(super) fn open_fast_path(&mut self) {
         if self.fast.is_open() {
             return;
@@ -65,7 +65,7 @@ impl<T: Ticket> QueueSet<T> {
         }
     }
 
-    /// Whether so many seats are free, if need be after the fast path is closed.
+    /// Reports whether this many seats are free, closing the fast path if necessary.
     pub(super) fn make_room(&mut self, seats: u64) -> bool {
         if self.fits(seats) {
             return true;
@@ -74,7 +74,7 @@ impl<T: Ticket> QueueSet<T> {
         self.fits(seats)
     }
 
-    /// Seats in use, or set aside for the fast path.
+    /// Seats in use or reserved for the fast path.
     pub(super) fn occupied(&self) -> u64 {
         self.seats_in_use.saturating_add(self.fast.occupied())
     }
@@ -100,13 +100,13 @@ impl<T: Ticket> QueueSet<T> {
         self.demand.advance_with(now, &busy);
     }
 
-    /// How long, in nanoseconds, and by how many requests at most the fast path was in use since the last call.
+    /// Total time in nanoseconds and maximum number of requests on the fast path since the last call.
     pub fn take_fast_use(&mut self, now: Duration) -> (u64, u64) {
         self.note_fast_use(now);
         (std::mem::take(&mut self.fast_use.nanoseconds), std::mem::take(&mut self.fast_use.most))
     }
 
-    /// Adds what was counted on the fast path to the counters.
+    /// Adds the counts of the fast path to the counters.
     pub(crate) fn take_fast_counts(&mut self) {
         let waits = self.queuing != Queuing::Exempt;
         let started = self.flows.iter_mut().map(|flow| flow.take_fast(waits));

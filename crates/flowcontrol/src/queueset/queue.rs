@@ -8,11 +8,11 @@ use super::slab::RequestId;
 use crate::SeatSeconds;
 use crate::estimate::Work;
 
-/// Requests that wait, oldest first, and what executes of those that did.
+/// Waiting requests, oldest first, and totals of the requests dispatched from this queue.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: VecDeque<RequestId>,
-    /// The virtual time at which its next request is dispatched. Meaningless while the queue is idle.
+    /// The virtual time at which its next request is dispatched. Undefined while the queue is idle.
     pub(super) next_dispatch: SeatSeconds,
     pub(super) executing: usize,
     pub(super) seats_in_use: u64,
@@ -26,7 +26,7 @@ impl Queue {
         self.waiting.len()
     }
 
-    /// Whether nothing waits or executes; seats may still be in use by requests that linger.
+    /// Reports whether no request waits or executes; lingering requests may still use seats.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.executing == 0
     }
@@ -46,7 +46,7 @@ impl Queue {
         self.waiting_work += total_work;
     }
 
-    /// Takes a request out; `false` if it is not here.
+    /// Removes a request; `false` if it is not in this queue.
     pub(super) fn remove(&mut self, id: RequestId, total_work: SeatSeconds, work: &Work) -> bool {
         let Some(at) = self.waiting.iter().position(|waiting| *waiting == id) else { return false };
         self.waiting.remove(at);
@@ -62,19 +62,19 @@ impl Queue {
         }
     }
 
-    /// A request of this work begins to execute on so many seats.
+    /// Starts the execution of a request on `seats` seats and charges its estimated work.
     pub(super) fn begin(&mut self, seats: u64, total_work: SeatSeconds) {
         self.seats_in_use += seats;
         self.next_dispatch += total_work;
     }
 
-    /// The virtual time of the next dispatch, less what the executing requests are assumed to cost.
+    /// The virtual time of the next dispatch, less the estimated work of executing requests.
     pub(super) fn discounted_dispatch(&self) -> SeatSeconds {
         self.next_dispatch - SeatSeconds::of(self.seats_in_use, ESTIMATED_SERVICE)
     }
 }
 
-/// Queues with a lower index are found without a search. Levels that people configure have no others.
+/// Queues with a lower index are found without a search. Realistic configurations have no others.
 const NEAR: usize = 1024;
 
 /// The queues of a queue set by index. An absent one has no requests and no seats.
@@ -104,7 +104,7 @@ impl Queues {
         }
     }
 
-    /// The queue with this index, which there is from now on.
+    /// The queue with this index, added if absent.
     pub(super) fn get_or_add(&mut self, index: u32) -> &mut Queue {
         let place = index as usize;
         if place < NEAR && place >= self.near.len() {
@@ -129,7 +129,7 @@ impl Queues {
         self.len -= usize::from(removed.is_some());
     }
 
-    /// All of them, by index.
+    /// All queues in index order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Queue)> {
         self.iter_from(0).chain(self.far.iter().map(|(index, queue)| (*index, queue)))
     }
@@ -139,7 +139,7 @@ impl Queues {
         (first..).zip(near).filter_map(|(index, queue)| Some((index, queue.as_ref()?)))
     }
 
-    /// All of them, from the one after `index` on and round to it.
+    /// All queues in index order, starting after `index` and wrapping around to it.
     pub(super) fn iter_after(&self, index: u32) -> impl Iterator<Item = (u32, &Queue)> {
         let far =
             |range: (Bound<u32>, Bound<u32>)| self.far.range(range).map(|(index, queue)| (*index, queue));
@@ -152,7 +152,7 @@ impl Queues {
         after.chain(until)
     }
 
-    /// The highest index.
+    /// The highest index in use.
     pub(super) fn last(&self) -> Option<u32> {
         let near = || self.near.iter().rposition(Option::is_some).and_then(|place| u32::try_from(place).ok());
         self.far.last_key_value().map(|(index, _)| *index).or_else(near)

@@ -1,6 +1,6 @@
-//! Requests by number. Numbers are used again, and an old one finds nothing.
+//! A slab of requests. Slots are reused, and the ID of a removed request finds no other.
 
-/// Names a request of one queue set.
+/// Identifies a request of one queue set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId {
     slot: u32,

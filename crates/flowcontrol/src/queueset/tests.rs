@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Writes down which requests are dispatched after they waited, in order.
+/// Records the names of requests that are dispatched after waiting, in order.
 #[derive(Clone, Debug)]
 struct Named(&'static str, Rc<RefCell<Vec<&'static str>>>);
 
@@ -17,7 +17,7 @@ impl Ticket for Named {
     }
 }
 
-/// One queue per flow, so that the hash is the number of the queue.
+/// One queue per flow, so that the hash is the index of the queue.
 fn queuing(queues: u32, length_limit: u32) -> Queuing {
     Queuing::Queue { dealer: Dealer::new(queues, 1).unwrap(), queues, length_limit }
 }
@@ -92,7 +92,7 @@ fn virtual_time_and_charges_are_as_computed_by_hand() {
     let finished = level.set.finish(ms(10), first);
     assert_eq!(finished, Ended { linger: None, is_idle: false });
     assert_eq!(level.set.current_r().to_string(), "0.00500000ss");
-    // Queue 0 was charged with the 10 ms it took; queue 1 would finish at 3 ms and comes first.
+    // Queue 0 was charged with the actual 10 ms; queue 1 would finish at 3 ms and is served first.
     assert_eq!(level.dispatched(), ["other"]);
     assert_eq!(level.next_dispatch(0), "0.01000000ss");
     assert_eq!(level.next_dispatch(1), "0.00300000ss");
@@ -107,7 +107,7 @@ fn a_queue_that_was_idle_has_saved_nothing_up() {
     level.waits(1000, "late", 1, 1);
     assert_eq!(level.next_dispatch(1), "1.00000000ss");
     level.set.finish(ms(1000), busy);
-    // Queue 0 used its whole second, so both start level; the one that was not served last goes first.
+    // Queue 0 used its whole second, so both have equal start times; the queue that was not served last is first.
     assert_eq!(level.next_dispatch(0), "1.00000000ss");
     assert_eq!(level.dispatched(), ["late"]);
 }
@@ -222,7 +222,7 @@ fn final_seats_are_occupied_for_a_while_after_the_request() {
     let mut level = Level::new(queuing(1, 10), 2);
     let work = Work { initial_seats: 1, final_seats: 4, additional_latency: ms(5) };
     let Admission::Executing(id) = level.start(0, "a", 0, work) else { panic!() };
-    // 4 seats for 5 ms become 2 seats for 10 ms: that is all there is.
+    // 4 seats for 5 ms become 2 seats for 10 ms, because there are only 2.
     assert_eq!(level.set.load().seats_in_use, 2);
     level.waits(1, "b", 0, 1);
     assert_eq!(level.set.finish(ms(2), id), Ended { linger: Some(ms(10)), is_idle: false });
@@ -338,12 +338,12 @@ fn the_fast_path_is_in_the_statistics_of_the_level() {
     assert_eq!(flow.estimated_seats.count(), 3);
     assert_eq!(level.set.load(), Load { executing: 1, seats_in_use: 1, ..Load::default() });
     assert_eq!(level.set.counts.dispatched, 3);
-    // One that took longer is counted in its bucket.
+    // A longer request is counted in its own bucket.
     level.set.finished_on_fast_path(0, ms(40));
     assert!(!fast.leave(0, ms(40)));
     let flow = &level.set.flows()[0];
     assert_eq!((flow.executing, flow.executing_seats, flow.executed.count()), (0, 0, 3));
-    // 46 ms of one request in 100 ms.
+    // One request executed for 46 of 100 ms.
     let period = level.set.end_period(ms(100));
     assert!((period.average - 0.46).abs() < 1e-9, "{period:?}");
     assert!((period.max - 1.0).abs() < 1e-9);
@@ -358,7 +358,7 @@ fn a_long_request_on_the_fast_path_does_not_count_as_many() {
     assert!(fast.enter(0, 1));
     level.set.end_period(ms(990));
     level.set.configure(ms(990), queuing(4, 10), 16, 16);
-    // It took the whole second and is reported ten milliseconds after the gauges were read.
+    // The request took the whole second and is reported ten milliseconds after the gauges were read.
     assert!(!fast.leave(0, ms(1000)));
     let period = level.set.end_period(ms(1000));
     assert!(period.max <= 1.0 && period.average <= 1.0, "{period:?}");
@@ -404,7 +404,7 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
 }
 
 proptest! {
-    /// Seats in use never grow beyond the limit, every request ends somewhere, and nothing is left when all have ended.
+    /// Seats in use never exceed the limit, every request ends, and no state is left when all have ended.
     #[test]
     fn no_request_is_lost_and_no_seat_is_given_twice(steps in steps()) {
         let (mut limit, mut queues) = (16, 4);
@@ -477,7 +477,7 @@ proptest! {
             prop_assert_eq!(load.waiting, level.set.requests().filter(|(_, r)| r.started.is_none()).count());
             prop_assert_eq!(known.len() + rejected + ended, arrived);
         }
-        // Everybody leaves.
+        // End all remaining requests.
         for shard in fast {
             if level.set.fast_path().leave(shard, ms(1)) {
                 level.set.left_fast_path(ms(now));
@@ -500,7 +500,7 @@ proptest! {
         prop_assert_eq!((flow.executing, flow.executing_seats, flow.in_queue_seats), (0, 0, 0));
     }
 
-    /// With seats for one and steady demand, two flows are served in turn however many requests each has.
+    /// With one seat and steady demand, two flows are served in turn, regardless of their numbers of requests.
     #[test]
     fn two_flows_with_demand_get_the_same_number_of_turns(many in 10_usize..60, took in 1_u64..20) {
         let mut level = Level::new(queuing(2, 1000), 1);

@@ -1,7 +1,7 @@
-//! HorizontalPodAutoscaler: autoscaling/v1 as it is served ↔ autoscaling/v2 as it is stored.
+//! Conversion of HorizontalPodAutoscaler between the served autoscaling/v1 and the stored autoscaling/v2.
 //!
-//! v1 has room for one metric, the use of CPU. What else an object has travels in annotations, written as Kubernetes writes
-//! them, and comes back from there.
+//! v1 has only one metric, CPU utilization. All other fields of v2 are stored in annotations in the format of
+//! Kubernetes and restored from them.
 
 use api::validation::fields::Read;
 use value::{Map, Value, json, write};
@@ -21,7 +21,7 @@ const ROUND_TRIP: [&str; 6] = [
     "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
 ];
 
-/// The order of the fields of v1's structs. One order serves them all; the keys of `matchLabels` are in alphabetical order.
+/// Field order of v1's Go structs; one order fits all of them. The keys of `matchLabels` are sorted alphabetically.
 const FIELD_ORDER: &[&str] = &[
     "type",
     "status",
@@ -56,7 +56,6 @@ const FIELD_ORDER: &[&str] = &[
     "observedGeneration",
 ];
 
-/// v1 → v2.
 pub fn v1_to_v2(object: &Value) -> Value {
     let mut out = without_round_trip(object, "autoscaling/v2");
     let annotations = object.part("metadata").part("annotations");
@@ -95,7 +94,6 @@ pub fn v1_to_v2(object: &Value) -> Value {
     out
 }
 
-/// v2 → v1.
 pub fn v2_to_v1(object: &Value) -> Value {
     let mut out = without_round_trip(object, "autoscaling/v1");
     let spec = object.part("spec");
@@ -142,7 +140,7 @@ pub fn v2_to_v1(object: &Value) -> Value {
     out
 }
 
-/// Kind and metadata, without the annotations that only this conversion writes.
+/// Returns kind and metadata without the annotations that this conversion writes.
 fn without_round_trip(object: &Value, api_version: &str) -> Value {
     let mut out = Value::map([("apiVersion", api_version), ("kind", "HorizontalPodAutoscaler")]);
     if let Some(metadata) = object.part("metadata") {
@@ -172,14 +170,14 @@ fn cpu_at(percent: i64) -> Value {
     metric
 }
 
-/// The share of CPU that a v2 metric aims at, if that is what it does: the one metric v1 has a field for.
+/// CPU utilization target of a v2 metric, the only metric for which v1 has a field.
 fn cpu_utilization(metric: &Value) -> Option<i64> {
     let resource = metric.part("resource").filter(|_| metric.text("type") == "Resource")?;
     let target = resource.part("target").filter(|_| resource.text("name") == "cpu");
     target.number_if_set("averageUtilization")
 }
 
-/// What a metric aims at (`spec`) or what was measured (`status`).
+/// Whether a metric is a target (`spec`) or a measurement (`status`).
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
     Spec,
@@ -187,12 +185,12 @@ enum Side {
 }
 
 impl Side {
-    /// The part of v2's metric that has the numbers.
+    /// Field of v2's metric that holds the numbers.
     fn part(self) -> &'static str {
         if self == Side::Spec { "target" } else { "current" }
     }
 
-    /// v1's name for a number of v2's.
+    /// Name in v1 of a number in v2.
     fn v1_name(self, number: &str) -> &'static str {
         match (self, number) {
             (Side::Spec, "value") => "targetValue",
@@ -294,7 +292,7 @@ fn metric_from_v1(metric: &Value, side: Side) -> Value {
         };
         put("averageUtilization", utilization);
         put("averageValue", average);
-        // v1 cannot leave the value of an object's metric out: a zero beside an average means none.
+        // In v1 the value of an object metric is mandatory, so a zero beside an average means that there is none.
         let is_filler = field == "object" && side == Side::Spec && average.is_some() && is_zero(value);
         if !is_filler {
             put("value", value);
@@ -319,7 +317,7 @@ fn is_zero(value: Option<&Value>) -> bool {
         .is_none_or(|text| api::quantity::Quantity::parse(text).is_ok_and(|quantity| quantity.is_zero()))
 }
 
-/// A condition as v1 writes it: the time is there even when it is not known.
+/// Converts a condition to v1, which writes the transition time even if it is unknown.
 fn written_condition(condition: &Value) -> Value {
     let mut condition = condition.clone();
     if condition.part("lastTransitionTime").is_none() {
@@ -328,7 +326,7 @@ fn written_condition(condition: &Value) -> Value {
     condition
 }
 
-/// JSON with the fields in the order of Go's structs.
+/// Writes JSON with the fields in the order of Go's structs.
 fn ordered(value: &Value, alphabetical: bool) -> String {
     match value {
         Value::List(items) => {
@@ -361,7 +359,7 @@ const RULE_FIELDS: [(&str, &str); 4] = [
 const POLICY_FIELDS: [(&str, &str); 3] =
     [("Type", "type"), ("Value", "value"), ("PeriodSeconds", "periodSeconds")];
 
-/// Behavior in the form Kubernetes keeps it in the annotation: its internal type, every field under its Go name.
+/// Writes `behavior` as in Kubernetes' annotation: the internal type, with Go's field names.
 fn behavior_to_json(behavior: &Value) -> String {
     let policy = |policy: &Value| struct_json(&POLICY_FIELDS, |field| write_or_null(policy.part(field)));
     let rules = |rules: Option<&Value>| match rules {
@@ -387,7 +385,7 @@ fn write_or_null(value: Option<&Value>) -> String {
     value.map_or_else(|| "null".to_owned(), write::to_string)
 }
 
-/// The other way; names match without regard to case, as Go reads them.
+/// Reads the annotation of `behavior`. Like Go, matches names without regard to case.
 fn behavior_from_json(behavior: &Value) -> Option<Value> {
     let mut out = Value::Map(Map::new());
     for (name, field) in RULES {

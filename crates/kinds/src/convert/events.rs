@@ -1,10 +1,10 @@
-//! Events: `events.k8s.io/v1` ↔ the core `v1` shape, which is the one stored.
+//! Conversion of events between `events.k8s.io/v1` and the stored core `v1`.
 //!
-//! The two shapes hold the same facts under different names. What has the same name in both is left alone.
+//! Both versions hold the same data under different names. Fields with equal names are copied unchanged.
 
 use value::{Map, Value};
 
-/// `events.k8s.io/v1` names on the left, core names on the right.
+/// Names in `events.k8s.io/v1` on the left, core names on the right.
 const NAMES: [(&str, &str); 7] = [
     ("deprecatedCount", "count"),
     ("deprecatedFirstTimestamp", "firstTimestamp"),
@@ -15,10 +15,9 @@ const NAMES: [(&str, &str); 7] = [
     ("reportingController", "reportingComponent"),
 ];
 
-/// Fields that the core shape always writes, with their zero values.
+/// Fields that core events always contain, with their zero values.
 const CORE_ZEROS: [&str; 4] = ["eventTime", "firstTimestamp", "lastTimestamp", "reportingComponent"];
 
-/// `events.k8s.io/v1` → core `v1`.
 pub fn to_core(event: &Value) -> Value {
     let mut event = renamed(event, |new, core| (new, core));
     event.set_at(&["apiVersion"], "v1");
@@ -40,7 +39,6 @@ pub fn to_core(event: &Value) -> Value {
     event
 }
 
-/// Core `v1` → `events.k8s.io/v1`.
 pub fn from_core(event: &Value) -> Value {
     let mut event = renamed(event, |new, core| (core, new));
     event.set_at(&["apiVersion"], "events.k8s.io/v1");

@@ -1,4 +1,4 @@
-//! Conversions between the shape an object is stored in and the shapes it is served in.
+//! Conversions between the storage version of an object and the served versions.
 
 pub mod autoscaling;
 pub mod events;

@@ -1,11 +1,11 @@
-//! resource.k8s.io: `v1beta1` as it is served ↔ `v1` as it is stored.
+//! Conversion of `resource.k8s.io` objects between the served `v1beta1` and the stored `v1`.
 //!
-//! In `v1beta1` the fields of an exact request stand beside its name, and those of a device are in `basic`. Everything else is the
-//! same, and `v1beta2` is `v1` under another name.
+//! In `v1beta1` the fields of an exact request are next to its name, and those of a device are in `basic`. Everything
+//! else is equal, and `v1beta2` has the fields of `v1`.
 
 use value::{Map, Value};
 
-/// The fields that `v1` has in `exactly`.
+/// Fields that `v1` has inside `exactly`.
 const EXACT: [&str; 8] = [
     "adminAccess",
     "allocationMode",
@@ -17,32 +17,32 @@ const EXACT: [&str; 8] = [
     "tolerations",
 ];
 
-/// A claim: `v1beta1` → `v1`.
+/// Converts a claim from `v1beta1` to `v1`.
 pub fn claim_to_v1(object: &Value) -> Value {
     requests(object, &["spec", "devices", "requests"], gather_exactly)
 }
 
-/// A claim: `v1` → `v1beta1`.
+/// Converts a claim from `v1` to `v1beta1`.
 pub fn claim_from_v1(object: &Value) -> Value {
     requests(object, &["spec", "devices", "requests"], |request| spread(request, "exactly"))
 }
 
-/// A template of claims: `v1beta1` → `v1`.
+/// Converts a claim template from `v1beta1` to `v1`.
 pub fn template_to_v1(object: &Value) -> Value {
     requests(object, &["spec", "spec", "devices", "requests"], gather_exactly)
 }
 
-/// A template of claims: `v1` → `v1beta1`.
+/// Converts a claim template from `v1` to `v1beta1`.
 pub fn template_from_v1(object: &Value) -> Value {
     requests(object, &["spec", "spec", "devices", "requests"], |request| spread(request, "exactly"))
 }
 
-/// A slice: `v1beta1` → `v1`.
+/// Converts a slice from `v1beta1` to `v1`.
 pub fn slice_to_v1(object: &Value) -> Value {
     requests(object, &["spec", "devices"], |device| spread(device, "basic"))
 }
 
-/// A slice: `v1` → `v1beta1`.
+/// Converts a slice from `v1` to `v1beta1`.
 pub fn slice_from_v1(object: &Value) -> Value {
     requests(object, &["spec", "devices"], |device| {
         let fields: Vec<String> =
@@ -55,7 +55,7 @@ pub fn slice_from_v1(object: &Value) -> Value {
     })
 }
 
-/// Changes each item of a list.
+/// Returns the object with each item of the list at `path` changed.
 fn requests(object: &Value, path: &[&str], change: impl Fn(&mut Map)) -> Value {
     let mut object = object.clone();
     if let Some(Value::List(items)) = object.at_mut(path) {
@@ -64,8 +64,8 @@ fn requests(object: &Value, path: &[&str], change: impl Fn(&mut Map)) -> Value {
     object
 }
 
-/// Makes an exact request of the fields of one. Without a class there is no default for how many: no such request is valid, and what
-/// is said of it shows that.
+/// Moves the fields of an exact request into `exactly`. Without a device class the request is invalid anyway; the empty
+/// `allocationMode` then prevents a default, so that the errors match kube-apiserver's.
 fn gather_exactly(request: &mut Map) {
     gather(request, "exactly", &EXACT);
     if let Some(Value::Map(exactly)) = request.get_mut("exactly")
@@ -76,7 +76,7 @@ fn gather_exactly(request: &mut Map) {
     }
 }
 
-/// Moves fields into a struct of their own, if any of them is there.
+/// Moves `fields` into a new map at `into`, if any of them exists.
 fn gather(item: &mut Map, into: &'static str, fields: &[&str]) {
     let mut inner = Map::new();
     for field in fields {
@@ -89,7 +89,7 @@ fn gather(item: &mut Map, into: &'static str, fields: &[&str]) {
     }
 }
 
-/// The way back.
+/// Reverses [`gather`]: moves the fields of the map at `from` into the item.
 fn spread(item: &mut Map, from: &str) {
     if let Some(Value::Map(inner)) = item.remove(from) {
         for (field, value) in inner.iter() {

@@ -1,4 +1,4 @@
-//! Defaults of webhooks and admission policies.
+//! Defaults of webhook configurations and admission policies.
 
 use value::{Map, Value};
 
@@ -6,7 +6,6 @@ use super::fields::Fill;
 
 const HTTPS_PORT: i64 = 443;
 
-/// MutatingWebhookConfiguration.
 pub fn mutating_webhooks(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     for webhook in object.children("webhooks") {
@@ -15,13 +14,12 @@ pub fn mutating_webhooks(object: &mut Value) {
     }
 }
 
-/// ValidatingWebhookConfiguration.
 pub fn validating_webhooks(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     object.children("webhooks").for_each(fill_webhook);
 }
 
-/// MutatingAdmissionPolicy and ValidatingAdmissionPolicy.
+/// Defaults of MutatingAdmissionPolicy and ValidatingAdmissionPolicy.
 pub fn policy(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     let spec = object.child_made("spec");
@@ -31,7 +29,7 @@ pub fn policy(object: &mut Value) {
     }
 }
 
-/// MutatingAdmissionPolicyBinding and ValidatingAdmissionPolicyBinding.
+/// Defaults of MutatingAdmissionPolicyBinding and ValidatingAdmissionPolicyBinding.
 pub fn binding(object: &mut Value) {
     let spec = object.as_map_mut().and_then(|object| object.child("spec"));
     if let Some(resources) = spec.and_then(|spec| spec.child("matchResources")) {

@@ -6,7 +6,6 @@ use super::fields::Fill;
 
 const HTTPS_PORT: i64 = 443;
 
-/// CustomResourceDefinition.
 pub fn custom_resource_definition(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     let spec = object.child_made("spec");
@@ -30,7 +29,6 @@ pub fn custom_resource_definition(object: &mut Value) {
     }
 }
 
-/// APIService.
 pub fn api_service(object: &mut Value) {
     if let Some(spec) = object.as_map_mut().and_then(|object| object.child("spec")) {
         fill_port(spec);

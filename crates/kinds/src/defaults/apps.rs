@@ -1,4 +1,4 @@
-//! Defaults of the group apps, and of ReplicationController, the oldest of its kinds.
+//! Defaults of the `apps` group and of the core group's ReplicationController.
 
 use value::{Map, Value};
 
@@ -7,7 +7,6 @@ use super::{fields::Fill, pod::template, quantities::round_up};
 const REVISIONS_KEPT: i64 = 10;
 const PROGRESS_DEADLINE_SECONDS: i64 = 600;
 
-/// Deployment.
 pub fn deployment(object: &mut Value) {
     let Some(spec) = spec_of(object) else { return };
     spec.fill("replicas", 1);
@@ -22,7 +21,6 @@ pub fn deployment(object: &mut Value) {
     template(spec.child_made("template"));
 }
 
-/// DaemonSet.
 pub fn daemon_set(object: &mut Value) {
     let Some(spec) = spec_of(object) else { return };
     let strategy = spec.child_made("updateStrategy");
@@ -35,7 +33,6 @@ pub fn daemon_set(object: &mut Value) {
     template(spec.child_made("template"));
 }
 
-/// StatefulSet.
 pub fn stateful_set(object: &mut Value) {
     let Some(spec) = spec_of(object) else { return };
     spec.fill_zero("podManagementPolicy", "OrderedReady");
@@ -68,14 +65,13 @@ pub fn stateful_set(object: &mut Value) {
     }
 }
 
-/// ReplicaSet.
 pub fn replica_set(object: &mut Value) {
     let Some(spec) = spec_of(object) else { return };
     spec.fill("replicas", 1);
     template(spec.child_made("template"));
 }
 
-/// ReplicationController: its selector and labels are its template's.
+/// The selector and labels default to the labels of the template.
 pub fn replication_controller(object: &mut Value) {
     let labels = object.at(&["spec", "template", "metadata", "labels"]).and_then(Value::as_map).cloned();
     if let Some(labels) = labels.filter(|labels| !labels.is_empty()) {

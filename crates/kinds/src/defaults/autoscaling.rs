@@ -1,14 +1,13 @@
-//! Defaults of the group autoscaling, at v2.
+//! Defaults of the `autoscaling` group, in version v2.
 
 use value::{Map, Value};
 
 use super::fields::Fill;
 
-/// The share of requested CPU that is aimed at where nothing is said, in percent.
+/// Default target for CPU utilization, in percent of the request.
 pub(crate) const CPU_UTILIZATION: i64 = 80;
 const POLICY_PERIOD_SECONDS: i64 = 15;
 
-/// HorizontalPodAutoscaler.
 pub fn horizontal_pod_autoscaler(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     let spec = object.child_made("spec");
@@ -26,7 +25,7 @@ pub fn horizontal_pod_autoscaler(object: &mut Value) {
     }
 }
 
-/// The metric aimed at where none is named.
+/// The metric of an autoscaler that names none: average CPU utilization.
 pub(crate) fn cpu_metric() -> Value {
     let mut metric = Value::Map(Map::new());
     metric.set_at(&["type"], "Resource");

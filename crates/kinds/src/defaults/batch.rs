@@ -1,4 +1,4 @@
-//! Defaults of the group batch.
+//! Defaults of the `batch` group.
 
 use api::validation::fields::same;
 use value::{Map, Value};
@@ -8,7 +8,6 @@ use crate::validation::batch::{LEGACY_NAME_LABEL, LEGACY_UID_LABEL, NAME_LABEL, 
 
 const BACKOFF_LIMIT: i64 = 6;
 
-/// Job.
 pub fn job(object: &mut Value) {
     let labels = object.at(&["spec", "template", "metadata", "labels"]).and_then(Value::as_map).cloned();
     if let Some(labels) = labels.filter(|labels| !labels.is_empty())
@@ -36,15 +35,15 @@ pub fn job(object: &mut Value) {
     job_template_spec(spec);
 }
 
-/// The labels and the selector that tell the pods of a new job from all others, unless the job brings its own. Labels that
-/// are there stay; validation refuses those that do not fit.
+/// Adds the labels and the selector that match exactly the pods of a new job, unless `manualSelector` is set. Existing
+/// labels stay; validation rejects them if they differ.
 pub fn prepare_job(job: &mut Value) {
     if job.bool_at(&["spec", "manualSelector"]).unwrap_or_default() {
         return;
     }
     let (name, uid) = (api::meta::name(job).to_owned(), api::meta::uid(job).to_owned());
     let template_labels = ["spec", "template", "metadata", "labels"];
-    // A job without labels of its own has its template's, and then the generated ones too.
+    // A job whose labels were defaulted from its template gets the generated labels too.
     let shares_labels = same(job.at(&["metadata", "labels"]), job.at(&template_labels));
     let Some(map) = job.as_map_mut() else { return };
     let spec = map.child_made("spec");
@@ -60,7 +59,6 @@ pub fn prepare_job(job: &mut Value) {
     }
 }
 
-/// CronJob.
 pub fn cron_job(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     let spec = object.child_made("spec");
@@ -71,7 +69,7 @@ pub fn cron_job(object: &mut Value) {
     job_template_spec(spec.child_made("jobTemplate").child_made("spec"));
 }
 
-/// What a job and the template of a CronJob's jobs share.
+/// Defaults shared by Job and CronJob's job template.
 fn job_template_spec(spec: &mut Map) {
     if let Some(policy) = spec.child("podFailurePolicy") {
         for pattern in policy.children("rules").flat_map(|rule| rule.children("onPodConditions")) {

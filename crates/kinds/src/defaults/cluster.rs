@@ -1,4 +1,4 @@
-//! Defaults of access control, flow control, scheduling, storage and token requests.
+//! Defaults of RBAC, flow control, scheduling, storage, resource claims, token requests and pod certificate requests.
 
 use value::{Map, Value};
 
@@ -8,7 +8,7 @@ use super::fields::Fill;
 const RBAC: &str = "rbac.authorization.k8s.io";
 const HOUR: i64 = 3600;
 
-/// ClusterRoleBinding and RoleBinding.
+/// Defaults of ClusterRoleBinding and RoleBinding.
 pub fn role_binding(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     object.child_made("roleRef").fill_zero("apiGroup", RBAC);
@@ -19,13 +19,11 @@ pub fn role_binding(object: &mut Value) {
     }
 }
 
-/// FlowSchema.
 pub fn flow_schema(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     object.child_made("spec").fill_zero("matchingPrecedence", 1000_i64);
 }
 
-/// PriorityLevelConfiguration.
 pub fn priority_level(object: &mut Value) {
     let Some(spec) = object.as_map_mut().and_then(|object| object.child("spec")) else { return };
     if let Some(limited) = spec.child("limited") {
@@ -44,14 +42,12 @@ pub fn priority_level(object: &mut Value) {
     }
 }
 
-/// PriorityClass.
 pub fn priority_class(object: &mut Value) {
     if let Some(object) = object.as_map_mut() {
         object.fill("preemptionPolicy", "PreemptLowerPriority");
     }
 }
 
-/// StorageClass.
 pub fn storage_class(object: &mut Value) {
     if let Some(object) = object.as_map_mut() {
         object.fill("reclaimPolicy", "Delete");
@@ -59,7 +55,6 @@ pub fn storage_class(object: &mut Value) {
     }
 }
 
-/// CSIDriver.
 pub fn csi_driver(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     let spec = object.child_made("spec");
@@ -77,7 +72,6 @@ pub fn csi_driver(object: &mut Value) {
     spec.fill_zero("volumeLifecycleModes", Value::list(["Persistent"]));
 }
 
-/// VolumeAttachment.
 pub fn volume_attachment(object: &mut Value) {
     let source =
         object.as_map_mut().and_then(|object| object.child("spec")).and_then(|spec| spec.child("source"));
@@ -86,7 +80,6 @@ pub fn volume_attachment(object: &mut Value) {
     }
 }
 
-/// ResourceClaim.
 pub fn resource_claim(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     if let Some(spec) = object.child("spec") {
@@ -99,7 +92,6 @@ pub fn resource_claim(object: &mut Value) {
     }
 }
 
-/// ResourceClaimTemplate.
 pub fn resource_claim_template(object: &mut Value) {
     let spec = object.as_map_mut().and_then(|object| object.child("spec"));
     if let Some(spec) = spec.and_then(|spec| spec.child("spec")) {
@@ -118,7 +110,7 @@ fn claim_spec(spec: &mut Map) {
 }
 
 fn fill_request(request: &mut Map) {
-    // An empty one was put there by a conversion, and stays to be refused.
+    // An empty string comes from a conversion and must stay so that validation rejects it.
     request.fill("allocationMode", "ExactCount");
     if request.get("allocationMode").and_then(Value::as_str) == Some("ExactCount") {
         request.fill_zero("count", 1_i64);
@@ -132,14 +124,12 @@ fn fill_operators(holder: &mut Map) {
     }
 }
 
-/// TokenRequest.
 pub fn token_request(object: &mut Value) {
     if let Some(object) = object.as_map_mut() {
         object.child_made("spec").fill("expirationSeconds", HOUR);
     }
 }
 
-/// PodCertificateRequest.
 pub fn pod_certificate_request(object: &mut Value) {
     if let Some(object) = object.as_map_mut() {
         object.child_made("spec").fill("maxExpirationSeconds", 24 * HOUR);

@@ -1,4 +1,4 @@
-//! Defaults of the core kinds other than pods and controllers.
+//! Defaults of core kinds other than pods and replication controllers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,6 @@ use value::{Map, Value};
 use super::fields::Fill;
 use super::quantities::{round_up, round_up_list};
 
-/// Endpoints.
 pub fn endpoints(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     for port in object.children("subsets").flat_map(|subset| subset.children("ports")) {
@@ -15,7 +14,7 @@ pub fn endpoints(object: &mut Value) {
     }
 }
 
-/// LimitRange: what a container limit leaves out follows from its other bounds.
+/// For containers, `default` falls back to `max`, and `defaultRequest` to `default`, then `min`.
 pub fn limit_range(object: &mut Value) {
     let Some(spec) = object.as_map_mut().and_then(|object| object.child("spec")) else { return };
     for item in spec.children("limits") {
@@ -42,7 +41,6 @@ fn fill_from(item: &mut Map, field: &str, from: &str) {
     }
 }
 
-/// Namespace.
 pub fn namespace(object: &mut Value) {
     let name = api::meta::name(object).to_owned();
     if !name.is_empty() {
@@ -51,7 +49,6 @@ pub fn namespace(object: &mut Value) {
     object.make_map().child_made("status").fill_zero("phase", "Active");
 }
 
-/// Node.
 pub fn node(object: &mut Value) {
     if let Some(spec) = object.as_map_mut().and_then(|object| object.child("spec")) {
         pod_ranges(spec);
@@ -64,7 +61,7 @@ pub fn node(object: &mut Value) {
     round_up_list(status, "allocatable");
 }
 
-/// A node's range of pod addresses is told twice: the single one is what older clients set, and counts.
+/// Keeps `podCIDR` and the first of `podCIDRs` equal. Older clients set only `podCIDR`, so it wins.
 fn pod_ranges(spec: &mut Map) {
     let single = spec.get("podCIDR").and_then(Value::as_str).unwrap_or_default().to_owned();
     let first = spec.get("podCIDRs").and_then(Value::as_list).and_then(<[Value]>::first);
@@ -77,7 +74,6 @@ fn pod_ranges(spec: &mut Map) {
     }
 }
 
-/// PersistentVolume.
 pub fn persistent_volume(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     object.child_made("status").fill_zero("phase", "Pending");
@@ -87,7 +83,7 @@ pub fn persistent_volume(object: &mut Value) {
     volume_spec(spec);
 }
 
-/// The parts of a volume's spec that also occur in a `VolumeAttachment`.
+/// Defaults of a PersistentVolumeSpec that also apply to the inline spec of a VolumeAttachment.
 pub(super) fn volume_spec(spec: &mut Map) {
     round_up_list(spec, "capacity");
     if let Some(path) = spec.child("hostPath") {
@@ -113,7 +109,6 @@ pub(super) fn volume_spec(spec: &mut Map) {
     }
 }
 
-/// PersistentVolumeClaim.
 pub fn persistent_volume_claim(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     let status = object.child_made("status");
@@ -127,7 +122,6 @@ pub fn persistent_volume_claim(object: &mut Value) {
     }
 }
 
-/// ResourceQuota.
 pub fn resource_quota(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     if let Some(spec) = object.child("spec") {
@@ -139,7 +133,7 @@ pub fn resource_quota(object: &mut Value) {
     }
 }
 
-/// Secret. `stringData` is a way to write `data` and is never stored.
+/// Moves `stringData` into `data`, base64-encoded; `stringData` is never stored.
 pub fn secret(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     object.fill_zero("type", "Opaque");
@@ -154,7 +148,6 @@ pub fn secret(object: &mut Value) {
     }
 }
 
-/// Service.
 pub fn service(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     let spec = object.child_made("spec");

@@ -1,22 +1,21 @@
-//! Filling in fields that an object leaves out.
+//! [`Fill`]: sets fields that an object omits.
 
 use value::{Map, Value};
 
-/// Changes a map in place.
 pub(crate) trait Fill {
-    /// Sets a field that is absent or null (a pointer in Go).
+    /// Sets the field if it is absent or null (a pointer in Go).
     fn fill(&mut self, field: &str, value: impl Into<Value>);
 
-    /// Sets a field that is absent, null, empty or zero (a plain value in Go).
+    /// Sets the field if it is absent, null, empty or zero (a plain value in Go).
     fn fill_zero(&mut self, field: &str, value: impl Into<Value>);
 
-    /// The map at a field that is there.
+    /// Returns the map at the field, if there is one.
     fn child(&mut self, field: &str) -> Option<&mut Map>;
 
-    /// The map at a field, made if it is not there.
+    /// Returns the map at the field, creating it if absent.
     fn child_made(&mut self, field: &str) -> &mut Map;
 
-    /// The maps in the list at a field.
+    /// Iterates over the maps in the list at the field.
     fn children(&mut self, field: &str) -> impl Iterator<Item = &mut Map>;
 }
 

@@ -1,6 +1,6 @@
-//! An image reference → whether it names the tag `latest`, which decides its default pull policy.
+//! Parses image references to find out whether they mean the tag `latest`, which decides the default pull policy.
 
-/// Whether a well-formed image reference means the tag `latest`: it says so, or has neither tag nor digest.
+/// Returns true if a well-formed image reference has the tag `latest`, or neither tag nor digest.
 pub(crate) fn is_latest(image: &str) -> bool {
     parse(image).is_some_and(|reference| {
         reference.tag == Some("latest") || (reference.tag, reference.digest) == (None, None)
@@ -73,7 +73,7 @@ fn is_path(path: &str) -> bool {
     path.split('/').all(is_path_component)
 }
 
-/// Lower-case letters and digits, separated by one period, one or two underscores or any number of dashes.
+/// Accepts lowercase letters and digits, separated by one period, one or two underscores or any number of dashes.
 fn is_path_component(component: &str) -> bool {
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     if !component.starts_with(is_word) || !component.ends_with(is_word) {

@@ -1,6 +1,6 @@
-//! Defaults: what an object that leaves a field out means.
+//! Defaults: values for fields that an object omits.
 //!
-//! One function per kind, which the row of the kind names ([`crate::table`]). A function changes the decoded object in place and is idempotent.
+//! Each kind has one function, which the kind's row names ([`crate::table`]). It changes the decoded object in place and is idempotent.
 
 pub mod admissionregistration;
 pub mod apiextensions;
@@ -17,5 +17,4 @@ pub(crate) mod quantities;
 
 use value::Value;
 
-/// Fills in the defaults of one kind.
 pub type Defaults = fn(&mut Value);

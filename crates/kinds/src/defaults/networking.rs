@@ -1,10 +1,9 @@
-//! Defaults of networking.k8s.io and discovery.k8s.io.
+//! Defaults of the groups `networking.k8s.io` and `discovery.k8s.io`.
 
 use value::Value;
 
 use super::fields::Fill;
 
-/// EndpointSlice.
 pub fn endpoint_slice(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     for port in object.children("ports") {
@@ -13,7 +12,6 @@ pub fn endpoint_slice(object: &mut Value) {
     }
 }
 
-/// IngressClass.
 pub fn ingress_class(object: &mut Value) {
     let spec = object.as_map_mut().and_then(|object| object.child("spec"));
     if let Some(parameters) = spec.and_then(|spec| spec.child("parameters")) {
@@ -21,7 +19,7 @@ pub fn ingress_class(object: &mut Value) {
     }
 }
 
-/// NetworkPolicy: a policy that says nothing about egress does not restrict it.
+/// `policyTypes` includes `Egress` only if the policy has egress rules.
 pub fn network_policy(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     let spec = object.child_made("spec");

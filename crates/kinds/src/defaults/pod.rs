@@ -1,7 +1,7 @@
 //! Defaults of Pod, PodTemplate and the pod templates of workloads.
 //!
-//! A template gets the defaults of a pod's spec, its containers and volumes; what [`pod`] adds before that
-//! (requests from limits, host ports, service links) only happens to the pods themselves.
+//! A template gets the defaults of the pod spec, its containers and volumes. [`pod`] adds defaults that only pods get:
+//! requests from limits, host ports, service links.
 
 use value::{Map, Value};
 
@@ -15,7 +15,6 @@ const DEFAULT_FILE_MODE: i64 = 0o644;
 const TOKEN_LIFETIME_SECONDS: i64 = 3600;
 const TERMINATION_GRACE_SECONDS: i64 = 30;
 
-/// Pod.
 pub fn pod(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     let spec = object.child_made("spec");
@@ -43,14 +42,12 @@ pub fn pod(object: &mut Value) {
     }
 }
 
-/// PodTemplate.
 pub fn pod_template(object: &mut Value) {
     if let Some(object) = object.as_map_mut() {
         template(object.child_made("template"));
     }
 }
 
-/// The template of a workload.
 pub(super) fn template(template: &mut Map) {
     pod_spec(template.child_made("spec"));
 }
@@ -106,7 +103,7 @@ fn pod_status(status: &mut Map) {
         }
         Some(first) if first == ip => {}
         None if ip.is_empty() => {}
-        // The single address is the one older kubelets set.
+        // Older kubelets set only `podIP`, so it wins.
         _ => {
             status.insert("podIPs", Value::list([Value::map([("ip", ip)])]));
         }
@@ -220,7 +217,7 @@ fn volume(volume: &mut Map) {
     storage_source(volume);
 }
 
-/// The defaults of volume sources that a pod's volume and a PersistentVolume share.
+/// Defaults of volume sources that pods and PersistentVolumes share.
 pub(crate) fn storage_source(holder: &mut Map) {
     if let Some(source) = holder.child("hostPath") {
         source.fill("type", "");

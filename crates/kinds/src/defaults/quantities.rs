@@ -1,17 +1,17 @@
-//! Quantities of resources, kept to thousandths.
+//! Rounds resource quantities up to thousandths, the smallest unit that is stored.
 
 use api::quantity::Quantity;
 use value::{Map, Value};
 
 use super::fields::Fill;
 
-/// Rounds the limits and requests of a container, pod or claim up to whole thousandths.
+/// Rounds `limits` and `requests` up to whole thousandths.
 pub(crate) fn round_up(resources: &mut Map) {
     round_up_list(resources, "limits");
     round_up_list(resources, "requests");
 }
 
-/// Rounds the quantities of one map of resources up to whole thousandths.
+/// Rounds the quantities in the map at `field` up to whole thousandths.
 pub(crate) fn round_up_list(holder: &mut Map, field: &str) {
     let Some(list) = holder.child(field) else { return };
     for (_, quantity) in list.iter_mut() {

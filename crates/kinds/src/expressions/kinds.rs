@@ -1,4 +1,4 @@
-//! The types of a kind's schema, for checking expressions against what objects really look like.
+//! CEL types of a kind's schema, for type-checking expressions against the real fields of objects.
 
 use std::sync::Arc;
 
@@ -14,28 +14,28 @@ use super::{Age, DEEPEST_TYPE, Offered, Shape, VariableTypes, declared, environm
 pub struct KindTypes {
     name: Str,
     schema: Link,
-    /// Whether only what is certain has a type.
+    /// Set for types created by `KindTypes::tolerant`.
     tolerant: bool,
 }
 
 impl KindTypes {
-    /// The types of a kind with this schema, as Kubernetes' own check of policies has them.
+    /// Types of a kind with this schema, as in kube-apiserver's type checking of policies.
     pub fn new(name: impl Into<Str>, schema: Link) -> Self {
         KindTypes { name: name.into(), schema, tolerant: false }
     }
 
-    /// The same for a check whose warnings may be errors: what Kubernetes' check has no type for, and what it takes for something
-    /// else than expressions see when they run (times, durations and bytes are strings in objects), may be anything.
+    /// Types for a check that must not produce false errors. Values without a type in kube-apiserver's check, and values whose type
+    /// there differs from what expressions see at run time (times, durations and bytes are strings in objects), are `dyn`.
     pub fn tolerant(name: impl Into<Str>, schema: Link) -> Self {
         KindTypes { name: name.into(), schema, tolerant: true }
     }
 
-    /// The type of its objects.
+    /// Type of the kind's objects.
     pub fn root(&self) -> Type {
         Type::Struct(self.name.clone())
     }
 
-    /// Calls `found` with the schema of a type; `None` if there is none of this name.
+    /// Calls `found` with the schema of the type called `name`; `None` if there is no such type.
     fn find<T>(&self, name: &str, found: impl FnOnce(&Schema) -> Option<T>) -> Option<T> {
         let rest = name.strip_prefix(self.name.as_str())?;
         if !rest.is_empty() && !rest.starts_with('.') {
@@ -48,7 +48,7 @@ impl KindTypes {
                 "@idx" | "@elem" => here.element()?,
                 field => here.field(&unescape(field)?)?,
             };
-            // To Kubernetes a type inside itself is an object of which no field is known.
+            // kube-apiserver treats a recursive type as an object without known fields.
             if !self.tolerant && !here.name.is_empty() && matches!(here.kind, Kind::Object(_)) {
                 if above.contains(&here.name.as_str()) {
                     let closed = Schema { kind: Kind::Object(Object::default()), ..Schema::default() };
@@ -76,7 +76,7 @@ impl TypeProvider for KindTypes {
 }
 
 impl KindTypes {
-    /// The type of values of a schema; `None` where Kubernetes' schemas give expressions none, as for quantities.
+    /// Type of the values of a schema; `None` where kube-apiserver has none, for example for quantities.
     fn type_of(&self, schema: &Schema, name: &str) -> Option<Type> {
         let anything = self.tolerant.then_some(Type::Dyn);
         Some(match &schema.kind {
@@ -98,20 +98,20 @@ impl KindTypes {
             Kind::Int32 | Kind::Int64 => Type::Int,
             Kind::Float => Type::Double,
             Kind::Bool => Type::Bool,
-            // `runtime.RawExtension` and `meta.v1.FieldsV1`: objects of which no field is known.
+            // `runtime.RawExtension` and `meta.v1.FieldsV1`: objects without known fields.
             Kind::Any if schema.is_free_object() => anything.unwrap_or(Type::Struct(name.into())),
             Kind::String(Format::Quantity) | Kind::Any | Kind::SchemaOr(_) => return anything,
         })
     }
 
-    /// The type of a field that a schema does not declare; `None` if there can be no such field.
+    /// Type of a field that the schema does not declare; `None` if such a field cannot exist.
     fn type_of_unknown(&self, schema: &Schema) -> Option<Type> {
         let keeps_others = schema.object().is_some_and(|object| object.rest.is_some());
         (self.tolerant && keeps_others).then_some(Type::Dyn)
     }
 }
 
-/// Checks the expressions of one policy against one kind.
+/// Type-checks the expressions of one policy against one kind.
 #[derive(Debug)]
 pub struct TypedCompiler {
     env: Env,
@@ -120,14 +120,14 @@ pub struct TypedCompiler {
 }
 
 impl TypedCompiler {
-    /// A checker for objects of a kind. `params` is `None` if the policy has none, and without types if they are not known.
+    /// Creates a checker for objects of a kind. `params` is `None` if the policy has none, `Some(None)` if their types are unknown.
     pub fn new(object: &Arc<KindTypes>, params: Option<Option<&Arc<KindTypes>>>) -> Self {
         let offered = Offered { params: params.is_some(), authorizer: false, patches: false };
         Self::with(object, params.flatten(), offered)
     }
 
-    /// A checker of policies without parameters that warns only of what is certain; `object` should be
-    /// [tolerant](KindTypes::tolerant) types. `patches` says whether it is for mutating policies.
+    /// Creates a checker for policies without parameters that reports only certain errors. `object` should be
+    /// [tolerant](KindTypes::tolerant) types. `patches` is true for mutating policies.
     pub fn tolerant(object: &Arc<KindTypes>, patches: bool) -> Self {
         Self::with(object, None, Offered { params: false, authorizer: true, patches })
     }
@@ -149,11 +149,11 @@ impl TypedCompiler {
         TypedCompiler { env, variables, tolerant: object.tolerant }
     }
 
-    /// Makes a variable known, and says what is wrong with its expression; one that does not compile may be anything.
+    /// Checks the expression of a variable and declares the variable. One that does not compile has type `dyn`.
     pub fn variable(&self, name: &str, expression: &str) -> Result<(), Issues> {
         let checked = self.env.compile(expression);
         let known = match &checked {
-            // Kubernetes' check forgets the types of objects in variables.
+            // kube-apiserver's check drops object types of variables.
             Ok(checked) => declared(checked.output_type(), DEEPEST_TYPE, self.tolerant),
             Err(_) => Type::Dyn,
         };
@@ -161,7 +161,6 @@ impl TypedCompiler {
         checked.map(|_| ())
     }
 
-    /// What is wrong with an expression.
     pub fn check(&self, expression: &str) -> Result<(), Issues> {
         self.env.compile(expression).map(|_| ())
     }

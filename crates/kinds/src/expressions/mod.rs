@@ -1,7 +1,7 @@
-//! What the expressions of admission may use: the environments in which match conditions, policies and their parts compile.
+//! CEL environments of admission: match conditions, policies and their parts compile in them.
 //!
-//! Validation compiles an expression to say what is wrong with it; admission compiles the same text in the same environment to
-//! run it. [`Compiler`] is the one place where both meet, so that what was accepted is what runs.
+//! Validation compiles an expression to report its errors; admission compiles the same text in the same environment to
+//! run it. Both use [`Compiler`], so an expression that was accepted also runs.
 
 mod kinds;
 mod types;
@@ -15,24 +15,24 @@ use value::Str;
 pub use kinds::{KindTypes, TypedCompiler};
 use types::{AdmissionTypes, NAMESPACE, REQUEST};
 
-/// The optional variables that an expression may use, besides `object`, `oldObject`, `namespaceObject` and `request`.
+/// Optional variables of an expression, besides `object`, `oldObject`, `namespaceObject` and `request`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offered {
-    /// `params`: the policy has a `paramKind`.
+    /// Declares `params`; set if the policy has a `paramKind`.
     pub params: bool,
-    /// `authorizer` and `authorizer.requestResource`.
+    /// Declares `authorizer` and `authorizer.requestResource`.
     pub authorizer: bool,
-    /// The types `Object` and `JSONPatch`, and `jsonpatch.escapeKey`.
+    /// Declares the types `Object` and `JSONPatch`, and `jsonpatch.escapeKey`.
     pub patches: bool,
 }
 
-/// How long an expression has been there. Kubernetes lets new ones use only what the version before knew too, so that a
-/// roll-back finds nothing it cannot run; stored ones may use everything.
+/// Origin of an expression. As in Kubernetes, new expressions may use only features of the previous minor version, so
+/// that a rollback can still run them; stored expressions may use everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
-    /// Somebody is about to store it.
+    /// The expression is part of a new or changed object.
     New,
-    /// It is stored.
+    /// The expression is already stored.
     Stored,
 }
 
@@ -45,20 +45,18 @@ impl Age {
     }
 }
 
-/// What an expression must evaluate to.
+/// Type that an expression must evaluate to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returns {
-    /// A condition.
     Bool,
-    /// A message.
     String,
-    /// An audit annotation, or nothing.
+    /// For audit annotations; null omits the annotation.
     StringOrNull,
-    /// A variable.
+    /// For variables of policies.
     Anything,
-    /// An apply configuration.
+    /// For apply configurations of mutating policies.
     Object,
-    /// The operations of a JSON patch.
+    /// For the operations of a JSON patch.
     Patches,
 }
 
@@ -75,17 +73,15 @@ impl Returns {
     }
 }
 
-/// Why an expression cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompileError {
-    /// It is wrong, in the compiler's words.
+    /// The expression is wrong; holds the compiler's message.
     Invalid(String),
-    /// Not its author's fault.
+    /// Not caused by the author of the expression.
     Internal(String),
 }
 
 impl CompileError {
-    /// The words alone.
     pub fn detail(&self) -> &str {
         match self {
             CompileError::Invalid(detail) | CompileError::Internal(detail) => detail,
@@ -93,18 +89,16 @@ impl CompileError {
     }
 }
 
-/// A compiled expression.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// What runs.
     pub program: Program,
-    /// The type of its value.
+    /// Type of the result.
     pub output: Type,
-    /// What running it may cost.
+    /// Estimated cost of one evaluation.
     pub estimate: EstimateRange,
 }
 
-/// Compiles expressions. One made by [`Compiler::composed`] knows the `variables` of one policy, which are added as they come.
+/// Compiles expressions. [`Compiler::composed`] also declares the `variables` of one policy, added one after another.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     variables: Option<Arc<VariableTypes>>,
@@ -114,12 +108,12 @@ impl Compiler {
     /// A compiler without `variables`.
     pub const PLAIN: Compiler = Compiler { variables: None };
 
-    /// A compiler with the `variables` of one policy, none so far.
+    /// A compiler for one policy, with no `variables` yet.
     pub fn composed() -> Self {
         Compiler { variables: Some(Arc::default()) }
     }
 
-    /// The environment of an expression.
+    /// Returns the environment in which an expression compiles.
     pub fn env(&self, offered: Offered, age: Age) -> Env {
         let env = environment(Shape { offered, composed: self.variables.is_some(), age });
         match &self.variables {
@@ -128,7 +122,7 @@ impl Compiler {
         }
     }
 
-    /// Compiles an expression.
+    /// Compiles an expression and checks its result type.
     pub fn compile(
         &self,
         expression: &str,
@@ -158,7 +152,7 @@ impl Compiler {
         Ok(Compiled { program, output, estimate: checked.estimate(&NoHints) })
     }
 
-    /// Compiles a variable and makes it known to what comes after; one that does not compile is known too, as anything.
+    /// Compiles a variable and declares it for later expressions. One that does not compile is declared as `dyn`.
     pub fn variable(
         &self,
         name: &str,
@@ -177,7 +171,7 @@ impl Compiler {
     }
 }
 
-/// What distinguishes the environments.
+/// Key of an environment in [`ENVIRONMENTS`].
 #[derive(Clone, Copy)]
 struct Shape {
     offered: Offered,
@@ -204,7 +198,7 @@ impl Shape {
     }
 }
 
-/// Every environment, made once: they are few, and the libraries in them are large.
+/// All 32 environments, built once because their libraries are large.
 static ENVIRONMENTS: LazyLock<Vec<Env>> = LazyLock::new(|| {
     let bases: Vec<[Env; 2]> = [Age::New, Age::Stored]
         .into_iter()
@@ -224,8 +218,8 @@ static ENVIRONMENTS: LazyLock<Vec<Env>> = LazyLock::new(|| {
                 ("namespaceObject", Type::Struct(NAMESPACE.into())),
                 ("request", Type::Struct(REQUEST.into())),
             ];
-            // The order matters: what a policy's expressions may use differs only at the end, so that all of them, and the
-            // variables they share, can be run with the values of the one that may use most.
+            // The order matters: environments of one policy differ only at the end of this list. Therefore all its
+            // expressions, and the variables they share, can run with the values of the environment with most variables.
             if composed {
                 variables.push(("variables", Type::Struct(VARIABLES.into())));
             }
@@ -248,7 +242,7 @@ fn environment(shape: Shape) -> &'static Env {
 
 const VARIABLES: &str = "kubernetes.variables";
 
-/// The type of `variables`: one field each.
+/// Type of `variables`, with one field per variable.
 #[derive(Debug, Default)]
 struct VariableTypes {
     fields: RwLock<HashMap<Str, Type>>,
@@ -273,11 +267,11 @@ impl TypeProvider for VariableTypes {
     }
 }
 
-/// How deep a variable's type is known: each variable may hold the one before it, and there is no limit to their number.
+/// Maximum depth of a variable's type: each variable may contain the previous one, and their number is unlimited.
 const DEEPEST_TYPE: usize = 64;
 
-/// The type with which a variable is known to later expressions: scalars, lists, maps and, if `objects`, those, as deep as `levels`;
-/// all else is anything.
+/// Type with which a variable is declared: scalars, lists, maps and, if `objects` is set, structs. Everything else, and
+/// everything below `levels` levels, is `dyn`.
 fn declared(ty: &Type, levels: usize, objects: bool) -> Type {
     let Some(inner) = levels.checked_sub(1) else { return Type::Dyn };
     match ty {

@@ -56,7 +56,7 @@ fn a_variable_is_known_to_what_comes_after_it() {
     let compiled = compiler.compile("variables.a + 1 == 2", ALL, Returns::Bool, Age::New);
     assert!(compiled.is_ok());
     assert!(compiler.compile("variables.a + 'x' == ''", ALL, Returns::Bool, Age::New).is_err());
-    // One that does not compile may be anything.
+    // A variable that does not compile has type `dyn`.
     assert!(compiler.compile("variables.b.c == 2", ALL, Returns::Bool, Age::New).is_ok());
 }
 
@@ -88,12 +88,12 @@ fn expressions_are_checked_against_what_objects_look_like() {
         Err("ERROR: <input>:1:7: undefined field 'replicas'\n | object.replicas > 1\n | ......^".to_owned())
     );
     assert!(check("object.spec.replicas > '1'").is_err());
-    // As in Kubernetes, a variable does not know the types of the objects in it.
+    // As in kube-apiserver, variables lose the types of objects.
     assert_eq!(check("variables.containers.all(c, c.imge == '')"), Ok(()));
     assert!(check("params.dta == null").is_err());
 }
 
-/// `runtime.RawExtension` and `meta.v1.FieldsV1` are objects without fields, quantities and any JSON are nothing at all.
+/// `runtime.RawExtension` and `meta.v1.FieldsV1` are objects without fields; quantities and arbitrary JSON have no type.
 #[test]
 fn what_has_no_schema_has_no_fields() {
     let check = |kind: &str, group: &str, expression: &str| {
@@ -115,7 +115,7 @@ fn what_has_no_schema_has_no_fields() {
     assert_eq!(of_custom_versions("properties.x.type"), undefined("type", 66));
 }
 
-/// What runs on objects is not warned about; what cannot be there is.
+/// Expressions that can succeed at run time pass; references to fields that cannot exist are reported.
 #[test]
 fn tolerant_types_have_only_what_is_certain() {
     let check = |kind: &str, expression: &str| {
@@ -150,7 +150,7 @@ impl crd::Source for StoredCrd {
     }
 }
 
-/// What a CRD says of its fields is how the expressions of policies see them.
+/// The schema of a CRD determines the types of fields in policy expressions.
 #[test]
 fn fields_have_the_types_that_their_formats_say() {
     let text = r#"{"spec":{"group":"example.com","versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":

@@ -1,10 +1,10 @@
-//! The types of `request` and `namespaceObject`.
+//! Types of the variables `request` and `namespaceObject`.
 
 use cel::{Type, TypeProvider};
 
-/// The type of `request`.
+/// Type of the variable `request`.
 pub(super) const REQUEST: &str = "kubernetes.AdmissionRequest";
-/// The type of `namespaceObject`.
+/// Type of the variable `namespaceObject`.
 pub(super) const NAMESPACE: &str = "kubernetes.Namespace";
 
 const KIND: &str = "kubernetes.GroupVersionKind";
@@ -15,7 +15,7 @@ const SPEC: &str = "kubernetes.NamespaceSpec";
 const STATUS: &str = "kubernetes.NamespaceStatus";
 const CONDITION: &str = "kubernetes.NamespaceCondition";
 
-/// Declares them, and the types inside.
+/// Declares both types and those of their fields.
 #[derive(Debug)]
 pub(super) struct AdmissionTypes;
 

@@ -1,4 +1,4 @@
-//! `admissionregistration.k8s.io`.
+//! Columns of the `admissionregistration.k8s.io` group.
 
 use std::fmt::Write as _;
 
@@ -55,7 +55,7 @@ fn binding(v: &View<'_>) -> Vec<Value> {
     cells![v.name(), v.text(&["spec", "policyName"]), param, v.age()]
 }
 
-/// A label selector as Go prints the struct: this table shows it so.
+/// Formats a label selector as Go prints the struct, as kube-apiserver does in this table.
 fn selector_text(selector: &Value) -> String {
     let mut out = String::from("&LabelSelector{MatchLabels:map[string]string{");
     let labels = selector.get("matchLabels").and_then(Value::as_map);

@@ -1,4 +1,4 @@
-//! `apiextensions.k8s.io`.
+//! Columns of the `apiextensions.k8s.io` group.
 
 use value::Value;
 

@@ -1,4 +1,4 @@
-//! `apiregistration.k8s.io`.
+//! Columns of the `apiregistration.k8s.io` group.
 
 use value::Value;
 

@@ -1,4 +1,4 @@
-//! `apps`.
+//! Columns of the `apps` group.
 
 use api::selector::LabelSelector;
 use value::Value;
@@ -111,7 +111,7 @@ fn ready(v: &View<'_>) -> Value {
     format!("{}/{}", v.int(&["status", "readyReplicas"]), v.int(&["spec", "replicas"])).into()
 }
 
-/// The controlling owner, as `statefulset.apps/web`.
+/// The controlling owner, for example `statefulset.apps/web`.
 fn controller(v: &View<'_>) -> String {
     let Some(owner) = api::meta::owner_references(v.object).find(|owner| owner.controller) else {
         return "<none>".to_owned();

@@ -1,4 +1,4 @@
-//! `autoscaling`.
+//! Columns of the `autoscaling` group.
 
 use value::Value;
 
@@ -35,13 +35,13 @@ pub(crate) const SCALE: TableDef = TableDef::new(
     |v| cells![v.name(), v.int(&["spec", "replicas"]), v.int(&["status", "replicas"]), v.age()],
 );
 
-/// Current and wanted values of the first two metrics.
+/// Current and target values of the first two metrics.
 fn metrics(v: &View<'_>) -> String {
     let specs = v.list(&["spec", "metrics"]);
     let statuses = v.list(&["status", "currentMetrics"]);
     let mut all: Vec<String> =
         specs.iter().enumerate().map(|(i, spec)| metric(spec, statuses.get(i))).collect();
-    // Version 1 has one field for the one metric it knows.
+    // Version v1 has a single field, for CPU utilization.
     if let Some(target) = v.object.int_at(&["spec", "targetCPUUtilizationPercentage"]) {
         let current = v.object.int_at(&["status", "currentCPUUtilizationPercentage"]);
         let current = current.map_or_else(|| "<unknown>".to_owned(), |c| format!("{c}%"));
@@ -69,7 +69,7 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
     let current = |name: &str| status.and_then(|s| s.at(&[field, "current", name]));
     let amount = |value: Option<&Value>| value.map_or_else(|| "<nil>".to_owned(), quantity);
     let unknown = || "<unknown>".to_owned();
-    // A metric that is reported without the value that is asked for shows Go's word for an absent pointer.
+    // A metric reported without the requested value prints Go's text for a nil pointer.
     let reported = |name: &str| status.map_or_else(unknown, |_| amount(current(name)));
     let percent = |value: Option<&Value>| value.and_then(Value::as_int).map(|n| format!("{n}%"));
     match (kind, target("averageValue")) {

@@ -1,4 +1,4 @@
-//! `batch`.
+//! Columns of the `batch` group.
 
 use api::time::human_duration;
 use value::Value;

@@ -1,4 +1,4 @@
-//! `certificates.k8s.io`.
+//! Columns of the `certificates.k8s.io` group.
 
 use api::time::human_duration;
 use value::Value;

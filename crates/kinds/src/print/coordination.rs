@@ -1,4 +1,4 @@
-//! `coordination.k8s.io`.
+//! Columns of the `coordination.k8s.io` group.
 
 use super::view::cells;
 use super::{Column, TableDef};

@@ -1,4 +1,4 @@
-//! The core group.
+//! Columns of the core group.
 
 use std::collections::BTreeSet;
 
@@ -162,7 +162,7 @@ pub(crate) const RESOURCE_QUOTA: TableDef = TableDef::new(
 );
 
 fn node(v: &View<'_>) -> Vec<Value> {
-    // Of several conditions of one type the last counts.
+    // If there are several conditions of one type, the last one wins.
     let conditions = v.list(&["status", "conditions"]).iter().rev();
     let ready = conditions.into_iter().find(|c| c.str_at(&["type"]) == Some("Ready"));
     let mut status = match ready {
@@ -198,7 +198,7 @@ fn node(v: &View<'_>) -> Vec<Value> {
     ]
 }
 
-/// The roles that labels give a node.
+/// Roles of a node, taken from its labels.
 fn node_roles(v: &View<'_>) -> String {
     let labels = v.object.at(&["metadata", "labels"]).and_then(Value::as_map);
     let role = |(key, value): (&'_ value::Str, &'_ Value)| {

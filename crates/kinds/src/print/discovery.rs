@@ -1,4 +1,4 @@
-//! `discovery.k8s.io`.
+//! Columns of the `discovery.k8s.io` group.
 
 use value::Value;
 

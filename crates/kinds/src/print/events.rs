@@ -1,4 +1,4 @@
-//! Events, in the shape of the core group or in that of `events.k8s.io`.
+//! Columns of events, in the form of the core group or of `events.k8s.io`.
 
 use value::Value;
 
@@ -20,9 +20,8 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::NAME.wide(),
 ];
 
-/// The cells of an event's row.
 pub(super) fn event(v: &View<'_>) -> Vec<Value> {
-    // The two groups name the same fields differently.
+    // The two groups use different names for these fields.
     let either = |core: &[&str], events: &[&str]| v.get_text(core).or_else(|| v.get_text(events));
     let since = |text| api::time::human_age(text, v.now);
     let is_time = |text: &&str| moment(Some(text)).is_some();

@@ -1,4 +1,4 @@
-//! `flowcontrol.apiserver.k8s.io`.
+//! Columns of the `flowcontrol.apiserver.k8s.io` group.
 
 use value::Value;
 
@@ -47,7 +47,7 @@ pub(crate) const PRIORITY_LEVEL_CONFIGURATION: TableDef = TableDef::new(
 fn priority_level(v: &View<'_>) -> Vec<Value> {
     const LIMITED: &[&str] = &["spec", "limited"];
     const QUEUING: &[&str] = &["spec", "limited", "limitResponse", "queuing"];
-    // A part that is absent has no numbers; a number that is absent from its part is 0.
+    // An absent map prints `<none>`; a number absent from its map prints 0.
     let number = |part: &[&str], field: &str| match v.object.at(part) {
         Some(part @ Value::Map(_)) => part.int_at(&[field]).unwrap_or_default().into(),
         _ => Value::from("<none>"),
@@ -63,7 +63,7 @@ fn priority_level(v: &View<'_>) -> Vec<Value> {
     ]
 }
 
-/// Lists flow schemas in the order they are tried.
+/// Sorts flow schemas by matching precedence, then by name.
 pub(super) fn sort(objects: &[&Value], rows: &mut [Row]) {
     rows.sort_by_key(|row| {
         let object = objects.get(row.index);

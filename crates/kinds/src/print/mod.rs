@@ -1,9 +1,9 @@
-//! The Table form of every kind: what `kubectl get` shows.
+//! Table form of every kind: the columns and rows of `kubectl get`.
 //!
-//! A [`TableDef`] has the columns of a kind and a function from an object to the cells of its row; the row of the kind in
-//! [`crate::table`] names it. Kinds without one show their name and when they were created.
+//! A [`TableDef`] holds the columns of a kind and a function from an object to the cells of its row. The kind's row in
+//! [`crate::table`] names it. Kinds without one show their name and creation time.
 //!
-//! Columns carry no descriptions (the project publishes facts, not prose).
+//! Column descriptions are empty, because the project does not copy Kubernetes' prose.
 
 pub(crate) mod admissionregistration;
 pub(crate) mod apiextensions;
@@ -35,16 +35,14 @@ use value::{Map, Value};
 
 use self::view::{View, cells};
 
-/// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// The header.
     pub name: &'static str,
-    /// The OpenAPI type of its cells: `string`, `integer`, `boolean`, `date`.
+    /// OpenAPI type of the cells: `string`, `integer`, `boolean` or `date`.
     pub kind: &'static str,
-    /// The OpenAPI format; `name` marks the cells that name the object.
+    /// OpenAPI format; `name` marks the column with the object's name.
     pub format: &'static str,
-    /// 0 for columns that are always shown, 1 for those that `-o wide` adds.
+    /// 0 if the column is always shown, 1 if only `-o wide` shows it.
     pub priority: i64,
 }
 
@@ -76,7 +74,7 @@ impl Column {
         Column { priority: 1, ..self }
     }
 
-    /// The `TableColumnDefinition` on the wire.
+    /// Encodes the column as a `TableColumnDefinition`.
     pub fn to_value(self) -> Value {
         let mut out = Map::with_capacity(5);
         out.insert("description", "");
@@ -88,7 +86,7 @@ impl Column {
     }
 }
 
-/// The table of a kind.
+/// Columns and rows of a kind's table.
 #[derive(Clone, Copy, Debug)]
 pub struct TableDef {
     columns: &'static [Column],
@@ -96,40 +94,39 @@ pub struct TableDef {
     whole: Whole,
 }
 
-/// What a table needs to know of all its rows.
+/// Processing that needs all rows of a list at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whole {
-    /// Nothing: each row stands for itself.
+    /// Each row depends only on its object.
     Nothing,
-    /// Which storage class is the default one: its name says so.
+    /// Marks the default storage class in its name column.
     DefaultClass,
-    /// The order: flow schemas are listed by precedence.
+    /// Sorts flow schemas by precedence.
     Precedence,
 }
 
-/// One row of a list: which of the objects it shows, and its cells.
+/// A row of a list: the index of its object, and its cells.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The position of the object in the list given.
+    /// Position of the object in the list.
     pub index: usize,
-    /// One for each column.
+    /// One cell per column.
     pub cells: Vec<Value>,
 }
 
-/// The table of a kind without one of its own: its name, and when it was created.
+/// Name and creation time, for built-in kinds without a table of their own.
 static DEFAULT: TableDef =
     TableDef::new(&[Column::NAME, Column::CREATED_AT], |v| cells![v.name(), v.created_at()]);
 
-/// The table of a custom resource whose definition has no columns: its name and its age.
+/// Name and age, for custom resources whose CRD declares no columns.
 static CUSTOM: TableDef =
     TableDef::new(&[Column::NAME, Column::of("Age", "date")], |v| cells![v.name(), v.age()]);
 
-/// The table of a kind that declares no columns.
 pub(crate) fn default_table() -> &'static TableDef {
     &DEFAULT
 }
 
-/// The table of a custom resource whose definition has no columns.
+/// Table of a custom resource whose CRD declares no columns.
 pub fn custom() -> &'static TableDef {
     &CUSTOM
 }
@@ -139,17 +136,17 @@ impl TableDef {
         TableDef { columns, cells, whole: Whole::Nothing }
     }
 
-    /// The columns, the ones of `-o wide` too: clients choose.
+    /// All columns, including those for `-o wide`; clients choose.
     pub fn columns(&self) -> &'static [Column] {
         self.columns
     }
 
-    /// The cells of one object; ages are those at `now`, in seconds since 1970.
+    /// Returns the cells of one object. `now` is in seconds since 1970 and determines ages.
     pub fn row(&self, object: &Value, now: i64) -> Vec<Value> {
         (self.cells)(&View { object, now })
     }
 
-    /// The rows of a list. Most tables have one for each object, in order.
+    /// Returns the rows of a list, in the order of the objects unless the kind sorts them.
     pub fn rows(&self, objects: &[&Value], now: i64) -> Vec<Row> {
         let mut rows: Vec<Row> = objects
             .iter()
@@ -165,7 +162,7 @@ impl TableDef {
     }
 }
 
-/// The `conditions` of an object's row: pods that have ended say so.
+/// Returns the `conditions` of a row: finished pods have one.
 pub fn row_conditions(group: &str, kind: &str, object: &Value) -> Vec<Value> {
     if group.is_empty() && kind == "Pod" { pod::row_conditions(object) } else { Vec::new() }
 }

@@ -1,4 +1,4 @@
-//! `networking.k8s.io`.
+//! Columns of the `networking.k8s.io` group.
 
 use value::Value;
 
@@ -33,7 +33,7 @@ pub(crate) const INGRESS_CLASS: TableDef = TableDef::new(
 
 pub(crate) const NETWORK_POLICY: TableDef =
     TableDef::new(&[Column::NAME, Column::text("Pod-Selector"), Column::AGE], |v| {
-        // Absent selects every pod, as an empty one does.
+        // An absent selector selects every pod, like an empty one.
         cells![v.name(), v.selector(&["spec", "podSelector"]), v.age()]
     });
 
@@ -42,7 +42,7 @@ pub(crate) const SERVICE_CIDR: TableDef =
         cells![v.name(), v.joined(&["spec", "cidrs"]), v.age()]
     });
 
-// Kubernetes sends a third cell that has no column.
+// kube-apiserver sends a third cell that has no column; so do we.
 pub(crate) const IP_ADDRESS: TableDef =
     TableDef::new(&[Column::NAME, Column::text("ParentRef")], |v| cells![v.name(), parent(v), v.age()]);
 
@@ -50,7 +50,7 @@ fn hosts(rules: &[Value]) -> String {
     let mut hosts = Vec::new();
     let mut more = false;
     for rule in rules {
-        // Kubernetes counts rules without a host too, once three hosts are listed.
+        // Like kube-apiserver, count rules without a host once three hosts are listed.
         more |= hosts.len() == 3;
         let host = rule.str_at(&["host"]).unwrap_or_default();
         if !more && !host.is_empty() {

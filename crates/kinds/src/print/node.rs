@@ -1,4 +1,4 @@
-//! `node.k8s.io`.
+//! Columns of the `node.k8s.io` group.
 
 use super::view::cells;
 use super::{Column, TableDef};

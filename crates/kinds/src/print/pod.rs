@@ -1,4 +1,4 @@
-//! Pods: the one row whose words are computed from many fields.
+//! Columns of pods: status, readiness and restarts are computed from many fields.
 
 use api::time::human_duration;
 use value::{Map, Value};
@@ -7,7 +7,6 @@ use super::view::{View, cells, find_condition, moment};
 
 const NODE_LOST: &str = "NodeLost";
 
-/// The cells of a pod's row.
 pub(super) fn pod(v: &View<'_>) -> Vec<Value> {
     let summary = Summary::of(v);
     let restarts = match summary.last_restart {
@@ -32,7 +31,7 @@ pub(super) fn pod(v: &View<'_>) -> Vec<Value> {
     ]
 }
 
-/// What a pod's containers come to.
+/// Status column, readiness and restarts of a pod.
 struct Summary {
     reason: String,
     total: usize,
@@ -76,9 +75,9 @@ impl Summary {
         summary
     }
 
-    /// Looks at the init containers up to the first that is not done; whether there is one.
+    /// Processes the init containers up to the first unfinished one. Returns true if there is one.
     fn initialize(&mut self, v: &View<'_>, init: &[Value]) -> bool {
-        // While a pod starts, the restarts of all init containers count; once it runs, those of its sidecars.
+        // While a pod initializes, the restarts of all init containers count; after that, only those of sidecars.
         let (mut restarts, mut last) = (0, None);
         let mut waiting = false;
         for (i, status) in v.list(&["status", "initContainerStatuses"]).iter().enumerate() {
@@ -115,7 +114,7 @@ impl Summary {
         waiting
     }
 
-    /// Looks at the containers of a pod that is past its initialization.
+    /// Processes the containers of a pod that has finished initialization.
     fn run(&mut self, v: &View<'_>) {
         let mut running = false;
         let mut failed = None;
@@ -137,7 +136,7 @@ impl Summary {
         if self.reason != "Completed" {
             return;
         }
-        // One container that still runs makes the pod a running one.
+        // A container of the completed pod still runs: show `Running` if the pod is ready.
         if running && v.list(&["status", "conditions"]).iter().any(is_ready) {
             "Running".clone_into(&mut self.reason);
         } else if let Some(failed) = failed {
@@ -152,7 +151,7 @@ fn is_ready(condition: &Value) -> bool {
     condition.str_at(&["type"]) == Some("Ready") && condition.str_at(&["status"]) == Some("True")
 }
 
-/// An init container that keeps running beside the others.
+/// Returns true for an init container that keeps running beside the others.
 fn is_sidecar(container: &Value) -> bool {
     container.str_at(&["restartPolicy"]) == Some("Always")
 }
@@ -180,12 +179,12 @@ fn ending(terminated: &Value) -> String {
     }
 }
 
-/// When the container's previous run ended.
+/// Time at which the container's previous run ended.
 fn last_end(status: &Value) -> Option<i64> {
     moment(status.str_at(&["lastState", "terminated", "finishedAt"]))
 }
 
-/// How many readiness gates are open.
+/// Number of satisfied readiness gates, for example `1/2`.
 fn readiness_gates(v: &View<'_>) -> String {
     let gates = v.list(&["spec", "readinessGates"]);
     if gates.is_empty() {
@@ -199,7 +198,7 @@ fn readiness_gates(v: &View<'_>) -> String {
     format!("{}/{}", gates.iter().filter(open).count(), gates.len())
 }
 
-/// A pod that has ended is marked as completed.
+/// Marks a finished pod as completed.
 pub(super) fn row_conditions(pod: &Value) -> Vec<Value> {
     let (reason, message) = match pod.str_at(&["status", "phase"]) {
         Some("Succeeded") => ("Succeeded", "The pod has completed successfully."),

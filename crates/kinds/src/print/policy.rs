@@ -1,4 +1,4 @@
-//! `policy`.
+//! Columns of the `policy` group.
 
 use value::Value;
 
@@ -24,7 +24,7 @@ pub(crate) const POD_DISRUPTION_BUDGET: TableDef = TableDef::new(
     },
 );
 
-/// A number or a percentage.
+/// Formats a number or percentage; `N/A` if absent.
 fn amount(v: &View<'_>, field: &str) -> String {
     match v.object.at(&["spec", field]) {
         Some(Value::String(text)) => text.to_string(),

@@ -1,4 +1,4 @@
-//! `rbac.authorization.k8s.io`. Roles and cluster roles have the default table.
+//! Columns of the `rbac.authorization.k8s.io` group. Roles and cluster roles use the default table.
 
 use value::Value;
 

@@ -1,4 +1,4 @@
-//! `resource.k8s.io`.
+//! Columns of the `resource.k8s.io` group.
 
 use value::Value;
 
@@ -9,7 +9,7 @@ pub(crate) const DEVICE_CLASS: TableDef =
     TableDef::new(&[Column::NAME, Column::AGE], |v| cells![v.name(), v.age()]);
 
 pub(crate) const RESOURCE_CLAIM: TableDef = TableDef::new(
-    // Kubernetes does not have the last one.
+    // kube-apiserver does not have the last column.
     &[Column::NAME, Column::text("State"), Column::AGE, Column::text("Admin Access").wide()],
     |v| cells![v.name(), claim_state(v), v.age(), admin_access(v)],
 );
@@ -42,7 +42,7 @@ pub(crate) const DEVICE_TAINT_RULE: TableDef = TableDef::new(
     },
 );
 
-/// Whether a claim asks for admin access to devices, or has it.
+/// Returns `true` if a claim requests or was allocated admin access to devices.
 fn admin_access(v: &View<'_>) -> &'static str {
     let asks = api::admin_access::first_asking(v.list(&["spec", "devices", "requests"])).is_some();
     let has = |result: &Value| result.at(&["adminAccess"]) == Some(&Value::Bool(true));

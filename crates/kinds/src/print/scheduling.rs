@@ -1,4 +1,4 @@
-//! `scheduling.k8s.io`.
+//! Columns of the `scheduling.k8s.io` group.
 
 use super::view::cells;
 use super::{Column, TableDef};

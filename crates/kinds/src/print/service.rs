@@ -1,10 +1,9 @@
-//! Services, endpoints and what load balancers say.
+//! Columns of services and endpoints, and addresses of load balancers.
 
 use value::Value;
 
 use super::view::{View, cells, texts};
 
-/// The cells of a service's row.
 pub(super) fn service(v: &View<'_>) -> Vec<Value> {
     let ip = v.list(&["spec", "clusterIPs"]).first().and_then(Value::as_str);
     let ip = ip.or_else(|| v.get_text(&["spec", "clusterIP"]).filter(|ip| !ip.is_empty()));
@@ -35,7 +34,7 @@ fn external_ip(v: &View<'_>) -> String {
     }
 }
 
-/// The addresses of `status.loadBalancer`, sorted.
+/// Addresses of `status.loadBalancer`, sorted.
 pub(super) fn load_balancer(v: &View<'_>) -> String {
     let address = |point: &'_ Value| {
         let full = |field: &str| point.str_at(&[field]).filter(|text| !text.is_empty()).map(str::to_owned);
@@ -61,7 +60,7 @@ fn ports(ports: &[Value]) -> String {
     if ports.is_empty() { "<none>".to_owned() } else { ports.join(",") }
 }
 
-/// The addresses of an `Endpoints` object: the first three.
+/// First three addresses of an `Endpoints` object.
 pub(super) fn endpoints(v: &View<'_>) -> String {
     let subsets = v.list(&["subsets"]);
     if subsets.is_empty() {

@@ -1,4 +1,4 @@
-//! `storage.k8s.io`. CSI storage capacities have the default table.
+//! Columns of the `storage.k8s.io` group. CSIStorageCapacity uses the default table.
 
 use std::cmp::Reverse;
 
@@ -101,7 +101,7 @@ fn csi_driver(v: &View<'_>) -> Vec<Value> {
     ]
 }
 
-/// Marks the storage class that claims without a class get: of those that say they are the default, the youngest.
+/// Marks the storage class used by claims without a class: the youngest of those annotated as default.
 pub(super) fn mark_default(objects: &[&Value], rows: &mut [Row]) {
     const DEFAULT: [&str; 2] =
         ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];

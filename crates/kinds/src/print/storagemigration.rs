@@ -1,4 +1,4 @@
-//! `storagemigration.k8s.io`.
+//! Columns of the `storagemigration.k8s.io` group.
 
 use value::Value;
 

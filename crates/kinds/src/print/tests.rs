@@ -2,10 +2,10 @@ use value::{json, write};
 
 use super::*;
 
-/// 2026-01-01T00:00:00Z: the time the cases' ages are counted from.
+/// 2026-01-01T00:00:00Z, the current time for the ages in all cases.
 const NOW: i64 = 1_767_225_600;
 
-/// The columns of the kind that the tests of the table add.
+/// Columns of the kind that the table's tests add.
 pub(crate) const WIDGET: TableDef =
     TableDef::new(&[Column::NAME, Column::integer("Size")], |v| cells![v.name(), v.int(&["spec", "size"])]);
 
@@ -22,7 +22,7 @@ fn row(object: &Value) -> Vec<Value> {
     table(&gvk.group, &gvk.kind).row(object, NOW)
 }
 
-/// How many columns a table has behind those of Kubernetes.
+/// Number of columns that we append to those of Kubernetes.
 fn own_columns(group: &str, kind: &str) -> usize {
     usize::from((group, kind) == ("resource.k8s.io", "ResourceClaim"))
 }
@@ -84,7 +84,7 @@ fn every_row_has_a_cell_for_each_column() {
     for row in crate::table::all() {
         let table = row.behavior.table();
         let cells = table.row(&parse("{}"), NOW);
-        // Kubernetes sends one cell more for this one.
+        // kube-apiserver sends one cell more than columns here.
         let extra = usize::from(row.kind == "IPAddress");
         assert_eq!(cells.len(), table.columns.len() + extra, "{} {}", row.group, row.kind);
     }

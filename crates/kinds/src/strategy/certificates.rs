@@ -1,11 +1,11 @@
-//! `CertificateSigningRequest`: who asked is recorded by the server, and conditions get their times from it.
+//! Strategy of CertificateSigningRequest: the server records the requester and fills in the times of conditions.
 
 use api::validation::fields::Read;
 use value::{Map, Value};
 
 use super::{Context, keep};
 
-/// Records the caller as the one who asks; a new request has no conditions.
+/// Records the caller as the requester and removes all conditions.
 pub(super) fn create(request: &mut Value, context: &Context) {
     let spec = request.make_map().entry_or_insert_with("spec", || Map::new().into()).make_map();
     for field in ["username", "uid", "groups", "extra"] {
@@ -30,12 +30,12 @@ pub(super) fn create(request: &mut Value, context: &Context) {
     }
 }
 
-/// A request cannot be changed but for its metadata.
+/// Updates can change only the metadata.
 pub(super) fn update(new: &mut Value, old: &Value, _: &Context) {
     keep(new, old, &["spec"]);
 }
 
-/// Approvals and denials are not given through `status`.
+/// The `status` subresource cannot add or remove approvals and denials.
 pub(super) fn update_status(new: &mut Value, old: &Value, context: &Context) {
     for decision in ["Approved", "Denied"] {
         keep_conditions(new, old, decision);
@@ -43,7 +43,7 @@ pub(super) fn update_status(new: &mut Value, old: &Value, context: &Context) {
     fill_times(new, old, context);
 }
 
-/// An approval changes nothing but the conditions.
+/// The `approval` subresource changes only the conditions.
 pub(super) fn prepare_approval(new: &mut Value, old: &Value, context: &Context) {
     keep(new, old, &["metadata", "generation"]);
     fill_times(new, old, context);

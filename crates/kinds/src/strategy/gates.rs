@@ -1,11 +1,11 @@
-//! Fields of features that are off in Kubernetes 1.37: dropped unless the stored object already uses the feature.
+//! Drops fields of feature gates that are off in Kubernetes 1.37, unless the stored object already uses them.
 
 use value::Value;
 
 use api::validation::fields::is_absent;
 
-/// A feature that is off: the paths of its fields. A step `*` means every item of a list or every value of a map; one that ends in
-/// `?` goes too when the feature's field was all it had.
+/// Field paths of a disabled feature gate. A step `*` means every item of a list or every value of a map. A field whose
+/// step ends in `?` is removed too if the gate's field was its only content.
 pub(super) type Gate = &'static [&'static [&'static str]];
 
 /// Drops the fields of each gate unless `old` uses one of them.

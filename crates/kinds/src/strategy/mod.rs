@@ -1,8 +1,8 @@
-//! Strategies: what a create or an update does to an object before admission and validation see it.
+//! Strategies: preparation of an object for a create or an update, after mutating admission and before validation.
 //!
-//! One [`Strategy`] per kind, which the row of the kind names ([`crate::table`]). It says what happens to a client's `status`, what makes `metadata.generation`
-//! grow, which metadata a status update may change, and which of the kind's own steps run. What is common to all kinds
-//! (uid, creation time, name generation) is the pipeline's.
+//! Each stored kind has one [`Strategy`], which the kind's row names ([`crate::table`]). It decides what happens to a
+//! client's `status`, which changes increment `metadata.generation`, which metadata a status update may change, and which
+//! steps of the kind run. Steps common to all kinds (uid, creation time, name generation) belong to the request pipeline.
 
 mod certificates;
 mod gates;
@@ -22,122 +22,118 @@ pub use pod::{drop_init_container_annotations, prepare_ephemeral_containers, pre
 pub use reset::{custom_reset_fields, reset_fields};
 pub use resource::drop_admin_access;
 
-/// Who is calling: what a `CertificateSigningRequest` records.
+/// User info of the caller, which a `CertificateSigningRequest` records.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
-    /// The user's name.
     pub username: String,
-    /// The user's uid; often empty.
+    /// Empty for most authenticators.
     pub uid: String,
-    /// The user's groups.
     pub groups: Vec<String>,
-    /// What else the authenticator said.
+    /// Extra attributes from the authenticator.
     pub extra: Vec<(String, Vec<String>)>,
 }
 
-/// What a strategy may know besides the object.
+/// Input of a strategy besides the object.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
-    /// The time of the request, as `metadata.creationTimestamp` writes it (`2006-01-02T15:04:05Z`).
+    /// Time of the request in the format of `metadata.creationTimestamp` (`2006-01-02T15:04:05Z`).
     pub now: String,
-    /// Who is calling.
     pub caller: Caller,
 }
 
 impl Context {
-    /// The time of the request as a field holds it; none where it is not known.
+    /// Time of the request as a field value; null if unknown.
     fn time(&self) -> Value {
         if self.now.is_empty() { Value::Null } else { self.now.as_str().into() }
     }
 }
 
-/// What deleting an object does to its dependents when the request does not say.
+/// Default propagation policy for dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
-    /// They are collected after the owner is gone.
+    /// Dependents are garbage-collected after the owner is gone.
     Background,
-    /// They stay, without their owner.
+    /// Dependents stay, without the owner reference.
     Orphan,
     /// The kind takes no part in garbage collection.
     Unsupported,
 }
 
-/// How one kind behaves.
+/// Create, update and delete behavior of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Strategy {
     status: Status,
     generation: Generation,
-    /// Whether a change counts even if it is to a field that is dropped.
+    /// True if changes to fields that a disabled gate drops also increment the generation.
     counts_dropped: bool,
     metadata: MetadataOnStatus,
     gates: &'static [gates::Gate],
     create: fn(&mut Value, &Context),
     update: fn(&mut Value, &Value, &Context),
     update_status: fn(&mut Value, &Value, &Context),
-    /// Fills in times that a write leaves out.
+    /// Fills in times that a write omits.
     stamp: fn(&mut Value, &Context),
-    /// Adds fields that clients see although they are not stored as such.
+    /// Adds fields that clients see although they are not stored in that form.
     show: fn(&mut Value),
-    /// Brings a valid object into the form it is stored in.
+    /// Converts a valid object to its stored form.
     canonicalize: fn(&mut Value),
-    /// The seconds that a deletion waits, given those of the request. `None` for kinds that are deleted at once.
+    /// Seconds that a deletion waits, given those of the request. `None` for kinds that are deleted at once.
     grace_period: Option<fn(&Value, Option<i64>) -> i64>,
-    /// Fields that a write cannot set, beside those that follow from `status` and `metadata`.
+    /// Fields that a write cannot set, besides those that follow from `status` and `metadata`.
     reset: Option<reset::OwnReset>,
     create_on_update: bool,
     unconditional_update: bool,
     propagation: Propagation,
 }
 
-/// What happens to `status` outside of the status subresource.
+/// Handling of `status` in writes that do not use the status subresource.
 #[derive(Clone, Copy, Debug)]
 enum Status {
-    /// The kind has none, or the client's counts.
+    /// Stores the client's status, if the kind has one.
     AsSent,
-    /// Dropped on create, kept on update.
+    /// Dropped on create; an update leaves the stored status unchanged.
     Reset,
-    /// As sent on create, kept on update.
+    /// Stored as sent on create; an update leaves the stored status unchanged.
     KeptOnUpdate,
 }
 
-/// When `metadata.generation` is set and grows.
+/// When `metadata.generation` is set and incremented.
 #[derive(Clone, Copy, Debug)]
 enum Generation {
-    /// Never.
     Unset,
-    /// 1 on create, then never touched.
+    /// 1 on create, then never changed.
     OnCreate,
-    /// 1 on create; one more when something at one of these paths changes.
+    /// 1 on create; incremented when a value at one of these paths changes.
     Watches(&'static [&'static [&'static str]]),
-    /// Not set on create; one more when something at one of these paths changes.
+    /// Not set on create; incremented when a value at one of these paths changes.
     WatchesUpdates(&'static [&'static [&'static str]]),
-    /// 1 on create; one more when anything but metadata, or the labels, change.
+    /// 1 on create; incremented when the labels or anything outside the metadata change.
     WatchesAll,
 }
 
-/// Which metadata an update through `status` may change.
+/// Metadata that an update through `status` may change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MetadataOnStatus {
-    /// What an update may change.
+    /// All metadata that an ordinary update may change.
     AsSent,
-    /// Labels, annotations, finalizers, owners and the deletion time stay.
+    /// Labels, annotations, finalizers, owner references and the deletion timestamp cannot change.
     Kept,
-    /// Labels stay.
+    /// The labels cannot change.
     LabelsKept,
-    /// Labels, annotations, finalizers and owners stay.
+    /// Labels, annotations, finalizers and owner references cannot change.
     ApiServiceKept,
-    /// Everything but `managedFields` stays.
+    /// Only `managedFields` can change.
     AllKept,
 }
 
-/// Fills in the times that a write without them means: defaults that need a clock. As other defaults they are the writer's.
+/// Fills in times that a write omits: defaults that need a clock. Like other defaults they belong to the writing field manager.
 pub fn stamp(strategy: Option<&Strategy>, object: &mut Value, context: &Context) {
     if let Some(row) = strategy {
         (row.stamp)(object, context);
     }
 }
 
-/// Makes a new object what its kind starts as.
+/// Prepares a new object: status, generation, disabled fields and the kind's own steps.
 pub fn prepare_create(strategy: Option<&Strategy>, object: &mut Value, context: &Context) {
     let Some(row) = strategy else { return };
     if matches!(row.status, Status::Reset) {
@@ -153,7 +149,7 @@ pub fn prepare_create(strategy: Option<&Strategy>, object: &mut Value, context: 
     (row.create)(object, context);
 }
 
-/// Brings what an update must not change over from the old object, and lets the generation grow.
+/// Restores fields that an update must not change from the old object, and increments the generation if needed.
 pub fn prepare_update(strategy: Option<&Strategy>, new: &mut Value, old: &Value, context: &Context) {
     keep(new, old, &["metadata", "generation"]);
     let Some(row) = strategy else { return };
@@ -170,7 +166,7 @@ pub fn prepare_update(strategy: Option<&Strategy>, new: &mut Value, old: &Value,
     }
 }
 
-/// Whether a change is one that the generation counts.
+/// Returns true if the change increments the generation.
 fn grown(generation: Generation, new: &Value, old: &Value) -> bool {
     match generation {
         Generation::Unset | Generation::OnCreate => false,
@@ -181,7 +177,7 @@ fn grown(generation: Generation, new: &Value, old: &Value) -> bool {
     }
 }
 
-/// Keeps everything but `status` (and the metadata the kind lets a status update change) from the old object.
+/// Restores everything except `status` (and the metadata that the kind lets a status update change) from the old object.
 pub fn prepare_update_status(strategy: Option<&Strategy>, new: &mut Value, old: &Value, context: &Context) {
     keep(new, old, &["metadata", "generation"]);
     keep(new, old, &["spec"]);
@@ -208,33 +204,33 @@ pub fn prepare_update_status(strategy: Option<&Strategy>, new: &mut Value, old: 
     (row.update_status)(new, old, context);
 }
 
-/// Keeps all but `spec.finalizers` and metadata from the old namespace: an update through `finalize`.
+/// Restores `status` and the generation from the old namespace, for an update through `finalize`.
 pub fn prepare_namespace_finalize(new: &mut Value, old: &Value) {
     keep(new, old, &["metadata", "generation"]);
     keep(new, old, &["status"]);
 }
 
-/// Keeps all but the conditions from the old certificate signing request: an update through `approval`.
+/// Restores everything except the conditions from the old certificate signing request, for an update through `approval`.
 pub fn prepare_approval(new: &mut Value, old: &Value, context: &Context) {
     certificates::prepare_approval(new, old, context);
 }
 
-/// Adds what clients see of an object as it was sent: that is what managed fields are about.
+/// Adds fields that clients see, so that managed fields are computed for the object as clients see it.
 pub fn show(strategy: Option<&Strategy>, object: &mut Value) {
     if let Some(row) = strategy {
         (row.show)(object);
     }
 }
 
-/// Brings a valid object into the form it is stored in.
+/// Converts a valid object to its stored form.
 pub fn canonicalize(strategy: Option<&Strategy>, object: &mut Value) {
     if let Some(row) = strategy {
         (row.canonicalize)(object);
     }
 }
 
-/// The seconds a deletion of `object` must wait for another component to finish with it, given the seconds the request
-/// asks for; `None` where the kind is deleted at once.
+/// Seconds that a deletion must wait for another component to finish with `object`, given the seconds that the request
+/// asks for. `None` if the kind is deleted at once.
 pub fn check_graceful_delete(
     strategy: Option<&Strategy>,
     object: &Value,
@@ -243,22 +239,22 @@ pub fn check_graceful_delete(
     strategy.and_then(|row| row.grace_period).map(|grace_period| grace_period(object, requested))
 }
 
-/// Whether an update of a name that does not exist creates it.
+/// Returns true if an update of an object that does not exist creates it.
 pub fn allow_create_on_update(strategy: Option<&Strategy>) -> bool {
     strategy.is_some_and(|row| row.create_on_update)
 }
 
-/// Whether an update without a resource version replaces whatever is there.
+/// Returns true if an update without a resource version replaces the stored object.
 pub fn allow_unconditional_update(strategy: Option<&Strategy>) -> bool {
     strategy.is_some_and(|row| row.unconditional_update)
 }
 
-/// What deleting an object of `kind` does to its dependents when the request does not say.
+/// Returns the propagation policy of a deletion whose request does not set one.
 pub fn default_propagation(strategy: Option<&Strategy>) -> Propagation {
     strategy.map_or(Propagation::Background, |row| row.propagation)
 }
 
-/// What is at `path` in `old` (or its absence) takes the place of what is there in `new`.
+/// Sets the value at `path` in `new` to that in `old`, or removes it if `old` has none.
 fn keep(new: &mut Value, old: &Value, path: &[&str]) {
     match old.at(path) {
         Some(value) => new.set_at(path, value.clone()),

@@ -1,4 +1,4 @@
-//! `Pod`, and the fields of features that are off in every kind that holds a pod template.
+//! Strategy of Pod, and the disabled fields of every kind that holds a pod template.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,7 +9,7 @@ use value::{Map, Value};
 use super::{Context, gates::Gate, keep, keep_metadata};
 use crate::validation::pod::resources::{container_sum, is_huge_page, is_pod_level, qos_class};
 
-/// Writes the gates of everything that holds a pod's spec at a path.
+/// Declares the gates of a kind whose pod spec is at a given path.
 macro_rules! spec_gates {
     ($name:ident, $doc:literal, [$($at:literal),*], [$($more:expr),*]) => {
         #[doc = $doc]
@@ -93,7 +93,7 @@ spec_gates!(
 
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// A new pod is pending; what depends on its labels and resources is worked out once.
+/// Sets the status of a new pod and computes the fields that derive from its labels, annotations and resources.
 pub(super) fn create(pod: &mut Value, context: &Context) {
     pod.set_at(&["status", "phase"], "Pending");
     drop_init_container_annotations(pod);
@@ -105,13 +105,13 @@ pub(super) fn create(pod: &mut Value, context: &Context) {
     pod.set_at(&["status", "qosClass"], class);
 }
 
-/// Pod-level resources that an update leaves out stay.
+/// Restores pod-level resources that an update omits.
 pub(super) fn update(new: &mut Value, old: &Value, _: &Context) {
     keep_pod_level_resources(new, old);
     drop_init_container_annotations(new);
 }
 
-/// What the kubelet and the scheduler leave out of a status stays.
+/// Restores status fields that a status update omits.
 pub(super) fn update_status(new: &mut Value, old: &Value, _: &Context) {
     new.remove_at(&["metadata", "deletionTimestamp"]);
     keep(new, old, &["metadata", "ownerReferences"]);
@@ -131,7 +131,7 @@ pub(super) fn update_status(new: &mut Value, old: &Value, _: &Context) {
     drop_init_container_annotations(new);
 }
 
-/// Keeps all but the ephemeral containers from the old pod: an update through `ephemeralcontainers`.
+/// Restores everything except the ephemeral containers from the old pod, for an update through `ephemeralcontainers`.
 pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
     let containers = new.at(&["spec", "ephemeralContainers"]).cloned();
     keep(new, old, &["spec"]);
@@ -146,7 +146,7 @@ pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
     grow_generation(new, old);
 }
 
-/// Keeps all but the resources of containers from the old pod: an update through `resize`.
+/// Restores everything except the resources of containers from the old pod, for an update through `resize`.
 pub fn prepare_resize(new: &mut Value, old: &Value) {
     keep_all_but_resources(new, old);
     keep_pod_level_resources(new, old);
@@ -158,7 +158,7 @@ pub fn prepare_resize(new: &mut Value, old: &Value) {
     grow_generation(new, old);
 }
 
-/// The seconds a pod has to end, given what the request asks for.
+/// Grace period of a deletion in seconds: 0 if the pod is unscheduled or finished, at least 1 if the period is negative.
 pub(super) fn grace_period(pod: &Value, requested: Option<i64>) -> i64 {
     let spec = pod.part("spec");
     let ended = matches!(pod.part("status").text("phase"), "Failed" | "Succeeded");
@@ -202,7 +202,7 @@ fn keep_all_but_resources(new: &mut Value, old: &Value) {
     }
 }
 
-/// The old containers with the new resources; the new ones where they are not the same containers.
+/// Returns the old containers with the new resources, or the new containers if their names differ from the old ones.
 fn resized(new: &[Value], old: &[Value]) -> Vec<Value> {
     let mut merged = Vec::with_capacity(new.len());
     for (container, former) in new.iter().zip(old) {
@@ -227,7 +227,7 @@ fn keep_observed_generations(new: &mut Value, old: &Value) {
     if new.part("status").number("observedGeneration") == 0 {
         keep(new, old, &["status", "observedGeneration"]);
     }
-    // The first new condition of a type takes the generation of the first old one, the second that of the second.
+    // Conditions of one type are matched by order: the first new one takes the generation of the first old one, and so on.
     let mut former: HashMap<&str, VecDeque<i64>> = HashMap::new();
     for condition in old.list_at(&["status", "conditions"]) {
         former.entry(condition.text("type")).or_default().push_back(condition.number("observedGeneration"));
@@ -242,7 +242,7 @@ fn keep_observed_generations(new: &mut Value, old: &Value) {
     }
 }
 
-/// Annotations that once held init containers are not kept.
+/// Removes the annotations that held init containers before they had a field.
 pub fn drop_init_container_annotations(pod: &mut Value) {
     let Some(annotations) = pod.at_mut(&["metadata", "annotations"]).and_then(Value::as_map_mut) else {
         return;
@@ -272,7 +272,7 @@ fn mark_gated(pod: &mut Value, context: &Context) {
     pod.set_at(&["status", "conditions"], vec![condition]);
 }
 
-/// `matchLabelKeys` and `mismatchLabelKeys` become requirements of their selectors, with the pod's own values.
+/// Adds `matchLabelKeys` and `mismatchLabelKeys` to their selectors as requirements with the pod's own label values.
 fn apply_match_label_keys(pod: &mut Value) {
     let labels: HashMap<String, String> =
         api::meta::labels(pod).map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
@@ -319,10 +319,10 @@ fn apply_keys(term: &mut Value, labels: &HashMap<String, String>) {
     term.set_at(&["labelSelector", "matchExpressions"], all);
 }
 
-/// The prefix of the annotation that named a container's AppArmor profile before there was a field.
+/// Prefix of the annotation that named a container's AppArmor profile before the field existed.
 pub(crate) const APP_ARMOR_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-/// What an AppArmor annotation says, as the field would.
+/// Converts the value of an AppArmor annotation to the value of the field.
 pub(crate) fn app_armor_profile(annotation: &str) -> Option<Value> {
     match annotation {
         "unconfined" => Some(Value::map([("type", "Unconfined")])),
@@ -334,7 +334,7 @@ pub(crate) fn app_armor_profile(annotation: &str) -> Option<Value> {
     }
 }
 
-/// Whether the field that stands for an annotation would be valid.
+/// Returns true if the profile would be valid as a field.
 fn is_valid_profile(profile: &Value) -> bool {
     profile.text_if_set("localhostProfile").is_none_or(|name| name.trim() == name && name.len() <= 4095)
 }
@@ -367,7 +367,7 @@ fn app_armor_changes(pod: &Value) -> Vec<(&'static str, usize, Value)> {
         .collect()
 }
 
-/// The containers with an annotation and no field: where they are and what the annotation says.
+/// Containers that have the annotation but not the field: list, index and annotation value.
 fn annotated_containers(pod: &Value) -> Vec<(&'static str, usize, &str)> {
     let mut found = Vec::new();
     for list in CONTAINERS {
@@ -385,7 +385,7 @@ fn annotated_containers(pod: &Value) -> Vec<(&'static str, usize, &str)> {
     found
 }
 
-/// The annotations a new pod is warned about: those that had to be copied into a field, and those that say nothing.
+/// Annotations to warn about in a new pod: those that were copied into a field, and those without a valid profile.
 pub(crate) fn deprecated_app_armor_annotations(pod: &Value) -> Vec<String> {
     if is_windows(pod) {
         return Vec::new();
@@ -398,8 +398,8 @@ pub(crate) fn deprecated_app_armor_annotations(pod: &Value) -> Vec<String> {
                 continue;
             };
             let said = app_armor_profile(annotation).filter(is_valid_profile);
-            // A field that equals the annotation was copied from it by `apply_app_armor_annotations`, or was sent with
-            // it; only the first is warned about, and the two cannot be told apart here but by the pod's own profile.
+            // A field that equals the annotation was either copied from it by `apply_app_armor_annotations` or sent together
+            // with it. Only the first case needs a warning. The pod's own profile is the only hint to distinguish them here.
             let field = container.part("securityContext").part("appArmorProfile");
             let warned = match &said {
                 None => field.is_none(),
@@ -416,7 +416,7 @@ pub(crate) fn deprecated_app_armor_annotations(pod: &Value) -> Vec<String> {
     keys
 }
 
-/// Pod-level requests and limits that a pod leaves out come from its containers and from each other.
+/// Fills in pod-level requests and limits from the containers and from each other, if the pod sets any of them.
 fn default_pod_level_resources(pod: &mut Value) {
     let resources = pod.part("spec").part("resources");
     let is_empty = |field: &str| resources.map_of(field).is_none_or(Map::is_empty);

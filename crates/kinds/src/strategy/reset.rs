@@ -1,4 +1,4 @@
-//! The fields that a write through some subresource cannot set: nobody comes to own them there.
+//! Fields that a write cannot set through a given subresource, so no field manager comes to own them there.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use schema::apply::Reset;
 
 use super::{MetadataOnStatus, Status, Strategy};
 
-/// Kinds whose fields are reset in a way of their own.
+/// Kinds whose reset fields do not follow from their [`Strategy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnReset {
     Pod,
@@ -32,7 +32,7 @@ without! {
     POD_STATUS: ["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"];
 }
 
-/// The fields that a write of a kind with this strategy through `subresource` (empty for the object itself) cannot set.
+/// Returns the fields that a write through `subresource` (empty for the object itself) cannot set.
 pub fn reset_fields(strategy: Option<&Strategy>, subresource: &str) -> &'static Reset {
     let Some(row) = strategy else { return &NOTHING };
     let is_signing_request = row.reset == Some(OwnReset::SigningRequest);
@@ -57,7 +57,7 @@ pub fn reset_fields(strategy: Option<&Strategy>, subresource: &str) -> &'static 
     }
 }
 
-/// The same for custom resources that have a `status` subresource; the others can be written whole.
+/// Counterpart of [`reset_fields`] for custom resources with a `status` subresource. Without it all fields can be set.
 pub fn custom_reset_fields(subresource: &str) -> &'static Reset {
     match subresource {
         "" => &STATUS,

@@ -1,4 +1,4 @@
-//! `resource.k8s.io`: the fields of features that are off, and devices that were deallocated.
+//! Strategies of `resource.k8s.io`: fields of disabled features, taint times, and status of deallocated devices.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::{Context, gates::Gate};
 
 const DERIVED: &str = "derivedAttributes";
 
-/// Features of claims that are off in 1.37.
+/// Feature gates of claims that are off in 1.37.
 pub(super) const CLAIM_GATES: &[Gate] = &[
     &[
         &["spec", "devices", "requests", "*", "exactly", DERIVED],
@@ -19,13 +19,13 @@ pub(super) const CLAIM_GATES: &[Gate] = &[
     &[&["status", "allocation", "devices", "results", "*", "skipNodeOperations"]],
 ];
 
-/// The same features in the claims of templates.
+/// Gates of [`CLAIM_GATES`] that apply to claim templates.
 pub(super) const TEMPLATE_GATES: &[Gate] = &[&[
     &["spec", "spec", "devices", "requests", "*", "exactly", DERIVED],
     &["spec", "spec", "devices", "requests", "*", "firstAvailable", "*", DERIVED],
 ]];
 
-/// Features of slices that are off in 1.37.
+/// Feature gates of slices that are off in 1.37.
 pub(super) const SLICE_GATES: &[Gate] = &[
     &[&["spec", "devices", "*", "consumesCounters", "*", "compatibilityGroups"]],
     &[&["spec", "devices", "*", "nodeAllocatableResources"]],
@@ -39,14 +39,14 @@ pub(super) const SLICE_GATES: &[Gate] = &[
     &[&["spec", "skipNodeOperations"]],
 ];
 
-/// A taint without a time was added now.
+/// Sets the time of a taint without one to now.
 pub(super) fn create_taint_rule(rule: &mut Value, context: &Context) {
     if let Some(taint) = rule.at_mut(&["spec", "taint"]) {
         fill_time(taint, context);
     }
 }
 
-/// A taint without a time was added now.
+/// Sets the time of taints without one to now.
 pub(super) fn create_slice(slice: &mut Value, context: &Context) {
     let devices = slice.at_mut(&["spec", "devices"]).and_then(Value::as_list_mut);
     for device in devices.into_iter().flatten() {
@@ -56,7 +56,6 @@ pub(super) fn create_slice(slice: &mut Value, context: &Context) {
     }
 }
 
-/// As for a new slice.
 pub(super) fn update_slice(new: &mut Value, _: &Value, context: &Context) {
     create_slice(new, context);
 }
@@ -67,7 +66,7 @@ fn fill_time(taint: &mut Value, context: &Context) {
     }
 }
 
-/// Changing a taint's effect without its time starts the time again.
+/// Changing a taint's effect but not its time sets the time to now.
 pub(super) fn update_taint_rule(new: &mut Value, old: &Value, context: &Context) {
     create_taint_rule(new, context);
     let (taint, former) = (new.at(&["spec", "taint"]), old.at(&["spec", "taint"]));
@@ -78,7 +77,7 @@ pub(super) fn update_taint_rule(new: &mut Value, old: &Value, context: &Context)
     }
 }
 
-/// The status of a device goes with its allocation.
+/// Removes the status of devices that are no longer allocated.
 pub(super) fn update_claim_status(new: &mut Value, old: &Value, _: &Context) {
     let allocated = |claim: &Value| -> HashSet<[String; 4]> {
         claim.list_at(&["status", "allocation", "devices", "results"]).iter().map(device_id).collect()
@@ -97,14 +96,14 @@ fn device_id(device: &Value) -> [String; 4] {
     ["driver", "pool", "device", "shareID"].map(|field| device.text(field).to_owned())
 }
 
-/// Admin access to devices, asked for and granted.
+/// Admin access to devices, both requested and allocated.
 const ADMIN_ACCESS: Gate = &[
     &["spec", "devices", "requests", "*", "exactly", "adminAccess"],
     &["spec", "spec", "devices", "requests", "*", "exactly", "adminAccess"],
     &["status", "allocation", "devices", "results", "*", "adminAccess"],
 ];
 
-/// What `DRAAdminAccess` off does to an object: new ones lose the field, those that have it keep it.
+/// Applies a disabled `DRAAdminAccess` gate: drops the fields unless the stored object uses them.
 pub fn drop_admin_access(kind: &GroupKind, object: &mut Value, old: Option<&Value>) {
     if kind.group == "resource.k8s.io" {
         super::gates::drop_disabled(&[ADMIN_ACCESS], object, old);

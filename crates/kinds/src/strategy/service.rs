@@ -1,8 +1,8 @@
-//! `Service`: the addresses and ports the server hands out.
+//! Strategy of Service: allocation of cluster IPs and node ports.
 //!
 //! [`begin_create`] and [`begin_update`] run before the object is validated. They decide what must be allocated and
-//! released, ask an injected [`Allocator`], and fill the answers in. The returned [`Allocation`] says what the write
-//! path must give back: [`Allocation::to_revert`] when the write fails, [`Allocation::to_release`] when it succeeds.
+//! released, call an injected [`Allocator`], and fill in the results. The caller must release [`Allocation::to_revert`]
+//! if the write fails and [`Allocation::to_release`] if it succeeds.
 
 use std::collections::HashSet;
 
@@ -27,17 +27,14 @@ use self::ports::{allocate_health_check_port, init_node_ports, update_node_ports
 use super::Context;
 use crate::validation::service::is_external;
 
-/// An IP family of services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
-    /// `IPv4`.
     V4,
-    /// `IPv6`.
     V6,
 }
 
 impl Family {
-    /// The family as `spec.ipFamilies` writes it.
+    /// Returns the value used in `spec.ipFamilies`.
     pub fn as_str(self) -> &'static str {
         match self {
             Family::V4 => "IPv4",
@@ -45,7 +42,6 @@ impl Family {
         }
     }
 
-    /// The other one.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -63,74 +59,65 @@ impl Family {
     }
 }
 
-/// Why an address could not be handed out.
+/// Reason why an address could not be allocated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// There is none left.
+    /// No free address is left.
     #[error("range is full")]
     Full,
-    /// Somebody has it.
     #[error("provided IP is already allocated")]
     Allocated,
-    /// It is in none of our ranges.
+    /// None of the server's ranges contains the address.
     #[error("the provided network does not match the current range")]
     OtherNetwork,
-    /// It is in none of our ranges, as Kubernetes words it in a dry run.
+    /// None of the server's ranges contains the address, in kube-apiserver's wording for a dry run.
     #[error("the provided IP ({0}) is not in the valid range. The range of valid IPs is {1}")]
     NotInRange(IpAddr, String),
-    /// The allocator could not answer.
+    /// The allocator failed, for example its storage.
     #[error("{0}")]
     Other(String),
 }
 
-/// Why a node port could not be handed out.
+/// Reason why a node port could not be allocated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
-    /// There is none left.
+    /// No free port is left.
     #[error("range is full")]
     Full,
-    /// Somebody has it.
     #[error("provided port is already allocated")]
     Allocated,
-    /// It is not one of ours: `30000-32767`.
+    /// The port is outside the server's range, for example `30000-32767`.
     #[error("provided port is not in the valid range. The range of valid ports is {0}")]
     NotInRange(String),
-    /// The allocator could not answer.
+    /// The allocator failed, for example its storage.
     #[error("{0}")]
     Other(String),
 }
 
-/// Hands out addresses and ports. A dry run gets one that remembers nothing.
+/// Allocates addresses and ports. A dry run uses an implementation that records nothing.
 pub trait Allocator {
-    /// The family of services that name none.
+    /// Family of services that name none.
     fn default_family(&self) -> Family;
-    /// Whether the server has a range of this family.
+    /// Returns true if the server has a range of this family.
     fn has(&self, family: Family) -> bool;
-    /// Takes this address.
     fn allocate(&mut self, family: Family, address: IpAddr) -> Result<(), AddressError>;
-    /// Takes any address.
+    /// Allocates any free address.
     fn allocate_next(&mut self, family: Family) -> Result<IpAddr, AddressError>;
-    /// Takes this port.
     fn allocate_port(&mut self, port: i64) -> Result<(), PortError>;
-    /// Takes any port.
+    /// Allocates any free port.
     fn allocate_next_port(&mut self) -> Result<i64, PortError>;
-    /// Gives an address back.
     fn release(&mut self, family: Family, address: IpAddr);
-    /// Gives a port back.
     fn release_port(&mut self, port: i64);
 }
 
-/// Addresses and ports taken, or to be given back.
+/// Addresses and ports that are allocated, or to be released.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// Addresses with their family.
     pub addresses: Vec<(Family, IpAddr)>,
-    /// Node ports.
     pub ports: Vec<i64>,
 }
 
 impl Claims {
-    /// Gives everything back.
     pub fn release(&self, allocator: &mut dyn Allocator) {
         for (family, address) in &self.addresses {
             allocator.release(*family, *address);
@@ -141,16 +128,16 @@ impl Claims {
     }
 }
 
-/// What one write took and what it frees.
+/// Allocations of one write, by what must happen to them when it ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocation {
-    /// Give these back if the write fails.
+    /// Release these if the write fails.
     pub to_revert: Claims,
-    /// Give these back once the write is stored.
+    /// Release these once the write is stored.
     pub to_release: Claims,
 }
 
-/// Takes what a new service needs and fills it in. On an error nothing stays taken.
+/// Allocates addresses and ports of a new service and fills them in. On error, everything is released again.
 pub fn begin_create(service: &mut Value, allocator: &mut dyn Allocator) -> Result<Allocation, Status> {
     normalize_cluster_ips(service, None);
     let mut allocation = Allocation::default();
@@ -158,7 +145,7 @@ pub fn begin_create(service: &mut Value, allocator: &mut dyn Allocator) -> Resul
     finish(done, allocation, allocator)
 }
 
-/// Takes what a changed service needs beyond what it has and fills it in. On an error nothing stays taken.
+/// Allocates what an updated service needs beyond the old one and fills it in. On error, everything is released again.
 pub fn begin_update(
     new: &mut Value,
     old: &Value,
@@ -173,7 +160,7 @@ pub fn begin_update(
     finish(done, allocation, allocator)
 }
 
-/// What a deleted service gives back.
+/// Returns the addresses and ports to release when the service is deleted.
 pub fn claims_of(service: &Value) -> Claims {
     let spec = service.part("spec");
     let mut claims = Claims::default();
@@ -192,7 +179,7 @@ pub fn claims_of(service: &Value) -> Claims {
     claims
 }
 
-/// Fills in what services written by old servers leave out, whenever one is read.
+/// Fills in fields that services written by old servers lack. Runs on every read.
 pub fn default_on_read(service: &mut Value, primary: Family) {
     normalize_cluster_ips(service, None);
     if is_external_name(service) {
@@ -230,7 +217,7 @@ pub fn default_on_read(service: &mut Value, primary: Family) {
     }
 }
 
-/// Drops what only the old type of a service had a meaning for, where the client just sent it back.
+/// Drops fields that apply only to the old type of the service, if the client sent them back unchanged.
 pub(super) fn drop_type_dependent_fields(new: &mut Value, old: &Value, _: &Context) {
     let kept = |new: &Value, field: &str| same(new.part("spec").part(field), old.part("spec").part(field));
     if !is_external_name(old) && is_external_name(new) {
@@ -324,7 +311,7 @@ fn update(
     Ok(())
 }
 
-/// `clusterIP` and `clusterIPs[0]` are one thing: where a client changed or left out one, the other follows.
+/// Keeps `clusterIP` and `clusterIPs[0]` equal: if a client changed or omitted one, the other follows.
 fn normalize_cluster_ips(new: &mut Value, old: Option<&Value>) {
     let ip = new.part("spec").text("clusterIP").to_owned();
     let ips = new.list_at(&["spec", "clusterIPs"]);
@@ -351,7 +338,7 @@ fn normalize_cluster_ips(new: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// Fills in allocated values that an update leaves out.
+/// Fills in allocated values that an update omits.
 fn patch_allocated_values(new: &mut Value, old: &Value) {
     if !is_external_name(old) && !is_external_name(new) {
         if new.part("spec").text("clusterIP").is_empty()
@@ -392,7 +379,7 @@ fn patch_allocated_values(new: &mut Value, old: &Value) {
     }
 }
 
-/// An update that changes nothing about a service that prefers two families leaves it with what it has.
+/// Returns true if the update leaves the address families of a `PreferDualStack` service unchanged.
 fn keeps_dual_stack(new: &Value, old: &Value) -> bool {
     let policy = |service: &Value| service.part("spec").text_if_set("ipFamilyPolicy").map(str::to_owned);
     let (spec, old_spec) = (new.part("spec"), old.part("spec"));

@@ -1,4 +1,4 @@
-//! `PersistentVolume` and `PersistentVolumeClaim`: phases, and the two ways to name a data source.
+//! Strategies of PersistentVolume and PersistentVolumeClaim: phases, and the two fields for a data source.
 
 use api::validation::fields::{Read, same};
 use value::Value;
@@ -6,13 +6,13 @@ use value::Value;
 use super::{Context, keep};
 use crate::validation::persistent_volume_claim::normalize_sources;
 
-/// A new volume is pending from now on.
+/// Sets the phase to `Pending`, with the time of the request.
 pub(super) fn create_volume(volume: &mut Value, context: &Context) {
     volume.set_at(&["status", "phase"], "Pending");
     volume.set_at(&["status", "lastPhaseTransitionTime"], context.time());
 }
 
-/// The time of the phase follows the phase.
+/// Updates the time of the phase when the phase changes.
 pub(super) fn update_volume_status(new: &mut Value, old: &Value, context: &Context) {
     let (status, former) = (new.part("status"), old.part("status"));
     let time = status.part("lastPhaseTransitionTime");
@@ -28,19 +28,19 @@ pub(super) fn update_volume_status(new: &mut Value, old: &Value, context: &Conte
 
 /// Makes `dataSource` and `dataSourceRef` of a new claim agree.
 pub(super) fn create_claim(claim: &mut Value, _: &Context) {
-    // The phase is a default of the stored version.
+    // Resetting the status removed the phase, which is a default of the storage version.
     claim.set_at(&["status", "phase"], "Pending");
     drop_foreign_source(claim, None);
     normalize_sources(claim);
 }
 
-/// As for a new claim; a source that is already there stays whatever it is.
+/// Makes both data source fields agree, except that existing sources stay unchanged.
 pub(super) fn update_claim(new: &mut Value, old: &Value, _: &Context) {
     drop_foreign_source(new, Some(old));
     normalize_sources(new);
 }
 
-/// Drops a source in another namespace (a feature that is off), and a kind of source that was always ignored.
+/// Drops a reference to another namespace (a disabled feature) and sources of kinds that Kubernetes always ignored.
 fn drop_foreign_source(claim: &mut Value, old: Option<&Value>) {
     let old_spec = old.and_then(|old| old.part("spec"));
     let reference = claim.part("spec").part("dataSourceRef");

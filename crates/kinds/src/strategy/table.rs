@@ -1,4 +1,4 @@
-//! The strategy of each kind that is stored, sorted by API group. The row of a kind names it.
+//! Strategies of the stored kinds, sorted by API group. The kinds' rows name them.
 
 use api::validation::fields::{Read, same};
 use value::Value;
@@ -173,14 +173,14 @@ pub(crate) const VOLUME_ATTRIBUTES_CLASS: Strategy = Strategy::NEW.unconditional
 pub(crate) const STORAGE_VERSION_MIGRATION: Strategy =
     Strategy::NEW.status().metadata(MetadataOnStatus::Kept);
 
-/// Alpha fields of a node: which pods may be preempted in place.
+/// Alpha field: which pods may be preempted in place.
 const NODE_GATES: &[Gate] = &[&[&["spec", "podPreemptionPolicy"]]];
 const CLAIM_GATES: &[Gate] = &[&[&["status", "healthStatus"]]];
-/// Coordinated leader election is off.
+/// Fields of coordinated leader election.
 const LEASE_GATES: &[Gate] = &[&[&["spec", "strategy"]], &[&["spec", "preferredHolder"]]];
 
 impl Strategy {
-    /// Objects are stored as sent; nothing changes on create or update.
+    /// Stores objects as sent, without changes on create or update.
     pub(crate) const NEW: Strategy = Strategy {
         status: Status::AsSent,
         generation: Generation::Unset,
@@ -301,7 +301,7 @@ impl Strategy {
     }
 }
 
-/// What an endpoint's topology was before `discovery.k8s.io/v1`, which never stores it.
+/// Removes the topology of `discovery.k8s.io/v1beta1` endpoints, which v1 never stores.
 fn drop_topology(slice: &mut Value) {
     let Some(Value::List(endpoints)) = slice.get_mut("endpoints") else { return };
     for endpoint in endpoints {
@@ -396,7 +396,7 @@ fn create_api_service(service: &mut Value, context: &Context) {
     service.set_at(&["status", "conditions"], vec![condition]);
 }
 
-/// Where a DaemonSet keeps how often its template changed, since the field for it is gone.
+/// Annotation that counts the changes of a DaemonSet's template; it replaced a field.
 const TEMPLATE_GENERATION: &[&str] = &["metadata", "annotations", "deprecated.daemonset.template.generation"];
 
 fn template_generation(set: &Value) -> i64 {
@@ -408,14 +408,14 @@ fn create_daemon_set(set: &mut Value, _: &Context) {
     set.set_at(TEMPLATE_GENERATION, generation.to_string());
 }
 
-/// A daemon set shows a generation of its template even where it was sent without one.
+/// Shows the template generation of a DaemonSet that was sent without the annotation.
 fn show_template_generation(set: &mut Value) {
     if set.at(TEMPLATE_GENERATION).is_none() {
         set.set_at(TEMPLATE_GENERATION, template_generation(set).to_string());
     }
 }
 
-/// It is no annotation in Kubernetes, so an update of the status cannot lose it.
+/// kube-apiserver stores this in an internal field, not in the annotation, so a status update cannot lose it.
 fn keep_template_generation(new: &mut Value, old: &Value, _: &Context) {
     new.set_at(TEMPLATE_GENERATION, template_generation(old).to_string());
 }

@@ -55,7 +55,7 @@ fn a_status_sent_with_a_new_object_is_dropped() {
     let new =
         created("apps", "Deployment", r#"{"metadata":{"generation":9},"spec":{},"status":{"replicas":3}}"#);
     assert_eq!(text(&new), r#"{"metadata":{"generation":1},"spec":{}}"#);
-    // Nodes report themselves when they register.
+    // A node sends its status when it registers.
     let new = created(
         "",
         "Node",
@@ -225,7 +225,7 @@ fn the_two_ways_to_name_a_data_source_agree() {
         source(r#"{"dataSourceRef":{"kind":"PersistentVolumeClaim","name":"x"}}"#).as_deref(),
         Some(both)
     );
-    // Kinds that were always ignored, and other namespaces (a feature that is off).
+    // Kinds that Kubernetes always ignored, and references to other namespaces (a disabled feature).
     assert_eq!(source(r#"{"dataSource":{"kind":"Foo","name":"x"}}"#).as_deref(), Some("{}"));
     assert_eq!(
         source(r#"{"dataSourceRef":{"kind":"PersistentVolumeClaim","name":"x","namespace":"n"}}"#).as_deref(),

@@ -1,4 +1,4 @@
-//! `admissionregistration.k8s.io`.
+//! Rows of the `admissionregistration.k8s.io` group.
 
 use super::{KindBehavior, Resource, SubresourceRow, Version};
 use crate::strategy::table as strategy;

@@ -1,4 +1,4 @@
-//! `apiregistration.k8s.io`.
+//! Row of the `apiregistration.k8s.io` group.
 
 use super::{KindBehavior, Resource, SubresourceRow};
 use crate::strategy::table as strategy;

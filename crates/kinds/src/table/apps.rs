@@ -1,4 +1,4 @@
-//! `apps`.
+//! Rows of the `apps` group.
 
 use super::{KindBehavior, Resource, SubresourceRow};
 use crate::strategy::table as strategy;

@@ -1,4 +1,4 @@
-//! `authentication.k8s.io`: questions about who is calling, answered and forgotten.
+//! Rows of the `authentication.k8s.io` group: reviews of the caller's identity, which are never stored.
 
 use super::{KindBehavior, Resource};
 

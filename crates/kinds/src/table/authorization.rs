@@ -1,4 +1,4 @@
-//! `authorization.k8s.io`: questions about who may do what, answered and forgotten.
+//! Rows of the `authorization.k8s.io` group: access reviews, which are never stored.
 
 use super::{KindBehavior, Resource, Scope};
 use crate::validation;

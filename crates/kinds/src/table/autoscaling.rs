@@ -1,4 +1,4 @@
-//! `autoscaling`. (`Scale` is here too, but only as a subresource of others.)
+//! Row of the `autoscaling` group. `Scale` has no row: it exists only as a subresource of other kinds.
 
 use super::{KindBehavior, Resource, Storage, SubresourceRow, Version};
 use crate::strategy::table as strategy;

@@ -1,4 +1,4 @@
-//! `batch`.
+//! Rows of the `batch` group.
 
 use super::{Field, Fields, KindBehavior, Resource, SubresourceRow};
 use crate::strategy::table as strategy;

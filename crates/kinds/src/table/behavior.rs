@@ -1,4 +1,4 @@
-//! How the objects of a kind behave: the functions that its row names.
+//! [`KindBehavior`]: the functions that a row of the table names for its kind.
 
 use api::GroupKind;
 use value::Value;
@@ -10,25 +10,25 @@ use crate::strategy::Strategy;
 use crate::validation::Rules;
 use crate::warnings::{StatusWarnings, WriteWarnings};
 
-/// How the objects of a kind behave. It has no default: every row says each of these, `None` included.
+/// Functions and tables of a kind. There is no `Default`: every row sets each field, even to `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct KindBehavior {
-    /// Fills in absent fields of an object in its stored version.
+    /// Fills in absent fields of an object in its storage version.
     pub defaults: Option<Defaults>,
-    /// The rules beside those for metadata.
+    /// Validation of everything but the common metadata rules.
     pub rules: Option<Rules>,
-    /// What a create or an update does to an object. `None` for kinds that are not stored.
+    /// Preparation of creates and updates. `None` for kinds that are not stored.
     pub strategy: Option<Strategy>,
-    /// Warnings about a create or an update.
+    /// Warnings for a create or an update.
     pub warnings: Option<WriteWarnings>,
-    /// Warnings about an update through `status`.
+    /// Warnings for an update through the `status` subresource.
     pub status_warnings: Option<StatusWarnings>,
-    /// The columns of `kubectl get`. `None` for name and creation time.
+    /// Columns of `kubectl get`. `None` selects name and creation time.
     pub columns: Option<TableDef>,
 }
 
 impl KindBehavior {
-    /// The behavior of what is no built-in kind.
+    /// Behavior of every kind that is not built in.
     pub const NONE: KindBehavior = KindBehavior {
         defaults: None,
         rules: None,
@@ -38,14 +38,14 @@ impl KindBehavior {
         columns: None,
     };
 
-    /// Fills in the defaults of an object in its stored version.
+    /// Fills in the defaults of an object in its storage version.
     pub fn apply_defaults(&self, object: &mut Value) {
         if let Some(defaults) = self.defaults {
             defaults(object);
         }
     }
 
-    /// The warnings about creating `new`, or changing `old` into it.
+    /// Returns the warnings for creating `new` (no `old`) or for updating `old` to `new`.
     pub fn warnings_on_write(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(add) = self.warnings {
@@ -54,7 +54,7 @@ impl KindBehavior {
         warnings
     }
 
-    /// The warnings about an update through `status` that makes an object `new`.
+    /// Returns the warnings for a `status` update that results in `new`.
     pub fn warnings_on_status(&self, new: &Value) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(add) = self.status_warnings {
@@ -63,13 +63,12 @@ impl KindBehavior {
         warnings
     }
 
-    /// The table of `kubectl get`.
     pub fn table(&self) -> &TableDef {
         self.columns.as_ref().unwrap_or_else(|| print::default_table())
     }
 }
 
-/// The behavior of a built-in kind, or of a kind that only subresources take. Other kinds have none.
+/// Returns the behavior of a built-in kind or of a kind that only subresources use; [`KindBehavior::NONE`] for others.
 pub fn behavior(kind: &GroupKind) -> &'static KindBehavior {
     if let Some(row) = row_of(GROUPS, kind) {
         return &row.behavior;
@@ -79,7 +78,6 @@ pub fn behavior(kind: &GroupKind) -> &'static KindBehavior {
     found.map_or(&KindBehavior::NONE, |(_, _, behavior)| behavior)
 }
 
-/// The row of a kind in these groups.
 pub(super) fn row_of<'a>(groups: &'a [Group], kind: &GroupKind) -> Option<&'a Resource> {
     let group = groups.iter().find(|group| group.name == kind.group)?;
     group.resources.iter().find(|row| row.kind == kind.kind)

@@ -1,4 +1,4 @@
-//! `certificates.k8s.io`.
+//! Rows of the `certificates.k8s.io` group.
 
 use super::{Field, Fields, KindBehavior, Resource, Scope, SubresourceRow, verbs};
 use crate::strategy::table as strategy;

@@ -1,4 +1,4 @@
-//! `coordination.k8s.io`.
+//! Row of the `coordination.k8s.io` group.
 
 use super::{KindBehavior, Resource};
 use crate::strategy::table as strategy;

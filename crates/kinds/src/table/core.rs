@@ -1,4 +1,4 @@
-//! The core group (`/api/v1`).
+//! Rows of the core group (`/api/v1`).
 
 use super::{Field, Fields, KindBehavior, Resource, Storage, SubresourceRow, Version, verbs};
 use crate::strategy::table as strategy;
@@ -332,10 +332,10 @@ const POD_FIELDS: &[Field] = &[
     Field { default: "false", ..Field::new("spec.hostNetwork", &[&["spec", "hostNetwork"]]) },
     Field::new("status.phase", &[&["status", "phase"]]),
     Field::new("status.podIP", &[&["status", "podIPs", "ip"]]),
-    // Accepted, but no pod has a value for it.
+    // kube-apiserver accepts this selector, but no pod has a value for it.
     Field::new("status.podIPs", &[]),
     Field::new("status.nominatedNodeName", &[&["status", "nominatedNodeName"]]),
-    // The name of spec.nodeName in the first clients.
+    // Old alias of `spec.nodeName`.
     Field::new("spec.host", &[&["spec", "nodeName"]]),
 ];
 

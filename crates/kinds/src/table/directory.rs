@@ -1,16 +1,16 @@
-//! Where objects are stored: every resource has a directory of its own, laid out as Kubernetes lays out its keys.
+//! Storage directories: every resource has its own key prefix, laid out as in kube-apiserver.
 //!
-//! A built-in resource has the directory that Kubernetes gives it, most often its plural name. A custom resource has
-//! `<group>/<plural>`. A CRD's group contains a dot, and only two built-in directories begin with a segment that does, so
-//! [`overlapping`] finds something for those two alone. CRDs for which it does are refused, and never served.
+//! A built-in resource uses the directory that Kubernetes gives it, usually its plural name. A custom resource uses
+//! `<group>/<plural>`. The group of a CRD contains a dot, and only two built-in directories begin with a segment that
+//! does, so only those two can collide ([`overlapping`]). CRDs that collide are rejected and never served.
 
 use api::GroupResource;
 
 use super::{Resource, Storage, all};
 
 impl Resource {
-    /// The directory of its objects, relative to the root of all keys and without slashes around it; `None` if nothing is
-    /// stored. `events` of both groups share one.
+    /// Directory of the objects, relative to the root of all keys and without leading or trailing slash. `None` if the
+    /// resource is not stored. `events` of both groups share one directory.
     pub fn directory(&self) -> Option<&'static str> {
         match self.storage {
             Storage::Nowhere => None,
@@ -19,12 +19,11 @@ impl Resource {
     }
 }
 
-/// The directory of a custom resource.
 pub fn custom_directory(group: &str, plural: &str) -> String {
     format!("{group}/{plural}")
 }
 
-/// The built-in resource whose directory equals, contains or lies within that of a custom resource.
+/// Returns the built-in resource whose directory equals, contains or is contained in that of the custom resource.
 pub fn overlapping(group: &str, plural: &str) -> Option<GroupResource> {
     let overlapping = all().find(|row| {
         row.directory().is_some_and(|directory| {

@@ -1,4 +1,4 @@
-//! `discovery.k8s.io`.
+//! Row of the `discovery.k8s.io` group.
 
 use super::{KindBehavior, Resource};
 use crate::strategy::table as strategy;

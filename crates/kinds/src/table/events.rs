@@ -1,4 +1,4 @@
-//! `events.k8s.io`: the core group's events in another shape.
+//! Row of the `events.k8s.io` group: the events of the core group with other field names.
 
 use super::{Field, Fields, KindBehavior, Resource, Storage, Version};
 use crate::strategy::table as strategy;

@@ -1,4 +1,4 @@
-//! `flowcontrol.apiserver.k8s.io`.
+//! Rows of the `flowcontrol.apiserver.k8s.io` group.
 
 use super::{KindBehavior, Resource, SubresourceRow};
 use crate::strategy::table as strategy;

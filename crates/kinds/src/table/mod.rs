@@ -1,8 +1,9 @@
-//! The resource table: every kind Kubernetes 1.37 serves at a stable version, and the beta versions this product serves on request.
+//! The resource table: every kind that Kubernetes 1.37 serves at a stable version, and the beta versions that can be enabled.
 //!
-//! [`GROUPS`] is the whole of it, in the order discovery lists the groups; each group has its own file with one row per kind. A row
-//! names everything the kind has: defaults, rules, strategy, warnings and columns ([`KindBehavior`]), conversions between its versions
-//! ([`Version::converted`]) and its storage directory. A row that leaves one out does not compile. Nothing is registered anywhere else.
+//! [`GROUPS`] is the whole table, in the order in which discovery lists the groups. Each group has a file with one row
+//! per kind. A row names everything about its kind: defaults, validation, strategy, warnings and columns
+//! ([`KindBehavior`]), conversions between versions ([`Version::converted`]) and the storage directory. A row that
+//! omits one of them does not compile. Kinds are not registered anywhere else.
 
 mod admissionregistration;
 mod apiextensions;
@@ -43,18 +44,17 @@ pub use served::Served;
 
 use crate::{defaults, print, validation};
 
-/// A group with its versions and kinds.
 #[derive(Debug)]
 pub struct Group {
-    /// The name; empty for the core group.
+    /// Empty for the core group.
     pub name: &'static str,
-    /// Its versions, the preferred one first.
+    /// The preferred version comes first.
     pub versions: &'static [&'static str],
-    /// Its kinds, sorted by plural name.
+    /// Rows sorted by plural name.
     pub resources: &'static [Resource],
 }
 
-/// Every group, in the order discovery lists them.
+/// All groups, in discovery order.
 pub static GROUPS: &[Group] = &[
     Group { name: "", versions: &["v1"], resources: core::RESOURCES },
     Group { name: "apiregistration.k8s.io", versions: &["v1"], resources: apiregistration::RESOURCES },
@@ -88,7 +88,7 @@ pub static GROUPS: &[Group] = &[
     Group { name: "storagemigration.k8s.io", versions: &["v1"], resources: storagemigration::RESOURCES },
 ];
 
-/// The kinds that only subresources take: they have no row.
+/// Kinds that only subresources accept. They are not resources and therefore have no row.
 pub static SUBRESOURCE_KINDS: &[(&str, &str, KindBehavior)] = &[
     (
         "authentication.k8s.io",
@@ -128,22 +128,21 @@ pub static SUBRESOURCE_KINDS: &[(&str, &str, KindBehavior)] = &[
     ),
 ];
 
-/// Every row, in the order of [`GROUPS`].
+/// Iterates over every row, in the order of [`GROUPS`].
 pub fn all() -> impl Iterator<Item = &'static Resource> {
     GROUPS.iter().flat_map(|group| group.resources)
 }
 
-/// The group called `name`.
 pub fn group(name: &str) -> Option<&'static Group> {
     GROUPS.iter().find(|group| group.name == name)
 }
 
-/// The row of a resource by its plural name, if it has that version (whether or not that is served: see [`Served`]).
+/// Finds the row of a resource by plural name if it has the version, served or not (see [`Served`]).
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
     self::group(group)?.resources.iter().find(|row| row.plural == plural && row.version(version).is_some())
 }
 
-/// The row of a kind, if it has that version.
+/// Finds the row of a kind if it has the version, served or not.
 pub fn find_kind(group: &str, version: &str, kind: &str) -> Option<&'static Resource> {
     self::group(group)?.resources.iter().find(|row| row.kind == kind && row.version(version).is_some())
 }

@@ -1,4 +1,4 @@
-//! `networking.k8s.io`.
+//! Rows of the `networking.k8s.io` group.
 
 use super::{KindBehavior, Resource, SubresourceRow};
 use crate::strategy::table as strategy;

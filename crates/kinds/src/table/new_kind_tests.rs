@@ -1,5 +1,4 @@
-//! Adds a kind the way CONTRIBUTING.md says, and checks that it has everything a kind has: the row is all that has to be written
-//! beside the functions it names.
+//! Adds a kind as CONTRIBUTING.md describes and checks that it is complete: besides the functions it names, only the row is needed.
 
 use api::validation::fields::{At, Read as _, Report as _};
 use api::validation::meta;

@@ -1,4 +1,4 @@
-//! `node.k8s.io`.
+//! Row of the `node.k8s.io` group.
 
 use super::{KindBehavior, Resource};
 use crate::strategy::table as strategy;

@@ -1,4 +1,4 @@
-//! `policy`. (`Eviction` is here too, but only as a subresource of pods.)
+//! Row of the `policy` group. `Eviction` has no row: it exists only as a subresource of pods.
 
 use super::{KindBehavior, Resource, SubresourceRow};
 use crate::strategy::table as strategy;

@@ -1,18 +1,18 @@
-//! Where a group and version stand among the others: the priorities of the local APIServices.
+//! Discovery priorities of groups and versions: those of the local APIServices.
 
-/// Priorities of a group and version: among groups, and among the versions of the group. Higher comes first.
+/// Priority of the group among groups (`groupPriorityMinimum`), then of the version within it (`versionPriority`). Higher comes first.
 pub type Priority = (i64, i64);
 
-/// The priority of what a definition serves.
+/// Priority of every group and version that a CRD serves.
 pub const CUSTOM: Priority = (1000, 100);
 
-/// Above everything that can be registered.
+/// Priority of `apiregistration.k8s.io` itself, above everything that can be registered.
 pub const REGISTRATION: Priority = (20_001, 0);
 
-/// Versions with their priorities.
+/// Versions of a group with their priorities.
 type Versions = &'static [(&'static str, i64)];
 
-/// Kubernetes' numbers, which decide the order in discovery.
+/// Kubernetes' own numbers: group, versions with their priorities, priority of the group.
 const PRIORITIES: &[(&str, Versions, i64)] = &[
     ("", &[("v1", 1)], 18_000),
     ("apps", &[("v1", 15)], 17_800),
@@ -37,7 +37,7 @@ const PRIORITIES: &[(&str, Versions, i64)] = &[
     ("storagemigration.k8s.io", &[("v1", 15), ("v1beta1", 9)], 15_800),
 ];
 
-/// The priority of a built-in group and version. The group of APIServices has none: it registers nothing.
+/// Returns the priority of a built-in group and version; `None` for `apiregistration.k8s.io`, which has no APIService.
 pub fn priority(group: &str, version: &str) -> Option<Priority> {
     let (_, versions, among_groups) = PRIORITIES.iter().find(|(name, ..)| *name == group)?;
     let (_, among_versions) = versions.iter().find(|(name, _)| *name == version)?;

@@ -1,4 +1,4 @@
-//! `rbac.authorization.k8s.io`.
+//! Rows of the `rbac.authorization.k8s.io` group.
 
 use super::{KindBehavior, Resource, Scope};
 use crate::strategy::table as strategy;

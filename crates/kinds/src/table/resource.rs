@@ -1,4 +1,4 @@
-//! `resource.k8s.io`: devices, claims on them and the slices that offer them.
+//! Rows of the `resource.k8s.io` group: device classes, claims, and the slices that publish devices.
 
 use super::{Field, Fields, KindBehavior, Resource, Scope, SubresourceRow, Version};
 use crate::strategy::table as strategy;

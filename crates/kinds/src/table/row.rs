@@ -1,150 +1,124 @@
-//! What a row of the table says.
+//! Types of the resource table: a row ([`Resource`]) and its parts.
 
 use schema::Schema;
 use value::Value;
 
 use super::KindBehavior;
 
-/// A kind as a REST resource.
+/// A built-in kind as a REST resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Resource {
     /// The API group; empty for the core group.
     pub group: &'static str,
-    /// The versions it exists in, the preferred one first.
+    /// The preferred version comes first.
     pub versions: &'static [Version],
-    /// `Pod`.
     pub kind: &'static str,
-    /// `pods`, as in URLs.
+    /// Plural name as used in URLs, for example `pods`.
     pub plural: &'static str,
-    /// `pod`.
     pub singular: &'static str,
-    /// What kubectl also accepts.
+    /// Short names that kubectl accepts, for example `po`.
     pub short_names: &'static [&'static str],
-    /// The sets it belongs to, as `all`.
+    /// Categories such as `all`.
     pub categories: &'static [&'static str],
-    /// Whether its objects live in namespaces.
     pub scope: Scope,
-    /// What can be done with it.
     pub verbs: &'static [Verb],
-    /// What is below its objects, sorted by name.
+    /// Subresources, sorted by name.
     pub subresources: &'static [SubresourceRow],
-    /// Where its objects are kept.
     pub storage: Storage,
-    /// The storage directory, where it is not the plural name: see [`Resource::directory`].
+    /// Storage directory where it differs from the plural name. See [`Resource::directory`].
     pub directory: Option<&'static str>,
-    /// The version Kubernetes 1.37 keeps it in, where that is not ours: discovery's storage hash is made of it.
+    /// Storage version of Kubernetes 1.37 where ours differs; discovery's storage version hash is computed from it.
     pub hashed_version: Option<&'static str>,
-    /// The fields that field selectors know.
     pub fields: Fields,
-    /// Whether the answer to a completed deletion is the object, not a `Status`.
+    /// True if a completed deletion returns the object instead of a `Status`, in every version.
     pub returns_deleted: bool,
-    /// Defaults, rules, strategy, warnings and columns.
     pub behavior: KindBehavior,
 }
 
-/// How a version whose objects do not look like the stored ones is converted.
+/// Conversion between a version and the storage version, for versions whose fields differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Conversion {
-    /// From this version to the stored one.
     pub to_stored: fn(&Value) -> Value,
-    /// From the stored version to this one.
     pub from_stored: fn(&Value) -> Value,
 }
 
-/// A version of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Version {
-    /// `v1`.
     pub name: &'static str,
-    /// The warning that use of it brings.
+    /// Warning header sent with responses of this version.
     pub deprecation: Option<&'static str>,
-    /// Whether the answer to a completed deletion is the object in this version, though it is a `Status` in others.
+    /// True if a completed deletion returns the object in this version but a `Status` in others.
     pub returns_deleted: bool,
-    /// `None` where objects have the fields of the stored version.
+    /// `None` where objects have the fields of the storage version.
     pub conversion: Option<Conversion>,
 }
 
-/// Where a kind's objects live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Once in the cluster.
     Cluster,
-    /// In namespaces.
     Namespaced,
 }
 
-/// What can be done with a resource.
+/// Request verbs as discovery and authorization name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
-    /// POST.
     Create,
-    /// DELETE of one.
     Delete,
-    /// DELETE of many.
     DeleteCollection,
-    /// GET of one.
     Get,
-    /// GET of many.
     List,
-    /// PATCH.
     Patch,
-    /// PUT.
     Update,
-    /// GET of changes.
     Watch,
 }
 
-/// Something below an object's URL.
+/// A subresource of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct SubresourceRow {
-    /// `status`, as in URLs.
+    /// Last segment of the URL, for example `status`.
     pub name: &'static str,
-    /// The kind it takes and answers.
+    /// Kind of the request and response bodies, or of the options if `connect` is set.
     pub kind: &'static str,
-    /// The group and version of that kind, where they are not the parent's.
+    /// Group and version of that kind, where they differ from the parent's.
     pub group_version: Option<(&'static str, &'static str)>,
-    /// What can be done with it.
     pub verbs: &'static [Verb],
-    /// Whether requests are connected through to somewhere else (`exec`, `proxy`): they are admitted as CONNECT.
+    /// True for subresources that forward the connection (`exec`, `proxy`); admission sees them as CONNECT.
     pub connect: bool,
 }
 
-/// Where a kind's objects are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// In a directory of its own, in this version.
+    /// In the kind's own directory, in this version.
     Own(&'static str),
-    /// With the objects of another group, in the shape of that group and version.
+    /// In the directory of another group, in the form of that group and version.
     With(&'static str, &'static str),
-    /// Nowhere: a request is answered and forgotten.
+    /// Requests are answered and not stored.
     Nowhere,
 }
 
-/// The fields that field selectors know.
+/// Fields that field selectors support.
 #[derive(Clone, Copy, Debug)]
 pub enum Fields {
-    /// `metadata.name` and `metadata.namespace`.
+    /// Only `metadata.name` and `metadata.namespace`.
     Metadata,
-    /// Exactly these.
     These(&'static [Field]),
 }
 
-/// A field that field selectors know.
+/// A field that field selectors support.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// The name in the selector.
+    /// Name in the selector.
     pub label: &'static str,
-    /// Where its value is in the object; the first path that leads to something counts. A list on the way stands for its first item.
+    /// Paths of the value in the object; the first path that exists wins. A list on a path stands for its first item.
     pub paths: &'static [&'static [&'static str]],
-    /// The value when none of the paths leads to something.
+    /// Value if none of the paths exists.
     pub default: &'static str,
 }
 
-/// Sets of verbs.
+/// Common sets of verbs.
 pub mod verbs {
     use crate::table::row::Verb;
 
-    /// Everything.
     pub const ALL: &[Verb] = &[
         Verb::Create,
         Verb::Delete,
@@ -155,27 +129,21 @@ pub mod verbs {
         Verb::Update,
         Verb::Watch,
     ];
-    /// Everything but deleting many.
     pub const ALL_BUT_DELETE_COLLECTION: &[Verb] =
         &[Verb::Create, Verb::Delete, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch];
-    /// Reading and changing what is there.
     pub const GET_PATCH_UPDATE: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Update];
-    /// Only creating.
     pub const CREATE: &[Verb] = &[Verb::Create];
-    /// Only reading one.
     pub const GET: &[Verb] = &[Verb::Get];
-    /// Only reading.
     pub const GET_LIST: &[Verb] = &[Verb::Get, Verb::List];
-    /// Only changing.
     pub const UPDATE: &[Verb] = &[Verb::Update];
-    /// A stream: GET, or POST for clients that cannot upgrade a GET.
+    /// Verbs of streaming subresources: GET, or POST for clients that cannot upgrade a GET.
     pub const CREATE_GET: &[Verb] = &[Verb::Create, Verb::Get];
-    /// A proxy: every method.
+    /// Verbs of `proxy` subresources, which accept every method.
     pub const PROXY: &[Verb] = &[Verb::Create, Verb::Delete, Verb::Get, Verb::Patch, Verb::Update];
 }
 
 impl Verb {
-    /// The word in discovery and authorization.
+    /// Name in discovery and authorization.
     pub const fn as_str(self) -> &'static str {
         match self {
             Verb::Create => "create",
@@ -191,29 +159,28 @@ impl Verb {
 }
 
 impl Version {
-    /// A version that brings no warning.
     pub const fn new(name: &'static str) -> Self {
         Version { name, deprecation: None, returns_deleted: false, conversion: None }
     }
 
-    /// A version that brings a warning.
+    /// A version whose responses carry a deprecation warning.
     pub const fn deprecated(name: &'static str, warning: &'static str) -> Self {
         Version { name, deprecation: Some(warning), returns_deleted: false, conversion: None }
     }
 
-    /// The first release that no longer serves it, which its warning names: `1.39`. Empty where that is not known.
+    /// First release that no longer serves the version, read from its warning (for example `1.39`). Empty if unknown.
     pub fn removed_release(&self) -> &'static str {
         let rest = self.deprecation.and_then(|warning| warning.split_once("unavailable in v"));
         rest.and_then(|(_, rest)| rest.split_once('+')).map_or("", |(release, _)| release)
     }
 
-    /// The same, whose deletions are answered with the object.
+    /// Makes completed deletions in this version return the object instead of a `Status`.
     #[must_use]
     pub const fn returning_deleted(self) -> Self {
         Version { returns_deleted: true, ..self }
     }
 
-    /// Declares the conversion between this version and the stored one.
+    /// Declares the conversion between this version and the storage version.
     #[must_use]
     pub const fn converted(self, to_stored: fn(&Value) -> Value, from_stored: fn(&Value) -> Value) -> Self {
         Version { conversion: Some(Conversion { to_stored, from_stored }), ..self }
@@ -221,12 +188,12 @@ impl Version {
 }
 
 impl SubresourceRow {
-    /// `status`, for the kind it belongs to.
+    /// The `status` subresource, which has the kind of its parent.
     pub const fn status(kind: &'static str) -> Self {
         SubresourceRow::new("status", kind, verbs::GET_PATCH_UPDATE)
     }
 
-    /// `scale`.
+    /// The `scale` subresource, whose kind is `autoscaling/v1` Scale.
     pub const fn scale() -> Self {
         SubresourceRow {
             group_version: Some(("autoscaling", "v1")),
@@ -239,29 +206,26 @@ impl SubresourceRow {
         SubresourceRow { name, kind, group_version: None, verbs, connect: false }
     }
 
-    /// A subresource that is connected through.
+    /// A subresource that forwards the connection.
     pub const fn connect(name: &'static str, options: &'static str, verbs: &'static [Verb]) -> Self {
         SubresourceRow { connect: true, ..SubresourceRow::new(name, options, verbs) }
     }
 }
 
 impl Field {
-    /// A field whose label is its path.
+    /// A field that is empty when its paths do not exist.
     pub const fn new(label: &'static str, paths: &'static [&'static [&'static str]]) -> Self {
         Field { label, paths, default: "" }
     }
 
-    /// `metadata.name`.
     pub const NAME: Field = Field::new("metadata.name", &[&["metadata", "name"]]);
-    /// `metadata.namespace`.
     pub const NAMESPACE: Field = Field::new("metadata.namespace", &[&["metadata", "namespace"]]);
 }
 
-/// The versions of most kinds.
 const V1: &[Version] = &[Version::new("v1")];
 
 impl Resource {
-    /// Whether the answer to a completed deletion is the object, not a `Status`, in this version.
+    /// Returns true if a completed deletion in this version returns the object instead of a `Status`.
     pub fn returns_deleted_in(&self, version: &str) -> bool {
         self.returns_deleted || self.versions.iter().any(|one| one.name == version && one.returns_deleted)
     }
@@ -293,37 +257,33 @@ impl Resource {
         Resource { scope: Scope::Cluster, ..Resource::namespaced(behavior) }
     }
 
-    /// A cluster-scoped kind whose objects are answered and not stored.
+    /// A cluster-scoped kind that can only be created and is not stored.
     pub const fn unstored(behavior: KindBehavior) -> Resource {
         Resource { verbs: verbs::CREATE, storage: Storage::Nowhere, ..Resource::cluster(behavior) }
     }
 
-    /// Whether its objects live in namespaces.
     pub fn is_namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
     }
 
-    /// The version called `name`.
     pub fn version(&self, name: &str) -> Option<&'static Version> {
         self.versions.iter().find(|version| version.name == name)
     }
 
-    /// The subresource called `name`, if it exists in `version`.
     pub fn subresource(&self, name: &str) -> Option<&'static SubresourceRow> {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
 
-    /// Whether the status is changed apart from the rest.
+    /// Returns true if the kind has a `status` subresource.
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }
 
-    /// Whether `verb` can be done with it.
     pub fn allows(&self, verb: Verb) -> bool {
         self.verbs.contains(&verb)
     }
 
-    /// The field that selectors call `label`; the error is Kubernetes' for one that is not known.
+    /// Finds a field selector's field by its label. The error for an unknown label is kube-apiserver's message.
     pub fn field(&self, version: &str, label: &str) -> Result<Field, String> {
         match self.fields {
             Fields::Metadata => match label {
@@ -350,7 +310,6 @@ impl Resource {
         }
     }
 
-    /// The schema of the kind in a version.
     pub fn schema(&self, version: &str) -> Option<&'static Schema> {
         schema::of(self.group, version, self.kind)
     }

@@ -1,4 +1,4 @@
-//! `scheduling.k8s.io`.
+//! Row of the `scheduling.k8s.io` group.
 
 use super::{KindBehavior, Resource};
 use crate::strategy::table as strategy;

@@ -1,22 +1,21 @@
-//! Which versions are served: the stable ones, and what `--runtime-config` says.
+//! Which API versions are served: the stable ones by default, changed by `--runtime-config`.
 
 use std::collections::BTreeMap;
 
 use super::{GROUPS, Resource};
 
-/// The versions a server serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Served {
-    /// What was said about a group and version.
+    /// Explicit settings by group and version; they override the two below.
     said: BTreeMap<(String, String), bool>,
-    /// What was said about all beta versions.
+    /// Setting for all beta versions (`api/beta`, `api/all`).
     beta: Option<bool>,
-    /// What was said about all stable versions.
+    /// Setting for all stable versions (`api/ga`, `api/all`).
     stable: Option<bool>,
 }
 
 impl Served {
-    /// Reads the value of `--runtime-config`: `GROUP/VERSION=true`, `api/all`, `api/beta`, `api/ga`, separated by commas.
+    /// Parses `--runtime-config`: comma-separated `GROUP/VERSION=true`, `api/all`, `api/beta` or `api/ga`.
     pub fn parse(config: &str) -> Result<Served, String> {
         let mut served = Served::default();
         for part in config.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -30,7 +29,7 @@ impl Served {
                 "api/all" => (served.beta, served.stable) = (Some(on), Some(on)),
                 "api/beta" => served.beta = Some(on),
                 "api/ga" => served.stable = Some(on),
-                // There are no alpha versions here.
+                // The table contains no alpha versions.
                 "api/alpha" => {}
                 _ => {
                     let Some((group, version)) =
@@ -52,7 +51,6 @@ impl Served {
         Ok(served)
     }
 
-    /// Whether a version of a group is served.
     pub fn is_served(&self, group: &str, version: &str) -> bool {
         if !self.said.is_empty()
             && let Some(on) = self.said.get(&(group.to_owned(), version.to_owned()))
@@ -62,13 +60,13 @@ impl Served {
         if version.contains("beta") { self.beta.unwrap_or(false) } else { self.stable.unwrap_or(true) }
     }
 
-    /// Whether any version of a built-in group is served.
+    /// Returns true if at least one version of a built-in group is served.
     pub fn has_group(&self, name: &str) -> bool {
         super::group(name)
             .is_some_and(|group| group.versions.iter().any(|version| self.is_served(name, version)))
     }
 
-    /// The versions of a row that are served, the preferred one first.
+    /// Served versions of a row, the preferred one first.
     pub fn versions<'a>(&'a self, row: &Resource) -> impl Iterator<Item = &'static str> + use<'a> {
         let group = row.group;
         row.versions.iter().map(|version| version.name).filter(move |version| self.is_served(group, version))

@@ -1,4 +1,4 @@
-//! `storage.k8s.io`.
+//! Rows of the `storage.k8s.io` group.
 
 use super::{KindBehavior, Resource, Scope, SubresourceRow};
 use crate::strategy::table as strategy;

@@ -1,4 +1,4 @@
-//! `storagemigration.k8s.io`.
+//! Row of the `storagemigration.k8s.io` group.
 
 use super::{KindBehavior, Resource, SubresourceRow};
 use crate::strategy::table as strategy;

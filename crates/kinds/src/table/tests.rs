@@ -108,7 +108,7 @@ fn a_deleted_taint_rule_is_answered_with_itself_before_v1_only() {
     assert!(claims.returns_deleted_in("v1") && claims.returns_deleted_in("v1beta1"));
 }
 
-/// Kubernetes' own directories: see its test of storage paths.
+/// Compares with the directories in Kubernetes' own test of storage paths.
 #[test]
 fn directories_are_those_of_kubernetes() {
     let unusual: Vec<_> = all()
@@ -152,7 +152,7 @@ fn only_two_built_in_directories_can_be_reached_by_a_crd() {
         found,
         [("apiextensions.k8s.io", "customresourcedefinitions"), ("apiregistration.k8s.io", "apiservices")]
     );
-    // Groups that validation refuses for want of a dot would overlap, and are refused for that, too.
+    // Validation rejects these groups anyway because they have no dot; they must overlap nevertheless.
     for (group, plural) in [("services", "specs"), ("pods", "x"), ("events", "events"), ("minions", "a")] {
         assert!(overlapping(group, plural).is_some(), "{group} {plural}");
     }
@@ -214,7 +214,7 @@ fn versions_that_are_converted_are_not_the_stored_one() {
     );
 }
 
-/// An empty object of a kind on the wire: `runtime.Unknown` with a `TypeMeta`.
+/// Encodes an empty object of a kind as protobuf: `runtime.Unknown` with a `TypeMeta`.
 fn empty_message(api_version: &str, kind: &str) -> Vec<u8> {
     let field = |number: u8, bytes: &[u8]| {
         let length = u8::try_from(bytes.len()).ok().filter(|length| *length < 128).unwrap();

@@ -1,18 +1,18 @@
-//! Admin access to devices (KEP-5018): asked for only in namespaces that are labelled for it.
+//! Admin access to devices (KEP-5018), which requires a label on the namespace.
 
 use api::{FieldError, GroupKind};
 use value::{Path, Value};
 
 pub use api::admin_access::{KEP_LABEL, LABEL, allowed_by};
 
-/// Where a new object, or a changed status, asks for admin access; the first place counts. What had it before is not asked again.
+/// Returns the first field of a new object, or of an updated status, that requests admin access. An update that retains it passes.
 pub fn asked(kind: &GroupKind, new: &Value, old_status_of: Option<&Value>) -> Option<Path> {
     if kind.group != "resource.k8s.io" {
         return None;
     }
     let requests = |path: &[&str]| {
         let first = api::admin_access::first_asking(new.list_at(path))?;
-        // Templates, too, are reported under the path of a claim.
+        // Templates are reported under the path of a claim, too.
         let at = Path::root().field("spec").field("devices").field("requests").index(first);
         Some(at.field("adminAccess"))
     };
@@ -27,13 +27,12 @@ pub fn asked(kind: &GroupKind, new: &Value, old_status_of: Option<&Value>) -> Op
     }
 }
 
-/// The first result of an allocation that has admin access.
+/// Index of the first allocation result with admin access.
 fn granted(claim: &Value) -> Option<usize> {
     let results = claim.list_at(&["status", "allocation", "devices", "results"]);
     results.iter().position(|result| result.at(&["adminAccess"]) == Some(&Value::Bool(true)))
 }
 
-/// The refusal.
 pub fn refused(at: &Path) -> FieldError {
     FieldError::forbidden(at, api::admin_access::refusal())
 }

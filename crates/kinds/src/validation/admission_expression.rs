@@ -1,4 +1,4 @@
-//! Expressions of webhooks and policies: what is wrong with them, each in the environment in which it will run.
+//! Compiles the expressions of webhooks and policies, each in the environment in which it will run, and reports their errors.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use value::Value;
 
 use crate::expressions::{Age, CompileError, Compiler, Offered, Returns};
 
-/// The expressions that are stored already: they may keep using what a new one may not.
+/// Expressions that are already stored; they may use features that new ones may not.
 #[derive(Debug, Default)]
 pub(super) struct Known<'a> {
     conditions: HashSet<&'a str>,
@@ -20,7 +20,6 @@ pub(super) struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    /// Those of a policy.
     pub(super) fn of_policy(old: &'a Value) -> Self {
         let spec = old.part("spec");
         let texts = |list: &str, field: &str| {
@@ -33,12 +32,11 @@ impl<'a> Known<'a> {
             validations: texts("validations", "expression"),
             messages: texts("validations", "messageExpression"),
             annotations: texts("auditAnnotations", "valueExpression"),
-            // As Kubernetes has it: JSON patches are looked for among the apply configurations.
+            // As in kube-apiserver, JSON patches are looked up among the apply configurations.
             mutations: mutations.iter().map(|m| m.part("applyConfiguration").text("expression")).collect(),
         }
     }
 
-    /// Those of webhooks.
     pub(super) fn of_webhooks(old: &'a Value) -> Self {
         let hooks: &'a [Value] = old.items("webhooks");
         let conditions = hooks.iter().flat_map(|hook| hook.items("matchConditions"));
@@ -55,7 +53,7 @@ pub(super) struct Expressions<'a> {
 }
 
 impl<'a> Expressions<'a> {
-    /// Those of a policy. A validating one without variables does not know the word `variables`.
+    /// A validating policy without variables does not declare `variables`.
     pub(super) fn of_policy(policy: &Value, is_mutating: bool, known: &'a Known<'a>) -> Self {
         let spec = policy.part("spec");
         let composed = is_mutating || !spec.items("variables").is_empty();
@@ -63,19 +61,18 @@ impl<'a> Expressions<'a> {
         Expressions { compiler, params: spec.part("paramKind").is_some(), known }
     }
 
-    /// Those of a webhook.
     pub(super) fn of_webhook(known: &'a Known<'a>) -> Self {
         Expressions { compiler: Compiler::PLAIN, params: false, known }
     }
 
-    /// A match condition; it does not know the variables of its policy.
+    /// Checks a match condition, which cannot use the variables of its policy.
     pub(super) fn condition(&self, expression: &str, at: &At<'_>, errors: &mut FieldErrors) {
         let age = age(&self.known.conditions, expression);
         let outcome = Compiler::PLAIN.compile(expression, self.offered(true), Returns::Bool, age);
         report(outcome.err(), expression, at, errors);
     }
 
-    /// A variable.
+    /// Checks a variable and declares it for later expressions.
     pub(super) fn variable(&self, name: &str, expression: &str, at: &At<'_>, errors: &mut FieldErrors) {
         let age = age(&self.known.validations, expression);
         report(
@@ -86,21 +83,19 @@ impl<'a> Expressions<'a> {
         );
     }
 
-    /// A validation.
     pub(super) fn validation(&self, expression: &str, at: &At<'_>, errors: &mut FieldErrors) {
         let age = age(&self.known.validations, expression);
         let outcome = self.compiler.compile(expression, self.offered(true), Returns::Bool, age);
         report(outcome.err(), expression, at, errors);
     }
 
-    /// A message; it cannot ask who may do what.
+    /// Checks a message expression, which cannot use `authorizer`.
     pub(super) fn message(&self, expression: &str, at: &At<'_>, errors: &mut FieldErrors) {
         let age = age(&self.known.messages, expression);
         let outcome = self.compiler.compile(expression, self.offered(false), Returns::String, age);
         report(outcome.err(), expression, at, errors);
     }
 
-    /// The value of an audit annotation.
     pub(super) fn annotation(&self, expression: &str, at: &At<'_>, errors: &mut FieldErrors) {
         let age = age(&self.known.annotations, expression);
         let outcome =
@@ -108,7 +103,7 @@ impl<'a> Expressions<'a> {
         report(outcome.err(), expression, at, errors);
     }
 
-    /// A mutation.
+    /// Checks a mutation of type `ApplyConfiguration` or `JSONPatch`.
     pub(super) fn mutation(&self, patch_type: &str, expression: &str, at: &At<'_>, errors: &mut FieldErrors) {
         let returns = if patch_type == "JSONPatch" { Returns::Patches } else { Returns::Object };
         let age = age(&self.known.mutations, expression);

@@ -1,4 +1,4 @@
-//! Admission policies and their bindings.
+//! Validation of admission policies and their bindings.
 
 use api::FieldErrors;
 use api::names;
@@ -27,7 +27,7 @@ pub(crate) const VALIDATING_BINDING: Rules = Rules {
     create: |binding, context| {
         let mut errors = validating_binding(binding);
         static_name(binding, context, &mut errors);
-        // What comes from files is not held against the declared rules.
+        // Objects from manifest files skip declarative validation.
         if context.static_names {
             return errors;
         }
@@ -61,7 +61,7 @@ fn created(
     errors
 }
 
-/// Conditions that an update leaves alone are not looked at again.
+/// Returns true if the update leaves match conditions and parameters unchanged, so they are not validated again.
 fn keeps_conditions(new: &Value, old: &Value) -> bool {
     ["paramKind", "matchConditions"]
         .iter()
@@ -121,7 +121,7 @@ fn policy_rules(
     errors
 }
 
-/// What is deleted has nothing that could be changed.
+/// Rejects DELETE, because a deleted object cannot be mutated.
 fn mutable_operations(resources: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
     const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
     let rules = resources.items("resourceRules").iter();
@@ -169,7 +169,7 @@ fn param_kind(kind: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Whether a name can stand in an expression.
+/// Returns true if the name is a valid CEL identifier.
 fn is_cel_identifier(name: &str) -> bool {
     let mut chars = name.chars();
     chars.next().is_some_and(|c| c == '_' || c.is_ascii_alphabetic())

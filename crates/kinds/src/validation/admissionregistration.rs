@@ -1,4 +1,4 @@
-//! Webhook configurations, and the rules that select requests for webhooks and policies alike.
+//! Validation of webhook configurations, and of the resource rules that webhooks and policies share.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ pub(crate) const VALIDATING_WEBHOOKS: Rules = Rules {
     update_status: no_rules,
 };
 
-/// Names with this end belong to configuration from manifest files and cannot be used through the API.
+/// Suffix of names reserved for configuration from manifest files; the API rejects them.
 pub const STATIC_SUFFIX: &str = ".static.k8s.io";
 
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
@@ -32,7 +32,7 @@ const MATCH_POLICIES: [&str; 2] = ["Equivalent", "Exact"];
 pub(super) const REINVOCATION_POLICIES: [&str; 2] = ["IfNeeded", "Never"];
 const MAX_CONDITIONS: usize = 64;
 
-/// What an update may keep although a new configuration may not have it.
+/// Relaxations for an update: values that the old configuration has although a new one may not have them.
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing an old object may keep")]
 struct Options {
     skip_conditions: bool,
@@ -84,7 +84,7 @@ fn create(object: &Value, context: &Context, is_mutating: bool) -> FieldErrors {
     errors
 }
 
-/// A name that only manifest files may use.
+/// Rejects a name that only manifest files may use.
 pub(super) fn static_name(object: &Value, context: &Context, errors: &mut FieldErrors) {
     let name = api::meta::name(object);
     if name.ends_with(STATIC_SUFFIX) && !context.static_names {
@@ -156,7 +156,7 @@ fn webhook(hook: &Value, is_mutating: bool, options: &Options, at: &At<'_>, erro
     webhook_client::client_config(hook.part("clientConfig"), &at.field("clientConfig"), errors);
 }
 
-/// A text that, if set, is one of a few.
+/// Checks that an optional field has one of the `known` values.
 pub(super) fn one_of(holder: &Value, field: &str, known: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
     if let Some(text) = holder.text_if_set(field)
         && !known.contains(&text)
@@ -186,7 +186,6 @@ fn review_versions(hook: &Value, options: &Options, at: &At<'_>, errors: &mut Fi
     }
 }
 
-/// Match conditions.
 pub(super) fn match_conditions(
     conditions: &[Value],
     expressions: &Expressions<'_>,
@@ -217,7 +216,7 @@ pub(super) fn match_conditions(
     }
 }
 
-/// Which requests a webhook or policy is about.
+/// Validates a rule that selects requests by operation and resource.
 pub(super) fn rule_with_operations(rule: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
     let operations: Vec<&str> = rule.texts("operations").collect();
@@ -271,7 +270,7 @@ fn resources(rule: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         has_all |= *resource == "*/*";
         has_star |= *resource == "*";
         let Some((name, sub)) = resource.split_once('/') else {
-            // As Kubernetes has it, only the last name without a subresource counts.
+            // As in kube-apiserver, only the last name without a subresource counts.
             has_plain = *resource != "*";
             continue;
         };
@@ -300,7 +299,7 @@ fn resources(rule: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// What a policy or binding is about.
+/// Validates the match constraints of a policy or binding.
 pub(super) fn match_resources(resources: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
     let Some(holder) = resources else { return };
     if holder.part("matchPolicy").is_none() {

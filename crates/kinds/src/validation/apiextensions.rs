@@ -1,4 +1,4 @@
-//! CustomResourceDefinition (see [`crd::validation`]) and APIService.
+//! Validation of CustomResourceDefinition (see [`crd::validation`]) and APIService.
 
 #[cfg(test)]
 mod tests;
@@ -50,7 +50,7 @@ pub(crate) const API_SERVICE: Rules = Rules {
 
 const SPEC: At<'static> = At::new("spec");
 
-/// Metadata whose name must be `wanted`; `rule` judges it besides.
+/// Validates metadata of a cluster-scoped object; `wrong` returns the errors of its name.
 fn named(object: &Value, wrong: impl Fn(&str) -> Vec<String>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     for field in ["generateName", "name"] {

@@ -1,4 +1,4 @@
-//! The group apps, and ReplicationController, the oldest of its kinds.
+//! Validation of the `apps` group and of ReplicationController.
 
 use api::validation::fields::{At, IMMUTABLE, NOT_NEGATIVE, Read, Report, same, supersede};
 use api::validation::meta;
@@ -88,7 +88,7 @@ fn deployment_strategy(strategy: Option<&Value>, at: &At<'_>, errors: &mut Field
     }
 }
 
-/// An update strategy of an unknown type, quoted as a whole.
+/// Reports an update strategy of unknown type; the error quotes the whole strategy.
 fn not_a_strategy(
     kind: &str,
     strategy: Option<&Value>,
@@ -102,7 +102,7 @@ fn not_a_strategy(
     errors.report(api::field::FieldErrorKind::NotSupported, at, None, detail);
 }
 
-/// A number of pods or a share of them.
+/// Validates a number or percentage of pods.
 pub(super) fn positive_count(value: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
     match value.and_then(Value::as_str) {
         Some(text) => errors.invalid_each(at, text, names::is_valid_percent(text)),
@@ -110,7 +110,7 @@ pub(super) fn positive_count(value: Option<&Value>, at: &At<'_>, errors: &mut Fi
     }
 }
 
-/// A share may not be more than all.
+/// Rejects percentages above 100%.
 pub(super) fn at_most_all(value: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
     if let Some(text) = value.and_then(Value::as_str)
         && percent(text).is_some_and(|percent| percent > 100)
@@ -123,7 +123,7 @@ fn percent(text: &str) -> Option<i64> {
     text.strip_suffix('%').filter(|_| names::is_valid_percent(text).is_empty())?.parse().ok()
 }
 
-/// The number in a count or share.
+/// Number of a count or percentage; 0 if it is invalid.
 pub(super) fn count(value: Option<&Value>) -> i64 {
     match value.and_then(Value::as_str) {
         Some(text) => percent(text).or_else(|| text.parse().ok()).unwrap_or_default(),
@@ -160,7 +160,7 @@ pub(super) fn template_labels(spec: Option<&Value>) -> Option<&Value> {
     spec.part("template").part("metadata").part("labels")
 }
 
-/// The template of a Deployment or ReplicaSet; nothing is said of it when the selector cannot be read.
+/// Validates the template of a Deployment or ReplicaSet. Skips it if the selector is invalid.
 fn replicated_template(spec: Option<&Value>, options: &Options, errors: &mut FieldErrors) {
     let labels = template_labels(spec);
     let selector = spec.part("selector");
@@ -179,7 +179,7 @@ fn replicated_template(spec: Option<&Value>, options: &Options, errors: &mut Fie
     always_restarted(spec, "ReplicaSet", errors);
 }
 
-/// Pods that a controller replaces run until they are deleted.
+/// Requires `restartPolicy: Always`, and no active deadline.
 pub(super) fn always_restarted(spec: Option<&Value>, kind: &str, errors: &mut FieldErrors) {
     let pod = spec.part("template").part("spec");
     let policy = pod.text("restartPolicy");
@@ -259,7 +259,7 @@ fn replica_set_update(new: &Value, old: &Value, context: &Context) -> FieldError
 fn replica_set_spec(spec: Option<&Value>, options: &Options, errors: &mut FieldErrors) {
     errors.not_negative(&SPEC.field("replicas"), spec.number("replicas"));
     errors.not_negative(&SPEC.field("minReadySeconds"), spec.number("minReadySeconds"));
-    // Kubernetes says "deployment" here too.
+    // kube-apiserver says "deployment" here too.
     required_selector(spec, "deployment", errors);
     replicated_template(spec, options, errors);
 }
@@ -270,7 +270,7 @@ fn replica_set_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-/// What the statuses of ReplicaSet and ReplicationController share.
+/// Validates the status fields that ReplicaSet and ReplicationController share.
 fn replicas_status(status: Option<&Value>, errors: &mut FieldErrors) {
     let counts = [
         "replicas",
@@ -425,7 +425,7 @@ fn replication_controller_update(new: &Value, old: &Value, context: &Context) ->
     supersede(errors, declared)
 }
 
-/// What Kubernetes declares with the type, which clients see after everything else.
+/// Declarative validation, whose errors come after all others.
 fn declared_of_replication_controller(object: &Value, errors: &mut FieldErrors) {
     let spec = object.part("spec");
     match spec.number_if_set("replicas") {

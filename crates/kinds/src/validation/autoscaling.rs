@@ -1,4 +1,4 @@
-//! The group autoscaling, at v2.
+//! Validation of the `autoscaling` group, in version v2.
 
 use api::validation::fields::{At, Read, Report, supersede};
 use api::validation::meta;
@@ -14,7 +14,7 @@ const SPEC: At<'static> = At::new("spec");
 const MAX_PERIOD_SECONDS: i64 = 1800;
 const MAX_WINDOW_SECONDS: i64 = 3600;
 
-/// How strictly the API version of a reference is read.
+/// Strictness of checking the API version of a reference.
 #[derive(Clone, Copy)]
 struct ApiVersion {
     may_be_anything: bool,
@@ -48,7 +48,7 @@ fn update_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-/// What Kubernetes declares with the type, which clients see after everything else.
+/// Declarative validation, whose errors come after all others.
 fn declared(object: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let spec = object.part("spec");
@@ -116,7 +116,7 @@ fn api_version(version: &str, strictness: ApiVersion) -> Result<(), String> {
     if strictness.may_be_anything {
         return Ok(());
     }
-    // Nothing at all is read as no group and no version.
+    // An empty string parses as no group and no version.
     let parsed = GroupVersion::parse(version)?;
     if parsed.group.is_empty() && !strictness.may_lack_group {
         return Err("apiVersion must specify API group".to_owned());
@@ -150,7 +150,7 @@ fn metrics(spec: Option<&Value>, old: Option<&Value>, min: Option<i64>, errors: 
 
 fn metric(metric: &Value, strictness: ApiVersion, at: &At<'_>, errors: &mut FieldErrors) {
     const TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
-    /// The sources in the order they are looked at.
+    /// Sources in the order of checking.
     const SOURCES: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
     let kind = metric.text("type");
     let type_at = at.field("type");

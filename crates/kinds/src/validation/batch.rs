@@ -1,4 +1,4 @@
-//! The group batch: Job and CronJob.
+//! Validation of the `batch` group: Job and CronJob.
 
 use api::validation::fields::{At, IMMUTABLE, Read, Report, same, supersede};
 use api::validation::meta;
@@ -69,7 +69,7 @@ fn job_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     errors
 }
 
-/// The labels that tell a job's pods from all others, when the server made them.
+/// Validates the generated selector and labels, which match exactly the pods of the job.
 fn generated_selector(job: &Value, errors: &mut FieldErrors) {
     let spec = job.part("spec");
     if spec.flag("manualSelector") {
@@ -100,7 +100,7 @@ fn generated_selector(job: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// The pods of an indexed job are named after it and their index.
+/// Checks that the pod names of an indexed job, made of its name and an index, are valid.
 fn name_allows_completions(job: &Value, errors: &mut FieldErrors) {
     let spec = job.part("spec");
     let completions = spec.number("completions");
@@ -131,7 +131,7 @@ fn selecting_spec(spec: Option<&Value>, options: &Options, errors: &mut FieldErr
     }
 }
 
-/// What a job and the template of a CronJob's jobs share.
+/// Validates the fields that Job and CronJob's job template share.
 fn job_spec(spec: Option<&Value>, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
     for field in [
         "parallelism",
@@ -291,7 +291,7 @@ fn failure_rule(rule: &Value, spec: Option<&Value>, at: &At<'_>, errors: &mut Fi
     errors.report(FieldErrorKind::Invalid, at, None, detail.to_owned());
 }
 
-/// `valid values: ["A" "B"]`, as Go prints a list of quoted texts.
+/// Formats `valid values: ["A" "B"]`, as Go prints a list of quoted strings.
 fn valid_values(known: &[&str]) -> String {
     let quoted: Vec<String> = known.iter().map(|name| api::field::quote(name)).collect();
     format!("valid values: [{}]", quoted.join(" "))
@@ -421,7 +421,7 @@ fn completions_update(new: Option<&Value>, old: Option<&Value>, errors: &mut Fie
     }
 }
 
-/// A job's template changes only while the job waits: then where its pods run and what they ask for may change.
+/// Allows template changes only while the job is suspended and has no active pods: scheduling fields and resources.
 fn template_update(spec: Option<&Value>, old_job: &Value, errors: &mut FieldErrors) {
     let (old_spec, old_status) = (old_job.part("spec"), old_job.part("status"));
     let suspended = old_spec.flag("suspend");
@@ -518,7 +518,7 @@ fn cron_job_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     supersede(errors, declared_of_cron_job(new))
 }
 
-/// What Kubernetes declares with the type, which clients see after everything else.
+/// Declarative validation, whose errors come after all others.
 fn declared_of_cron_job(object: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if object.part("spec").text("schedule").is_empty() {

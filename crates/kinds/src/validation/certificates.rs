@@ -1,4 +1,4 @@
-//! certificates.k8s.io: CertificateSigningRequest and ClusterTrustBundle.
+//! Validation of CertificateSigningRequest and ClusterTrustBundle.
 
 use std::collections::HashMap;
 
@@ -63,7 +63,7 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-/// Which part of a request is being changed.
+/// Resource or subresource through which a signing request is updated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     Main,
@@ -71,12 +71,12 @@ enum Change {
     Approval,
 }
 
-/// An update of a signing request through `approval`.
+/// Validates an update of a signing request through `approval`.
 pub fn approval(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     signing_request_update(new, old, Change::Approval)
 }
 
-/// The certificate request in `spec.request`: PEM, in base64.
+/// Decodes the certificate request in `spec.request`, which is base64-encoded PEM.
 pub fn certificate_request(text: &str) -> Result<CertificateRequest, x509::Error> {
     CertificateRequest::from_pem(&decoded(text))
 }

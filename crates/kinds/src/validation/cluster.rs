@@ -1,4 +1,4 @@
-//! Lease, LeaseCandidate, PriorityClass and RuntimeClass.
+//! Validation of Lease, LeaseCandidate, PriorityClass and RuntimeClass.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub(crate) const RUNTIME_CLASS: Rules =
     Rules { create: runtime_class, update: runtime_class_update, update_status: no_rules };
 
 const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;
-/// The priority classes every cluster has.
+/// Priority classes that exist in every cluster.
 const SYSTEM_CLASSES: [(&str, i64); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
@@ -163,7 +163,7 @@ fn runtime_class_rules(class: &Value, context: &Context) -> FieldErrors {
     errors
 }
 
-/// The declared rules of the handler, in the order they end each other: it stays, it is there, it is a label.
+/// Declarative validation of the handler: on create required and a DNS label, on update immutable and required.
 fn declared_handler(new: &Value, old: Option<&Value>) -> FieldErrors {
     let mut declared = FieldErrors::new();
     let at = At::new("handler");

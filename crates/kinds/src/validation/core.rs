@@ -1,4 +1,4 @@
-//! Namespace, ConfigMap, Secret, ServiceAccount and Endpoints.
+//! Validation of Namespace, ConfigMap, Secret, ServiceAccount and Endpoints.
 
 use api::names::{self, name_is_dns_label, name_is_dns_subdomain};
 use api::validation::fields::{At, Read, Report, same};
@@ -10,10 +10,9 @@ use value::Value;
 
 use super::{Context, Rules, no_rules};
 
-/// What a ConfigMap or a Secret may hold, in bytes.
+/// Maximum size of the data of a ConfigMap or Secret, in bytes.
 const MAX_DATA: usize = 1 << 20;
 const IMMUTABLE_WHEN_SET: &str = "field is immutable when `immutable` is set";
-/// The protocols of ports.
 pub(super) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
 pub(crate) const NAMESPACE: Rules =
@@ -61,7 +60,7 @@ fn namespace_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-/// An update of a namespace through `finalize`.
+/// Validates an update of a namespace through `finalize`.
 pub fn namespace_finalize(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let at = At::new("spec.finalizers");
@@ -94,7 +93,7 @@ fn config_map(map: &Value, _: &Context) -> FieldErrors {
         size += decoded_len(text);
     }
     if size > MAX_DATA {
-        // The path is what Go prints for a path with one empty step.
+        // Go prints a path with one empty element like this.
         errors.too_long(&At::new("[]"), MAX_DATA);
     }
     errors
@@ -107,7 +106,7 @@ fn config_map_update(new: &Value, old: &Value, context: &Context) -> FieldErrors
     errors
 }
 
-/// What `immutable: true` forbids to change.
+/// Rejects changes of `fields` in an object with `immutable: true`.
 fn frozen(new: &Value, old: &Value, fields: &[&str], errors: &mut FieldErrors) {
     if !old.flag("immutable") {
         return;
@@ -128,7 +127,7 @@ fn frozen(new: &Value, old: &Value, fields: &[&str], errors: &mut FieldErrors) {
     }
 }
 
-/// How many bytes base64 text stands for.
+/// Number of bytes that a base64 text decodes to.
 fn decoded_len(text: &str) -> usize {
     let digits = text.bytes().filter(|byte| !matches!(byte, b'=' | b'\n' | b'\r')).count();
     digits * 3 / 4
@@ -188,7 +187,7 @@ fn docker_config(data: Option<&Value>, key: &str, errors: &mut FieldErrors) {
     }
 }
 
-/// Whether bytes are a JSON object, in the words of Go's decoder.
+/// Checks that bytes are a JSON object. The error is that of Go's decoder.
 fn json_object(bytes: &[u8]) -> Result<(), String> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err("unexpected end of JSON input".to_owned());
@@ -262,7 +261,7 @@ fn endpoint_address(address: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     endpoint_ip(ip, &at.field("ip"), errors);
 }
 
-/// An address that traffic can be sent to.
+/// Validates an address to which traffic can be sent.
 pub(super) fn endpoint_ip(text: &str, at: &At<'_>, errors: &mut FieldErrors) {
     let Some(ip) = names::parse_ip_sloppy(text).map(|ip| ip.to_canonical()) else {
         errors.invalid(at, text, "must be a valid IP address");
@@ -309,7 +308,7 @@ fn endpoint_port(port: &Value, require_name: bool, at: &At<'_>, errors: &mut Fie
     }
 }
 
-/// A protocol that must be named.
+/// Validates a required protocol name.
 pub(super) fn protocol(protocol: &str, at: &At<'_>, errors: &mut FieldErrors) {
     if protocol.is_empty() {
         errors.required(at, "");

@@ -1,10 +1,10 @@
-//! Schedules and time zones of CronJobs.
+//! Validation of schedules and time zones of CronJobs.
 
 use api::{FieldErrors, time::parse_duration};
 
 use api::validation::fields::{At, Report};
 
-/// The numbers a field of a schedule may have, and their names.
+/// Range of a schedule's field, and the names of its values.
 struct Bounds {
     min: u64,
     max: u64,
@@ -26,13 +26,12 @@ const FIELDS: [Bounds; 5] = [
 const TIME_ZONES: &str = include_str!("../../data/time-zones.txt");
 const MAX_ZONE_PART: usize = 14;
 
-/// Whether `schedule` is one: five fields or a descriptor such as `@daily`; the error says why not, in the words of the
-/// library Kubernetes uses.
+/// Checks a schedule: five fields or a descriptor such as `@daily`. The error has the wording of the library that Kubernetes uses.
 pub(super) fn check(schedule: &str) -> Result<(), String> {
     let mut rest = schedule;
     if schedule.starts_with("TZ=") || schedule.starts_with("CRON_TZ=") {
         let Some(space) = schedule.find(' ') else {
-            // The library runs past the end of the text here; the position it reports is that of the missing space.
+            // Go's library slices out of range here; -1 is the position of the missing space.
             return Err("invalid schedule format: runtime error: slice bounds out of range [:-1]".to_owned());
         };
         let zone = schedule.get(..space).and_then(|zone| zone.split_once('=')).map_or("", |(_, zone)| zone);
@@ -134,7 +133,6 @@ fn is_zone(name: &str) -> bool {
     matches!(name, "" | "UTC" | "Local") || TIME_ZONES.lines().any(|zone| zone == name)
 }
 
-/// `timeZone`.
 pub(super) fn time_zone(zone: &str, at: &At<'_>, errors: &mut FieldErrors) {
     if zone.is_empty() {
         errors.invalid(at, zone, "timeZone must be nil or non-empty string");

@@ -1,4 +1,4 @@
-//! EndpointSlice.
+//! Validation of EndpointSlice, in version `discovery.k8s.io/v1`.
 
 use std::collections::HashSet;
 
@@ -149,7 +149,7 @@ fn address_rules(address: &str, kind: &str, list: &At<'_>, i: usize, errors: &mu
     }
 }
 
-/// The zones or nodes an endpoint is meant for; false when there are too many to look at.
+/// Validates the zone or node hints of an endpoint. Returns false if there are too many.
 fn hint_list(
     hints: &Value,
     field: &str,

@@ -1,7 +1,7 @@
-//! Event, in the core group and in events.k8s.io.
+//! Validation of Event, in the core group and in `events.k8s.io`.
 //!
-//! One kind is stored: the core one. The rules are read from it, whichever group the request names; only the strict
-//! rules that `events.k8s.io/v1` adds depend on the group.
+//! Events of both groups are stored as core events, and the rules apply to that form. Only the strict rules that
+//! `events.k8s.io/v1` adds depend on the group of the request.
 
 use api::FieldErrors;
 use api::field::FieldErrorKind;
@@ -17,7 +17,7 @@ pub(crate) const CORE_EVENT: Rules = Rules {
     update: |new, _, _| common(new, "reportingComponent"),
     update_status: no_rules,
 };
-/// The rules of `events.k8s.io/v1`, over the core shape an event is stored in.
+/// Rules of `events.k8s.io/v1`, applied to the stored core form.
 pub(crate) const EVENT: Rules = Rules {
     create: |event, _| create_v1(event),
     update: |new, old, _| update_v1(new, old),

@@ -1,4 +1,4 @@
-//! FlowSchema and PriorityLevelConfiguration.
+//! Validation of FlowSchema and PriorityLevelConfiguration.
 
 use api::FieldErrors;
 use api::field::FieldErrorKind;
@@ -81,7 +81,7 @@ fn flow_schema(schema: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-/// The two schemas every server has, which cannot be changed.
+/// Returns the spec of one of the two mandatory flow schemas, which cannot be changed.
 fn mandatory_schema(name: &str) -> Option<Value> {
     let group =
         |name: &str| Value::map([("group", Value::map([("name", name)])), ("kind", Value::from("Group"))]);
@@ -174,7 +174,7 @@ fn subject_rules(subject: &Value, at: &At<'_>, errors: &mut FieldErrors) {
             }
         }
     }
-    // The order in which the others are looked at: the service account before the user before the group.
+    // Order of checking: service account, then user, then group.
     for (other_kind, other) in PARTS.iter().filter(|(other, _)| *other != kind) {
         if subject.part(other).is_some() {
             let detail = format!("{other} is forbidden when subject kind is not '{other_kind}'");
@@ -328,7 +328,7 @@ fn priority_level(level: &Value) -> FieldErrors {
     errors
 }
 
-/// The two levels every server has.
+/// Rejects changes of the two mandatory priority levels.
 fn mandatory_level(name: &str, spec: Option<&Value>, errors: &mut FieldErrors) {
     let except = match name {
         "exempt" if spec.text("type") != "Exempt" || spec.part("limited").is_some() => {
@@ -420,9 +420,9 @@ fn queuing_rules(queuing: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// How many bits a hash needs to deal hands of this size from a deck of this size.
+/// Number of hash bits needed to deal hands of this size from a deck of this size.
 fn entropy_bits(deck: i64, hand: i64) -> u32 {
-    // Once over the limit the exact number does not matter, so the product stops growing there.
+    // Above the limit the exact number does not matter, so stop multiplying there.
     let mut hands: u128 = 1;
     for i in 0..hand {
         hands = hands.saturating_mul(u128::try_from(deck - i).unwrap_or(1));

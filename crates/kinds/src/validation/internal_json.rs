@@ -1,7 +1,7 @@
-//! A part of a pod → the JSON that Kubernetes prints for it in errors.
+//! Prints a part of an object as the JSON of kube-apiserver's internal types, which its errors quote.
 //!
-//! kube-apiserver quotes its internal structs there: every field in declaration order under its Go name, zero values included.
-//! `data/internal-types.txt` and `data/internal-kinds.txt` have those names; they are read when the first such error is written.
+//! Every field appears in declaration order under its Go name, zero values included. `data/internal-types.txt` and
+//! `data/internal-kinds.txt` contain those names; they are parsed when the first such error is written.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -9,7 +9,7 @@ use value::{Value, write};
 
 use api::validation::fields::Read;
 
-/// One field of a type.
+/// A field of an internal type.
 struct Field {
     name: &'static str,
     leaves_out_empty: bool,
@@ -42,22 +42,21 @@ static TYPES: LazyLock<HashMap<&'static str, Vec<Field>>> = LazyLock::new(|| {
     types
 });
 
-/// How the JSON is laid out.
 #[derive(Clone, Copy)]
 enum Layout {
     Compact,
-    /// One field per line, one space per level.
+    /// One field per line, indented by one space per level.
     Indented,
 }
 
-/// `value` as the internal type `kind` on one line.
+/// Prints `value` as the internal type `kind` on one line.
 pub(super) fn compact(kind: &str, value: Option<&Value>) -> String {
     let mut out = String::new();
     print(kind, value, Layout::Compact, 0, &mut out);
     out
 }
 
-/// `value` as the internal type `kind`, indented by one space per level.
+/// Prints `value` as the internal type `kind`, indented by one space per level.
 pub(super) fn indented(kind: &str, value: Option<&Value>) -> String {
     let mut out = String::new();
     print(kind, value, Layout::Indented, 0, &mut out);

@@ -1,4 +1,4 @@
-//! What a job's controller may report: counts, indexes, conditions that end a job.
+//! Validation of Job status updates: counts, indexes and terminal conditions.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use super::{Context, internal_json};
 
 const STATUS: At<'static> = At::new("status");
 
-/// Whether a condition of a job is true.
+/// Returns true if the condition exists and is `True`.
 pub(super) fn is_true(status: Option<&Value>, condition: &str) -> bool {
     has(status, condition, "True")
 }
@@ -23,7 +23,7 @@ fn has(status: Option<&Value>, condition: &str, value: &str) -> bool {
         .any(|other| other.text("type") == condition && other.text("status") == value)
 }
 
-/// The new and the old state of a job, and what changed between them.
+/// New and old status of a job.
 struct Change<'a> {
     spec: Option<&'a Value>,
     new: Option<&'a Value>,
@@ -48,8 +48,8 @@ impl Change<'_> {
     }
 }
 
-/// A change through the `status` subresource. Rules look only at what changed, so that a job that already breaks one can
-/// still be worked on.
+/// Validates an update through the `status` subresource. Rules check only changed fields, so that a job that already
+/// violates one can still be updated.
 pub(super) fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let change = Change { spec: new.part("spec"), new: new.part("status"), old: old.part("status") };
@@ -112,7 +112,7 @@ fn ending(change: &Change<'_>, errors: &mut FieldErrors) {
             _ => {}
         }
     }
-    // Both are RFC 3339 in UTC with whole seconds, so the texts compare as the times do.
+    // Both are RFC 3339 in UTC with whole seconds, so string order is time order.
     if let (Some(start), Some(end)) = (start, end)
         && (change.of("startTime") || end_changed)
         && end < start
@@ -253,7 +253,7 @@ fn transitions(change: &Change<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// How many indexes a list such as `1,3-5` names, each below `completions` and above the one before.
+/// Number of indexes in a list such as `1,3-5`. They must be ascending and below `completions`.
 pub(super) fn indexes(text: &str, completions: i64) -> Result<i64, String> {
     if text.is_empty() {
         return Ok(0);
@@ -295,7 +295,7 @@ fn parse_interval(interval: &str, completions: i64) -> Result<(i64, i64), String
     Ok((first, second))
 }
 
-/// The first index that is in both lists; intervals that cannot be read are reported elsewhere.
+/// First index that is in both lists. Skips invalid intervals, which are reported elsewhere.
 fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
     let read = |text: &str| -> Vec<(i64, i64)> {
         text.split(',').filter_map(|interval| parse_interval(interval, completions).ok()).collect()

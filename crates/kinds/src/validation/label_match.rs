@@ -1,14 +1,14 @@
-//! Whether a label selector selects a set of labels.
+//! Matching of label selectors against labels.
 
 use api::names;
 use value::Value;
 
 use api::validation::fields::Read;
 
-/// A selector that cannot be judged: one of its requirements is not valid.
+/// Error for a selector with an invalid requirement.
 pub(super) struct NotASelector;
 
-/// Whether `selector` selects `labels`; an absent selector selects nothing, an empty one everything.
+/// Returns true if `selector` selects `labels`. An absent selector selects nothing, an empty one everything.
 pub(super) fn selects(selector: Option<&Value>, labels: Option<&Value>) -> Result<bool, NotASelector> {
     let Some(selector) = selector else { return Ok(false) };
     let mut all = true;
@@ -39,7 +39,6 @@ fn check<'a>(key: &str, values: impl IntoIterator<Item = &'a str>) -> Result<(),
     if is_valid { Ok(()) } else { Err(NotASelector) }
 }
 
-/// Whether a selector has no requirement.
 pub(super) fn is_empty(selector: &Value) -> bool {
     selector.entries("matchLabels").next().is_none() && selector.items("matchExpressions").is_empty()
 }

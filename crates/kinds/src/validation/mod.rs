@@ -1,8 +1,8 @@
-//! Validation: which objects are refused, with Kubernetes' field paths and words.
+//! Validation of objects, with the field paths and messages of kube-apiserver.
 //!
-//! Objects arrive decoded and type-checked against their schema ([`schema`]) and with defaults applied, so rules look at
-//! meaning, not shape; a rule that meets an unexpected shape skips it and never panics. `Rules` of a kind run after
-//! the metadata rules that all kinds share.
+//! Objects arrive decoded, type-checked against their schema ([`schema`]) and with defaults applied. A rule that meets
+//! an unexpected type skips it and never panics. If the [`Rules`] of a kind find no error, the write path also applies the
+//! metadata rules common to all kinds.
 
 pub mod admin_access;
 pub(crate) mod admission_expression;
@@ -47,51 +47,51 @@ pub(crate) mod unified_diff;
 use api::FieldErrors;
 use value::Value;
 
-/// What rules may know besides the object.
+/// Input of validation besides the object.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
-    /// `--allow-privileged`.
+    /// Set by the `--allow-privileged` flag.
     pub allow_privileged: bool,
-    /// Seconds since the epoch.
+    /// Current time in seconds since 1970.
     pub now: i64,
-    /// Whether the names that are reserved for static manifests may be used: in those files, and where there are none.
+    /// Allows names reserved for manifest files: when reading those files, and in the API if the server has none.
     pub static_names: bool,
-    /// The version of the request, where rules speak of it.
+    /// Version of the request; some rules report the fields of that version.
     pub version: value::Str,
-    /// Who is told how long expressions take.
+    /// Receives the durations of compiling and evaluating CEL rules of CRDs.
     pub stopwatch: Option<std::sync::Arc<dyn crd::Stopwatch>>,
-    /// The steps that are left for the request.
+    /// Steps that validation of this request may still use.
     pub budget: value::Budget,
 }
 
 impl Context {
-    /// What validating a custom resource may use.
+    /// Limits and metrics for validating a custom resource.
     pub fn bounds(&self) -> crd::Bounds<'_> {
         crd::Bounds { watch: self.stopwatch.as_deref(), budget: &self.budget }
     }
 }
 
-/// The rules of one kind.
+/// Validation functions of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// A new object.
+    /// Arguments are the new object and the context.
     pub create: fn(&Value, &Context) -> FieldErrors,
-    /// `(new, old)`: a changed object.
+    /// Arguments are `(new, old, context)`.
     pub update: fn(&Value, &Value, &Context) -> FieldErrors,
-    /// `(new, old)`: a change through the `status` subresource.
+    /// Arguments are `(new, old, context)`, for an update through the `status` subresource.
     pub update_status: fn(&Value, &Value, &Context) -> FieldErrors,
 }
 
-/// Runs the rules of an object within what they may do besides steps: compiling the regular expressions of its CEL expressions and
-/// schemas.
+/// Runs validation of one object with a limit on compiling regular expressions of its CEL expressions and schemas,
+/// which the step budget does not cover.
 pub fn bounded<T>(rules: impl FnOnce() -> T) -> T {
     cel::pattern::within(cel::pattern::PER_OBJECT, rules)
 }
 
-/// What is wrong with a text.
+/// Returns the errors of a text.
 type TextRule = fn(&str) -> Vec<String>;
 
-/// The rules of tolerations that stand in no pod.
+/// Validates tolerations outside of a pod.
 pub fn tolerations(list: &[Value], at: &api::validation::fields::At<'_>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     pod::scheduling::toleration_list(list, &pod::options::Options::default(), at, &mut errors);

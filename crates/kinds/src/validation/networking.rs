@@ -1,4 +1,4 @@
-//! Ingress, IngressClass, IPAddress, NetworkPolicy, ServiceCIDR.
+//! Validation of Ingress, IngressClass, IPAddress, NetworkPolicy and ServiceCIDR.
 
 use std::collections::HashSet;
 
@@ -29,7 +29,7 @@ pub(crate) const SERVICE_CIDR: Rules = Rules {
 const SPEC: At<'static> = At::new("spec");
 const CIDRS: At<'static> = At::new("spec.cidrs");
 
-/// What an ingress may keep although a new one may not have it.
+/// Relaxations for an update: invalid values that the old ingress already has.
 #[derive(Clone, Copy, Default)]
 struct Kept {
     secret_names: bool,
@@ -214,7 +214,7 @@ fn backend_rules(backend: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors)
     }
 }
 
-/// A reference whose kind and name must be there and fit into a path.
+/// Validates a reference whose kind and name are required and must be valid path segments.
 fn object_reference(reference: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     if let Some(group) = reference.text_if_set("apiGroup") {
         errors.invalid_each(&at.field("apiGroup"), group, names::is_dns1123_subdomain(group));

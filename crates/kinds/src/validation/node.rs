@@ -1,4 +1,4 @@
-//! Node.
+//! Validation of Node, its taints and legacy annotations.
 
 use std::net::IpAddr;
 
@@ -86,7 +86,7 @@ fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-/// Two annotations that once were fields.
+/// Validates the two annotations that became fields.
 fn annotations(node: &Value, errors: &mut FieldErrors) {
     let annotations = node.part("metadata").part("annotations");
     let at = At::new("metadata.annotations");
@@ -126,7 +126,7 @@ fn annotations(node: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// Taints: a node has one of each key and effect.
+/// Validates taints; key and effect must be unique.
 fn taints(taints: &[Value], at: &At<'_>, errors: &mut FieldErrors) {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     let repeated = Repeated::earlier(taints.iter().map(|taint| (taint.text("key"), taint.text("effect"))));

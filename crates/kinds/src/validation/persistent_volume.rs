@@ -1,4 +1,4 @@
-//! PersistentVolume.
+//! Validation of PersistentVolume and of inline volume specs.
 
 use api::FieldErrors;
 use api::field::FieldErrorKind;
@@ -19,7 +19,7 @@ const SPEC: At<'static> = At::new("spec");
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const INLINE: &str = "may not be specified in the context of inline volumes";
 
-/// The sources in the order they are looked at: the field, the path of an error about a second one, the rules.
+/// Sources in the order of checking: field, path for the error about a second source, rules.
 const SOURCES: &[(&str, &str, Source)] = &[
     ("hostPath", "hostPath", Source::Shared),
     ("gcePersistentDisk", "gcePersistentDisk", Source::Shared),
@@ -45,10 +45,10 @@ const SOURCES: &[(&str, &str, Source)] = &[
     ("csi", "csi", Source::Own(csi)),
 ];
 
-/// Where the rules of a source are.
+/// Rules of a volume source.
 #[derive(Clone, Copy)]
 enum Source {
-    /// Pods have the source too.
+    /// Uses the rules of the pod volume source.
     Shared,
     Own(fn(&Value, &At<'_>, &mut FieldErrors)),
     Iscsi,
@@ -66,7 +66,7 @@ fn volume_rules(volume: &Value, lenient: bool) -> FieldErrors {
     errors
 }
 
-/// Mount options in an annotation only mean something to old volume plugins.
+/// Rejects the mount options annotation for volume types that do not support it.
 fn mount_options(volume: &Value, errors: &mut FieldErrors) {
     const TAKES_OPTIONS: [&str; 13] = [
         "gcePersistentDisk",
@@ -93,7 +93,7 @@ fn mount_options(volume: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// The spec of a volume; inline in a VolumeAttachment it may say less.
+/// Validates a volume spec. The inline spec of a VolumeAttachment must omit several fields.
 pub(super) fn volume_spec(
     spec: Option<&Value>,
     name: &str,
@@ -206,7 +206,7 @@ fn source_rules(spec: Option<&Value>, name: &str, is_inline: bool, at: &At<'_>, 
     }
 }
 
-/// Whether a path is another way to write `/`.
+/// Returns true if the path resolves to `/`.
 fn is_root(path: &str) -> bool {
     let mut depth = 0_usize;
     for step in path.split('/') {
@@ -241,7 +241,7 @@ fn class_rules(spec: Option<&Value>, is_inline: bool, at: &At<'_>, errors: &mut 
             errors.not_supported(&at, mode, &["Block", "Filesystem"]);
         }
     }
-    // Inline volumes are judged without the feature.
+    // kube-apiserver does not enable this feature for inline volumes.
     if let Some(class) = spec.text_if_set("volumeAttributesClassName").filter(|_| !is_inline) {
         let here = at.field("volumeAttributesClassName");
         if class.is_empty() {
@@ -255,7 +255,6 @@ fn class_rules(spec: Option<&Value>, is_inline: bool, at: &At<'_>, errors: &mut 
     }
 }
 
-/// Each of these texts must be there.
 fn require(source: &Value, fields: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
     for field in fields {
         if source.text(field).is_empty() {
@@ -426,7 +425,7 @@ fn volume_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-/// Whether two node affinities are equal once labels that changed their names count as the new ones.
+/// Compares node affinities, treating deprecated label keys in `old` as equal to their replacements.
 fn same_but_for_old_labels(new: Option<&Value>, old: Option<&Value>) -> bool {
     if same(new, old) {
         return true;

@@ -1,4 +1,4 @@
-//! PersistentVolumeClaim.
+//! Validation of PersistentVolumeClaim: create, update and status.
 
 use api::quantity::Quantity;
 use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
@@ -13,7 +13,7 @@ use super::{Context, Rules, internal_json, unified_diff};
 pub(crate) const PERSISTENT_VOLUME_CLAIM: Rules =
     Rules { create: claim, update: claim_update, update_status: claim_status_update };
 
-/// Where the class was named before there was a field for it.
+/// Annotation that named the storage class before the field existed.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const SPEC: At<'static> = At::new("spec");
 
@@ -70,7 +70,7 @@ fn claim_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-/// Both specs without what may change.
+/// Returns both specs with the mutable fields made equal.
 fn masked_specs(new: &Value, old: &Value, errors: &mut FieldErrors) -> (Value, Value) {
     let annotation =
         |claim: &Value| claim.part("metadata").part("annotations").text_if_set(BETA_CLASS).map(str::to_owned);
@@ -181,7 +181,7 @@ fn claim_resource(name: &str, at: &At<'_>, errors: &mut FieldErrors) -> bool {
     true
 }
 
-/// Fills in whichever of the two source fields is missing from the other.
+/// Copies `dataSource` to `dataSourceRef` or the reverse, if one of them is missing.
 pub(crate) fn normalize_sources(claim: &mut Value) {
     let spec = claim.part("spec");
     let (source, reference) = (spec.part("dataSource"), spec.part("dataSourceRef"));

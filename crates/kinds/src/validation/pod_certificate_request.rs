@@ -1,7 +1,7 @@
-//! certificates.k8s.io: PodCertificateRequest.
+//! Validation of PodCertificateRequest.
 //!
-//! A request proves that its maker holds the key; an issued certificate is for that key and lives as long as was asked for.
-//! Who may issue, deny or fail a request is decided where the caller is known.
+//! A request must prove possession of its key. An issued certificate must be for that key and have the requested
+//! lifetime. Who may issue, deny or fail a request depends on the caller and is checked elsewhere.
 
 use api::FieldErrors;
 use api::field::FieldErrorKind;
@@ -41,9 +41,9 @@ const MAX_UID: usize = 128;
 const MIN_LIFETIME: i64 = 3600;
 const MAX_LIFETIME: i64 = 91 * 24 * 3600;
 const MAX_KUBERNETES_LIFETIME: i64 = 24 * 3600;
-/// How far the beginning of a certificate may be from the present, in seconds.
+/// Maximum distance of `notBefore` from now, in seconds.
 const CLOCK_SKEW: i64 = 5 * 60;
-/// How far the time to refresh must be from the beginning and the end, in seconds.
+/// Minimum distance of `beginRefreshAt` from `notBefore` and `notAfter`, in seconds.
 const REFRESH_MARGIN: i64 = 10 * 60;
 
 fn create(request: &Value) -> FieldErrors {
@@ -98,7 +98,7 @@ fn create(request: &Value) -> FieldErrors {
     errors
 }
 
-/// Invalid, with a value that is not shown.
+/// Reports an invalid value without quoting it.
 fn omitted(at: &At<'_>, detail: &str, errors: &mut FieldErrors) {
     errors.report(FieldErrorKind::Invalid, at, None, detail.to_owned());
 }
@@ -126,7 +126,7 @@ fn stub_request(spec: Option<&Value>, errors: &mut FieldErrors) {
     }
 }
 
-/// The older way to prove possession of a key: a signature of the pod's uid.
+/// Validates the older proof of possession: a signature of the pod's uid.
 fn possession(spec: Option<&Value>, errors: &mut FieldErrors) {
     let key_at = SPEC.field("pkixPublicKey");
     let (key, proof) = (bytes(spec, "pkixPublicKey"), bytes(spec, "proofOfPossession"));
@@ -153,7 +153,7 @@ fn possession(spec: Option<&Value>, errors: &mut FieldErrors) {
 
 const UNKNOWN_KEY: &str = "unknown public key type; supported types are Ed25519, ECDSA, and RSA";
 
-/// Whether a key is of a kind and size that certificates may be issued for.
+/// Returns true if certificates may be issued for keys of this type and size; reports an error otherwise.
 fn acceptable(
     key: &PublicKey,
     at: &At<'_>,
@@ -242,8 +242,7 @@ fn update_status(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     errors
 }
 
-/// The rules for a certificate that is put into a request. They stop at the first that is broken, as in Kubernetes, but for those
-/// that look at names.
+/// Validates an issued certificate. As in kube-apiserver, stops at the first error, except errors about names.
 fn issued(request: &Value, spec: Option<&Value>, now: i64, errors: &mut FieldErrors) {
     let chain = request.part("status").text("certificateChain");
     if chain.len() > MAX_CHAIN {
@@ -277,7 +276,7 @@ fn issued(request: &Value, spec: Option<&Value>, now: i64, errors: &mut FieldErr
     }
     for block in pem::blocks(rest) {
         if block.label != "CERTIFICATE" {
-            // Kubernetes spells it so.
+            // kube-apiserver misspells it like this.
             let detail = "issued certificate chain must consist entirely of CERTFICATE PEM blocks";
             errors.invalid(&CHAIN, chain, detail);
             return;
@@ -289,7 +288,7 @@ fn issued(request: &Value, spec: Option<&Value>, now: i64, errors: &mut FieldErr
     }
 }
 
-/// The key that a stored request is for, or which of its fields cannot be read and why.
+/// Public key of a stored request. The error is the invalid field and the reason.
 fn requested_key(spec: Option<&Value>) -> Result<Option<PublicKey>, (&'static str, &'static str)> {
     if !spec.text("stubPKCS10Request").is_empty() {
         return CertificateRequest::from_der(&bytes(spec, "stubPKCS10Request"))
@@ -320,7 +319,7 @@ fn names_in(leaf: &Certificate, errors: &mut FieldErrors) {
     }
 }
 
-/// Whether the times in the status are those of the certificate, and what they have to be; reports the first that is not.
+/// Checks that the times in the status equal those of the certificate and are in range. Reports only the first error.
 fn times(
     request: &Value,
     spec: Option<&Value>,
@@ -370,7 +369,7 @@ fn times(
         None
     };
     if let Some(detail) = wrong_lifetime {
-        // In nanoseconds, as Go counts.
+        // Go prints durations in nanoseconds.
         errors.invalid(&CHAIN, lifetime.saturating_mul(1_000_000_000), detail);
         return false;
     }
@@ -383,7 +382,7 @@ fn times(
     true
 }
 
-/// Whether Go's `net/mail` reads a text as an address: `local@domain`, also in angle brackets with a name before them.
+/// Returns true if Go's `net/mail` accepts the text: `local@domain`, or a name followed by the address in angle brackets.
 fn is_mail_address(text: &str) -> bool {
     let text = text.trim_matches([' ', '\t']);
     let address = match text.strip_suffix('>') {

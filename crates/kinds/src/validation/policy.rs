@@ -1,4 +1,4 @@
-//! The group policy: PodDisruptionBudget, and Eviction, which asks a budget for a pod's removal.
+//! Validation of the `policy` group: PodDisruptionBudget, and Eviction, the request to evict a pod.
 
 use api::FieldErrors;
 use api::validation::fields::{At, Read, Report};
@@ -15,7 +15,7 @@ pub(crate) const POD_DISRUPTION_BUDGET: Rules = Rules {
 };
 pub(crate) const EVICTION: Rules = Rules { create: eviction, update: no_rules, update_status: no_rules };
 
-/// A budget; its metadata is judged like that of any object.
+/// Validates the spec; generic object validation checks the metadata.
 fn budget(object: &Value, lenient: bool) -> FieldErrors {
     const POLICIES: [&str; 2] = ["AlwaysAllow", "IfHealthyBudget"];
     let mut errors = FieldErrors::new();

@@ -1,4 +1,4 @@
-//! LimitRange and ResourceQuota, and what resources are called.
+//! Validation of LimitRange, ResourceQuota and resource names.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ fn quota_resource_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// An amount of a resource: not negative, and whole where the resource is counted.
+/// Validates the amount of a resource: not negative, and an integer if the resource is counted.
 pub(super) fn resource_amounts(name: &str, amount: &str, at: &At<'_>, errors: &mut FieldErrors) {
     if let Ok(amount) = Quantity::parse(amount) {
         resource_quantity(name, &amount, at, errors);
@@ -328,7 +328,7 @@ fn is_scope(scope: &str) -> bool {
     )
 }
 
-/// The resources a scope cannot bound.
+/// Resources that a quota with this scope cannot limit.
 fn misapplied<'a>(scope: &str, resources: &'a [&'a str]) -> impl Iterator<Item = &'a &'a str> {
     let bounds: fn(&str) -> bool = match scope {
         "Terminating"

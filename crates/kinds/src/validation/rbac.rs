@@ -1,4 +1,4 @@
-//! Roles and bindings.
+//! Validation of roles and role bindings.
 
 use api::FieldErrors;
 use api::field::FieldErrorKind;
@@ -43,7 +43,7 @@ pub(crate) const CLUSTER_ROLE_BINDING: Rules = Rules {
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Roles may be called anything that fits into a path.
+/// Role names only need to be valid path segments.
 fn rbac_name(name: &str, _: bool) -> Vec<String> {
     names::is_path_segment_name(name)
 }
@@ -104,7 +104,7 @@ fn policy_rules(role: &Value, is_namespaced: bool, errors: &mut FieldErrors) {
     }
 }
 
-/// The declared rules: every policy rule has verbs. What an update leaves as it is is not looked at again.
+/// Declarative validation: every rule needs verbs. Unchanged rules are not checked again.
 fn declared_rules(new: &Value, old: Option<&Value>, errors: FieldErrors) -> FieldErrors {
     let mut declared = FieldErrors::new();
     if old.is_none_or(|old| !same(old.part("rules"), new.part("rules"))) {
@@ -195,7 +195,7 @@ fn subject_rules(subject: &Value, is_namespaced: bool, at: &At<'_>, errors: &mut
     }
 }
 
-/// The declared rules: subjects and the role have names.
+/// Declarative validation: subjects and the role need names.
 fn declared_binding(new: &Value, old: Option<&Value>, errors: FieldErrors) -> FieldErrors {
     let mut declared = FieldErrors::new();
     let list = At::new("subjects");
@@ -206,7 +206,7 @@ fn declared_binding(new: &Value, old: Option<&Value>, errors: FieldErrors) -> Fi
             declared.required(&at.field("name"), "");
         }
     }
-    // A changed reference is refused as a whole before anything in it is looked at.
+    // A changed reference is already rejected as a whole.
     if old.is_none() && new.part("roleRef").text("name").is_empty() {
         declared.required(&At::new("roleRef.name"), "");
     }

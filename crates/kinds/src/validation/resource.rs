@@ -1,7 +1,7 @@
-//! resource.k8s.io: DeviceClass and DeviceTaintRule, and the parts claims, templates and slices share.
+//! Validation of DeviceClass and DeviceTaintRule, and of the parts that claims, templates and slices share.
 //!
-//! Kubernetes checks these kinds in two ways: with written rules and with rules that its types declare, whose errors come after
-//! the others. What is declared is in `resource_declared`, and the rules here leave it out.
+//! kube-apiserver validates these kinds in two ways: hand-written rules, and declarative rules of its types, whose
+//! errors come last. The declarative rules are in `resource_declared`; the rules here do not repeat them.
 
 use std::collections::HashSet;
 
@@ -56,15 +56,15 @@ pub(crate) const DEVICE_TAINT_RULE: Rules = Rules {
 };
 
 const SPEC: At<'static> = At::new("spec");
-/// As many requests, constraints, configurations or selectors as one object may have.
+/// Maximum number of requests, constraints, configurations or selectors in one object.
 pub(super) const MAX_PARTS: usize = 32;
-/// As many conditions as a device or a rule may have.
+/// Maximum number of conditions of a device or rule.
 pub(super) const MAX_CONDITIONS: usize = 8;
-/// The longest name of an attribute or capacity, without its domain.
+/// Maximum length of the name of an attribute or capacity, without its domain.
 pub(super) const MAX_ID: usize = 32;
-/// As many bytes of configuration as a driver is given.
+/// Maximum size of a driver's opaque parameters, in bytes.
 pub(super) const MAX_PARAMETERS: usize = 10 << 10;
-/// The longest name of a pool.
+/// Maximum length of a pool name.
 pub(super) const MAX_POOL_NAME: usize = 253;
 const MAX_EXPRESSION: usize = 10 << 10;
 
@@ -73,7 +73,7 @@ fn device_class(class: &Value, old: Option<&Value>) -> FieldErrors {
     if let Some(old) = old {
         errors.extend(meta::update(class, old));
     }
-    // The form of the name is declared.
+    // Declarative validation checks the format of the name.
     errors
         .retain(|error| error.field != "metadata.name" || error.kind != api::field::FieldErrorKind::Invalid);
     let spec = class.part("spec");
@@ -89,7 +89,7 @@ fn device_class(class: &Value, old: Option<&Value>) -> FieldErrors {
     errors
 }
 
-/// The name of an attribute or capacity, with or without the domain of who defines it.
+/// Validates the name of an attribute or capacity, with or without a domain.
 pub(super) fn qualified_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     match name.split_once('/') {
         None => identifier(name, at, errors),
@@ -109,7 +109,7 @@ pub(super) fn qualified_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) 
     }
 }
 
-/// The name of an attribute without its domain.
+/// Validates the name of an attribute without its domain.
 pub(super) fn identifier(id: &str, at: &At<'_>, errors: &mut FieldErrors) {
     if id.len() > MAX_ID {
         errors.too_long(at, MAX_ID);
@@ -117,7 +117,7 @@ pub(super) fn identifier(id: &str, at: &At<'_>, errors: &mut FieldErrors) {
     errors.invalid_each(at, id, names::is_c_identifier(id));
 }
 
-/// Selectors. What is stored passed these rules when it was new, and is not compiled again.
+/// Validates device selectors. Stored ones were compiled when they were new and are not compiled again.
 pub(super) fn selectors(selectors: &[Value], is_stored: bool, at: &At<'_>, errors: &mut FieldErrors) {
     if selectors.len() > MAX_PARTS {
         return;
@@ -145,7 +145,7 @@ fn expression(expression: &str, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// What a driver is told about its devices.
+/// Validates the opaque configuration for a driver. Stored parameters have no size limit.
 pub(super) fn configuration(config: &Value, is_stored: bool, at: &At<'_>, errors: &mut FieldErrors) {
     match config.part("opaque") {
         None => errors.required(&at.field("opaque"), ""),
@@ -156,7 +156,7 @@ pub(super) fn configuration(config: &Value, is_stored: bool, at: &At<'_>, errors
     }
 }
 
-/// Data that is not for Kubernetes: an object of bounded size.
+/// Validates opaque data: a JSON object of at most `most` bytes.
 pub(super) fn raw(data: Option<&Value>, most: usize, at: &At<'_>, errors: &mut FieldErrors) {
     match data {
         None => errors.required(at, ""),
@@ -166,7 +166,7 @@ pub(super) fn raw(data: Option<&Value>, most: usize, at: &At<'_>, errors: &mut F
     }
 }
 
-/// The name of a pool: names of subdomains, with slashes between them.
+/// Validates a pool name: DNS subdomains separated by slashes.
 pub(super) fn pool_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     if name.is_empty() {
         errors.required(at, "");
@@ -180,7 +180,6 @@ pub(super) fn pool_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Tolerations of device taints.
 pub(super) fn tolerations(tolerations: &[Value], at: &At<'_>, errors: &mut FieldErrors) {
     for (i, toleration) in tolerations.iter().enumerate() {
         let here = at.index(i).field("value").to_string();
@@ -196,7 +195,7 @@ pub(super) fn tolerations(tolerations: &[Value], at: &At<'_>, errors: &mut Field
     }
 }
 
-/// A taint of a device; its effect is declared.
+/// Validates a device taint, except its effect, which is subject to declarative validation.
 pub(super) fn taint(taint: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
     meta::label_name(taint.text("key"), &at.field("key"), errors);
     let value = taint.text("value");
@@ -222,7 +221,8 @@ fn taint_rule(rule: &Value, errors: &mut FieldErrors) {
     taint(spec.part("taint"), &SPEC.field("taint"), errors);
 }
 
-/// What must be true of a device before pods use it, and what ends the wait: both lists or neither. How many is declared.
+/// Validates the binding conditions and binding failure conditions of a device: both lists or neither must be set.
+/// Their maximum length is subject to declarative validation.
 pub(super) fn binding_conditions(device: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     const MOST: usize = 4;
     let (wanted, failed) = ("bindingConditions", "bindingFailureConditions");

@@ -1,7 +1,7 @@
-//! How much of a device's capacity a request may ask for: the policy of a capacity that several requests share.
+//! Validation of the request policy of a device capacity that several requests share.
 //!
-//! Steps are counted in whole numbers, as long as `DRAFractionalCapacityRange` is off, which it is in 1.37 unless its
-//! compatibility with the version before is given up.
+//! Steps must be integers while the feature gate `DRAFractionalCapacityRange` is off. In 1.37 it is off unless
+//! compatibility with the previous version is given up.
 
 use api::FieldErrors;
 use api::quantity::Quantity;
@@ -12,7 +12,6 @@ use api::validation::repeated::Repeated;
 
 const MAX_VALUES: usize = 10;
 
-/// The policy of a capacity, if it has one.
 pub(super) fn request_policy(capacity: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let Some(policy) = capacity.part("requestPolicy") else { return };
     let most = quantity(capacity.part("value"));
@@ -46,7 +45,7 @@ fn quantity(value: Option<&Value>) -> Quantity {
         Some(Value::Int(number)) => number.to_string(),
         _ => "0".to_owned(),
     };
-    // What is no quantity does not pass decoding.
+    // Decoding already rejected invalid quantities.
     Quantity::parse(&text).unwrap_or(Quantity::ZERO)
 }
 
@@ -149,7 +148,7 @@ fn valid_range(
     }
 }
 
-/// Whether all parts are numbers that can be reckoned with.
+/// Returns true if all quantities are between 0 and the largest 64-bit integer; reports the others.
 fn whole(parts: &[(&str, &Quantity)], at: &At<'_>, errors: &mut FieldErrors) -> bool {
     let before = errors.len();
     for (name, part) in parts {

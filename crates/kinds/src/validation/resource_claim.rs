@@ -1,4 +1,4 @@
-//! ResourceClaim and ResourceClaimTemplate: the written rules. See `resource` about the declared ones.
+//! Hand-written validation of ResourceClaim and ResourceClaimTemplate. See `resource` for declarative validation.
 
 use std::collections::HashSet;
 
@@ -53,7 +53,7 @@ pub(crate) const TEMPLATE: Rules = Rules {
     update_status: no_rules,
 };
 
-/// The written rules of a template; the declared ones come last.
+/// Hand-written rules of a template; the declarative ones come last.
 fn written(template: &Value) -> FieldErrors {
     let mut errors = meta::create(template, true, names::name_is_dns_subdomain);
     let spec = template.part("spec");
@@ -70,7 +70,7 @@ fn declared_of(template: &Value, context: &Context, errors: &mut FieldErrors) {
 const MAX_SUBREQUESTS: usize = 8;
 const MAX_RESERVED_FOR: usize = 256;
 
-/// The names by which parts of a claim refer to its requests.
+/// Names by which parts of a claim refer to its requests.
 fn request_names(devices: Option<&Value>) -> HashSet<String> {
     let mut found = HashSet::new();
     for request in devices.items("requests") {
@@ -83,7 +83,7 @@ fn request_names(devices: Option<&Value>) -> HashSet<String> {
     found
 }
 
-/// The items of a list, if there are few enough to be looked at one by one.
+/// Items of a list, or none if there are more than `most`, which is reported elsewhere.
 fn few<'a>(holder: Option<&'a Value>, field: &str, most: usize) -> &'a [Value] {
     let items = holder.items(field);
     if items.len() > most { &[] } else { items }
@@ -168,7 +168,7 @@ fn device_request(request: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         "ExactCount" if count <= 0 => {
             errors.invalid(&at.field("count"), count, "must be greater than zero");
         }
-        // Any other mode is for the declared rules, which do not look at an empty one.
+        // Declarative validation checks the mode, but skips an empty one.
         "" => errors.not_supported(&at.field("allocationMode"), "", &["All", "ExactCount"]),
         _ => {}
     }

@@ -1,5 +1,5 @@
-//! resource.k8s.io: the rules that Kubernetes' types declare. Their errors come after those of the written rules, they look only
-//! at what has changed, and they speak of the version of the request.
+//! Declarative validation of `resource.k8s.io`. Its errors come after those of the hand-written rules, cover only
+//! changed fields, and use the field paths of the request's version.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -24,7 +24,7 @@ const MAX_DRIVER: usize = 63;
 const MAX_DOMAIN: usize = 63;
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
-/// What is wrong with a name, in the words of declared rules: they count bytes.
+/// Adapts messages to the wording of declarative validation, which counts bytes.
 fn in_bytes(details: Vec<String>) -> impl Iterator<Item = String> {
     details.into_iter().map(|detail| {
         if detail.contains("must be no more than") { detail.replace(" characters", " bytes") } else { detail }
@@ -39,12 +39,11 @@ fn label(name: &str) -> impl Iterator<Item = String> {
     in_bytes(names::is_dns1123_label(name))
 }
 
-/// Whether a field is as it was, so that its rules have nothing to say.
+/// Returns true if the field is unchanged, so that its rules are skipped.
 fn unchanged(new: Option<&Value>, old: Option<&Value>, field: &str) -> bool {
     old.is_some() && same(new.part(field), old.part(field))
 }
 
-/// A device class.
 pub(super) fn class(class: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     let name = api::meta::name(class);
     if !name.is_empty() && old.is_none_or(|old| api::meta::name(old) != name) {
@@ -79,7 +78,7 @@ fn extended_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     errors.invalid_each(at, name, in_bytes(names::is_qualified_name(&format!("requests.{name}"))));
 }
 
-/// Whether a list has at most `most` items; no more is said about one that has more.
+/// Returns true if the list has at most `most` items. Longer lists are reported and not checked further.
 fn limited(holder: Option<&Value>, field: &str, most: usize, at: &At<'_>, errors: &mut FieldErrors) -> bool {
     let count = holder.items(field).len();
     if count > most {
@@ -88,7 +87,7 @@ fn limited(holder: Option<&Value>, field: &str, most: usize, at: &At<'_>, errors
     count <= most
 }
 
-/// The items of a list that have the key of an earlier one, shown as the type `kind`.
+/// Reports items whose key equals that of an earlier item, printed as the type `kind`.
 fn unique<'a, K: Hash + Eq>(
     list: &'a [Value],
     kind: &str,
@@ -116,7 +115,7 @@ fn driver(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
         errors.required(at, "");
         return;
     }
-    // Upper case is accepted, and the words for it are its own.
+    // Uppercase is accepted, with its own message.
     for detail in subdomain(&name.to_lowercase()) {
         let detail = detail
             .replace(
@@ -151,7 +150,7 @@ fn pool(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The full name of an attribute: a domain and an identifier.
+/// Validates the full name of an attribute: a domain and an identifier.
 fn attribute_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     match name.split_once('/') {
         None => {
@@ -206,7 +205,7 @@ fn tolerations(holder: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The names of requests that a part of a claim is about.
+/// Validates the request names to which a constraint or configuration refers.
 fn references(holder: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     if limited(Some(holder), "requests", MAX_PARTS, at, errors) {
         let list = at.field("requests");
@@ -214,7 +213,7 @@ fn references(holder: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// A claim that is new, or the one of a template.
+/// Validates the devices of a new claim or of a claim template.
 pub(super) fn devices(devices: Option<&Value>, at: &At<'_>, context: &Context, errors: &mut FieldErrors) {
     let mut found = FieldErrors::new();
     let flat = context.version == FLAT;
@@ -247,7 +246,7 @@ pub(super) fn devices(devices: Option<&Value>, at: &At<'_>, context: &Context, e
     errors.extend(found);
 }
 
-/// The version in which a request is flat and a device is `basic`.
+/// Version in which the fields of a request are not in `exactly`, and those of a device are in `basic`.
 const FLAT: &str = "v1beta1";
 
 fn requests(devices: Option<&Value>, at: &At<'_>, flat: bool, errors: &mut FieldErrors) {
@@ -289,14 +288,13 @@ fn request_parts(request: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     tolerations(request, at, errors);
 }
 
-/// A changed claim: its spec cannot be.
+/// Rejects changes of a claim's spec.
 pub(super) fn fixed_spec(new: &Value, old: &Value, errors: &mut FieldErrors) {
     if !same(new.part("spec"), old.part("spec")) {
         errors.invalid(&SPEC, Value::Null, IMMUTABLE);
     }
 }
 
-/// The status of a claim.
 pub(super) fn claim_status(status: Option<&Value>, old: Option<&Value>, errors: &mut FieldErrors) {
     let at = At::new("status");
     if let Some(allocation) = status.part("allocation")
@@ -362,7 +360,7 @@ fn share_id(holder: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// What tells a device's status from those of others: driver, pool, device and share.
+/// Key of a device status: driver, pool, device and share ID.
 type DeviceId<'a> = (&'a str, &'a str, &'a str, Option<&'a str>);
 
 fn device_id(device: &Value) -> DeviceId<'_> {
@@ -395,10 +393,9 @@ fn device_statuses(devices: &[Value], old: &[Value], at: &At<'_>, errors: &mut F
     }
 }
 
-/// As many addresses as a network device may have.
+/// Maximum number of addresses of a network device.
 pub(super) const MAX_IPS: usize = 16;
 
-/// A slice.
 pub(super) fn slice(slice: &Value, old: Option<&Value>, context: &Context, errors: &mut FieldErrors) {
     let (spec, old) = (slice.part("spec"), old.part("spec"));
     let mut found = FieldErrors::new();
@@ -452,7 +449,7 @@ fn device(device: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// An attribute has exactly one value.
+/// Checks that an attribute has exactly one value.
 fn one_value(attribute: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     const MEMBERS: [&str; 8] = ["int", "bool", "string", "version", "ints", "bools", "strings", "versions"];
     let set: Vec<&str> = MEMBERS.into_iter().filter(|field| attribute.part(field).is_some()).collect();
@@ -483,7 +480,6 @@ fn counters(set: &Value, name_field: &str, at: &At<'_>, errors: &mut FieldErrors
     }
 }
 
-/// A rule that taints devices.
 pub(super) fn taint_rule(rule: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     let taint = |rule: &Value| rule.part("spec").part("taint").text("effect").to_owned();
     let effect = taint(rule);

@@ -1,4 +1,4 @@
-//! ResourceSlice: the written rules. See `resource` about the declared ones.
+//! Hand-written validation of ResourceSlice. See `resource` for declarative validation.
 
 use api::FieldErrors;
 use api::field::FieldErrorKind;
@@ -40,7 +40,7 @@ const MAX_ATTRIBUTES: usize = 32;
 const MAX_ATTRIBUTE_VALUES: usize = 48;
 const MAX_TAINTS: usize = 16;
 const MAX_ATTRIBUTE_LENGTH: usize = 64;
-/// How much of a key is shown.
+/// Maximum length of a key in an error path.
 const MAX_KEY_SHOWN: usize = 63 + 1 + MAX_ID;
 const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 
@@ -107,7 +107,7 @@ fn devices(spec: Option<&Value>, old: Option<&Value>, errors: &mut FieldErrors) 
     }
 }
 
-/// Which nodes can reach the devices: said in exactly one way.
+/// Checks that exactly one field selects the nodes that can access the devices.
 fn node_choice(spec: Option<&Value>, errors: &mut FieldErrors) {
     const WORDS: &str =
         "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
@@ -218,7 +218,7 @@ fn sizes(device: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// A key as paths show it: the middle of a long one is left out.
+/// Shortens a long key for error paths by removing its middle.
 fn shortened(key: &str) -> String {
     if key.len() <= MAX_KEY_SHOWN {
         return key.to_owned();

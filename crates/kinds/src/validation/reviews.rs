@@ -1,4 +1,4 @@
-//! Access reviews and token requests: kinds that are answered, not stored.
+//! Validation of access reviews and token requests, which are not stored.
 
 use api::FieldErrors;
 use api::attestation::{AttestationDialect, EVERY_GROUP, WebhookConfigurationKind};
@@ -176,7 +176,7 @@ fn token_request(request: &Value) -> FieldErrors {
     errors
 }
 
-/// What a token for webhooks is to attest: one API group, or all.
+/// Validates the attestation of a token bound to a webhook: exactly one API group, or all groups.
 fn attestations(spec: Option<&Value>, errors: &mut FieldErrors) {
     let dialect = AttestationDialect::of(spec);
     let (field, only_key) = (dialect.field(), dialect.key());
@@ -200,7 +200,7 @@ fn attestations(spec: Option<&Value>, errors: &mut FieldErrors) {
     let group = group.as_str().unwrap_or_default();
     let here = here.index(0);
     match (group, dialect) {
-        // The core group: the KEP's dialect has a name for the permission, Kubernetes' has none.
+        // The core group has a permission name in the KEP's dialect, but not in Kubernetes'.
         ("", AttestationDialect::Kep) | (EVERY_GROUP, _) => {}
         ("", AttestationDialect::Kubernetes) => errors.invalid(&here, group, "may not be an empty string"),
         _ if dialect.is_reserved(group) => {

@@ -1,4 +1,4 @@
-//! Service.
+//! Validation of Service, its addresses and ports.
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -64,7 +64,7 @@ fn update_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-/// One point of entry in a load balancer's status; only services have `ipMode`.
+/// Validates one ingress point of a load balancer status. Only services have `ipMode`.
 pub(super) fn load_balancer_ingress(
     ingress: &Value,
     before: &HashSet<&str>,
@@ -227,7 +227,7 @@ fn port_rules(ports: &[Value], errors: &mut FieldErrors) {
     }
 }
 
-/// A port, by number or by name.
+/// Validates a port given by number or name.
 pub(super) fn port_number_or_name(port: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
     match port {
         Some(Value::String(name)) => errors.invalid_each(at, name, names::is_valid_port_name(name)),
@@ -400,7 +400,7 @@ fn traffic(service: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// Cluster IPs, families and the policy that binds them; also asked before addresses are handed out.
+/// Validates cluster IPs, IP families and their policy. Also runs before addresses are allocated.
 pub(crate) fn cluster_ip_errors(service: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if kind_of(service) == "ExternalName" {
@@ -511,7 +511,7 @@ fn cluster_ips_stay(new: &Value, old: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// A list that is not there prints as `null`.
+/// kube-apiserver prints an absent list as `null`.
 fn shown_list(list: &[Value]) -> Value {
     if list.is_empty() { Value::Null } else { Value::List(list.to_vec()) }
 }
@@ -558,7 +558,7 @@ fn families_stay(new: &Value, old: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// Whether a service can be reached from outside the cluster.
+/// Returns true if the service is reachable from outside the cluster.
 pub(crate) fn is_external(service: &Value) -> bool {
     match service.str_at(&["spec", "type"]).unwrap_or_default() {
         "LoadBalancer" | "NodePort" => true,

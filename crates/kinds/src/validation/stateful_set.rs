@@ -1,4 +1,4 @@
-//! StatefulSet: pods that keep their names and claims.
+//! Validation of StatefulSet, including its volume claim templates.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ pub(crate) const STATEFUL_SET: Rules =
 
 const SPEC: At<'static> = At::new("spec");
 
-/// What a StatefulSet's rules let pass because the stored one has it.
+/// Relaxations for an update: values that the stored StatefulSet may already have.
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing the stored object may keep")]
 #[derive(Clone, Copy, Default)]
 struct Tolerated {
@@ -160,7 +160,7 @@ fn stateful_set_template(
     match selects(selector, labels) {
         Err(_) => {
             let json = meta::label_selector_json(selector);
-            // Kubernetes gives no reason here.
+            // kube-apiserver gives no reason here.
             errors.report(api::field::FieldErrorKind::Invalid, &SPEC.field("selector"), None, json);
             return;
         }
@@ -180,7 +180,7 @@ fn stateful_set_template(
     security::annotations(metadata, judged.part("spec"), options, &at, errors);
 }
 
-/// The template with what the controller changes: names of its own, and a volume for every claim.
+/// Returns the template as the controller will change it: without hostname and subdomain, and with a volume for every claim.
 fn as_the_controller_makes_it(spec: Option<&Value>) -> Value {
     let mut judged = spec.part("template").cloned().unwrap_or_else(|| Map::new().into());
     let claims = spec.items("volumeClaimTemplates");

@@ -1,4 +1,4 @@
-//! storage.k8s.io: StorageClass, VolumeAttributesClass, VolumeAttachment, CSIDriver, CSINode, CSIStorageCapacity.
+//! Validation of StorageClass, VolumeAttributesClass, VolumeAttachment, CSIDriver, CSINode and CSIStorageCapacity.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -62,7 +62,7 @@ fn class_rules(class: &Value) -> FieldErrors {
     errors
 }
 
-/// The declared rules: all but the topologies is fixed, and there is a provisioner.
+/// Declarative validation: provisioner, parameters, reclaim policy and binding mode are immutable; the provisioner is required.
 fn declared_class(new: &Value, old: Option<&Value>) -> FieldErrors {
     let mut declared = FieldErrors::new();
     let Some(old) = old else {
@@ -85,7 +85,7 @@ fn declared_class(new: &Value, old: Option<&Value>) -> FieldErrors {
     declared
 }
 
-/// As `same`, for fields that are maps in Go: an empty one is none.
+/// Like [`same`], for fields that are maps in Go: an empty map equals an absent one.
 fn same_map(a: Option<&Value>, b: Option<&Value>) -> bool {
     let is_there = |value: &&Value| value.as_map().is_none_or(|map| !map.is_empty());
     same(a.filter(is_there), b.filter(is_there))
@@ -147,10 +147,10 @@ fn topologies(terms: &[Value], errors: &mut FieldErrors) {
                 errors.duplicate(&here.field("key"), key);
             }
         }
-        // Terms without expressions equal the empty slots Kubernetes compares with, one for every term.
+        // kube-apiserver compares with one empty slot per term, which equals every term without expressions.
         let empty = if values_of.is_empty() { terms.len() } else { 0 };
         let times = earlier.entry(values_of).or_default();
-        // Every pair of equal terms is an error: as many as are kept, and no more.
+        // Every pair of equal terms is an error; stop at the maximum number of errors.
         for _ in 0..(empty + *times).min(MAX_ERRORS.saturating_sub(errors.len())) {
             errors.duplicate(&expressions, "");
         }
@@ -181,7 +181,7 @@ fn attachment(object: &Value, context: &Context) -> FieldErrors {
     let errors = attachment_rules(object, context);
     let mut declared = FieldErrors::new();
     declared_attacher(object, &mut declared);
-    // The declared rule says the same in other words.
+    // Declarative validation reports this field with another message.
     let mut errors = errors;
     errors.retain(|error| error.field != "spec.attacher");
     supersede(errors, declared)

@@ -1,4 +1,4 @@
-//! StorageVersionMigration.
+//! Validation of StorageVersionMigration: create, update and status.
 
 use api::FieldErrors;
 use api::field::FieldErrorKind;

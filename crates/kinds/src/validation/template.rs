@@ -1,4 +1,4 @@
-//! PodTemplate, and the templates of pods inside workloads.
+//! Validation of PodTemplate and of the pod templates of workloads.
 
 use api::validation::fields::{At, Read, Report};
 use api::validation::meta;
@@ -9,7 +9,6 @@ use super::pod::options::Options;
 use super::pod::{security, spec};
 use super::{Context, Rules, no_rules};
 
-/// The rules of PodTemplate.
 pub(crate) const POD_TEMPLATE: Rules = Rules { create, update, update_status: no_rules };
 
 fn create(object: &Value, context: &Context) -> FieldErrors {
@@ -26,7 +25,7 @@ fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     errors
 }
 
-/// A template of pods at `at`.
+/// Validates a pod template whose field path is `at`.
 pub(super) fn template(template: Option<&Value>, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
     let metadata = template.part("metadata");
     meta::labels(metadata, "labels", at, errors);

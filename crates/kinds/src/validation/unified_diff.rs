@@ -1,17 +1,17 @@
-//! Two texts → the unified diff between them, as the errors about changed pods print it.
+//! Unified diff of two texts, for errors about changed pods.
 //!
-//! The diff is Python's `difflib` (which Go's port follows): find the longest common run of lines, then do the same on both
-//! sides of it. Lines that occur often do not start a run in long texts.
+//! Follows Python's `difflib`, like the Go port that kube-apiserver uses: find the longest common run of lines, then
+//! repeat on both sides of it. In long texts, frequent lines do not start a run.
 
 use std::{collections::HashMap, fmt::Write as _, ops::Range};
 
 const CONTEXT: usize = 3;
-/// From this length on, a line that makes up more than a hundredth of a text is too common to start a run.
+/// From this number of lines on, a line that makes up more than a hundredth of a text does not start a run.
 const LONG: usize = 200;
-/// Longer texts are compared only at their beginnings and ends: finding all runs could take too long.
+/// Texts with more lines are compared only at both ends, because finding all runs could take too long.
 const TOO_LONG: usize = 10_000;
 
-/// One stretch of both texts.
+/// A range of lines in both texts that is equal or changed.
 #[derive(Clone)]
 struct Stretch {
     same: bool,
@@ -19,7 +19,7 @@ struct Stretch {
     new: Range<usize>,
 }
 
-/// The unified diff from `old` to `new`, without file names.
+/// Returns the unified diff from `old` to `new`, without file names.
 pub(super) fn unified(old: &str, new: &str) -> String {
     let old: Vec<&str> = old.split('\n').collect();
     let new: Vec<&str> = new.split('\n').collect();
@@ -54,7 +54,7 @@ fn printed(start: usize, end: usize) -> String {
     }
 }
 
-/// The changes with their context, cut apart where nothing changes for long.
+/// Groups changes with their context; long unchanged stretches separate the groups.
 fn groups(stretches: &[Stretch]) -> Vec<Vec<Stretch>> {
     let mut groups = Vec::new();
     let mut group: Vec<Stretch> = Vec::new();
@@ -90,7 +90,7 @@ fn ending(stretch: &Stretch) -> Stretch {
     Stretch { same: true, old: cut(&stretch.old), new: cut(&stretch.new) }
 }
 
-/// Both texts as alternating stretches, in order.
+/// Splits both texts into alternating equal and changed stretches, in order.
 fn stretches(old: &[&str], new: &[&str]) -> Vec<Stretch> {
     let mut runs = if old.len().max(new.len()) > TOO_LONG { outer_runs(old, new) } else { runs(old, new) };
     runs.push((old.len(), new.len(), 0));
@@ -114,7 +114,7 @@ fn stretches(old: &[&str], new: &[&str]) -> Vec<Stretch> {
     out
 }
 
-/// The common beginning and end.
+/// Finds only the common beginning and end.
 fn outer_runs(old: &[&str], new: &[&str]) -> Vec<(usize, usize, usize)> {
     let start = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let rest = old.len().min(new.len()) - start;
@@ -122,7 +122,7 @@ fn outer_runs(old: &[&str], new: &[&str]) -> Vec<(usize, usize, usize)> {
     vec![(0, 0, start), (old.len() - end, new.len() - end, end)]
 }
 
-/// The common runs `(start in old, start in new, length)`, in order.
+/// Common runs `(start in old, start in new, length)`, in order.
 fn runs(old: &[&str], new: &[&str]) -> Vec<(usize, usize, usize)> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     for (j, line) in new.iter().enumerate() {
@@ -146,7 +146,7 @@ fn runs(old: &[&str], new: &[&str]) -> Vec<(usize, usize, usize)> {
     found
 }
 
-/// The longest common run; of several, the one that starts first in `old`, then in `new`.
+/// Longest common run; among equals, the one that starts first in `old`, then in `new`.
 fn longest(
     old: &[&str],
     new: &[&str],
@@ -155,7 +155,7 @@ fn longest(
     new_range: &Range<usize>,
 ) -> (usize, usize, usize) {
     let (mut best_i, mut best_j, mut best) = (old_range.start, new_range.start, 0);
-    // The lengths of the runs that end at the line before, by their end in `new`.
+    // Lengths of the runs that end at the previous line of `old`, by their end in `new`.
     let mut lengths: HashMap<usize, usize> = HashMap::new();
     for (i, line) in old.iter().enumerate().take(old_range.end).skip(old_range.start) {
         let mut next = HashMap::new();
@@ -171,7 +171,7 @@ fn longest(
         }
         lengths = next;
     }
-    // Common lines next to the run belong to it after all.
+    // Extends the run by equal neighboring lines, even frequent ones.
     while best_i > old_range.start && best_j > new_range.start && old.get(best_i - 1) == new.get(best_j - 1) {
         (best_i, best_j, best) = (best_i - 1, best_j - 1, best + 1);
     }

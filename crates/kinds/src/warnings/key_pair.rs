@@ -1,8 +1,8 @@
-//! A certificate and its key in a secret: what Go says of two texts that are none.
+//! Checks the key pair of a TLS secret for the PEM errors that Go reports.
 
 use value::Value;
 
-/// What is wrong with the texts, as far as PEM goes.
+/// Returns the first PEM error in Go's words. Does not parse the certificate or key itself.
 pub(super) fn problem(secret: &Value) -> Option<String> {
     let labels = |key: &str| -> Vec<String> {
         let text = secret.str_at(&["data", key]).unwrap_or_default();

@@ -8,7 +8,6 @@ use value::Value;
 use super::{claim_spec, deprecated_label, fractional, node_selector_term};
 use crate::strategy::{APP_ARMOR_PREFIX, app_armor_profile, deprecated_app_armor_annotations};
 
-/// A new pod.
 pub(super) fn pod(pod: &Value, warnings: &mut Vec<String>) {
     for key in deprecated_app_armor_annotations(pod) {
         warnings
@@ -17,7 +16,6 @@ pub(super) fn pod(pod: &Value, warnings: &mut Vec<String>) {
     spec_and_metadata(&At::ROOT, Some(pod), false, warnings);
 }
 
-/// A workload's template.
 pub(super) fn template(at: &At<'_>, template: Option<&Value>, warnings: &mut Vec<String>) {
     if template.is_some() {
         spec_and_metadata(at, template, true, warnings);
@@ -26,7 +24,7 @@ pub(super) fn template(at: &At<'_>, template: Option<&Value>, warnings: &mut Vec
 
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// Annotations that do nothing any more.
+/// Annotations that no longer have any effect.
 const DEPRECATED: [(&str, &str); 3] = [
     (
         "scheduler.alpha.kubernetes.io/critical-pod",
@@ -147,7 +145,7 @@ fn each_container(at: &At<'_>, spec: Option<&Value>, mut look: impl FnMut(&Value
     }
 }
 
-/// The places of items whose `field` an earlier item has too.
+/// Indexes and values of items whose `field` equals that of an earlier item.
 fn duplicates<'a>(items: &'a [Value], field: &str) -> Vec<(usize, &'a str)> {
     let mut seen: HashSet<&str> = HashSet::new();
     let mut found = Vec::new();
@@ -212,7 +210,7 @@ fn volumes(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
     for (i, volume) in spec.items("volumes").iter().enumerate() {
         let here = list.index(i);
         for (field, shown, words) in PLUGINS {
-            // A claim that goes with the pod is looked at between these two.
+            // kube-apiserver checks the claim of an ephemeral volume at this point of the order.
             if field == "cephfs"
                 && let Some(claim) = volume.part("ephemeral").part("volumeClaimTemplate")
             {
@@ -226,7 +224,7 @@ fn volumes(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
     overlaps(spec, warnings);
 }
 
-/// A path in a volume and what puts it there.
+/// A path in a volume and the source that creates it.
 type Source = (String, String);
 
 fn shown(source: &Source) -> String {
@@ -234,10 +232,10 @@ fn shown(source: &Source) -> String {
     if source.1.is_empty() { path } else { format!("{path} ({})", source.1) }
 }
 
-/// The most paths of one volume that are compared with each other: every pair of 100,000 would take minutes.
+/// Maximum number of paths of one volume that are compared; all pairs of 100,000 would take minutes.
 const MAX_COMPARED: usize = 1000;
 
-/// Pairs of paths of which one lies in the other, in the order they come up.
+/// Pairs of paths where one contains or equals the other, in order of appearance.
 fn overlapping(paths: Vec<Source>) -> Vec<String> {
     let inside =
         |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -347,7 +345,7 @@ fn environment(container: &Value, at: &At<'_>, warnings: &mut Vec<String>) {
         }
         let reference = format!("$({name})");
         let value = variable.text("value");
-        // A variable that builds on the earlier one of the same name is what somebody wanted.
+        // A variable that refers to the earlier one of the same name extends it on purpose.
         let builds = variable.part("valueFrom").is_none() && value != reference && value.contains(&reference);
         if !builds {
             let list = at.field("env");
@@ -360,16 +358,16 @@ fn environment(container: &Value, at: &At<'_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// As many ports of one number and protocol as each further one is compared with, and as many warnings as are collected: an answer
-/// carries far fewer, and every pair of 60,000 ports would take minutes.
+/// Limits for comparing ports of one number and protocol: how many earlier ports each port is compared with, and how many
+/// warnings are collected. A response carries far fewer, and comparing all pairs of 60,000 ports would take minutes.
 const MAX_SAME_PORTS: usize = 1000;
 const MAX_PORT_WARNINGS: usize = 5000;
 
-/// The host address and port of a container port, and where it is.
+/// Host IP, host port and field path of a container port.
 type HostPort = (String, i64, String);
 
 fn ports(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
-    // By number and protocol.
+    // Ports by number and protocol.
     let mut seen: HashMap<(i64, String), Vec<HostPort>> = HashMap::new();
     each_container(at, spec, |container, here| {
         let list = here.field("ports");

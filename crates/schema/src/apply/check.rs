@@ -1,4 +1,4 @@
-//! Whether a configuration fits its schema, in the words of Kubernetes' merge library.
+//! Validates an applied configuration against its schema with the error messages of structured-merge-diff.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use super::element::Element;
 use super::shape::{Shape, Typed};
 use crate::{Format, Kind, Schema};
 
-/// What does not fit.
+/// The validation errors, as pairs of path and message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Misfits(Vec<(String, String)>);
 
@@ -33,13 +33,13 @@ impl fmt::Display for Misfits {
 
 impl std::error::Error for Misfits {}
 
-/// The most that is told: so many misfits, and soon after so many bytes. The way to each is told whole, and may have a long name in
-/// it that is the same for all.
+/// Limits on the reported errors: their number, and the total bytes after which reporting stops. Paths are not shortened, and a long
+/// name may occur in all of them.
 const MANY: usize = 100;
 const LONG: usize = 4 << 20;
 
-/// Checks `value` against the schema: types, undeclared fields, items of keyed lists and sets without a key or with the same
-/// one. Lists of stored objects may repeat an item, those of configurations may not.
+/// Checks types, undeclared fields, and missing or duplicate keys of keyed lists and sets. `may_repeat` allows duplicate items, which
+/// stored objects may have but configurations may not.
 pub fn check(value: &Value, schema: &Schema, may_repeat: bool) -> Result<(), Misfits> {
     let mut walk = Walk { way: Vec::new(), may_repeat, found: Misfits::default(), room: LONG };
     walk.value(value, Typed::root(schema));
@@ -127,7 +127,7 @@ impl Walk {
             Kind::Bool if value.as_bool().is_none() => {
                 self.say(format!("expected boolean, got {}", shown(value)));
             }
-            // Quantities, times and the like: any scalar.
+            // Quantities, times and similar types accept any scalar.
             Kind::String(_) if matches!(value, Value::List(_) | Value::Map(_)) => {
                 self.say(format!("expected any scalar, got {}", shown(value)));
             }
@@ -136,12 +136,12 @@ impl Walk {
     }
 }
 
-/// As Go prints the library's own box around a value.
+/// Formats a value as Go prints the library's wrapper around it.
 fn shown(value: &Value) -> String {
     format!("&{{{}}}", go::text(&as_read(value)))
 }
 
-/// Configurations are read as JSON is, where every number is a float.
+/// Configurations are decoded as JSON, where every number is a float.
 fn as_read(value: &Value) -> Value {
     match value {
         #[expect(clippy::cast_precision_loss, reason = "so does Go when it reads one")]
@@ -158,7 +158,7 @@ fn told(way: &[Element]) -> String {
     way.iter().map(ToString::to_string).collect()
 }
 
-/// The paths of atomic lists, maps and structs in a configuration, as mutation policies refuse them: `.spec.selector`.
+/// The paths of atomic lists, maps and structs in a configuration, such as `.spec.selector`. Mutating admission policies reject them.
 pub fn atomics(value: &Value, schema: &Schema) -> Vec<String> {
     let mut found = Vec::new();
     find_atomics(value, Typed::root(schema), &mut Vec::new(), &mut found);

@@ -1,4 +1,4 @@
-//! Two versions of an object → the fields that were removed, modified and added.
+//! Compares two versions of an object and returns the fields that were removed, modified and added.
 
 use std::iter::Peekable;
 
@@ -9,25 +9,25 @@ use super::set::FieldSet;
 use super::shape::{Items, Shape, Typed};
 use crate::Schema;
 
-/// What differs between two objects. No field is in two of the sets.
+/// Differences between two objects. No field is in two of the sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Fields that only the first has.
+    /// Fields that only the old object has.
     pub removed: FieldSet,
     /// Fields that both have, with different values.
     pub modified: FieldSet,
-    /// Fields that only the second has.
+    /// Fields that only the new object has.
     pub added: FieldSet,
 }
 
-/// Compares two objects along the schema. The error says which list cannot be compared, and why.
+/// Compares two objects along the schema. The error names the list that cannot be compared and the reason.
 pub fn compare(old: &Value, new: &Value, schema: &Schema) -> Result<Comparison, String> {
     let mut found = Comparison::default();
     node(Some(old), Some(new), Typed::root(schema), &mut found)?;
     Ok(found)
 }
 
-/// What happened to a value itself.
+/// Change of a value itself, as opposed to its parts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     None,
@@ -37,7 +37,6 @@ enum Change {
 }
 
 impl Comparison {
-    /// The fields that were modified or added.
     pub fn set(&self) -> FieldSet {
         let mut set = self.modified.clone();
         set.unite(self.added.clone());
@@ -90,7 +89,7 @@ fn node(
     }
 }
 
-/// Where any JSON goes, a value may change its form: the parts of a map then come or go with it.
+/// Compares values of untyped JSON, which may change between map and scalar. The fields of the map are then added or removed with it.
 fn any(
     old: Option<&Value>,
     new: Option<&Value>,
@@ -133,7 +132,7 @@ fn fields(
 
 type Step<'v> = (&'v value::Str, Option<&'v Value>, Option<&'v Value>);
 
-/// The next key of two maps, with the values either has there.
+/// The next key of two sorted maps, with its value in each.
 fn next_key<'v, I>(before: &mut Peekable<I>, after: &mut Peekable<I>) -> Option<Step<'v>>
 where
     I: Iterator<Item = (&'v value::Str, &'v Value)>,
@@ -179,8 +178,8 @@ fn items(
             ([] | [_], [] | [_]) => {
                 descend(olds.first().map(|(_, v)| *v), news.first().map(|(_, v)| *v), &mut below)?
             }
-            // Items that are called the same are compared as a whole; when they become one or cease to be, the one comes or
-            // goes with all its parts.
+            // Duplicate items are compared as a whole. If duplicates become a single item or the reverse, the single item is added or
+            // removed with all its fields.
             ([_, _, ..], [_, _, ..]) => {
                 let equal = olds.len() == news.len()
                     && olds.iter().zip(news).all(|((_, old), (_, new))| same(old, new));
@@ -189,7 +188,7 @@ fn items(
             ([_, _, ..], _) => {
                 if let Some((_, new)) = news.first() {
                     descend(None, Some(new), &mut below)?;
-                    // Both the several that went and the one that came are this path.
+                    // The path of the removed duplicates is also the path of the added item.
                     found.added.push(element.clone(), true, FieldSet::EMPTY);
                 }
                 Change::Removed
@@ -215,12 +214,12 @@ fn sorted<'v>(items: &'v [Value], told_apart: Items<'_>) -> Result<Vec<Item<'v>>
         let element = told_apart.element(item).map_err(|why| format!(": element {at}: {why}"))?;
         out.push((element, item));
     }
-    // Stable: items that are called the same stay in their order.
+    // The sort is stable, so duplicates stay in their order.
     out.sort_by(|(a, _), (b, _)| a.cmp(b));
     Ok(out)
 }
 
-/// The items called `element`, which are at the front if there are any.
+/// Splits off the items identified by `element`, which are at the front if there are any.
 fn take<'i, 'v>(items: &mut &'i [Item<'v>], element: &Element) -> &'i [Item<'v>] {
     let count = items.iter().take_while(|(own, _)| own == element).count();
     let (taken, rest) = items.split_at_checked(count).unwrap_or((&[], items));

@@ -1,4 +1,4 @@
-//! Server-side apply: an object, its managers and a configuration → the object as configured, and its managers.
+//! Server-side apply: merges a configuration into an object and updates its field managers.
 
 use value::{Map, Str, Value, json};
 
@@ -14,29 +14,29 @@ use super::shape::Typed;
 use super::track::{FieldManagement, Unconverted, strip};
 use crate::Schema;
 
-/// What came of an apply.
+/// Result of an apply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
-    /// The object in the version of the request, with its managed fields. It has been merged, not decoded: what is removed may
-    /// have become `null`, and defaults are not filled in.
+    /// The object in the version of the request, with its managed fields. It is merged but not decoded: removed parts may have become
+    /// `null`, and defaults are not filled in.
     pub object: Value,
 }
 
-/// The manager that owns what was there before anything was applied.
+/// Field manager that owns the fields set before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// The manager that `kubectl apply --server-side` is: for it alone, what it applied on the client's side before counts as its own.
+/// Field manager of `kubectl apply --server-side`. It alone also owns the fields that it applied client-side before.
 const KUBECTL: &str = "kubectl";
 
-/// Where `kubectl apply` on the client's side keeps what it applied last.
+/// Annotation in which client-side `kubectl apply` stores the last applied configuration.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// How large all annotations together may be.
+/// Limit on the total size of all annotations, in bytes.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
 impl FieldManagement<'_> {
-    /// Applies a configuration. `live` is the object in the version of the request with all the fields that are always written;
-    /// where there is none, `live` is an object without content and uid, as is `empty`.
+    /// Applies a configuration. `live` is the object in the version of the request with all fields that are always written. If there is
+    /// no object yet, `live` is an object without content and uid, like `empty`.
     pub fn apply(
         &self,
         live: &Value,
@@ -135,7 +135,7 @@ impl FieldManagement<'_> {
         Ok(new)
     }
 
-    /// Removes what the manager applied last time, does not apply now, and nobody else owns.
+    /// Removes the fields that the manager applied last time, does not apply now, and no other manager owns.
     fn prune(
         &self,
         merged: Value,
@@ -144,7 +144,7 @@ impl FieldManagement<'_> {
         last: &Managed,
     ) -> Result<Value, String> {
         let applied = managers.get(manager).map(|own| &own.fields);
-        // The common case: nothing was taken out of the configuration.
+        // Common case: the configuration has all fields of the last one.
         if last.fields.is_empty()
             || last.manager.api_version == self.api_version
                 && managers.iter().all(|entry| entry.manager.api_version == self.api_version)
@@ -163,7 +163,7 @@ impl FieldManagement<'_> {
         let last_fields = last.fields.with_struct_fields(Some(Typed::root(schema)));
         let mut pruned = view.clone();
         remove(&mut pruned, &last_fields, Typed::root(schema));
-        // What others own, in whatever version, comes back.
+        // Restores fields that other managers own, in any version.
         let mut owned: Vec<(&Str, Vec<FieldSet>)> = vec![(version, Vec::new())];
         for entry in managers.iter() {
             let version = &entry.manager.api_version;
@@ -194,7 +194,7 @@ impl FieldManagement<'_> {
             remove(&mut pruned, &gone, Typed::root(schema));
             base = whole;
         }
-        // And so does what nobody owned, but for what this manager did.
+        // Restores fields without an owner, except those that this manager applied.
         let less = match self.view(&pruned, version) {
             Ok((less, _)) => less,
             Err(Unconverted::NoSuchVersion) => return Ok(merged),
@@ -216,7 +216,7 @@ impl FieldManagement<'_> {
         }
     }
 
-    /// The fields that were last applied on the client's side and are still as they were applied.
+    /// The fields of the last client-side apply that still have their applied values.
     fn last_applied(&self, live: &Value) -> Option<FieldSet> {
         let text = live.str_at(&["metadata", "annotations", LAST_APPLIED]).filter(|text| !text.is_empty())?;
         let last = json::parse(text.as_bytes()).ok()?;
@@ -237,7 +237,7 @@ fn named(object: &Value, schema: &Schema) -> FieldSet {
     fields(object, schema).with_struct_fields(Some(Typed::root(schema)))
 }
 
-/// An object that has been applied on the client's side keeps the annotation of that up to date, so that doing so again works.
+/// Updates the last-applied annotation of an object that has one, so that client-side apply continues to work.
 fn keep_last_applied(object: &mut Value, config: &Value) {
     let has = object.str_at(&["metadata", "annotations", LAST_APPLIED]).is_some_and(|text| !text.is_empty());
     if !has {
@@ -263,12 +263,12 @@ fn keep_last_applied(object: &mut Value, config: &Value) {
     }
 }
 
-/// `NAMESPACE/NAME; GROUP/VERSION, Kind=KIND`.
+/// Formats as `NAMESPACE/NAME; GROUP/VERSION, Kind=KIND`.
 fn described(object: &Value) -> String {
     format!("{}/{}; {}", api::meta::namespace(object), api::meta::name(object), gvk_text(object))
 }
 
-/// `apps/v1, Kind=Deployment`; `/v1, Kind=Pod`.
+/// Formats as `apps/v1, Kind=Deployment` or `/v1, Kind=Pod`.
 fn gvk_text(object: &Value) -> String {
     let api_version = object.str_at(&["apiVersion"]).unwrap_or_default();
     let slash = if api_version.contains('/') { "" } else { "/" };

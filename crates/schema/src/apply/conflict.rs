@@ -1,4 +1,4 @@
-//! Why a configuration is not applied, in Kubernetes' words.
+//! Errors of server-side apply, worded as in Kubernetes.
 
 use api::{Status, StatusCause, StatusDetails, StatusReason};
 
@@ -6,10 +6,10 @@ use super::element::FieldPath;
 use super::managed::{Manager, Operation};
 use super::set::FieldSet;
 
-/// Why a configuration is not applied.
+/// Why a configuration was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It sets fields that others own.
+    /// It sets fields that other managers own.
     Conflicts(Vec<Conflict>),
     /// It is not a configuration of this kind.
     BadRequest(String),
@@ -17,17 +17,15 @@ pub enum Refusal {
     Failed(String),
 }
 
-/// A field that somebody else owns.
+/// A field owned by another manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Who.
     pub manager: Manager,
-    /// Which.
     pub path: FieldPath,
 }
 
 impl Conflict {
-    /// One conflict for each field, sorted by manager.
+    /// One conflict per field, sorted by manager.
     pub(super) fn all(mut found: Vec<(Manager, FieldSet)>) -> Vec<Self> {
         found.sort_by_cached_key(|(manager, _)| manager.identifier());
         let each = |(manager, set): (Manager, FieldSet)| {
@@ -51,11 +49,10 @@ impl Conflict {
     }
 }
 
-/// More than anybody reads; an answer must not grow with what is wrong.
+/// Limit on reported causes, so that the response does not grow with the number of conflicts.
 const MAX_CAUSES: usize = 10_000;
 
 impl Refusal {
-    /// As the client sees it.
     pub fn into_status(self) -> Status {
         match self {
             Refusal::Conflicts(conflicts) => conflict_status(&conflicts),

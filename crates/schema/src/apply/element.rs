@@ -1,4 +1,4 @@
-//! [`Element`]: one step of a field path, as managed fields name it.
+//! [`Element`]: one step of a field path in managed fields.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -11,11 +11,11 @@ use value::{Str, Value};
 pub enum Element {
     /// A field of a struct or a key of a map.
     Field(Str),
-    /// The item of a keyed list that has these values in its key fields, which are sorted by name.
+    /// The item of a keyed list with these values in its key fields, which are sorted by name.
     Key(Box<[(Str, Value)]>),
-    /// The item of a set that is this value.
+    /// The item of a set with this value.
     Value(Value),
-    /// A position in a list. Nothing here makes one; stored field sets may hold them.
+    /// A position in a list. It is never created here, but stored field sets may contain it.
     Index(i64),
 }
 
@@ -66,7 +66,7 @@ fn keys(a: &[(Str, Value)], b: &[(Str, Value)]) -> Ordering {
     a.len().cmp(&b.len())
 }
 
-/// The order of values of any type: numbers, strings, booleans, lists, maps, null. Integers and floats compare as numbers.
+/// Total order of values by type: numbers, strings, booleans, lists, maps, null. Integers and floats compare as numbers.
 pub(super) fn order(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Int(a), Value::Int(b)) => a.cmp(b),
@@ -102,7 +102,7 @@ fn whole_number(value: &Value) -> Option<i128> {
     }
 }
 
-/// A whole number against a float, exactly: rounding would make the order contradict itself, and sorting relies on it.
+/// Compares an integer with a float exactly. Rounding would make the order inconsistent, and sorting relies on it.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "a float beyond the range becomes its end, which no number reaches"
@@ -121,7 +121,7 @@ fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Int(i) => Some(*i as f64),
         Value::UInt(u) => Some(*u as f64),
-        // So that the two zeros are one.
+        // Adding zero turns -0.0 into 0.0.
         Value::Float(f) => Some(*f + 0.0),
         _ => None,
     }
@@ -138,7 +138,7 @@ fn kind(value: &Value) -> u8 {
     }
 }
 
-/// Whether two values are the same: `1` and `1.0` are.
+/// Whether two values are equal; `1` equals `1.0`.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::String(a), Value::String(b)) => a == b,
@@ -154,7 +154,7 @@ pub(super) fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// As conflicts and refusals name it: `.spec`, `[name="a"]`, `[="x"]`, `[0]`.
+/// Formats as in conflicts and errors: `.spec`, `[name="a"]`, `[="x"]`, `[0]`.
 impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! A value → the set of its fields; and a value without some of its fields.
+//! Computes the set of fields of a value, and removes a set of fields from a value.
 
 use value::{Map, Value};
 
@@ -7,12 +7,12 @@ use super::set::FieldSet;
 use super::shape::{Items, Shape, Typed};
 use crate::Schema;
 
-/// Every field and item that `value` mentions: what its author owns.
+/// Every field and item in `value`, which an applier of it owns.
 pub fn fields(value: &Value, schema: &Schema) -> FieldSet {
     walk(value, Typed::root(schema)).1
 }
 
-/// Whether the value's own path is in the set, and what is below it.
+/// Whether the value's own path is in the set, and the set of the fields below it.
 fn walk(value: &Value, typed: Typed<'_>) -> (bool, FieldSet) {
     match typed.shape(Some(value)) {
         Shape::Scalar | Shape::Atomic => (true, FieldSet::EMPTY),
@@ -53,14 +53,14 @@ fn of_list(items: &[Value], told_apart: Items<'_>) -> FieldSet {
         while sorted.next_if(|(next, _)| *next == element).is_some() {
             repeated = true;
         }
-        // Nobody can own a part of one of several items that are called the same.
+        // Parts of duplicate items cannot be owned.
         let below = if repeated { FieldSet::EMPTY } else { walk(item, told_apart.item).1 };
         set.push(element, true, below);
     }
     set
 }
 
-/// Removes the fields and items of `set`. What loses its last one becomes `null`.
+/// Removes the fields and items of `set`. A map or list that becomes empty is replaced by `null`.
 pub(super) fn remove(value: &mut Value, set: &FieldSet, typed: Typed<'_>) {
     if set.is_empty() {
         return;

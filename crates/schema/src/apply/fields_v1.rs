@@ -1,14 +1,14 @@
-//! `FieldsV1`: a field set as `metadata.managedFields` carries it.
+//! `FieldsV1`: the encoding of a field set in `metadata.managedFields`.
 //!
-//! One object per level. A key is `f:NAME`, `k:{"KEY":VALUE,…}`, `v:VALUE` or `i:POSITION`; the entry `.` says that the path that
-//! ends here is in the set, too, and an empty object that it is the only one.
+//! Each level is an object with keys `f:NAME`, `k:{"KEY":VALUE,…}`, `v:VALUE` or `i:POSITION`. The key `.` means that the path to this
+//! level is itself in the set. An empty object means that the path is in the set and nothing below it is.
 
 use value::{Map, Str, Value, json, write};
 
 use super::element::Element;
 use super::set::{Entry, FieldSet};
 
-/// Reads a field set. The error says what is wrong with it.
+/// Returns an error message if the encoding is invalid.
 pub fn decode(fields: &Value) -> Result<FieldSet, String> {
     match fields {
         Value::Null => Ok(FieldSet::EMPTY),
@@ -17,7 +17,7 @@ pub fn decode(fields: &Value) -> Result<FieldSet, String> {
     }
 }
 
-/// What is below, and whether the path that ends here is in the set.
+/// Decodes one level: the set below it, and whether the path to this level is in the set.
 fn level(map: &Map) -> Result<(FieldSet, bool), String> {
     let mut entries = Vec::with_capacity(map.len());
     let mut owned = false;
@@ -26,7 +26,7 @@ fn level(map: &Map) -> Result<(FieldSet, bool), String> {
             owned = true;
             continue;
         }
-        // What a later version may have added means nothing here, and is dropped.
+        // Unknown kinds of keys, which later versions may add, are dropped.
         let Some(element) = element(key)? else { continue };
         let (below, ends) = match value {
             Value::Map(map) => level(map)?,
@@ -35,7 +35,7 @@ fn level(map: &Map) -> Result<(FieldSet, bool), String> {
         };
         entries.push(Entry { element, owned: ends, below });
     }
-    // The keys are sorted by their text, not as elements are: `v:10` comes before `v:2`.
+    // The keys are sorted as text, which differs from the order of elements: `v:10` comes before `v:2`.
     let set = FieldSet::of_entries(entries);
     let ends = owned || set.is_empty();
     Ok((set, ends))
@@ -64,7 +64,6 @@ fn element(key: &str) -> Result<Option<Element>, String> {
     }))
 }
 
-/// Writes a field set.
 pub fn encode(set: &FieldSet) -> Value {
     Value::Map(object(set, false))
 }

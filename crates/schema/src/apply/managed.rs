@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who owns which fields of an object.
+//! `metadata.managedFields`: the field managers of an object and the fields they own.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -9,12 +9,12 @@ use value::{Str, Value};
 use super::fields_v1;
 use super::set::FieldSet;
 
-/// What a manager did.
+/// The operation of a field manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// Applied a configuration: owns what that says.
+    /// Server-side apply: the manager owns the fields of its configuration.
     Apply,
-    /// Wrote in any other way: owns what it changed.
+    /// Any other write: the manager owns the fields it changed.
     Update,
 }
 
@@ -27,16 +27,14 @@ impl Operation {
     }
 }
 
-/// What tells one manager from another. An applier is the same whatever version it applies in; an updater is not.
+/// Identity of a field manager. The API version is part of the identity for `Update` but not for `Apply`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manager {
-    /// The name.
     pub name: Str,
-    /// What it did.
     pub operation: Operation,
-    /// The version in which its fields are named.
+    /// The API version in which its fields are named.
     pub api_version: Str,
-    /// The subresource it wrote through; empty for the object itself.
+    /// The subresource it wrote to; empty for the object itself.
     pub subresource: Str,
 }
 
@@ -70,25 +68,21 @@ impl Manager {
     }
 }
 
-/// One manager and its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Managed {
-    /// Who.
     pub manager: Manager,
-    /// When it last changed something, in seconds since the epoch.
+    /// Time of its last change, in seconds since the Unix epoch.
     pub time: Option<i64>,
-    /// What it owns.
     pub fields: FieldSet,
 }
 
-/// The managers of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Managers {
     entries: Vec<Managed>,
 }
 
 impl Managers {
-    /// Reads `metadata.managedFields`. The error says what is wrong with it.
+    /// Decodes `metadata.managedFields`. The error is Kubernetes' message.
     pub fn decode(list: &[Value]) -> Result<Self, String> {
         let mut entries: Vec<Managed> = Vec::with_capacity(list.len());
         let mut places: HashMap<Vec<u8>, usize> = HashMap::with_capacity(list.len());
@@ -123,7 +117,7 @@ impl Managers {
                 subresource: text("subresource").into(),
             };
             let time = Timestamp::parse(text("time")).ok().map(|time| time.micros().div_euclid(1_000_000));
-            // The last of those called the same counts.
+            // If several entries have the same identity, the last one wins.
             let place = *places.entry(manager.identifier()).or_insert(entries.len());
             let entry = Managed { manager, time, fields };
             match entries.get_mut(place) {
@@ -134,7 +128,7 @@ impl Managers {
         Ok(Managers { entries })
     }
 
-    /// Writes `metadata.managedFields`; nothing if there are no managers.
+    /// Encodes `metadata.managedFields`, sorted; `None` if there are no managers.
     pub fn encode(&self) -> Option<Value> {
         if self.entries.is_empty() {
             return None;
@@ -144,7 +138,6 @@ impl Managers {
         Some(Value::List(sorted.into_iter().map(entry).collect()))
     }
 
-    /// Whether nobody owns anything.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -154,12 +147,11 @@ impl Managers {
         self.entries.iter()
     }
 
-    /// What a manager owns.
     pub fn get(&self, manager: &Manager) -> Option<&Managed> {
         self.entries.iter().find(|entry| entry.manager.is(manager))
     }
 
-    /// Sets what a manager owns; the last one counts.
+    /// Adds an entry or replaces the one of the same manager.
     pub(super) fn put(&mut self, entry: Managed) {
         match self.entries.iter_mut().find(|there| there.manager.is(&entry.manager)) {
             Some(there) => *there = entry,
@@ -167,23 +159,22 @@ impl Managers {
         }
     }
 
-    /// Removes a manager.
     pub(super) fn take(&mut self, manager: &Manager) -> Option<Managed> {
         let at = self.entries.iter().position(|entry| entry.manager.is(manager))?;
         Some(self.entries.swap_remove(at))
     }
 
-    /// Keeps the managers for which `keep` says so; it may change them.
+    /// Retains the managers for which `keep` returns true; it may modify them.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&mut Managed) -> bool) {
         self.entries.retain_mut(|entry| keep(entry));
     }
 
-    /// Adds a manager, even if there is one that is called the same.
+    /// Adds an entry even if the manager already has one.
     pub(super) fn push(&mut self, entry: Managed) {
         self.entries.push(entry);
     }
 
-    /// Joins the oldest updaters until there are at most `most`, one joint entry per version.
+    /// Merges the oldest `Update` managers until at most `most` are left, into one entry per API version.
     pub(super) fn cap_updaters(&mut self, most: usize) {
         let updaters = self.entries.iter().filter(|entry| entry.manager.operation == Operation::Update);
         let mut excess = updaters.count().saturating_sub(most);
@@ -241,19 +232,19 @@ impl Managers {
     }
 }
 
-/// What the joint entry of old updaters is called.
+/// Name of the manager into which old `Update` managers are merged.
 const JOINT: &str = "ancient-changes";
 
-/// What becomes of the oldest updaters of a version.
+/// How the oldest `Update` managers of one API version are merged.
 #[derive(Default)]
 struct Joint {
-    /// The oldest one, which stays on its own if it is the only one.
+    /// The oldest one, which stays unchanged if it is the only one.
     first: Option<usize>,
-    /// Where the joint entry is, or will be.
+    /// Index of the merged entry.
     place: Option<usize>,
-    /// What goes into it.
+    /// The field sets to merge.
     sets: Vec<FieldSet>,
-    /// When the last of those wrote.
+    /// The latest time of the merged managers.
     time: Option<i64>,
 }
 
@@ -291,7 +282,6 @@ pub fn list(object: &Value) -> &[Value] {
     object.list_at(&["metadata", "managedFields"])
 }
 
-/// Sets the managed fields of an object.
 pub(super) fn set(object: &mut Value, managers: &Managers) {
     match managers.encode() {
         Some(list) => object.set_at(&["metadata", "managedFields"], list),
@@ -299,7 +289,7 @@ pub(super) fn set(object: &mut Value, managers: &Managers) {
     }
 }
 
-/// Whether two lists of managed fields differ at most in times.
+/// Whether two lists of managed fields differ only in their times.
 pub fn same_but_for_times(a: &[Value], b: &[Value]) -> bool {
     let differs = |a: &Value, b: &Value| match (a, b) {
         (Value::Map(a), Value::Map(b)) => {

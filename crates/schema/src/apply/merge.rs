@@ -1,7 +1,7 @@
-//! An object and a configuration → the object with what the configuration says.
+//! Merges a configuration into an object, without removing anything.
 //!
-//! Nothing is removed here. Where both have a value, the configuration's counts; the items of lists keep the object's order,
-//! but for those that the configuration orders otherwise.
+//! If both have a value, the one of the configuration wins. List items stay in the order of the object, except items that the
+//! configuration orders differently.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,7 @@ use super::element::Element;
 use super::shape::{Items, Shape, Typed};
 use crate::Schema;
 
-/// Merges a configuration, which has been [checked](super::check()), into an object. The error says which list cannot be merged,
-/// and why.
+/// Merges a [checked](super::check()) configuration into an object. The error names the list that cannot be merged and the reason.
 pub fn merge(object: &Value, config: &Value, schema: &Schema) -> Result<Value, String> {
     node(object, config, Typed::root(schema))
 }
@@ -24,7 +23,7 @@ fn node(object: &Value, config: &Value, typed: Typed<'_>) -> Result<Value, Strin
             (Value::Map(object), Value::Map(config)) if !object.is_empty() || !config.is_empty() => {
                 fields(object, config, typed).map(Value::Map)
             }
-            // A configuration that says nothing leaves what there is.
+            // An empty configuration leaves the object unchanged.
             (Value::Map(object), _) if !object.is_empty() => Ok(Value::Map(object.clone())),
             _ => Ok(config.clone()),
         },
@@ -39,7 +38,7 @@ fn node(object: &Value, config: &Value, typed: Typed<'_>) -> Result<Value, Strin
 }
 
 fn fields(object: &Map, config: &Map, typed: Typed<'_>) -> Result<Map, String> {
-    // Put together, then sorted once: to insert one by one would move the others each time.
+    // Collects all entries and sorts once, because inserting one by one would be quadratic.
     let mut out = Vec::with_capacity(object.len() + config.len());
     for (key, there) in object.iter() {
         let merged = match (config.get(key), typed.field(key)) {
@@ -55,7 +54,7 @@ fn fields(object: &Map, config: &Map, typed: Typed<'_>) -> Result<Map, String> {
     Ok(Map::from_entries(out).0)
 }
 
-/// The items of one side: in their order, and sorted.
+/// The items of the object or of the configuration, in list order and sorted.
 struct Side<'v> {
     items: Vec<(Element, &'v Value)>,
     /// Positions in `items`, sorted by element.
@@ -77,7 +76,7 @@ impl<'v> Side<'v> {
         self.items.get(position)
     }
 
-    /// The positions of the items called `element`.
+    /// The positions of the items identified by `element`.
     fn find(&self, element: &Element) -> &[usize] {
         let own = |at: &usize| self.items.get(*at).map(|(element, _)| element);
         let from = self.sorted.partition_point(|at| own(at).is_some_and(|own| own < element));
@@ -89,7 +88,7 @@ impl<'v> Side<'v> {
         !self.find(element).is_empty()
     }
 
-    /// The one item called `element`; none if there are several.
+    /// The only item identified by `element`; `None` if there are several.
     fn one(&self, element: &Element) -> Option<&'v Value> {
         match self.find(element) {
             [only] => self.at(*only).map(|(_, value)| *value),
@@ -117,7 +116,7 @@ fn items(object: &[Value], config: &[Value], told_apart: Items<'_>) -> Result<Ve
         .map_err(|why| format!("{element}{why}"))
     };
     let mut out = Vec::with_capacity(there.items.len().max(wanted.items.len()));
-    // Those that both have, in the configuration's order: where the object's order differs, the configuration's counts.
+    // The items that both have, in the order of the configuration, which takes precedence over the order of the object.
     let mut shared = wanted.items.iter().map(|(element, _)| element).filter(|element| there.has(element));
     let mut next_shared = shared.next();
     let mut taken: BTreeSet<&Element> = BTreeSet::new();
@@ -136,7 +135,7 @@ fn items(object: &[Value], config: &[Value], told_apart: Items<'_>) -> Result<Ve
                 continue;
             }
             if wanted.has(element) && next_shared.is_some_and(|next| next != element) {
-                // Shared, and not the one whose turn it is.
+                // Both have this item, but another shared item comes first in the configuration.
                 left += 1;
                 continue;
             }

@@ -1,13 +1,12 @@
-//! Server-side apply: who owns which field of an object, and what a configuration makes of it.
+//! Server-side apply: tracks which manager owns which field of an object and merges applied configurations.
 //!
-//! A write goes through a [`FieldManagement`]. [`FieldManagement::apply`] merges a configuration, removes what its manager applied last time and nobody
-//! else owns, and refuses to change what others own unless forced; [`FieldManagement::track`] notes who changed what in any other write. Both
-//! leave the result in `metadata.managedFields` ([`Managers`]).
+//! Writes go through a [`FieldManagement`]. [`FieldManagement::apply`] merges a configuration, removes fields that its manager applied
+//! last time and no other manager owns, and refuses to change fields of other managers unless forced. [`FieldManagement::track`]
+//! records the ownership changes of any other write. Both store the result in `metadata.managedFields` ([`Managers`]).
 //!
-//! Underneath, each in its file: [`FieldSet`], a set of field paths with its wire form ([`fields_v1`]); [`check()`], whether a
-//! configuration fits the schema; [`fields`], which fields a value has; [`compare()`] and [`merge()`]. All of them walk one tree
-//! along one [`Schema`](crate::Schema), built-in or custom, so that mutation policies that apply configurations use them,
-//! too.
+//! The building blocks have a file each: [`FieldSet`], a set of field paths, with its encoding ([`fields_v1`]); [`check()`] validates a
+//! configuration against the schema; [`fields`] lists the fields of a value; [`compare()`] and [`merge()`]. All of them walk values
+//! along one [`Schema`](crate::Schema), built-in or custom, so mutating admission policies that apply configurations use them as well.
 
 mod check;
 mod compare;

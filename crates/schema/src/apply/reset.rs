@@ -1,25 +1,25 @@
-//! Fields that a write through some door cannot set, because the kind's strategy puts the old value back: nobody comes to own
-//! them there.
+//! Fields that a write to a resource or subresource cannot set because the kind's strategy restores the old value. Such a write does
+//! not change their ownership.
 
 use super::set::FieldSet;
 
-/// Which fields of a comparison or a configuration count.
+/// The fields to ignore in comparisons and configurations.
 #[derive(Debug, Default)]
 pub enum Reset {
-    /// All.
+    /// Ignores no fields at all.
     #[default]
     Nothing,
-    /// All but these and what is below them.
+    /// Ignores these fields and everything below them.
     Without(FieldSet),
 }
 
 impl Reset {
-    /// All but these paths, as `["spec", "metadata.labels"]`.
+    /// Ignores these paths, such as `["spec", "metadata.labels"]`.
     pub fn without(paths: &[&str]) -> Self {
         Reset::Without(FieldSet::of(paths))
     }
 
-    /// Takes away what does not count.
+    /// Removes the ignored fields from `set`.
     pub(super) fn filter(&self, set: &mut FieldSet) {
         match self {
             Reset::Nothing => {}

@@ -1,4 +1,4 @@
-//! The managed fields of a workload as its `scale` shows them, and back: there is one field in a scale, the number of replicas.
+//! Converts managed fields between a workload and its `scale` subresource, in which the only owned field is the number of replicas.
 
 use value::Str;
 
@@ -6,21 +6,20 @@ use super::element::Element;
 use super::managed::{Managed, Manager, Managers};
 use super::set::FieldSet;
 
-/// The version of scales.
+/// API version of the `Scale` kind.
 pub const SCALE_VERSION: &str = "autoscaling/v1";
 
 fn replicas() -> [Element; 2] {
     [Element::Field(Str::new_static("spec")), Element::Field(Str::new_static("replicas"))]
 }
 
-/// Where a version of the workload keeps the number of replicas: `Some(None)` for a version that has none, `None` for a version
-/// that is not known.
+/// Path of the replicas in each version of the workload.
 pub trait Replicas {
-    /// The path in a version.
+    /// `Some(None)` for a version without replicas, `None` for an unknown version.
     fn path(&self, api_version: &str) -> Option<Option<Vec<Element>>>;
 }
 
-/// The managers of the replicas, as managers of a scale.
+/// The managers of the workload's replicas as managers of the scale.
 pub fn to_scale(workload: &Managers, paths: &dyn Replicas) -> Managers {
     let mut out = Managers::default();
     for entry in workload.iter() {
@@ -28,7 +27,7 @@ pub fn to_scale(workload: &Managers, paths: &dyn Replicas) -> Managers {
         if entry.fields.has(&path) {
             let mut fields = FieldSet::default();
             fields.insert(replicas());
-            // The manager is known by the version it wrote in, which a scale's entry does not show.
+            // Entries of a scale always have the version of the scale, not the one in which the manager wrote.
             let manager = Manager { api_version: SCALE_VERSION.into(), ..entry.manager.clone() };
             out.put(Managed { manager, time: entry.time, fields });
         }
@@ -36,9 +35,10 @@ pub fn to_scale(workload: &Managers, paths: &dyn Replicas) -> Managers {
     out
 }
 
-/// The managers of a workload after its scale was written: who owned the replicas there and does not own them here any more loses
-/// them; who owns them here has them under the version of the workload. An updater is known by its version, so that one of the
-/// workload is never one of the scale; nor is the time of a scale's updater known in the workload.
+/// The managers of a workload after its scale was written. A manager that no longer owns the replicas in the scale loses them in the
+/// workload; each manager that owns them in the scale gets an entry in the workload's version. `Update` managers are identified by
+/// their version, so those of the workload never match those of the scale, and the time of a scale's `Update` manager is unknown in the
+/// workload.
 pub fn to_workload(
     workload: &Managers,
     scale: &Managers,

@@ -1,36 +1,33 @@
-//! [`FieldSet`]: the fields that somebody owns, as a tree of path elements.
+//! [`FieldSet`]: a set of owned fields, as a tree of path elements.
 //!
-//! One sorted vector per level, so that every operation on two sets is one walk along both. An entry is there because its own
-//! path is in the set, or because something below it is; an entry of which neither is true does not exist.
+//! Each level is one sorted vector, so that every operation on two sets is a single walk along both. An entry exists because its own
+//! path is in the set or because a path below it is.
 
 use std::cmp::Ordering;
 
 use super::element::{Element, FieldPath};
 use super::shape::Typed;
 
-/// A set of field paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
     // INVARIANT: strictly ascending by element; each entry is owned or has something below it.
     entries: Vec<Entry>,
 }
 
-/// One element and what is known of the paths that go through it.
+/// One element and the paths that go through it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The element.
     pub element: Element,
-    /// Whether the path that ends here is in the set.
+    /// Whether the path that ends at this element is in the set.
     pub owned: bool,
-    /// The paths that go on.
+    /// The rest of the paths that continue below this element.
     pub below: FieldSet,
 }
 
 impl FieldSet {
-    /// Nothing.
     pub const EMPTY: FieldSet = FieldSet { entries: Vec::new() };
 
-    /// A set of paths of field names, as `["metadata.labels", "spec"]`.
+    /// A set of paths of field names, such as `["metadata.labels", "spec"]`.
     pub fn of(paths: &[&str]) -> Self {
         let mut set = FieldSet::default();
         for path in paths {
@@ -39,7 +36,6 @@ impl FieldSet {
         set
     }
 
-    /// Whether no path is in the set.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -49,8 +45,8 @@ impl FieldSet {
         &self.entries
     }
 
-    /// A set of entries in any order; those of the same element are joined. Once over all, however many there are: pushing them
-    /// one by one would move the others each time.
+    /// A set of entries in any order; entries of the same element are merged. Sorting once avoids the quadratic cost of inserting one
+    /// by one.
     pub(super) fn of_entries(mut entries: Vec<Entry>) -> Self {
         entries.retain(|entry| entry.owned || !entry.below.is_empty());
         let ascends = |pair: &[Entry]| matches!(pair, [a, b] if a.element < b.element);
@@ -76,7 +72,7 @@ impl FieldSet {
         FieldSet { entries: joined }
     }
 
-    /// All paths of several sets.
+    /// The union of several sets.
     pub(super) fn of_sets(sets: impl IntoIterator<Item = FieldSet>) -> Self {
         let mut sets = sets.into_iter();
         let mut all = sets.next().unwrap_or_default().entries;
@@ -84,7 +80,7 @@ impl FieldSet {
         FieldSet::of_entries(all)
     }
 
-    /// How many paths are in the set.
+    /// The number of paths in the set.
     pub fn len(&self) -> usize {
         self.entries.iter().map(|entry| usize::from(entry.owned) + entry.below.len()).sum()
     }
@@ -93,12 +89,10 @@ impl FieldSet {
         self.entries.binary_search_by(|entry| entry.element.cmp(element))
     }
 
-    /// The entry of an element.
     pub fn get(&self, element: &Element) -> Option<&Entry> {
         self.entries.get(self.find(element).ok()?)
     }
 
-    /// Whether a path is in the set.
     pub fn has(&self, path: &[Element]) -> bool {
         let Some((last, way)) = path.split_last() else { return false };
         let mut here = self;
@@ -111,7 +105,7 @@ impl FieldSet {
         here.get(last).is_some_and(|entry| entry.owned)
     }
 
-    /// Adds a path; the root, which has no elements, is never in a set.
+    /// Adds a path. The root, which has no elements, is never in a set.
     pub fn insert(&mut self, path: impl IntoIterator<Item = Element>) {
         let mut path = path.into_iter();
         if let Some(first) = path.next() {
@@ -128,7 +122,7 @@ impl FieldSet {
             }
         };
         let Some(entry) = self.entries.get_mut(at) else { return };
-        // A loop would need the entry's set and its parent's at once.
+        // Recursion, because a loop would have to borrow the set of the entry and that of its parent at once.
         match rest.next() {
             None => entry.owned = true,
             Some(next) => entry.below.insert_boxed(next, &mut rest),
@@ -139,7 +133,7 @@ impl FieldSet {
         self.insert_from(element, rest);
     }
 
-    /// Adds an entry that comes after all others, or that is already there; nothing if it would be empty.
+    /// Adds an entry, fastest if it comes after all others. Merges with an existing entry and ignores an empty one.
     pub(super) fn push(&mut self, element: Element, owned: bool, below: FieldSet) {
         if !owned && below.is_empty() {
             return;
@@ -160,7 +154,6 @@ impl FieldSet {
         }
     }
 
-    /// Adds all paths of another set.
     pub fn unite(&mut self, other: FieldSet) {
         if self.entries.is_empty() {
             *self = other;
@@ -195,7 +188,6 @@ impl FieldSet {
         }
     }
 
-    /// The paths that are in both.
     #[must_use]
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut out = FieldSet::default();
@@ -215,7 +207,6 @@ impl FieldSet {
         out
     }
 
-    /// Takes the paths of another set away.
     pub fn subtract(&mut self, other: &FieldSet) {
         if other.is_empty() {
             return;
@@ -230,7 +221,6 @@ impl FieldSet {
         });
     }
 
-    /// The paths that another set does not have.
     #[must_use]
     pub fn difference(&self, other: &FieldSet) -> FieldSet {
         let mut out = self.clone();
@@ -238,7 +228,7 @@ impl FieldSet {
         out
     }
 
-    /// Whether every path is in another set.
+    /// Whether every path of this set is in `other`.
     pub fn is_within(&self, other: &FieldSet) -> bool {
         let mut theirs = other.entries.as_slice();
         self.entries.iter().all(|entry| {
@@ -247,7 +237,7 @@ impl FieldSet {
         })
     }
 
-    /// Takes the paths of another set away, and all that go on from one of them.
+    /// Removes the paths of another set and all paths below them.
     pub fn subtract_with_below(&mut self, other: &FieldSet) {
         if other.is_empty() {
             return;
@@ -263,12 +253,12 @@ impl FieldSet {
         });
     }
 
-    /// Keeps the entries for which `keep` says so; it may change them.
+    /// Retains the entries for which `keep` returns true; it may modify them.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&mut Entry) -> bool) {
         self.entries.retain_mut(|entry| keep(entry) && (entry.owned || !entry.below.is_empty()));
     }
 
-    /// Whether the path of each struct field that has something below it is in the set, too: the set that pruning works on.
+    /// Adds the path of each declared struct field that has paths below it. Pruning needs this form of the set.
     #[must_use]
     pub(super) fn with_struct_fields(&self, typed: Option<Typed<'_>>) -> FieldSet {
         let entries = self.entries.iter().map(|entry| {
@@ -286,7 +276,7 @@ impl FieldSet {
         FieldSet { entries: entries.collect() }
     }
 
-    /// Every path, those that end on a level before those that go on.
+    /// Every path. At each level, paths that end there come before paths that continue.
     pub fn paths(&self) -> Vec<FieldPath> {
         let mut out = Vec::new();
         self.collect_paths(&mut Vec::new(), &mut out);
@@ -307,8 +297,8 @@ impl FieldSet {
     }
 }
 
-/// The entry of `element`, where `entries` is walked in the order of elements. What is skipped is not looked at one by one: a
-/// small set is compared with a large one for each of many managers.
+/// Advances `entries`, which are sorted, to `element` and returns its entry. Skips by exponential search, because a small set is
+/// compared with a large one for each of many managers.
 fn advance<'e>(entries: &mut &'e [Entry], element: &Element) -> Option<&'e Entry> {
     let mut step = 1;
     while entries.get(step).is_some_and(|entry| entry.element < *element) {

@@ -1,22 +1,22 @@
-//! What server-side apply sees of a schema: which values have one owner, and which have an owner for each part.
+//! How server-side apply sees a schema: which values are owned as a whole and which have an owner for each part.
 
 use value::{Str, Value, json};
 
 use super::element::Element;
 use crate::{Kind, ListOf, ListType, MapType, Object, Schema};
 
-/// A schema with what the field it is in says about it.
+/// A schema together with the map type declared by the field that contains it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Typed<'s> {
     schema: &'s Schema,
     map_type: Option<MapType>,
 }
 
-/// How a value is taken apart.
+/// How the ownership of a value is divided.
 pub(super) enum Shape<'s> {
-    /// Not at all: a scalar.
+    /// A scalar, which has no parts.
     Scalar,
-    /// As a whole.
+    /// A map or list with one owner.
     Atomic,
     /// A struct or map with an owner for each field.
     Fields(Typed<'s>),
@@ -24,18 +24,17 @@ pub(super) enum Shape<'s> {
     Items(Items<'s>),
 }
 
-/// A list whose items are told apart.
+/// A set or keyed list.
 #[derive(Clone, Copy)]
 pub(super) struct Items<'s> {
-    /// The schema of the items.
     pub(super) item: Typed<'s>,
-    /// The key fields; none for a set.
+    /// The key fields; empty for a set.
     keys: &'s [Str],
 }
 
 static ANY: Schema = Schema::ANY;
 
-/// The one type of raw JSON that has one owner; the others have an owner for each field.
+/// The only type of raw JSON that has one owner; the others have an owner for each field.
 const RAW_EXTENSION: &str = "runtime.RawExtension";
 
 impl<'s> Typed<'s> {
@@ -55,7 +54,7 @@ impl<'s> Typed<'s> {
         self.schema.object()
     }
 
-    /// Any JSON, of whatever form.
+    /// Whether values may be any JSON.
     pub(super) fn is_any(self) -> bool {
         matches!(self.schema.kind, Kind::Any | Kind::SchemaOr(_))
     }
@@ -78,7 +77,6 @@ impl<'s> Typed<'s> {
         }
     }
 
-    /// The schema of the items, if it is a list.
     pub(super) fn items(self) -> Option<Typed<'s>> {
         match &self.schema.kind {
             Kind::List(list) => Some(Typed::new(list.items.get())),
@@ -106,7 +104,7 @@ impl<'s> Typed<'s> {
         }
     }
 
-    /// How values of this schema are taken apart; where any JSON goes, that depends on the value.
+    /// The shape of values of this schema. For untyped JSON it depends on `value`.
     pub(super) fn shape(self, value: Option<&Value>) -> Shape<'s> {
         match &self.schema.kind {
             Kind::Object(_) | Kind::Map(_) if self.is_atomic_map() => Shape::Atomic,
@@ -124,7 +122,7 @@ impl<'s> Typed<'s> {
 }
 
 impl Items<'_> {
-    /// The element of an item, or why it has none.
+    /// The element that identifies an item, or an error if the item has none.
     pub(super) fn element(&self, item: &Value) -> Result<Element, String> {
         if self.keys.is_empty() {
             return match item {
@@ -151,7 +149,7 @@ impl Items<'_> {
                 Some(value) => value.clone(),
                 None => match self.default_of(key) {
                     Some(default) => default,
-                    // An item that lacks the key is another one than any that has it.
+                    // An item without the key differs from every item that has it.
                     None => continue,
                 },
             };

@@ -29,7 +29,7 @@ fn kind(name: &str) -> &'static Schema {
     of(group, version, kind).unwrap()
 }
 
-/// No other versions.
+/// A kind with a single version.
 struct Alone;
 
 impl Versions for Alone {
@@ -55,7 +55,7 @@ fn door<'a>(kind_name: &str, now: i64) -> FieldManagement<'a> {
     }
 }
 
-/// An object under server-side apply, one write after the other.
+/// Applies a sequence of writes to one object.
 struct World {
     kind: &'static str,
     live: Value,
@@ -123,7 +123,7 @@ impl World {
         self
     }
 
-    /// `manager operation time fields`, one line each, in the order of the list.
+    /// One line `manager operation time fields` per manager, in the order of the list.
     fn owners(&self) -> Vec<String> {
         let line = |entry: &Value| {
             let time = entry.str_at(&["time"]).unwrap_or("never");
@@ -149,8 +149,7 @@ impl World {
     }
 }
 
-/// Sequences of applies and updates of pods with what Kubernetes' merge library made of them: the object, who owns what, and
-/// conflicts.
+/// Replays sequences of applies and updates of pods and compares object, owners and conflicts with those of structured-merge-diff.
 #[test]
 fn sequences_of_writes_end_as_in_kubernetes() {
     let schema = kind("Pod");
@@ -170,7 +169,7 @@ fn sequences_of_writes_end_as_in_kubernetes() {
             }
             let mut error = String::new();
             if step.str_at(&["op"]) == Some("apply") {
-                // An object that nobody owns is not taken for one that was there before the first apply.
+                // An object without owners does not count as one that existed before the first apply.
                 let before = if list.is_none() { &live } else { &empty };
                 match door.apply(&with, before, object, manager, step.bool_at(&["force"]).unwrap()) {
                     Ok(Applied { mut object }) => {
@@ -193,7 +192,7 @@ fn sequences_of_writes_end_as_in_kubernetes() {
             }
             let then = step.get("then").unwrap();
             assert_eq!(error, then.str_at(&["error"]).unwrap_or_default(), "case {case}");
-            // Metadata that only held the managed fields is there, empty.
+            // Metadata that contained only managed fields is left empty.
             let bare = |object: &Value| {
                 let mut object = object.clone();
                 if object.get("metadata").is_none_or(|m| m.as_map().is_none_or(value::Map::is_empty)) {

@@ -1,4 +1,4 @@
-//! Who owns what after a write: [`FieldManagement::track`] for all writes but apply, and what it has in common with apply.
+//! [`FieldManagement::track`] updates field ownership for all writes but apply; also holds the code shared with apply.
 
 use std::collections::BTreeMap;
 
@@ -13,58 +13,58 @@ use super::set::FieldSet;
 use super::shape::{Shape, Typed};
 use crate::Schema;
 
-/// How many updaters an object remembers one by one.
+/// Limit on the `Update` managers of an object; older ones are merged.
 const MAX_UPDATERS: usize = 10;
 
-/// The versions that a kind is served in: fields are named in the version that a manager wrote in.
+/// The served versions of a kind. The fields of a manager are named in the version in which it wrote.
 pub trait Versions {
-    /// The schema of a version; none for one that is not served (any more).
+    /// The schema of a version; `None` if it is not served.
     fn schema(&self, api_version: &str) -> Option<&Schema>;
 
-    /// An object, which says its own version, in another one.
+    /// Converts an object from the version in its `apiVersion` to another.
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, Unconverted>;
 
-    /// Whether what cannot be written through the door is left out in this version, too: it is for built-in kinds; for custom ones
-    /// Kubernetes knows that only of the version of the request.
+    /// Whether fields that the request cannot set are also ignored in this version. True for built-in kinds; for custom resources
+    /// Kubernetes ignores them only in the version of the request.
     fn resets(&self, _: &str) -> bool {
         true
     }
 }
 
-/// Why an object is not in another version.
+/// Why an object was not converted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unconverted {
-    /// There is none (any more) of that name: who wrote in it owns nothing.
+    /// The version is not served. Managers that wrote in it own nothing.
     NoSuchVersion,
-    /// It cannot be brought there, in the words of who tried.
+    /// Conversion failed with this message.
     Failed(String),
 }
 
-/// The way a write goes in: in which version, through which subresource.
+/// Field ownership in the context of one write: its API version, subresource and time.
 #[derive(Clone, Copy)]
 pub struct FieldManagement<'a> {
-    /// The version of the request.
+    /// The API version of the request.
     pub api_version: &'a str,
     /// The schema of that version.
     pub schema: &'a Schema,
     /// The subresource; empty for the object itself.
     pub subresource: &'a str,
-    /// The fields that cannot be written here.
+    /// The fields that this write cannot set.
     pub reset: &'a Reset,
-    /// The other versions.
+    /// The other served versions.
     pub versions: &'a dyn Versions,
-    /// Seconds since the epoch.
+    /// The current time in seconds since the Unix epoch.
     pub now: i64,
 }
 
 impl FieldManagement<'_> {
-    /// The managed fields of `new` after a write that made it of `live`. Both are in the version of the request, with all the
-    /// fields that are always written; where nothing was there before, `live` is an object without content and uid.
+    /// The managed fields of `new` after a write that replaced `live`. Both are in the version of the request, with all fields that are
+    /// always written. If the object is new, `live` is an object without content and uid.
     ///
-    /// What cannot be compared leaves the managed fields as they were.
+    /// If the objects cannot be compared, the managed fields stay unchanged.
     pub fn track(&self, live: &Value, new: &Value, manager: &str) -> Option<Value> {
         let mut managers = self.sent_or_stored(live, new);
-        // An object whose fields nobody owns stays so until something is applied to it.
+        // An object without managers stays so until its first apply.
         if managers.is_empty() && !api::meta::uid(live).is_empty() {
             return None;
         }
@@ -76,8 +76,8 @@ impl FieldManagement<'_> {
         }
     }
 
-    /// The managers that a write starts from. Clients may write managed fields themselves, but not through a subresource; those
-    /// who do not know of them leave them out or send back what they cannot read, and change nothing by that.
+    /// The managers that a write starts from. Clients may write managed fields, except through a subresource. Clients that are not
+    /// aware of managed fields omit them or send undecodable ones, which leaves the stored managers unchanged.
     fn sent_or_stored(&self, live: &Value, new: &Value) -> Managers {
         let stored = || Managers::decode(managed::list(live)).unwrap_or_default();
         if !self.subresource.is_empty() {
@@ -93,7 +93,7 @@ impl FieldManagement<'_> {
         }
     }
 
-    /// Notes that `manager` made `new` of `live`.
+    /// Records that `manager` changed `live` into `new`.
     pub(super) fn update(
         &self,
         live: &Value,
@@ -126,12 +126,11 @@ impl FieldManagement<'_> {
         }
     }
 
-    /// The schema of a version.
     pub(super) fn schema_of(&self, api_version: &str) -> Option<&Schema> {
         if api_version == self.api_version { Some(self.schema) } else { self.versions.schema(api_version) }
     }
 
-    /// An object in a version, with the schema of that, which it must fit.
+    /// Converts an object to a version and validates it against the schema of that version.
     pub(super) fn view(&self, object: &Value, api_version: &str) -> Result<(Value, &Schema), Unconverted> {
         let schema = self.schema_of(api_version);
         if let Some(schema) = schema
@@ -145,8 +144,8 @@ impl FieldManagement<'_> {
         Ok((converted, schema))
     }
 
-    /// Brings field sets in line with a schema that has become atomic where it was not, and forgets versions that are no longer
-    /// there. Every manager's version must be able to show the object.
+    /// Adapts field sets to parts of the schema that have become atomic and drops managers of versions no longer served. Fails if the
+    /// object cannot be converted to the version of a manager.
     pub(super) fn reconcile(&self, live: &Value, managers: &mut Managers) -> Result<(), Refusal> {
         let mut is_there: BTreeMap<Str, bool> = BTreeMap::from([(self.api_version.into(), true)]);
         for entry in managers.iter() {
@@ -172,8 +171,8 @@ impl FieldManagement<'_> {
         Ok(())
     }
 
-    /// What `new` changes is taken from the managers that owned it, but for `own`; without force that is a conflict. Returns what
-    /// was changed, in the version of the request.
+    /// Takes the fields that `new` changes away from the managers that own them, except `own`. Without `force`, that is a conflict.
+    /// Returns the changes in the version of the request.
     pub(super) fn share_out(
         &self,
         live: &Value,
@@ -265,7 +264,7 @@ impl FieldManagement<'_> {
     }
 }
 
-/// Nobody owns what an object is called, and what the server says of it.
+/// Fields that are never owned: those that identify the object and those set by the server.
 const STRIPPED: &[&str] = &[
     "apiVersion",
     "kind",
@@ -281,19 +280,19 @@ const STRIPPED: &[&str] = &[
     "metadata.resourceVersion",
 ];
 
-/// Takes away what nobody owns.
+/// Removes the fields that are never owned.
 pub(super) fn strip(fields: &mut FieldSet) {
     static STRIPPED_SET: std::sync::LazyLock<FieldSet> = std::sync::LazyLock::new(|| FieldSet::of(STRIPPED));
     fields.subtract(&STRIPPED_SET);
 }
 
-/// Whether a client asks for the managed fields to be forgotten: with one empty entry.
+/// Whether a client asks to reset managed fields by sending a list with one empty entry.
 fn is_reset(sent: &[Value]) -> bool {
     matches!(sent, [Value::Map(only)] if only.is_empty())
 }
 
-/// An empty list of managed fields asks for them to be forgotten, as a list of one empty entry does. Decoding drops the one and
-/// keeps the other, so this must come before it.
+/// Marks an empty list of managed fields as a reset by adding one empty entry. Decoding drops empty lists but not such a list, so this
+/// must run before decoding.
 pub fn mark_reset(object: &mut Value) {
     if let Some(Value::List(list)) = object.at_mut(&["metadata", "managedFields"])
         && list.is_empty()
@@ -302,9 +301,9 @@ pub fn mark_reset(object: &mut Value) {
     }
 }
 
-/// A field set written when a list or map had an owner for each part, along a schema that has one for the whole.
+/// Replaces paths below a list or map by its own path where the schema has become atomic.
 fn join_atomics(set: &mut FieldSet, typed: Typed<'_>) {
-    // Any JSON has no types to change.
+    // Untyped JSON has no types that could change.
     if typed.is_any() && !typed.is_atomic_map() {
         return;
     }

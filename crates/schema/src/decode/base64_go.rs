@@ -1,23 +1,22 @@
-//! Base64 as Go's standard decoder reads it: line breaks are ignored, left-over bits too, and errors name the byte.
+//! Base64 as Go's standard decoder reads it: line breaks and left-over bits are ignored, and errors give the byte offset.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Bytes as text.
 pub(super) fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The canonical text if `text` is not it already, or where it goes wrong.
+/// The canonical form if `text` is not canonical, or the offset of the first invalid byte.
 pub(super) fn canonical(text: &str) -> Result<Option<String>, usize> {
-    // Almost every text is canonical, and this check is fast.
+    // Almost all text is canonical, and this check is fast.
     if STANDARD.decode(text).is_ok() {
         return Ok(None);
     }
     decode(text.as_bytes()).map(|bytes| Some(encode(&bytes)))
 }
 
-/// The bytes, or where the text goes wrong.
+/// The error is the offset of the first invalid byte.
 pub(super) fn decode(text: &[u8]) -> Result<Vec<u8>, usize> {
     let at = |index: usize| text.get(index).copied();
     let is_break = |index: usize| matches!(at(index), Some(b'\n' | b'\r'));
@@ -39,7 +38,7 @@ pub(super) fn decode(text: &[u8]) -> Result<Vec<u8>, usize> {
             b'=' if count >= 2 => {}
             _ => return Err(index - 1),
         }
-        // Padding: one more if only two symbols came, and then nothing.
+        // Padding: a second `=` if only two symbols precede, then the end of the text.
         if count == 2 {
             while is_break(index) {
                 index += 1;

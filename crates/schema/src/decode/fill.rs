@@ -1,12 +1,12 @@
-//! What Go writes though it is absent, and what it does not write though it is there.
+//! Adds absent fields that Go always writes and drops empty ones that it omits.
 
 use value::{Map, Str, Value};
 
 use super::{SCHEMA, is_empty_container};
 use crate::{Format, Kind, Object, Omit, Property, Schema};
 
-/// Adds the fields that a typed writer never leaves out: `status: {}`, `resources: {}`, `containers: null`; and drops the empty
-/// lists and maps in the schemas of definitions, which are kept only for the rules.
+/// Adds the fields that a typed encoder never omits: `status: {}`, `resources: {}`, `containers: null`. Drops empty lists and maps in
+/// CRD schemas, which were preserved only for validation.
 pub fn fill(value: &mut Value, schema: &Schema) {
     match (&schema.kind, value) {
         (Kind::Object(object), Value::Map(map)) => fill_object(map, object),
@@ -26,7 +26,7 @@ pub fn fill(value: &mut Value, schema: &Schema) {
                 }
             }
         }
-        // A schema, or a list of them.
+        // A schema or a list of schemas in a CRD.
         (Kind::SchemaOr(_), value @ (Value::Map(_) | Value::List(_))) => {
             let Some(props) = crate::named(SCHEMA) else { return };
             match value {
@@ -61,7 +61,7 @@ fn is_container(schema: &Schema) -> bool {
     matches!(schema.kind, Kind::Object(_) | Kind::List(_) | Kind::Map(_) | Kind::SchemaOr(_))
 }
 
-/// What an absent field is written as.
+/// The value that is written for an absent field.
 fn zero(property: &Property, schema: &Schema) -> Value {
     if property.pointer {
         return Value::Null;

@@ -1,29 +1,29 @@
-//! Values of the wrong type: which of them Go's decoder tells of, and how.
+//! Selects the type error that Go's decoder would report.
 //!
-//! The decoder reads the text from its beginning. It goes on after most of them and tells of the first; an error of a type's own
-//! decoder ends it, and is the one that is told. The walk comes by fields in the order of their names, so what it finds is
-//! put in the order of the text afterwards.
+//! Go's decoder reads the text from its start. It continues after most type errors and reports the first one; an error of a type's own
+//! decoder stops it and is reported instead. Our walk visits fields in the order of their names, so its errors are sorted by text
+//! offset afterwards.
 
 use std::borrow::Cow;
 
-/// How many are remembered; whoever has more of them has the rest to read after these.
+/// Limit on recorded type errors.
 pub(super) const MOST: usize = 100;
 
-/// What goes before a number in the words of Go's decoder.
+/// Prefix of Go's error for numbers.
 const NUMBER: &str = "json: cannot unmarshal number ";
 
-/// A value that is not what the schema says.
+/// A value that does not fit its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// Where it is, as strict errors print it.
+    /// Its path, formatted as in strict errors.
     pub(super) place: String,
-    /// What is wrong, in the decoder's words.
+    /// The message of Go's decoder.
     pub(super) words: String,
     /// Whether the decoder stops there.
     pub(super) ends: bool,
 }
 
-/// The one that is told, of those in a JSON text that has been read. Without the text it is the first in the order of names.
+/// The error to report: the first in the JSON `text`, or, without a text, the first in the order of names.
 pub(super) fn told(misfits: &[Misfit], text: &[u8]) -> Option<String> {
     let ends = misfits.iter().any(|misfit| misfit.ends);
     let candidates: Vec<&Misfit> = misfits.iter().filter(|misfit| misfit.ends == ends).collect();
@@ -36,7 +36,7 @@ pub(super) fn told(misfits: &[Misfit], text: &[u8]) -> Option<String> {
     Some(as_written(&misfit.words, text.get(offset..).unwrap_or_default()).into_owned())
 }
 
-/// The words with a number as it stands in the text that begins with its key: `6e2`, and not what it amounts to.
+/// Replaces the number in the message by its literal, such as `6e2`, in `text`, which starts with the number's key.
 fn as_written<'a>(words: &'a str, text: &[u8]) -> Cow<'a, str> {
     let written = || {
         let rest = words.strip_prefix(NUMBER)?.split_once(" into ")?.1;

@@ -1,20 +1,18 @@
-//! Where the walk is, in the two forms Go's decoder prints it.
+//! The current path of the decoder, in the two forms that Go's errors use.
 
 use value::Str;
 
 use crate::{Kind, Property, Schema};
 
-/// One step from a value to a value inside it.
 pub(super) enum Step<'a> {
-    /// A field of a struct, and the struct.
+    /// A field and the struct that contains it.
     Field(&'a Property, &'a Schema),
-    /// An item of a list.
+    /// An index in a list.
     Index(usize),
-    /// A value of a map.
+    /// A key of a map.
     Key(Str),
 }
 
-/// The steps from the root.
 #[derive(Default)]
 pub(super) struct Stack<'a> {
     steps: Vec<Step<'a>>,
@@ -33,14 +31,14 @@ impl<'a> Stack<'a> {
         self.steps.is_empty()
     }
 
-    /// The path of `field` below here as strict errors print it: `spec.containers[0].foo`.
+    /// The path of `field` below the current value as strict errors print it: `spec.containers[0].foo`.
     pub(super) fn strict_path(&self, field: &str) -> String {
         let mut path = self.place();
         join(&mut path, field);
         path
     }
 
-    /// The path of here in the same form.
+    /// The path of the current value as strict errors print it.
     pub(super) fn place(&self) -> String {
         let mut path = String::new();
         for step in &self.steps {
@@ -57,8 +55,8 @@ impl<'a> Stack<'a> {
         path
     }
 
-    /// Go's words for a value of the wrong type here. Its path has the fields only, with the embedded structs they are declared in,
-    /// after the name of the innermost struct.
+    /// Go's error for a value of the wrong type at the current path. Its path has only fields, including the embedded structs that
+    /// declare them, after the name of the innermost struct.
     pub(super) fn type_error(&self, found: &str, go_type: &str) -> String {
         let mut path = String::new();
         let mut innermost = "";
@@ -84,7 +82,7 @@ fn join(path: &mut String, name: &str) {
     path.push_str(name);
 }
 
-/// Whether a typed decoder comes to the key at `path` (`spec.containers[0].name`).
+/// Whether a typed decoder reads the key at `path` (`spec.containers[0].name`).
 pub(super) fn is_met(schema: &Schema, path: &str) -> bool {
     let mut schema = schema;
     let mut names = path.split('.').peekable();
@@ -98,7 +96,7 @@ pub(super) fn is_met(schema: &Schema, path: &str) -> bool {
                 Some(property) => property.schema.get(),
                 None => return false,
             },
-            // A key may itself have dots, so what follows cannot be told apart; scalars below are all there is in practice.
+            // A map key may itself contain dots, so the rest of the path is ambiguous. In practice, maps contain only scalars.
             Kind::Map(_) => return true,
             _ => return false,
         };

@@ -15,7 +15,7 @@ fn decode(of: &str, text: &str) -> (Value, super::Outcome) {
     (value, outcome)
 }
 
-/// The tree after normalising, where nothing was wrong.
+/// Asserts the normalised form of a valid object.
 fn becomes(of: &str, text: &str, expected: &str) {
     let (value, outcome) = decode(of, text);
     assert_eq!(outcome, super::Outcome::default(), "{text}");
@@ -129,7 +129,7 @@ fn of_two_values_of_the_wrong_type_the_first_in_the_text_is_told() {
     let host = "json: cannot unmarshal number into Go struct field PodSpec.spec.hostname of type string";
     refused("v1/Pod", r#"{"kind":1,"spec":{"hostname":2}}"#, kind);
     refused("v1/Pod", r#"{"spec":{"hostname":2},"kind":1}"#, host);
-    // Without a text, as in YAML, it is the first by name.
+    // Without a text, as for YAML, the first error by name is reported.
     let (_, outcome) = decode("v1/Pod", r#"{"spec":{"hostname":2},"kind":1}"#);
     assert_eq!(outcome.type_error(&[]).as_deref(), Some(kind));
     refused(
@@ -150,7 +150,7 @@ fn a_number_of_the_wrong_type_is_told_as_it_is_written() {
             refused("v1/Pod", &text, &format!("json: cannot unmarshal number {number} into {into}"));
         }
     }
-    // Many of them are not all remembered.
+    // The number of recorded errors is limited.
     let many = vec![r#"{"name":1}"#; 5_000].join(",");
     let (_, outcome) = decode("v1/Pod", &format!(r#"{{"spec":{{"containers":[{many}]}}}}"#));
     assert_eq!(outcome.misfits.len(), 100);

@@ -1,10 +1,10 @@
-//! What the converter says that Kubernetes makes objects of maps with, where a strategic merge patch never was JSON.
+//! Error messages of the converter that Kubernetes uses for the result of a strategic merge patch, which is never encoded as JSON.
 
 use value::Value;
 
 use crate::{Format, Kind, Schema};
 
-/// Why a value cannot become what the schema says.
+/// Why a value cannot be converted to the type of the schema.
 pub(super) fn why(value: &Value, schema: &Schema) -> String {
     let from = go_kind(value);
     match &schema.kind {
@@ -13,7 +13,7 @@ pub(super) fn why(value: &Value, schema: &Schema) -> String {
         Kind::List(_) | Kind::String(Format::Bytes) => format!("cannot restore slice from {from}"),
         _ => {
             let to = scalar(schema);
-            // Go could convert between these, which is why it says that it does not.
+            // Go could convert between these types, and has its own message for refusing to.
             let convertible = matches!(
                 (value, to),
                 (Value::Int(_) | Value::UInt(_), "string") | (Value::Float(_), "int32" | "int64")
@@ -27,19 +27,18 @@ pub(super) fn why(value: &Value, schema: &Schema) -> String {
     }
 }
 
-/// Whether a number has no fraction.
 pub(super) fn is_whole(number: &Value) -> bool {
     !matches!(number, Value::Float(number) if number.fract() != 0.0 || !number.is_finite())
 }
 
-/// A whole number in a field of fewer bits: the lower ones are left, as Go leaves them.
+/// Truncates an integer to the width of its field, as Go does.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
     reason = "Go converts between these types in the same way"
 )]
 pub(super) fn wrap(value: &mut Value, schema: &Schema) {
-    // What no integer can hold becomes the least of them.
+    // A number outside the range of integers becomes the smallest one.
     let of_float =
         |number: f64| if number.abs() < 9_223_372_036_854_775_808.0 { number as i64 } else { i64::MIN };
     let number = match value {
@@ -51,7 +50,7 @@ pub(super) fn wrap(value: &mut Value, schema: &Schema) {
     *value = Value::Int(if matches!(schema.kind, Kind::Int32) { i64::from(number as i32) } else { number });
 }
 
-/// What Go keeps a value of a map in.
+/// The Go kind of a value in an unstructured map.
 fn go_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "invalid",

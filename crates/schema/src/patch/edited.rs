@@ -1,20 +1,20 @@
-//! A map that a patch changes: what it removes and adds is brought in at the end, all at once.
+//! A map under modification by a patch, which applies all removals and additions at once at the end.
 //!
-//! Maps are sorted vectors. A patch may remove or add as many keys as the largest object has, and to move the entries behind each of
-//! them one after the other takes the square of that.
+//! Maps are sorted vectors. A patch may remove or add as many keys as the largest object has, and moving the entries behind each key
+//! one by one would take quadratic time.
 
 use std::collections::{BTreeMap, HashSet};
 
 use value::{Map, Str, Value};
 
-/// So many new keys are put in one by one.
+/// Up to this many new keys are inserted one by one.
 const FEW: usize = 8;
 
 pub(super) struct Edited {
     map: Map,
-    /// Keys that are in the map and should not be.
+    /// Keys of `map` that are removed.
     gone: HashSet<Str>,
-    /// What is at keys that are gone or not in the map.
+    /// Values at keys that are removed from `map` or not in it.
     added: BTreeMap<Str, Value>,
 }
 

@@ -1,24 +1,24 @@
-//! JSON Patch (RFC 6902) as kube-apiserver's library applies it: replacing or copying a missing field sets it, negative
-//! positions count from the end of a list, and what copies add together is bounded.
+//! JSON Patch (RFC 6902) as implemented by kube-apiserver's library: replacing or copying a missing field sets it, negative indexes
+//! count from the end of a list, and the bytes added by copies are limited.
 
 use api::Status;
 use api::field::quote;
 use value::{Map, Str, Value, json, write};
 
-/// The most operations a patch may have.
+/// Limit on the operations of a patch.
 pub const MAX_OPERATIONS: usize = 10_000;
-/// The most bytes that copies of one patch may add.
+/// Limit on the bytes that all copy operations of a patch may add.
 pub const MAX_COPIED: usize = 3 * 1024 * 1024;
 
-/// The most items of lists and entries of maps that one patch may shift or look at: thousands of operations on one long list are
-/// refused before they take long.
+/// Limit on the list items and map entries that one patch may shift or visit, so that thousands of operations on a long list fail
+/// early.
 const MAX_WORK: usize = 200_000_000;
 
-/// One operation, its fields as they were sent.
+/// One operation with its fields as sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation(Map);
 
-/// Reads operations. The error is in the words of Go's decoder, for a 400.
+/// Decodes the operations. The error has the wording of Go's decoder and is meant for a 400 response.
 pub fn decode(patch: Value) -> Result<Vec<Operation>, String> {
     let list = match patch {
         Value::Null => Vec::new(),
@@ -39,7 +39,7 @@ pub fn decode(patch: Value) -> Result<Vec<Operation>, String> {
     list.into_iter().map(operation).collect()
 }
 
-/// 413 if there are too many operations.
+/// Returns 413 if there are too many operations.
 pub fn bound(operations: &[Operation]) -> Result<(), Status> {
     if operations.len() <= MAX_OPERATIONS {
         return Ok(());
@@ -50,7 +50,7 @@ pub fn bound(operations: &[Operation]) -> Result<(), Status> {
     )))
 }
 
-/// Reads operations as strict field validation does: fails on wrong types, and answers with the unknown fields.
+/// Decodes operations as strict field validation does: fails on wrong types and returns the unknown fields.
 pub fn check(patch: &Value) -> Result<Vec<String>, String> {
     let list = match patch {
         Value::Null => &[][..],
@@ -90,7 +90,7 @@ pub fn check(patch: &Value) -> Result<Vec<String>, String> {
     Ok(unknown)
 }
 
-/// Applies operations in order; the first that fails ends it, with the library's words.
+/// Applies operations in order and stops at the first failure, with the library's error message.
 pub fn apply(mut document: Value, operations: &[Operation]) -> Result<Value, String> {
     let mut spent = Spent::default();
     for operation in operations {
@@ -107,12 +107,12 @@ pub fn apply(mut document: Value, operations: &[Operation]) -> Result<Value, Str
     Ok(document)
 }
 
-/// What a patch has used up so far.
+/// The resources that a patch has used so far.
 #[derive(Default)]
 struct Spent {
-    /// Bytes added by copies.
+    /// Bytes added by copy operations.
     copied: usize,
-    /// Items shifted or looked at.
+    /// Items shifted or visited.
     work: usize,
 }
 
@@ -122,7 +122,7 @@ impl Spent {
         if self.work > MAX_WORK { Err("the patch takes too much work".to_owned()) } else { Ok(()) }
     }
 
-    /// Keeps trees as shallow as those that are read: without it, copies of copies nest without end.
+    /// Limits the depth of the result to that of parsed JSON; otherwise repeated copies could nest without limit.
     fn deep_enough(&mut self, path: &str, value: &Value) -> Result<(), String> {
         let mut items = 0;
         let depth = path.matches('/').count() + depth(value, &mut items);
@@ -131,7 +131,7 @@ impl Spent {
     }
 }
 
-/// How deeply a value nests; counts what it looks at.
+/// The nesting depth of a value. Adds the number of visited values to `items`.
 fn depth(value: &Value, items: &mut usize) -> usize {
     *items += 1;
     match value {
@@ -164,7 +164,7 @@ impl Operation {
         self.text("from", "operation, missing from field")
     }
 
-    /// The value; absent is `null`.
+    /// The operation's `value`, or `null` if it is absent.
     fn value(&self) -> Value {
         self.0.get("value").cloned().unwrap_or_default()
     }
@@ -270,14 +270,14 @@ impl Operation {
     }
 }
 
-/// The keys on the way to a path's last one, and the last one. What precedes the first slash does not count.
+/// Splits a path into the keys before the last one and the last one. Text before the first slash is ignored.
 fn split(path: &str) -> Option<(impl Iterator<Item = Str>, Str)> {
     let (_, rest) = path.split_once('/')?;
     let (way, last) = rest.rsplit_once('/').map_or((None, rest), |(way, last)| (Some(way), last));
     Some((way.into_iter().flat_map(|way| way.split('/')).map(unescape), unescape(last)))
 }
 
-/// `~1` stands for `/` and `~0` for `~`.
+/// Replaces `~1` by `/` and `~0` by `~`.
 fn unescape(key: &str) -> Str {
     if !key.contains('~') {
         return key.into();
@@ -304,7 +304,7 @@ fn unescape(key: &str) -> Str {
     out.into()
 }
 
-/// The map or list that holds a path's last key.
+/// The map or list that contains the last key of a path.
 fn find<'a>(document: &'a mut Value, path: &str) -> Option<(&'a mut Value, Str)> {
     let (way, final_key) = split(path)?;
     let mut here = document;
@@ -321,7 +321,7 @@ fn find<'a>(document: &'a mut Value, path: &str) -> Option<(&'a mut Value, Str)>
     matches!(here, Value::Map(_) | Value::List(_)).then_some((here, final_key))
 }
 
-/// As [`find`], without changing anything.
+/// Like [`find`], without mutable access.
 fn look<'a>(document: &'a Value, path: &str) -> Option<(&'a Value, Str)> {
     let (way, last) = split(path)?;
     let mut here = document;
@@ -331,7 +331,7 @@ fn look<'a>(document: &'a Value, path: &str) -> Option<(&'a Value, Str)> {
     matches!(here, Value::Map(_) | Value::List(_)).then_some((here, last))
 }
 
-/// The value at a key; `null` if a map has none.
+/// The value at a key; `null` if a map does not have it.
 fn get<'a>(container: &'a Value, key: &str) -> Result<&'a Value, String> {
     match container {
         Value::List(list) => {
@@ -385,7 +385,7 @@ fn insert(
     Ok(())
 }
 
-/// About how many entries of a map move when the one at a key comes or goes.
+/// Approximate number of map entries that move when an entry is inserted or removed.
 fn shifted(map: &Map, key: &str) -> usize {
     let is_last = map.keys().next_back().is_none_or(|last| last.as_str() <= key);
     if is_last { 0 } else { map.len() / 2 }
@@ -401,7 +401,7 @@ fn number(key: &str) -> Result<i64, String> {
     })
 }
 
-/// The position in a list of `length` items that a key names.
+/// The index in a list of `length` items that a key denotes.
 fn position(key: &str, length: usize) -> Result<usize, String> {
     let index = number(key)?;
     let length = i64::try_from(length).unwrap_or(i64::MAX);

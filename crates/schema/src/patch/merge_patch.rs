@@ -1,12 +1,10 @@
-//! JSON Merge Patch (RFC 7386) as kube-apiserver's library applies it: nulls inside new lists are dropped from their
-//! objects too.
+//! JSON Merge Patch (RFC 7386) as implemented by kube-apiserver's library, which also drops null fields of objects inside new lists.
 
 use value::Value;
 
 use super::edited::Edited;
 
-/// Merges `patch` into `current`. `null` is no patch, nor is a scalar; a list replaces the whole (and then fails to
-/// decode).
+/// Merges `patch` into `current`. Null and scalars are not valid patches; a list replaces the whole object, which then fails to decode.
 pub fn apply(current: Value, patch: Value) -> Result<Value, String> {
     match (current, patch) {
         (mut current @ Value::Map(_), patch @ Value::Map(_)) => {
@@ -40,7 +38,7 @@ fn merge(current: &mut Value, mut patch: Value) {
             }
             *current = edited.finish();
         }
-        // The library leaves nulls in what replaces an object.
+        // The library preserves nulls in a value that replaces an object.
         (current @ Value::Map(_), other) => *current = other,
         (current, other) => {
             patch = other;
@@ -50,7 +48,7 @@ fn merge(current: &mut Value, mut patch: Value) {
     }
 }
 
-/// Drops null fields, everywhere below.
+/// Drops null fields at every depth.
 fn prune(value: &mut Value) {
     match value {
         Value::Map(map) => map.retain(|_, item| {

@@ -1,7 +1,7 @@
-//! Patches: an object and the bytes of a patch → the patched object, refused as kube-apiserver refuses.
+//! Applies patches to objects with the same results and errors as kube-apiserver.
 //!
-//! [`apply`] is what a PATCH request runs. The result has been merged, not decoded: unknown fields and wrong types are
-//! for the decoder to find, and [`undecodable`] says so in the words a patch has for it.
+//! [`apply`] implements PATCH requests. Its result is merged but not decoded: the decoder detects unknown fields and wrong types, and
+//! [`undecodable`] reports them in the form used for patches.
 
 mod edited;
 pub mod json_patch;
@@ -15,32 +15,31 @@ use value::{Path, Value, go, json};
 
 use strategic::MergeSchema;
 
-/// Which kind of patch the bytes are.
+/// The type of a patch.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind<S> {
-    /// `application/json-patch+json`.
+    /// Sent as media type `application/json-patch+json`.
     Json,
-    /// `application/merge-patch+json`.
+    /// Sent as media type `application/merge-patch+json`.
     Merge,
-    /// `application/strategic-merge-patch+json`, with the schema of the object.
+    /// Sent as media type `application/strategic-merge-patch+json`; holds the schema of the object.
     StrategicMerge(S),
 }
 
-/// What a patch made of an object.
+/// Result of a patch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patched {
     /// The object, not yet decoded.
     pub object: Value,
-    /// What strict field validation holds against the patch itself, as repeated keys. Always empty if it was not asked
-    /// for.
+    /// Strict field validation errors about the patch itself, such as duplicate keys. Empty if strict validation was not requested.
     pub strict: Vec<String>,
-    /// The text that an error about decoding the result quotes.
+    /// The text to quote in an error about decoding the result.
     pub quoted: String,
-    /// Whether the object is converted, not decoded: its version and kind are those of the request whatever it says.
+    /// Whether the object is converted, not decoded: it has the version and kind of the request regardless of its content.
     pub converted: bool,
 }
 
-/// Applies a patch. `strict` says whether field validation is `Strict` or `Warn`: it changes some refusals and collects
+/// Applies a patch. `strict` means that field validation is `Strict` or `Warn`: it changes some errors and collects
 /// [`Patched::strict`].
 pub fn apply<S: MergeSchema>(
     kind: Kind<S>,
@@ -97,13 +96,13 @@ pub fn apply<S: MergeSchema>(
     }
 }
 
-/// 422: the patched object cannot be decoded, or strict field validation refuses it; `why` says which.
+/// Error 422 for a patched object that cannot be decoded or fails strict field validation, with the reason `why`.
 pub fn undecodable(quoted: &str, why: &str) -> Status {
     let path = Path::root().field("patch");
     Status::invalid(&GroupKind::new("", ""), "", &[FieldError::invalid(&path, quoted, why)])
 }
 
-/// 422 without a reason given: kube-apiserver drops what the patch library says.
+/// Error 422 without a reason, because kube-apiserver drops the message of the patch library.
 fn unprocessable() -> Status {
     Status::failure(
         422,

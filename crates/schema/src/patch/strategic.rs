@@ -1,6 +1,6 @@
-//! Strategic merge patches: merge patches that know which lists are merged item by item, and by which key.
+//! Strategic merge patches: merge patches that merge some lists item by item, by a merge key.
 //!
-//! Directives inside the patch steer it: `$patch` (delete, replace), `$retainKeys`, `$setElementOrder/LIST` and
+//! A patch may contain the directives `$patch` (delete, replace), `$retainKeys`, `$setElementOrder/LIST` and
 //! `$deleteFromPrimitiveList/LIST`.
 
 mod lists;
@@ -19,30 +19,29 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ELEMENT_ORDER: &str = "$setElementOrder";
 const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
 
-/// The most items of lists that one patch may look at. An item may be merged into a hundred thousand times, and each time all of a
-/// list in it with what is added to that.
+/// Limit on the list items that one patch may visit. A patch can merge into the same item a hundred thousand times, and each time visit
+/// a whole list in it together with the items added to that.
 const MAX_WORK: usize = 1_000_000;
 
-/// What a strategic merge needs to know of a type. Errors are Kubernetes' words.
+/// The merge rules of a type. Errors have Kubernetes' wording.
 pub trait MergeSchema: Copy {
     /// The rule of a field whose value is an object.
     fn object_field(self, name: &str) -> Result<Rule<Self>, String>;
-    /// The rule of a field whose value is a list; [`Rule::schema`] is that of the items.
+    /// The rule of a field whose value is a list; [`Rule::schema`] describes the items.
     fn list_field(self, name: &str) -> Result<Rule<Self>, String>;
-    /// Go's word for the kind of the type: `struct`, `map`, `string`.
+    /// The Go kind of the type: `struct`, `map`, `string`.
     fn kind_word(self) -> &'static str;
 }
 
-/// How a field is patched.
 #[derive(Clone, Debug)]
 pub struct Rule<S> {
-    /// The schema below.
+    /// The schema of the field's value or items.
     pub schema: S,
     /// Lists merge item by item.
     pub merge: bool,
     /// Objects are replaced as a whole.
     pub replace: bool,
-    /// The key that tells items of a merged list apart.
+    /// The key that identifies the items of a merged list.
     pub merge_key: Option<Str>,
 }
 
@@ -50,7 +49,7 @@ impl MergeSchema for &Schema {
     fn object_field(self, name: &str) -> Result<Rule<Self>, String> {
         let property = match &self.kind {
             Kind::Object(object) => object.property(name),
-            // Structs without fields of their own in Go.
+            // These types are structs without fields in Go.
             Kind::Any | Kind::SchemaOr(_) => None,
             _ => {
                 return Err(format!(
@@ -96,18 +95,17 @@ impl MergeSchema for &Schema {
     }
 }
 
-/// Why a patch cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The patch is malformed: 400 with these words.
+    /// The patch is malformed: 400 with this message.
     Malformed(&'static str),
-    /// The patch cannot be applied here: 422; the words stay unsaid.
+    /// The patch cannot be applied here: 422 without this message.
     Inapplicable(&'static str),
-    /// Anything else: 500 with these words, as kube-apiserver answers.
+    /// Any other failure: 500 with this message, as in kube-apiserver.
     Other(String),
 }
 
-/// What Go prints of a value's type, and of the one that nothing has.
+/// The Go type of a value as printed in errors, including Go's output for nil.
 fn go_type(value: &Value) -> &'static str {
     if value.is_null() { "%!s(<nil>)" } else { go::type_name(value) }
 }
@@ -137,7 +135,6 @@ impl Error {
         Error::Other(format!("unknown patch type: {directive} in map: {item}"))
     }
 
-    /// The refusal a client sees.
     pub fn into_status(self) -> Status {
         match self {
             Error::Malformed(message) => Status::bad_request(message),
@@ -161,12 +158,11 @@ impl std::fmt::Display for Error {
     }
 }
 
-/// Merges `patch` into `original`.
 pub fn merge<S: MergeSchema>(original: Map, patch: Map, schema: S) -> Result<Map, Error> {
     merge_maps(original, patch, schema, &mut Work(MAX_WORK))
 }
 
-/// How many items may still be looked at.
+/// How many items may still be visited.
 struct Work(usize);
 
 impl Work {
@@ -228,7 +224,7 @@ fn merge_maps<S: MergeSchema>(
     Ok(original.finish())
 }
 
-/// A list field that is in both: deletion lists always merge, others where the field says so.
+/// Merges a list field that both have. Deletion lists always merge, other lists only if the field is declared so.
 fn merge_list_field<S: MergeSchema>(
     original: Vec<Value>,
     patch: Vec<Value>,
@@ -239,7 +235,7 @@ fn merge_list_field<S: MergeSchema>(
     if rule.merge || deletes { merge_lists(original, patch, rule, deletes, work) } else { Ok(patch.into()) }
 }
 
-/// `$retainKeys`: drops the fields it does not name; the patch may set only those it does.
+/// `$retainKeys`: drops the fields that are not listed. The patch may set only listed fields.
 fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), Error> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let Value::List(keys) = keys else { return Err(Error::BAD_RETAIN_KEYS) };
@@ -255,7 +251,7 @@ fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), Error> {
     Ok(())
 }
 
-/// The field that a directive such as `$setElementOrder/containers` is about.
+/// The field of a directive such as `$setElementOrder/containers`.
 fn directive_field(key: &str, directive: &str) -> Result<Str, Error> {
     match key.split_once('/') {
         Some((prefix, field)) if prefix == directive => Ok(field.into()),
@@ -264,8 +260,7 @@ fn directive_field(key: &str, directive: &str) -> Result<Str, Error> {
     }
 }
 
-/// A value that takes a field over as it is: without nulls and without objects that are directives. `None` if it is one
-/// itself.
+/// Prepares a value that replaces a field: drops nulls and objects that are directives. `None` if the value itself is one.
 fn fresh(mut value: Value) -> Option<Value> {
     drop_nulls(&mut value);
     without_directives(value)

@@ -14,7 +14,7 @@ fn outcome(result: Result<Value, String>) -> String {
     }
 }
 
-/// Each case is two lines: a patch of [`DOCUMENT`] and what kube-apiserver's library makes of it.
+/// Each case has two lines: a patch of [`DOCUMENT`] and the output of kube-apiserver's library.
 #[test]
 fn json_patches_apply_as_in_kubernetes() {
     const DOCUMENT: &str = r#"{"a":{"b":[1,2,3],"c":null},"d":"x","e/f":{"~g":1}}"#;
@@ -26,7 +26,7 @@ fn json_patches_apply_as_in_kubernetes() {
     }
 }
 
-/// Each case is three lines: an object, a patch, and what kube-apiserver's library makes of them.
+/// Each case has three lines: an object, a patch, and the output of kube-apiserver's library.
 #[test]
 fn merge_patches_apply_as_in_kubernetes() {
     let lines: Vec<&str> = include_str!("merge_patch_cases.txt").lines().collect();
@@ -88,7 +88,7 @@ fn many_operations_on_one_long_map_are_refused_early() {
     too_much(r#"{"op":"add","path":"/a/a#","value":"1"}"#);
     too_much(r#"{"op":"remove","path":"/a/k#"}"#);
     too_much(r#"{"op":"move","from":"/a/k#","path":"/a/z#"}"#);
-    // Nothing else moves when there is something already, or when it goes to the end.
+    // Setting an existing key or adding at the end shifts no other entries.
     assert_eq!(patched(&|i| format!(r#"{{"op":"add","path":"/a/k{i:06}","value":"1"}}"#)), Ok(()));
     assert_eq!(patched(&|i| format!(r#"{{"op":"add","path":"/a/z{i:06}","value":"1"}}"#)), Ok(()));
 }
@@ -105,7 +105,7 @@ fn a_new_document_is_no_deeper_than_one_that_is_read() {
     assert_eq!(replaced(json::MAX_DEPTH + 1), Err("exceeded max depth".to_owned()));
 }
 
-/// Takes minutes if what comes and goes is moved one by one.
+/// Takes minutes if keys are inserted and removed one by one.
 #[test]
 fn as_many_keys_as_an_object_has_come_and_go_at_once() {
     const MANY: usize = 400_000;

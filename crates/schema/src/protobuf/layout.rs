@@ -1,7 +1,7 @@
-//! The form of `data/protobuf.txt`, and a line of it with the type's schema → [`Layout`].
+//! Parses `data/protobuf.txt`, which has the protobuf field numbers of every message, into [`Layout`]s.
 //!
-//! One line per message, sorted by name: the name of the type as in `data/schema.txt`, then its fields in the order of their
-//! numbers, by their names in JSON:
+//! The file has one line per message, sorted by name: the name of the type as in `data/schema.txt`, then the JSON names of its fields
+//! in the order of their numbers:
 //!
 //! ```text
 //! core.v1.Volume name <.VolumeSource
@@ -9,9 +9,9 @@
 //! admissionregistration.v1.Mutation 2:patchType applyConfiguration jsonPatch
 //! ```
 //!
-//! A field's number is one more than that of the field before it, unless said (`2:patchType`). `<NAME` is a struct that Go embeds:
-//! a message of its own here, but in JSON its fields are those of the struct around it. The name is without its package when
-//! that is the same. What a field carries follows from its schema. A line is read the first time its message is met.
+//! A field's number is one more than that of the preceding field unless it is given (`2:patchType`). `<NAME` is an embedded Go struct,
+//! which is a message of its own in protobuf but whose fields belong to the enclosing struct in JSON. Its name omits the package if
+//! that is the same. The type of a field follows from its schema. A line is parsed when its message is first needed.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -21,74 +21,67 @@ use crate::{Format, Kind, Object, Schema, SchemaOr};
 
 static DATA: &str = include_str!("../../data/protobuf.txt");
 
-/// What the fields of a message are.
+/// The fields of a message.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
-    /// The name of the Go struct, for errors.
+    /// Name of the Go struct, for errors.
     pub(super) message: &'static str,
-    /// By number, from 1.
+    /// The fields by number; index 0 is number 1.
     fields: Vec<Option<Field>>,
 }
 
-/// A field.
 #[derive(Debug)]
 pub(super) struct Field {
-    /// The name in JSON; of an embedded struct, its own.
+    /// The name in JSON, or the name of an embedded struct.
     pub(super) name: Str,
-    /// What it carries.
     pub(super) shape: Shape,
 }
 
-/// What a field carries.
+/// The type of a field.
 #[derive(Debug)]
 pub(super) enum Shape {
     /// A number, text or bytes.
     Scalar(Scalar),
-    /// A struct: a message of the table, by position.
+    /// A struct: index of its message in the table.
     Struct(u16),
-    /// A message whose JSON is no struct.
+    /// A message whose JSON is not an object of its fields.
     Special(Special),
-    /// A field that may come many times.
+    /// A repeated field, one occurrence per item.
     List(Box<Shape>),
-    /// Entries with a key and a value.
+    /// A repeated field of entries with a key and a value.
     Map(Box<Shape>),
-    /// A struct whose fields belong to the one around it.
+    /// A struct whose fields belong to the enclosing struct in JSON.
     Embedded(Layout),
 }
 
-/// What is not a message.
+/// The type of a field that is not a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scalar {
-    /// Text.
     Text,
-    /// Bytes, which JSON has in base64.
+    /// Bytes, which are base64 in JSON.
     Bytes,
-    /// A boolean.
     Bool,
-    /// An integer of 32 bits.
     Int32,
-    /// An integer of 64 bits.
     Int64,
-    /// A float.
     Double,
 }
 
-/// The messages that have a JSON of their own.
+/// Messages with a custom JSON encoding.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Special {
-    /// `meta.v1.Time`.
+    /// The message of `meta.v1.Time`.
     Time,
-    /// `meta.v1.MicroTime`.
+    /// The message of `meta.v1.MicroTime`.
     MicroTime,
-    /// `api.resource.Quantity`.
+    /// The message of `api.resource.Quantity`.
     Quantity,
-    /// `util.intstr.IntOrString`.
+    /// The message of `util.intstr.IntOrString`.
     IntOrString,
     /// JSON as bytes: `runtime.RawExtension`, `meta.v1.FieldsV1`, `apiextensions.v1.JSON`.
     Raw,
-    /// A named list of strings (`ExtraValue`, `Verbs`): protobuf has no such thing, so it is a message with `items`.
+    /// A named list of strings (`ExtraValue`, `Verbs`), which protobuf wraps in a message with the field `items`.
     Items,
-    /// The unions of a custom resource definition's schema.
+    /// The unions in the schema of a CRD.
     SchemaOr(SchemaOr),
 }
 
@@ -109,12 +102,12 @@ static LINES: LazyLock<Box<[Line]>> = LazyLock::new(|| {
         .collect()
 });
 
-/// The layout of a type, if it is a struct that protobuf knows.
+/// The layout of a type, if it is a struct with a protobuf message.
 pub(super) fn of(schema: &Schema) -> Option<&'static Layout> {
     at(position(&schema.name)?)
 }
 
-/// The message at a position.
+/// The layout at an index of the table.
 pub(super) fn at(position: u16) -> Option<&'static Layout> {
     let line = LINES.get(usize::from(position))?;
     Some(line.layout.get_or_init(|| match crate::named(line.name).and_then(Schema::object) {
@@ -124,12 +117,10 @@ pub(super) fn at(position: u16) -> Option<&'static Layout> {
 }
 
 impl Layout {
-    /// The field with this number.
     pub(super) fn field(&self, number: usize) -> Option<&Field> {
         self.fields.get(number.checked_sub(1)?)?.as_ref()
     }
 
-    /// All fields.
     #[cfg(test)]
     pub(super) fn fields(&self) -> impl Iterator<Item = &Field> {
         self.fields.iter().flatten()
@@ -141,14 +132,14 @@ fn position(name: &str) -> Option<u16> {
     u16::try_from(found).ok()
 }
 
-/// The layout of a line; `object` is the struct to whose JSON its fields belong.
+/// Builds the layout of a line. `object` is the struct to which the fields belong in JSON.
 fn build(line: &'static Line, object: &'static Object) -> Layout {
     let (package, message) = line.name.rsplit_once('.').unwrap_or(("", line.name));
     let mut fields = Vec::new();
     for word in line.rest.split(' ').filter(|word| !word.is_empty()) {
         let word = match word.split_once(':') {
             Some((number, word)) => {
-                // No message has field numbers beyond a byte, so that a slip of the pen costs no memory.
+                // No message has field numbers above 255, so an error in the table cannot allocate much memory.
                 let before = number.parse::<u8>().unwrap_or_default().saturating_sub(1);
                 fields.resize_with(usize::from(before), || None);
                 word

@@ -1,8 +1,8 @@
-//! A message → the map its struct is in JSON.
+//! Decodes a message into the map that its struct is in JSON.
 //!
-//! Protobuf lets a message be cut into parts: a field that is a message and comes several times is one message, made of the
-//! fields of all. So the parts are gathered while the message around them is read, and decoded together at its end; a client
-//! that repeats a field a million times gets an answer in linear time.
+//! Protobuf allows a message to be split: several occurrences of a message field form one message with the fields of all. The parts are
+//! therefore collected while the enclosing message is read and decoded together at its end, in linear time even if a client repeats a
+//! field a million times.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use super::layout::{self, Field, Layout, Scalar, Shape};
 use super::special;
 use super::wire::{self, Datum, Wire};
 
-/// Reads the message that these parts make up into `map`, which is at `depth` in the tree (the object itself is at 1).
+/// Decodes the message formed by `parts` into `map`, which is at `depth` in the result (the object itself is at 1).
 pub(super) fn read(
     layout: &'static Layout,
     parts: &[&[u8]],
@@ -64,7 +64,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Adds to what was gathered for `field`; a message has few fields.
+/// Adds an item to those collected for `field`. A linear search suffices because a message has few fields.
 fn gather<T>(gathered: &mut Vec<(&'static Field, Vec<T>)>, field: &'static Field, item: T) {
     match gathered.iter_mut().find(|(known, _)| std::ptr::eq(*known, field)) {
         Some((_, items)) => items.push(item),
@@ -72,7 +72,7 @@ fn gather<T>(gathered: &mut Vec<(&'static Field, Vec<T>)>, field: &'static Field
     }
 }
 
-/// Adds to a list what one field carries: an item, or numbers packed together.
+/// Adds one occurrence of a repeated field to a list: an item, or packed numbers.
 fn add(
     list: &mut Vec<Value>,
     items: &Shape,
@@ -92,7 +92,7 @@ fn add(
     Ok(())
 }
 
-/// An entry of a map. Its key and value may be missing, and are zero then.
+/// Decodes a map entry. A missing key or value is the zero value.
 fn entry(values: &Shape, bytes: &[u8], name: &str, depth: usize) -> Result<(Str, Value), String> {
     let mut key = Str::new_static("");
     let mut value = None;
@@ -111,7 +111,7 @@ fn entry(values: &Shape, bytes: &[u8], name: &str, depth: usize) -> Result<(Str,
     Ok((key, value))
 }
 
-/// An item of a list or the value of an entry.
+/// Decodes a list item or the value of a map entry.
 fn element(shape: &Shape, datum: Datum<'_>, name: &str, depth: usize) -> Result<Value, String> {
     match (shape, datum) {
         (Shape::Scalar(kind), _) => scalar(*kind, datum, name),
@@ -120,7 +120,7 @@ fn element(shape: &Shape, datum: Datum<'_>, name: &str, depth: usize) -> Result<
     }
 }
 
-/// A message that is a value of its own.
+/// Decodes a message that is a complete value.
 pub(super) fn whole(shape: &Shape, parts: &[&[u8]], depth: usize) -> Result<Value, String> {
     match shape {
         Shape::Struct(position) => {
@@ -131,7 +131,7 @@ pub(super) fn whole(shape: &Shape, parts: &[&[u8]], depth: usize) -> Result<Valu
             Ok(Value::Map(map))
         }
         Shape::Special(kind) => special::read(*kind, parts, depth),
-        // Protobuf has no lists of lists and no maps of lists, and embedded structs were dealt with.
+        // Protobuf has no lists of lists or maps of lists, and embedded structs are handled by the caller.
         Shape::Scalar(_) | Shape::List(_) | Shape::Map(_) | Shape::Embedded(_) => Ok(Value::Null),
     }
 }
@@ -148,9 +148,9 @@ fn scalar(kind: Scalar, datum: Datum<'_>, name: &str) -> Result<Value, String> {
     })
 }
 
-/// A float as JSON has it: whole numbers are written without a fraction, so they are read as integers.
+/// Converts a float to JSON, where whole numbers have no fraction and are therefore integers.
 fn double(number: f64) -> Result<Value, String> {
-    /// 2⁵³: up to here every whole number is one float.
+    /// 2⁵³, up to which floats represent every integer exactly.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.is_nan() {
         return Err("json: unsupported value: NaN".to_owned());
@@ -165,7 +165,7 @@ fn double(number: f64) -> Result<Value, String> {
     Ok(if is_whole { Value::Int(whole) } else { Value::Float(number) })
 }
 
-/// The value of an entry that has none.
+/// The value of a map entry without a value.
 fn zero(shape: &Shape, depth: usize) -> Result<Value, String> {
     match shape {
         Shape::Scalar(Scalar::Text | Scalar::Bytes) => Ok(Value::String(Str::new_static(""))),
@@ -175,7 +175,7 @@ fn zero(shape: &Shape, depth: usize) -> Result<Value, String> {
     }
 }
 
-/// The tree is to be no deeper than one that was read from JSON: what reads it next counts on that.
+/// Limits the depth to that of parsed JSON, on which later stages rely.
 pub(super) fn check_depth(depth: usize) -> Result<(), String> {
     if depth > json::MAX_DEPTH { Err("exceeded max depth".to_owned()) } else { Ok(()) }
 }

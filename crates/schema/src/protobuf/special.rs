@@ -1,4 +1,4 @@
-//! Messages whose JSON is not a struct: times, quantities, JSON in bytes and unions.
+//! Decodes messages with a custom JSON encoding: times, quantities, JSON in bytes and unions.
 
 use api::time::{GO_ZERO_SECONDS, Timestamp};
 use value::quantity::Quantity;
@@ -9,13 +9,13 @@ use super::message::{self, check_depth};
 use super::wire::{self, Wire};
 use crate::SchemaOr;
 
-/// The first second of the year 10000.
+/// The first second of the year 10000, as Unix time.
 const END_OF_TIME: i64 = 253_402_300_800;
 
-/// Reads the message that these parts make up; its value is at `depth` in the tree.
+/// Decodes the message formed by `parts`, whose value is at `depth` in the result.
 pub(super) fn read(kind: Special, parts: &[&[u8]], depth: usize) -> Result<Value, String> {
     match kind {
-        // A time is read anew from each part; the last one counts.
+        // Each part replaces the whole time, so the last one wins.
         Special::Time => Ok(time(parts.last().copied().unwrap_or_default(), "Time")?.time().into()),
         Special::MicroTime => {
             Ok(time(parts.last().copied().unwrap_or_default(), "MicroTime")?.micro_time().into())
@@ -28,7 +28,7 @@ pub(super) fn read(kind: Special, parts: &[&[u8]], depth: usize) -> Result<Value
     }
 }
 
-/// A moment, or Go's zero time for an empty message.
+/// Decodes a time. An empty message is Go's zero time.
 fn time(bytes: &[u8], message: &str) -> Result<Timestamp, String> {
     if bytes.is_empty() {
         return Ok(Timestamp::from_seconds(GO_ZERO_SECONDS));
@@ -42,10 +42,10 @@ fn time(bytes: &[u8], message: &str) -> Result<Timestamp, String> {
             _ => {}
         }
     }
-    // Only a micro time has a fraction, and then six digits of it.
+    // Only a micro time has a fraction, with six digits.
     let micros = if message == "Time" { 0 } else { i64::from(nanos / 1000) };
     let seconds = seconds.saturating_add(micros.div_euclid(1_000_000));
-    // Texts of other years cannot be read back.
+    // The text of other years could not be parsed again.
     if !(GO_ZERO_SECONDS..END_OF_TIME).contains(&seconds) {
         return Err(format!("proto: {message}: year is outside of range [1,9999]"));
     }
@@ -88,7 +88,7 @@ fn int_or_string(parts: &[&[u8]]) -> Result<Value, String> {
     }
 }
 
-/// JSON in bytes; none is null.
+/// Decodes JSON in bytes; no bytes mean null.
 fn raw(parts: &[&[u8]], depth: usize) -> Result<Value, String> {
     let mut bytes: &[u8] = &[];
     for part in parts {
@@ -103,7 +103,7 @@ fn raw(parts: &[&[u8]], depth: usize) -> Result<Value, String> {
         return Ok(Value::Null);
     }
     let value = json::parse(bytes).map_err(|error| format!("json parse error: {error}"))?;
-    // Maps and lists count themselves, so the value at this depth is already one of them.
+    // `value.depth()` counts the value itself, which `depth` already includes.
     check_depth((depth + value.depth()).saturating_sub(1))?;
     Ok(value)
 }
@@ -122,7 +122,7 @@ fn items(parts: &[&[u8]], depth: usize) -> Result<Value, String> {
     Ok(Value::List(items))
 }
 
-/// A schema or something else; which of the two is written follows the order in which Kubernetes looks.
+/// Decodes a schema or its alternative. If both are set, the precedence is that of Kubernetes' JSON encoder.
 fn schema_or(or: SchemaOr, parts: &[&[u8]], depth: usize) -> Result<Value, String> {
     let (schema_number, message) = match or {
         SchemaOr::Array => (1, "JSONSchemaPropsOrArray"),

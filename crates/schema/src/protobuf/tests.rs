@@ -7,7 +7,7 @@ use super::layout::{self, Layout, Shape};
 use super::{MAX_BYTES, read, read_as};
 use crate::decode::{Outcome, normalise};
 
-/// Bodies and the JSON of the same objects.
+/// Protobuf bodies, each with the JSON of the object.
 fn samples() -> Vec<(Vec<u8>, Value)> {
     let lines: Vec<&str> =
         include_str!("samples.txt").lines().filter(|line| !line.starts_with('#')).collect();
@@ -34,24 +34,24 @@ fn low_byte(number: u64) -> u8 {
     number.to_le_bytes()[0]
 }
 
-/// A field with bytes.
+/// Encodes a field of bytes.
 fn field(number: u64, content: impl AsRef<[u8]>) -> Vec<u8> {
     let content = content.as_ref();
     [varint(number << 3 | 2), varint(content.len() as u64), content.to_vec()].concat()
 }
 
-/// A field with an integer.
+/// Encodes a field of an integer.
 fn int(number: u64, value: u64) -> Vec<u8> {
     [varint(number << 3), varint(value)].concat()
 }
 
-/// A whole body.
+/// Encodes a complete body.
 fn body(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let type_meta = [field(1, api_version), field(2, kind)].concat();
     [b"k8s\0".to_vec(), field(1, type_meta), field(2, raw), field(3, ""), field(4, "")].concat()
 }
 
-/// What a message of this kind becomes, without its version and kind.
+/// Decodes a message of a kind and removes its version and kind.
 fn tree(api_version: &str, kind: &str, raw: &[u8]) -> Result<String, String> {
     let mut value = read(&body(api_version, kind, raw))?;
     assert_eq!(value.remove_at(&["apiVersion"]), Some(api_version.into()));
@@ -82,12 +82,12 @@ fn objects_are_what_their_json_is() {
     }
 }
 
-/// A field of KEP-6060 that Kubernetes calls otherwise, and so has no number for.
+/// A KEP-6060 field that has another name in Kubernetes, and therefore no number.
 const OURS: (&str, &str) = ("authentication.v1.TokenRequestSpec", "attestationClaims");
 
 #[test]
 fn every_field_of_every_type_has_a_number() {
-    // Answered, never sent; protobuf does not have it.
+    // The server only sends this type, and protobuf does not have it.
     let without_message = ["version.Info"];
     for name in crate::all() {
         let Some(object) = crate::named(name).unwrap().object() else { continue };
@@ -178,10 +178,10 @@ fn malformed_messages_are_refused() {
     refused(&hex("2201 01"), "proto: wrong wireType = 2 for field Immutable");
     refused(&hex("1207 0a0161120162"), "unexpected EOF");
     refused(&hex("0f"), "proto: illegal wireType 7");
-    // Groups, known number or not.
+    // Groups are rejected whether or not their number is known.
     refused(&hex("0b0c"), "proto: illegal wireType 3");
     refused(&hex("db3edc3e"), "proto: illegal wireType 3");
-    // A message may be cut into parts, but not inside a field.
+    // A message may be split into parts, but not inside a field.
     refused(&[field(1, hex("0a03 61")), field(1, hex("6263"))].concat(), "unexpected EOF");
 }
 
@@ -293,7 +293,7 @@ fn raw_json_is_parsed() {
     assert_eq!(data(&field(1, r#"{"a":[1]}"#)).as_deref(), Ok(r#"{"data":{"a":[1]}}"#));
     assert!(data(&field(1, "{")).is_err_and(|error| error.starts_with("json parse error: ")));
     assert!(data(&field(1, b"k8s\0")).is_err());
-    // Within the tree it starts at the second level.
+    // The value starts at the second level of the object.
     let deep = |depth: usize| field(1, [vec![b'['; depth], vec![b']'; depth]].concat());
     assert!(data(&deep(127)).is_ok());
     assert_eq!(data(&deep(128)), Err("exceeded max depth".to_owned()));
@@ -319,11 +319,11 @@ fn floats_are_numbers_of_json() {
 #[test]
 fn trees_are_no_deeper_than_those_of_json() {
     let nested = |levels: usize| {
-        // `not` in `not` in `not`…
+        // Nests `not` in `not` in `not`…
         let schema = (1..levels).fold(Vec::new(), |inner, _| field(28, inner));
         field(2, field(7, field(4, field(1, schema))))
     };
-    // Above the schema: the object, `spec`, `versions`, its item, `schema`.
+    // Levels above the schema: the object, `spec`, `versions`, its item, `schema`.
     let of = |levels| {
         read(&body("apiextensions.k8s.io/v1", "CustomResourceDefinition", &nested(levels)))
             .map(|value| value.depth())
@@ -335,7 +335,7 @@ fn trees_are_no_deeper_than_those_of_json() {
 
 #[test]
 fn many_repeated_fields_are_read_in_linear_time() {
-    // Each entry goes before all others, and each comes in a part of its own.
+    // Each entry sorts before all others and arrives in a part of its own.
     let labels: Vec<u8> = (0..150_000_u32)
         .rev()
         .flat_map(|number| field(1, field(11, field(1, format!("{number:06}")))))
@@ -344,7 +344,7 @@ fn many_repeated_fields_are_read_in_linear_time() {
     assert_eq!(value.at(&["metadata", "labels"]).unwrap().as_map().unwrap().len(), 150_000);
 }
 
-/// A stream of numbers that is the same in every run.
+/// A pseudo-random sequence that is identical in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -405,7 +405,7 @@ fn random_messages_of_every_kind_never_panic() {
     }
 }
 
-/// Fields with small numbers, which many messages have, of any wire type; some contain messages again.
+/// Fields of any wire type with small numbers, which many messages have; some contain nested messages.
 fn random(numbers: &mut Numbers, depth: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..numbers.below(6) {

@@ -1,29 +1,28 @@
-//! Bytes → numbered fields: the wire format, below any schema.
+//! The protobuf wire format: splits bytes into numbered fields, independently of any schema.
 
-/// What is left of a message.
+/// The unread rest of a message.
 pub(super) struct Wire<'a> {
     rest: &'a [u8],
 }
 
-/// One field as it came.
+/// One field as encoded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'a> {
     /// Its number, 1 or more.
     pub(super) number: usize,
-    /// What it carries.
     pub(super) datum: Datum<'a>,
 }
 
-/// What a field carries, by wire type.
+/// The payload of a field by wire type.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Datum<'a> {
-    /// 0: integers and booleans.
+    /// Wire type 0: integers and booleans.
     Varint(u64),
-    /// 1: a double.
+    /// Wire type 1: a double.
     Fixed64(u64),
-    /// 2: text, bytes, messages and packed numbers.
+    /// Wire type 2: text, bytes, messages and packed numbers.
     Bytes(&'a [u8]),
-    /// 5: nothing that Kubernetes writes.
+    /// Wire type 5, which Kubernetes never writes.
     Fixed32,
 }
 
@@ -32,13 +31,13 @@ impl<'a> Wire<'a> {
         Wire { rest: bytes }
     }
 
-    /// The next field of the message called `message`, or `None` at its end.
+    /// The next field, or `None` at the end. `message` is the message name for errors.
     pub(super) fn next(&mut self, message: &str) -> Result<Option<Field<'a>>, String> {
         if self.rest.is_empty() {
             return Ok(None);
         }
         let tag = self.varint()?;
-        // Go keeps the number in an int32.
+        // Go stores the number in an int32.
         #[expect(clippy::cast_possible_truncation, reason = "the high bits are dropped on purpose")]
         let number = (tag >> 3) as i32;
         if tag & 7 == 4 {
@@ -70,7 +69,7 @@ impl<'a> Wire<'a> {
         for shift in (0..64).step_by(7) {
             let (&byte, rest) = self.rest.split_first().ok_or_else(end)?;
             self.rest = rest;
-            // Of the tenth byte Go keeps the bits that fit.
+            // Go keeps only those bits of the tenth byte that fit.
             number |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 return Ok(number);
@@ -98,7 +97,7 @@ impl<'a> Wire<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The bytes of the field called `name`.
+    /// The payload as bytes. `name` is the field name for errors.
     pub(super) fn bytes(self, name: &str) -> Result<&'a [u8], String> {
         match self.datum {
             Datum::Bytes(bytes) => Ok(bytes),
@@ -106,7 +105,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The integer of the field called `name`.
+    /// The payload as an integer. `name` is the field name for errors.
     pub(super) fn varint(self, name: &str) -> Result<u64, String> {
         match self.datum {
             Datum::Varint(number) => Ok(number),
@@ -116,7 +115,7 @@ impl<'a> Field<'a> {
 }
 
 impl Datum<'_> {
-    /// The error for a wire type that the field called `name` cannot have.
+    /// The error for a wire type that the field `name` cannot have.
     #[cold]
     pub(super) fn wrong(self, name: &str) -> String {
         let wire_type = match self {
@@ -125,7 +124,7 @@ impl Datum<'_> {
             Datum::Bytes(_) => 2,
             Datum::Fixed32 => 5,
         };
-        // Go names the struct's field: mostly the name in JSON with a capital.
+        // Go uses the name of the struct field, usually the JSON name with a capital letter.
         let mut letters = name.chars();
         let first = letters.next().map(|letter| letter.to_ascii_uppercase());
         let name: String = first.into_iter().chain(letters).collect();
@@ -133,7 +132,7 @@ impl Datum<'_> {
     }
 }
 
-/// The low 32 bits, as Go reads an int32.
+/// The low 32 bits, as Go decodes an int32.
 #[expect(clippy::cast_possible_truncation, reason = "the high bits are dropped on purpose")]
 pub(super) fn int32(number: u64) -> i32 {
     number as i32

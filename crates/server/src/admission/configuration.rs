@@ -1,4 +1,4 @@
-//! `--admission-control-config-file`, and the files it names → each plugin's own configuration.
+//! Reads `--admission-control-config-file` and the files that it names into one configuration per plugin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,10 +24,10 @@ use crate::authorization::sender;
 use crate::config::ConfigError;
 use crate::files::{go_words, read as read_file};
 
-/// How long the service of `ImagePolicyWebhook` may take.
+/// Timeout of requests to the backend of `ImagePolicyWebhook`.
 const IMAGE_POLICY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The plugins that take folders of static manifests.
+/// The plugins that support `staticManifestsDir`.
 const WITH_MANIFESTS: [(&str, ManifestSet); 4] = [
     ("MutatingAdmissionPolicy", ManifestSet::MutatingPolicies),
     ("MutatingAdmissionWebhook", ManifestSet::MutatingWebhooks),
@@ -35,7 +35,7 @@ const WITH_MANIFESTS: [(&str, ManifestSet); 4] = [
     ("ValidatingAdmissionWebhook", ManifestSet::ValidatingWebhooks),
 ];
 
-/// The plugins' configurations, by name. Each plugin takes its own.
+/// Plugin configurations by plugin name. The method that configures a plugin removes its entry.
 #[derive(Debug, Default)]
 pub(crate) struct PluginConfigurations {
     by_name: BTreeMap<Str, Vec<u8>>,
@@ -44,7 +44,7 @@ pub(crate) struct PluginConfigurations {
 }
 
 impl PluginConfigurations {
-    /// Reads the file and all files it names; without one there is nothing to read.
+    /// Reads the file and all files that it names. Without a path the result is empty.
     pub(crate) fn read(path: Option<&Path>) -> Result<Self, ConfigError> {
         let Some(path) = path else { return Ok(PluginConfigurations::default()) };
         let shown = path.display();
@@ -61,7 +61,8 @@ impl PluginConfigurations {
         let mut by_name = BTreeMap::new();
         let mut named = BTreeSet::new();
         for (index, plugin) in configuration.plugins.into_iter().enumerate() {
-            // Kubernetes takes the first of two, and nobody's configuration for none: both lose what somebody meant to enforce.
+            // kube-apiserver uses the first of two entries for a plugin, and ignores an entry for an unknown plugin. Both silently drop a
+            // configuration that an administrator wanted to enforce, so both are errors here.
             let at = FieldPath::root().field("plugins").index(index).field("name");
             if !Chain::is_known_plugin(&plugin.name) {
                 let why = "there is no admission plugin of this name";
@@ -96,17 +97,17 @@ impl PluginConfigurations {
         Ok(read)
     }
 
-    /// The plugins that are configured and not taken care of yet.
+    /// The plugins whose configurations have not been taken yet.
     pub(crate) fn names(&self) -> BTreeSet<Str> {
         self.by_name.keys().cloned().collect()
     }
 
-    /// The configuration of a plugin, which is then taken care of.
+    /// Removes and returns the configuration of a plugin.
     pub(crate) fn take(&mut self, plugin: &str) -> Option<Vec<u8>> {
         self.by_name.remove(plugin)
     }
 
-    /// The defaults and exemptions of pod security.
+    /// Takes the configuration of PodSecurity: its defaults and exemptions.
     pub(crate) fn pod_security(&mut self) -> Result<pod_security::PodSecurityConfiguration, ConfigError> {
         const PLUGIN: &str = "PodSecurity";
         let Some(bytes) = self.take(PLUGIN).filter(|bytes| !bytes.is_empty()) else {
@@ -115,7 +116,8 @@ impl PluginConfigurations {
         pod_security::PodSecurityConfiguration::parse(&bytes).map_err(|why| refused(PLUGIN, &why))
     }
 
-    /// What the built-in plugins are told. `is_on` says whether a plugin runs.
+    /// Adds the configurations of built-in plugins to `settings`. `is_on` returns whether a plugin is enabled; the configuration of a
+    /// disabled plugin is ignored with a warning.
     pub(crate) fn settings(
         &mut self,
         settings: Settings,
@@ -150,14 +152,14 @@ impl PluginConfigurations {
         })
     }
 
-    /// What needs a quota to be used at all.
+    /// Takes the configuration of ResourceQuota: resources that may be used only where a quota covers them.
     pub(crate) fn limited(&mut self) -> Result<Vec<LimitedResource>, ConfigError> {
         const PLUGIN: &str = "ResourceQuota";
         let Some(bytes) = self.take(PLUGIN) else { return Ok(Vec::new()) };
         LimitedResource::parse(&bytes).map_err(|why| refused(PLUGIN, &why))
     }
 
-    /// The service that is asked about images, if it is to be asked.
+    /// Builds the plugin ImagePolicyWebhook if it is enabled; then a missing configuration is an error.
     pub(crate) fn image_policy(&mut self, is_on: bool) -> Result<Option<Arc<dyn AsyncPlugin>>, ConfigError> {
         const PLUGIN: &str = "ImagePolicyWebhook";
         let bytes = self.take(PLUGIN);
@@ -173,7 +175,8 @@ impl PluginConfigurations {
         stage.map(|stage| Some(Arc::new(stage) as _)).map_err(|why| refused(PLUGIN, &why))
     }
 
-    /// As whom webhooks are asked.
+    /// Takes the configurations of both webhook plugins and returns their credentials. Their manifest folders are recorded for
+    /// [`PluginConfigurations::manifests`].
     pub(crate) fn webhook_credentials(&mut self) -> Result<WebhookCredentials, ConfigError> {
         Ok(WebhookCredentials {
             mutating: self.credentials("MutatingAdmissionWebhook")?,
@@ -193,8 +196,8 @@ impl PluginConfigurations {
         Credentials::read(Path::new(kubeconfig.as_str())).map_err(failed)
     }
 
-    /// Whether folders that were named otherwise can be in force as well: the same rules hold for them, and no two may be for the
-    /// same plugin, because one would replace the other.
+    /// Checks folders of static manifests, wherever they were configured: the feature gate must be on and their plugins enabled. No
+    /// two folders may be for one plugin, because one would replace the other.
     pub(crate) fn check_folders(
         folders: &[(ManifestSet, PathBuf)],
         gate: bool,
@@ -229,8 +232,8 @@ impl PluginConfigurations {
         Ok(())
     }
 
-    /// The folders of static manifests. `gate` says whether there may be any, `is_on` whether a plugin runs: a folder that nobody
-    /// enforces must not look as if it were enforced.
+    /// The folders of static manifests in the configuration file. It is an error to configure one while the feature gate (`gate`) is
+    /// off or the plugin is disabled (`is_on`), because the manifests would not be enforced.
     pub(crate) fn manifests(
         &self,
         gate: bool,
@@ -249,7 +252,7 @@ impl PluginConfigurations {
         Ok(folders)
     }
 
-    /// What is left when every plugin has taken its own was meant for one that takes none.
+    /// Warns about the configurations that are left: their plugins take none.
     pub(crate) fn finish(self) {
         for name in self.by_name.keys() {
             tracing::warn!(plugin = %name, "the admission configuration configures a plugin that takes no configuration");
@@ -257,7 +260,7 @@ impl PluginConfigurations {
     }
 }
 
-/// Whether a folder of static manifests can be one.
+/// Checks `staticManifestsDir`: the feature gate must be on, and the path must be an absolute path of a directory.
 fn check_folder(folder: &Str, gate: bool) -> Result<(), FieldError> {
     let at = FieldPath::root().field("staticManifestsDir");
     let invalid = |why: &str| Err(FieldError::invalid(&at, folder.clone(), why));
@@ -276,7 +279,7 @@ fn check_folder(folder: &Str, gate: bool) -> Result<(), FieldError> {
     }
 }
 
-/// A plugin that cannot be started as it is configured.
+/// The error for a plugin with an invalid configuration, in kube-apiserver's words.
 pub(crate) fn refused(plugin: &str, why: &str) -> ConfigError {
     ConfigError::other(format!(
         "failed to apply admission: couldn't init admission plugin \"{plugin}\": {why}"

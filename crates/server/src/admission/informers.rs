@@ -1,7 +1,7 @@
-//! Policies in force, kept at what is stored and at what is in manifest files.
+//! The compiled admission policies in force, from stored objects and from manifest files.
 //!
-//! Each stored policy is compiled once, when it changes. Changes that come together make one snapshot, which replaces the last one
-//! as a whole; a writer waits for it, so that whoever has created a policy finds it in force.
+//! A stored policy is compiled when its spec changes. Changes that arrive together make one snapshot, which replaces the previous one
+//! as a whole. Writes wait for it, so a client that has created a policy finds it in force.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +31,7 @@ pub(crate) struct Informers {
 }
 
 impl Informers {
-    /// Puts the stored policies in force and keeps them so.
+    /// Puts the stored policies in force and starts to follow their changes.
     pub(crate) fn start(
         store: &Store,
         unreadable: &Arc<Unreadable>,
@@ -58,27 +58,27 @@ impl Informers {
         Informers { validating, mutating }
     }
 
-    /// Compiles the validating policies of manifest files; they are in force when what comes back has run.
+    /// Compiles the validating policies of manifest files. Calling the result puts them in force.
     pub(crate) fn fix_validating(&self, loaded: &LoadedManifests) -> Fixed {
         (self.validating.fix)(loaded)
     }
 
-    /// Compiles the mutating policies of manifest files; they are in force when what comes back has run.
+    /// Compiles the mutating policies of manifest files. Calling the result puts them in force.
     pub(crate) fn fix_mutating(&self, loaded: &LoadedManifests) -> Fixed {
         (self.mutating.fix)(loaded)
     }
 
-    /// Every validating policy that there is, in the order in which they are evaluated.
+    /// All validating policies, bound or not, in the order of evaluation.
     pub(crate) fn list_validating(&self) -> Vec<ListedPolicy> {
         (self.validating.list)()
     }
 
-    /// Every mutating policy that there is, in the order in which they are evaluated.
+    /// All mutating policies, bound or not, in the order of evaluation.
     pub(crate) fn list_mutating(&self) -> Vec<ListedPolicy> {
         (self.mutating.list)()
     }
 
-    /// Waits until what was written at `revision` to a resource is in force.
+    /// Waits until the write at `revision` is in force. Returns at once for resources other than policies and bindings.
     pub(crate) async fn reached(&self, resource: &str, revision: u64) {
         let (kept, which) = match resource {
             "validatingadmissionpolicies" => (&self.validating, 0),
@@ -91,36 +91,36 @@ impl Informers {
     }
 }
 
-/// A set that is ready: running it puts it in force.
+/// Puts the compiled policies of a folder in force.
 pub(crate) type Fixed = Box<dyn FnOnce() + Send>;
 
-/// A policy as operators see it.
+/// A policy as `/debug/admission` shows it.
 pub(crate) struct ListedPolicy {
     pub(crate) name: Str,
     pub(crate) from: CameFrom,
     pub(crate) fails_closed: bool,
     pub(crate) inventory: Arc<InventoryEntry>,
-    /// What binds it; without any it is not in force.
+    /// Without bindings the policy is not in force.
     pub(crate) bindings: Vec<ListedBinding>,
 }
 
-/// A binding as operators see it.
+/// A binding as `/debug/admission` shows it.
 pub(crate) struct ListedBinding {
     pub(crate) from: CameFrom,
     pub(crate) binding: Arc<PolicyBinding>,
 }
 
-/// Where something in force comes from, and how long it took to compile.
+/// The origin of a policy or binding, and how long it took to compile.
 #[derive(Clone, Debug)]
 pub(crate) struct CameFrom {
-    /// The file and the line in it; nothing for what is stored.
+    /// File and line of a static manifest; `None` for a stored object.
     pub(crate) place: Option<(Str, usize)>,
     pub(crate) compiled_in: Duration,
 }
 
-/// How far one kind of policies has come.
+/// The informers of one kind of policies and of its bindings.
 struct Kept {
-    /// Puts those of manifest files in force.
+    /// Compiles the policies of manifest files. Calling the result puts them in force.
     fix: Box<dyn Fn(&LoadedManifests) -> Fixed + Send + Sync>,
     list: Box<dyn Fn() -> Vec<ListedPolicy> + Send + Sync>,
     followed: [InformerProgress; 2],
@@ -138,15 +138,15 @@ impl Kept {
     }
 }
 
-/// What there is of one kind of policies.
+/// All policies and bindings of one kind: stored ones, and `fixed` ones of manifest files.
 struct Table<P> {
     stored: Policied<P>,
     fixed: Policied<P>,
-    /// Counts the changes.
+    /// Counts the changes of stored objects.
     heard: watch::Sender<u64>,
 }
 
-/// Policies and bindings of one source, and where each comes from.
+/// Policies and bindings of one source by name, with the origin of each.
 struct Policied<P> {
     policies: BTreeMap<Str, Arc<P>>,
     bindings: BTreeMap<Str, Arc<PolicyBinding>>,
@@ -166,7 +166,7 @@ impl<P> Default for Policied<P> {
 }
 
 impl<P: AnyPolicy> Policied<P> {
-    /// In the order in which they are evaluated: by name.
+    /// Lists policies in the order of evaluation: by name.
     fn list(&self) -> impl Iterator<Item = ListedPolicy> {
         let from = |all: &BTreeMap<Str, CameFrom>, name: &Str| {
             all.get(name).cloned().unwrap_or(CameFrom { place: None, compiled_in: Duration::ZERO })
@@ -205,7 +205,7 @@ fn keep<P: AnyPolicy + 'static>(
     let shared: Shared<P> = Arc::new((Mutex::new(table), Notify::new()));
     let hear = Arc::clone(&shared);
     let policies = start_informer(store, policies, notes.clone(), move |old, new| {
-        // A change of metadata or status changes nothing here, and compiling is the costly part.
+        // Only the spec matters here. Compiling is expensive, so changes of metadata or status are skipped.
         let same = old.zip(new).is_some_and(|(old, new)| old.get("spec") == new.get("spec"));
         if same {
             return;
@@ -274,8 +274,8 @@ fn lock<P>(shared: &Shared<P>) -> MutexGuard<'_, Table<P>> {
     shared.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The policies and bindings of a folder, ready to run. A policy that has not changed is the one from before, with what is known
-/// of it: compiling is the costly part.
+/// Compiles the policies and bindings of a folder. A policy with an unchanged spec is taken from `before`, with its counters, because
+/// compiling is expensive.
 fn compile_all<P: AnyPolicy>(
     loaded: &LoadedManifests,
     kinds: [&str; 2],
@@ -303,8 +303,8 @@ fn compile_all<P: AnyPolicy>(
     made
 }
 
-/// Puts everything in force that there is now, and says how many changes that covers. The table stays locked meanwhile, so that
-/// an older snapshot never replaces a newer one.
+/// Puts the content of the table in force and returns how many changes that includes. The table stays locked meanwhile, so that an
+/// older snapshot never replaces a newer one.
 fn build<P: AnyPolicy>(shared: &Shared<P>, replace: &impl Fn(PolicySnapshot<P>)) -> u64 {
     let table = lock(shared);
     replace(PolicySnapshot::new([

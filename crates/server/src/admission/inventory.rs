@@ -1,8 +1,8 @@
-//! `/debug/admission`: everything that admission is decided by, in the order in which it is evaluated.
+//! The page `/debug/admission`: all admission policies, bindings and webhooks, in the order of evaluation.
 //!
-//! What manifest files hold is not seen through the API, so this page shows it to whoever may read the path: policies, bindings and
-//! webhooks of both sources, where each comes from, what it matches and what it has done. Match conditions are
-//! shown as they were written; other expressions, messages and credentials are not on it.
+//! The API does not show objects of manifest files, so this page shows the objects of both sources to users who may read the path:
+//! where each comes from, what it matches, and its counters. Match conditions appear as they were written; other expressions, the
+//! messages of policies and credentials do not appear.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use crate::manifests::FolderStatus;
 use crate::negotiate;
 use crate::state::State;
 
-/// The most policies or webhooks that are shown of one plugin; the rest is counted. `?plugin=NAME` shows one plugin alone.
+/// The page shows at most this many policies or webhooks of a plugin and counts the rest.
 const MOST: usize = 10_000;
 
-/// The four plugins, in the order in which they run.
+/// The plugins on the page, in the order in which they run.
 const PLUGINS: [&str; 4] = [
     "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",
@@ -36,7 +36,7 @@ const PLUGINS: [&str; 4] = [
     "ValidatingAdmissionWebhook",
 ];
 
-/// Answers the page: as JSON where that is asked for, else as text.
+/// Renders the page as text or JSON, by the header `Accept`. `?plugin=NAME` shows one plugin alone.
 pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<Answer, Status> {
     let wanted = call.query.get("plugin").map(str::to_owned);
     if let Some(wanted) = &wanted
@@ -74,7 +74,7 @@ pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<Answer, Stat
             text.into_bytes()
         }
     };
-    // Thousands of entries take a while, which must hold up nobody else.
+    // Rendering thousands of entries takes long enough to hold up other requests on this thread.
     let body = tokio::task::spawn_blocking(render)
         .await
         .map_err(|_| Status::internal("the page could not be made"))?;
@@ -82,7 +82,7 @@ pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<Answer, Stat
     Ok(Answer::Raw(200, content_type, Body::from(body)))
 }
 
-/// A plugin, ready to be shown.
+/// One plugin as the page shows it.
 struct Plugin {
     name: &'static str,
     enabled: bool,
@@ -91,12 +91,12 @@ struct Plugin {
     omitted: usize,
 }
 
-/// A policy or a webhook, ready to be shown.
+/// One policy or webhook as the page shows it.
 struct Entry {
     name: Str,
-    /// The name of the webhook's configuration.
+    /// Name of the webhook configuration; `None` for a policy.
     configuration: Option<Str>,
-    /// Where the webhook is.
+    /// URL or service of a webhook; `None` for a policy.
     target: Option<String>,
     origin: Origin,
     fails_closed: bool,
@@ -118,13 +118,13 @@ enum Origin {
     Object(Str),
 }
 
-/// What an account says, with times as others have them.
+/// The content of an [`InventoryEntry`], with wall-clock times.
 struct Shown {
     hash: String,
     rules: Vec<u8>,
     estimate: EstimateRange,
     counters: InventoryCounters,
-    /// When the last error was.
+    /// Time of the last error.
     failed: Option<String>,
 }
 
@@ -156,7 +156,7 @@ fn policies(listed: Vec<ListedPolicy>, clock: &Clock) -> Vec<Entry> {
         actions: binding.actions.clone(),
         inventory: Shown::of(&binding.inventory, clock),
     };
-    // One more than is shown says that there are more; a page never costs more than what is on it.
+    // Policies past `MOST` are only counted, so their bindings are not read.
     let entry = |(position, policy): (usize, ListedPolicy)| {
         let bindings: Vec<Bound> =
             if position < MOST { policy.bindings.iter().map(bound).collect() } else { Vec::new() };
@@ -200,7 +200,7 @@ fn origin(from: &CameFrom, inventory: &InventoryEntry) -> Origin {
     }
 }
 
-/// Where a webhook is. Validation lets no credentials into a URL; were there any, they would not be shown.
+/// URL or service of a webhook. Validation rejects credentials in a URL; if there are some nevertheless, they are removed.
 fn target(hook: &Webhook) -> String {
     match &hook.target.endpoint {
         WebhookEndpoint::Url(url) => match (url.split_once("://"), url.split_once('@')) {
@@ -214,7 +214,7 @@ fn target(hook: &Webhook) -> String {
     }
 }
 
-/// The clock of admission beside everybody's.
+/// The current time by the clock of the admission metrics and by the wall clock, to convert times of the former.
 struct Clock {
     own: Duration,
     wall: SystemTime,
@@ -325,7 +325,7 @@ impl Plugin {
     }
 }
 
-/// How a folder fares: what is in force, what is doubtful about it, and the last reload with why it failed, if it did.
+/// The state of a folder: the manifests in force with their warnings, and the last reload with its error, if it failed.
 fn reloads(folder: &FolderStatus) -> Value {
     let mut value = Value::map([("folder", folder.folder.as_str())]);
     value.set_at(&["followed"], folder.followed);

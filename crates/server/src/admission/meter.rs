@@ -1,4 +1,4 @@
-//! The counters of admission, with Kubernetes' names, labels and buckets.
+//! The metrics of admission, with Kubernetes' names, labels and buckets.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -14,20 +14,20 @@ use prometheus::{
 use crate::admission::summary::Summary;
 use crate::metrics::MetricRegistry;
 
-/// Codes above this are counted as it, so that a webhook cannot make up series.
+/// Higher status codes are counted as this one, so that a webhook cannot create any number of series.
 const MAX_CODE: u16 = 600;
 
-/// Operation, phase and whether it was refused.
+/// Series per plugin: one for each operation, phase, and rejected or not.
 const TURNS: usize = 4 * 2 * 2;
 
-/// Everything that admission counts.
+/// All metrics of the admission chain.
 pub(crate) struct AdmissionMeter {
     start: Instant,
     steps: HistogramVec,
     step_summary: Summary<3>,
     plugins: HistogramVec,
-    /// The series of `plugins`, by a link's place: every request passes some twenty links, and finding a series by its labels
-    /// costs more than most of them.
+    /// The series of `plugins`, by position of the plugin in the chain. Every request passes about twenty plugins, and finding a
+    /// series by its labels costs more than most of them take.
     plugin_series: Vec<[OnceLock<Histogram>; TURNS]>,
     condition_errors: IntCounterVec,
     condition_exclusions: IntCounterVec,
@@ -36,10 +36,10 @@ pub(crate) struct AdmissionMeter {
     manifests: EvaluatedManifests,
 }
 
-/// What policies and webhooks decide.
+/// Metrics of the decisions of policies and webhooks.
 struct Decisions {
     webhooks: HistogramVec,
-    /// The alias of `webhooks` by which KEP-6060 calls it; there is none for manifests.
+    /// A copy of `webhooks` under its name in KEP-6060; `None` for manifests.
     webhook_latency: Option<HistogramVec>,
     webhook_requests: IntCounterVec,
     webhook_rejections: IntCounterVec,
@@ -50,7 +50,7 @@ struct Decisions {
     mutation_seconds: HistogramVec,
 }
 
-/// The same of those from manifest files, under the names of KEP-5793.
+/// Metrics of the decisions of objects from manifest files, under the names of KEP-5793.
 struct EvaluatedManifests {
     start: Instant,
     decisions: Decisions,
@@ -65,7 +65,6 @@ const MUTATION_LABELS: &[&str] = &["error_type", "policy", "policy_binding"];
 const CONDITION_LABELS: &[&str] = &["kind", "name", "operation", "type"];
 
 impl AdmissionMeter {
-    /// Registers the families.
     pub(crate) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str, labels: &[&str]| {
             register_int_counter_vec_with_registry!(name, help, labels, registry)
@@ -119,7 +118,7 @@ impl AdmissionMeter {
 }
 
 impl Decisions {
-    /// Registers the families: Kubernetes' own, or their parallels of KEP-5793.
+    /// Registers Kubernetes' metrics or, with `manifests`, their counterparts of KEP-5793.
     fn new(registry: &MetricRegistry, manifests: bool) -> Result<Self, prometheus::Error> {
         let word = if manifests { "manifest_" } else { "" };
         let help = |stability: &str, help: &str| {
@@ -271,7 +270,7 @@ impl Decisions {
     }
 }
 
-/// Both meters count decisions, each in its own families.
+/// The methods that both implementations of `AdmissionMetrics` forward to their own `Decisions`.
 macro_rules! decisions {
     () => {
         fn webhook(

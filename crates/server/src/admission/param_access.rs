@@ -1,5 +1,5 @@
-//! Policies read parameters with the server's own rights, so whoever writes a policy or a binding must be able to read what it names:
-//! otherwise messages would tell what the author may not see.
+//! Checks that the author of a policy or binding may read the parameters that it names. Policies read parameters with the server's own
+//! permissions, so their messages could otherwise disclose objects that the author may not read.
 
 use admission::ClusterView;
 use api::{FieldError, GroupKind, GroupVersion};
@@ -7,10 +7,10 @@ use authn::User;
 use authz::{Attributes, Decision};
 use value::{Path, Str, Value};
 
-/// The API group of policies.
 use super::informers::GROUP;
 
-/// What a new or changed policy or binding may not refer to, if anything.
+/// The error if `user` may not read the parameters of a new or changed policy or binding. Members of the group `system:masters` are
+/// not checked.
 pub(crate) async fn check(
     cluster: &dyn ClusterView,
     user: &User,
@@ -104,7 +104,7 @@ async fn of_binding(
         (Some(kind), Some(Failed::Resolve)) => {
             Err(format!("unable to resolve paramKind {kind} {without_rights}"))
         }
-        // For mutating ones Kubernetes has the two the other way round.
+        // kube-apiserver swaps user and verb in this message for mutating policies.
         _ if is_validating => Err(format!(
             r#"user {user} does not have "{verb}" permission on the object referenced by paramRef"#
         )),
@@ -114,7 +114,7 @@ async fn of_binding(
     }
 }
 
-/// What must be readable: as little as is known to be enough.
+/// The resource that the author must be able to read. Parts that could not be determined are `*`.
 struct Resolved {
     group: Str,
     version: Str,

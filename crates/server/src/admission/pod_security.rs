@@ -1,11 +1,10 @@
-//! The counters of PodSecurity, with Kubernetes' names and labels.
+//! The metrics of PodSecurity, with Kubernetes' names and labels.
 
 use admission::plugins::pod_security::PodSecurityMetrics;
 use prometheus::{IntCounterVec, Opts};
 
 use crate::metrics::MetricRegistry;
 
-/// The three families.
 pub(crate) struct PodSecurityCounters {
     evaluations: IntCounterVec,
     exemptions: IntCounterVec,
@@ -13,7 +12,7 @@ pub(crate) struct PodSecurityCounters {
 }
 
 impl PodSecurityCounters {
-    /// Registers the families, with the series that Kubernetes shows from the start.
+    /// Registers the metrics, with the series that kube-apiserver creates at start.
     pub(crate) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
             let metric = IntCounterVec::new(Opts::new(name, help), labels)?;

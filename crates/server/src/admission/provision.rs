@@ -22,7 +22,7 @@ impl NamespaceAutoProvision {
             ("kind", Value::from("Namespace")),
             ("metadata", Value::map([("name", attributes.namespace.clone())])),
         ]);
-        // This request passes the plugin as well, which has nothing to do: a Namespace is in no namespace.
+        // This request passes the plugin as well, which ignores it, because a Namespace is cluster-scoped.
         let created: BoxFuture<'_, Result<Value, Status>> =
             Box::pin(client.create("/api/v1/namespaces", &namespace));
         match created.await {

@@ -1,7 +1,7 @@
-//! ResourceQuota: charges what is admitted, before it is stored, and counts anew what is used.
+//! The admission plugin ResourceQuota: charges an object to its quotas before it is stored, and recalculates their usage.
 //!
-//! INVARIANT: of one namespace's requests only one at a time reads its quotas and writes what is used of them, and nothing is counted
-//! anew while an object is charged for but not stored yet. So a quota is never overdrawn, however many write at once.
+//! INVARIANT: per namespace only one request at a time reads the quotas and writes their usage, and usage is not recalculated while an
+//! object is charged but not stored yet. So concurrent writes never exceed a quota.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,36 +20,36 @@ use value::{Str, Value};
 use crate::client::Client;
 use crate::loopback::Loopback;
 
-/// The name under which usage is counted anew.
+/// The service account in `kube-system` that writes recalculated usage.
 const CONTROLLER: &str = "resourcequota-controller";
-/// How often a charge is tried again after a conflict with another writer of the quota.
+/// Attempts to write a charge. Conflicts with other writers of the quota are retried.
 const ATTEMPTS: usize = 4;
-/// How long a request waits for its turn.
+/// Time limit for charging a request, including the wait for other requests in the namespace.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long counting waits for what is on its way into the store.
+/// How long a recount waits for charged objects to be stored.
 const DRAIN: Duration = Duration::from_secs(1);
-/// When there are more namespaces, the idle ones are removed.
+/// If the map has more namespaces, those that no request uses are removed.
 const MAX_IDLE: usize = 1024;
 
 /// The admission plugin ResourceQuota, and the recount that its controller triggers.
 pub(crate) struct Quotas {
     loopback: Loopback,
-    /// The resources that may be used only where a quota covers them.
+    /// The resources that may be used only where a quota covers them (`limitedResources`).
     limited: Vec<LimitedResource>,
     namespaces: Mutex<HashMap<Str, Arc<Namespace>>>,
 }
 
-/// The serialization of quota updates in one namespace.
+/// Serializes the quota updates of one namespace.
 #[derive(Default)]
 struct Namespace {
-    /// Its holder may read and write the quotas of the namespace.
+    /// The holder may read and write the quotas of the namespace.
     turn: tokio::sync::Mutex<()>,
-    /// Requests that are charged for and not answered yet.
+    /// Number of requests that are charged but not answered yet.
     under_way: AtomicUsize,
     idle: Notify,
 }
 
-/// Lasts as long as a request that was charged for.
+/// Guard of a charged request, dropped when the request is answered.
 struct UnderWay(Arc<Namespace>);
 
 impl UnderWay {
@@ -68,7 +68,8 @@ impl Drop for UnderWay {
 }
 
 impl Namespace {
-    /// Waits until nothing is under way; says whether that came true. The caller has the turn, so nothing new begins.
+    /// Waits at most [`DRAIN`] until all charged requests are answered, and returns whether they are. The caller holds `turn`, so no
+    /// new ones are charged.
     async fn drain(&self) -> bool {
         let drained = async {
             loop {
@@ -116,8 +117,8 @@ impl Quotas {
             let mut again = Vec::new();
             for charge in charges {
                 match self.write(&charge).await {
-                    // A deleted quota limits nothing.
                     Ok(()) => {}
+                    // A deleted quota limits nothing.
                     Err(status) if status.code() == 404 => {}
                     Err(status) if status.code() == 409 => {
                         again.push(meta::name(&charge.quota).to_owned());
@@ -130,7 +131,7 @@ impl Quotas {
                 notes.keep_until_answered(Box::new(UnderWay::new(Arc::clone(&namespace))));
                 return Ok(());
             }
-            // Those that were charged stay so; the others are looked at as they are now.
+            // Charges that were written stay. The quotas with a conflict are read again and charged again.
             quotas = cluster.list("", "resourcequotas", &attributes.namespace);
             quotas.retain(|quota| again.iter().any(|name| name == meta::name(quota)));
         }

@@ -32,7 +32,7 @@ pub(crate) struct WebhookCalls<'a> {
     pub(crate) loopback: &'a Loopback,
 }
 
-/// The informers of webhook configurations, with the webhooks that they keep in force.
+/// The informers of webhook configurations, and the webhooks in force.
 pub(crate) struct RegisteredWebhooks {
     mutating: (Arc<WebhookSet>, InformerProgress),
     validating: (Arc<WebhookSet>, InformerProgress),
@@ -108,17 +108,17 @@ impl RegisteredWebhooks {
         ));
     }
 
-    /// Every mutating webhook that there is, in the order in which they are asked.
+    /// All mutating webhooks, in the order of evaluation.
     pub(crate) fn list_mutating(&self) -> Vec<ListedWebhook> {
         list(&self.mutating.0, &self.mutating_sources)
     }
 
-    /// Every validating webhook that there is, in the order in which they are asked.
+    /// All validating webhooks, in the order of evaluation.
     pub(crate) fn list_validating(&self) -> Vec<ListedWebhook> {
         list(&self.validating.0, &self.validating_sources)
     }
 
-    /// Waits until what was written at `revision` to a resource is in force.
+    /// Waits until the write at `revision` is in force. Returns at once for resources other than webhook configurations.
     pub(crate) async fn reached(&self, resource: &str, revision: u64) {
         match resource {
             "mutatingwebhookconfigurations" => self.mutating.1.reached(revision).await,
@@ -128,7 +128,7 @@ impl RegisteredWebhooks {
     }
 }
 
-/// The webhook configurations of a folder, whose files and lines are remembered in `sources`.
+/// Returns the webhook configurations of a folder, and replaces `sources` with their files and lines.
 fn fix(loaded: &LoadedManifests, kind: &str, sources: &Mutex<ManifestSources>) -> Vec<Value> {
     let manifests = loaded.of_kind(kind);
     let source = |manifest: &Manifest| {

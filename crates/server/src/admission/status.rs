@@ -1,5 +1,5 @@
-//! The status of validating policies: which generation was looked at, and what its expressions get wrong about the kinds that they
-//! are about. Kubernetes keeps this in another process; a lone server writes it under the same identity.
+//! Writes the status of ValidatingAdmissionPolicies: the observed generation, and the type errors of expressions for the kinds that the
+//! policy matches. In Kubernetes kube-controller-manager does this; here the server does, as the same service account.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::keys;
 use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
 
-/// Where they are served.
+/// API path of the policies.
 const PATH: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
-/// How often a refused write is tried again, and after how long.
+/// Attempts to write a status, and the pause between them.
 const RETRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Starts the loop; the handle ends when the server stops.
+/// Starts the controller, which runs until the server stops.
 pub(crate) fn start(state: &Arc<State>) -> JoinHandle<()> {
     let name = "validatingadmissionpolicy-status-controller";
     let identity = InternalIdentity::ServiceAccount { namespace: "kube-system", name };
@@ -56,7 +56,7 @@ async fn run(state: &State, client: &Client) {
     }
 }
 
-/// Writes the status of a policy whose latest generation nobody has looked at.
+/// Writes the status of a policy unless it is up to date with the generation. Conflicts, 429 and 5xx are retried.
 async fn reconcile(state: &State, client: &Client, policy: &Value) {
     let Some(generation) = policy.int_at(&["metadata", "generation"]) else { return };
     if generation <= policy.int_at(&["status", "observedGeneration"]).unwrap_or(0) {

@@ -1,7 +1,7 @@
-//! A Prometheus summary: quantiles of durations over the last hours.
+//! A Prometheus summary: quantiles of durations over the last five hours.
 //!
-//! The registry's crate has no summaries. Durations are counted in buckets that are 2 % apart, so that a quantile is that exact and
-//! memory does not grow; the buckets of five hours are kept, the oldest is emptied as an hour passes.
+//! The crate `prometheus` has no summaries. Durations are counted in buckets that are 2 % apart, so quantiles have that precision and
+//! memory is bounded. There is one set of buckets per hour; the oldest of five is cleared when a new hour begins.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,19 +10,19 @@ use std::time::Duration;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto;
 
-/// The shortest duration that is told from zero, in seconds.
+/// Lower bound of the first bucket, in seconds. Shorter durations count as this one.
 const SHORTEST: f64 = 1e-7;
-/// How far buckets are apart.
+/// Ratio of the bounds of neighbouring buckets.
 const GROWTH: f64 = 1.02;
-/// Enough for more than an hour.
+/// Enough for durations of more than an hour; longer ones are in the last bucket.
 const BUCKETS: usize = 1240;
-/// How many windows there are, and how long each is.
+/// Number and length of the windows that quantiles cover.
 const WINDOWS: u64 = 5;
 const WINDOW: Duration = Duration::from_hours(1);
 /// The quantiles that Kubernetes' summaries have.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
-/// Summaries of one family.
+/// A metric family of summaries with `L` labels.
 #[derive(Clone)]
 pub(crate) struct Summary<const L: usize> {
     desc: Arc<Desc>,
@@ -33,20 +33,20 @@ pub(crate) struct Summary<const L: usize> {
 struct Series {
     count: u64,
     sum: f64,
-    /// Counts per bucket; a window is the hour whose number leaves its position when divided by [`WINDOWS`].
+    /// Counts by window and bucket. The window of an hour has the index `hour % WINDOWS`.
     windows: Vec<Vec<u32>>,
     hour: u64,
 }
 
 impl<const L: usize> Summary<L> {
-    /// An empty family. The names of labels are sorted.
+    /// An empty family. `names`, the label names, must be sorted.
     pub(crate) fn new(name: &str, help: &str, names: [&'static str; L]) -> Result<Self, prometheus::Error> {
         let labels = names.iter().map(|name| (*name).to_owned()).collect();
         let desc = Desc::new(name.to_owned(), help.to_owned(), labels, std::collections::HashMap::new())?;
         Ok(Summary { desc: Arc::new(desc), names, series: Arc::default() })
     }
 
-    /// Counts a duration. `now` is the time since a moment that stays the same.
+    /// Counts a duration. `now` is the time since a fixed instant; it selects the window.
     pub(crate) fn observe(&self, labels: [&str; L], took: Duration, now: Duration) {
         let mut all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         let series = all.entry(labels.map(str::to_owned)).or_default();
@@ -72,7 +72,7 @@ impl Series {
         self.windows.get_mut(usize::try_from(hour % WINDOWS).unwrap_or_default())
     }
 
-    /// Empties the windows of the hours that passed since the last one.
+    /// Clears the windows of the hours that have begun since the last observation.
     fn turn(&mut self, hour: u64) {
         for passed in (self.hour + 1..=hour).rev().take(usize::try_from(WINDOWS).unwrap_or_default()) {
             if let Some(window) = self.window(passed) {
@@ -82,7 +82,7 @@ impl Series {
         self.hour = self.hour.max(hour);
     }
 
-    /// The duration that this share of them stays below.
+    /// The duration below which this share of the durations lies, precise to a bucket. NaN if there are none.
     fn quantile(&self, share: f64) -> f64 {
         let in_bucket = |at: usize| {
             self.windows.iter().filter_map(|window| window.get(at)).map(|n| u64::from(*n)).sum::<u64>()

@@ -1,4 +1,4 @@
-//! Sends reviews to webhooks through the server's one outbound client.
+//! The [`Transport`] of admission webhooks: sends reviews through the server's outbound HTTP client.
 
 pub(crate) mod account;
 mod behind;
@@ -33,20 +33,20 @@ use crate::request_info::clean_path;
 pub(crate) use credentials::Credentials;
 pub(crate) use tokens::{TokenMetrics, WebhookTokens};
 
-/// How long a webhook without a limit of its own may take.
+/// Timeout of a webhook that sets none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often an answer that asks to come back later is obeyed.
+/// Most retries of a call after answers with `Retry-After`.
 pub(crate) const MAX_RETRIES: usize = 10;
-/// How many requests it may take to find the server that answers.
+/// Most requests per attempt, including those that follow redirects.
 const MAX_REQUESTS: usize = 10;
-/// The most webhooks whose connections are kept.
+/// Most targets whose connections are reused; above it the least recently used one is dropped.
 const MAX_TARGETS: usize = 200;
 
-/// Sends the reviews of one kind of webhooks.
+/// Sends reviews to the mutating or to the validating webhooks.
 pub(crate) struct WebhookTransport {
     store: Store,
     credentials: Credentials,
-    /// Shown where there are no credentials; nobody is shown one without.
+    /// Sent to webhooks for which there are no credentials. `None`: no tokens are sent.
     tokens: Option<Arc<WebhookTokens>>,
     targets: Mutex<Targets>,
     metrics: Arc<CustomMetrics>,
@@ -54,7 +54,7 @@ pub(crate) struct WebhookTransport {
     loopback: Loopback,
 }
 
-/// What was called lately.
+/// Recently called targets, each with the value of `clock` at its last use.
 #[derive(Default)]
 struct Targets {
     by_place: HashMap<Key, (u64, Target)>,
@@ -70,10 +70,10 @@ impl Targets {
     }
 }
 
-/// A webhook and, if it is behind a service, the endpoint that was chosen.
+/// A webhook and, if it is a service, the `HOST:PORT` that was chosen.
 type Key = (WebhookTarget, Option<String>);
 
-/// Where a webhook is, as far as that is known without connecting.
+/// The address of a webhook before its service is resolved.
 struct Located {
     /// `https://HOST[:PORT]`, as errors show it.
     origin: String,
@@ -81,12 +81,12 @@ struct Located {
     host_port: String,
     /// The path, cleaned as Kubernetes' client does.
     path: String,
-    /// Whether HTTP/2 is not offered, so that calls spread over the servers behind the name.
+    /// Does not offer HTTP/2, so that calls spread over the servers behind the name.
     http1_only: bool,
 }
 
 impl WebhookTransport {
-    /// Resolves services from `store` and shows `credentials`, or else tokens.
+    /// Resolves services from `store`. A webhook without `credentials` gets a token.
     pub(crate) fn new(
         store: Store,
         credentials: Credentials,
@@ -102,10 +102,10 @@ impl WebhookTransport {
         if behind::is_here(&outgoing.target.endpoint) {
             return behind::ask(&self.loopback, outgoing, &located).await;
         }
-        // What cannot be called at all is said before anything is looked up.
+        // An unusable configuration is reported before a token is requested or a service is resolved.
         let mut endpoint = self.endpoint(outgoing.target, &located)?;
         let bearer = self.token(&outgoing, &endpoint).await;
-        // Waiting for a token is not the webhook's fault: its own time begins now.
+        // The timeout of the webhook does not include the wait for a token.
         let begun = Instant::now();
         let limit = time_left(&outgoing, begun);
         let path = format!("{}?timeout={}", located.path, go_seconds(limit));
@@ -156,7 +156,7 @@ impl WebhookTransport {
         }
     }
 
-    /// The token that goes with a review. Credentials of a kubeconfig win, and a server that does not prove its name gets nothing.
+    /// The token to send with a review. `None` if the kubeconfig has credentials for the webhook, or if TLS does not verify its name.
     async fn token(&self, outgoing: &OutgoingReview<'_>, endpoint: &Endpoint) -> Option<Bearer> {
         let (tokens, recipient) = (self.tokens.as_ref()?, outgoing.recipient?);
         let has_own = endpoint.identity.is_some() || endpoint.credential != Credential::None;
@@ -166,7 +166,7 @@ impl WebhookTransport {
         tokens.get(recipient, outgoing.deadline).await
     }
 
-    /// Who is called, whom to trust there, and as whom to ask.
+    /// The endpoint of a webhook, with its CAs and the credentials for it.
     fn endpoint(&self, webhook: &WebhookTarget, located: &Located) -> Result<Endpoint, TransportError> {
         let unusable = |why: &str| TransportError::Unusable(why.to_owned());
         let url: Uri = format!("{}{}", located.origin, located.path)
@@ -184,13 +184,13 @@ impl WebhookTransport {
         Ok(endpoint)
     }
 
-    /// The target of an endpoint, with its connections if it was called lately.
+    /// Returns the target of an endpoint with its open connections, or builds a new one.
     fn target(&self, key: Key, endpoint: Endpoint) -> Result<Target, TransportError> {
         let lock = || self.targets.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(target) = lock().find(&key) {
             return Ok(target);
         }
-        // Certificates are read here, so nobody else waits for it.
+        // Outside the lock, because parsing certificates takes time.
         let target = Target::new(endpoint).map_err(|error| TransportError::Unusable(error.to_string()))?;
         let mut targets = lock();
         if let Some(target) = targets.find(&key) {
@@ -221,14 +221,14 @@ impl Transport for WebhookTransport {
     }
 }
 
-/// How long a webhook that is called now may take.
+/// The timeout of a call that starts at `now`: that of the webhook, limited by the deadline of the request.
 fn time_left(outgoing: &OutgoingReview<'_>, now: Instant) -> Duration {
     let own = outgoing.timeout.unwrap_or(DEFAULT_TIMEOUT);
     outgoing.deadline.map_or(own, |deadline| deadline.saturating_duration_since(now).min(own))
 }
 
-/// Sends a request, and follows where the answer sends it on. As in Go's client, only 307 and 308 take the review along; whatever
-/// the others lead to is merely looked at.
+/// Sends a request and follows redirects. As in Go's client, only 307 and 308 send the review again; other redirects become a GET
+/// without a body.
 pub(crate) async fn follow(target: &Target, mut request: Request, origin: &str) -> Result<Answer, Failure> {
     let begun = Instant::now();
     let limit = request.timeout;
@@ -249,8 +249,8 @@ pub(crate) async fn follow(target: &Target, mut request: Request, origin: &str) 
     Err(Failure { kind: FailureKind::Broken, message })
 }
 
-/// Where an answer sends the client on. Only another path of the same server counts: Kubernetes follows anywhere, and so shows to
-/// one server what was meant for another; here that is an answer like any other that is no review.
+/// The path that a redirect leads to, if it is on the same server. kube-apiserver follows redirects to any server, and so sends to one
+/// server what was meant for another; here such a redirect is the final answer, which is not a valid review.
 fn sent_on(answer: &Answer, origin: &str, asked: Option<&PathAndQuery>) -> Option<PathAndQuery> {
     if !matches!(answer.status, 301..=303 | 307 | 308) {
         return None;
@@ -273,7 +273,7 @@ fn sent_on(answer: &Answer, origin: &str, asked: Option<&PathAndQuery>) -> Optio
     format!("{folder}/{location}").parse().ok()
 }
 
-/// Where a webhook is.
+/// Errors if a webhook has neither a service nor a URL, or a URL that cannot be parsed.
 fn locate(place: &WebhookEndpoint) -> Result<Located, String> {
     match place {
         WebhookEndpoint::Unset => Err("webhook configuration must have either service or URL".to_owned()),
@@ -318,7 +318,7 @@ fn go_seconds(limit: Duration) -> String {
     }
 }
 
-/// How long an answer asks to wait before the next try: only overload and errors of the server may.
+/// The wait that an answer asks for by `Retry-After`. `None` if its status is neither 429 nor 5xx.
 pub(crate) fn retry_after(answer: &Answer) -> Option<Duration> {
     if answer.status != 429 && answer.status < 500 {
         return None;
@@ -327,7 +327,7 @@ pub(crate) fn retry_after(answer: &Answer) -> Option<Duration> {
     seconds.parse::<u64>().ok().map(Duration::from_secs)
 }
 
-/// How to say who is asking: a certificate, a token, a password.
+/// Client credentials: a certificate, a token or a password.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShownAs {
     identity: Option<Identity>,

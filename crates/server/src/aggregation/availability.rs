@@ -1,6 +1,7 @@
-//! Whether a registered server can be reached, written into the status of its APIService.
+//! Checks whether aggregated API servers are reachable, and writes the `Available` condition of their APIServices.
 //!
-//! Looked at when anything about it changes, twice a minute in any case, and sooner while it fails.
+//! A check runs when the APIService, its Service or its EndpointSlices change, every 30 seconds otherwise, and with
+//! exponential backoff while it fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,21 +25,21 @@ use crate::encode;
 use crate::keys;
 use crate::state::State;
 
-/// How often a server that answers is asked again.
+/// Interval between checks after a successful one.
 const RESYNC: Duration = Duration::from_secs(30);
-/// How soon one that does not is: twice as long each time, from and to.
+/// Backoff after a failed check: doubles from `FIRST_RETRY` up to `LAST_RETRY`.
 const FIRST_RETRY: Duration = Duration::from_millis(5);
 const LAST_RETRY: Duration = RESYNC;
-/// How often it is asked at once; the first good answer counts.
+/// Parallel requests per check. One successful response is enough.
 const ATTEMPTS: usize = 5;
-/// How long it has to answer.
+/// Time limit of each request until its response headers arrive.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The label by which slices name their service.
+/// The label that ties an EndpointSlice to its Service.
 pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// As whom it is asked: whoever may see everything, so that only the server counts.
+/// The user in the front-proxy headers. It is in `system:masters`, so the server's own authorization cannot fail the check.
 const ASKING: &str = "system:kube-aggregator";
 
-/// What is said about an APIService.
+/// Status, reason and message of the `Available` condition.
 #[derive(Debug, PartialEq)]
 pub(super) struct Finding {
     truth: &'static str,
@@ -52,7 +53,7 @@ impl Finding {
     }
 }
 
-/// Keeps the status of a remote APIService until it is told to end.
+/// Updates the `Available` condition of a remote APIService until the APIService is deleted or becomes local.
 pub(super) async fn keep(state: Arc<State>, name: Str, moved: Arc<Notify>) {
     let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let mut retry = FIRST_RETRY;
@@ -81,7 +82,7 @@ pub(super) async fn keep(state: Arc<State>, name: Str, moved: Arc<Notify>) {
     }
 }
 
-/// Says of an APIService that it is local.
+/// Marks a local APIService as available.
 pub(super) async fn local(state: Arc<State>, name: Str) {
     let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let finding = Finding {
@@ -94,7 +95,7 @@ pub(super) async fn local(state: Arc<State>, name: Str) {
     }
 }
 
-/// Writes a finding, if it is news.
+/// Writes the condition to the APIService's status if it changed.
 async fn say(state: &State, client: &Client, name: &str, finding: &Finding) -> Result<(), Status> {
     let Some(entry) = state.storage.store.get(&format!("{}{name}", keys::API_SERVICES)) else {
         return Ok(());
@@ -102,7 +103,7 @@ async fn say(state: &State, client: &Client, name: &str, finding: &Finding) -> R
     let mut object = encode::tree(&entry)?;
     let is_remote = object.at(&["spec", "service"]).is_some_and(|reference| !reference.is_null());
     if is_remote == (finding.reason == "Local") {
-        // It has become another meanwhile, about which nothing was found.
+        // The APIService switched between local and remote since the check, so the result no longer applies.
         return Ok(());
     }
     let metrics = &state.apis.aggregation.registry.metrics;
@@ -134,7 +135,7 @@ async fn say(state: &State, client: &Client, name: &str, finding: &Finding) -> R
     Ok(())
 }
 
-/// Looks at everything between here and the server, and asks it.
+/// Checks the Service, its port and its EndpointSlices, then sends discovery requests. The first failure is the result.
 async fn find(state: &State, service: &ApiService, remote: &Remote) -> Finding {
     let (name, namespace) = (&remote.service, quote(&remote.namespace));
     let key = keys::namespaced(keys::SERVICES, &remote.namespace, name);
@@ -184,12 +185,12 @@ fn has_ready_endpoint(slice: &Value, port_name: &str) -> bool {
     slice.list_at(&["endpoints"]).iter().any(ready) && slice.list_at(&["ports"]).iter().any(serves)
 }
 
-/// `HOST:PORT` of a server of the service.
+/// Resolves the Service to the `HOST:PORT` of one of its endpoints.
 pub(super) fn locate(store: &Store, remote: &Remote) -> Result<String, String> {
     resolve::endpoint(store, &remote.namespace, &remote.service, remote.port)
 }
 
-/// Asks the server what it serves, several times at once; the last failure is told if nothing else came.
+/// Sends [`ATTEMPTS`] discovery requests in parallel. Succeeds on the first 2xx response; otherwise returns the last error.
 async fn ask(state: &State, service: &ApiService, remote: &Remote) -> Result<(), String> {
     let transport = (*remote.transport).as_ref().map_err(Clone::clone)?;
     let path = if service.name == CORE {

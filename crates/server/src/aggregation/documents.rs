@@ -1,7 +1,7 @@
-//! What other servers serve, as they say it: their parts of the discovery and OpenAPI documents.
+//! Discovery documents of aggregated API servers, and their part of the aggregated discovery and OpenAPI documents.
 //!
-//! Fetched in the background, each with a time limit and a size limit; a reader takes what there is. A version whose server
-//! cannot be asked stays listed and is marked stale, so that clients know that something is missing.
+//! Fetched in the background with a time and a size limit; requests read the last result. A version whose server cannot be
+//! reached stays listed and is marked stale, so that clients know discovery is incomplete.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,46 +20,45 @@ use value::{Str, Value, json};
 use super::{Aggregation, ApiService, CORE, availability, forward};
 use crate::state::State;
 
-/// How often a server that answers is asked again; one that does not is no later than that.
+/// Interval between fetches from a server that responds, and the upper limit of the retry backoff.
 pub(super) const REFRESH: Duration = Duration::from_mins(1);
-/// How soon one that does not is: twice as long each time.
+/// Backoff after a failed fetch; doubles each time.
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(500);
-/// How long it has to say what it serves.
+/// Time limit of one discovery fetch.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest list of resources.
+/// Size limit of a discovery document, in bytes.
 const MAX_DISCOVERY: usize = 8 << 20;
 
-/// What is asked for: the aggregated form, as Kubernetes asks.
+/// Asks for aggregated discovery, like kube-aggregator.
 const ACCEPTED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// As whom.
+/// The user in the front-proxy headers of these requests.
 const ASKING: &str = "system:kube-aggregator";
 
-/// What other servers said, by APIService.
+/// Fetched documents by name of the APIService.
 #[derive(Default)]
 pub(crate) struct Documents {
     by_service: Mutex<BTreeMap<Str, Said>>,
 }
 
-/// What one server said.
+/// Documents of one aggregated API server. A field stays empty until its first successful fetch.
 #[derive(Clone, Default)]
 pub(super) struct Said {
-    /// Its entry in the aggregated document.
+    /// Its version entry in the aggregated discovery document, marked stale if the last fetch failed.
     pub(super) entry: Option<Value>,
-    /// Where its OpenAPI v3 documents are: paths in the index, and the URLs that it shows.
+    /// Its OpenAPI v3 documents: path in the index, and server-relative URL.
     pub(super) v3: Vec<(String, String)>,
-    /// Its OpenAPI v2 document, of what is below its own path.
+    /// Its OpenAPI v2 document, reduced to the paths of its own group and version.
     pub(super) v2: Option<Arc<Value>>,
 }
 
 impl Documents {
-    /// Changes what is known of an APIService.
     pub(super) fn hear(&self, name: &Str, change: impl FnOnce(&mut Said)) {
         let mut all = self.by_service.lock().unwrap_or_else(PoisonError::into_inner);
         change(all.entry(name.clone()).or_default());
     }
 
-    /// Forgets what is not kept; whether anything was.
+    /// Removes the documents of the APIServices that `keep` rejects. Returns whether any were removed.
     pub(super) fn retain(&self, keep: impl Fn(&Str) -> bool) -> bool {
         let mut all = self.by_service.lock().unwrap_or_else(PoisonError::into_inner);
         let before = all.len();
@@ -73,10 +72,10 @@ impl Documents {
 }
 
 impl Aggregation {
-    /// The parts of other servers in the aggregated document.
+    /// Entries of remote versions in the aggregated discovery document.
     pub(crate) fn remote_versions(&self) -> Vec<RemoteVersion> {
         let services = self.remotes();
-        // The core group has a document of its own.
+        // The core group has a discovery document of its own.
         let services = services.iter().filter(|service| service.name != CORE);
         services
             .map(|service| {
@@ -88,12 +87,12 @@ impl Aggregation {
             .collect()
     }
 
-    /// The OpenAPI v3 documents of other servers: the path in the index, and the URL.
+    /// The OpenAPI v3 documents of aggregated API servers: path in the index, and URL.
     pub(crate) fn remote_v3(&self) -> Vec<(String, String)> {
         let mut found: Vec<(String, String)> = Vec::new();
         for service in self.remotes() {
             for (path, url) in self.documents_of(&service) {
-                // The servers of a group may each have a document of it; one is enough.
+                // Several servers of a group may publish a document for the group; the first one is listed.
                 if found.iter().all(|(known, _)| *known != path) {
                     found.push((path, url));
                 }
@@ -102,7 +101,7 @@ impl Aggregation {
         found
     }
 
-    /// Those of one server. The document of a group that is also served here is the one made here.
+    /// The OpenAPI v3 documents of one server. If the group is also served locally, its group document is the local one.
     pub(super) fn documents_of(&self, service: &ApiService) -> Vec<(String, String)> {
         let mut documents = self.documents().said(&service.name).v3;
         if self.serves_itself(&service.registration.group) {
@@ -111,7 +110,7 @@ impl Aggregation {
         documents
     }
 
-    /// The OpenAPI v2 documents of other servers, those with the highest priority first.
+    /// The OpenAPI v2 documents of aggregated API servers, highest group priority first.
     pub(crate) fn remote_v2(&self) -> Vec<Arc<Value>> {
         let mut services = self.remotes();
         services.sort_by(|a, b| {
@@ -121,7 +120,7 @@ impl Aggregation {
         services.iter().filter_map(|service| self.documents().said(&service.name).v2).collect()
     }
 
-    /// The OpenAPI v2 documents of other servers that have no v3 document: the path in the index, and the document.
+    /// The OpenAPI v2 documents of aggregated API servers without OpenAPI v3, by path in the v3 index.
     pub(crate) fn only_v2(&self) -> Vec<(String, Arc<Value>)> {
         let services = self.remotes();
         let found = services.iter().filter_map(|service| {
@@ -132,12 +131,12 @@ impl Aggregation {
     }
 }
 
-/// The path of a service's document in the index of OpenAPI v3.
+/// The path of the document of the service's group and version in the OpenAPI v3 index.
 pub(super) fn v3_path(service: &ApiService) -> String {
     format!("apis/{}/{}", service.registration.group, service.registration.version)
 }
 
-/// Keeps what an APIService serves until it is told to end.
+/// Refetches the discovery document of an APIService until the APIService is deleted.
 pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
     let mut retry = FIRST_RETRY;
     let mut known = None;
@@ -172,7 +171,7 @@ pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
     }
 }
 
-/// What was heard last, with the tag by which the server knows it.
+/// The last response with its `ETag`, for conditional requests.
 type Known = Option<(HeaderValue, Value)>;
 
 async fn fetch(state: &State, service: &ApiService, known: &mut Known) -> Result<Value, String> {
@@ -208,7 +207,7 @@ async fn fetch(state: &State, service: &ApiService, known: &mut Known) -> Result
     discovery::legacy_version(&list, &registration.version)
 }
 
-/// Whether a content type says that the aggregated form was understood.
+/// Whether the content type is that of aggregated discovery v2. Older servers ignore the `Accept` parameters.
 fn is_aggregated(content_type: &str) -> bool {
     let mut parts = content_type.split(';').map(str::trim);
     let json = parts.next() == Some("application/json");
@@ -217,14 +216,14 @@ fn is_aggregated(content_type: &str) -> bool {
     json && has("g=apidiscovery.k8s.io") && has("v=v2") && has("as=APIGroupDiscoveryList")
 }
 
-/// An answer, read to its end.
+/// A response whose body was read completely.
 pub(super) struct Got {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-/// Asks a server for something of its own.
+/// Sends a GET request to the aggregated API server as `user`. Fails if the body exceeds `limit` bytes.
 pub(super) async fn get(
     state: &State,
     service: &ApiService,

@@ -1,10 +1,10 @@
-//! A request that another server serves → its answer.
+//! Proxies a request to an aggregated API server.
 //!
-//! The caller was authenticated and authorized here. The other server is told who it is in headers, which it believes because
-//! of the certificate this server shows; nothing by which the caller proved itself goes on.
+//! The caller was authenticated and authorized here. Front-proxy headers pass its identity on; the aggregated server trusts
+//! them because of the client certificate this server presents. The caller's own credentials are never passed on.
 //!
-//! INVARIANT: the path and the query that go on are those that were authorized, encoded anew. Identity headers that go on are
-//! written here: those a client sent are dropped before.
+//! INVARIANT: the path and the query sent are those that were authorized, encoded anew. Identity headers are written here;
+//! those that a client sent are dropped first.
 
 mod headers;
 mod passing;
@@ -38,14 +38,14 @@ use passing::{Passed, Passing};
 pub(crate) use headers::encode_path;
 pub(super) use headers::{encode_query, identify, incoming, kept, outgoing, say_for_whom};
 
-/// How long a server has to say what it serves: clients ask all servers for that.
+/// Time limit of discovery requests: clients query all groups, and one slow server would delay them.
 const DISCOVERY: Duration = Duration::from_secs(5);
-/// How long after its deadline a request is given up.
+/// How long past its deadline a request is aborted.
 const GRACE: Duration = Duration::from_secs(1);
-/// How many parts of a body are on their way at once.
+/// Body frames buffered between the aggregated API server and the client.
 const PARTS: usize = 8;
 
-/// Passes a request on.
+/// Proxies a request and streams the response back.
 pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiService) -> Response<Body> {
     let Some(remote) = &service.remote else { return plain(404, "") };
     if !remote.available {
@@ -62,7 +62,7 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
             return unavailable();
         }
     };
-    // A request that may take as long as it likes holds no seat, and its body may be a stream.
+    // A long-running request holds no flow-control seat, and its body may be an endless stream.
     let is_paced = !call.info.is_long_running();
     let mut passing = None;
     let (body, peer, upgrade) = match call.take_body() {
@@ -103,7 +103,7 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
     }
     let limits = AnswerLimits { deadline: call.deadline, payer: call.payer.clone() };
     if upgrades {
-        // Nobody waits for a body that does not come.
+        // An upgrade request is sent without a body, so a `Content-Length` would leave the server waiting.
         request.headers_mut().remove(CONTENT_LENGTH);
         return upgrade::handle(state, transport, request, upgrade, limits).await;
     }
@@ -114,7 +114,7 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
     let answer = answer(state, transport, request, is_discovery, limits);
     let Some((end, budget)) = passing else { return answer.await };
     tokio::pin!(answer);
-    // As for a body that is read here: no seat while it comes.
+    // As with a body that is read locally, the request holds no flow-control seat while its body arrives.
     call.seat.release();
     tokio::select! {
         response = answer.as_mut() => return response,
@@ -123,7 +123,7 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
             return respond::refusal(&too_slow(), &call.headers, &call.query, call.record());
         },
     }
-    // The other server is at work already, with or without a seat.
+    // The aggregated server is already processing the request, so the response does not wait for a seat.
     let seated = async {
         let _ = call.seat.reacquire().await;
         std::future::pending().await
@@ -134,7 +134,7 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
     }
 }
 
-/// When an answer must have been given, and whom it is charged to until the client has read it.
+/// The time by which the response must end, and the memory budget charged until the client has read it.
 struct AnswerLimits {
     deadline: Option<Instant>,
     payer: Option<Payer>,
@@ -149,7 +149,7 @@ async fn answer(
 ) -> Response<Body> {
     let until = is_discovery.then(|| Instant::now() + DISCOVERY);
     let sent = transport.send(request);
-    // The client of a request that takes too long is told so by whoever waits for this; nobody waits much longer.
+    // The caller of this function answers the client at the deadline. The grace period only bounds the connection.
     let sent = match [until, deadline.map(|deadline| deadline + GRACE)].into_iter().flatten().min() {
         Some(until) => tokio::time::timeout_at(until.into(), sent).await,
         None => Ok(sent.await),
@@ -166,7 +166,7 @@ async fn answer(
     relay(response, state.apis.aggregation.redirects(), AnswerLimits { deadline, payer }, state.stopping())
 }
 
-/// The answer of another server, on its way to the client.
+/// Converts the response of an aggregated API server into the response to the client.
 fn relay(
     response: Response<Incoming>,
     redirects: Redirects,
@@ -192,7 +192,7 @@ fn relay(
     let mut response = Response::new(stream(body, limits, stop));
     *response.status_mut() = parts.status;
     let headers = response.headers_mut();
-    // What the other server says of caching comes on top, as from Kubernetes: whoever obeys both keeps nothing.
+    // A `Cache-Control` of the server is appended to this one, as in kube-apiserver. Clients that obey both cache nothing.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     for (name, value) in &incoming(&parts.headers) {
         headers.append(name.clone(), value.clone());
@@ -200,7 +200,7 @@ fn relay(
     response
 }
 
-/// Passes a body on as it comes, until it ends, nobody wants it any more, its time is up or the server stops.
+/// Streams a body until it ends, the client disconnects, the deadline passes or the server stops.
 fn stream(mut body: Incoming, limits: AnswerLimits, mut stop: watch::Receiver<bool>) -> Body {
     let AnswerLimits { deadline: until, payer } = limits;
     if body.is_end_stream() {
@@ -228,7 +228,7 @@ fn stream(mut body: Incoming, limits: AnswerLimits, mut stop: watch::Receiver<bo
                 None => Part::End,
             };
             let ends = matches!(part, Part::End);
-            // A client that does not read waits no longer than one that does.
+            // The deadline also applies while a client is not reading.
             let passed = tokio::select! {
                 sent = pass(&sender, part, payer.as_ref()) => sent,
                 _ = stop.wait_for(|stop| *stop) => false,
@@ -242,7 +242,7 @@ fn stream(mut body: Incoming, limits: AnswerLimits, mut stop: watch::Receiver<bo
     Body::forwarded(receiver)
 }
 
-/// Passes a part on when there is room for it; `false` if nobody wants it any more.
+/// Sends a frame once there is room and memory budget for it; `false` if the client is gone.
 async fn pass(sender: &mpsc::Sender<Part>, part: Part, payer: Option<&Payer>) -> bool {
     let Ok(place) = sender.reserve().await else { return false };
     let charged = match (part, payer) {
@@ -256,7 +256,7 @@ async fn pass(sender: &mpsc::Sender<Part>, part: Part, payer: Option<&Payer>) ->
     true
 }
 
-/// A request of this server itself, made as `user`.
+/// A request this server makes on its own behalf, with `user` in the front-proxy headers.
 pub(super) fn own_request(method: Method, uri: Uri, user: &User) -> Result<Request<Outgoing>, String> {
     let mut request = Request::new(Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync());
     *request.method_mut() = method;
@@ -265,17 +265,17 @@ pub(super) fn own_request(method: Method, uri: Uri, user: &User) -> Result<Reque
     Ok(request)
 }
 
-/// The server is known not to be there.
+/// Answers that the APIService is not available, without contacting the server.
 fn unavailable() -> Response<Body> {
     plain(503, "service unavailable")
 }
 
-/// The server was asked and did not answer.
+/// Answers that the server could not be reached or did not respond.
 fn unreachable(why: &str) -> Response<Body> {
     plain(503, &format!("error trying to reach service: {why}"))
 }
 
-/// What the client is told in plain text, as Go's `http.Error` writes it.
+/// A plain-text error response, formatted like Go's `http.Error`.
 fn plain(code: u16, text: &str) -> Response<Body> {
     let mut response = Response::new(Body::from(format!("{text}\n")));
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -1,17 +1,15 @@
-//! What is counted about APIServices that cannot be used.
+//! Metrics about unavailable APIServices, named as in kube-aggregator.
 
 use prometheus::{IntCounterVec, IntGaugeVec, Opts};
 
 use crate::metrics::MetricRegistry;
 
-/// Kubernetes' two families.
 pub(super) struct AvailabilityMetrics {
     unavailable: IntGaugeVec,
     became_unavailable: IntCounterVec,
 }
 
 impl AvailabilityMetrics {
-    /// Registers the families.
     pub(super) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let unavailable = IntGaugeVec::new(
             Opts::new(
@@ -32,17 +30,17 @@ impl AvailabilityMetrics {
         Ok(AvailabilityMetrics { unavailable, became_unavailable })
     }
 
-    /// What an APIService is now.
+    /// Sets the gauge of an APIService.
     pub(super) fn is(&self, name: &str, available: bool) {
         self.unavailable.with_label_values(&[name]).set(i64::from(!available));
     }
 
-    /// An APIService that could be used no longer can.
+    /// Counts a transition from available to unavailable.
     pub(super) fn became_unavailable(&self, name: &str, reason: &str) {
         self.became_unavailable.with_label_values(&[name, reason]).inc();
     }
 
-    /// An APIService is gone.
+    /// Drops the gauge of a deleted APIService.
     pub(super) fn forget(&self, name: &str) {
         let _ = self.unavailable.remove_label_values(&[name]);
     }

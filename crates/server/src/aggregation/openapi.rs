@@ -1,4 +1,4 @@
-//! The OpenAPI documents of other servers: where the v3 documents are, and the v2 document of what is theirs.
+//! Fetches OpenAPI documents of aggregated API servers: the index of v3 documents, and the v2 document.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use super::documents::{FIRST_RETRY, REFRESH, get, v3_path};
 use super::{ApiService, CORE};
 use crate::state::State;
 
-/// How long a server has for each document.
+/// Time limit of each fetch.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// The longest documents.
+/// Size limits of the v3 index and of the v2 document, in bytes.
 const MAX_INDEX: usize = 1 << 20;
 const MAX_DOCUMENT: usize = 16 << 20;
-/// As whom it is asked.
+/// The user in the front-proxy headers of these requests.
 const ASKING: &str = "system:aggregator";
 
-/// Keeps the documents of an APIService until it is told to end.
+/// Refetches the OpenAPI documents of an APIService until the APIService is deleted.
 pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
     let mut retry = FIRST_RETRY;
     let mut tag = None;
@@ -31,7 +31,7 @@ pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
         let Some(service) = state.apis.aggregation.registry.services.load().all.get(&name).cloned() else {
             return;
         };
-        // Everything of the core group is in one document with what is served here.
+        // The OpenAPI document of the core group is always the local one.
         if service.name == CORE {
             return;
         }
@@ -52,7 +52,7 @@ pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
         };
         let mut news = false;
         state.apis.aggregation.documents().hear(&name, |said| {
-            // What was known stays until something else is.
+            // A failed fetch keeps the documents of the previous one.
             if let Ok(v3) = v3
                 && said.v3 != v3
             {
@@ -82,7 +82,7 @@ async fn limited<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, 
     tokio::time::timeout(TIMEOUT, work).await.unwrap_or_else(|_| Err("request timed out".to_owned()))
 }
 
-/// The v3 documents in the server's index: of its version, and of its group.
+/// The documents of the service's version and group that the server's v3 index lists.
 async fn v3(state: &State, service: &ApiService) -> Result<Vec<(String, String)>, String> {
     let answer =
         get(state, service, "/openapi/v3", &User::named(ASKING), HeaderMap::new(), MAX_INDEX).await?;
@@ -95,14 +95,14 @@ async fn v3(state: &State, service: &ApiService) -> Result<Vec<(String, String)>
     let own = [v3_path(service), format!("apis/{}", service.registration.group)];
     let listed = own.into_iter().filter_map(|path| {
         let url = index.str_at(&["paths", path.as_str(), "serverRelativeURL"])?;
-        // Nobody is sent anywhere else.
+        // Reject URLs other than the expected path, so that the server cannot direct clients elsewhere.
         let is_there = url.split('?').next() == Some(&format!("/openapi/v3/{path}"));
         is_there.then(|| (path, url.to_owned()))
     });
     Ok(listed.collect())
 }
 
-/// A v2 document, or that it is the one that is known.
+/// Result of a conditional fetch: a new v2 document, or that the known one is still current.
 enum Fetched {
     Document(Value),
     Same,
@@ -131,11 +131,11 @@ async fn v2(
         let document = json::parse(&body).map_err(|error| error.to_string())?;
         Ok(openapi::below(document, &format!("/apis/{group}/{version}/")))
     };
-    // A document may be long: nobody else waits for it.
+    // Parsing a large document would block the async runtime.
     let document: Result<Value, String> =
         tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
     let document = document?;
-    // Only what was read is known by its tag.
+    // Remember the `ETag` only after the document was parsed successfully.
     *tag = answer.headers.get(ETAG).cloned();
     Ok(Some(Fetched::Document(document)))
 }

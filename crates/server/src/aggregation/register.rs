@@ -1,8 +1,8 @@
-//! What this server serves itself → local APIServices.
+//! Registers the groups this server serves itself as local APIServices.
 //!
-//! Those of the table are registered when the server starts and left alone afterwards, so that an administrator can hand a
-//! group to another server; those of CRDs follow the CRDs. An APIService without the label that says it is
-//! managed is nobody's business here.
+//! Those of built-in groups are reconciled at startup and left alone afterwards, so that an administrator can delegate a
+//! group to another server; those of custom resources follow their CRDs. An APIService without the automanaged label is
+//! never changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::bootstrap::Hook;
 use crate::client::Client;
 use crate::state::State;
 
-/// How long what could not be written waits.
+/// Delay before failed writes are retried.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What becomes of one APIService.
+/// The write that reconciles one APIService.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
     Keep,
@@ -33,8 +33,8 @@ pub(super) enum Step {
     Delete,
 }
 
-/// What becomes of an APIService of which the server wants `wanted`. `synced`: it was as wanted once since the start;
-/// `at_start`: it was there when the server started.
+/// Decides how to reconcile one APIService. `synced`: it was reconciled at least once since startup; `at_start`: it existed
+/// when the server started.
 pub(super) fn step(
     wanted: Option<(&Registration, Managed)>,
     stored: Option<&ApiService>,
@@ -58,7 +58,7 @@ pub(super) fn step(
     }
 }
 
-/// What the server wants to be registered.
+/// The APIServices this server wants: one for each served group and version.
 fn wanted(state: &State) -> BTreeMap<Str, (Registration, Managed)> {
     let built_in = discovery::built_in(state.apis.catalog.served()).into_iter();
     let mut wanted: BTreeMap<Str, (Registration, Managed)> =
@@ -66,14 +66,14 @@ fn wanted(state: &State) -> BTreeMap<Str, (Registration, Managed)> {
     for crd in state.apis.catalog.custom().crds() {
         for version in crd.versions.iter().filter(|version| version.served) {
             let registration = discovery::of_custom_version(&crd.group, &version.name);
-            // What is built in stays so, whoever else adds to it.
+            // A CRD may add resources to a built-in group; its APIService stays the built-in one.
             wanted.entry(registration.name().into()).or_insert((registration, Managed::Always));
         }
     }
     wanted
 }
 
-/// What has been brought to what it should be.
+/// Reconciles local APIServices, and remembers which ones are done.
 pub(crate) struct Registrar {
     state: Arc<State>,
     client: Client,
@@ -93,7 +93,7 @@ impl Registrar {
         }
     }
 
-    /// One look at everything; all writes go at once and share a commit. Whether all could be done.
+    /// Reconciles every APIService once. The writes run in parallel and share a commit. Returns whether all succeeded.
     async fn sync(&mut self) -> bool {
         let wanted = wanted(&self.state);
         let services: Arc<Services> = self.state.apis.aggregation.registry.services.load_full();
@@ -171,13 +171,13 @@ async fn write(
         _ => return Ok(()),
     };
     match done {
-        // Changed meanwhile: that comes around again.
+        // 404 and 409 mean that it changed concurrently; the informer's next update reconciles it again.
         Err(status) if !matches!(status.code(), 404 | 409) => Err(status),
         _ => Ok(()),
     }
 }
 
-/// A local APIService.
+/// The manifest of a local APIService.
 fn object(registration: &Registration, managed: Managed) -> Value {
     let mut object = Value::map([("apiVersion", "apiregistration.k8s.io/v1"), ("kind", "APIService")]);
     meta::set(&mut object, "name", registration.name());
@@ -189,8 +189,8 @@ fn object(registration: &Registration, managed: Managed) -> Value {
     object
 }
 
-/// Registers what is served, and keeps it so until the server stops. What cannot be written is tried again: a policy that forbids
-/// it keeps groups out of discovery, not the server from starting.
+/// Reconciles local APIServices until the server stops, and retries failed writes: a policy that denies them keeps groups out
+/// of discovery, but does not keep the server from starting.
 pub(crate) async fn run(mut registrar: Registrar) {
     let state = Arc::clone(&registrar.state);
     let (mut services, mut crds) =

@@ -1,4 +1,4 @@
-//! A stored `APIService`, read.
+//! The parsed form of a stored `APIService`.
 
 use std::sync::Arc;
 
@@ -9,42 +9,34 @@ use value::{Str, Value};
 
 use crate::outbound::Forward;
 
-/// The label that says how an APIService is kept at what it should be.
+/// The label that marks APIServices managed by the server.
 pub(super) const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
-/// The condition that says whether an APIService can be used.
 pub(super) const AVAILABLE: &str = "Available";
 
-/// An APIService.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiService {
-    /// Its name.
     pub(crate) name: Str,
-    /// Its uid.
     pub(super) uid: Str,
-    /// What it registers.
     pub(crate) registration: Registration,
-    /// Whether and how this server manages it.
     pub(super) managed: Managed,
-    /// Whether its status says that it is local.
+    /// Whether its `Available` condition is `True` with reason `Local`.
     pub(super) says_local: bool,
-    /// The other server, if it is not this one.
+    /// The aggregated API server; `None` if this server serves the group itself.
     pub(crate) remote: Option<Remote>,
 }
 
-/// Whether and how this server manages an APIService.
+/// How this server manages an APIService (value of the automanaged label).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Managed {
-    /// Not at all.
     No,
-    /// Once, when the server starts.
+    /// Reconciled once, when the server starts.
     OnStart,
-    /// Always.
+    /// Reconciled on every change.
     Always,
 }
 
 impl Managed {
-    /// From the value of the label.
     pub(super) fn parse(label: &str) -> Self {
         match label {
             "onstart" => Managed::OnStart,
@@ -53,7 +45,6 @@ impl Managed {
         }
     }
 
-    /// The value of the label.
     pub(super) fn label(self) -> &'static str {
         match self {
             Managed::No => "",
@@ -63,32 +54,29 @@ impl Managed {
     }
 }
 
-/// The server behind an APIService.
+/// The aggregated API server behind an APIService.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
-    /// The namespace of its service.
     pub(super) namespace: Str,
-    /// The name of its service.
     pub(super) service: Str,
-    /// The port of its service.
     pub(super) port: u16,
-    /// PEM of the authorities that vouch for it; those of the system if empty.
+    /// PEM certificates of the CAs to verify the server with; the system's CAs if empty.
     pub(super) ca_bundle: Vec<u8>,
-    /// Whether nobody needs to.
+    /// Skips TLS verification of the aggregated server (`insecureSkipTLSVerify`).
     pub(super) insecure: bool,
-    /// Whether its status says that it can be used.
+    /// Whether its `Available` condition is `True`.
     pub(super) available: bool,
-    /// How it is reached, or why it cannot be.
+    /// The connection pool, or the error that prevented building it.
     pub(super) transport: Arc<Result<Forward, String>>,
 }
 
 impl Remote {
-    /// The name it has to prove.
+    /// The name the server's certificate must be valid for.
     pub(super) fn host(&self) -> String {
         format!("{}.{}.svc", self.service, self.namespace)
     }
 
-    /// Whether another is reached in the same way.
+    /// Whether both have the same Service, port and trust settings, so that a connection pool can be shared.
     pub(super) fn is_at_the_place_of(&self, other: &Remote) -> bool {
         (&self.namespace, &self.service, self.port, &self.ca_bundle, self.insecure)
             == (&other.namespace, &other.service, other.port, &other.ca_bundle, other.insecure)
@@ -96,7 +84,7 @@ impl Remote {
 }
 
 impl ApiService {
-    /// Reads one. How a remote one is reached is up to the caller.
+    /// Parses an APIService. The transport of a remote one is a placeholder that the caller replaces.
     pub(super) fn read(object: &Value) -> Self {
         let text = |path: &[&str]| Str::from(object.str_at(path).unwrap_or_default());
         let number = |path: &[&str]| object.int_at(path).unwrap_or_default();
@@ -113,7 +101,7 @@ impl ApiService {
                 .ok()
                 .filter(|port| *port > 0)
                 .unwrap_or(443),
-            // What cannot be read is no certificate either: with nothing there anybody's would do whom the system trusts.
+            // An invalid bundle must not be treated as empty: an empty one trusts the system's CAs.
             ca_bundle: STANDARD
                 .decode(text(&["spec", "caBundle"]).as_bytes())
                 .unwrap_or_else(|_| b"unreadable".to_vec()),

@@ -1,4 +1,4 @@
-//! One set of tasks per registered server: whether it can be reached, and what it serves.
+//! Runs the background tasks of every aggregated API server: availability checks, discovery and OpenAPI fetching.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::keys;
 use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
 
-/// Where it is told which servers there are.
+/// Resources that determine the endpoints of aggregated API servers.
 const PLACES: [&str; 2] = [keys::SERVICES, keys::ENDPOINT_SLICES];
 
-/// The tasks of one APIService.
+/// The background tasks of one remote APIService. Dropping it aborts them.
 struct Tasks {
-    /// What they know.
+    /// The state the tasks were last notified about.
     remote: Remote,
-    /// Tells that something about the service has changed.
+    /// Triggers an availability check: the Service, its endpoints or the transport changed.
     moved: Arc<Notify>,
-    /// Tells that what it serves may have changed.
+    /// Trigger a refetch of the discovery document and of the OpenAPI documents.
     refresh: [Arc<Notify>; 2],
     running: [JoinHandle<()>; 3],
 }
@@ -41,7 +41,7 @@ impl Tasks {
         Tasks { remote: remote.clone(), moved, refresh, running }
     }
 
-    /// What is known has changed.
+    /// Notifies the tasks that a changed transport or availability concerns, and remembers `remote`.
     fn hear(&mut self, remote: &Remote) {
         let moved = !Arc::ptr_eq(&self.remote.transport, &remote.transport);
         if moved {
@@ -60,7 +60,7 @@ impl Drop for Tasks {
     }
 }
 
-/// Runs until the server stops.
+/// Starts and stops tasks as APIServices change, until the server stops.
 pub(super) async fn run(state: Arc<State>) {
     let registry = Arc::clone(&state.apis.aggregation.registry);
     let mut changes = registry.changed.subscribe();
@@ -105,7 +105,8 @@ pub(super) async fn run(state: Arc<State>) {
     }
 }
 
-/// Wakes those whose service has changed; all, if too much has to tell. `service` says which one an entry is about.
+/// Wakes the availability checks of the Service an event concerns, or all of them if there is no event (the watch was
+/// relisted). `service` extracts the name of the Service from an entry.
 fn wake(tasks: &BTreeMap<Str, Tasks>, changed: Option<&Event>, service: fn(&Entry) -> Str) {
     let Some(changed) = changed else {
         return tasks.values().for_each(|tasks| tasks.moved.notify_one());
@@ -125,18 +126,17 @@ fn wake(tasks: &BTreeMap<Str, Tasks>, changed: Option<&Event>, service: fn(&Entr
     near.filter(|tasks| about.contains(&tasks.remote.service)).for_each(|tasks| tasks.moved.notify_one());
 }
 
-/// The name of a service.
 fn name_of(entry: &Entry) -> Str {
     entry.key.rsplit('/').next().unwrap_or_default().into()
 }
 
-/// The service that a slice is about.
+/// The Service that an EndpointSlice belongs to, from its label.
 fn service_of(entry: &Entry) -> Str {
     let slice = encode::tree(entry).unwrap_or_default();
     slice.str_at(&["metadata", "labels", availability::SERVICE_NAME]).unwrap_or_default().into()
 }
 
-/// What has changed; `None` if too much has. Never returns once the store is closed.
+/// The next event; `None` after a relist, when individual events were lost. Never returns once the store is closed.
 async fn next(events: &mut ListWatch) -> Option<Arc<Event>> {
     match events.next().await {
         Some(Update::Event(event)) => Some(event),

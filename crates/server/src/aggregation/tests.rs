@@ -178,32 +178,32 @@ fn service(label: &str, remote: bool) -> ApiService {
     ApiService::read(&json::parse(text.as_bytes()).unwrap())
 }
 
-/// The table of Kubernetes' controller: rows are what is stored, columns what is wanted.
+/// The decision table of kube-aggregator's autoregister controller, by stored label and wanted registration.
 #[test]
 fn what_is_managed_is_kept_and_what_is_not_is_left_alone() {
     let wanted = of_custom_version("g", "v1");
     let start = Some((&wanted, Managed::OnStart));
     let always = Some((&wanted, Managed::Always));
     let (local, other) = (service("true", false), service("true", true));
-    // Nothing stored.
+    // No APIService is stored.
     assert_eq!(step(None, None, false, false), Step::Keep);
     assert_eq!(step(start, None, false, false), Step::Create);
     assert_eq!(step(start, None, true, true), Step::Keep, "once is enough");
     assert_eq!(step(always, None, true, true), Step::Create);
-    // Not managed.
+    // The stored one is not managed.
     for wanted in [None, start, always] {
         assert_eq!(step(wanted, Some(&service("", true)), false, true), Step::Keep);
     }
-    // Managed at the start, and added later.
+    // Managed at startup only, but created later.
     for wanted in [None, start, always] {
         assert_eq!(step(wanted, Some(&service("onstart", true)), false, false), Step::Keep);
     }
-    // Managed at the start, and there then.
+    // Managed at startup, and present then.
     assert_eq!(step(None, Some(&service("onstart", false)), false, true), Step::Delete);
     assert_eq!(step(start, Some(&service("onstart", true)), false, true), Step::Update);
     assert_eq!(step(start, Some(&service("onstart", true)), true, true), Step::Keep);
     assert_eq!(step(None, Some(&service("onstart", false)), true, true), Step::Keep);
-    // Managed always.
+    // Managed on every change.
     assert_eq!(step(None, Some(&local), true, true), Step::Delete);
     assert_eq!(step(always, Some(&other), true, true), Step::Update);
     assert_eq!(step(always, Some(&local), true, true), Step::Keep);

@@ -1,7 +1,7 @@
-//! [`Event`]: what is known about one request, and the line it becomes.
+//! [`Event`]: the audit data of one request and its encoding as a log line.
 //!
-//! The order of the fields and the form of the values are those of `audit.k8s.io/v1`, byte for byte: programs that read such
-//! logs were written against Kubernetes' own.
+//! Field order and value formats are byte for byte those of kube-apiserver's `audit.k8s.io/v1` logs, because
+//! log readers were written against these.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,10 +16,10 @@ use value::{Str, Value, write};
 
 use super::policy::{Level, Stage};
 
-/// A user agent is recorded up to this length.
+/// Maximum bytes of the user agent that are recorded.
 const MAX_USER_AGENT: usize = 1024;
 
-/// What is known about a request.
+/// All data of an audit event except its stage.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) level: Level,
@@ -34,19 +34,19 @@ pub(super) struct Event {
     pub(super) status: Option<ResponseStatus>,
     pub(super) request_object: Option<Bytes>,
     pub(super) response_object: Option<Bytes>,
-    /// In microseconds since 1970.
+    /// Time of arrival in microseconds since the Unix epoch.
     pub(super) received: i64,
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// Whom the caller acts as, and the constraint under which it was allowed to.
+/// The impersonated user, and the constraint that allowed the impersonation.
 #[derive(Clone, Debug)]
 pub(super) struct Impersonated {
     pub(super) user: User,
     pub(super) constraint: Str,
 }
 
-/// What a request is about.
+/// The object that a request refers to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ObjectRef {
     pub(super) resource: Str,
@@ -59,7 +59,7 @@ pub(super) struct ObjectRef {
     pub(super) subresource: Str,
 }
 
-/// The outcome: a code, and what else a `Status` said.
+/// The status code of the response, and the fields of its `Status` if any.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResponseStatus {
     pub(super) status: Str,
@@ -70,7 +70,7 @@ pub(super) struct ResponseStatus {
 }
 
 impl ResponseStatus {
-    /// Of a `Status` on its way to the client.
+    /// Reads the `Status` of a response.
     pub(super) fn of(status: &Value) -> Self {
         let text = |field: &str| status.str_at(&[field]).unwrap_or_default();
         ResponseStatus {
@@ -84,7 +84,7 @@ impl ResponseStatus {
 }
 
 impl Event {
-    /// The event as a line of JSON.
+    /// Encodes the event as a line of JSON. `at` is the stage's time in microseconds since the Unix epoch.
     pub(super) fn json(&self, stage: Stage, at: i64) -> Vec<u8> {
         let mut out = Object::begin();
         out.text("kind", "Event");
@@ -131,7 +131,7 @@ impl Event {
         line
     }
 
-    /// The event as a line of `--audit-log-format=legacy`.
+    /// Encodes the event as a line of `--audit-log-format=legacy`.
     pub(super) fn legacy(&self, stage: Stage) -> Vec<u8> {
         let groups = |user: &User| user.groups.iter().map(|g| quote(g)).collect::<Vec<_>>().join(",");
         let named = !self.user.name.is_empty();
@@ -149,7 +149,7 @@ impl Event {
         let response = self.status.as_ref().map_or("<deferred>".to_owned(), |s| s.code.to_string());
         let ip = self.source_ips.first().map_or("<unknown>".to_owned(), ToString::to_string);
         let mut line = String::new();
-        // Writing into a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             line,
             "{} AUDIT: id={} stage={} ip={} method={} user={} groups={} as={} asgroups={} user-agent={} namespace={} uri={} response=\"{response}\"",
@@ -170,7 +170,7 @@ impl Event {
     }
 }
 
-/// Where a request comes from: what proxies said, and the connection's own address at the end unless it is there already.
+/// Source addresses: those from proxy headers, then the connection's own unless it is already the last one.
 pub(super) fn source_ips(headers: &HeaderMap, peer: IpAddr) -> Vec<IpAddr> {
     let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let parse = |text: &str| text.parse::<IpAddr>().ok().map(|ip| ip.to_canonical());
@@ -188,7 +188,7 @@ pub(super) fn source_ips(headers: &HeaderMap, peer: IpAddr) -> Vec<IpAddr> {
     ips
 }
 
-/// The user agent, cut where it is longer than anybody needs.
+/// The user agent, truncated to [`MAX_USER_AGENT`] bytes.
 pub(super) fn user_agent(headers: &HeaderMap) -> String {
     let sent = headers.get(http::header::USER_AGENT).map(http::HeaderValue::as_bytes).unwrap_or_default();
     match sent.get(..MAX_USER_AGENT) {
@@ -246,7 +246,7 @@ impl ResponseStatus {
     }
 }
 
-/// The details of a `Status` in the order Kubernetes writes them.
+/// Encodes the details of a `Status` in the field order of kube-apiserver.
 fn ordered_details(details: &Value) -> Vec<u8> {
     let mut out = Object::begin();
     out.fields(details, &["name", "group", "kind", "uid"]);
@@ -268,7 +268,7 @@ fn ordered_details(details: &Value) -> Vec<u8> {
     out.end()
 }
 
-/// A JSON object whose fields stand in the order they are written.
+/// Builds a JSON object with fields in insertion order.
 struct Object(Vec<u8>);
 
 impl Object {
@@ -291,7 +291,7 @@ impl Object {
         self.raw(key, &json);
     }
 
-    /// Unless it is empty.
+    /// Adds the field unless `text` is empty.
     fn given(&mut self, key: &str, text: &str) {
         if !text.is_empty() {
             self.text(key, text);

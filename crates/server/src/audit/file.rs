@@ -1,7 +1,7 @@
-//! Where lines go: standard output, or a file that is put aside when it is full.
+//! Output of the audit log: standard output, or a file with rotation.
 //!
-//! A full file is renamed to `NAME-TIME.EXT` beside itself, as the log rotation that Kubernetes uses does; old ones are
-//! compressed and removed by a thread of their own, so that no line waits for it.
+//! A full file is renamed to `NAME-TIME.EXT` in its folder, like the log rotation of kube-apiserver. A
+//! separate thread compresses and removes old files, so that no event waits for it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -14,20 +14,19 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tracing::warn;
 
-/// How a file is kept small.
+/// Limits on the size, age and number of log files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// `--audit-log-maxsize`, in megabytes; 0 never puts a file aside.
+    /// `--audit-log-maxsize` in megabytes; 0 disables rotation.
     pub max_megabytes: u64,
-    /// `--audit-log-maxage`, in days; 0 keeps old files for ever.
+    /// `--audit-log-maxage` in days; 0 retains old files forever.
     pub max_days: u64,
-    /// `--audit-log-maxbackup`; 0 keeps all.
+    /// `--audit-log-maxbackup`; 0 retains all old files.
     pub max_backups: usize,
-    /// `--audit-log-compress`.
+    /// `--audit-log-compress`: gzip rotated files.
     pub compress: bool,
 }
 
-/// Where lines go.
 #[derive(Debug)]
 pub(super) enum Output {
     Stdout,
@@ -35,7 +34,7 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// Opens the file, with its folder.
+    /// Opens or creates the file, and creates its folder.
     pub(super) fn file(path: &Path, rotation: Rotation) -> io::Result<Self> {
         if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
             create_private_dir(folder)?;
@@ -47,7 +46,7 @@ impl Output {
         Ok(Output::File(file))
     }
 
-    /// Writes lines, one after the other; says of each whether it was written.
+    /// Writes the lines in order; returns one result per line.
     pub(super) fn write(&mut self, lines: &[Vec<u8>]) -> Vec<io::Result<()>> {
         match self {
             Output::Stdout => {
@@ -81,7 +80,7 @@ impl RotatedFile {
             }
         }
         let written = self.file.write_all(line);
-        // After a part of a line the size is a guess; the next look at the file corrects it.
+        // After a partial write the size is unknown, so it is read from the file.
         self.size =
             if written.is_ok() { self.size + len } else { self.file.metadata().map_or(0, |m| m.len()) };
         written
@@ -91,13 +90,13 @@ impl RotatedFile {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut millis = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
         let mut backup = backup_name(&self.path, millis);
-        // Two full files within a millisecond must not become one.
+        // Two rotations within a millisecond must not overwrite each other.
         while backup.exists() {
             millis += 1;
             backup = backup_name(&self.path, millis);
         }
         match fs::rename(&self.path, &backup) {
-            // Somebody else moved it away: then there is nothing to keep, and a new one to begin.
+            // Another process moved the file away: there is no backup to make.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             outcome => outcome?,
         }
@@ -126,7 +125,7 @@ impl RotatedFile {
     }
 }
 
-/// `audit.log` of a moment is `audit-2006-01-02T15-04-05.000.log`.
+/// For example, `audit.log` becomes `audit-2006-01-02T15-04-05.000.log`.
 fn backup_name(path: &Path, millis: i64) -> PathBuf {
     let (stem, extension) = parts(path);
     let time = Timestamp::from_micros(millis.saturating_mul(1000)).micro_time();
@@ -134,7 +133,7 @@ fn backup_name(path: &Path, millis: i64) -> PathBuf {
     path.with_file_name(format!("{stem}-{time}{extension}"))
 }
 
-/// The name without its extension, and the extension with its dot.
+/// The file name without its extension, and the extension with its dot.
 fn parts(path: &Path) -> (String, String) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match name.rfind('.') {
@@ -146,7 +145,7 @@ fn parts(path: &Path) -> (String, String) {
     }
 }
 
-/// Compresses what was put aside and removes what is too old or too much.
+/// Compresses backups and removes those beyond the age or number limit.
 fn tidy(path: &Path, max_days: u64, max_backups: usize, compress: bool) -> io::Result<()> {
     let (stem, extension) = parts(path);
     let prefix = format!("{stem}-");
@@ -166,7 +165,7 @@ fn tidy(path: &Path, max_days: u64, max_backups: usize, compress: bool) -> io::R
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let oldest = now.saturating_sub(Duration::from_secs(max_days.saturating_mul(24 * 3600)));
     let oldest = i64::try_from(oldest.as_millis()).unwrap_or(i64::MAX);
-    // A file and its compressed form are one backup, while the one becomes the other.
+    // A file and its compressed form count as one backup, since both exist during compression.
     let mut kept: Vec<i64> = Vec::new();
     for (time, file) in backups {
         if kept.last() != Some(&time) {
@@ -183,7 +182,7 @@ fn tidy(path: &Path, max_days: u64, max_backups: usize, compress: bool) -> io::R
     Ok(())
 }
 
-/// The time in the name of a backup, in milliseconds since 1970.
+/// Parses the time in a backup's name, in milliseconds since the Unix epoch.
 fn moment(text: &str) -> Option<i64> {
     let (date, time) = text.split_once('T')?;
     let time = time.replace('-', ":");
@@ -211,7 +210,7 @@ fn append(path: &Path) -> io::Result<File> {
     private(path, true)
 }
 
-/// A file that only its owner reads: an audit log tells who did what.
+/// Opens a file with mode 0600, because audit logs contain sensitive data.
 fn private(path: &Path, append: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).append(append).write(!append).truncate(!append);

@@ -1,8 +1,8 @@
-//! [`Log`]: events on their way to the output.
+//! [`Log`]: queues audit events and writes them to the output.
 //!
-//! One thread writes. Where events must not be lost (`blocking`, `blocking-strict`) whoever has one waits until it is written,
-//! so what is under way is bounded by the requests in flight; in `batch` nobody waits, the queue is bounded, and what finds it
-//! full is lost and counted.
+//! A single thread writes. In the modes `blocking` and `blocking-strict` each request waits until its event
+//! is written, so the requests in flight bound the queue. In mode `batch` no request waits, the queue has a
+//! maximum length, and events that do not fit are dropped and counted.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -20,55 +20,52 @@ use super::policy::Stage;
 use crate::config::ConfigError;
 use crate::metrics::MetricRegistry;
 
-/// `--audit-log-mode`.
+/// Values of the flag `--audit-log-mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// A request waits until its events are written.
     Blocking,
-    /// And fails if the first of them cannot be.
+    /// Like `Blocking`, and a request fails if its first event cannot be written.
     BlockingStrict,
-    /// Nobody waits.
+    /// Requests do not wait.
     Batch(Batch),
 }
 
-/// The bounds of `batch`.
+/// Parameters of the `batch` mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// `--audit-log-batch-buffer-size`.
+    /// `--audit-log-batch-buffer-size`: maximum queued events.
     pub buffer: usize,
-    /// `--audit-log-batch-max-size`.
+    /// `--audit-log-batch-max-size`: maximum events per batch.
     pub max_size: usize,
-    /// `--audit-log-batch-max-wait`.
+    /// `--audit-log-batch-max-wait`: longest wait for a full batch.
     pub max_wait: Duration,
-    /// The shortest time between batches in the long run, and how many may come at once; none where they are not throttled.
+    /// Average minimum interval between batches, and the burst; `None` without throttling.
     pub throttle: Option<(Duration, u32)>,
 }
 
-/// `--audit-log-format`.
+/// Values of the flag `--audit-log-format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A line of text.
+    /// A line of text per event.
     Legacy,
-    /// A line of JSON.
+    /// A line of JSON per event.
     Json,
 }
 
-/// Where the log goes, and how.
+/// Output, format and mode of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
-    /// `--audit-log-path`; standard output if there is none.
+    /// `--audit-log-path`; standard output if `None`.
     pub path: Option<PathBuf>,
-    /// When a file is put aside.
     pub rotation: Rotation,
-    /// The form of the lines.
     pub format: Format,
-    /// Who waits for them.
     pub mode: Mode,
-    /// `--audit-log-truncate-max-event-size`, if events are cut.
+    /// `--audit-log-truncate-max-event-size` in bytes; `None` disables truncation.
     pub max_event: Option<usize>,
 }
 
-/// The counters, under Kubernetes' names.
+/// Audit metrics with the names of kube-apiserver.
 #[derive(Clone, Debug)]
 pub(super) struct Counters {
     pub(super) events: IntCounter,
@@ -111,7 +108,7 @@ impl Counters {
     }
 }
 
-/// Events on their way to the output.
+/// The queue of encoded events and the handle of its writer thread.
 #[derive(Debug)]
 pub(super) struct Log {
     queue: Arc<Queue>,
@@ -137,7 +134,7 @@ struct Lines {
 #[derive(Debug)]
 struct Line {
     bytes: Vec<u8>,
-    /// Hears whether the line was written.
+    /// Receives whether the line was written.
     written: Option<oneshot::Sender<bool>>,
 }
 
@@ -148,7 +145,7 @@ impl Queue {
 }
 
 impl Log {
-    /// Opens the output and starts the thread that writes to it.
+    /// Opens the output and starts the writer thread.
     pub(super) fn open(config: LogConfig, counters: Counters) -> Result<Self, ConfigError> {
         let LogConfig { path, rotation, format, mode, max_event } = config;
         let output = match path {
@@ -165,7 +162,8 @@ impl Log {
         Ok(Log { queue, mode, format, max_event, counters, writer: Mutex::new(Some(writer)) })
     }
 
-    /// Writes an event, and says whether the request may go on. In the blocking modes it waits until the line is written.
+    /// Writes an event; `false` if the request must be rejected. Blocking modes wait until the line is
+    /// written.
     pub(super) async fn write(&self, event: &Event, stage: Stage, at: i64) -> bool {
         let bytes = self.line(event, stage, at);
         if let Mode::Batch(batch) = self.mode {
@@ -177,7 +175,7 @@ impl Log {
         heard.await.unwrap_or(false) || self.mode != Mode::BlockingStrict
     }
 
-    /// Writes an event without waiting: the request it is about has ended.
+    /// Queues an event without waiting, since its request has ended.
     pub(super) fn write_later(&self, event: &Event, stage: Stage, at: i64) {
         let bytes = self.line(event, stage, at);
         match self.mode {
@@ -186,7 +184,7 @@ impl Log {
         }
     }
 
-    /// Writes what is under way and ends the thread.
+    /// Writes all queued events and joins the writer thread.
     pub(super) fn close(&self) {
         self.queue.lock().closed = true;
         self.queue.changed.notify_all();
@@ -196,7 +194,7 @@ impl Log {
         }
     }
 
-    /// The line of an event. One that is too long is shortened.
+    /// Encodes an event, shortened if it is too long.
     fn line(&self, event: &Event, stage: Stage, at: i64) -> Vec<u8> {
         self.counters.events.inc();
         let encode = |event: &Event| match self.format {
@@ -244,7 +242,7 @@ impl Drop for Log {
     }
 }
 
-/// The thread that writes.
+/// State of the writer thread.
 struct Writer {
     queue: Arc<Queue>,
     output: Output,
@@ -252,7 +250,7 @@ struct Writer {
     counters: Counters,
 }
 
-/// The most lines that are taken from the queue at once.
+/// Maximum lines taken from the queue at once in blocking modes.
 const CHUNK: usize = 256;
 
 impl Writer {
@@ -273,7 +271,7 @@ impl Writer {
         }
     }
 
-    /// Waits for lines; none means that there will be no more.
+    /// Waits for lines; an empty result means that the log is closed.
     fn take(&self) -> Vec<Line> {
         let (max, wait) = match self.mode {
             Mode::Batch(Batch { max_size, max_wait, .. }) => (max_size.max(1), max_wait),
@@ -283,7 +281,7 @@ impl Writer {
         while lines.waiting.is_empty() && !lines.closed {
             lines = self.queue.changed.wait(lines).unwrap_or_else(PoisonError::into_inner);
         }
-        // A batch that is not full waits for more, but not for long.
+        // A batch that is not full waits for more events up to `max_wait`.
         if max > 1 && !wait.is_zero() {
             let until = Instant::now() + wait;
             while lines.waiting.len() < max && !lines.closed {
@@ -309,18 +307,18 @@ impl Writer {
                 error!(%error, "an audit event could not be written");
             }
             if let Some(listener) = listener {
-                // Whoever asked may have gone.
+                // The waiting request may have been dropped.
                 let _ = listener.send(outcome.is_ok());
             }
         }
     }
 }
 
-/// How many batches may be written now.
+/// Token bucket that limits the rate of batches.
 struct Bucket {
     every: Duration,
     burst: u32,
-    /// When the bucket would be full, were nothing taken from now on.
+    /// The time at which the bucket is full again if no more tokens are taken.
     full_at: Option<Instant>,
 }
 
@@ -329,7 +327,7 @@ impl Bucket {
         Bucket { every, burst: burst.max(1), full_at: None }
     }
 
-    /// Takes one, and says how long to wait for it.
+    /// Takes a token; returns how long to wait for it.
     fn wait(&mut self, now: Instant) -> Duration {
         let full_at = self.full_at.map_or(now, |at| at.max(now)) + self.every;
         self.full_at = Some(full_at);

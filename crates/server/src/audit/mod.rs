@@ -1,11 +1,11 @@
-//! Audit: who did what, when, and with which outcome.
+//! Audit events: the user, request, time and outcome of each request.
 //!
-//! A [`Record`] begins when a request comes in, is opened once the caller is known (the [`Policy`] then says how much is kept of
-//! it), and closes after the answer; refused callers, watches, time-outs and panics included. What happens in between adds to
-//! it: impersonation, the authorizer's decision, the objects that came and went, annotations. Each stage becomes a line in the
-//! [`log`].
+//! A [`Record`] begins when a request arrives and is opened after authentication, when the [`Policy`]
+//! determines its level. It is closed after the response, also for rejected users, watches, timeouts and
+//! panics. In between it collects the impersonated user, the authorization decision, request and response
+//! objects, and annotations. Each stage becomes a line in the [`log`].
 //!
-//! Nothing above the level that the policy says is ever put into a record, so nothing above it can reach the log.
+//! A record never contains data above the policy's level, so such data cannot reach the log.
 
 mod event;
 mod file;
@@ -36,19 +36,19 @@ use crate::request_info::RequestInfo;
 use event::{Event, Impersonated, ObjectRef, ResponseStatus};
 use log::{Counters, Log};
 
-/// The header in which a client names its request, and hears the name.
+/// Request header with a client-chosen audit ID, also set on the response.
 pub const HEADER: &str = "audit-id";
 
-/// What the flags say about audit.
+/// Audit configuration from the flags.
 #[derive(Clone, Debug)]
 pub struct AuditConfig {
-    /// `--audit-policy-file`.
+    /// Content of `--audit-policy-file`, validated.
     pub policy: Policy,
-    /// `--audit-log-*`.
+    /// Values of the `--audit-log-*` flags.
     pub log: LogConfig,
 }
 
-/// The policy in force, and the log.
+/// The audit policy and the log.
 #[derive(Debug)]
 pub struct Audit {
     policy: Policy,
@@ -57,7 +57,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Opens the log. The counters are registered whether anything is recorded or not.
+    /// Opens the log; `None` without a configuration. The metrics are registered in both cases.
     pub(crate) fn open(
         config: Option<AuditConfig>,
         registry: &MetricRegistry,
@@ -68,13 +68,13 @@ impl Audit {
         Ok(Some(Arc::new(Audit { policy, log, counters })))
     }
 
-    /// Writes what is under way.
+    /// Writes pending events and stops the writer.
     pub(crate) fn close(&self) {
         self.log.close();
     }
 }
 
-/// What is recorded about one request. Cheap to clone; all clones are the same record.
+/// The audit data of one request. Cheap to clone; clones share the data.
 #[derive(Clone, Debug)]
 pub struct Record(Option<Arc<Inner>>);
 
@@ -83,7 +83,7 @@ struct Inner {
     audit: Arc<Audit>,
     id: Str,
     received: i64,
-    /// Empty until the caller is known, and for ever if the policy wants nothing of the request.
+    /// Unset before authentication, and always if the policy's level is `None`.
     open: OnceLock<Open>,
 }
 
@@ -92,12 +92,12 @@ struct Open {
     verdict: Verdict,
     event: Mutex<Event>,
     is_long_running: bool,
-    /// That the last event has been written, or that there is none to write.
+    /// Set once the last event is written or none is to be written.
     is_closed: AtomicBool,
 }
 
-/// A request whose client left before it was answered is dropped with all that belongs to it. Its record is closed as Kubernetes
-/// closes it.
+/// If the client disconnects before the response, the record is dropped with the request and is then closed
+/// as in kube-apiserver.
 impl Drop for Inner {
     fn drop(&mut self) {
         let Some(open) = self.open.take().filter(|open| !open.is_closed.load(Ordering::Relaxed)) else {
@@ -133,26 +133,25 @@ impl Open {
     }
 }
 
-/// What a request says about itself.
+/// The parts of a request that are recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent<'a> {
-    /// The path and query as they were sent.
+    /// The path and query as sent by the client.
     pub uri: &'a str,
-    /// What they mean.
+    /// The request attributes parsed from `uri`.
     pub info: &'a RequestInfo,
-    /// The headers.
     pub headers: &'a HeaderMap,
-    /// The other end of the connection.
+    /// Remote address of the connection.
     pub peer: IpAddr,
 }
 
 impl Record {
-    /// Of a request that is not recorded.
+    /// Returns a record that discards everything.
     pub fn none() -> Self {
         Record(None)
     }
 
-    /// Of a request that has just come in.
+    /// Starts the record of a request that has just arrived.
     pub(crate) fn begin(audit: Option<&Arc<Audit>>, id: Str) -> Self {
         Record(audit.map(|audit| {
             let audit = Arc::clone(audit);
@@ -160,7 +159,7 @@ impl Record {
         }))
     }
 
-    /// Asks the policy how much is kept of a request, now that its user is known or known not to be.
+    /// Evaluates the policy. Call it after authentication; `user` is `None` if that failed.
     pub(crate) fn open(&self, user: Option<&User>, sent: Sent<'_>) {
         let Some(inner) = &self.0 else { return };
         let Sent { uri, info, headers, peer } = sent;
@@ -194,7 +193,7 @@ impl Record {
             received: inner.received,
             annotations: std::collections::BTreeMap::new(),
         };
-        // A record is opened once; a second caller would change nothing.
+        // Only the first call has an effect.
         let _ = inner.open.set(Open {
             verdict,
             event: Mutex::new(event),
@@ -208,17 +207,18 @@ impl Record {
         inner.open.get().map(|open| (inner, open))
     }
 
-    /// As [`Record::opened`], if the policy wants at least `level`.
+    /// Like [`Record::opened`], if the policy's level is at least `level`.
     fn wants(&self, level: Level) -> Option<&Open> {
         self.opened().map(|(_, open)| open).filter(|open| open.verdict.level >= level)
     }
 
-    /// Adds an annotation. The first value of a key stays; another one is logged and dropped.
+    /// Adds an annotation. The first value of a key wins; another value is logged and dropped.
     pub fn annotate(&self, key: &str, value: impl Into<String>) {
         self.annotate_from(Level::Metadata, key, value);
     }
 
-    /// As [`Record::annotate`], where at least `level` is recorded: some annotations show a part of an object.
+    /// Like [`Record::annotate`], but only from `level` on, since some annotations contain parts of an
+    /// object.
     pub fn annotate_from(&self, level: Level, key: &str, value: impl Into<String>) {
         let Some((inner, open)) = self.opened().filter(|(_, open)| open.verdict.level >= level) else {
             return;
@@ -239,7 +239,7 @@ impl Record {
         }
     }
 
-    /// Adds names to an annotation that lists some with commas, each once; dots stand for what is more than `most`.
+    /// Adds names to a comma-separated annotation without duplicates; `...` replaces those beyond `most`.
     pub(crate) fn list(&self, key: &str, names: &[Str], most: usize) {
         let Some(open) = self.wants(Level::Metadata).filter(|_| !names.is_empty()) else { return };
         let mut event = open.event();
@@ -257,7 +257,7 @@ impl Record {
         }
     }
 
-    /// What the authorizer said, and why.
+    /// Records the authorization decision and its reason.
     pub(crate) fn decided(&self, decision: &str, reason: &dyn std::fmt::Display) {
         if self.opened().is_some() {
             self.annotate("authorization.k8s.io/decision", decision);
@@ -265,12 +265,12 @@ impl Record {
         }
     }
 
-    /// The authorizer failed, so that there is no decision.
+    /// Records that the authorizer failed without a decision.
     pub(crate) fn undecided(&self) {
         self.annotate("authorization.k8s.io/reason", "internal error");
     }
 
-    /// The caller acts as somebody else.
+    /// Records the impersonated user and constraint.
     pub(crate) fn impersonated(&self, caller: &Caller) {
         let (Some((_, open)), Via::Impersonation { constraint }) = (self.opened(), caller.via()) else {
             return;
@@ -279,7 +279,7 @@ impl Record {
             Some(Impersonated { user: caller.user().clone(), constraint: constraint.clone() });
     }
 
-    /// The object that came with the request, in the version of the request, before anything was decided about it.
+    /// Records the object of the request in the request's version, before admission.
     pub(crate) fn request_object(&self, object: &Value) {
         let Some(open) = self.wants(Level::Metadata) else { return };
         let mut event = open.event();
@@ -299,18 +299,17 @@ impl Record {
         }
     }
 
-    /// The patch that came with the request; it is known to be JSON or YAML.
+    /// Records the patch of the request, which is valid JSON or YAML.
     pub(crate) fn request_patch(&self, patch: &Value) {
         let Some(open) = self.wants(Level::Request) else { return };
         open.event().request_object = Some(write::to_vec(patch).into());
     }
 
-    /// The answer is a `Status`, or something else: what of it is recorded is the level's to say. Called with what goes to the
-    /// client in JSON.
+    /// Records the response body, given as the JSON sent to the client, if the level is `RequestResponse`.
     pub(crate) fn response_object(&self, json: &Bytes) {
         let Some(open) = self.wants(Level::RequestResponse) else { return };
         let text = json.strip_suffix(b"\n").unwrap_or(json);
-        // Go's encoder leaves no white space, whatever the client asked for.
+        // Go's encoder emits no white space, even for pretty-printed responses.
         let is_compact = !text.contains(&b'\n');
         let encoded = if is_compact && !open.verdict.omit_managed_fields {
             Bytes::copy_from_slice(text)
@@ -323,23 +322,24 @@ impl Record {
         open.event().response_object = Some(encoded);
     }
 
-    /// The answer is a `Status`.
+    /// Records the `Status` of the response.
     pub(crate) fn response_status(&self, status: &Value) {
         let Some(open) = self.wants(Level::Metadata) else { return };
         open.event().status = Some(ResponseStatus::of(status));
     }
 
-    /// Whether [`Record::response_object`] would keep anything.
+    /// True if [`Record::response_object`] records its argument.
     pub(crate) fn wants_response(&self) -> bool {
         self.wants(Level::RequestResponse).is_some()
     }
 
-    /// Whether [`Record::request_patch`] would keep anything.
+    /// True if [`Record::request_patch`] records its argument.
     pub(crate) fn wants_request(&self) -> bool {
         self.wants(Level::Request).is_some()
     }
 
-    /// The caller is known, and nothing has been done. The request does not go on if this cannot be recorded and must be.
+    /// Writes the RequestReceived event. An error means that it could not be written in strict mode: reject
+    /// the request.
     pub(crate) async fn received(&self) -> Result<(), &'static str> {
         let Some((inner, _)) = self.opened() else { return Ok(()) };
         if self.write(Stage::RequestReceived, inner.received).await {
@@ -349,33 +349,33 @@ impl Record {
         Err("failed to store audit event")
     }
 
-    /// The headers of an answer that goes on are about to be sent.
+    /// Writes the ResponseStarted event before the headers of a long-running response are sent.
     pub(crate) async fn started(&self, code: u16) {
         self.set_code(code);
         self.write(Stage::ResponseStarted, now()).await;
     }
 
-    /// The answer is about to be sent, all of it.
+    /// Writes the ResponseComplete event before a whole response is sent.
     pub(crate) async fn complete(&self, code: u16) {
         self.set_code(code);
-        // The event is handed over at once, whether or not this is dropped while it is written.
+        // The event is queued at once, even if this future is dropped during the write.
         self.close();
         self.write(Stage::ResponseComplete, now()).await;
     }
 
-    /// There is nothing left to record.
+    /// Marks the record as complete, so that its drop writes no event.
     pub(crate) fn close(&self) {
         if let Some((_, open)) = self.opened() {
             open.is_closed.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Completes the record when dropped: for answers that go on.
+    /// Completes the record when the result is dropped; for long-running responses.
     pub(crate) fn complete_at_end(&self) -> Closing {
         Closing(self.clone())
     }
 
-    /// The handler panicked.
+    /// Writes the Panic event of a failed handler.
     pub(crate) async fn panicked(&self, what: &str) {
         let Some((_, open)) = self.opened() else { return };
         open.event().status = Some(ResponseStatus {
@@ -406,7 +406,7 @@ impl Record {
 }
 
 impl Open {
-    /// An object as it goes into the event.
+    /// Encodes an object for the event, without managed fields if the policy omits them.
     fn encode(&self, object: &Value) -> Vec<u8> {
         if !self.verdict.omit_managed_fields {
             return compact(object);
@@ -428,7 +428,7 @@ impl Open {
     }
 }
 
-/// An object in one line, its kind and version first.
+/// Encodes an object on one line, with `kind` and `apiVersion` first.
 fn compact(object: &Value) -> Vec<u8> {
     let mut out = vec![b'{'];
     let mut field = |key: &str, value: &Value| {
@@ -453,7 +453,7 @@ fn compact(object: &Value) -> Vec<u8> {
     out
 }
 
-/// Completes a record when dropped.
+/// Writes the ResponseComplete event on drop.
 #[derive(Debug)]
 pub(crate) struct Closing(Record);
 
@@ -467,7 +467,7 @@ impl Drop for Closing {
     }
 }
 
-/// Microseconds since 1970.
+/// Microseconds since the Unix epoch.
 fn now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_micros()).unwrap_or(i64::MAX)

@@ -1,7 +1,7 @@
-//! The audit policy: which requests are recorded, and how much of them.
+//! The audit policy: selects which requests are recorded and at which level.
 //!
-//! The first rule that matches a request decides; what no rule matches is not recorded. Matching looks at the request and its
-//! authenticated user alone, so it is made once, before anything else is known.
+//! The first matching rule applies; requests without a matching rule are not recorded. Rules depend only on
+//! the request and its authenticated user, so the policy is evaluated once per request, after authentication.
 
 mod decode;
 
@@ -10,24 +10,24 @@ use value::Str;
 
 use crate::request_info::RequestInfo;
 
-/// How much of a request is recorded.
+/// Amount of data recorded about a request; higher levels include the lower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing.
+    /// No event is recorded.
     None,
-    /// Who, what, when and with which outcome.
+    /// User, request, time and outcome.
     Metadata,
-    /// And what the client sent.
+    /// Also the request body.
     Request,
-    /// And what it was answered.
+    /// Also the response body.
     RequestResponse,
 }
 
 impl Level {
-    /// All of them.
+    /// All levels in ascending order.
     pub const ALL: [Level; 4] = [Level::None, Level::Metadata, Level::Request, Level::RequestResponse];
 
-    /// The word in policies, events and metrics.
+    /// The name in policies, events and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Level::None => "None",
@@ -38,25 +38,25 @@ impl Level {
     }
 }
 
-/// The moments of a request at which an event can be written.
+/// Points of a request at which an event can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The caller is known, nothing has been done.
+    /// After authentication, before any processing.
     RequestReceived,
-    /// The headers of an answer that goes on for long are sent.
+    /// Before the headers of a long-running response are sent.
     ResponseStarted,
-    /// The answer is complete.
+    /// The response is complete.
     ResponseComplete,
-    /// The handler failed in a way that it should not.
+    /// The request handler panicked.
     Panic,
 }
 
 impl Stage {
-    /// All of them.
+    /// All stages in chronological order, then `Panic`.
     pub const ALL: [Stage; 4] =
         [Stage::RequestReceived, Stage::ResponseStarted, Stage::ResponseComplete, Stage::Panic];
 
-    /// The word in policies and events.
+    /// The name in policies and events.
     pub fn as_str(self) -> &'static str {
         match self {
             Stage::RequestReceived => "RequestReceived",
@@ -67,24 +67,23 @@ impl Stage {
     }
 }
 
-/// What the policy says about one request.
+/// Result of evaluating the policy for one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// How much is recorded.
     pub level: Level,
-    /// Which moments are not.
+    /// Stages at which no event is written.
     pub omit_stages: Vec<Stage>,
-    /// Whether `metadata.managedFields` are left out of recorded objects.
+    /// Omit `metadata.managedFields` from recorded objects.
     pub omit_managed_fields: bool,
 }
 
-/// A policy that has been checked.
+/// A validated audit policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     rules: Vec<Rule>,
 }
 
-/// One rule: all that it names must match. A list that is empty matches everything.
+/// A rule; all its conditions must match, and an empty list matches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     verdict: Verdict,
@@ -96,7 +95,7 @@ struct Rule {
     paths: Vec<Str>,
 }
 
-/// Resources of one group.
+/// Resources of one API group, as in `audit.k8s.io/v1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct GroupResources {
     group: Str,
@@ -105,12 +104,12 @@ struct GroupResources {
 }
 
 impl Policy {
-    /// Reads a policy, strictly. The error is in Kubernetes' words.
+    /// Parses and validates a policy. Errors have the text of kube-apiserver.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         decode::policy(bytes)
     }
 
-    /// What is recorded of a request of this user; there is none where authentication failed.
+    /// Evaluates the rules; `user` is `None` if authentication failed.
     pub fn judge(&self, user: Option<&User>, info: &RequestInfo) -> Verdict {
         match self.rules.iter().find(|rule| rule.matches(user, info)) {
             Some(rule) => rule.verdict.clone(),
@@ -150,7 +149,7 @@ impl GroupResources {
     }
 }
 
-/// Whether `pods`, `pods/log`, `*`, `*/log` or `pods/*` is what a request is about.
+/// Matches `pods`, `pods/log`, `*`, `*/log` and `pods/*` against the request's resource and subresource.
 fn is_resource(spec: &str, info: &RequestInfo) -> bool {
     let (resource, subresource) = (info.resource.as_str(), info.subresource.as_str());
     if spec == "*" || spec.strip_suffix("/*") == Some(resource) {
@@ -163,7 +162,7 @@ fn is_resource(spec: &str, info: &RequestInfo) -> bool {
         || spec.strip_prefix(resource).and_then(|rest| rest.strip_prefix('/')) == Some(subresource)
 }
 
-/// Whether a path is the one of a rule, or below one that ends in `*`.
+/// Matches a path exactly, or as a prefix if `spec` ends in `*`.
 fn covers(spec: &str, path: &str) -> bool {
     spec == "*" || spec == path || spec.ends_with('*') && path.starts_with(spec.trim_end_matches('*'))
 }

@@ -1,5 +1,5 @@
-//! Events that are longer than `--audit-log-truncate-max-event-size`: clients choose most of what is in an event, and none of it may
-//! keep the event from being written.
+//! Shortens events longer than `--audit-log-truncate-max-event-size`. Clients choose most of an event's
+//! content, and none of it may prevent the event from being written.
 
 use std::borrow::Cow;
 
@@ -10,14 +10,14 @@ use value::text::first_bytes;
 use super::event::{Event, Impersonated, ObjectRef, ResponseStatus};
 use super::policy::Level;
 
-/// What an event that is not complete is marked with.
+/// Annotation that marks a shortened event.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
-/// The bytes that are left of each text, and the entries of each list, tried one after the other.
+/// Maximum bytes per string and entries per list, tried in this order.
 const STEPS: [(usize, usize); 4] = [(8192, 64), (1024, 32), (256, 8), (64, 2)];
 
 impl Event {
-    /// The event as it is written, if `size` may be no more than `max`. As in Kubernetes, it loses its objects first. Then all its
-    /// texts and lists are cut; what is left at the end is written, though `max` may be less.
+    /// Shortens the event until its `size` is at most `max`. As in kube-apiserver, the objects are removed
+    /// first; then all strings and lists are cut. The shortest form is written even if it exceeds `max`.
     pub(super) fn shortened(&self, max: usize, size: impl Fn(&Event) -> usize) -> Cow<'_, Event> {
         if size(self) <= max {
             return Cow::Borrowed(self);
@@ -37,7 +37,7 @@ impl Event {
         Cow::Owned(event)
     }
 
-    /// Leaves so many bytes of each text and so many entries of each list.
+    /// Limits each string to `text` bytes and each list to `entries` entries.
     fn cut(&mut self, text: usize, entries: usize) {
         let Event {
             id,
@@ -63,7 +63,7 @@ impl Event {
             shorten_user(user, text, entries);
             shorten_word(constraint, text);
         }
-        // The last one is the address of the connection; the others are what headers say.
+        // The last address is that of the connection; the others come from headers.
         let surplus = source_ips.len().saturating_sub(entries);
         source_ips.drain(..surplus);
         if let Some(ObjectRef {

@@ -12,13 +12,13 @@ use super::{Authorities, Purpose, Refused};
 const NOW: i64 = 1_800_000_000;
 const DAY: i64 = 86_400;
 
-/// A certificate and what signs others with it.
+/// A certificate, and the issuer that signs others with its key.
 struct Made {
     der: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A valid authority, changed as a test wants it.
+/// The parameters of a valid CA, modified by `change`.
 fn params(name: &str, change: impl FnOnce(&mut CertificateParams)) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
@@ -58,7 +58,7 @@ fn judged(trusted: &[&Made], chain: &[CertificateDer<'static>], purpose: Purpose
     Authorities::new(trusted).unwrap().verify(&chain[0], &chain[1..], now(), purpose)
 }
 
-/// Whether an authority, changed so, vouches for a client.
+/// Verifies a client certificate that was signed by a CA with the modified parameters.
 fn vouches(change: impl FnOnce(&mut CertificateParams)) -> Result<(), Refused> {
     let root = root("root", change);
     judged(&[&root], &[leaf(&root)], Purpose::Client)

@@ -1,4 +1,4 @@
-//! [`AuthorizationObserver`]: what happens in the chain → the metrics page, under the names of Kubernetes and of KEP-3221.
+//! Authorization metrics, under the names of Kubernetes and of KEP-3221, and the [`AuthorizationObserver`] that feeds them.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,9 +15,8 @@ use prometheus::{
 use crate::identity;
 use crate::metrics::MetricRegistry;
 
-/// The metrics of authorization.
 pub struct AuthorizationMetrics {
-    /// `apiserver_id_hash`.
+    /// Value of the label `apiserver_id_hash`.
     id_hash: String,
     attempts: IntCounterVec,
     durations: HistogramVec,
@@ -162,7 +161,7 @@ impl AuthorizationMetrics {
         }))
     }
 
-    /// A request was authorized or not.
+    /// Counts an authorization attempt with its result and duration.
     pub(crate) fn attempted(&self, outcome: &Result<Permit, Denial>, took: Duration) {
         let result = match outcome {
             Ok(_) => Decision::Allow.label(),
@@ -173,18 +172,18 @@ impl AuthorizationMetrics {
         self.durations.with_label_values(&[result]).observe(took.as_secs_f64());
     }
 
-    /// Who hears of a chain. `several` says whether it has more than one webhook, and so must name them.
+    /// The observer of one chain. `several`: the chain has more than one webhook, so the metrics of KEP-3221 must name them.
     pub(super) fn observer(self: &Arc<Self>, several: bool) -> Arc<dyn AuthorizationObserver> {
         Arc::new(ChainObserver { metrics: Arc::clone(self), several })
     }
 
-    /// The configuration that is in force.
+    /// Records the hash of the configuration in force.
     pub(crate) fn in_force(&self, bytes: &[u8]) {
         self.config_info.reset();
         self.config_info.with_label_values(&[self.id_hash.as_str(), &identity::hash(bytes)]).set(1);
     }
 
-    /// A changed configuration was put into force, or could not be.
+    /// Counts a reload of the configuration and records its time.
     pub(crate) fn reloaded(&self, succeeded: bool) {
         let status = if succeeded { "success" } else { "failure" };
         self.reloads.with_label_values(&[self.id_hash.as_str(), status]).inc();
@@ -203,7 +202,7 @@ struct ChainObserver {
 
 const WEBHOOK: &str = "Webhook";
 
-/// The KEP's words for a decision.
+/// The label value of a decision in KEP-3221.
 fn word(decision: Decision) -> &'static str {
     match decision {
         Decision::Allow => "Allow",
@@ -231,7 +230,7 @@ impl AuthorizationObserver for ChainObserver {
         let WebhookEvaluation { name, result, status, decision, latency } = *evaluation;
         self.metrics.webhook_evaluations.with_label_values(&[name, result]).inc();
         self.metrics.webhook_durations.with_label_values(&[name, result]).observe(latency.as_secs_f64());
-        // The KEP counts answers; that there was none is in the family above.
+        // KEP-3221 counts answers only; requests without an answer are in `webhook_evaluations`.
         let Some(status) = status else { return };
         let code = format!("{}xx", status / 100);
         let labels = [name, code.as_str(), word(decision)];

@@ -1,7 +1,7 @@
-//! The file and the files it names, followed: a change is read, checked and built, and then replaces the chain in one step.
+//! Reloads the authorization configuration: a changed file is read and checked, and the new chain replaces the old one in one step.
 //!
-//! Folders are watched rather than files, so that a rename onto a file and the swap of a link, as ConfigMap volumes do it, are
-//! seen. A notification is only a hint: contents are compared, and everything is looked at again every minute in any case.
+//! Folders are watched rather than files, to notice a rename onto a file and a swapped symlink, as in ConfigMap volumes. A
+//! notification is only a hint: contents are compared, and all files are read again every minute in any case.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use super::{LoadedAuthorization, Parts, Unusable, parse, read, warn};
 use crate::file_watch::FileWatch;
 use crate::files;
 
-/// How long after a hint a file is left alone: whoever writes it may not be done.
+/// Delay between a notification and reading the files, because their writer may not be done.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Files with their contents: what a chain was made of besides its own file.
+/// The files that a chain was built from besides the configuration file, with their contents; `None` if unreadable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Files {
     files: Vec<(PathBuf, Option<Vec<u8>>)>,
 }
 
 impl Files {
-    /// Adds files as they are now.
+    /// Reads and adds the files that are not in the list yet.
     pub(super) fn add(&mut self, paths: Vec<PathBuf>) {
         for path in paths {
             if !self.files.iter().any(|(known, _)| *known == path) {
@@ -37,33 +37,34 @@ impl Files {
         }
     }
 
-    /// The same files as they are now.
+    /// Reads all files again.
     fn now(&self) -> Self {
         let files = self.files.iter().map(|(path, _)| (path.clone(), files::read(path).ok()));
         Files { files: files.collect() }
     }
 }
 
-/// A configuration with the files it names, as they were when it was last tried.
+/// A configuration with the files that it names, as they were when its chain was last built.
 struct Tried {
     configuration: Configuration,
     files: Files,
 }
 
-/// What is followed, and what it was when it was last looked at.
+/// The watched files and their state at the last check.
 struct Followed {
     path: PathBuf,
     parts: Parts,
     required: Vec<AuthorizerType>,
     read: Vec<u8>,
-    /// What the chain in force is made of. Its files are followed whatever becomes of the file: certificates run out.
+    /// The configuration of the chain in force. Its files are watched even while the configuration file is invalid, because
+    /// certificates expire.
     in_force: Tried,
-    /// The last configuration that was right in itself, whatever became of it: the same one again is no change.
+    /// The last valid configuration, whether or not its chain could be built. Reading an equal one again is not a change.
     loaded: Configuration,
-    /// A configuration that is right but cannot be made of the files it names: tried again when they change.
+    /// A valid configuration whose chain could not be built. It is tried again when the files that it names change.
     waiting: Option<Tried>,
-    /// Whether the last reload failed. Metrics show the failure until a reload succeeds, or until the files say again what is in
-    /// force.
+    /// Whether the last reload failed. Metrics show the failure until a reload succeeds, or until the files match the chain in force
+    /// again.
     has_failed: bool,
     /// Whether the content of the file is a valid configuration.
     is_valid: bool,
@@ -71,7 +72,8 @@ struct Followed {
     files_failed: bool,
 }
 
-/// Follows the file of a configuration until the server stops. Without a file there is nothing to follow but what it names.
+/// Watches the configuration file and the files that it names until the server stops. With flags instead of a configuration file,
+/// only the files that they name are watched.
 pub(crate) fn follow(
     loaded: LoadedAuthorization,
     parts: Parts,
@@ -127,7 +129,7 @@ async fn run(mut followed: Followed, chain: Arc<ArcSwap<Chain>>, stopped: watch:
 }
 
 impl Followed {
-    /// Every file that is looked at.
+    /// All files to watch.
     fn paths(&self) -> impl Iterator<Item = &Path> {
         let own = Some(self.path.as_path()).filter(|path| !path.as_os_str().is_empty());
         let tried = std::iter::once(&self.in_force).chain(&self.waiting);
@@ -135,7 +137,7 @@ impl Followed {
             .chain(tried.flat_map(|tried| tried.files.files.iter().map(|(path, _)| path.as_path())))
     }
 
-    /// Looks at everything, and replaces the chain if that is due.
+    /// Reads all files, and replaces the chain if they have changed and can be used.
     fn look(&mut self, chain: &ArcSwap<Chain>) {
         let mut is_readable = true;
         if !self.path.as_os_str().is_empty() {
@@ -151,7 +153,7 @@ impl Followed {
         if self.in_force.files != self.in_force.files.now() {
             info!("a file that the authorization configuration names has changed");
             let (made, files) = self.parts.chain(&self.in_force.configuration);
-            // What does not work is not tried again before something changes again.
+            // A chain that cannot be built is not tried again before a file changes.
             self.in_force.files = files;
             self.files_failed = made.is_err();
             match made {
@@ -170,7 +172,8 @@ impl Followed {
         }
     }
 
-    /// Clears the failure state once the files say again what is in force: that replaces nothing, so nothing else reports it.
+    /// Clears the failure state once the files match the chain in force again. No chain is replaced then, so no other code reports
+    /// the recovery.
     fn recover(&mut self) {
         let is_in_force =
             self.is_valid && self.waiting.is_none() && self.loaded == self.in_force.configuration;
@@ -184,7 +187,7 @@ impl Followed {
         }
     }
 
-    /// The content of the file is another one.
+    /// Handles new content of the configuration file.
     fn changed(&mut self, bytes: Vec<u8>, chain: &ArcSwap<Chain>) {
         info!("found new authorization config data");
         self.read = bytes;
@@ -208,7 +211,7 @@ impl Followed {
         self.replace(configuration, chain);
     }
 
-    /// Makes the chain of a configuration and puts it in force, if it can be made.
+    /// Builds the chain of a configuration and puts it in force. If that fails, the configuration becomes [`Followed::waiting`].
     fn replace(&mut self, configuration: Configuration, chain: &ArcSwap<Chain>) {
         let (made, files) = self.parts.chain(&configuration);
         let tried = Tried { configuration, files };
@@ -229,7 +232,7 @@ impl Followed {
         }
     }
 
-    /// The last good chain stays.
+    /// Logs and counts a failed reload. The chain in force stays.
     fn failed(&mut self, unusable: &Unusable) {
         self.has_failed = true;
         for line in unusable.located(&self.path) {

@@ -1,4 +1,4 @@
-//! [`ReviewTransport`]: reviews over the server's own client.
+//! [`ReviewTransport`] over the server's outbound HTTP client.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ struct ReviewSender {
     agent: HeaderValue,
 }
 
-/// Makes what sends to a webhook from its kubeconfig. `files` gets those that it is made of, or would be if it could be made.
+/// Builds the client of a webhook from its kubeconfig. The files that it reads are added to `files`, even if it cannot be built.
 pub(crate) fn sender(
     name: &str,
     kubeconfig: &Path,

@@ -1,4 +1,4 @@
-//! The `kubernetes` `ServiceCIDR`: the ranges that services get their addresses from, as an object that clients can read.
+//! The `kubernetes` `ServiceCIDR` object, which shows clients the ranges cluster IPs are allocated from.
 
 use api::time::Timestamp;
 use api::{Status, meta};
@@ -11,7 +11,7 @@ use crate::state::State;
 
 const COLLECTION: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 
-/// The object with the status that it gets through its own door.
+/// The object and its collection path. Its status is written through the `status` subresource.
 pub(super) fn placed(state: &State) -> ObjectAt {
     let mut cidr = object("networking.k8s.io/v1", "ServiceCIDR", "", "kubernetes");
     cidr.set_at(&["spec", "cidrs"], Value::list(state.storage.addresses.ranges()));
@@ -25,8 +25,8 @@ pub(super) fn placed(state: &State) -> ObjectAt {
     (COLLECTION.to_owned(), cidr)
 }
 
-/// Says that the ranges are in use, unless the status says anything about that or the ranges are others. A server that was told
-/// not to serve the resource has nothing to say.
+/// Sets the `Ready` condition, unless it is already set, the object is being deleted or its ranges differ. A 404 counts as
+/// success, because the resource may be disabled (`--runtime-config`).
 pub(super) async fn mark_ready(client: &Client, path: &str, cidr: &Value) -> Result<(), Status> {
     let marked = match client.get(path).await {
         Ok(stored) if needs_mark(&stored, cidr) => client.apply_status(path, cidr).await.map(drop),

@@ -1,4 +1,4 @@
-//! How far bootstrap has come: which objects are not written yet, and why.
+//! Tracks which bootstrap objects are not written yet, and why.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,29 +6,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use api::Status;
 use tokio::sync::watch;
 
-/// The part of the health pages that an object of bootstrap belongs to, named as Kubernetes names its post-start hooks.
+/// The health check a bootstrap object belongs to, named after the post-start hook of kube-apiserver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Hook {
-    /// The namespaces that are always there.
+    /// The namespaces that every cluster has.
     SystemNamespaces,
-    /// The `kubernetes` ServiceCIDR.
     ServiceCidr,
-    /// Roles and role bindings.
     Roles,
-    /// The system priority classes.
     PriorityClasses,
     /// The `kubernetes` Service and its endpoints.
     KubernetesService,
-    /// The ConfigMap by which aggregated API servers recognise callers, and the service account that webhook tokens are for.
+    /// The ConfigMap with which aggregated API servers authenticate callers, and the service account for webhook tokens.
     ClusterAuthentication,
-    /// The FlowSchemas and PriorityLevelConfigurations that every server has.
+    /// The built-in FlowSchemas and PriorityLevelConfigurations.
     PriorityAndFairness,
-    /// The APIServices of what this server serves.
+    /// The APIServices of groups that this server serves.
     ApiServices,
 }
 
 impl Hook {
-    /// Every hook, in the order in which the health pages show them.
+    /// All hooks, in the order of the health pages.
     pub(crate) const ALL: [Hook; 8] = [
         Hook::SystemNamespaces,
         Hook::ServiceCidr,
@@ -40,7 +37,6 @@ impl Hook {
         Hook::ApiServices,
     ];
 
-    /// The name of its health check.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Hook::SystemNamespaces => "poststarthook/start-system-namespaces-controller",
@@ -59,21 +55,21 @@ impl Hook {
 #[derive(Debug)]
 struct Pending {
     hook: Hook,
-    /// What the last attempt was answered; nothing before the first.
+    /// The error of the last attempt; `None` before the first attempt has ended.
     refusal: Option<String>,
 }
 
-/// Which objects of bootstrap are not written yet, by path.
+/// The bootstrap objects that are not written yet, by path.
 #[derive(Debug)]
 pub(crate) struct Progress {
     inner: Mutex<Inner>,
-    /// Counts the changes.
+    /// Incremented after every change.
     changed: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Whether every object of bootstrap has been begun, so that nothing pending means that nothing is missing.
+    /// Every bootstrap object has been registered, so that an empty `pending` means none is missing.
     complete: bool,
     pending: BTreeMap<String, Pending>,
 }
@@ -94,12 +90,12 @@ impl Progress {
         self.changed.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// An object has to be written.
+    /// Registers an object that must be written.
     pub(crate) fn begin(&self, hook: Hook, path: &str) {
         self.change(|inner| drop(inner.pending.insert(path.to_owned(), Pending { hook, refusal: None })));
     }
 
-    /// An attempt to write it was refused.
+    /// Records the error of a failed attempt.
     pub(crate) fn refused(&self, path: &str, status: &Status) {
         self.change(|inner| {
             if let Some(pending) = inner.pending.get_mut(path) {
@@ -108,34 +104,34 @@ impl Progress {
         });
     }
 
-    /// It is written.
+    /// Removes an object that was written.
     pub(crate) fn done(&self, path: &str) {
         self.change(|inner| drop(inner.pending.remove(path)));
     }
 
-    /// Every object has been begun.
+    /// Declares that every bootstrap object has been registered.
     pub(crate) fn set_complete(&self) {
         self.change(|inner| inner.complete = true);
     }
 
-    /// Whether every object is written.
+    /// Whether every bootstrap object is written.
     pub(crate) fn is_done(&self) -> bool {
         let inner = self.lock();
         inner.complete && inner.pending.is_empty()
     }
 
-    /// Waits until every object is written.
+    /// Waits until every bootstrap object is written.
     pub(crate) async fn done_all(&self) {
         let _ = self.changed.subscribe().wait_for(|_| self.is_done()).await;
     }
 
-    /// Waits until each of the objects begun so far is written or was refused at least once.
+    /// Waits until each object registered so far is written or has failed at least once.
     pub(crate) async fn attempted(&self) {
         let tried = |_: &u64| self.lock().pending.values().all(|pending| pending.refusal.is_some());
         let _ = self.changed.subscribe().wait_for(tried).await;
     }
 
-    /// Waits until every object is written, or was refused at least once.
+    /// Waits until every bootstrap object is written or has failed at least once.
     pub(crate) async fn settled(&self) {
         let settled = |_: &u64| {
             let inner = self.lock();
@@ -144,8 +140,8 @@ impl Progress {
         let _ = self.changed.subscribe().wait_for(settled).await;
     }
 
-    /// Whether the objects of a hook are written; if not, the first that is not, and what the server was answered about it, which
-    /// names the policy or the webhook that refused it.
+    /// Succeeds if all objects of a hook are written. The error contains the first missing object and the error of its last attempt,
+    /// which names the policy or webhook that denied it.
     pub(crate) fn check(&self, hook: Hook) -> Result<(), String> {
         let inner = self.lock();
         let mut of_hook = inner.pending.iter().filter(|(_, pending)| pending.hook == hook);

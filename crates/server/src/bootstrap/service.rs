@@ -1,4 +1,4 @@
-//! The `kubernetes` service, by which pods reach the server, with where it is.
+//! The `kubernetes` Service, through which pods reach the server, and its endpoints.
 
 use std::net::IpAddr;
 
@@ -8,15 +8,15 @@ use super::object;
 use crate::restore_deleted::ObjectAt;
 use crate::state::State;
 
-/// What is as this server needs it after every start, whatever an earlier one or somebody else wrote.
+/// Fields that are reset at every start, even if an earlier server or a user changed them.
 pub(super) const RECONCILED: &[&[&str]] =
     &[&["spec", "ports"], &["spec", "type"], &["subsets"], &["endpoints"], &["ports"]];
 
-/// The service; and its endpoint in both forms, if others can connect there.
+/// The Service, and its Endpoints and EndpointSlice if `advertise` is reachable from outside.
 pub(super) fn objects(state: &State, port: u16, advertise: IpAddr) -> Vec<ObjectAt> {
     let Some(address) = state.storage.addresses.first() else { return Vec::new() };
     let mut objects = vec![service(address, port)];
-    // Nobody outside can connect to a loopback address, and an endpoint may not be one.
+    // Clients on other machines cannot reach a loopback address, and the API rejects it in endpoints.
     if !advertise.is_loopback() && !advertise.is_unspecified() {
         objects.extend([endpoints(port, advertise), slice(port, advertise)]);
     }
@@ -40,7 +40,7 @@ fn service(address: IpAddr, port: u16) -> ObjectAt {
 
 fn endpoints(port: u16, advertise: IpAddr) -> ObjectAt {
     let mut endpoints = object("v1", "Endpoints", "default", "kubernetes");
-    // The slice is written here, not made of this.
+    // The EndpointSlice is written here, so the mirroring controller must not create one.
     endpoints.set_at(&["metadata", "labels", "endpointslice.kubernetes.io/skip-mirror"], "true");
     let mut subset = Value::Null;
     subset.set_at(&["addresses"], Value::list([Value::map([("ip", advertise.to_string())])]));

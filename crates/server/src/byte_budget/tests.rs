@@ -19,12 +19,12 @@ fn budget(total: u64) -> Arc<ByteBudget> {
     })
 }
 
-/// The account of a user at one of some addresses.
+/// The account of a user at address `10.0.0.{address}`.
 fn at(user: &User, address: u8) -> Account {
     Account::of(user, IpAddr::from([10, 0, 0, address]))
 }
 
-/// Opens bodies of one step for `user` until one is refused.
+/// Opens bodies of one [`STEP`] for `user` until one is refused.
 fn fill(budget: &Arc<ByteBudget>, user: &User) -> Vec<ByteCharge> {
     let body = || {
         let mut charge = budget.open(at(user, 1)).ok()?;
@@ -108,7 +108,7 @@ fn anonymous_clients_are_accounted_for_by_their_addresses_and_others_by_their_na
     assert!(budget.check_room(&at(&anonymous, 1)).is_err());
     assert!(budget.check_room(&at(&anonymous, 2)).is_ok());
     assert!(charge(&named, 2, 1).is_err(), "another address is no other user");
-    // What is there already is counted, and makes no room for more.
+    // Bytes charged beyond the limit count against later charges.
     let there = budget.charge_anyway(at(&named, 2), 16 * MIB);
     assert!(charge(&anonymous, 2, 1).is_err());
     drop(there);

@@ -1,4 +1,4 @@
-//! What a kind says of objects that are written: what becomes of them, and what is wrong with them.
+//! Preparation and validation of written objects by the rules of their kind.
 
 use api::FieldErrors;
 use crd::Found;
@@ -10,26 +10,25 @@ use super::served_resource::{Nature, ServedResource};
 use super::subresource::Subresource;
 
 impl ServedResource {
-    /// Whether a PUT of an object that does not exist creates it. It must name the object itself: nothing is ever created
-    /// through a subresource, because policies, webhooks, quota and allocators that look at creates of the resource would not
-    /// see it.
+    /// Reports whether a PUT of a missing object creates it. Never through a subresource: policies, webhooks, quota and allocators that
+    /// match creates of the resource would not see it.
     pub fn creates_on_update(&self, subresource: Subresource) -> bool {
         subresource == Subresource::None
             && self.row().is_some()
             && strategy::allow_create_on_update(self.strategy())
     }
 
-    /// Whether a server-side apply to an object that does not exist creates it: never through a subresource.
+    /// Reports whether a server-side apply to a missing object creates it: never through a subresource.
     pub fn creates_on_apply(subresource: Subresource) -> bool {
         subresource == Subresource::None
     }
 
-    /// The rules of the kind: those of the group in the path, where they are stricter than the stored kind's (events).
+    /// Validation rules of the kind. Those of the group in the path win where they are stricter than the stored kind's (events).
     pub fn rules(&self) -> Option<&'static Rules> {
         self.row()?.behavior.rules.as_ref().or(self.behavior().rules.as_ref())
     }
 
-    /// Makes an object a new one: what a create does to it before anybody judges it.
+    /// Prepares an object for creation, before validation: strategies reset the fields that clients cannot set.
     pub fn prepare_create(&self, object: &mut Value, context: &strategy::Context) {
         match &self.nature {
             Nature::BuiltIn(_) => strategy::prepare_create(self.strategy(), object, context),
@@ -37,7 +36,7 @@ impl ServedResource {
         }
     }
 
-    /// Makes an object the successor of `old` through a subresource.
+    /// Prepares an object to replace `old` through a subresource, before validation.
     pub fn prepare_update(
         &self,
         subresource: Subresource,
@@ -61,7 +60,7 @@ impl ServedResource {
         }
     }
 
-    /// What is wrong with a new object, and what a client is told about one that is right.
+    /// Validates a new object; returns errors, and warnings for the client.
     pub fn validate_create(&self, object: &Value, context: &Context) -> Found {
         if let Nature::Custom(custom) = &self.nature {
             return custom.version.compiled().validate_create(object, context.bounds());
@@ -73,7 +72,7 @@ impl ServedResource {
         Found { errors, warnings: self.behavior().warnings_on_write(object, None) }
     }
 
-    /// What is wrong with a change through a subresource, and what a client is told about one that is right.
+    /// Validates an update through a subresource; returns errors, and warnings for the client.
     pub fn validate_update(
         &self,
         subresource: Subresource,
@@ -108,12 +107,12 @@ impl ServedResource {
         Found { errors, warnings }
     }
 
-    /// Whether an update without a revision replaces whatever is there.
+    /// Reports whether an update may omit `resourceVersion` and then replaces any revision.
     pub fn allows_unconditional_update(&self) -> bool {
         self.row().is_some() && strategy::allow_unconditional_update(self.strategy())
     }
 
-    /// An object with nothing but metadata, as bookmarks carry it: what Go writes even when it is empty is there.
+    /// Completes an object that has only metadata, as in bookmarks, with the fields that Go writes even when they are empty.
     pub fn empty_with(&self, mut object: Value) -> Value {
         if let Nature::BuiltIn(built_in) = &self.nature {
             schema::decode::fill(&mut object, built_in.schema);

@@ -1,26 +1,26 @@
-//! Since when the objects of a CRD are stored as its schema wants them.
+//! Tracks from which revision on the objects of a CRD are stored in the form of its current schema.
 //!
-//! What a write stores was judged by the schema of the moment at which it began, and is stored a moment later. INVARIANT: nothing
-//! counts as fresh while somebody may still write by a former schema: a writer says so first and looks at the catalog again then,
-//! and the catalog is changed first and asked for writers then, so that one of the two sees the other.
+//! A write validates its object against the schema that was current when it began, and commits later. INVARIANT: no object counts as
+//! fresh while a write that began under a former schema may still commit. A writer registers first and then looks at the catalog again;
+//! the catalog is changed first and then checked for writers, so that one of the two sees the other.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Nothing is.
+/// Value of `after` while no object counts as fresh.
 const NEVER: u64 = u64::MAX;
 
-/// Of one schema: since when what is stored is as it wants it, and who is writing by it.
+/// For one schema: the revision after which all objects conform to it, and the number of its active writers.
 #[derive(Debug)]
 pub struct SchemaEpoch {
     after: AtomicU64,
     writers: Arc<AtomicUsize>,
-    /// Who writes by the schemas before this one; empty once nobody does.
+    /// Writer counts of former schemas; empty once none of them has active writers.
     former: Mutex<Vec<Arc<AtomicUsize>>>,
 }
 
 impl SchemaEpoch {
-    /// Of the schema by which everything is written after a revision.
+    /// An epoch in which every object written after `revision` conforms to the schema.
     pub fn after(revision: u64) -> Arc<Self> {
         Arc::new(SchemaEpoch {
             after: AtomicU64::new(revision),
@@ -29,10 +29,10 @@ impl SchemaEpoch {
         })
     }
 
-    /// Of a schema that comes in the place of another: nothing is fresh until [`SchemaEpoch::settle`] says so.
+    /// The epoch of a schema that replaces another one: no object is fresh until [`SchemaEpoch::settle`] returns true.
     ///
-    /// Those before the other one are taken over as far as somebody writes by them, so that there are never more than writers,
-    /// however often a CRD changes while one of them takes its time.
+    /// Of the schemas before `former`, only those that still have active writers are carried over. So their number is bounded by the number
+    /// of writers, however often the CRD changes while one of them is slow.
     pub fn instead_of(former: &SchemaEpoch) -> Arc<Self> {
         let mut all = former.former().clone();
         all.retain(some);
@@ -44,19 +44,19 @@ impl SchemaEpoch {
         })
     }
 
-    /// Whether what was written at a revision was written by this schema.
+    /// Reports whether an object written at `revision` conforms to this schema.
     pub fn has(&self, revision: u64) -> bool {
         revision > self.after.load(Ordering::SeqCst)
     }
 
-    /// Says that somebody writes by this schema, until that is dropped.
+    /// Registers a writer that uses this schema, until the guard is dropped.
     pub fn write(&self) -> SchemaWriter {
         self.writers.fetch_add(1, Ordering::SeqCst);
         SchemaWriter(Arc::clone(&self.writers))
     }
 
-    /// Finds out since when objects are fresh, if nobody writes by a former schema any more. `revision` is what the store has come
-    /// to. Says whether that is known now.
+    /// Fixes the revision after which objects are fresh, once no former schema has active writers. `revision` returns the current revision
+    /// of the store. Returns whether the revision is fixed.
     pub fn settle(&self, revision: impl Fn() -> u64) -> bool {
         let mut former = self.former();
         if former.is_empty() {
@@ -74,12 +74,12 @@ impl SchemaEpoch {
     }
 }
 
-/// Whether anybody is.
+/// Reports whether a schema has active writers.
 fn some(writers: &Arc<AtomicUsize>) -> bool {
     writers.load(Ordering::SeqCst) > 0
 }
 
-/// Somebody who writes by a schema.
+/// Guard that counts as one active writer of a schema.
 #[derive(Debug)]
 pub struct SchemaWriter(Arc<AtomicUsize>);
 

@@ -1,4 +1,4 @@
-//! Which objects selectors choose.
+//! Evaluates label and field selectors on stored objects.
 
 use std::borrow::Cow;
 
@@ -24,14 +24,14 @@ impl ServedResource {
         self.fields().iter().map(|field| (field.label, field_value(field, object))).collect()
     }
 
-    /// Whether objects have to be read to know which of them are selected.
+    /// Reports whether this selection requires reading objects: it uses selectable fields of a CRD.
     pub fn reads_objects(&self, selection: &Selection) -> bool {
         let own = self.as_custom().is_some_and(|custom| !custom.version.selectable.is_empty());
         own && selection.fields.requirements().iter().any(is_below_metadata)
     }
 
-    /// Whether an entry is selected; `None` where that depends on the object as the version of the request shows it, which it has
-    /// to be converted to first.
+    /// Evaluates a selection on an entry. `None` if the result depends on fields of the object that must first be converted to the version
+    /// of the request.
     pub fn selects(&self, selection: &Selection, entry: &Entry) -> Option<bool> {
         if selection.is_everything() {
             return Some(true);
@@ -49,8 +49,8 @@ impl ServedResource {
         Some(encode::tree(entry).is_ok_and(|object| self.selects_fields(selection, entry, &object)))
     }
 
-    /// Whether the fields of an object, in the version of the request, are those selected. Which fields of a custom resource can
-    /// be is up to its CRD and may change, so they are read from the object.
+    /// Evaluates the field selector on an object in the version of the request. The selectable fields of a CRD may change, so they are read
+    /// from the object and not from the stored facts.
     pub fn selects_fields(&self, selection: &Selection, entry: &Entry, object: &Value) -> bool {
         let facts = FactsRef::new(&entry.facts);
         let compiled = self.as_custom().map(|custom| custom.version.compiled());
@@ -61,7 +61,7 @@ impl ServedResource {
         })
     }
 
-    /// Kubernetes' refusal of a field that selectors do not know.
+    /// Refuses a field label that selectors of this kind do not support.
     pub fn check_field(&self, label: &str) -> Result<(), Status> {
         let custom = match &self.nature {
             Nature::BuiltIn(built_in) => {
@@ -78,12 +78,12 @@ impl ServedResource {
     }
 }
 
-/// Whether a requirement is about anything but name and namespace.
+/// Reports whether a requirement concerns a field other than name and namespace.
 fn is_below_metadata(requirement: &FieldRequirement) -> bool {
     !matches!(requirement.field.as_str(), "metadata.name" | "metadata.namespace")
 }
 
-/// The text that a field selector compares.
+/// The text of a field for field selectors; the field's default if it is empty.
 fn field_value<'a>(field: &Field, object: &'a Value) -> Cow<'a, str> {
     let found = field.paths.iter().find_map(|path| {
         let mut here = object;

@@ -1,4 +1,4 @@
-//! One kind in one version: its names and keys, and the shapes of its objects.
+//! One resource in one version: its names and storage keys, and the encoding of its objects.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,18 +17,15 @@ use super::shapes::StoredObject;
 use crate::encode;
 use crate::keys;
 
-/// One kind in one version.
+/// One resource in one version, built-in or custom.
 #[derive(Debug)]
 pub struct ServedResource {
-    /// The kind in the version of the request.
+    /// Kind in the version of the request.
     pub gvk: GroupVersionKind,
-    /// The kind in the version it is stored in.
+    /// Kind in the storage version.
     pub stored: GroupVersionKind,
-    /// The group and plural name.
     pub resource: GroupResource,
-    /// Whether objects live in namespaces.
     pub namespaced: bool,
-    /// What can be done with it.
     pub verbs: &'static [Verb],
     pub(super) nature: Nature,
     pub(super) prefix: String,
@@ -36,12 +33,12 @@ pub struct ServedResource {
     stored_head: Vec<u8>,
 }
 
-/// Where a kind comes from.
+/// Origin of a resource.
 #[derive(Debug)]
 pub(super) enum Nature {
-    /// A row of the table.
+    /// A row of the resource table.
     BuiltIn(BuiltIn),
-    /// A stored CRD.
+    /// One version of a stored CRD.
     Custom(Custom),
 }
 
@@ -49,22 +46,18 @@ pub(super) enum Nature {
 pub(super) struct BuiltIn {
     pub(super) row: &'static Resource,
     pub(super) schema: &'static Schema,
-    /// The behavior of the stored kind.
+    /// Behavior of the stored kind, which may be in another group.
     pub(super) behavior: &'static KindBehavior,
-    /// Where objects of the requested version do not look like the stored ones.
+    /// Set if the requested version differs in shape from the storage version.
     pub(super) conversion: Option<Conversion>,
 }
 
-/// What is known of a custom kind.
 #[derive(Debug)]
 pub struct Custom {
-    /// The CRD.
     pub crd: Arc<crd::CustomResourceDefinition>,
-    /// The version of the request.
     pub version: Arc<crd::Version>,
-    /// The version that objects are stored in.
     pub stored: Arc<crd::Version>,
-    /// What was written by the schema as it is: its bytes are what a reader is shown.
+    /// Decides which stored bytes conform to the current schema and can be sent unchanged.
     pub epoch: Arc<SchemaEpoch>,
 }
 
@@ -87,7 +80,7 @@ impl ServedResource {
             resource: GroupResource::new(row.group, row.plural),
             namespaced: row.is_namespaced(),
             verbs: row.verbs,
-            // What is not stored is looked for where nothing is.
+            // Virtual resources get a prefix that is always empty.
             prefix: keys::prefix(row).unwrap_or_else(|| format!("/virtual/{}/", row.plural)),
             head: encode::head(&gvk.api_version(), row.kind),
             stored_head: encode::head(&stored.api_version(), row.kind),
@@ -124,8 +117,8 @@ impl ServedResource {
         }
     }
 
-    /// The kind in whose shape an object is worked on, from decoding to storing: the stored one, and for custom kinds that of
-    /// the request, whose schema judges it.
+    /// Kind in whose shape an object is processed between decoding and storing: the stored kind for a built-in resource; for a custom one
+    /// the kind of the request, whose schema validates it.
     pub fn working(&self) -> &GroupVersionKind {
         match &self.nature {
             Nature::BuiltIn(_) => &self.stored,
@@ -133,7 +126,7 @@ impl ServedResource {
         }
     }
 
-    /// The row of the table, unless it is a custom kind.
+    /// Row of the resource table; `None` for a custom resource.
     pub fn row(&self) -> Option<&'static Resource> {
         match &self.nature {
             Nature::BuiltIn(built_in) => Some(built_in.row),
@@ -141,7 +134,7 @@ impl ServedResource {
         }
     }
 
-    /// How objects of the stored kind behave. Custom resources have none of it, whatever their group and kind are called.
+    /// Behavior of the stored kind. A custom resource has none, even if its group and kind are those of a built-in one.
     pub fn behavior(&self) -> &'static KindBehavior {
         match &self.nature {
             Nature::BuiltIn(built_in) => built_in.behavior,
@@ -149,13 +142,12 @@ impl ServedResource {
         }
     }
 
-    /// The strategy of the stored kind.
     pub fn strategy(&self) -> Option<&'static Strategy> {
         self.behavior().strategy.as_ref()
     }
 
-    /// The group and kind by which the rules of built-in resources are found: strategies, escalation, what must be waited for. A
-    /// custom resource has none of them, whatever its group and kind are called.
+    /// Group and kind to look up the rules of built-in resources: strategies, escalation checks, which writes must be waited for. Empty for
+    /// a custom resource, even if its group and kind are those of a built-in one.
     pub fn built_in_kind(&self) -> GroupKind {
         match &self.nature {
             Nature::BuiltIn(_) => self.stored.group_kind(),
@@ -163,12 +155,11 @@ impl ServedResource {
         }
     }
 
-    /// Whether it is the built-in resource of this group, stored as this kind.
+    /// Reports whether this is a built-in resource that is stored as this group and kind.
     pub fn is_built_in(&self, group: &str, kind: &str) -> bool {
         self.row().is_some() && self.stored.group == group && self.stored.kind == kind
     }
 
-    /// What is known of a custom kind.
     pub fn as_custom(&self) -> Option<&Custom> {
         match &self.nature {
             Nature::BuiltIn(_) => None,
@@ -176,12 +167,11 @@ impl ServedResource {
         }
     }
 
-    /// Whether the version is served, and not only stored.
+    /// Always true for a built-in resource; a custom one may be in a version that its CRD does not serve.
     pub(super) fn is_served(&self) -> bool {
         self.as_custom().is_none_or(|custom| custom.version.served)
     }
 
-    /// The schema of the version of the request.
     pub fn schema(&self) -> &Schema {
         match &self.nature {
             Nature::BuiltIn(built_in) => built_in.schema,
@@ -189,7 +179,7 @@ impl ServedResource {
         }
     }
 
-    /// The warning that use of the version brings.
+    /// Warning for clients that use this version, if it is deprecated.
     pub fn deprecation(&self) -> Option<&str> {
         match &self.nature {
             Nature::BuiltIn(built_in) => {
@@ -199,23 +189,23 @@ impl ServedResource {
         }
     }
 
-    /// The first release that no longer serves the version; empty where that is not known.
+    /// First release that no longer serves the version; empty if unknown.
     pub fn removed_release(&self) -> &'static str {
         let version = self.row().and_then(|row| row.version(&self.gvk.version));
         version.map_or("", |version| version.removed_release())
     }
 
-    /// Whether requests are answered and forgotten.
+    /// Reports whether objects are never stored, as those of reviews.
     pub fn is_virtual(&self) -> bool {
         self.row().is_some_and(|row| row.storage == Storage::Nowhere)
     }
 
-    /// Whether the answer to a completed deletion is the object, not a `Status`.
+    /// Reports whether a completed deletion returns the object instead of a `Status`.
     pub fn returns_deleted(&self) -> bool {
         self.row().is_some_and(|row| row.returns_deleted_in(&self.gvk.version))
     }
 
-    /// Where an object is kept.
+    /// Storage key of an object.
     pub fn key(&self, namespace: &str, name: &str) -> String {
         if self.namespaced {
             keys::namespaced(&self.prefix, namespace, name)
@@ -224,36 +214,36 @@ impl ServedResource {
         }
     }
 
-    /// The part of the key space that a request is about; an empty namespace is all of them.
+    /// Key prefix of a request; an empty namespace means all namespaces.
     pub fn scope(&self, namespace: &str) -> String {
         keys::in_namespace(&self.prefix, if self.namespaced { namespace } else { "" })
     }
 
-    /// The namespace in a key.
+    /// The namespace in a storage key; empty for a cluster-scoped resource.
     pub fn namespace_of<'k>(&self, key: &'k str) -> &'k str {
         let rest = key.strip_prefix(self.prefix.as_str()).unwrap_or_default();
         if self.namespaced { rest.split('/').next().unwrap_or_default() } else { "" }
     }
 
-    /// Why a write that names a uid does not apply, in the words of Kubernetes' storage.
+    /// Error text for a failed uid precondition, as Kubernetes' storage words it.
     pub fn uid_mismatch(key: &str, wanted: &str, found: &str, dry_run: bool) -> String {
         Self::precondition_failed(key, "UID", wanted, found, dry_run)
     }
 
-    /// Why a write that names a resource version does not apply, in the words of Kubernetes' storage.
+    /// Error text for a failed resource version precondition, as Kubernetes' storage words it.
     pub fn version_mismatch(key: &str, wanted: &str, found: &str, dry_run: bool) -> String {
         Self::precondition_failed(key, "ResourceVersion", wanted, found, dry_run)
     }
 
     fn precondition_failed(key: &str, what: &str, wanted: &str, found: &str, dry_run: bool) -> String {
-        // A dry run of Kubernetes does not come as far as the store, which adds the root of all keys.
+        // In kube-apiserver a dry run does not reach the storage layer that prepends the root of all keys.
         let key = if dry_run { keys::below_root(key) } else { key };
         format!(
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
         )
     }
 
-    /// `PodList`.
+    /// Kind of a list, such as `PodList`.
     pub fn list_kind(&self) -> Cow<'_, str> {
         match &self.nature {
             Nature::BuiltIn(_) => Cow::Owned(format!("{}List", self.gvk.kind)),
@@ -261,7 +251,7 @@ impl ServedResource {
         }
     }
 
-    /// The subresource called `name`.
+    /// Looks up a subresource that this version serves.
     pub fn subresource(&self, name: &str) -> Option<&'static SubresourceRow> {
         const STATUS: SubresourceRow = SubresourceRow::status("");
         const SCALE: SubresourceRow = SubresourceRow::scale();
@@ -273,7 +263,7 @@ impl ServedResource {
         }
     }
 
-    /// Whether the bytes of this entry are not what the version of the request shows.
+    /// Reports whether the stored bytes cannot be sent in the version of the request, not even with another head.
     pub fn must_convert(&self, entry: &Entry) -> bool {
         match &self.nature {
             Nature::BuiltIn(built_in) => built_in.conversion.is_some(),
@@ -285,24 +275,23 @@ impl ServedResource {
         }
     }
 
-    /// Whether the version of the request is the stored one.
     pub fn is_stored_version(&self) -> bool {
         self.gvk == self.stored
     }
 
-    /// The kind in another version that is kept in the same place, served or not.
+    /// The built-in resource in another version with the same storage, served or not.
     pub fn in_version(&self, version: &api::GroupVersion) -> Option<ServedResource> {
         let row = table::find_kind(&version.group, &version.version, &self.gvk.kind)?;
         let version = row.versions.iter().find(|known| known.name == version.version)?;
         ServedResource::new(row, version.name).filter(|kind| kind.stored == self.stored)
     }
 
-    /// How long the head of a stored body is.
+    /// Length in bytes of the head of a stored body: see [`encode::head`].
     pub fn stored_head_len(&self) -> usize {
         self.stored_head.len()
     }
 
-    /// The bytes of an entry in a version of the same shape.
+    /// The body of an entry in the version of the request, which must have the same shape as the stored one.
     pub fn bytes(&self, entry: &Entry) -> Bytes {
         if self.is_stored_version() {
             entry.body.clone()
@@ -311,7 +300,7 @@ impl ServedResource {
         }
     }
 
-    /// The record of the store for an object.
+    /// Encodes an object for the store, with the labels and fields that selectors compare.
     pub fn record(&self, object: &StoredObject) -> Record {
         let fields = self.field_values(object);
         let facts =
@@ -319,7 +308,6 @@ impl ServedResource {
         encode::record(&self.stored_head, object, facts)
     }
 
-    /// The schema of the stored version.
     pub fn stored_schema(&self) -> &Schema {
         match &self.nature {
             Nature::BuiltIn(_) => schema::of(&self.stored.group, &self.stored.version, &self.stored.kind)
@@ -328,7 +316,7 @@ impl ServedResource {
         }
     }
 
-    /// How the kind is printed.
+    /// Table columns of a built-in kind.
     pub fn table(&self) -> &'static print::TableDef {
         table::behavior(&self.gvk.group_kind()).table()
     }

@@ -1,4 +1,4 @@
-//! The three shapes of an object, and the conversions between them that call nothing.
+//! The three shapes of an object, and the conversions between them that need no webhook.
 //!
 //! | shape | built-in resource | custom resource |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | [`Working`] | in the storage version, with defaults | in the version of the request, with defaults |
 //! | [`StoredObject`] | in the storage version | in the storage version |
 //!
-//! Clients send and read [`Sent`]. Defaulting ends with [`Working`], which strategies, admission and validation see. The store holds
+//! Clients send and read [`Sent`]. Defaulting produces [`Working`], which strategies, admission and validation see. The store holds
 //! [`StoredObject`]. A custom resource may need its conversion webhook between `Working` and `StoredObject`:
 //! [`Converter`](crate::conversion::Converter).
 
@@ -30,46 +30,46 @@ pub struct Working(Value);
 pub struct StoredObject(Value);
 
 impl Sent {
-    /// A decoded body, or what a patch or a configuration made of an object that was shown.
+    /// Wraps a decoded body, or the result of a patch or server-side apply.
     pub(crate) fn new(object: Value) -> Self {
         Sent(object)
     }
 
-    /// The object without its shape: for an answer.
+    /// Drops the shape, to build a response.
     pub fn into_value(self) -> Value {
         self.0
     }
 }
 
 impl Working {
-    /// The object without its shape: for an answer that is not about the resource itself.
+    /// Drops the shape, to build a response that is not the resource itself.
     pub fn into_value(self) -> Value {
         self.0
     }
 
-    /// A built-in resource in its storage version.
+    /// Wraps a built-in resource in its storage version.
     pub(crate) fn of_built_in(object: Value) -> Self {
         Working(object)
     }
 
-    /// A custom resource that was converted to the version of the request, has its defaults, and is pruned.
+    /// Wraps a custom resource in the version of the request, with defaults and pruned.
     pub(crate) fn of_converted(object: Value) -> Self {
         Working(object)
     }
 }
 
 impl StoredObject {
-    /// The object that an entry of the store holds.
+    /// Parses the body of a stored entry.
     pub(crate) fn read(entry: &storage::Entry) -> Result<Self, Status> {
         crate::encode::tree(entry).map(StoredObject)
     }
 
-    /// A custom resource that was converted to the storage version.
+    /// Wraps a custom resource in its storage version.
     pub(crate) fn of_converted(object: Value) -> Self {
         StoredObject(object)
     }
 
-    /// The object without its shape: for a conversion.
+    /// Drops the shape, for a conversion.
     pub(crate) fn into_value(self) -> Value {
         self.0
     }
@@ -99,14 +99,14 @@ impl Deref for StoredObject {
     }
 }
 
-/// Fields are changed in place; the shape stays.
+/// Fields may change in place; the shape does not.
 impl DerefMut for Sent {
     fn deref_mut(&mut self) -> &mut Value {
         &mut self.0
     }
 }
 
-/// Strategies and admission change fields in place; the shape stays.
+/// Strategies and admission change fields in place; the shape does not change.
 impl DerefMut for Working {
     fn deref_mut(&mut self) -> &mut Value {
         &mut self.0
@@ -114,8 +114,8 @@ impl DerefMut for Working {
 }
 
 impl ServedResource {
-    /// Converts to the storage version where a built-in resource needs it, and fills in defaults. Defaults that would make the object larger
-    /// than anything that is stored are refused.
+    /// Fills in defaults; a built-in resource is converted to its storage version first. Fails if the defaults would make a custom resource
+    /// too large to store.
     pub fn to_working(&self, sent: Sent) -> Result<Working, Status> {
         match &self.nature {
             Nature::Custom(custom) => {
@@ -131,7 +131,7 @@ impl ServedResource {
         }
     }
 
-    /// As [`ServedResource::to_working`], without defaults.
+    /// Like [`ServedResource::to_working`], without defaults.
     fn to_working_without_defaults(&self, Sent(object): Sent) -> Working {
         let Nature::BuiltIn(built_in) = &self.nature else { return Working(object) };
         let mut object = match &built_in.conversion {
@@ -142,8 +142,8 @@ impl ServedResource {
         Working(object)
     }
 
-    /// Converts to the version of the request. Fields that this version always writes are there if it has another shape than the storage
-    /// version.
+    /// Converts to the version of the request. If that differs in shape from the storage version, adds the fields that it writes even when
+    /// they are empty.
     pub fn to_sent(&self, working: Working) -> Sent {
         let mut sent = self.to_sent_as_it_is(working);
         if let Nature::BuiltIn(built_in) = &self.nature
@@ -154,7 +154,7 @@ impl ServedResource {
         sent
     }
 
-    /// As [`ServedResource::to_sent`], without fields that are only written out.
+    /// Like [`ServedResource::to_sent`], without adding empty fields.
     pub fn to_sent_as_it_is(&self, Working(object): Working) -> Sent {
         let Nature::BuiltIn(built_in) = &self.nature else { return Sent(object) };
         let mut object = match &built_in.conversion {
@@ -165,15 +165,15 @@ impl ServedResource {
         Sent(object)
     }
 
-    /// Brings an object from this version of a built-in resource into another one, with the fields that it always writes.
+    /// Converts an object from this version of a built-in resource to another one, with the fields that it writes even when they are empty.
     pub fn to_version(&self, sent: Sent, other: &ServedResource) -> Sent {
         let mut sent = other.to_sent_as_it_is(self.to_working_without_defaults(sent));
         schema::decode::fill(&mut sent, other.schema());
         sent
     }
 
-    /// The stored object of a built-in resource, whose working shape it is. A custom resource is loaded by its
-    /// [`Converter`](crate::conversion::Converter), and is refused here.
+    /// Reads a built-in resource, whose stored and working shapes are equal. Fails for a custom resource, which its
+    /// [`Converter`](crate::conversion::Converter) loads.
     pub fn load_built_in(&self, entry: &storage::Entry) -> Result<Working, Status> {
         match &self.nature {
             Nature::BuiltIn(_) => StoredObject::read(entry).map(|StoredObject(object)| Working(object)),
@@ -181,8 +181,8 @@ impl ServedResource {
         }
     }
 
-    /// A built-in resource as clients of this version read it, and a custom resource as it is stored, unconverted: for entries that need no
-    /// conversion, and for controllers, which read only the metadata of custom resources.
+    /// A built-in resource in the version of the request, or a custom resource in the version in which it is stored: for entries that need
+    /// no conversion, and for controllers, which read only the metadata of custom resources.
     pub fn show_unconverted(&self, entry: &storage::Entry) -> Result<Sent, Status> {
         match &self.nature {
             Nature::BuiltIn(_) => self.load_built_in(entry).map(|object| self.to_sent(object)),
@@ -190,12 +190,12 @@ impl ServedResource {
         }
     }
 
-    /// What is stored for a built-in resource: its working shape. `None` for a custom resource.
+    /// The stored object of a built-in resource, equal to its working shape; `None` for a custom resource.
     pub(crate) fn to_stored_built_in(&self, Working(object): &Working) -> Option<StoredObject> {
         matches!(self.nature, Nature::BuiltIn(_)).then(|| StoredObject(object.clone()))
     }
 
-    /// An object of the resource in the version of the request with nothing in it but what is always written.
+    /// An empty object in the version of the request, with the fields that are written even when they are empty.
     pub fn nothing(&self) -> Sent {
         Sent(self.empty_with(Value::map([
             ("apiVersion", self.gvk.api_version()),
@@ -203,7 +203,7 @@ impl ServedResource {
         ])))
     }
 
-    /// Drops the fields that are only written out, so that what was sent and what is stored compare.
+    /// Drops fields that are written even when they are empty, so that a sent and a stored object can be compared.
     pub fn normalise(&self, object: &mut Working) {
         if self.row().is_some() {
             schema::decode::normalise(object, self.stored_schema());

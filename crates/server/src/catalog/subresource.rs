@@ -1,4 +1,4 @@
-//! The subresources that are views of an object and through which it is changed.
+//! Subresources that are views of an object, through which it is read and changed.
 
 use api::{GroupVersionKind, Status};
 use kinds::scale;
@@ -7,27 +7,26 @@ use schema::Schema;
 use super::served_resource::{Nature, ServedResource};
 use super::shapes::{Sent, Working};
 
-/// The subresource through which a request reads or changes an object.
+/// The view of an object that a request reads or changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subresource {
-    /// The object itself.
+    /// The object itself, without a subresource.
     None,
-    /// `status`.
     Status,
-    /// `scale`: another kind's view of the number of replicas.
+    /// The replica count as an `autoscaling/v1` `Scale`.
     Scale,
-    /// `namespaces/finalize`.
+    /// Only of namespaces (`namespaces/finalize`).
     Finalize,
-    /// `certificatesigningrequests/approval`.
+    /// Only of certificate signing requests (`certificatesigningrequests/approval`).
     Approval,
-    /// `pods/ephemeralcontainers`.
+    /// Only of pods (`pods/ephemeralcontainers`).
     EphemeralContainers,
-    /// `pods/resize`.
+    /// Only of pods (`pods/resize`).
     Resize,
 }
 
 impl Subresource {
-    /// The subresource with a name; `None` for one that is no view of the object, such as `pods/log`.
+    /// Parses a subresource name; `None` for one that is not a view of the object, such as `pods/log`.
     pub fn of(subresource: &str) -> Option<Self> {
         Some(match subresource {
             "" => Subresource::None,
@@ -41,7 +40,7 @@ impl Subresource {
         })
     }
 
-    /// The subresource's name; empty for the object itself.
+    /// Name of the subresource; empty for the object itself.
     pub fn name(self) -> &'static str {
         match self {
             Subresource::None => "",
@@ -56,7 +55,7 @@ impl Subresource {
 }
 
 impl ServedResource {
-    /// The kind of the object that admission gets.
+    /// Kind of the object that admission receives.
     pub fn admission_kind(&self, subresource: Subresource) -> GroupVersionKind {
         match subresource {
             Subresource::Scale => GroupVersionKind::new("autoscaling", "v1", "Scale"),
@@ -64,7 +63,7 @@ impl ServedResource {
         }
     }
 
-    /// The schema of the object that is sent to a subresource.
+    /// Schema of the object that clients send to a subresource.
     pub fn subresource_schema(&self, subresource: Subresource) -> &Schema {
         match subresource {
             Subresource::Scale => schema::of("autoscaling", "v1", "Scale").unwrap_or_else(|| self.schema()),
@@ -87,8 +86,8 @@ impl ServedResource {
         }
     }
 
-    /// An object as a change through a subresource starts from it. Unlike [`ServedResource::view`], the scale of a custom resource may lack
-    /// fields that its CRD names.
+    /// An object as the base of a patch or apply through a subresource. Unlike in [`ServedResource::view`], the scale of a custom resource
+    /// may lack fields that its CRD names.
     pub fn to_change(&self, subresource: Subresource, object: &Working) -> Result<Sent, Status> {
         match (subresource, &self.nature) {
             (Subresource::Scale, Nature::Custom(custom)) => {
@@ -103,7 +102,7 @@ impl ServedResource {
         scale::Scaled::of(&self.stored.group_kind()).ok_or_else(Status::no_such_resource)
     }
 
-    /// The object that a changed scale asks for.
+    /// Sets the replicas of `old` from a changed scale.
     pub fn apply_scale(&self, scale: &Sent, old: &Working) -> Result<Working, Status> {
         let object = match &self.nature {
             Nature::Custom(custom) => {

@@ -1,4 +1,4 @@
-//! Objects as clients of a kind read them, remembered for policies: every matching request asks for the same few parameters.
+//! A cache of policy parameters in the version that the policy names: every matching request reads the same few.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -8,10 +8,10 @@ use value::Value;
 
 use crate::catalog::ServedResource;
 
-/// About how many bytes of JSON are remembered. When there are more, all are forgotten.
+/// Approximate size limit in bytes of JSON. When it is exceeded, the whole cache is cleared.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// What is shown of stored objects.
+/// Stored objects, converted to the versions in which policies read them.
 #[derive(Default)]
 pub(crate) struct Shown {
     objects: RwLock<Objects>,
@@ -19,13 +19,12 @@ pub(crate) struct Shown {
 
 #[derive(Default)]
 struct Objects {
-    /// By key: one for each version in which the object was asked for.
+    /// By storage key: one object for each version that was requested.
     by_key: HashMap<Arc<str>, Vec<ShownObject>>,
     bytes: usize,
 }
 
-/// INVARIANT: what is shown follows from the revision of the entry and from the kind, which is another one after every change of
-/// its CRD.
+/// INVARIANT: `object` depends only on the revision of the entry and on `kind`, and every change of a CRD creates a new `kind`.
 struct ShownObject {
     revision: u64,
     kind: Arc<ServedResource>,
@@ -33,7 +32,7 @@ struct ShownObject {
 }
 
 impl Shown {
-    /// What was shown of this entry in this kind.
+    /// The cached object for this revision of the entry and this kind.
     pub(super) fn get(&self, kind: &Arc<ServedResource>, entry: &Entry) -> Option<Arc<Value>> {
         let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
         let mut versions = objects.by_key.get(&entry.key)?.iter();
@@ -41,7 +40,7 @@ impl Shown {
         found.map(|shown| Arc::clone(&shown.object))
     }
 
-    /// Remembers what is shown of an entry, instead of what was shown of it in the same version.
+    /// Caches an object. It replaces the one of the same entry and version.
     pub(super) fn put(&self, kind: &Arc<ServedResource>, entry: &Entry, object: &Arc<Value>) {
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
         let new =
@@ -55,7 +54,7 @@ impl Objects {
         if self.bytes > MAX_BYTES {
             *self = Objects::default();
         }
-        // Not the stored bytes: defaults may make a small object large.
+        // The size of the converted object, not of the stored bytes: defaults can make a small object large.
         self.bytes += new.object.size_up_to(MAX_BYTES);
         let versions = self.by_key.entry(Arc::clone(key)).or_default();
         versions.retain(|shown| shown.kind.gvk != new.kind.gvk);

@@ -39,7 +39,7 @@ fn served(version: &str) -> RestMapping {
     }
 }
 
-/// One built-in Lease and three custom ones; `shared` is in both.
+/// Creates one built-in Lease and three custom ones; a Lease `shared` exists in both directories.
 async fn start() -> (Ephemeral, Arc<State>, Client) {
     let server = Ephemeral::start().await.unwrap();
     let state = Arc::clone(server.running.state());
@@ -84,7 +84,7 @@ async fn parameters_are_read_from_the_directory_of_their_version() {
     assert_eq!(holder(&state.object(GROUP, "leases", "default", "shared").unwrap()), "built-in");
     assert!(state.read_as(&served("v1"), "default", "second").await.unwrap().is_none());
 
-    // The same through a policy.
+    // A policy reads its parameters from the directory of their version, too.
     for version in ["v1", "v9"] {
         let policy = parse(&format!(
             r#"{{"metadata":{{"name":"by-{version}"}},"spec":{{"paramKind":{{"apiVersion":"{GROUP}/{version}","kind":"Lease"}},

@@ -1,10 +1,10 @@
-//! What is counted of connections.
+//! Metrics of client connections.
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts};
 
 use crate::metrics::MetricRegistry;
 
-/// The connections on the metrics page.
+/// Counters and gauges of client connections, shared by all listeners.
 #[derive(Clone, Debug)]
 pub struct ConnectionMetrics {
     open: IntGauge,
@@ -15,7 +15,6 @@ pub struct ConnectionMetrics {
 }
 
 impl ConnectionMetrics {
-    /// Registers them.
     pub fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let metrics = ConnectionMetrics {
             open: IntGauge::new("apiserver_connections_open", "Number of open client connections.")?,

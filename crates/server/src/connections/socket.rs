@@ -1,5 +1,5 @@
-//! The socket of a connection: it is counted for as long as it is open, whoever has it by then, and closed if its client does not read
-//! what is sent to it.
+//! The socket of a connection: counted as open until it is dropped, also after an upgrade, and closed if the
+//! client does not read.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,27 +13,27 @@ use tokio::time::{Instant, Sleep};
 use super::Open;
 use crate::drain::{Drain, FORWARDED_PATIENCE, PATIENCE};
 
-/// How many bytes that cannot be sent yet the kernel takes. It would take some megabytes, and say that there is room again only after
-/// a third of them is gone: a slow client would look like one that does not read.
+/// Limit of unsent bytes in the kernel's send buffer. The default buffer takes megabytes and becomes writable
+/// only after a third of it is sent, so a slow client would look like one that does not read.
 const UNSENT: u32 = 128 * 1024;
 
-/// A socket, and its place in the table of connections.
+/// A TCP stream that owns its entry in the connection table.
 pub(crate) struct Socket {
     stream: TcpStream,
     open: Open,
     drain: Drain,
-    /// When it is too late for what the client does not take.
+    /// Fires when the client has used up its time to take pending bytes.
     late: Option<Pin<Box<Sleep>>>,
 }
 
 impl Socket {
     pub(crate) fn new(stream: TcpStream, open: Open) -> Self {
-        // Where it cannot be set, a client must read faster.
+        // Where the option is not supported, clients have to read faster.
         let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
         Socket { stream, open, drain: Drain::new(PATIENCE), late: None }
     }
 
-    /// Passes on how a write ended, or that the client has been too slow.
+    /// Returns the result of a write, or a timeout error if the client has been too slow to read.
     fn wrote(&mut self, cx: &mut Context<'_>, wrote: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match wrote {
             Poll::Ready(Ok(bytes)) => {

@@ -1,5 +1,6 @@
-//! Pieces of answers that HTTP/2 has taken and not sent yet. When all of an answer has been taken its stream can no longer be reset
-//! alone ([`crate::drain::StreamGuard`]), so a connection on which a piece waits for too long is closed.
+//! Counts parts of response bodies that HTTP/2 has buffered but not sent. Once a whole response is buffered
+//! its stream can no longer be reset alone ([`crate::drain::StreamGuard`]), so a connection with too old data
+//! is closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,18 +10,19 @@ use bytes::Bytes;
 
 use super::Connection;
 
-/// How often connections are looked at.
+/// Interval at which all connections are checked.
 pub(super) const EVERY: Duration = Duration::from_secs(10);
-/// The length of a slot in seconds: of an answer of this server, and of one that another server gives.
+/// Slot length in seconds, for own responses and for forwarded responses of other servers.
 const SECONDS: [u64; 2] = [10, 60];
-/// The number of slots.
+/// Ring buffer size in slots.
 const SLOTS: usize = 8;
-/// The age of slots in which nothing may wait any more: after 50 to 70 seconds, and after five to seven minutes.
+/// Slot ages that must be empty: data stalls after 50 to 70 seconds, forwarded data after five to seven
+/// minutes.
 const OLD: [u64; 2] = [6, 7];
-/// Smaller pieces are not looked at: a stream takes as much by itself.
+/// Smaller parts are not counted, as each stream costs that much memory anyway.
 const COUNTED_FROM: usize = 1024;
 
-/// How many pieces wait, by when they were handed over.
+/// Counts of buffered parts by the time slot in which they were handed over.
 #[derive(Debug, Default)]
 pub(super) struct Waiting([[AtomicU32; SLOTS]; 2]);
 
@@ -29,17 +31,17 @@ impl Waiting {
         self.0.get(which)?.get(usize::try_from(number % SLOTS as u64).ok()?)
     }
 
-    /// Whether something has waited for too long, so many seconds after the server began.
+    /// True if data has been buffered too long. `now` is in seconds since the server started.
     pub(super) fn is_stalled(&self, now: u64) -> bool {
         SECONDS.iter().enumerate().any(|(which, seconds)| {
-            // An age of n slots is n before the current one, which is 8 - n after it.
+            // Slot `age` before the current one equals slot `SLOTS - age` after it, modulo `SLOTS`.
             let old = |age: &u64| self.slot(which, now / seconds + SLOTS as u64 - age);
             OLD.iter().filter_map(old).any(|slot| slot.load(Ordering::Relaxed) > 0)
         })
     }
 }
 
-/// Bytes that are counted until they are dropped.
+/// Bytes that are counted as waiting until they are dropped.
 struct Piece {
     bytes: Bytes,
     connection: Arc<Connection>,
@@ -68,7 +70,7 @@ impl Drop for Piece {
 }
 
 impl Connection {
-    /// The same bytes, counted as waiting until they are dropped.
+    /// Wraps the bytes so that they count as waiting until they are dropped.
     pub(crate) fn hand_over(self: &Arc<Self>, bytes: Bytes, is_forwarded: bool) -> Bytes {
         if bytes.len() < COUNTED_FROM {
             return bytes;

@@ -1,13 +1,13 @@
-//! Metadata out of stored bytes without reading the rest.
+//! Extracts metadata from stored bytes without decoding the whole object.
 //!
-//! The garbage collector is told of every write to the store, and most concern no owner: finding the metadata in the bytes is many times
-//! cheaper than decoding the object.
+//! The garbage collector sees every write to the store, and most of them concern no owner. Scanning the bytes for the metadata is
+//! many times cheaper than decoding the object.
 
 use api::Status;
 use storage::Entry;
 use value::{Value, json};
 
-/// An object's metadata alone: `{"metadata": …}`.
+/// Decodes an object's metadata alone: `{"metadata": …}`.
 pub(super) fn metadata(entry: &Entry) -> Result<Value, Status> {
     let unreadable =
         || Status::internal(format!("the metadata of the stored object at {} cannot be read", entry.key));
@@ -16,9 +16,10 @@ pub(super) fn metadata(entry: &Entry) -> Result<Value, Status> {
     Ok(Value::map([("metadata", metadata)]))
 }
 
-/// Whether an object has owners or is on its way out. It may be said of one that has an annotation with such text, too.
+/// Whether an object has owner references or is being deleted. May return `true` for other objects, for example if an annotation
+/// contains such text.
 pub(super) fn concerns_owners(entry: &Entry) -> bool {
-    // What cannot be read is left to the one who decodes it.
+    // If the metadata cannot be located, let the caller decode the object and report the error.
     member(&entry.body, b"\"metadata\"").is_none_or(|bytes| {
         contains(bytes, b"\"ownerReferences\":") || contains(bytes, b"\"deletionTimestamp\":")
     })
@@ -28,7 +29,7 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// The value of a member of a JSON object, in the compact form in which objects are stored. `name` has its quotes.
+/// The value of a member of a JSON object in the compact form objects are stored in. `name` includes its quotes.
 fn member<'a>(object: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut at = 1;
     loop {
@@ -45,7 +46,7 @@ fn member<'a>(object: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Where the text ends whose opening quote is at `at`.
+/// The end of the string whose opening quote is at `at`.
 fn end_of_text(bytes: &[u8], at: usize) -> Option<usize> {
     if bytes.get(at) != Some(&b'"') {
         return None;
@@ -60,7 +61,7 @@ fn end_of_text(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Where the value ends that begins at `at`.
+/// The end of the value that starts at `at`.
 fn end_of_value(bytes: &[u8], at: usize) -> Option<usize> {
     let mut depth = 0_usize;
     let mut at = at;
@@ -146,7 +147,7 @@ mod tests {
             let Ok(object) = json::parse(input) else { return Ok(()) };
             let stored = write::to_vec(&object);
             let skimmed = member(&stored, b"\"metadata\"").and_then(|bytes| json::parse_wrapped(bytes).ok());
-            // As they are written: `-1.5e3` is read as a float and written as an integer.
+            // Compare serialized values: `-1.5e3` is parsed as a float and written as an integer.
             let [found, expected] =
                 [skimmed.as_ref(), object.get("metadata")].map(|value| value.map(write::to_vec));
             if found == expected { Ok(()) } else { Err(format!("found {skimmed:?}")) }

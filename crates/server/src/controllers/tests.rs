@@ -85,7 +85,7 @@ fn only_a_list_says_what_there_is_and_only_its_last_page_that_there_is_nothing()
     }
 }
 
-/// A version of another server with this resource and one more.
+/// A version of an aggregated API server that serves `flunders` and `resource`, and two resources to ignore.
 fn serving(resource: &str) -> RemoteVersion {
     let text = r#"{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[
         {"resource":"flunders","scope":"Namespaced","verbs":["list","delete"]},

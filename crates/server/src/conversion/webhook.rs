@@ -1,7 +1,7 @@
 //! Conversion of custom resources by a webhook: one `ConversionReview` for all objects that need it.
 //!
-//! The webhook changes what an object is, never which object it is: its name, namespace and uid must stay, and of its metadata
-//! only labels and annotations are taken from the answer.
+//! The webhook cannot change the identity of an object: name, namespace and uid must stay the same, and of the converted metadata only
+//! labels and annotations are used.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -22,17 +22,17 @@ use crate::outbound::{Answer, Endpoint, Failure, Reach, Request, Target, Trust, 
 use crate::state::State;
 use crate::truncate_remote::{MAX_OBJECTS, truncate_remote};
 
-/// How long a conversion may take, as Kubernetes' client waits by default.
+/// Limit for one conversion, the default timeout of Kubernetes' webhook client.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The webhooks that have been called, by CRD, each with the configuration it was made of.
+/// Webhook clients by CRD name, each with the configuration it was built from.
 #[derive(Default)]
 pub struct Targets {
     known: Mutex<HashMap<Str, (Value, Target)>>,
 }
 
 impl Targets {
-    /// Forgets the webhook of a CRD.
+    /// Drops the client of a CRD's webhook.
     pub fn forget(&self, crd: &str) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(crd);
     }
@@ -48,7 +48,7 @@ impl Targets {
     }
 }
 
-/// Asks the webhook of a CRD to bring objects into a version, and counts it. `webhook` is `spec.conversion.webhook`.
+/// Calls the webhook of a CRD to convert objects to `version`, and records metrics. `webhook` is `spec.conversion.webhook`.
 pub(super) async fn call(
     state: &State,
     crd: &CustomResourceDefinition,
@@ -80,7 +80,7 @@ async fn ask(
     };
     let uid = crate::random::uid();
     let api_version = format!("apiextensions.k8s.io/{review}");
-    // A revision is of what is stored, in whatever version: the webhook is not told it, and cannot change it.
+    // The resource version belongs to the stored object, whatever its version: the webhook neither sees nor changes it.
     let mut sent = objects.to_vec();
     for object in &mut sent {
         object.remove_at(&["metadata", "resourceVersion"]);
@@ -126,7 +126,7 @@ async fn ask(
     objects.iter().zip(converted).map(|(original, converted)| restore(original, converted, version)).collect()
 }
 
-/// Sends a review, goes where the answer sends it on, and comes back later if told so, all within the time it has.
+/// Sends a review, follows redirects and retries after `Retry-After`, all within the request's timeout.
 async fn exchange(target: &Target, request: Request) -> Result<Answer, Failure> {
     let url = target.url();
     let authority = url.authority().map_or("", |authority| authority.as_str());
@@ -146,7 +146,7 @@ async fn exchange(target: &Target, request: Request) -> Result<Answer, Failure> 
     }
 }
 
-/// Reads an answer, which may be YAML as everything may be.
+/// Parses a response, which may be JSON or YAML.
 fn read(body: &[u8]) -> Result<Value, String> {
     let answer = match json::parse_wrapped(body) {
         Ok(answer) => answer,
@@ -161,7 +161,7 @@ fn read(body: &[u8]) -> Result<Value, String> {
     ))
 }
 
-/// The objects of an answer, if it is one to this request.
+/// The converted objects of a response, after checking that it answers this request.
 fn converted<'a>(
     answer: &'a Value,
     review: &str,
@@ -217,25 +217,25 @@ fn converted<'a>(
     Ok(response.list_at(&["convertedObjects"]))
 }
 
-/// What is wrong with a webhook or with what it says.
+/// Failure of a conversion webhook.
 #[derive(Debug, PartialEq)]
 enum Wrong {
-    /// It knows no review that is known here.
+    /// The CRD lists no `ConversionReview` version that this server supports.
     NoReview,
-    /// It cannot be called, or answers no review.
+    /// The call failed, returned an error status, or its body is not an object.
     Call(String),
-    /// Its review answers something else, or with a failure.
+    /// The response does not match the request, or reports a failure.
     Answer(String),
-    /// It answers with more objects than were sent, or fewer.
+    /// The number of returned objects differs.
     Count { returned: usize, expected: usize },
-    /// A converted object cannot be read as one.
+    /// A returned value is not an object with a kind.
     NoObject(String),
-    /// A converted object is not what was asked for.
+    /// A returned object has the wrong version, kind, identity or metadata.
     Object(String),
 }
 
 impl Wrong {
-    /// As what the review is counted; `None` where nobody was asked.
+    /// Label of the failure in metrics; `None` if no call was made.
     fn review(&self) -> Option<Review> {
         match self {
             Wrong::NoReview => None,
@@ -246,7 +246,7 @@ impl Wrong {
         }
     }
 
-    /// What is told about a conversion. All that a webhook says comes through here.
+    /// The error for the client. All text from the webhook passes through here and is truncated.
     fn status(&self, about: &str) -> Status {
         Status::plain(match self {
             Wrong::NoReview => "no supported conversion review versions".to_owned(),
@@ -264,7 +264,7 @@ impl Wrong {
     }
 }
 
-/// The converted object with the metadata of the original, but for labels and annotations.
+/// The converted object with the metadata of the original, except labels and annotations.
 fn restore(original: &Value, converted: &Value, version: &str) -> Result<Value, Wrong> {
     match converted {
         Value::Map(map) if map.get("kind").and_then(Value::as_str).unwrap_or_default().is_empty() => {
@@ -345,7 +345,7 @@ fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value,
     Ok(result)
 }
 
-/// The webhook of a CRD, made once for a configuration.
+/// The client for a CRD's webhook, cached until its configuration or address changes.
 fn target(state: &State, crd: &CustomResourceDefinition, webhook: &Value) -> Result<Target, String> {
     let config = webhook.get("clientConfig").cloned().unwrap_or_default();
     let trust = match config.str_at(&["caBundle"]).map(|text| STANDARD.decode(text)) {
@@ -364,7 +364,7 @@ fn target(state: &State, crd: &CustomResourceDefinition, webhook: &Value) -> Res
             (format!("https://{host}:{port}/{path}"), Some(dial))
         }
     };
-    // The address of a service may change while its configuration does not.
+    // The address of a service may change while the configuration does not.
     let key = Value::map([("config", config), ("dial", Value::from(dial.clone().unwrap_or_default()))]);
     if let Some(target) = state.apis.conversions.get(crd, &key) {
         return Ok(target);
@@ -377,7 +377,7 @@ fn target(state: &State, crd: &CustomResourceDefinition, webhook: &Value) -> Res
     Ok(target)
 }
 
-/// Where a service is reached from outside of the cluster network: its cluster IP, or the name it stands for.
+/// Address of a service for a server outside of the cluster network: its cluster IP, or its external name.
 fn service_address(state: &State, namespace: &str, name: &str, port: i64) -> Result<String, String> {
     let missing = || format!("service {} not found", quote(name));
     let entry =

@@ -1,4 +1,4 @@
-//! The stored objects in force, the status of FlowSchemas, and the movement of seats between levels.
+//! Applies stored flow control objects, writes FlowSchema status, and adjusts the seats of levels.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -23,20 +23,21 @@ use crate::keys;
 use crate::state::State;
 use crate::unreadable::Unreadable;
 
-/// How the status writer appears in managed fields.
+/// Field manager of status writes.
 const FIELD_MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
-/// The status of one FlowSchema is written at most so often in [`STATUS_PERIOD`]: servers that disagree must not fight without end.
+/// Limit of status writes per FlowSchema in [`STATUS_PERIOD`], so that disagreeing servers do not fight
+/// endlessly.
 const MAX_STATUS_WRITES: usize = 6;
 const STATUS_PERIOD: Duration = Duration::from_mins(1);
-/// How long it takes until the next attempt after one that failed.
+/// Delay before a failed status write is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The stored objects, by name, and what follows from them.
+/// The stored objects by name, and the controller configured from them.
 pub(super) struct Configured {
     pub(super) controller: Controller<Waiter>,
     levels: BTreeMap<Str, PriorityLevel>,
     schemas: BTreeMap<Str, FlowSchema>,
-    /// What has to be written to FlowSchemas.
+    /// Pending status conditions by FlowSchema.
     updates: BTreeMap<Str, DanglingCondition>,
 }
 
@@ -46,17 +47,18 @@ impl Configured {
     }
 }
 
-/// How far the objects in force have come.
+/// Progress of the informers for both kinds.
 pub(crate) struct Informers {
     levels: InformerProgress,
     schemas: InformerProgress,
 }
 
 impl Informers {
-    /// Follows the stored objects. What is stored is in force when this returns.
+    /// Starts the informers. Objects that are already stored are in effect when this returns.
     pub(crate) fn start(control: &Arc<FlowControl>, store: &Store, unreadable: &Arc<Unreadable>) -> Self {
         let follow_kind = |prefix, kind: Kind| {
-            // Without an object, its requests share the level of last resort: nothing is allowed by its absence.
+            // Requests without their FlowSchema fall to the catch-all level: a missing object never permits
+            // more.
             let (notes, control) = (Notes::hints(unreadable), Arc::clone(control));
             start_informer(store, prefix, notes, move |old, new| control.object_changed(kind, old, new))
         };
@@ -66,7 +68,7 @@ impl Informers {
         }
     }
 
-    /// Waits until what was written at `revision` is in force.
+    /// Waits until an object of `resource` written at `revision` is in effect.
     pub(crate) async fn reached(&self, resource: &str, revision: u64) {
         if resource == Kind::FlowSchema.plural() {
             self.schemas.reached(revision).await;
@@ -81,7 +83,7 @@ impl FlowControl {
         self.configured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Seconds since the epoch.
+    /// Current time in seconds since the Unix epoch.
     fn unix_time(&self) -> i64 {
         let at = self.epoch_time.checked_add(self.now()).unwrap_or(self.epoch_time);
         let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -112,7 +114,7 @@ impl FlowControl {
         self.put_in_force(&mut configured);
     }
 
-    /// Computes everything anew from the objects.
+    /// Recomputes the configuration from all objects.
     fn put_in_force(&self, configured: &mut Configured) {
         let now = self.now();
         let levels = configured.levels.values().cloned().collect();
@@ -132,7 +134,7 @@ impl FlowControl {
     }
 }
 
-/// Moves seats between levels, drops levels that have drained, and writes the status of FlowSchemas, until the server stops.
+/// Adjusts seats between levels, removes drained levels and writes FlowSchema status, until the server stops.
 pub(crate) async fn run(state: Arc<State>, control: Arc<FlowControl>, mut stop: watch::Receiver<bool>) {
     let client = Client::new(state, InternalIdentity::ApiServer);
     let mut writes: BTreeMap<Str, VecDeque<Instant>> = BTreeMap::new();
@@ -167,7 +169,7 @@ pub(crate) async fn run(state: Arc<State>, control: Arc<FlowControl>, mut stop: 
     }
 }
 
-/// Writes the conditions that FlowSchemas lack; `true` if some could not be written yet.
+/// Writes pending FlowSchema conditions; `true` if some could not be written yet.
 async fn write_statuses(
     control: &FlowControl,
     client: &Client,
@@ -189,7 +191,7 @@ async fn write_statuses(
         times.push_back(now);
         match write_status(client, &schema, &condition, control.unix_time()).await {
             Ok(()) => {}
-            // It is gone, and a notification of that is on its way.
+            // The FlowSchema is deleted, and the informer will report that.
             Err(status) if status.code() == 404 => {}
             Err(status) => {
                 warn!(
@@ -204,7 +206,7 @@ async fn write_statuses(
     let failed = !postponed.is_empty();
     let mut configured = control.configured();
     for (schema, condition) in postponed {
-        // What was decided meanwhile counts.
+        // A condition decided in the meantime takes precedence.
         if configured.schemas.contains_key(&schema) {
             configured.updates.entry(schema).or_insert(condition);
         }

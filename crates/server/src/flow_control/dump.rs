@@ -1,4 +1,4 @@
-//! `/debug/api_priority_and_fairness/`: tables of levels, queues and requests.
+//! `/debug/api_priority_and_fairness/`: plain-text tables of levels, queues and requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{FlowControl, Waiter};
 use crate::body::Body;
 use crate::call::{Answer, Call};
 
-/// A page; 404 for names that are none.
+/// Renders the page `name`; 404 for unknown names.
 pub(crate) fn page(control: &FlowControl, call: &Call, name: &str) -> Result<Answer, Status> {
     let levels: Vec<Arc<Level<Waiter>>> =
         control.configured().controller.levels().map(|(level, _)| Arc::clone(level)).collect();

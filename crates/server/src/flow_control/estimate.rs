@@ -1,4 +1,4 @@
-//! What a request will probably cost, from its path and query and from what is stored.
+//! Estimates the cost of a request from its path, its query and the stored objects.
 
 use flowcontrol::estimate::{self, ListQuery, ObjectStats};
 use flowcontrol::{WatchScope, WatchTracker, Work};
@@ -6,10 +6,10 @@ use flowcontrol::{WatchScope, WatchTracker, Work};
 use crate::request_info::{Query, RequestInfo};
 use crate::state::State;
 
-/// The average size of objects is measured on so many of them.
+/// Number of objects sampled for the average object size.
 const SAMPLES: usize = 16;
 
-/// The work of a request, and how many watches will hear of it where that matters.
+/// The estimated work, and for mutating requests the number of watches that receive the event.
 pub(super) fn work(
     state: &State,
     info: &RequestInfo,
@@ -52,7 +52,7 @@ fn list(state: &State, info: &RequestInfo, query: &Query, level_max: u64) -> Wor
     estimate::list(&query, stats(state, info), level_max)
 }
 
-/// What is stored of a resource; `None` for those that this server does not keep.
+/// Object count and average size of a resource; `None` for resources without stored objects.
 fn stats(state: &State, info: &RequestInfo) -> Option<ObjectStats> {
     let kind = state.apis.catalog.find(&info.group, &info.version, &info.resource)?;
     if kind.is_virtual() {
@@ -78,7 +78,8 @@ fn scope(info: &RequestInfo) -> WatchScope {
     }
 }
 
-/// What a watch is counted under. One of the pods of a single node hears of few writes and is not counted.
+/// The scope under which a watch is counted. Watches of the pods of one node see few events and are not
+/// counted.
 pub(super) fn watched(info: &RequestInfo) -> Option<WatchScope> {
     if info.resource == "pods"
         && let Ok(fields) = api::selector::FieldSelector::parse(&info.field_selector)

@@ -1,4 +1,4 @@
-//! Writes the FlowSchemas and PriorityLevelConfigurations that every server has, and keeps them as they should be.
+//! Creates and maintains the bootstrap FlowSchemas and PriorityLevelConfigurations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use crate::catalog::Catalog;
 use crate::client::Client;
 use crate::state::State;
 
-/// How the server appears in managed fields.
+/// Field manager of these writes.
 const FIELD_MANAGER: &str = "api-priority-and-fairness-config-producer-v1";
-/// How often the objects are looked at.
+/// Interval between checks of all objects.
 const PERIOD: Duration = Duration::from_mins(1);
-/// How soon they are looked at again after something could not be written.
+/// First delay after a failed write; doubles up to [`PERIOD`].
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Whether clients, this server among them, can write the objects.
+/// True if the flow control API is served, so that the objects can be written.
 pub(crate) fn is_served(catalog: &Catalog) -> bool {
     catalog.find(&GROUP.into(), &"v1".into(), &Kind::FlowSchema.plural().into()).is_some()
 }
 
-/// Announces the objects as part of bootstrap: the server is not ready before they are written.
+/// Registers the objects as part of bootstrap: the server is not ready before they are written.
 pub(crate) fn begin(progress: &Progress) {
     for object in bootstrap::objects() {
         progress.begin(Hook::PriorityAndFairness, &path_of(&object));
@@ -39,7 +39,8 @@ fn path_of(object: &Maintained) -> String {
     format!("{}/{}", collection(object.kind), object.name())
 }
 
-/// Writes what is missing or not as it should be, once, all at the same time. Returns what could not be written, and why.
+/// Writes all missing or outdated objects concurrently. Returns the paths that could not be written, with the
+/// error.
 async fn ensure(state: &Arc<State>) -> Vec<(String, Status)> {
     let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
     let mut writes = JoinSet::new();
@@ -59,7 +60,7 @@ async fn ensure(state: &Arc<State>) -> Vec<(String, Status)> {
     writes.join_all().await.into_iter().filter_map(Result::err).collect()
 }
 
-/// Looks after the objects every minute, until the server stops. A write that is refused is tried again.
+/// Checks the objects every minute until the server stops. Failed writes are retried with backoff.
 pub(crate) async fn maintain(state: Arc<State>, mut stop: watch::Receiver<bool>) {
     let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let (mut pause, mut backoff) = (Duration::ZERO, RETRY);
@@ -106,13 +107,13 @@ async fn bring(client: &Client, object: &Maintained, path: &str) -> Result<(), S
         }
     };
     match written {
-        // Somebody else was faster; it is looked at again in a minute.
+        // Another writer was faster; the next check looks at the result.
         Err(status) if status.code() == 409 => Ok(()),
         other => other.map(drop),
     }
 }
 
-/// Deletes what a former version maintained.
+/// Deletes objects that only earlier versions maintained.
 async fn remove_obsolete(client: &Client, kind: Kind) -> Result<(), (String, Status)> {
     let collection = collection(kind);
     let list = client.get(&collection).await.map_err(|status| (collection.clone(), status))?;

@@ -1,4 +1,4 @@
-//! `apiserver_flowcontrol_*`: what the priority levels have counted, read when the page is asked for.
+//! `apiserver_flowcontrol_*` metrics, read from the priority levels at scrape time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use super::FlowControl;
 
 const PREFIX: &str = "apiserver_flowcontrol_";
 
-/// The families, in the order of [`FAMILIES`].
+/// Collector of all families; descriptions are in the order of [`FAMILIES`].
 pub(crate) struct FlowControlMetrics {
     control: Arc<FlowControl>,
     descriptions: Vec<Desc>,
 }
 
-/// Where the samples of a family come from.
+/// Origin and type of a family's samples.
 enum Source {
-    /// One per level.
+    /// One reading per priority level.
     Level(MetricType, fn(&Reading<'_>) -> Vec<Sample>),
-    /// One per level and flow schema.
+    /// One reading per priority level and FlowSchema.
     Flow(MetricType, fn(&FlowStats) -> Vec<Sample>),
-    /// One for all.
+    /// One reading for the whole server.
     Server(MetricType, fn(&FlowControl) -> Vec<Sample>),
 }
 
@@ -33,7 +33,7 @@ struct Reading<'a> {
     level: &'a LevelReading,
 }
 
-/// Labels besides those of the level and flow schema, and a value.
+/// Labels other than `priority_level` and `flow_schema`, and a value.
 struct Sample(Vec<(&'static str, &'static str)>, Number);
 
 enum Number {
@@ -55,12 +55,12 @@ fn count(value: u64) -> Vec<Sample> {
     plain(value as f64)
 }
 
-/// A counter that is not there before it was counted.
+/// A counter that appears with its first increment.
 fn counted(value: u64) -> Vec<Sample> {
     if value == 0 { Vec::new() } else { count(value) }
 }
 
-/// A histogram that is not there before something was observed.
+/// A histogram that appears with its first observation.
 fn observed(histogram: &Histogram, labels: &[(&'static str, &'static str)]) -> Vec<Sample> {
     if histogram.count() == 0 {
         return Vec::new();

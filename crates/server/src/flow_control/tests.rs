@@ -10,7 +10,7 @@ use crate::request_info::{Query, RequestInfo};
 
 const LONG: Duration = Duration::from_mins(10);
 
-/// A request of a service account, which goes to `workload-low`.
+/// A service account's request, which belongs to `workload-low`.
 fn request(control: &FlowControl) -> (FairSeat, Arrival<Waiter>) {
     let caller = Caller::internal(InternalIdentity::ServiceAccount { namespace: "default", name: "web" });
     let info = Arc::new(RequestInfo::parse(&Method::GET, "/api/v1/nodes/n", &Query::default()));
@@ -42,7 +42,7 @@ async fn requests_that_only_compute_queue_when_they_are_many() {
     }
     let level = Arc::clone(&request(&control).0.assignment.class().level);
     let seats = usize::try_from(level.queues().limit()).unwrap();
-    // Each of these gives its seat back as soon as it has it.
+    // Each request releases its seat as soon as it has it.
     let requests: Vec<_> = (0..2 * seats)
         .map(|_| {
             let ((mut seat, arrival), level) = (request(&control), Arc::clone(&level));
@@ -64,7 +64,7 @@ async fn requests_that_only_compute_queue_when_they_are_many() {
     assert!(level.queues().is_idle());
 }
 
-/// A seat on the fast path of `workload-low`.
+/// Returns a seat on the fast path of `workload-low`.
 fn fast_seat(control: &FlowControl) -> FairSeat {
     for found in bootstrap::objects() {
         control.object_changed(found.kind, None, Some(&found.object));
@@ -109,7 +109,7 @@ async fn the_last_request_on_the_fast_path_of_a_level_that_is_gone_says_so() {
         control.object_changed(found.kind, Some(&found.object), None);
     }
     assert!(seat.assignment.class().level.is_quiescing());
-    // What the changed objects have announced.
+    // Consume the notifications caused by the changed objects.
     while tokio::time::timeout(Duration::ZERO, control.shared.changed.notified()).await.is_ok() {}
     drop(seat);
     tokio::time::timeout(LONG, control.shared.changed.notified()).await.unwrap();

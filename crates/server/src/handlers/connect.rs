@@ -1,5 +1,5 @@
-//! `log`, `exec`, `attach`, `portforward`, `proxy`: authorized and admitted, located as far as the stored objects tell, then
-//! refused, because no node is reachable.
+//! `log`, `exec`, `attach`, `portforward` and `proxy`: requests are authorized, admitted and resolved to an address from stored objects,
+//! and then refused, because this server cannot reach nodes.
 
 mod location;
 mod options;
@@ -17,7 +17,7 @@ use crate::catalog::ServedResource;
 use crate::state::State;
 use crate::write::Posted;
 
-/// Answers as Kubernetes does when the node that should take the connection cannot.
+/// Answers as kube-apiserver does when it cannot connect to the node.
 pub async fn handle(
     state: &State,
     call: &mut Call,
@@ -41,7 +41,7 @@ pub async fn handle(
             options: &Value::Null,
             dry_run: false,
         };
-        // What was admitted is what is done.
+        // Use the options as admitted, which admission may have changed.
         options = posted.admit(call, options).await?;
     }
     let namespace = call.info.namespace.clone();
@@ -76,13 +76,12 @@ pub async fn handle(
     }
 }
 
-/// What is said of every node and of everything that runs on one: this server has no way there.
+/// The dial error for every node and backend: this server has no route to them.
 fn unreachable(host: &str) -> String {
     format!("dial tcp {host}: connect: no route to host")
 }
 
-/// Whoever may only read a pod's streams could take them over with a GET that becomes another protocol: it takes the permission
-/// to create them, too.
+/// Requires the `create` permission for streams. An upgraded GET could otherwise take over a stream with only the `get` permission.
 async fn may_create(state: &State, call: &Call) -> Result<(), Status> {
     if call.info.verb == "create" {
         return Ok(());

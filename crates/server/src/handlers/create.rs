@@ -1,4 +1,4 @@
-//! POST: a new object.
+//! Handler of POST: creates an object.
 
 use api::{Status, meta};
 
@@ -10,10 +10,9 @@ use crate::ownership::{self, Writer};
 use crate::state::State;
 use crate::write::{StoreError, Subject, WriteOutcome, place, remove_server_metadata};
 
-/// How often another name is tried when a generated one is taken.
+/// Maximum number of generated names that are tried.
 const NAME_ATTEMPTS: usize = 8;
 
-/// Creates the object in the body.
 pub async fn handle(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let draft = Draft::Object(decode::object(call, kind, options.field_validation).await?);
@@ -21,8 +20,7 @@ pub async fn handle(state: &State, call: &mut Call, kind: &ServedResource) -> Re
     create(state, call, kind, draft, &options, Writer::Updates(&manager)).await
 }
 
-/// Creates a decoded object. A PUT or an apply of an object that does not exist comes here, too; one of a subresource never
-/// does.
+/// Creates a decoded object. Also used by PUT and apply for an object that does not exist, but never through a subresource.
 pub async fn create(
     state: &State,
     call: &mut Call,

@@ -1,4 +1,4 @@
-//! DELETE of one object and of a collection: preconditions, grace, finalizers and propagation.
+//! DELETE of an object or a collection: preconditions, grace periods, finalizers and propagation.
 
 use std::sync::Arc;
 
@@ -21,21 +21,20 @@ use crate::ownership::Writer;
 use crate::state::State;
 use crate::write::{AdmittedDelete, MarkProof, OPTIMISTIC_LOCK, StoreError, Subject, WriteOutcome};
 
-/// The longest grace period: a century. The time of deletion must stay one that clients can read.
+/// Longest grace period in seconds: a century. Clients must be able to parse the deletion timestamp.
 const MAX_GRACE: i64 = 100 * 365 * 24 * 3600;
 
-/// How many objects of a collection are read together.
+/// Number of objects of a collection that are loaded together.
 const CHUNK: usize = 500;
 
-/// How often a deletion that lost against another write is tried anew.
+/// Maximum number of attempts when other writes conflict with the deletion.
 const ATTEMPTS: usize = 16;
 
-/// Set on an owner while its dependents are orphaned.
+/// Finalizer of an owner while the garbage collector orphans its dependents.
 pub const ORPHAN_FINALIZER: &str = "orphan";
-/// Set on an owner while its dependents are deleted before it.
+/// Finalizer of an owner while the garbage collector deletes its dependents first.
 pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 
-/// DELETE of one object.
 pub async fn one(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let options = options(call).await?;
     let name = call.info.name.to_string();
@@ -53,7 +52,7 @@ pub async fn one(state: &State, call: &mut Call, kind: &ServedResource) -> Resul
     })
 }
 
-/// Jobs leave their pods behind unless told otherwise, which not everybody expects.
+/// Warns that deleting a Job keeps its pods by default.
 fn warn_of_orphans(call: &mut Call, kind: &ServedResource, options: &DeleteOptions) {
     let is_job = kind.is_built_in("batch", "Job");
     if is_job && options.propagation_policy.is_none() && options.orphan_dependents.is_none() {
@@ -63,8 +62,8 @@ fn warn_of_orphans(call: &mut Call, kind: &ServedResource, options: &DeleteOptio
     }
 }
 
-/// The answer to whoever wants an object gone because it cannot be read. The store opens with objects that can be read or not at
-/// all, so there is none.
+/// Refuses the option to delete an unreadable object: this server deletes such objects only offline, see [`crate::unreadable`]. The message
+/// is kube-apiserver's for a readable object.
 fn refuse_readable(state: &State, call: &Call, kind: &ServedResource, name: &str) -> Status {
     let key = kind.key(&call.info.namespace, name);
     if state.storage.store.get(&key).is_none() {
@@ -76,19 +75,19 @@ fn refuse_readable(state: &State, call: &Call, kind: &ServedResource, name: &str
     Status::conflict(&kind.resource, name, why)
 }
 
-/// DELETE of a collection: each object that matches, one by one, and the list of them as the answer. A limit is one of both.
+/// Deletes all matching objects one by one and answers with their list. A limit applies to both.
 pub async fn collection(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let page = list::select(state, call, kind).await?;
     let options = options(call).await?.for_collection()?;
     warn_of_orphans(call, kind, &options);
     let deleted = each(state, call, kind, &options, &page).await;
-    // One wait for all of them: each would make another snapshot of what is left.
+    // Wait once for all deletions: every wait makes another snapshot of the remaining objects.
     state.in_force(kind, call.deleted_at).await;
     deleted?;
     list::answer(state, call, kind, page).await
 }
 
-/// Deletes the objects of a page one by one, until one is refused.
+/// Deletes the objects of a page one by one and stops at the first error other than 404.
 async fn each(
     state: &State,
     call: &mut Call,
@@ -100,7 +99,7 @@ async fn each(
         if kind.as_custom().is_some() {
             call.enter_lane(some.iter().map(|entry| entry.body.len()).sum()).await;
         }
-        // What a webhook has to convert is sent to it together, not one by one.
+        // Convert the chunk in one call of the webhook.
         let converted = match kind.as_custom() {
             Some(_) => kind.converter(state).load_all(some).await?.into_iter().map(Some).collect(),
             None => vec![None; some.len()],
@@ -109,7 +108,7 @@ async fn each(
             let name = entry.key.rsplit('/').next().unwrap_or_default().to_owned();
             let mut scoped = call.info.namespace.clone();
             if kind.namespaced && scoped.is_empty() {
-                // Only a part of this process empties all namespaces at once.
+                // Only internal requests may delete in all namespaces at once.
                 if *call.caller().via() != Via::Internal {
                     return Err(Status::bad_request("Namespace parameter required."));
                 }
@@ -164,7 +163,7 @@ async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
     }
     let options = DeleteOptions::from_body(&value)?;
     if call.record().wants_request() {
-        // Kubernetes records them in the version it uses inside.
+        // kube-apiserver records them in its internal version.
         value.set_at(&["kind"], "DeleteOptions");
         value.set_at(&["apiVersion"], "meta.k8s.io/__internal");
         call.record().request_object(&value);
@@ -172,18 +171,18 @@ async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
     Ok(options)
 }
 
-/// What is known of an object before it is deleted.
+/// State of an object that the caller of [`delete`] already knows.
 pub enum Known {
-    /// Nothing.
+    /// The object is not loaded yet.
     Nothing,
-    /// The object as it was at a revision.
+    /// The object as loaded at this revision.
     Read(u64, Working),
-    /// Its deletion was admitted ([`admit`]).
+    /// Its deletion has been admitted by [`admit`].
     Admitted(AdmittedDelete),
 }
 
-/// Runs admission of the deletion of `old`, the object of `entry`, before anything is written for it. `None` if there is nothing to do,
-/// because the object is being deleted already.
+/// Runs admission for the deletion of `old`, the object in `entry`, before any write. `None` if there is no work to do because the object
+/// is being deleted already.
 pub async fn admit(
     state: &State,
     call: &mut Call,
@@ -216,8 +215,8 @@ fn subject<'a>(
     }
 }
 
-/// Deletes one object or begins to. Says whether it is gone. `admitted_as` is the name admission sees: deletions of a
-/// collection show none.
+/// Deletes an object or marks it for deletion; returns whether it is gone. `admitted_as` is the name in the admission attributes, which is
+/// empty for deletions of a collection.
 pub async fn delete(
     state: &State,
     call: &mut Call,
@@ -271,7 +270,8 @@ pub async fn delete(
                             None => Err(StoreError::Conflict),
                         };
                         match deleted {
-                            // A client that saw the mark was quicker. The object is gone, as requested, and this is its last state.
+                            // A client that saw the mark completed the deletion first. The object is gone, as requested, and this is its
+                            // last state.
                             Err(StoreError::Conflict) if is_gone(state, &key, &old) => {
                                 Ok((true, gone(kind, name, &old, marked)))
                             }
@@ -304,7 +304,7 @@ pub async fn delete(
     Err(Status::conflict(&kind.resource, name, OPTIMISTIC_LOCK))
 }
 
-/// Whether an object is no longer there; another one of its name may be.
+/// Reports whether the object is gone; another object may have its name.
 fn is_gone(state: &State, key: &str, old: &Value) -> bool {
     let there = state.storage.store.get(key).and_then(|entry| encode::tree(&entry).ok());
     there.is_none_or(|there| meta::uid(&there) != meta::uid(old))
@@ -331,7 +331,7 @@ fn check_preconditions(
     options: &DeleteOptions,
 ) -> Result<(), Status> {
     let is_namespace = kind.is_built_in("", "Namespace");
-    // Kubernetes names the kind here where it names the resource elsewhere.
+    // kube-apiserver puts the kind here where other messages have the resource.
     let about = if is_namespace {
         kind.resource.clone()
     } else {
@@ -363,15 +363,15 @@ fn check_preconditions(
     Ok(())
 }
 
-/// What a deletion does to the object now.
+/// The next step in the deletion of an object.
 enum Step {
-    /// It is on its way already.
+    /// Wait: the object is being deleted already.
     Pending,
-    /// It goes at once.
+    /// Delete the object at once.
     Gone,
-    /// It is marked as having no time left, so that watchers see that, and goes.
+    /// Mark the object with a grace period of zero, so that watches see it, and then delete it.
     MarkedGone(Working),
-    /// It is marked, and goes when whoever must let go of it has.
+    /// Mark the object; it is deleted when its grace period and finalizers are done.
     Marked(Working),
 }
 
@@ -393,7 +393,7 @@ fn next_step(kind: &ServedResource, old: &Working, options: &DeleteOptions, now:
         if deleting {
             let current = current_grace.unwrap_or(0);
             if current != 0 {
-                // A grace period may be shortened, never prolonged.
+                // A grace period can be shortened but not extended.
                 match requested {
                     Some(wanted) if wanted < current => {
                         let begun = seconds(old).unwrap_or(now);
@@ -438,7 +438,7 @@ fn next_step(kind: &ServedResource, old: &Working, options: &DeleteOptions, now:
     if marked == *old { Step::Pending } else { Step::Marked(marked) }
 }
 
-/// A namespace goes to phase `Terminating` and is emptied by its controller, which then takes the finalizers off.
+/// Sets the phase `Terminating`; the namespace controller then deletes the content and removes the finalizers.
 fn namespace_step(old: &Working, options: &DeleteOptions, now: i64) -> Step {
     if !meta::is_deleting(old) {
         let mut marked = old.clone();
@@ -465,7 +465,7 @@ fn namespace_step(old: &Working, options: &DeleteOptions, now: i64) -> Step {
     Step::Gone
 }
 
-/// A CRD stays until its objects are gone: see [`crate::crd_controller`].
+/// Adds the cleanup finalizer: a CRD stays until its objects are deleted, see [`crate::crd_controller`].
 fn crd_step(old: &Working, now: i64) -> Step {
     let mut marked = old.clone();
     meta::set(&mut marked, "deletionTimestamp", stamp(now));
@@ -485,7 +485,7 @@ fn crd_step(old: &Working, now: i64) -> Step {
     Step::Marked(marked)
 }
 
-/// When the object is to go, in seconds since the epoch.
+/// The deletion timestamp in seconds since the Unix epoch.
 fn seconds(object: &Value) -> Option<i64> {
     Timestamp::parse(meta::text(object, "deletionTimestamp")).ok().map(|t| t.seconds)
 }
@@ -500,7 +500,7 @@ fn bump_generation(object: &mut Value) {
     }
 }
 
-/// Puts the garbage collector's finalizers on or takes them off, as the options, the object or the kind say.
+/// Sets the garbage collector's finalizers from the options, or else the object's finalizers, or else the kind's default.
 fn set_propagation_finalizers(kind: &ServedResource, object: &mut Value, options: &DeleteOptions) {
     let default = strategy::default_propagation(kind.strategy());
     let has = |f: &str| meta::finalizers(object).any(|o| o == f);

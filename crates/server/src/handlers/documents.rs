@@ -1,4 +1,4 @@
-//! The paths that name no resource: discovery, OpenAPI, version, health, metrics.
+//! Documents outside any resource: discovery, OpenAPI, version, health, metrics.
 
 mod openapi;
 mod path;
@@ -27,7 +27,7 @@ use crate::encode;
 use crate::negotiate;
 use crate::state::State;
 
-/// The paths listed at `/` besides those of health and of the groups.
+/// Paths listed at `/` besides those of health checks and API groups.
 const PATHS: &[&str] = &[
     "/.well-known/openid-configuration",
     "/api",
@@ -47,7 +47,7 @@ const PATHS: &[&str] = &[
 
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// The HTTP methods that a page answers.
+/// HTTP methods that a document accepts.
 #[derive(Clone, Copy, PartialEq)]
 enum Methods {
     Get,
@@ -55,15 +55,14 @@ enum Methods {
     Any,
 }
 
-/// The reason why a health check fails names objects, policies and webhooks, so it is shown only to callers who may read the page that
-/// lists them. Others see "reason withheld", as in Kubernetes.
+/// Decides whether the caller sees why a health check fails. The reasons name objects, policies and webhooks, so they require access to
+/// `/debug/admission`, which lists them. Others see "reason withheld", as in Kubernetes.
 async fn may_see_reasons(state: &State, call: &Call) -> bool {
     let asked = authz::Attributes::path("get", "/debug/admission");
     let answer = state.authorization.chain_for(call.caller()).decide(call.user(), &asked).await;
     answer.decision == authz::Decision::Allow
 }
 
-/// Answers a path that names no resource.
 pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Status> {
     let path = call.info.path.clone();
     let segments = path::segments(&path).ok_or_else(Status::no_such_resource)?;
@@ -112,7 +111,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
     }
 }
 
-/// Kubernetes' router serves its paths for GET alone; the other pages answer every method.
+/// Paths of kube-apiserver's API router accept only GET; the others accept every method.
 fn allows_method(segments: &[&str], verb: &str) -> bool {
     let methods = match segments {
         ["apis"] | ["apis", _] => Methods::Any,
@@ -127,7 +126,7 @@ fn allows_method(segments: &[&str], verb: &str) -> bool {
     }
 }
 
-/// The documents at and below `/api` and `/apis`.
+/// Discovery documents at and below `/api` and `/apis`.
 fn discovery_document(state: &State, call: &Call, segments: &[&str]) -> Result<Answer, Status> {
     let served = state.apis.catalog.served();
     let crds = state.apis.catalog.custom();
@@ -156,7 +155,7 @@ fn discovery_document(state: &State, call: &Call, segments: &[&str]) -> Result<A
     document.map(|document| Answer::Object(200, document)).ok_or_else(Status::no_such_resource)
 }
 
-/// The documents by which relying parties verify service account tokens.
+/// Documents with which relying parties verify service account tokens.
 fn issuer_document(state: &State, call: &Call, segments: &[&str]) -> Result<Answer, Status> {
     let tokens = state.authentication.tokens.as_ref();
     match segments {
@@ -177,7 +176,7 @@ fn issuer_document(state: &State, call: &Call, segments: &[&str]) -> Result<Answ
     }
 }
 
-/// `whole`: the page of all checks rather than of one.
+/// `whole` is true for the page of all checks and false for a single check.
 async fn health_page(state: &State, call: &Call, whole: bool) -> Result<Answer, Status> {
     let reasons = call.query.get("verbose").is_some() && may_see_reasons(state, call).await;
     let page = state.serving.health.page(&call.info.path, &call.query, reasons);
@@ -189,7 +188,7 @@ async fn health_page(state: &State, call: &Call, whole: bool) -> Result<Answer, 
     })
 }
 
-/// All metrics, as they are now.
+/// All metrics in the Prometheus text format.
 fn metrics_page(state: &State) -> Vec<u8> {
     let objects: Vec<(String, usize)> = state
         .apis
@@ -206,7 +205,7 @@ fn metrics_page(state: &State) -> Vec<u8> {
     state.metrics.page(in_flight, in_queue, &objects)
 }
 
-/// The registered APIs. Those of CRDs are included also where their APIService is not written yet.
+/// The registered APIs, including served CRD versions whose APIService does not exist yet.
 fn registrations(state: &State) -> Vec<Registration> {
     let mut registered = state.apis.aggregation.registrations();
     let mut known: HashSet<(Str, Str)> =
@@ -221,7 +220,7 @@ fn registrations(state: &State) -> Vec<Registration> {
     registered
 }
 
-/// A document that anyone may read and cache.
+/// A document that everyone may read and cache.
 fn published(
     call: &Call,
     subtype: &str,
@@ -280,7 +279,7 @@ fn custom_entries(custom: &CustomKinds) -> Vec<discovery::Entry<'_>> {
     .collect()
 }
 
-/// The verbs of a custom resource, in the order Kubernetes lists them.
+/// Verbs of a custom resource, in the order of kube-apiserver's discovery.
 const CUSTOM: &[Verb] = &[
     Verb::Delete,
     Verb::DeleteCollection,
@@ -291,10 +290,10 @@ const CUSTOM: &[Verb] = &[
     Verb::Update,
     Verb::Watch,
 ];
-/// The verbs of a custom resource whose CRD is being deleted.
+/// Verbs of a custom resource whose CRD is being deleted.
 const TERMINATING: &[Verb] = &[Verb::Delete, Verb::DeleteCollection, Verb::Get, Verb::List, Verb::Watch];
 
-/// The paths listed at `/`.
+/// All paths listed at `/`, sorted.
 pub fn paths(state: &State) -> Vec<String> {
     let mut paths: Vec<String> = PATHS.iter().map(|p| (*p).to_owned()).collect();
     paths.extend(state.serving.health.paths());
@@ -321,7 +320,7 @@ pub fn paths(state: &State) -> Vec<String> {
     paths
 }
 
-/// The version of aggregated discovery that the client prefers to the plain documents.
+/// The version of aggregated discovery that the client prefers; `None` if it prefers the plain documents.
 fn aggregated(headers: &HeaderMap) -> Option<&'static str> {
     for clause in negotiate::clauses(headers) {
         if !clause.covers("application", "json") {
@@ -342,7 +341,7 @@ fn aggregated_answer(call: &Call, document: &Value) -> Answer {
     body.push(b'\n');
     let tag = format!("\"{}\"", HEXUPPER.encode(&Sha512::digest(&body)));
     let known = call.headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
-    // Shared caches may keep it if they distinguish by `Accept` and revalidate.
+    // Shared caches may store it if they respect `Vary` and revalidate.
     let shared = [(ETAG, tag), (CACHE_CONTROL, "public".to_owned()), (VARY, "Accept".to_owned())];
     if known {
         return Answer::With(304, "", shared.into(), Body::empty());

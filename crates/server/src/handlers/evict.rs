@@ -1,4 +1,4 @@
-//! `pods/eviction`: a deletion that a disruption budget may refuse.
+//! `pods/eviction`: deletes a pod unless a PodDisruptionBudget forbids it.
 
 use std::sync::Arc;
 
@@ -21,12 +21,11 @@ use crate::write::{
     WriteOutcome,
 };
 
-/// How often a write that lost against another one is made anew.
+/// Maximum number of attempts when other writes conflict.
 const ATTEMPTS: usize = 16;
-/// How many evictions a budget's controller may leave unconfirmed.
+/// Maximum number of disrupted pods that the disruption controller has not yet confirmed.
 const MAX_DISRUPTED: usize = 2000;
 
-/// Evicts a pod.
 pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let expected = GroupVersionKind::new("policy", "v1", "Eviction");
@@ -59,7 +58,7 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -
         None => DeleteOptions::default(),
     };
     deletion.dry_run |= options.dry_run;
-    // Whoever names a revision means that one, and is not served a later one.
+    // With a resource version as precondition, a conflict is final.
     let attempts = if deletion.resource_version.is_some() { 1 } else { ATTEMPTS };
     for attempt in 1..=attempts {
         let entry = state
@@ -71,12 +70,12 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -
         let pod = kind.load_built_in(&entry)?;
         let mut deletion = deletion.clone();
         if !ignores_budgets(&pod) {
-            // Nothing is written before the budget and admission of the deletion allow it.
+            // Check the budget with a dry run and admit the deletion before any write.
             spend_budget(state, call, &admitted, &pod, true).await?;
             let deleted = delete::admit(state, call, kind, &entry, &pod, &deletion).await?;
             let unready = spend_budget(state, call, &admitted, &pod, deletion.dry_run).await?;
             if unready.is_some() {
-                // It must not become ready, and so the budget's, meanwhile.
+                // Pin the revision: if the pod becomes ready meanwhile, the budget applies to it.
                 deletion.resource_version = Some(entry.revision.to_string());
             }
             let evicting = Evicting { admitted: &admitted, entry: &entry, deleted };
@@ -101,16 +100,16 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -
     Err(Status::conflict(&kind.resource, &name, OPTIMISTIC_LOCK))
 }
 
-/// An eviction that was admitted, and whose pod may be disrupted.
+/// An admitted eviction that the budget allows.
 struct Evicting<'a> {
     admitted: &'a AdmittedPost,
-    /// The pod.
+    /// Entry of the pod.
     entry: &'a Arc<Entry>,
-    /// The deletion of the pod; none if it is being deleted already.
+    /// The admitted deletion; `None` if the pod is being deleted already.
     deleted: Option<AdmittedDelete>,
 }
 
-/// Adds the condition `DisruptionTarget` to the pod, and deletes it.
+/// Adds the condition `DisruptionTarget` to the pod and deletes it.
 async fn remove(
     state: &Arc<State>,
     call: &mut Call,
@@ -123,9 +122,9 @@ async fn remove(
     let mut deleted = evicting.deleted;
     if !deletion.dry_run {
         let marked = mark_evicted(state, call, kind, (evicting.admitted, evicting.entry), &deletion).await?;
-        // A pod that was changed meanwhile is not the one whose deletion was admitted.
+        // If the pod was changed meanwhile, its deletion must be admitted again.
         deleted = deleted.and_then(|deleted| marked.carry(deleted));
-        // The mark is this server's own write; the client means the revision before it.
+        // The precondition refers to the revision before this server's own mark.
         if let (WriteOutcome::Entry(entry), Some(_)) = (&marked.outcome, &deletion.resource_version) {
             deletion.resource_version = Some(entry.revision.to_string());
         }
@@ -135,7 +134,7 @@ async fn remove(
     Ok(Answer::Object(201, success()))
 }
 
-/// Adds the condition to the pod, at its first entry or at a later one.
+/// Adds the condition `DisruptionTarget` to the pod, retrying on conflicts.
 async fn mark_evicted(
     state: &Arc<State>,
     call: &Call,
@@ -158,7 +157,7 @@ async fn mark_evicted(
         check_preconditions(&pod, &entry, deletion)?;
         let mut conditions = pod.list_at(&["status", "conditions"]).to_vec();
         let known = conditions.iter_mut().find(|c| c.str_at(&["type"]) == Some("DisruptionTarget"));
-        // What was true before has been so since then.
+        // A condition that is already true keeps its transition time.
         let since = known.as_ref().filter(|c| c.str_at(&["status"]) == Some("True"));
         let since = since.and_then(|c| c.get("lastTransitionTime")).cloned();
         let since = since.unwrap_or_else(|| Timestamp::from_seconds(call.now).time().into());
@@ -204,14 +203,14 @@ fn check_preconditions(pod: &Value, entry: &Entry, deletion: &DeleteOptions) -> 
     Ok(())
 }
 
-/// A pod that does no work any more, or not yet, is nobody's budget.
+/// Pods that are pending, finished or being deleted are not protected by budgets.
 fn ignores_budgets(pod: &Value) -> bool {
     meta::is_deleting(pod)
         || matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed" | "Pending"))
 }
 
-/// Takes one disruption off the budget that covers the pod, if there is one and it has any left. The name of a budget comes back
-/// that lets the pod go for nothing, because it is not ready.
+/// Uses one allowed disruption of the budget that selects the pod, if there is one; fails if none is left. Returns the name of the budget
+/// if the pod may be evicted without using a disruption, because it is not ready.
 async fn spend_budget(
     state: &Arc<State>,
     call: &Call,
@@ -273,7 +272,7 @@ async fn spend_budget(
     Err(Status::timeout(format!("couldn't update PodDisruptionBudget {quoted} due to conflicts"), 10))
 }
 
-/// How many disruptions a budget allows; the error says why none.
+/// The number of disruptions that a budget allows, at least 1; otherwise an error with the reason.
 fn check_budget(budget: &Value) -> Result<i64, Status> {
     let name = meta::name(budget);
     let number = |field: &str| budget.int_at(&["status", field]).unwrap_or(0);
@@ -320,7 +319,7 @@ fn check_budget(budget: &Value) -> Result<i64, Status> {
     let message =
         condition.and_then(|condition| condition.str_at(&["message"])).filter(|message| !message.is_empty());
     let why = match message {
-        // The numbers of a budget that cannot be counted are not to be trusted.
+        // After a failed sync the numbers in the status are not reliable.
         Some(message) if reason == "SyncFailed" => format!(
             "The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
         ),
@@ -335,7 +334,7 @@ fn check_budget(budget: &Value) -> Result<i64, Status> {
     Err(over_budget(why, 0))
 }
 
-/// Says in the budget's conditions that it allows no more.
+/// Sets the condition `DisruptionAllowed` to false.
 fn set_exhausted(budget: &mut Value, now: &str) {
     let generation = budget.int_at(&["status", "observedGeneration"]).unwrap_or(0);
     let mut conditions = budget.list_at(&["status", "conditions"]).to_vec();
@@ -360,7 +359,8 @@ fn set_exhausted(budget: &mut Value, now: &str) {
     budget.set_at(&["status", "conditions"], conditions);
 }
 
-/// A pod that is not ready does no work that a budget protects, unless the budget guards it while others are missing.
+/// Reports whether a pod that is not ready may be evicted without using the budget: the budget has enough healthy pods, or its
+/// `unhealthyPodEvictionPolicy` is `AlwaysAllow`.
 fn may_go_unready(pod: &Value, budget: &Value) -> bool {
     let ready = pod
         .list_at(&["status", "conditions"])

@@ -1,4 +1,4 @@
-//! GET of one object.
+//! Handler of GET for one object.
 
 use api::Status;
 
@@ -6,7 +6,7 @@ use crate::call::{Answer, Call};
 use crate::catalog::{ServedResource, Subresource};
 use crate::state::State;
 
-/// Answers with the object as it is now.
+/// Answers with the current object. A `resourceVersion` in the query is only checked not to be in the future.
 pub async fn handle(
     state: &State,
     call: &Call,

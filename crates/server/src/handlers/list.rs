@@ -1,4 +1,4 @@
-//! LIST: one consistent snapshot, in pages if asked for.
+//! LIST: a consistent snapshot of a collection, in pages if requested.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::splice::Splice;
 use crate::state::State;
 use crate::table::{self, Of, TableOptions, TableRequest};
 
-/// Go's raw URL encoding: no padding, and bits left over do not matter.
+/// Go's raw URL encoding: without padding, and trailing bits are ignored.
 const TOKEN: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::URL_SAFE,
     GeneralPurposeConfig::new()
@@ -31,13 +31,13 @@ const TOKEN: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// How many entries are looked at together.
+/// Number of entries whose selectors are evaluated together.
 const CHUNK: usize = 500;
 
 /// How long a list waits for a revision that does not exist yet.
 const WAIT_FOR_REVISION: Duration = Duration::from_secs(3);
 
-/// The selectors of a request, with fields that the kind does not have refused.
+/// Parses the selectors of a request; refuses fields that the kind does not support.
 pub fn selection(call: &Call, kind: &ServedResource) -> Result<Selection, Status> {
     let labels = LabelSelector::parse(&call.info.label_selector).map_err(Status::bad_request)?;
     let fields = FieldSelector::parse(&call.info.field_selector).map_err(Status::bad_request)?;
@@ -45,30 +45,28 @@ pub fn selection(call: &Call, kind: &ServedResource) -> Result<Selection, Status
     Ok(Selection { labels, fields })
 }
 
-/// The entries a request asked for.
 #[derive(Debug)]
 pub struct Page {
-    /// In key order.
+    /// Entries in key order.
     pub entries: Vec<Arc<Entry>>,
-    /// The revision at which this is what there is.
+    /// Revision of the snapshot.
     pub revision: u64,
-    /// Where the next page begins; empty on the last one.
+    /// Continue token of the next page; empty on the last page.
     pub next: String,
-    /// How many come after this page, where that is known.
+    /// Number of objects after this page; `None` with selectors and on the last page.
     pub remaining: Option<u64>,
 }
 
-/// GET of a collection.
 pub async fn handle(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let page = select(state, call, kind).await?;
     answer(state, call, kind, page).await
 }
 
-/// Reads the entries that the request's options and selectors ask for.
+/// Reads the entries that match the request's options and selectors.
 pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result<Page, Status> {
     let mut options = ListOptions::parse(&call.query, false)?;
     if options.resource_version == "0" && options.continue_token.is_empty() {
-        // Kubernetes answers from its cache then, which has no pages.
+        // kube-apiserver answers such a request from its watch cache, without pages.
         options.limit = 0;
     }
     let selection = selection(call, kind)?;
@@ -77,7 +75,7 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
     let from = start(state, &options, &scope).await?;
     let limit = usize::try_from(options.limit).unwrap_or(usize::MAX);
     let everything = selection.is_everything();
-    // With selectors the limit counts matches, so the store is asked for all and the counting is done here.
+    // With selectors the limit counts matches, so read everything and count here.
     let asked = List {
         scope: &scope,
         at: from.at,
@@ -99,7 +97,7 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
         'pages: for some in entries.chunks(CHUNK) {
             let selected = kind.converter(state).selected(&selection, some).await?;
             for (entry, selected) in some.iter().zip(selected) {
-                // As in Kubernetes, whatever comes after a full page makes another one, even if that stays empty.
+                // As in kube-apiserver, entries after a full page lead to another page, even if none of them matches.
                 if limit > 0 && matched.len() == limit {
                     more = matched.last().map(|last: &Arc<Entry>| last.key.to_string());
                     break 'pages;
@@ -116,13 +114,13 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
     Ok(Page { entries, revision, next, remaining })
 }
 
-/// Where a list begins.
+/// Start of a list: the snapshot, and the key to continue after.
 struct Start {
     at: ListAt,
     after: Option<String>,
-    /// Whether the request goes on where a page ended.
+    /// Set if the request has a continue token.
     continued: bool,
-    /// A token that asks for the rest as of now, after its snapshot was lost.
+    /// Set if the token continues at the latest revision, because its snapshot has expired.
     latest_after_expiry: bool,
 }
 
@@ -151,14 +149,14 @@ async fn start(state: &State, options: &ListOptions, scope: &str) -> Result<Star
         let reached = tokio::time::timeout(WAIT_FOR_REVISION, state.storage.store.reached(wanted)).await;
         if reached.is_err() {
             let refusal = too_large(wanted, state.storage.store.revision());
-            // What only the store itself can answer, Kubernetes asks it for, and that says nothing about another time.
+            // kube-apiserver passes an exact read to etcd, whose error suggests no retry.
             return Err(if exact { refusal.without_retry() } else { refusal });
         }
     }
     Ok(if exact { Start { at: ListAt::Exact(wanted), ..latest } } else { latest })
 }
 
-/// 504 for a revision that does not exist yet.
+/// The 504 for a revision that does not exist yet.
 pub fn too_large(wanted: u64, current: u64) -> Status {
     Status::timeout(format!("Too large resource version: {wanted}, current: {current}"), 1).with_details(
         StatusDetails {
@@ -176,7 +174,7 @@ pub fn too_large(wanted: u64, current: u64) -> Status {
 fn read_status(error: &ReadError, from: &Start, scope: &str, state: &State) -> Status {
     match error {
         ReadError::Compacted { .. } if from.continued => {
-            // The token of the answer goes on as of now, for clients that would rather have an inconsistent rest than none.
+            // Offer a token that continues at the latest revision, for clients that accept an inconsistent rest.
             let key = from.after.clone().unwrap_or_default();
             let token = continue_token_at(&key, scope, -1);
             let message = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
@@ -193,7 +191,7 @@ fn read_status(error: &ReadError, from: &Start, scope: &str, state: &State) -> S
     }
 }
 
-/// Kubernetes' token: versioned JSON in base64.
+/// A continue token in Kubernetes' format: versioned JSON in base64.
 fn continue_token(key: &str, scope: &str, revision: u64) -> String {
     continue_token_at(key, scope, i64::try_from(revision).unwrap_or(i64::MAX))
 }
@@ -205,7 +203,7 @@ fn continue_token_at(key: &str, scope: &str, revision: i64) -> String {
     TOKEN.encode(write::to_vec(&token))
 }
 
-/// The key to go on after, and the revision to stay at.
+/// Parses a continue token: the key to continue after, and the revision, negative for the latest.
 fn read_token(token: &str, scope: &str) -> Result<(String, i64), String> {
     let invalid = |why: String| format!("continue key is not valid: {why}");
     let bytes = TOKEN.decode(token).map_err(|error| {
@@ -236,14 +234,14 @@ fn read_token(token: &str, scope: &str) -> Result<(String, i64), String> {
     if after.is_empty() {
         return Err("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)".to_owned());
     }
-    // The key stays inside of what the request may see, whatever the token says.
+    // The key must stay within the scope of the request, whatever the token contains.
     if after.split('/').any(|part| matches!(part, "" | "." | "..")) || after.chars().any(char::is_control) {
         return Err(invalid(start.to_owned()));
     }
     Ok((format!("{scope}{after}"), revision))
 }
 
-/// The answer in the form the client wants.
+/// Encodes a page in the form that the client accepts.
 pub async fn answer(
     state: &State,
     call: &mut Call,
@@ -255,7 +253,7 @@ pub async fn answer(
     if plain && accepted.media == Media::Json && !accepted.pretty {
         return Ok(Answer::Raw(200, "application/json", Body::spliced(spliced(kind, page))));
     }
-    // Everything else is put together here and now.
+    // All other forms are built in memory.
     let size = page.entries.iter().map(|entry| entry.body.len()).sum();
     let is_table = matches!(accepted.form, Form::Table(_));
     call.effort.enter_lane(if is_table { table::work(kind, size) } else { size }).await;
@@ -283,7 +281,7 @@ pub async fn answer(
             let mut metadata = metadata;
             drop_empty_continue(&mut metadata);
             let items: Vec<Value> = match kind.row() {
-                // The metadata of a built-in kind is the same in all of its versions.
+                // The metadata of a built-in resource is equal in all its versions.
                 Some(_) => {
                     page.entries.iter().map(|entry| encode::tree(entry)).collect::<Result<_, Status>>()?
                 }
@@ -309,7 +307,7 @@ pub async fn answer(
     Ok(Answer::Object(200, value))
 }
 
-/// Lists of other kinds leave it out.
+/// Removes an empty `continue`: tables and partial metadata omit it.
 fn drop_empty_continue(metadata: &mut Value) {
     if metadata.str_at(&["continue"]) == Some("") {
         metadata.remove_at(&["continue"]);
@@ -328,7 +326,7 @@ fn list_object(kind: &str, api_version: &str, metadata: Value, items: Vec<Value>
 fn list_metadata(kind: &ServedResource, page: &Page) -> Value {
     let mut metadata = Value::map([("resourceVersion", page.revision.to_string())]);
     if kind.row().is_none() && page.next.is_empty() {
-        // A list without a type writes it even when it is empty.
+        // Go writes the field of an unstructured list even when it is empty.
         metadata.set_at(&["continue"], "");
     }
     if !page.next.is_empty() {
@@ -340,12 +338,12 @@ fn list_metadata(kind: &ServedResource, page: &Page) -> Value {
     metadata
 }
 
-/// The list as JSON, made of the stored bytes.
+/// The list as JSON, built from stored bytes.
 fn spliced(kind: &ServedResource, page: Page) -> Splice {
     let mut head = Vec::with_capacity(256);
     let mut foot = Vec::new();
     if kind.row().is_none() {
-        // A custom resource is written with sorted keys, and its items say what they are.
+        // A list of custom resources has sorted keys, and its items include `kind` and `apiVersion`.
         head.extend_from_slice(b"{\"apiVersion\":");
         write::string(&mut head, &kind.gvk.api_version());
         head.extend_from_slice(b",\"items\":[");

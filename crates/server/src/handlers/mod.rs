@@ -1,5 +1,4 @@
-//! What each verb does, one file each. Every handler takes a [`crate::call::Call`], which only exists once its caller has
-//! been authorized.
+//! Request handlers, one file per verb. Every handler takes a [`crate::call::Call`], which exists only after its caller was authorized.
 
 pub mod connect;
 pub mod create;

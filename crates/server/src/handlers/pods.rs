@@ -1,4 +1,4 @@
-//! `pods/binding`.
+//! Handler of `pods/binding` and `bindings`.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::ownership::Writer;
 use crate::state::State;
 use crate::write::{self, MarkProof, OPTIMISTIC_LOCK, Posted, StoreError, Subject};
 
-/// How often a write that lost against another one is made anew.
+/// Maximum number of attempts when other writes to the pod conflict.
 const ATTEMPTS: usize = 16;
 
-/// `pods/binding` and `bindings`: puts a pod on a node.
+/// Assigns a pod to a node.
 pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let expected = GroupVersionKind::new("", "v1", "Binding");
@@ -47,7 +47,7 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &ServedResource) ->
         .map(|rules| (rules.create)(&binding, &state.validation_context(call.now)))
         .unwrap_or_default();
     if !errors.is_empty() {
-        // Kubernetes loses the status on the way.
+        // kube-apiserver loses the status code here.
         return Err(Status::plain(api::field::aggregate(&errors)));
     }
     let admitted = post.validate(call, &binding).await?;
@@ -108,7 +108,7 @@ fn assign(pod: &mut Value, binding: &Value, now: i64) -> Result<(), String> {
         pod.set_at(&["metadata", "annotations", &key], value);
     }
     kinds::strategy::drop_init_container_annotations(pod);
-    // Where the node is comes with the binding; a nomination has served its purpose.
+    // The binding carries the topology labels of the node; the nomination is obsolete.
     let labels: Vec<(String, String)> =
         meta::labels(binding).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
     for (key, value) in labels {
@@ -128,7 +128,7 @@ fn assign(pod: &mut Value, binding: &Value, now: i64) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the body as the kind that a subresource takes; it is in the namespace of the request.
+/// Reads the body as the kind that a subresource takes, and sets or checks its namespace.
 pub async fn posted(
     call: &mut Call,
     expected: &GroupVersionKind,
@@ -143,7 +143,7 @@ fn pods(state: &State) -> Result<Arc<ServedResource>, Status> {
     state.apis.catalog.find(&"".into(), &"v1".into(), &"pods".into()).ok_or_else(Status::no_such_resource)
 }
 
-/// What is answered when all went well.
+/// The `Status` that reports success with code 201.
 pub(super) fn success() -> Value {
     let mut status = Value::map([("kind", "Status"), ("apiVersion", "v1"), ("status", "Success")]);
     status.set_at(&["metadata"], Value::Map(Map::new()));

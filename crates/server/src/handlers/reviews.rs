@@ -1,4 +1,4 @@
-//! Kinds that are answered and forgotten: reviews of access and identity.
+//! Virtual resources, which are answered and not stored: access reviews, identity reviews, component status.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::ownership;
 use crate::state::State;
 use crate::write::{BYTES_OF_ENTRY, Posted, remove_server_metadata};
 
-/// Answers a request for one of these kinds.
+/// Dispatches requests for virtual resources and for subresources that take another kind.
 pub async fn handle(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     match (kind.gvk.kind.as_str(), call.info.subresource.as_str()) {
         ("Pod", "binding") | ("Binding", "") => pods::bind(state, call, kind).await,
@@ -35,7 +35,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call, kind: &ServedResource) 
     }
 }
 
-/// Whom an access review is about.
+/// The subject of an access review.
 #[derive(Clone, Copy, PartialEq)]
 enum Asker {
     Anybody,
@@ -43,7 +43,7 @@ enum Asker {
     Caller,
 }
 
-/// Reads the body as `kind`, runs admission, and hands it back.
+/// Reads the body as `kind`, runs admission and returns the admitted object.
 pub async fn read(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Value, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let mut object = decode::object(call, kind, options.field_validation).await?.object;
@@ -79,7 +79,7 @@ async fn access_review(
         .map(|rules| (rules.create)(&review, &state.validation_context(call.now)))
         .unwrap_or_default();
     if !errors.is_empty() {
-        // Kubernetes names the group alone here.
+        // kube-apiserver names only the group here.
         let group = api::GroupKind::new(kind.stored.group.clone(), "");
         return Err(Status::invalid(&group, "", &errors));
     }
@@ -109,7 +109,7 @@ async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &ServedResource
     let entries = escalation::held_entries(&state.authorization.rbac, call.user(), &namespace);
     call.effort.enter_lane(entries.saturating_mul(BYTES_OF_ENTRY)).await;
     let rules = state.authorization.chain.load_full().rules_for(call.user(), &namespace);
-    // As Kubernetes: the question is not repeated.
+    // As in kube-apiserver, the response does not repeat the spec.
     review.set_at(&["metadata"], Value::Map(Map::new()));
     review.set_at(&["spec"], Value::Map(Map::new()));
     review.set_at(&["status"], review::rules_status(&rules));
@@ -125,7 +125,7 @@ async fn self_review(call: &mut Call, kind: &ServedResource) -> Result<Answer, S
     Ok(Answer::Object(201, kind.empty_with(review)))
 }
 
-/// `componentstatuses`: the store is the only component this server has.
+/// Answers `componentstatuses`; the store is the only component.
 fn component_status(state: &State, call: &Call, kind: &ServedResource) -> Result<Answer, Status> {
     let healthy = state.storage.store.health();
     let mut item = Value::map([("kind", "ComponentStatus"), ("apiVersion", "v1")]);
@@ -139,7 +139,7 @@ fn component_status(state: &State, call: &Call, kind: &ServedResource) -> Result
     item.set_at(&["conditions"], Value::List(vec![condition]));
     match call.info.verb.as_str() {
         "get" if call.info.name == "etcd-0" => Ok(Answer::Object(200, item)),
-        // Kubernetes calls it by its singular name here.
+        // kube-apiserver uses the singular name here.
         "get" => Err(Status::not_found(&GroupResource::new("", "componentstatus"), &call.info.name)),
         _ => {
             let selection = list::selection(call, kind)?;

@@ -1,4 +1,4 @@
-//! `serviceaccounts/token` and `tokenreviews`.
+//! Handlers of `serviceaccounts/token` and `tokenreviews`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::state::State;
 use crate::tokens::StoredObjects;
 use crate::write::Posted;
 
-/// The audit annotation that says why a request for a token for a webhook was refused.
+/// Audit annotation with the reason why a token request for a webhook was refused.
 const DENIED_ANNOTATION: &str = "webhook-authentication.k8s.io/token-request-denied";
-/// How many characters of a value that a client sent the log shows.
+/// Maximum characters of a client's value in log lines.
 const LOGGED_CHARACTERS: usize = 256;
 
-/// `serviceaccounts/token`: a token for the account.
+/// Issues a token for the service account (`serviceaccounts/token`).
 pub async fn request(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let begun = Instant::now();
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
@@ -51,8 +51,7 @@ pub async fn request(state: &Arc<State>, call: &mut Call, kind: &ServedResource)
     answer.map_err(|refusal| refusal.status)
 }
 
-/// Takes out attestations that were sent empty. Validation tells them from absent ones; nothing else does, and they are not
-/// answered.
+/// Removes attestations that were sent empty. Only validation distinguishes them from absent ones, and the response omits them.
 fn take_empty_attestations(object: &mut Value) -> Vec<AttestationDialect> {
     let spec = object.as_map_mut().and_then(|object| object.get_mut("spec")).and_then(Value::as_map_mut);
     let Some(spec) = spec else { return Vec::new() };
@@ -67,7 +66,7 @@ fn take_empty_attestations(object: &mut Value) -> Vec<AttestationDialect> {
     empty
 }
 
-/// What a request for a token for a webhook asks for, as it was sent: for the log if it is refused.
+/// The request for a webhook token as sent, to log it if it is refused.
 struct WebhookTokenAsked {
     configuration: String,
     audience: String,
@@ -93,7 +92,7 @@ impl WebhookTokenAsked {
         })
     }
 
-    /// Tells operators why a request was refused: the client must not know what the answer depends on.
+    /// Logs the reason of a refusal for operators: the client must not learn what the decision depends on.
     fn report(&self, call: &Call, TokenRequestRefusal { status, cause }: &TokenRequestRefusal) {
         let (reason, detail) = match cause {
             Some(cause) => (cause.reason.as_str(), cause.detail.clone()),
@@ -113,12 +112,11 @@ impl WebhookTokenAsked {
     }
 }
 
-/// A decoded `TokenRequest`.
 struct PostedTokenRequest {
     object: Value,
     options: WriteOptions,
     expected: GroupVersionKind,
-    /// The attestations that were sent empty.
+    /// Attestations that the client sent empty.
     empty: Vec<AttestationDialect>,
 }
 
@@ -180,7 +178,7 @@ async fn answer(
     Ok(Answer::Object(201, answer))
 }
 
-/// What an account may have attested, by what it is authorized to.
+/// Attests what the service account is authorized for.
 struct Authorized(Arc<Chain>);
 
 impl Attester for Authorized {
@@ -203,7 +201,7 @@ impl Attester for Authorized {
     }
 }
 
-/// `tokenreviews`: whose token is this?
+/// Authenticates the token in a `TokenReview`.
 pub async fn review(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
     let mut review = super::reviews::read(state, call, kind).await?;
     let token = review.str_at(&["spec", "token"]).unwrap_or_default().to_owned();
@@ -217,7 +215,7 @@ pub async fn review(state: &Arc<State>, call: &mut Call, kind: &ServedResource) 
         review.list_at(&["spec", "audiences"]).iter().filter_map(Value::as_str).map(Str::from).collect();
     let authenticator = state.authentication.authenticator.load_full();
     let audiences = (!wanted.is_empty()).then_some(wanted.as_slice());
-    // Who cannot be told keeps what was sent, as in Kubernetes: `authenticated` says what to make of it.
+    // As in kube-apiserver, the status of a failed review keeps the sent user; `authenticated` is what counts.
     let mut status = review.at(&["status"]).and_then(Value::as_map).cloned().unwrap_or_default();
     for field in ["authenticated", "error"] {
         status.remove(field);
@@ -235,7 +233,7 @@ pub async fn review(state: &Arc<State>, call: &mut Call, kind: &ServedResource) 
             if status.get("user").is_none() {
                 status.insert("user", Map::new());
             }
-            // Kubernetes asks two authenticators: that of its own connections knows no other token.
+            // kube-apiserver tries two authenticators and joins their errors: the one for loopback connections knows only its own token.
             let (unknown, error) = (authn::Error::InvalidToken.to_string(), error.to_string());
             let said = if error == unknown { error } else { format!("[{unknown}, {error}]") };
             status.insert("error", said);

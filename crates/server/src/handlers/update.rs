@@ -1,4 +1,4 @@
-//! PUT and PATCH: a changed object, inside the compare-and-swap loop.
+//! Handlers of PUT and PATCH: change an object in a compare-and-swap loop.
 
 use std::sync::Arc;
 
@@ -18,30 +18,29 @@ use crate::ownership::{self, Writer};
 use crate::state::State;
 use crate::write::{OPTIMISTIC_LOCK, StoreError, Subject, WriteOutcome, place};
 
-/// How often a write that lost against another one is made anew, when the client did not name a revision.
+/// Maximum number of attempts when other writes conflict and the client did not name a revision.
 const ATTEMPTS: usize = 16;
 
-/// The patch types that are served.
+/// Patch types for built-in resources.
 const PATCH_TYPES: &[&str] = &[JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH];
-/// Those of custom resources: a strategic merge needs the tags of built-in types.
+/// Patch types for custom resources: strategic merge needs the merge keys of built-in types.
 const CUSTOM_PATCH_TYPES: &[&str] = &[JSON_PATCH, MERGE_PATCH, APPLY_PATCH];
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
-/// A configuration; JSON is YAML, too.
+/// Server-side apply; the configuration may be JSON, which is valid YAML.
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
-/// Where the new object comes from.
+/// Origin of the new object.
 enum Source {
     /// A PUT: the object, or a `Scale`.
     Object(Draft),
-    /// A PATCH: applied to whatever is there.
+    /// A patch of the stored object: its type and body.
     Patch(&'static str, Bytes),
-    /// A PATCH that is a configuration: merged into whatever is there, even nothing. With it, what strict reading says.
+    /// A server-side apply: the configuration and the strict decoder's message. The object need not exist.
     Configuration(Value, Option<String>),
 }
 
-/// PUT.
 pub async fn put(
     state: &State,
     call: &mut Call,
@@ -58,7 +57,6 @@ pub async fn put(
     change(state, call, kind, subresource, &options, Source::Object(draft)).await
 }
 
-/// PATCH.
 pub async fn patch(
     state: &State,
     call: &mut Call,
@@ -113,7 +111,7 @@ async fn change(
                 Source::Object(draft) if kind.creates_on_update(subresource) => {
                     let uid = meta::uid(draft.object());
                     if !uid.is_empty() {
-                        // Whoever names one means an object that is there.
+                        // A uid refers to an existing object.
                         let why = ServedResource::uid_mismatch(&key, uid, "", options.dry_run);
                         return Err(Status::conflict(&kind.resource, &name, why));
                     }
@@ -153,7 +151,7 @@ async fn change(
         let admitted = subject.admit_update(call, mutated, &old, &old_object).await?;
         let last = is_last_finalizer(kind, admitted.object(), &old_object);
         let stored = if last {
-            // The answer is what the update asked for, without the finalizer.
+            // Answer with the updated object, which no longer has the finalizer.
             let (admitted, object) = admitted.into_delete(&old);
             let deleted = subject.delete(call, admitted, &old, &name).await;
             if let Ok(last) = &deleted {
@@ -253,7 +251,7 @@ fn check_name(call: &Call, object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// A PUT that names a uid is about that very object.
+/// Refuses a PUT that names another uid than the stored object's.
 fn check_uid(
     kind: &ServedResource,
     entry: &Arc<Entry>,
@@ -270,8 +268,8 @@ fn check_uid(
     Err(Status::conflict(&kind.resource, meta::name(old), why))
 }
 
-/// Whether the update takes the last finalizer off an object that is going away, so that it goes now. A namespace has a
-/// second list of them.
+/// Reports whether the update removes the last finalizer of an object that is being deleted, which completes the deletion. A namespace also
+/// has finalizers in its spec.
 fn is_last_finalizer(kind: &ServedResource, new: &Value, old: &Value) -> bool {
     let is_namespace = kind.is_built_in("", "Namespace");
     meta::is_deleting(old)

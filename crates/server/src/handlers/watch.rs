@@ -1,7 +1,7 @@
 //! WATCH: commits in order, as one line of JSON each.
 //!
-//! All watchers of a resource see one order. An event is encoded once for all of them (the encoding stays with the event);
-//! only selectors, tables and other versions make it anew. A watcher that does not keep up is ended.
+//! All watches of a resource see events in the same order. An event is encoded once for all of them and the encoding is stored with the
+//! event; only selectors, tables and other versions require another encoding. A watch that does not keep up is ended.
 
 pub mod shared_frames;
 
@@ -32,19 +32,19 @@ use crate::state::State;
 use crate::table::{self, TableOptions, TableRequest};
 use crate::unsent::Payer;
 
-/// Chunks on their way to one client, besides what is being sent. An event is never divided, so that a chunk may be as large as an
-/// object is.
+/// Capacity of the channel to one client, in chunks, besides the one being sent. An event is never split, so a chunk may be as large as an
+/// object.
 const CHUNKS: usize = 2;
-/// About how many bytes are sent at once.
+/// Approximate size of a chunk.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// An event of so many bytes is not copied for each watch.
+/// Minimum size of an event whose bytes are shared with other watches instead of copied.
 const SHARED_BYTES: usize = 8 * 1024;
-/// How often a quiet watch says how far it has come.
+/// Interval of bookmarks on a watch without events.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
-/// How long a watch lasts when the client does not say: from half an hour to an hour.
+/// Shortest default duration of a watch in seconds; without `timeoutSeconds` it lasts between this and twice as long.
 const MIN_SECONDS: u64 = 1800;
 
-/// What a watch sends, decided once.
+/// State of a running watch and the form in which it sends events.
 struct Sender {
     state: Arc<State>,
     kind: Arc<ServedResource>,
@@ -56,15 +56,15 @@ struct Sender {
     now: i64,
     counter: prometheus::IntCounter,
     out: BytesMut,
-    /// A large event that goes out after that, as it is: its bytes are shared with all other watches.
+    /// A large event to send after `out`, whose bytes are shared with other watches.
     shared: Option<Bytes>,
     channel: mpsc::Sender<Bytes>,
     payer: Option<Payer>,
-    /// How many bytes were looked at since others had their turn.
+    /// Bytes processed since the task last yielded.
     worked: usize,
 }
 
-/// GET with `watch`.
+/// Starts a watch and answers with its stream.
 pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<ServedResource>) -> Result<Answer, Status> {
     let options = ListOptions::parse(&call.query, true)?;
     let accepted =
@@ -79,14 +79,14 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<ServedResource>) ->
     }
     let selection = selection(call, &kind)?;
     let table = TableOptions::parse(&call.query)?;
-    // A watch of one name sees that name alone, whatever its selectors say.
+    // A watch of one object is limited to its key, whatever the selectors are.
     let scope = match call.info.path_name() {
         Some(name) => kind.key(&call.info.namespace, name),
         None => kind.scope(&call.info.namespace),
     };
     state.storage.unreadable.check_scope(&scope)?;
     let begin = begin(&state.storage.store, &options, &scope, || state.storage.store.revision())?;
-    // Whoever has less than no time left has none for a single event.
+    // A negative timeout leaves no time for events.
     if options.timeout_seconds.is_some_and(i64::is_negative) {
         return Ok(Answer::Raw(200, "application/json", Body::empty()));
     }
@@ -126,17 +126,17 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<ServedResource>) ->
     Ok(Answer::Raw(200, "application/json", Body::stream(receiver)))
 }
 
-/// How a watch begins.
+/// The first events of a watch.
 enum Begin {
-    /// With these entries as ADDED events, then what happens after them.
+    /// These entries as ADDED events, then the changes after them.
     Entries(Vec<Arc<Entry>>, Watch),
-    /// With what happens after a revision.
+    /// The changes after this revision.
     Events(Watch, u64),
-    /// With an error, as an event.
+    /// A single error event, then the watch ends.
     Error(Status),
 }
 
-/// `now` tells how far the store has come.
+/// Decides how a watch begins. `now` returns the current revision of the store.
 fn begin(store: &Store, options: &ListOptions, scope: &str, now: impl Fn() -> u64) -> Result<Begin, Status> {
     let revision = crate::options::revision(&options.resource_version).map_err(Status::plain)?.unwrap_or(0);
     let initial = match options.send_initial_events {
@@ -148,10 +148,10 @@ fn begin(store: &Store, options: &ListOptions, scope: &str, now: impl Fn() -> u6
         if initial {
             return Ok(Begin::Error(too_large(revision, current)));
         }
-        // Without a beginning there is nothing to wait for but the events after that revision.
+        // Without initial events, wait for the events after that revision.
         match store.watch(scope, WatchFrom::Now) {
             Ok(watch) if revision > now() => return Ok(Begin::Events(watch, revision)),
-            // Meanwhile it has come, and perhaps more after it: the watch begins there as any other.
+            // The store reached the revision meanwhile and may be past it: begin at the revision as usual.
             Ok(_) => {}
             Err(e) => return Ok(Begin::Error(Status::internal(e))),
         }
@@ -170,7 +170,7 @@ fn begin(store: &Store, options: &ListOptions, scope: &str, now: impl Fn() -> u6
     })
 }
 
-/// Sends the objects that exist at the start of a watch. False if the client has disconnected.
+/// Sends the existing objects at the start of a watch. False if the client has disconnected.
 async fn send_initial_events(
     sender: &mut Sender,
     entries: Vec<Arc<Entry>>,
@@ -189,7 +189,7 @@ async fn send_initial_events(
             tokio::task::yield_now().await;
         }
         if sender.is_full() {
-            // Other tasks get their turn, also while this client reads fast.
+            // Yield to other tasks even while this client reads fast.
             tokio::task::yield_now().await;
             if sender.channel.capacity() == 0 {
                 seat.release();
@@ -206,7 +206,7 @@ async fn send_initial_events(
     sender.flush().await
 }
 
-/// A watch holds its seat while it sends the initial events, except while its client is slow to read them.
+/// Runs a watch to its end. It holds its seat while it sends initial events, except while the client is slow to read them.
 async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: Instant, mut seat: Seat) {
     let mut said = 0;
     let mut watch = match begin {
@@ -229,14 +229,14 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
     };
     seat.release();
     let mut bookmark_at = Instant::now() + BOOKMARK_EVERY;
-    // Nothing up to here is told, be it yet to come.
+    // Events up to this revision are not sent, even if they are still to come.
     let after = said;
     let mut crds = sender.state.apis.crds.changes();
     let is_custom = sender.kind.as_custom().is_some();
     loop {
         let next = tokio::select! {
             next = watch.next() => Some(next),
-            // What is watched may no longer be what it was: the client asks again and finds out.
+            // The CRD may have changed: end the watch, so that the client starts a new one.
             changed = crds.changed(), if is_custom => {
                 if changed.is_err() || sender.is_outdated() {
                     return;
@@ -269,7 +269,7 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
             Ok(event) => Some(event),
             Err(error) => return sender.end(&error).await,
         };
-        // What has piled up goes out together.
+        // Send all pending events together.
         while let Some(current) = event.take() {
             if current.revision > after {
                 said = current.revision;
@@ -293,7 +293,7 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
 }
 
 impl Sender {
-    /// Whether the CRD of a custom kind has changed or gone.
+    /// Reports whether the CRD of a custom resource was changed or deleted.
     fn is_outdated(&self) -> bool {
         let kind = &self.kind;
         let now = self.state.apis.catalog.find(&kind.gvk.group, &kind.gvk.version, &kind.resource.resource);
@@ -307,7 +307,7 @@ impl Sender {
         self.out.len() >= CHUNK_BYTES || self.shared.is_some()
     }
 
-    /// Sends what has been written; `false` when the client is gone or does not read.
+    /// Sends the buffered events; `false` if the client has disconnected or does not read for [`PATIENCE`].
     async fn flush(&mut self) -> bool {
         let written = self.out.split().freeze();
         let shared = self.shared.take().unwrap_or_default();
@@ -321,7 +321,7 @@ impl Sender {
 
     async fn send(&self, chunk: Bytes) -> bool {
         let sent = async {
-            // The room that a chunk waits for is taken last, so that waiting holds none of it.
+            // Charge the bytes last, so that a chunk that waits for the channel holds no budget.
             let place = self.channel.reserve().await.ok()?;
             place.send(match &self.payer {
                 Some(payer) => payer.charge_when_possible(chunk).await,
@@ -333,14 +333,14 @@ impl Sender {
     }
 
     async fn end(mut self, error: &WatchError) {
-        // A client that was too slow lists anew; one whose server stops finds another.
+        // A client that was too slow must list again; one whose server stops connects to another.
         if let WatchError::Lagged | WatchError::Compacted { .. } = error {
             self.error(&Status::expired("The resourceVersion for the provided watch is too old."));
             let _ = self.flush().await;
         }
     }
 
-    /// Whether an entry is watched.
+    /// Evaluates the selectors, in the heavy lane if a large object must be read.
     async fn selects(&mut self, entry: &Arc<Entry>) -> Result<bool, Status> {
         if !self.kind.reads_objects(&self.selection) {
             return Ok(self.kind.selects(&self.selection, entry).unwrap_or_default());
@@ -375,7 +375,7 @@ impl Sender {
             (true, false) => ("DELETED", event.kind == EventKind::Deleted),
         };
         if !is && event.kind != EventKind::Deleted {
-            // It stopped matching: the client is told with the last state that did, at the revision of the change.
+            // The object no longer matches: send its last matching state at the revision of the change.
             if let Some(previous) = &event.previous {
                 let last = Arc::new(previous.at_revision(event.revision));
                 self.entry(word, &last).await;
@@ -388,7 +388,7 @@ impl Sender {
                 frame(&mut out, word, trimmed(&event.entry));
                 out.into()
             });
-            // The stored version's encoding serves every version of the same shape but for its head.
+            // Other versions of the same shape need another head.
             if self.kind.is_stored_version() {
                 self.counter.inc();
                 self.append(encoded);
@@ -423,7 +423,7 @@ impl Sender {
         }
     }
 
-    /// Adds an event that other watches send, too.
+    /// Adds an encoded event that is shared with other watches.
     fn append(&mut self, frame: &Bytes) {
         if frame.len() >= SHARED_BYTES {
             self.shared = Some(frame.clone());
@@ -432,7 +432,7 @@ impl Sender {
         }
     }
 
-    /// Says how far the watch has come; the first one after the initial events says that they are complete.
+    /// Adds a bookmark. With `initial_end` it marks the end of the initial events.
     fn bookmark(&mut self, revision: u64, initial_end: bool) {
         let mut metadata = Value::map([("resourceVersion", revision.to_string())]);
         if initial_end {
@@ -473,7 +473,7 @@ impl Sender {
     }
 }
 
-/// An entry's body without its line feed.
+/// The body of an entry without its line feed.
 fn trimmed(entry: &Entry) -> &[u8] {
     entry.body.get(..entry.body.len().saturating_sub(1)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! `/statusz` and `/flagz`: what this server is and what it was started with, as text or, for whoever asks by name, as objects.
+//! `/statusz` and `/flagz`: version, uptime and flags of this server, as text, or as objects if `Accept` names the kind.
 
 use std::fmt::Write as _;
 
@@ -15,18 +15,15 @@ use crate::negotiate::{self, Media};
 use crate::respond;
 use crate::state::State;
 
-/// How the API server names itself on these pages.
+/// Component name on these pages.
 const COMPONENT: &str = "apiserver";
 
-/// What a page can be written as, as a 406 lists it.
+/// Media types of the pages, as a 406 lists them.
 const FORMS: &[&str] = &["application/json", "application/yaml", "text/plain"];
 
-/// One of the pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Page {
-    /// `/statusz`
     Status,
-    /// `/flagz`
     Flags,
 }
 
@@ -66,7 +63,7 @@ impl Version {
     }
 }
 
-/// What a client wants a page to be.
+/// The form of a page that a client accepts.
 #[derive(Debug, PartialEq)]
 enum Wanted {
     Text,
@@ -98,7 +95,6 @@ fn wanted(headers: &HeaderMap, page: Page) -> Option<Wanted> {
     })
 }
 
-/// Answers with a page.
 pub fn handle(state: &State, call: &mut Call, page: Page) -> Result<Answer, Status> {
     let wanted = wanted(&call.headers, page).ok_or_else(|| Status::not_acceptable(FORMS))?;
     let Wanted::Object(media, version) = wanted else {
@@ -151,7 +147,7 @@ fn emulated(state: &State) -> String {
     format!("1.{}", state.info.emulated_minor)
 }
 
-/// The first segments of the paths that are there for looking at the server.
+/// First path segments of the pages for debugging, without API, OpenAPI and OpenID documents.
 fn folders(state: &State) -> Vec<String> {
     let mut folders: Vec<String> = documents::paths(state)
         .iter()
@@ -186,19 +182,19 @@ fn flags_text(flags: &[(String, String)]) -> String {
     })
 }
 
-/// `Mon Jan  2 15:04:05 UTC 2006`.
+/// Formats a time like `Mon Jan  2 15:04:05 UTC 2006` (Go's `UnixDate`).
 fn unix_date(seconds: i64) -> String {
     let Date { weekday, day, month, year, time } = Date::of(seconds);
     format!("{weekday} {month} {:>2} {time} UTC {year}", day.trim_start_matches('0'))
 }
 
-/// `Mon, 02 Jan 2006 15:04:05 UTC`, as Go writes what it calls RFC 1123.
+/// Formats a time like `Mon, 02 Jan 2006 15:04:05 UTC` (Go's `RFC1123`).
 pub fn date(seconds: i64) -> String {
     let Date { weekday, day, month, year, time } = Date::of(seconds);
     format!("{weekday}, {day} {month} {year} {time} UTC")
 }
 
-/// The parts of a date, in words.
+/// The formatted parts of a date.
 struct Date {
     weekday: &'static str,
     day: String,

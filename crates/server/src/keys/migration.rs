@@ -1,10 +1,10 @@
-//! From the keys of format 1 of the embedded store, `/registry/<group>/<plural>/…`, to those of today.
+//! Migrates the keys of format 1 of the embedded store, `/registry/<group>/<plural>/…`, to the current layout.
 //!
-//! In the old layout a custom resource of a built-in group and plural name was stored among the built-in objects, and could be
-//! taken for one of them. So a key alone does not say what an object is. Its first bytes do: the server has always written built-in
-//! objects with `kind` first, and custom resources with `apiVersion` first, whatever clients sent. An object moves only if they are
-//! exactly those of its row of the table, or of a stored CRD, and if the rest of its key is what its metadata say. Everything else
-//! is left out and reported; it is still in the old file.
+//! In the old layout, custom resources with the group and plural name of a built-in resource were stored among its objects and could be
+//! mistaken for them. The key alone therefore does not identify the kind of an object, but its first bytes do: the server always wrote
+//! built-in objects with `kind` first and custom resources with `apiVersion` first, regardless of what clients sent. An object is
+//! migrated only if its first bytes match its row of the resource table or a stored CRD exactly, and if its name and namespace match
+//! its key. All other objects are skipped and logged; they remain in the old file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use value::Str;
 use super::{ROOT, custom_prefix, prefix};
 use crate::encode;
 
-/// Where format 1 kept CRDs.
+/// The key prefix of CRDs in format 1.
 const OLD_CRDS: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
-/// How many objects that are left out are named in the log.
+/// Maximum number of skipped objects that are logged individually.
 const NAMED: usize = 100;
 
-/// What must be known of a stored CRD.
+/// The properties of a stored CRD that identify its objects.
 struct Crd {
     namespaced: bool,
-    /// What its objects begin with, in each of its versions.
+    /// The first bytes of its objects, for each of its versions.
     heads: Vec<Vec<u8>>,
 }
 
-/// The keys of today, in the order of the entries; none for what is left out.
+/// The new keys, in the order of the entries; `None` for an entry that is skipped.
 pub(crate) fn migrate(entries: &Entries) -> Vec<Option<Arc<str>>> {
     let crds = stored_crds(entries);
     let mut left_out = 0_usize;
@@ -77,7 +77,7 @@ fn stored_crds(entries: &Entries) -> HashMap<(Str, Str), Crd> {
     crds
 }
 
-/// What the objects of a built-in resource begin with.
+/// The first bytes of a built-in resource's objects; `None` if it has no storage of its own.
 fn stored_head(row: &Resource) -> Option<Vec<u8>> {
     let Storage::Own(version) = row.storage else { return None };
     Some(encode::head(&GroupVersion::new(row.group, version).to_string(), row.kind))
@@ -111,8 +111,8 @@ fn new_key(entry: &Entry, crds: &HashMap<(Str, Str), Crd>) -> Result<String, &'s
     Ok(format!("{}{rest}", custom_prefix(group, plural)))
 }
 
-/// Whether the rest of a key, `[<namespace>/]<name>`, is what the object's metadata say. An object that cannot be read moves by its
-/// first bytes and the form of its key: it must not be forgotten that it is there.
+/// Checks that the rest of a key, `[<namespace>/]<name>`, matches the object's metadata. An object that cannot be decoded is migrated
+/// by its first bytes and the form of its key, so that it is still reported as unreadable.
 fn check_place(entry: &Entry, rest: &str, namespaced: bool) -> Result<(), &'static str> {
     let (namespace, name) = match rest.split_once('/') {
         Some((namespace, name)) if namespaced && !name.contains('/') => (namespace, name),

@@ -12,14 +12,14 @@ fn prefixes_with_a_name_are_those_of_the_table() {
     }
 }
 
-/// Every resource of the table in every version, and custom resources over every group and plural name there is.
+/// Covers all built-in resources in all versions, and custom resources with every combination of known group and plural names.
 #[test]
 fn no_two_resources_have_overlapping_prefixes() {
     let mut owners: BTreeMap<String, String> = BTreeMap::new();
     for row in table::all() {
         for _version in row.versions {
             let Some(prefix) = prefix(row) else { continue };
-            // Both groups of events are the same objects.
+            // Both groups of events share their objects.
             let (group, ()) = match row.storage {
                 Storage::With(group, _) => {
                     assert_eq!((row.group, row.plural, group), ("events.k8s.io", "events", ""));
@@ -36,7 +36,7 @@ fn no_two_resources_have_overlapping_prefixes() {
         table::all().map(|row| row.plural).chain(["specs", "endpoints", "things"]).collect();
     let own = ["example.com", "pods.example.com", "services.specs", "k8s.io"];
     let mut refused = Vec::new();
-    // A group without a dot is none that validation lets pass: those are covered by `table::overlapping`.
+    // CRD validation rejects a group without a dot; `table::overlapping` covers those.
     for group in GROUPS.iter().map(|group| group.name).chain(own).chain(plurals.iter().copied()) {
         for plural in &plurals {
             if table::overlapping(group, plural).is_some() {
@@ -46,7 +46,7 @@ fn no_two_resources_have_overlapping_prefixes() {
             }
         }
     }
-    // In order, a prefix comes right before what it contains.
+    // In sorted order, a prefix directly precedes the keys it contains.
     let all: Vec<_> = owners.iter().collect();
     assert!(all.len() > 1000, "{}", all.len());
     for pair in all.windows(2) {
@@ -57,7 +57,7 @@ fn no_two_resources_have_overlapping_prefixes() {
         refused,
         [("apiregistration.k8s.io", "apiservices"), ("apiextensions.k8s.io", "customresourcedefinitions")]
     );
-    // What a key is in is what its prefix says.
+    // The resource of a key is that of its prefix.
     for prefix in owners.keys() {
         for rest in ["a", "a/b", "pods/x"] {
             let key = format!("{prefix}{rest}");

@@ -37,7 +37,7 @@ pub(crate) struct FolderStatuses(Mutex<Vec<FolderStatus>>);
 const LONGEST_REASON: usize = 4096;
 
 impl FolderStatuses {
-    /// None of the folders is loaded yet.
+    /// The statuses before the folders are loaded.
     pub(crate) fn of(folders: &[(ManifestSet, PathBuf)]) -> Self {
         let status = |(set, folder): &(ManifestSet, PathBuf)| FolderStatus {
             set: *set,
@@ -84,7 +84,7 @@ impl FolderStatuses {
         self.change(set, |status| status.failure = Some((SystemTime::now(), why)));
     }
 
-    /// Changes of folders are no longer noticed.
+    /// Records that folders are no longer reloaded when they change.
     pub(crate) fn unfollowed(&self) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter_mut().for_each(|status| status.followed = false);
@@ -99,7 +99,7 @@ impl FolderStatuses {
         self.all().into_iter().find(|status| plugins(status.set).contains(&plugin))
     }
 
-    /// The health check of a plugin: its folder is loaded, and changes are noticed.
+    /// The health check of a plugin: its folder is loaded, and is reloaded when it changes.
     pub(crate) fn check(&self, plugin: &str) -> Result<(), String> {
         match self.of_plugin(plugin) {
             Some(FolderStatus { in_force: None, .. }) => Err("the manifests are not loaded yet".to_owned()),

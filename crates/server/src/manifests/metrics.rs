@@ -16,7 +16,7 @@ pub(crate) struct ManifestMetrics {
     reloads: IntCounterVec,
     times: GaugeVec,
     info: IntGaugeVec,
-    /// The hash that is shown of each plugin.
+    /// The hash of each plugin in `info`, to remove its series when the hash changes.
     hashes: Mutex<BTreeMap<&'static str, String>>,
     kep_reloads: IntCounterVec,
     kep_times: GaugeVec,
@@ -26,7 +26,7 @@ pub(crate) struct ManifestMetrics {
 }
 
 impl ManifestMetrics {
-    /// Registers the families. `id_hash` is the hash of the server's identity.
+    /// Registers the metrics. `id_hash` is the hash of the server's identity.
     pub(crate) fn new(registry: &MetricRegistry, id_hash: String) -> Result<Arc<Self>, prometheus::Error> {
         const RELOADS: &str = "Total number of automatic reloads of admission manifest configuration split by status, plugin, and apiserver identity.";
         const TIMES: &str = "Timestamp of the last automatic reload of admission manifest configuration split by status, plugin, and apiserver identity.";
@@ -115,7 +115,7 @@ impl ManifestMetrics {
         for kind in set.kinds() {
             let labels = &[plugin_of(kind), kind];
             self.objects.with_label_values(labels).set(count(loaded.of_kind(kind).len()));
-            // The series is there before anything is removed, so that its first increase is seen.
+            // Creates the series before an object is removed, so that its first increase is visible.
             self.removed.with_label_values(labels).inc_by(0);
         }
         for plugin in plugins(set) {
@@ -128,7 +128,7 @@ impl ManifestMetrics {
         }
     }
 
-    /// A reload removed these, by kind and name.
+    /// Counts the objects that a reload removed, given by kind and name.
     pub(super) fn removed(&self, objects: &[&(&'static str, String)]) {
         for (kind, _) in objects {
             self.removed.with_label_values(&[plugin_of(kind), kind]).inc();

@@ -1,4 +1,4 @@
-//! The files of a folder, read with bounds and only once nothing seems to write to them.
+//! Reads the files of a manifest folder, within size limits and only once they have stopped changing.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -8,12 +8,13 @@ use admission::manifests::{self, LoadError, ManifestFile, ManifestSet};
 
 use crate::files::go_words;
 
-/// The most bytes that the files of one folder may have together.
+/// Most bytes of all files of one folder together.
 const MAX_BYTES: usize = 256 << 20;
-/// The most files of one folder.
+/// Most files of one folder.
 const MAX_FILES: usize = 100_000;
 
-/// The files of a folder, by name: its direct children with the right endings, and the list of expected objects. A file that cannot be read is one that says why.
+/// Reads the manifests directly in a folder and its list of expected objects, sorted by name. Files with other extensions are skipped.
+/// A file that cannot be read is returned with its error.
 pub fn read(set: ManifestSet, folder: &Path) -> Result<Vec<ManifestFile>, LoadError> {
     let shown = folder.display().to_string();
     let refused = |why: String| {
@@ -48,11 +49,11 @@ pub fn read(set: ManifestSet, folder: &Path) -> Result<Vec<ManifestFile>, LoadEr
     Ok(files)
 }
 
-/// Why there are no files to use.
+/// Why a folder cannot be loaded now.
 pub(super) enum Unsettled {
     /// The folder cannot be read.
     Unreadable(LoadError),
-    /// It was different each time it was looked at: part of what is being written would be taken for all of it.
+    /// The folder kept changing, so loading it could put an incomplete set of manifests in force.
     StillWritten(LoadError),
 }
 
@@ -64,11 +65,11 @@ impl Unsettled {
     }
 }
 
-/// The files of a folder once nothing seems to write to it: they must be the same several times in a row. A folder that keeps changing is
-/// refused, because a valid part of a set of policies must not be taken for the whole.
+/// Reads the files of a folder that has stopped changing: several reads in a row must agree. A folder that keeps changing is refused,
+/// because a valid part of a set of policies must not be taken for the whole.
 ///
-/// A file that is being written in place is empty for a moment, and an empty file is no policy at all: one that has just become
-/// empty must stay so for longer.
+/// A file that is written in place is empty for a moment, and an empty file has no policy. So a file that is empty now but was not in
+/// `before` must stay empty for longer.
 pub(super) fn settled(
     set: ManifestSet,
     folder: &Path,
@@ -87,7 +88,7 @@ pub(super) fn settled(
     settle(&mut read, || std::thread::sleep(SETTLE), before)?.ok_or_else(still_written)
 }
 
-/// Reads until what is read stays the same; nothing if it does not.
+/// Reads until the result stays the same. `None` if it keeps changing.
 fn settle<E>(
     read: &mut impl FnMut() -> Result<Vec<ManifestFile>, E>,
     mut pause: impl FnMut(),
@@ -108,7 +109,7 @@ fn settle<E>(
     Ok(None)
 }
 
-/// Whether nothing in a folder has changed for a while, so that it need not be looked at twice.
+/// Whether the last change of the folder and of everything in it is longer ago than [`OLD`], so that one read is enough.
 pub(super) fn is_old(folder: &Path) -> bool {
     let now = SystemTime::now();
     let is_old = |path: &Path| {
@@ -120,12 +121,12 @@ pub(super) fn is_old(folder: &Path) -> bool {
             .is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(|entry| is_old(&entry.path()))))
 }
 
-/// Whether a file is empty that was not, or that was not there.
+/// Whether a file is empty now, and was not empty or did not exist before.
 fn is_emptied(file: &ManifestFile, before: &[ManifestFile]) -> bool {
     file.content.as_ref().is_ok_and(Vec::is_empty) && !before.contains(file)
 }
 
-/// The bytes of a file, or why not, as Go says it: `open PATH: no such file or directory`.
+/// Reads a file of at most `most` bytes. Errors have Go's words: `open PATH: no such file or directory`.
 fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     let shown = path.display();
     // Opening a pipe would block until it is written to.
@@ -144,13 +145,13 @@ fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// How long it is between two looks at a folder.
+/// Pause between two reads of a folder.
 const SETTLE: Duration = Duration::from_millis(15);
-/// How often in a row a folder must be found unchanged: somewhat more than a tenth of a second.
+/// How many reads in a row must find a folder unchanged: they take somewhat more than a tenth of a second.
 const QUIET_FOR: usize = 7;
-/// How often in a row a folder must be found unchanged when a file in it has just become empty.
+/// How many reads in a row must find a folder unchanged if a file in it has just become empty.
 const EMPTY_FOR: usize = 15;
-/// How often a folder that keeps changing is read again before it is refused.
+/// How many times a folder that keeps changing is read again before it is refused.
 const SETTLING: usize = 80;
 /// A file whose last write is older than this is not being written.
 const OLD: Duration = Duration::from_secs(2);
@@ -163,7 +164,7 @@ mod tests {
         vec![ManifestFile { path: "a.yaml".to_owned(), content: Ok(text.as_bytes().to_vec()) }]
     }
 
-    /// Reads these in turn, the last again and again; says what comes of it and how many reads it took.
+    /// Settles on contents that are read in turn, the last one repeatedly. Returns the result and the number of reads.
     fn settles(turns: &[&str], before: &str) -> (Option<Vec<ManifestFile>>, usize) {
         let mut reads = 0;
         let mut read = || {

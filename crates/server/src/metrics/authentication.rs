@@ -1,4 +1,4 @@
-//! What is counted of callers and their tokens, and of the files that say who they are.
+//! Metrics of authentication: attempts, tokens, and reloads of credential files.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaug
 use crate::metrics::MetricRegistry;
 use value::Str;
 
-/// The families about authentication.
+/// Metrics about authentication and service account tokens.
 pub struct AuthenticationMetrics {
     users: IntCounterVec,
     attempts: IntCounterVec,
@@ -23,14 +23,14 @@ pub struct AuthenticationMetrics {
     reloads: IntCounterVec,
 }
 
-/// What came of an attempt to authenticate.
+/// Result of an authentication attempt.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcomes<'a> {
-    /// This user was recognised.
+    /// The request was authenticated as this user.
     Success(&'a Str),
-    /// Nobody tried to say who they are.
+    /// The request had no credentials.
     Failure,
-    /// Evidence was not believed.
+    /// The credentials were rejected.
     Error,
 }
 
@@ -54,7 +54,7 @@ impl AuthenticationMetrics {
         );
         let durations = HistogramVec::new(options.buckets(buckets), &["result"])?;
         registry.register(Box::new(durations.clone()))?;
-        // Nobody waits for another's look-up here, so there is always none under way that anybody could see.
+        // Look-ups do not wait for each other here, so both gauges are always 0.
         let active = IntGaugeVec::new(
             Opts::new("authentication_token_cache_active_fetch_count", "[ALPHA]"),
             &["status"],
@@ -105,7 +105,7 @@ impl AuthenticationMetrics {
         })
     }
 
-    /// Counts an attempt to authenticate.
+    /// Counts an attempt and its duration.
     pub(crate) fn attempted(&self, outcome: Outcomes<'_>, took: Duration) {
         let result = match outcome {
             Outcomes::Success(user) => {
@@ -119,13 +119,13 @@ impl AuthenticationMetrics {
         self.durations.with_label_values(&[result]).observe(took.as_secs_f64());
     }
 
-    /// Counts a file that was read again.
+    /// Counts a reload of the file that `flag` names.
     pub(crate) fn reloaded(&self, flag: &str, ok: bool) {
         self.reloads.with_label_values(&[flag, if ok { "success" } else { "failure" }]).inc();
     }
 }
 
-/// Few labels for many names, as Kubernetes does it.
+/// Maps user names to few label values, as kube-apiserver does.
 fn compressed(user: &str) -> &str {
     match user {
         "admin" | "client" | "kube_proxy" | "kubelet" | "system:serviceaccount:kube-system:default" => user,

@@ -1,6 +1,6 @@
-//! The bounds of buckets as Go writes them: series are told apart by these texts, so `5e-07` must not be `0.0000005`.
+//! Formats bucket bounds as Go does: the text identifies a series, so `5e-07` must not become `0.0000005`.
 
-/// Rewrites every `le="…"` of a page.
+/// Rewrites every `le="…"` of a metrics page.
 pub(super) fn as_go(page: Vec<u8>) -> Vec<u8> {
     const LABEL: &str = "le=\"";
     let Ok(text) = String::from_utf8(page) else { return Vec::new() };
@@ -24,7 +24,7 @@ pub(super) fn as_go(page: Vec<u8>) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// A number as Go's `%g` writes it: with an exponent if that is below -4 or above 5.
+/// Formats a number like Go's `%g`: with an exponent if that is below -4 or above 5.
 fn shortest(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };

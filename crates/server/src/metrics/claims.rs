@@ -1,12 +1,12 @@
-//! Claims for devices, as the controller counts them: under the names of Kubernetes 1.34, which its documentation uses, and under
-//! those of 1.37.
+//! Metrics of the ResourceClaim controller, under the names of Kubernetes 1.34, which its documentation uses,
+//! and those of 1.37.
 
 use controllers::{ClaimLabels, ClaimObserver};
 use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts};
 
 use crate::metrics::MetricRegistry;
 
-/// The metrics of the controller that makes claims from templates.
+/// Metrics of the controller that creates ResourceClaims from templates.
 pub struct ClaimMetrics {
     attempts: IntCounter,
     failures: IntCounter,
@@ -16,7 +16,6 @@ pub struct ClaimMetrics {
 }
 
 impl ClaimMetrics {
-    /// Registers the families.
     pub fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str, labels: &[&str]| {
             let metric = IntCounterVec::new(Opts::new(name, help), labels)?;

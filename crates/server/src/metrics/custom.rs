@@ -1,5 +1,4 @@
-//! What is counted of custom resources (their rules in CEL and their conversion by webhooks), and of certificates that no webhook
-//! should have any more.
+//! Metrics of custom resources (CEL rules, conversion webhooks) and of outdated webhook certificates.
 
 use std::time::{Duration, Instant};
 
@@ -9,18 +8,18 @@ use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterV
 use crate::metrics::MetricRegistry;
 use crate::outbound::Failure;
 
-/// What came of asking a conversion webhook.
+/// Result of a call to a conversion webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Review {
-    /// The objects.
+    /// All objects were converted.
     Converted,
-    /// It could not be asked, or what it said was no review.
+    /// The call failed, or the response is not an object.
     NotAsked,
-    /// Its answer was none to the request, or no success.
+    /// The response does not match the request, or reports a failure.
     Malformed,
-    /// Not every object came back.
+    /// The number of returned objects differs.
     Partial,
-    /// An object came back as another.
+    /// A returned object has the wrong version, kind, identity or metadata.
     InvalidObject,
 }
 
@@ -36,7 +35,7 @@ impl Review {
     }
 }
 
-/// The families.
+/// Metrics of custom resources and webhook certificates.
 #[derive(Debug)]
 pub struct CustomMetrics {
     started: Instant,
@@ -112,7 +111,7 @@ impl CustomMetrics {
         })
     }
 
-    /// Objects of a CRD were to be converted; `review` where its webhook was asked.
+    /// Records a conversion between versions of a CRD; `review` is set if its webhook was called.
     pub fn converted(&self, crd: &str, from: &str, to: &str, review: Option<Review>, took: Duration) {
         let seconds = took.as_secs_f64();
         if let Some(review) = review {
@@ -123,7 +122,7 @@ impl CustomMetrics {
         self.conversions.with_label_values(&[crd, from, succeeded, to]).observe(seconds);
     }
 
-    /// A webhook could not be asked: whether it is for a certificate of a sort that is no longer believed.
+    /// Counts a failed webhook call if the cause is a certificate without SAN or with a SHA-1 signature.
     pub fn webhook_failed(&self, failure: &Failure) {
         if failure.lacks_alternative_names() {
             self.missing_san.inc();

@@ -1,4 +1,4 @@
-//! `kubernetes_feature_enabled`: which feature gates are on.
+//! `kubernetes_feature_enabled`: the state of all feature gates.
 
 use prometheus::{IntGaugeVec, Opts};
 
@@ -6,7 +6,7 @@ use super::Metrics;
 use crate::config::FeatureGate;
 
 impl Metrics {
-    /// Records the feature gates. Call it once, at the start.
+    /// Registers the metric and sets it per feature gate. Call it once at startup.
     pub fn record_feature_gates(&self, gates: &[FeatureGate]) -> Result<(), prometheus::Error> {
         let help = "[BETA] This metric records the data about the stage and enablement of a k8s feature.";
         let metric = IntGaugeVec::new(Opts::new("kubernetes_feature_enabled", help), &["name", "stage"])?;

@@ -1,4 +1,4 @@
-//! The metrics of the process: its resources, and the build that it runs.
+//! Metrics of the process: its resource usage and its build.
 
 use super::MetricRegistry;
 use prometheus::{
@@ -17,7 +17,7 @@ pub(super) struct ProcessMetrics {
 }
 
 impl ProcessMetrics {
-    /// `started` is the start of the process, in seconds since the epoch.
+    /// `started` is the start time of the process in seconds since the Unix epoch.
     pub(super) fn new(registry: &MetricRegistry, started: f64) -> Result<Self, prometheus::Error> {
         let gauge = |name: &str, help: &str| register_gauge_with_registry!(name, help, registry);
         gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.")?
@@ -35,7 +35,7 @@ impl ProcessMetrics {
         })
     }
 
-    /// Updates the values from `/proc`. Without it they stay at zero.
+    /// Updates the values from `/proc`; they stay zero without it.
     #[expect(clippy::cast_precision_loss, reason = "figures for a page of floats")]
     pub(super) fn read(&self) {
         const PAGE: f64 = 4096.0;
@@ -62,7 +62,7 @@ impl ProcessMetrics {
     }
 }
 
-/// Registers `kubernetes_build_info`, whose labels are its information.
+/// Registers `kubernetes_build_info`, a constant 1 whose labels carry the information.
 pub(super) fn register_build_info(registry: &MetricRegistry) -> Result<(), prometheus::Error> {
     const HELP: &str = "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.";
     let labels = [

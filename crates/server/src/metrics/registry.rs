@@ -5,21 +5,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus::core::Collector;
 use prometheus::proto::{MetricFamily, MetricType};
 
-/// A `prometheus::Registry` omits families without series from what it gathers. This one also remembers the descriptors, so that a test
-/// can compare all families with `docs/reference/metrics.md`.
+/// A `prometheus::Registry` omits families without series when it gathers. This one also stores the
+/// descriptors, so that a test can compare all families with `docs/reference/metrics.md`.
 #[derive(Clone, Debug, Default)]
 pub struct MetricRegistry {
     inner: prometheus::Registry,
     families: Arc<Mutex<Vec<RegisteredFamily>>>,
 }
 
-/// The descriptor of a metric.
+/// Name, type and labels of a metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RegisteredFamily {
     pub name: String,
-    /// `counter`, `gauge`, `histogram` or `summary`; `None` if the collector does not report families without series.
+    /// `counter`, `gauge`, `histogram` or `summary`; `None` if the collector does not report families without
+    /// series.
     pub kind: Option<&'static str>,
-    /// Names of the labels, sorted.
+    /// Label names in sorted order.
     pub labels: Vec<String>,
 }
 
@@ -50,7 +51,7 @@ impl MetricRegistry {
         Ok(())
     }
 
-    /// The families that have series.
+    /// Returns the families that have series.
     #[must_use]
     pub fn gather(&self) -> Vec<MetricFamily> {
         self.inner.gather()

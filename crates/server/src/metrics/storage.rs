@@ -1,11 +1,11 @@
-//! What is counted of the store's size.
+//! Metrics of the storage size and quota.
 
 use prometheus::{IntGauge, IntGaugeVec, Opts};
 
 use crate::metrics::MetricRegistry;
 use storage::Space;
 
-/// How large the store is, and how large it may be.
+/// Size, quota and alarm of the store.
 #[derive(Debug)]
 pub struct StorageMetrics {
     size: IntGaugeVec,
@@ -15,7 +15,6 @@ pub struct StorageMetrics {
 }
 
 impl StorageMetrics {
-    /// Registers them.
     pub fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let metrics = StorageMetrics {
             size: IntGaugeVec::new(
@@ -45,7 +44,7 @@ impl StorageMetrics {
         Ok(metrics)
     }
 
-    /// Shows what the store says.
+    /// Sets all gauges from the store's current usage.
     pub fn show(&self, space: &Space) {
         let int = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         self.size.with_label_values(&["etcd-0"]).set(int(space.file));

@@ -17,6 +17,6 @@ fn stored_objects_are_counted_under_both_names() {
             r#"apiserver_storage_objects{resource="pods"} 3"#,
         ]
     );
-    // What is no longer served is no longer counted.
+    // Resources that are no longer served disappear from the page.
     assert_eq!(lines(&[]).len(), 0);
 }

@@ -1,4 +1,4 @@
-//! An endpoint → connections: dial, TLS, and which HTTP is spoken.
+//! Connects to an endpoint: TCP, TLS and the choice of the HTTP version.
 
 use std::future::Future;
 use std::io;
@@ -25,11 +25,11 @@ use super::{Endpoint, EndpointError, Identity, Reach, Trust};
 use crate::files::go_words;
 use crate::tls;
 
-/// How long a connection may take to be made, and its handshake; a call's own limit is usually shorter.
+/// Limits for the TCP connection and the TLS handshake; the time limit of a call is usually shorter.
 const DIAL: Duration = Duration::from_secs(30);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Why there is no connection, in Go's words.
+/// Reason for a failed connection, with the text of Go's client.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct ConnectError {
@@ -43,20 +43,20 @@ impl ConnectError {
     }
 }
 
-/// Makes connections to one endpoint.
+/// Opens connections to one endpoint.
 #[derive(Clone)]
 pub(super) struct Connector {
     way: Arc<Way>,
 }
 
 struct Way {
-    /// Where to connect to; wherever each request says, if nowhere in particular.
+    /// Host and port to connect to; if `None`, those of each request's URL.
     place: Option<Place>,
     reach: Reach,
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
-/// A host and a port.
+/// A host and port to dial.
 #[derive(Clone)]
 struct Place {
     host: String,
@@ -87,7 +87,7 @@ impl Connector {
         Ok(Connector { way: Arc::new(Way { place: Some(Place { host, port }), reach: endpoint.reach, tls }) })
     }
 
-    /// Connects to whatever host and port a request names; the server there has to prove the endpoint's name.
+    /// Connects to the host and port of each request's URL; the server must prove the endpoint's name.
     pub(super) fn anywhere(endpoint: &Endpoint) -> Result<Self, EndpointError> {
         let connector = Connector::new(endpoint, true)?;
         let tls = connector.way.tls.clone();
@@ -118,7 +118,8 @@ fn client_config(endpoint: &Endpoint) -> Result<ClientConfig, EndpointError> {
                 .load_private_key(key)
                 .map_err(|error| identity(format!("tls: {error}")))?;
             let certified = CertifiedKey::new(chain, signing);
-            // Certificates of version 1, which cannot be looked into here, are as good as others: whoever checks them is not us.
+            // X.509 version 1 certificates cannot be parsed here and are accepted, since only the server
+            // verifies them.
             if let Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) =
                 certified.keys_match()
             {
@@ -188,7 +189,7 @@ impl Place {
         }
     }
 
-    /// Tries every address of the host that may be dialled, and reports the first failure as Go does.
+    /// Tries every permitted address of the host, and reports the first failure like Go.
     async fn dial(&self, reach: Reach) -> Result<TcpStream, ConnectError> {
         let addresses: Vec<SocketAddr> = match self.host.parse::<std::net::IpAddr>() {
             Ok(ip) => vec![SocketAddr::new(ip, self.port)],
@@ -219,7 +220,7 @@ impl Place {
     }
 }
 
-/// Why a handshake failed.
+/// Text of Go's client for a failed TLS handshake.
 fn handshake_words(error: &io::Error, ends: &Ends) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))) => {
@@ -241,7 +242,7 @@ fn handshake_words(error: &io::Error, ends: &Ends) -> String {
     }
 }
 
-/// An alert in Go's words, where they are not just its name in lower case.
+/// Text of Go's client for a TLS alert.
 fn alert_words(alert: rustls::AlertDescription) -> String {
     use rustls::AlertDescription as Alert;
     match alert {
@@ -258,7 +259,7 @@ fn alert_words(alert: rustls::AlertDescription) -> String {
     }
 }
 
-/// Both ends of a connection, for messages.
+/// Addresses of both ends of a connection, for error messages.
 #[derive(Clone, Copy, Debug)]
 struct Ends {
     local: Option<SocketAddr>,
@@ -284,7 +285,7 @@ impl Ends {
     }
 }
 
-/// A connection, whose errors say between whom.
+/// A connection whose I/O errors include both addresses.
 pub(super) struct Stream {
     io: TokioIo<Socket>,
     ends: Ends,

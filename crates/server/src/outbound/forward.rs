@@ -1,7 +1,7 @@
-//! Requests that are passed on: bodies stream both ways, and nothing waits for their end.
+//! Forwards requests with streaming bodies in both directions.
 //!
-//! A [`Forward`] is for one service, which has one name to prove at whichever of its addresses a request goes to. Unlike
-//! [`super::Target`] it sets no time limit of its own beyond connecting: whoever passes a request on knows how long it may take.
+//! A [`Forward`] belongs to one service, whose servers must all prove the same name. Unlike [`super::Target`]
+//! it limits only the time to connect; its caller knows how long a request may take.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -13,19 +13,19 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use super::connect::Connector;
 use super::{Endpoint, EndpointError, Failure, IDLE, Identity, MAX_IDLE, Reach, Trust, explain};
 
-/// The body of a request that is passed on.
+/// The body of a forwarded request.
 pub type Outgoing = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Passes requests on to the servers of one service.
+/// Forwards requests to the servers of one service.
 #[derive(Clone)]
 pub struct Forward {
     requests: Client<Connector, Outgoing>,
-    /// What is to become another protocol has a connection of its own, over HTTP/1.1.
+    /// Protocol upgrades use a separate HTTP/1.1 connection each.
     upgrades: Client<Connector, Outgoing>,
 }
 
 impl Forward {
-    /// To servers that prove `name`, to whom this server proves itself with `identity`.
+    /// The servers must prove `name`; this server authenticates with `identity`.
     pub fn new(name: &str, trust: Trust, identity: Option<Identity>) -> Result<Self, EndpointError> {
         let url = format!("https://{name}")
             .parse()
@@ -52,13 +52,14 @@ impl Forward {
         Ok(Forward { requests, upgrades })
     }
 
-    /// Sends a request and waits for the head of its answer. The message of a failure says only what went wrong.
+    /// Sends a request and waits for the response headers. The failure's message has no prefix with method
+    /// and URL.
     pub async fn send(&self, request: Request<Outgoing>) -> Result<Response<Incoming>, Failure> {
         let answered = self.requests.request(request).await;
         answered.map_err(|error| failure(&error))
     }
 
-    /// The same, for a request that asks to become another protocol.
+    /// Like [`Forward::send`], for a request with a protocol upgrade.
     pub async fn upgrade(&self, request: Request<Outgoing>) -> Result<Response<Incoming>, Failure> {
         let answered = self.upgrades.request(request).await;
         answered.map_err(|error| failure(&error))

@@ -1,4 +1,4 @@
-//! A kubeconfig file → the endpoint it describes, and the files it is made of.
+//! Builds an endpoint from a kubeconfig file.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,11 @@ use http::Uri;
 use super::{Credential, Endpoint, Identity, Trust};
 use crate::files::{go_words, read};
 
-/// Reads the current context of a kubeconfig. Exec plugins and auth providers are refused: the server runs no programs.
+/// Reads the current context of a kubeconfig. Exec plugins and auth providers are rejected, because the
+/// server runs no programs.
 ///
-/// `files` gets the kubeconfig and the files it names, all of which may change: also where it cannot be used, for whoever waits
-/// until it can.
+/// `files` receives the kubeconfig and the files it names, so that the caller can watch them for changes,
+/// also if the result is an error.
 pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint, String> {
     files.push(path.to_owned());
     if let Err(error) = std::fs::metadata(path)
@@ -75,8 +76,9 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
     })
 }
 
-/// As whom a user of a kubeconfig asks: with what is in the files it names, which are relative to the kubeconfig's `folder` and are
-/// added to `files`. The token file is not among them: it is read again by itself.
+/// Loads the certificate and credential of a kubeconfig user. File names are relative to `folder`. The files
+/// read are added to `files`, except the token file, which is read again on its own; it is added if it cannot
+/// be read.
 pub(crate) fn shown_as(
     user: &kubeconfig::KubeconfigUser,
     folder: &Path,
@@ -97,7 +99,7 @@ pub(crate) fn shown_as(
         }
         kubeconfig::Credential::TokenFile(file) => {
             let file = folder.join(file.as_str());
-            // As Kubernetes' client: one that cannot be read at the start is an error.
+            // As in client-go, a token file that is unreadable at startup is an error.
             if let Err(why) = read(&file) {
                 let why = format!("open {}: {why}", file.display());
                 files.push(file);
@@ -122,12 +124,12 @@ fn load(what: &str, material: &Material, folder: &Path, files: &mut Vec<PathBuf>
     }
 }
 
-/// The URL that reviews are posted to: the path without a slash at its end, and no query.
+/// The URL without query and trailing slash, to which reviews are posted.
 fn base_url(server: &str) -> Result<Uri, String> {
     let given = if server.contains("://") { server.to_owned() } else { format!("https://{server}") };
     let named = given.split_once("://").map_or("", |(_, rest)| rest);
     if named.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@')) {
-        // It would be shown wherever the address is, in the errors below too.
+        // A password in the URL would appear wherever the URL is printed, also in the errors below.
         return Err("host must not carry a user or password; use the kubeconfig's user instead".to_owned());
     }
     let bad = || format!("host must be a URL or a host:port pair: {}", api::field::quote(server));

@@ -1,25 +1,25 @@
-//! Which addresses this server connects to on behalf of objects in the cluster.
+//! Restricts the addresses that this server connects to on behalf of objects in the cluster.
 //!
-//! Whoever may write a Service or an EndpointSlice must not be able to point this server at what listens on its own host or
-//! wire: loopback, link-local (cloud metadata), unspecified, multicast and broadcast addresses. The addresses that a connection
-//! is made to are judged, after names have been resolved, so that a name that changes its mind (DNS rebinding) gains nothing.
-//! What administrators configure, by a URL or a kubeconfig file, may be anywhere.
+//! Users who can write a Service or an EndpointSlice must not be able to direct this server to its own host
+//! or local network segment: loopback, link-local (cloud metadata), unspecified, multicast and broadcast
+//! addresses. The check applies to the resolved address of each connection, so DNS rebinding cannot bypass
+//! it. Addresses that administrators configure, by a URL or a kubeconfig file, are not restricted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Who said where a server is.
+/// The source of a server's address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// An administrator, by a URL: every address may be dialled.
+    /// A URL set by an administrator: every address may be dialed.
     #[default]
     Configured,
-    /// A Service or its EndpointSlices: only routable addresses may be dialled, and loopback ones if the host is called
-    /// `localhost`, as an `ExternalName` Service of a development cluster may be.
+    /// A Service or its EndpointSlices: only routable addresses may be dialed, and loopback ones if the host
+    /// is named `localhost`, as in an `ExternalName` Service of a development cluster.
     Cluster,
 }
 
 impl Reach {
-    /// Whether a connection for `host` may be made to `address`, which `host` was resolved to.
+    /// True if a connection for `host` may use `address`, which `host` resolved to.
     pub(super) fn allows(self, host: &str, address: SocketAddr) -> bool {
         match self {
             Reach::Configured => true,
@@ -31,8 +31,8 @@ impl Reach {
     }
 }
 
-/// Whether an address is one that others may send this server to: not this host, not its wire, not many hosts at once. An IPv6
-/// address that carries an IPv4 address (mapped, compatible, NAT64, 6to4) must be routable in both forms.
+/// True unless the address refers to this host, its local network segment or many hosts at once. An IPv6
+/// address that embeds an IPv4 address (mapped, compatible, NAT64, 6to4) must be routable in both forms.
 pub(crate) fn is_routable(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_routable_v4(ip),
@@ -50,7 +50,7 @@ fn is_routable_v6(ip: Ipv6Addr) -> bool {
     !ip.is_unspecified() && !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_multicast()
 }
 
-/// The IPv4 address that an IPv6 address stands for, in the forms that hosts and gateways translate.
+/// The IPv4 address embedded in an IPv6 address, in the forms that hosts and gateways translate.
 fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let last = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());

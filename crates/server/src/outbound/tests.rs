@@ -1,4 +1,4 @@
-//! The client against real TLS servers.
+//! Tests of the outbound client against real TLS servers.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -24,7 +24,7 @@ use super::{
     from_kubeconfig,
 };
 
-/// A certificate with its key.
+/// A generated certificate with its key.
 struct Made {
     pem: String,
     key: KeyPair,
@@ -56,18 +56,18 @@ fn signed(authority: &Made, params: CertificateParams) -> Made {
     Made { pem, key, params }
 }
 
-/// What a server does with a request.
+/// Behaviour of a test server.
 #[derive(Clone, Copy)]
 enum Habit {
-    /// Says what it was told.
+    /// Responds with a description of the request.
     Echo,
-    /// Never answers.
+    /// Never sends a response.
     Hang,
-    /// Answers with this many bytes.
+    /// Responds with this many bytes.
     Long(usize),
-    /// Closes without an answer.
+    /// Closes the connection without a response.
     Close,
-    /// Sends what is no HTTP.
+    /// Sends bytes that are not HTTP.
     Garbage,
 }
 
@@ -76,7 +76,7 @@ struct Server {
     connections: Arc<AtomicUsize>,
 }
 
-/// Starts a TLS server; `clients` makes it ask for certificates of that authority.
+/// Starts a TLS server; with `clients` it requests client certificates of that CA.
 async fn server(served: &Made, habit: Habit, alpn: &[&str], clients: Option<&Made>) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -132,7 +132,7 @@ async fn server(served: &Made, habit: Habit, alpn: &[&str], clients: Option<&Mad
     Server { address, connections }
 }
 
-/// `VERSION METHOD PATH AUTHORIZATION BODY`.
+/// Responds with `VERSION METHOD PATH AUTHORIZATION BODY`.
 async fn answer(habit: Habit, request: http::Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
@@ -171,7 +171,7 @@ async fn said(target: &Target, request: Request) -> String {
     String::from_utf8(answer.body.to_vec()).unwrap()
 }
 
-/// The failure's words after the URL.
+/// The failure's kind, and its message after the URL.
 async fn failure(target: &Target, request: Request) -> (FailureKind, String) {
     let failure = target.send(request).await.unwrap_err();
     let words = failure.message.split_once("/hook\": ").map_or(failure.message.as_str(), |(_, w)| w);
@@ -252,7 +252,7 @@ async fn another_address_is_dialled_and_the_name_of_the_url_still_has_to_be_prov
 
 #[tokio::test]
 async fn what_go_accepts_is_accepted_and_what_it_refuses_is_refused_in_its_words() {
-    // A certificate that signs itself, calls itself an authority and stands in the bundle.
+    // A self-signed certificate that is marked as a CA and is part of the bundle.
     let mut params = leaf_params(&[], &["127.0.0.1"]);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().unwrap();
@@ -294,7 +294,7 @@ async fn what_go_accepts_is_accepted_and_what_it_refuses_is_refused_in_its_words
 
     let good = server(&signed(&one, leaf_params(&[], &["127.0.0.1"])), Habit::Echo, BOTH, None).await;
     check(&good, &two, "certificate signed by unknown authority").await;
-    // Of the same name, but with another key.
+    // A CA with the same name but another key.
     let namesake = authority("one");
     check(
         &good,
@@ -318,7 +318,7 @@ async fn a_client_certificate_is_shown_to_whoever_asks_for_it() {
     assert!(said(&Target::new(with).unwrap(), post("")).await.contains("POST /hook"));
     let target = Target::new(endpoint(&server, &authority)).unwrap();
     assert!(target.send(post("")).await.is_err());
-    // A key that is another's.
+    // A key that does not belong to the certificate.
     let key = KeyPair::generate().unwrap().serialize_pem().into_bytes();
     let wrong = Endpoint { identity: Some(Identity { key, ..identity }), ..endpoint(&server, &authority) };
     assert!(matches!(Target::new(wrong), Err(EndpointError::Identity(_))));
@@ -361,7 +361,7 @@ async fn servers_that_hang_close_lie_or_talk_too_much_are_failures() {
     assert!(of(Habit::Long(1000)).await.send(few.clone()).await.is_ok());
     let (kind, words) = failure(&of(Habit::Long(1001)).await, few).await;
     assert_eq!((kind, words.as_str()), (FailureKind::TooLarge, "the response is longer than 1000 bytes"));
-    // Nobody listens there any more.
+    // No server listens on this address any more.
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let target = Target::new(Endpoint::new(format!("https://{gone}/hook").parse().unwrap())).unwrap();
     let failed = target.send(post("")).await.unwrap_err();
@@ -426,7 +426,7 @@ async fn a_kubeconfig_is_read_with_its_files_and_its_token_file_is_followed() {
     };
     let (why, _) = refused("{exec: {command: sh, apiVersion: v1, interactiveMode: Never}}");
     assert!(why.contains("exec is not supported"), "{why}");
-    // Whoever waits for what is missing knows where to look.
+    // The error lists missing files too, so that they can be watched.
     let (why, files) = refused("{tokenFile: nope}");
     assert!(why.contains("no such file or directory"), "{why}");
     assert!(files.contains(&folder.path().join("nope")), "{files:?}");
@@ -447,16 +447,16 @@ async fn a_token_file_that_is_too_long_is_no_token() {
     let token = folder.path().join("token");
     let credential = Credential::TokenFile(token.clone());
     let target = Target::new(Endpoint { credential, ..endpoint(&server, &authority) }).unwrap();
-    // One that was never good: the call is not made.
+    // A token file without any earlier good content: the request is not sent.
     std::fs::write(&token, "t".repeat(65 << 10)).unwrap();
     let (kind, message) = failure(&target, post("{}")).await;
     assert_eq!(kind, FailureKind::Unsent);
     assert!(message.contains("it is too long to be a token") && !message.contains("ttt"), "{message}");
-    // The longest that is one.
+    // The longest token that is accepted.
     let longest = "t".repeat(16 << 10);
     std::fs::write(&token, &longest).unwrap();
     assert!(said(&target, post("{}")).await.contains(&longest));
-    // One that grew: the last good one stays in use.
+    // A file that became too long: the last good token stays in use.
     std::fs::write(&token, "u".repeat(65 << 10)).unwrap();
     if let Some((read, _)) = target.inner.token.lock().unwrap().as_mut() {
         *read -= super::TOKEN_FILE_LIFE;
@@ -478,7 +478,7 @@ fn an_address_with_a_password_is_refused_without_showing_it() {
     for server in [
         "https://me:secret@127.0.0.1:1/hook",
         "me:secret@127.0.0.1:1",
-        // Not even where it is no address at all.
+        // Credentials stay hidden even if the URL is invalid.
         "https://me:secret@127.0.0.1:port/hook",
         "https://me:secret@a b/hook",
     ] {

@@ -1,7 +1,8 @@
-//! Whether a server is who it should be: as Go decides it, and in Go's words when it is not.
+//! Verifies server certificates like Go, with the error messages of Go.
 //!
-//! Who vouches for a server is decided by [`Authorities`]. A certificate that is itself in the bundle is believed, as Go does: webhooks often
-//! serve what `openssl req -x509` makes, which is self-signed and calls itself an authority. Its name and its time count all the same.
+//! [`Authorities`] verifies the chain. A certificate that is itself in the bundle is trusted, as in Go:
+//! webhooks often use the output of `openssl req -x509`, which is self-signed and marked as a CA. Its name
+//! and validity are still checked.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -18,7 +19,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::authorities::{Authorities, Purpose, Refused, Validity};
 
-/// Who may vouch for a server.
+/// CAs that may sign a server's certificate.
 #[derive(Debug)]
 pub(super) enum Voucher {
     Anybody,
@@ -30,7 +31,7 @@ impl Voucher {
         Voucher::Anybody
     }
 
-    /// The system's authorities, read once. A system without any trusts nobody.
+    /// The system's CAs, loaded once. If there are none, no server is trusted.
     pub(super) fn system() -> Self {
         static FOUND: LazyLock<Vec<CertificateDer<'static>>> = LazyLock::new(|| {
             let found = rustls_native_certs::load_native_certs();
@@ -42,7 +43,7 @@ impl Voucher {
         Voucher::These(Authorities::of_readable(FOUND.clone()))
     }
 
-    /// The authorities of a PEM bundle; what is no certificate in it is left out as Go does, unless nothing is left.
+    /// The CAs of a PEM bundle. Like Go, skips blocks that are not certificates, and fails if none remain.
     pub(super) fn from_pem(pem: &[u8]) -> Result<Self, String> {
         let mut certificates = Vec::new();
         let mut bad = None;
@@ -62,7 +63,7 @@ impl Voucher {
     }
 }
 
-/// Why a server is not believed, in the words of Go's `x509`.
+/// Reason why a server is not trusted, with the text of Go's `x509` package.
 #[derive(Debug)]
 pub(super) struct Proof(String);
 
@@ -74,7 +75,7 @@ impl fmt::Display for Proof {
 
 impl std::error::Error for Proof {}
 
-/// The check that a handshake runs.
+/// The certificate verifier of a handshake.
 #[derive(Debug)]
 pub(super) struct Verifier {
     voucher: Voucher,
@@ -102,7 +103,8 @@ impl ServerCertVerifier for Verifier {
         let refuse = |words: String| {
             Err(Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Proof(words))))))
         };
-        // Time and name first, as Go does: what a person can mend is said before who vouches.
+        // Validity and name are checked first, as in Go, because users can fix them more easily than the
+        // chain.
         let Ok((_, leaf)) = X509Certificate::from_der(end_entity) else {
             return refuse("x509: malformed certificate".to_owned());
         };
@@ -180,7 +182,7 @@ fn wrong_name(leaf: &X509Certificate<'_>, wanted: &ServerName<'_>) -> String {
     format!("x509: certificate is valid for {}, not {shown}", valid.join(", "))
 }
 
-/// Why nobody vouches for a server, in Go's words.
+/// Explains a failed chain verification with the text of Go's `x509` package.
 fn unproven(why: Refused, leaf: &X509Certificate<'_>, authorities: &Authorities, now: UnixTime) -> String {
     let unknown = "x509: certificate signed by unknown authority";
     let why = match why {
@@ -190,7 +192,7 @@ fn unproven(why: Refused, leaf: &X509Certificate<'_>, authorities: &Authorities,
         }
         Refused::OutOfTime(validity) => validity.complaint(now).unwrap_or_default(),
         Refused::TooManyIntermediates => "x509: too many intermediates for path length constraint".to_owned(),
-        // An authority of the right name with another key: a rotation that one side has not heard of.
+        // A CA of the right name with another key: usually a rotation that only one side has seen.
         Refused::Unknown => match leaf.signature_algorithm.algorithm.to_id_string().as_str() {
             "1.2.840.113549.1.1.5" => "x509: cannot verify signature: insecure algorithm SHA1-RSA",
             "1.2.840.10045.4.1" => "x509: cannot verify signature: insecure algorithm ECDSA-SHA1",

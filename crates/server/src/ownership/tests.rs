@@ -35,7 +35,7 @@ fn managed_fields_that_admission_broke_are_put_back() {
         "{warning}"
     );
     assert_eq!(broken, object(OWNED));
-    // What it left alone, took away or changed properly stays.
+    // Managed fields that admission left alone, removed or changed to a valid value stay.
     for good in [OWNED.to_owned(), r#"{"data":{}}"#.to_owned(), OWNED.replace("\"a\"", "\"b\"")] {
         let mut kept = object(&good);
         assert_eq!(mend(&mut kept, before.clone()), None);

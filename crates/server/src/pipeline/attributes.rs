@@ -23,7 +23,8 @@ pub(super) fn attributes(info: &RequestInfo) -> Attributes {
     }
 }
 
-/// A label selector as authorizers see it. One that cannot be parsed is refused later; until then it narrows nothing.
+/// Converts a label selector for the authorizers. An unparsable one is rejected later; until then it
+/// restricts nothing.
 fn label_requirements(text: &str) -> authz::Selector {
     use api::selector::LabelOperator;
     if text.is_empty() {
@@ -49,7 +50,7 @@ fn label_requirements(text: &str) -> authz::Selector {
     }
 }
 
-/// A field selector as authorizers see it.
+/// Converts a field selector for the authorizers, like `label_requirements`.
 fn field_requirements(text: &str) -> authz::Selector {
     if text.is_empty() {
         return authz::Selector::default();

@@ -1,4 +1,4 @@
-//! The stage that authenticates a request from the network.
+//! The authenticate stage of network requests.
 
 use std::time::{Instant, SystemTime};
 
@@ -26,14 +26,15 @@ impl Headers for HttpHeaders<'_> {
     }
 }
 
-/// A caller whose credentials are valid.
+/// A user with valid credentials, and the audit annotations and warnings of authentication.
 pub(super) struct Authenticated {
     pub(super) caller: Caller,
     pub(super) annotations: Vec<(&'static str, String)>,
     pub(super) warnings: Vec<String>,
 }
 
-/// Authenticates the caller. The 401 does not say why credentials are invalid; the log does.
+/// Authenticates the request. The 401 response does not reveal why credentials are invalid; the debug log
+/// does.
 pub(super) async fn authenticate(
     state: &State,
     peer: &Peer,

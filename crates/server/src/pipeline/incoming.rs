@@ -1,4 +1,4 @@
-//! A request from the network: its deadline, what happens when its client disconnects, and the end of its audit record.
+//! Network requests: the deadline, client disconnects, and the end of the audit record.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -28,8 +28,8 @@ use crate::respond;
 use crate::state::State;
 
 impl accept::Answer for State {
-    // Not an `async fn`, because a request counts as present before its future is first polled. Boxed, because HTTP/2 moves the
-    // future several times.
+    // Not an `async fn`, because a request counts as present before its future is first polled. Boxed,
+    // because HTTP/2 moves the future several times.
     fn answer(
         self: Arc<Self>,
         peer: Peer,
@@ -45,7 +45,7 @@ impl accept::Answer for State {
     }
 }
 
-/// Answers a request that changes nothing. When the client disconnects, this future is dropped, and the work with it.
+/// Answers a read-only request. If the client disconnects, this future is dropped together with its work.
 async fn answer_cancellable(state: Arc<State>, request: IncomingRequest) -> Response<Body> {
     let effort = request.effort.clone();
     let deadline = request.deadline(&state);
@@ -59,16 +59,16 @@ async fn answer_cancellable(state: Arc<State>, request: IncomingRequest) -> Resp
     answered.flatten().unwrap_or_else(respond::panicked)
 }
 
-/// Answers a request that changes something. When the client disconnects, this future is dropped, but the work continues in a task of
-/// its own: the second of two writes, the release of what a write holds, the audit event. Stopping the server waits for it. Only long
-/// computations before the first write are cancelled.
+/// Answers a mutating request. If the client disconnects, this future is dropped, but the work continues in
+/// its own task: a second write, the release of resources, the audit event. Shutdown waits for that task.
+/// Only long computations before the first write are cancelled.
 async fn answer_to_the_end(state: Arc<State>, mut request: IncomingRequest) -> Response<Body> {
     let under_way = Arc::clone(&state.serving.under_way);
     let Ok(in_progress) = under_way.acquire_owned().await else { return respond::panicked() };
     let (reply, answered) = oneshot::channel();
     let effort = request.effort.clone();
     let cancel = CancelOnDrop::new(&effort);
-    // Dropped with this future: a request that still waits in a queue then loses its turn.
+    // Dropped with this future, so that a request in a queue leaves it when its client disconnects.
     let (_connected, gone) = oneshot::channel();
     request.gone = ClientGone::with(gone);
     let limit = request.time_limit(&state);
@@ -99,7 +99,7 @@ async fn answer_to_the_end(state: Arc<State>, mut request: IncomingRequest) -> R
     response
 }
 
-/// A request of which the head has been read.
+/// A request whose head has been parsed.
 struct IncomingRequest {
     started: Instant,
     peer: Peer,
@@ -138,27 +138,27 @@ impl IncomingRequest {
         }
     }
 
-    /// The request changes nothing, so it may end at any point. The verb alone does not prove that: any method may be sent to a path
-    /// that an aggregated API server serves.
+    /// True if the request writes nothing and may end at any point. The verb alone does not prove that: any
+    /// method may be sent to a path that an aggregated API server serves.
     fn is_cancellable(&self) -> bool {
         let is_read = self.method == Method::GET || self.method == Method::HEAD;
         is_read && (self.info.is_read_only() || self.info.is_long_running())
     }
 
-    /// The server's limit applies where the client's cannot be parsed.
+    /// The server's limit applies if the client's cannot be parsed.
     fn time_limit(&self, state: &State) -> Duration {
         let most = state.serving.request_timeout;
         time_limit(&self.query, most).unwrap_or(most)
     }
 
-    /// A long-running request has none.
+    /// `None` for a long-running request.
     fn deadline(&self, state: &State) -> Option<Instant> {
         let limit = self.time_limit(state);
         self.started.checked_add(limit).filter(|_| !self.info.is_long_running())
     }
 
-    /// Passes the response to `reply` and returns when the work is done, which may be later: a response at the deadline does not
-    /// wait for a write.
+    /// Passes the response to `reply` and returns when the work is done. That may be later: the response at a
+    /// deadline does not wait for a write.
     async fn answer(self, state: &Arc<State>, reply: impl FnOnce(Response<Body>)) {
         let is_cancellable = self.is_cancellable();
         let IncomingRequest {
@@ -176,7 +176,7 @@ impl IncomingRequest {
         } = self;
         let dry_run = query.get("dryRun").is_some();
         let id = audit_id(&headers);
-        // An aggregated API server that the request is forwarded to gets the same audit ID.
+        // An aggregated API server that receives the forwarded request gets the same audit ID.
         headers.insert(audit::HEADER, id.clone());
         let record =
             Record::begin(state.serving.audit.as_ref(), String::from_utf8_lossy(id.as_bytes()).into());
@@ -198,10 +198,10 @@ impl IncomingRequest {
         let mut work = std::pin::pin!(catch_panic(work));
         let Answered { mut response, known, late } =
             complete(longest, &info, &routing, &record, work.as_mut()).await;
-        // Sensitive, so that HPACK does not put a value that occurs once into the connection's table.
+        // Marked sensitive, so that HPACK does not store a one-time value in the connection's dynamic table.
         let mut id = id;
         id.set_sensitive(true);
-        // An aggregated API server may have set an audit ID of its own, which comes second.
+        // An aggregated API server may have set its own audit ID, which comes second.
         let theirs = response.headers_mut().insert(audit::HEADER, id);
         if let Some(theirs) = theirs {
             response.headers_mut().append(audit::HEADER, theirs);
@@ -232,7 +232,8 @@ fn audit_id(headers: &HeaderMap) -> HeaderValue {
     }
 }
 
-/// The time limit of a request: the query parameter `timeout`, at most `most`. An error says why the parameter cannot be parsed.
+/// The time limit from the query parameter `timeout`, at most `most`. An error explains why it cannot be
+/// parsed.
 fn time_limit(query: &Query, most: Duration) -> Result<Duration, String> {
     let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) else { return Ok(most) };
     let limit = api::time::parse_duration(text)
@@ -244,13 +245,13 @@ fn time_limit(query: &Query, most: Duration) -> Result<Duration, String> {
 /// A response, and the facts about it that metrics need.
 pub(super) struct Answered {
     pub(super) response: Response<Body>,
-    /// The request was routed to a served resource or path.
+    /// True if the request was routed to a served resource or path.
     pub(super) known: bool,
-    /// The deadline passed before the work was done.
+    /// True if the deadline passed before the work was done.
     pub(super) late: bool,
 }
 
-/// Waits for the work of a request, at most until its time limit, and closes its audit record.
+/// Waits for the work of a request up to its time limit, and closes its audit record.
 pub(super) async fn complete(
     longest: Duration,
     info: &RequestInfo,
@@ -298,7 +299,7 @@ pub(super) async fn complete(
     Answered { response, known, late }
 }
 
-/// Runs a future to its end. An error is the message of a panic.
+/// Runs a future to completion; an error is the message of a panic.
 pub(super) async fn catch_panic<T>(mut work: impl Future<Output = T> + Unpin) -> Result<T, String> {
     std::future::poll_fn(move |context| {
         match std::panic::catch_unwind(AssertUnwindSafe(|| Pin::new(&mut work).poll(context))) {

@@ -1,4 +1,4 @@
-//! The route stage: finds the resource and the verb of a request.
+//! The route stage: determines the resource and the verb of a request.
 
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ pub(super) struct Target {
     pub(super) verb: Verb,
 }
 
-/// Finds the resource of a request. For a write, its schema does not change until the guard is dropped.
+/// Looks up the resource of a request. For a write, the guard pins its schema until it is dropped.
 pub(super) fn find_resource(
     catalog: &Catalog,
     call: &Call,
 ) -> (Option<Arc<ServedResource>>, Option<SchemaWriter>) {
     let find = |catalog: &Catalog| {
         let RequestInfo { group, version, resource, .. } = &call.info;
-        // Controllers delete the objects of a CRD also where its version is not served.
+        // Controllers delete the objects of a CRD also in versions that are not served.
         if *call.caller().via() == Via::Internal {
             catalog.find_in_any_version(group, version, resource)
         } else {
@@ -37,7 +37,7 @@ pub(super) fn find_resource(
     if call.info.is_read_only() { (find(catalog), None) } else { catalog.find_to_write(find) }
 }
 
-/// An error is the response.
+/// The error is the complete response.
 pub(super) fn route_resource(
     state: &State,
     call: &mut Call,
@@ -45,7 +45,7 @@ pub(super) fn route_resource(
 ) -> Result<Target, Box<Response<Body>>> {
     let routed = match found {
         None => {
-            // While a CRD cannot be decoded, its resource is unknown, which is not the same as absent.
+            // While a CRD cannot be decoded, its resource is unknown rather than absent.
             let crd = format!("{}.{}", call.info.resource, call.info.group);
             let unreadable = &state.storage.unreadable;
             if let Err(status) = unreadable.check_named(&Concern::CustomResourceDefinition, &crd) {
@@ -67,8 +67,8 @@ pub(super) fn route_resource(
     })
 }
 
-/// Routes a request for a built-in resource. Only paths that Kubernetes' router accepts are accepted: a path that is routed in another
-/// way than it was authorized would bypass authorization.
+/// Routes a request for a built-in resource. Accepts only paths that kube-apiserver's router accepts: a path
+/// that is routed in another way than it was authorized would bypass authorization.
 fn route(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Status> {
     let info = &call.info;
     let named = info.path_name().is_some();
@@ -81,7 +81,7 @@ fn route(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Status> {
     if named && info.in_namespace && info.namespace.is_empty() {
         return Err(Status::bad_request("Namespace parameter required."));
     }
-    // Of what is answered and forgotten there is nothing with a name.
+    // Create-only resources such as reviews have no named objects.
     let about_one = [Verb::Get, Verb::Update, Verb::Patch, Verb::Delete];
     if named && info.subresource.is_empty() && !about_one.iter().any(|verb| kind.verbs.contains(verb)) {
         return Err(Status::no_such_resource());
@@ -107,7 +107,7 @@ fn route(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Status> {
         "patch" => Verb::Patch,
         "delete" => Verb::Delete,
         "deletecollection" => Verb::DeleteCollection,
-        // A way to proxy that Kubernetes no longer has.
+        // Kubernetes has removed this proxy path.
         "proxy" => return Err(Status::no_such_resource()),
         _ => return Err(Status::method_not_allowed()),
     };
@@ -121,7 +121,7 @@ fn route(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Status> {
     {
         return Err(Status::method_not_allowed());
     }
-    // A watch is a list to the router; the handler says that there is none.
+    // The router treats a watch as a list; the handler rejects it if it is not supported.
     let routed = if verb == Verb::Watch { Verb::List } else { verb };
     if !verbs.contains(&verb) && !verbs.contains(&routed) {
         return Err(Status::method_not_allowed());
@@ -129,7 +129,8 @@ fn route(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Status> {
     Ok(Target { kind, verb })
 }
 
-/// Routes a request for a custom resource, for which Kubernetes has another router. `Err(None)`: the path does not exist.
+/// Routes a request for a custom resource, for which kube-apiserver has another router. `Err(None)` means an
+/// unknown path.
 fn route_custom(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Option<Status>> {
     let info = &call.info;
     let across = matches!(info.verb.as_str(), "list" | "watch");

@@ -1,4 +1,4 @@
-//! The files that a configuration was read from, and how a change of each is applied.
+//! The files of a configuration that are reloaded, and how a change of each is applied.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::state::State;
 use crate::tls::{self, TlsOptions};
 use crate::trust::{Authority, Trust};
 
-/// The files behind a configuration, with the content that the server started with: only a different content is applied.
+/// The files of a configuration, with the contents that the server started with: only different contents are applied.
 pub(crate) struct ConfigFiles {
     files: FollowedFiles,
     serving: pki::Identity,
@@ -38,8 +38,8 @@ impl ConfigFiles {
         }
     }
 
-    /// The files to watch, each with the function that applies its new content. `trust_changed` is notified when the authorities of
-    /// clients or of front proxies change.
+    /// The files to watch, each with the function that applies new contents. `trust_changed` is notified when the CAs of clients or of
+    /// front proxies change.
     pub(crate) fn watched(
         self,
         state: &Arc<State>,

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use super::Watched;
 use crate::metrics::Metrics;
 
-/// A file with `first` in it, and whatever was put in force since.
+/// A watched file with content `first`, and a list that records applied contents.
 fn followed(first: &str) -> (tempfile::TempDir, std::path::PathBuf, Watched, Arc<Mutex<Vec<String>>>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");

@@ -70,7 +70,7 @@ fn a_list_by_name_is_about_that_name() {
     named("fieldSelector=spec.nodeName%3Dn,metadata.name%3D%3Dx", "x");
     named("fieldSelector=metadata.name%3Da%5C,b", "a,b");
     named("fieldSelector=metadata.name%3Da%5C%3Db", "a=b");
-    // No path could say these, and options that cannot be read say nothing.
+    // Names that no path can contain are ignored, and so are selectors that cannot be parsed.
     named("fieldSelector=metadata.name%3Da/b", "");
     named("fieldSelector=metadata.name%3D..", "");
     named("fieldSelector=metadata.name%3Dx,nonsense", "");

@@ -15,7 +15,7 @@ fn warnings_that_are_short_together_are_told_in_full() {
 fn of_long_warnings_the_beginnings_are_told_while_there_is_room() {
     assert_eq!(lengths(&[4000, 97]), [256, 97]);
     assert_eq!(lengths(&[300; 20]), [256; 16]);
-    // The last one may go over the limit a little.
+    // The last warning may exceed the limit a little.
     let mut uneven = vec![200; 30];
     uneven.push(1);
     assert_eq!(lengths(&uneven), [200; 21]);

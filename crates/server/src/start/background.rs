@@ -1,4 +1,4 @@
-//! The tasks that run besides requests: bootstrap, file watches, and controllers.
+//! Starts the tasks that run beside requests: bootstrap, file watches, and controllers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -60,7 +60,7 @@ pub(crate) struct LoadedAdmission {
 /// Folders of static manifests that are not loaded yet.
 pub(crate) struct StaticManifests {
     folders: Vec<(ManifestSet, PathBuf)>,
-    /// A warning about a manifest is an error.
+    /// Treats warnings about manifests as errors.
     strict: bool,
     /// Shared with [`Admission::manifests`] and with the health checks.
     pub(crate) statuses: Arc<FolderStatuses>,
@@ -156,7 +156,7 @@ impl LoadedAdmission {
 impl Admission {
     /// Replaces the policies and webhooks of a folder. No request sees some of the new ones beside some of the old ones.
     fn apply_manifests(&self, set: ManifestSet, loaded: &LoadedManifests) {
-        // Compiled before the lock is taken.
+        // Policies are compiled before the lock is taken.
         let validating = matches!(set, ManifestSet::ValidatingPolicies | ManifestSet::Mixed)
             .then(|| self.policies.fix_validating(loaded));
         let mutating = matches!(set, ManifestSet::MutatingPolicies | ManifestSet::Mixed)
@@ -173,7 +173,7 @@ impl Admission {
 }
 
 impl StaticManifests {
-    /// Loads every folder and puts its manifests in force. An error is a reason not to start.
+    /// Loads every folder and puts its manifests in force. The server must not start after an error.
     pub(crate) fn put_in_force(self, state: &Arc<State>) -> Result<ManifestFolders, ConfigError> {
         let StaticManifests { folders, strict, statuses } = self;
         let server = Arc::downgrade(state);

@@ -29,7 +29,7 @@ pub struct ServedApis {
     pub allow_privileged: bool,
     /// The feature gate `DRAAdminAccess`: without it, new objects lose the field `adminAccess`.
     pub admin_access: bool,
-    /// Objects may have the names that are reserved for static manifests: there are none on this server.
+    /// Objects may have the names that are reserved for static manifests, because this server does not support static manifests.
     pub static_names: bool,
 }
 

@@ -15,7 +15,7 @@ use crate::trust::{Authority, Trust};
 /// The authentication subsystem. Its swappable parts are replaced when the files behind them change.
 pub struct Authenticators {
     pub authenticator: ArcSwap<Authenticator>,
-    /// The authorities of client certificates and of front proxies.
+    /// The CAs of client certificates and of front proxies.
     pub trust: ArcSwap<Trust>,
     /// Remembers by which mode each caller was last allowed to impersonate, to try that one first.
     pub impersonations: LastModes,
@@ -24,7 +24,7 @@ pub struct Authenticators {
 }
 
 impl Authenticators {
-    /// The OpenID discovery document of the token issuer is served.
+    /// Whether the OpenID discovery document of the token issuer is served.
     pub(crate) fn has_issuer_discovery(&self) -> bool {
         self.tokens.as_ref().is_some_and(|tokens| tokens.configuration.is_some())
     }
@@ -39,7 +39,7 @@ pub(crate) struct AuthenticationContext<'a> {
 }
 
 impl AuthenticationConfig {
-    /// The authorities of client certificates and front proxies.
+    /// Parses the CAs of client certificates and front proxies.
     pub(crate) fn trust(&self) -> Result<Trust, ConfigError> {
         let authority = |flag: &str, pem: Option<&Vec<u8>>| {
             pem.map(|pem| Authority::from_pem(pem)).transpose().map_err(|e| ConfigError::flag(flag, e))

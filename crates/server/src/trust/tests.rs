@@ -6,7 +6,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::{Authority, Certificates, JUDGED_FOR, Judgement, Trust};
 
-/// An authority, and a certificate of `alice` that it signed.
+/// A CA, and a certificate of `alice` that it signed.
 fn made(name: &str) -> (Trust, CertificateDer<'static>) {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
@@ -22,7 +22,7 @@ fn made(name: &str) -> (Trust, CertificateDer<'static>) {
     (Trust { clients, proxies: None }, leaf.der().clone())
 }
 
-/// The same judgement, made a while ago.
+/// A copy of a verification result, made older by `by`.
 fn aged(judged: &Judgement, by: Duration) -> Arc<Judgement> {
     Arc::new(Judgement {
         trust: Arc::clone(&judged.trust),
@@ -40,7 +40,7 @@ fn a_judgement_is_believed_for_a_minute_and_then_made_anew() {
     let good = Certificates::new(&[alice]).judge(&trust).unwrap();
     assert!(good.client.is_some() && !good.doubted);
 
-    // A certificate that is worth nothing, and a judgement from better times: as if it had run out since.
+    // An untrusted certificate with a cached positive result: as if it had expired since.
     let (_, stranger) = made("two");
     let certificates = Certificates::new(&[stranger]);
     certificates.judged.store(Some(aged(&good, JUDGED_FOR / 2)));

@@ -1,5 +1,5 @@
-//! Proofs that a write has passed admission. Each can be made only by the stage that it stands for, so a write that skips a stage does not
-//! compile.
+//! Proofs that a write has passed admission. Only the stage that a proof represents can construct it, so a write that skips a stage does
+//! not compile.
 //!
 //! | write | proof | made by |
 //! |---|---|---|
@@ -16,21 +16,21 @@
 //! }
 //! ```
 //!
-//! A deletion is not admitted by saying so:
+//! A deletion cannot be constructed without admission:
 //!
 //! ```compile_fail,E0451
 //! use server::write::AdmittedDelete;
 //! let _ = AdmittedDelete { key: "/registry/pods/default/web".into(), revision: 1 };
 //! ```
 //!
-//! Nor is a binding or an eviction:
+//! Neither can a binding or an eviction:
 //!
 //! ```compile_fail,E0451
 //! use server::write::AdmittedPost;
 //! let _ = AdmittedPost { _admitted: () };
 //! ```
 //!
-//! The store takes no object that was only mutated:
+//! The store does not accept an object that was only mutated:
 //!
 //! ```
 //! use server::write::{Admitted, StoreError, Subject, WriteOutcome};
@@ -57,35 +57,33 @@ use super::WriteOutcome;
 use crate::addresses::Held;
 use crate::catalog::Working;
 
-/// An object after the mutating stage.
+/// An object after mutating admission, not yet validated.
 #[derive(Debug)]
 pub struct Mutated {
     pub(super) object: Working,
 }
 
-/// An object that passed the mutating stage, validation and the validating stage.
+/// An object that passed mutating admission, validation and validating admission.
 #[derive(Debug)]
 pub struct Admitted {
     pub(super) object: Working,
     pub(super) expect: Expect,
-    /// The addresses and ports that a service was given, until it is stored.
+    /// Addresses and ports allocated to a Service; released on drop unless the object is stored.
     pub(super) held: Option<Held>,
 }
 
 impl Admitted {
-    /// The object's name.
     pub fn name(&self) -> &str {
         meta::name(&self.object)
     }
 
-    /// The object.
     pub fn object(&self) -> &Working {
         &self.object
     }
 
-    /// An update that takes the last finalizer off deletes the object: the deletion, and the object that the client is shown.
+    /// Converts an update that removes the last finalizer into a deletion. Also returns the object for the response.
     pub fn into_delete(self, old: &Entry) -> (AdmittedDelete, Working) {
-        // The update was admitted for one revision; another one is a conflict.
+        // The update was admitted for one revision; revision 0 never matches and makes the deletion a conflict.
         let revision = match self.expect {
             Expect::Revision(revision) => revision,
             Expect::Absent | Expect::Any => 0,
@@ -94,7 +92,7 @@ impl Admitted {
     }
 }
 
-/// The deletion of an object, as it is at one revision, that passed both stages.
+/// An admitted deletion of an object at one revision.
 #[derive(Debug)]
 pub struct AdmittedDelete {
     key: Arc<str>,
@@ -106,39 +104,38 @@ impl AdmittedDelete {
         AdmittedDelete { key: Arc::clone(&old.key), revision: old.revision }
     }
 
-    /// Whether it is about this object at this revision.
+    /// Reports whether the deletion was admitted for this object at this revision.
     pub fn is_for(&self, entry: &Entry) -> bool {
         self.key == entry.key && self.revision == entry.revision
     }
 }
 
-/// An object that was posted to a subresource and passed both stages.
+/// Proof that an object posted to a subresource passed both admission stages.
 #[derive(Debug)]
 pub struct AdmittedPost {
     pub(super) _admitted: (),
 }
 
-/// The request by which the server may write a mark of its own: a deletion timestamp, a node name, a condition, a spent disruption.
+/// The admitted request that allows the server to set fields itself: a deletion timestamp, a node name, a condition, a used disruption.
 #[derive(Clone, Copy, Debug)]
 pub enum MarkProof<'a> {
-    /// A deletion of the object that is marked.
+    /// A deletion of the marked object.
     Delete(&'a AdmittedDelete),
     /// A binding or an eviction.
     Post(&'a AdmittedPost),
 }
 
-/// A mark that was written.
+/// Result of a successful [`Subject::store_mark`].
 #[derive(Debug)]
 pub struct Marked {
-    /// The object with the mark.
     pub outcome: WriteOutcome,
-    /// The revision without the mark.
+    /// Revision of the object before the mark.
     pub(super) over: u64,
 }
 
 impl Marked {
-    /// The admitted deletion of the object, which is the same object but for the mark. `None` if the mark was written over another revision
-    /// than the one whose deletion was admitted.
+    /// Transfers an admitted deletion to the marked object, which differs only in the mark. `None` if the mark was written over another
+    /// revision than the one whose deletion was admitted.
     pub fn carry(&self, admitted: AdmittedDelete) -> Option<AdmittedDelete> {
         match &self.outcome {
             _ if admitted.revision != self.over => None,

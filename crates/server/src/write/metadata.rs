@@ -1,5 +1,4 @@
-//! The metadata that the server sees to itself, whatever was sent: where an object is, what it keeps of its predecessor, and that
-//! no owner is named twice.
+//! Metadata that the server enforces on every write: the namespace, fields copied from the old object, and unique owner references.
 
 use std::collections::HashSet;
 
@@ -8,14 +7,13 @@ use value::Value;
 
 use crate::call::Call;
 
-/// Removes the metadata of a new object that only the server sets.
 pub(crate) fn remove_server_metadata(object: &mut Value) {
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         object.remove_at(&["metadata", field]);
     }
 }
 
-/// Puts the request's namespace on an object, or refuses one that says another.
+/// Sets the request's namespace on an object, or removes it if `namespace` is empty. Refuses an object that names another namespace.
 pub fn place(object: &mut Value, namespace: &str) -> Result<(), Status> {
     let own = meta::namespace(object);
     if own == namespace {
@@ -33,7 +31,7 @@ pub fn place(object: &mut Value, namespace: &str) -> Result<(), Status> {
     }
 }
 
-/// Gives an object the stored one's metadata field, or none if that has none.
+/// Copies a metadata field from `old`, or removes it if `old` does not have it.
 pub(super) fn copy_meta(new: &mut Value, old: &Value, field: &str) {
     match old.at(&["metadata", field]) {
         Some(value) => meta::set(new, field, value.clone()),
@@ -43,7 +41,7 @@ pub(super) fn copy_meta(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// Drops owner references that occur twice, and says so.
+/// Removes duplicate owner references and warns the client.
 pub(super) fn dedup_owners(call: &mut Call, object: &mut Value, after_mutation: bool) {
     let Some(owners) = object.at_mut(&["metadata", "ownerReferences"]).and_then(Value::as_list_mut) else {
         return;

@@ -1,4 +1,4 @@
-//! What passes the stages of admission and is never stored: reviews, bindings, evictions, connections.
+//! Admission of objects that are never stored: reviews, bindings, evictions and connect options.
 
 use admission::{AdmissionNotes, Attributes, Operation, VersionedObject};
 use api::Status;
@@ -9,23 +9,20 @@ use crate::call::Call;
 use crate::catalog::ServedResource;
 use crate::state::State;
 
-/// What is posted below an object or answered and forgotten: the mutating and the validating stage, with nothing stored.
+/// Context to admit an object that is posted to a subresource or to a virtual resource. The object itself is not stored.
 pub struct Posted<'a> {
-    /// The server.
     pub state: &'a State,
-    /// The kind in the path.
+    /// The resource in the request path.
     pub kind: &'a ServedResource,
-    /// The subresource, if it is one.
+    /// Empty for a virtual resource such as a review.
     pub subresource: &'static str,
-    /// The kind of what is posted.
+    /// Kind of the posted object.
     pub posted: api::GroupVersionKind,
-    /// The name it is about.
+    /// Name in the admission attributes.
     pub name: &'a str,
-    /// What is done.
     pub operation: Operation,
-    /// The options, as admission sees them.
+    /// The options in the shape that admission sees.
     pub options: &'a Value,
-    /// Nothing is stored.
     pub dry_run: bool,
 }
 
@@ -50,7 +47,7 @@ impl Posted<'_> {
         }
     }
 
-    /// The mutating stage: the object may come back changed.
+    /// Runs mutating admission and returns the object, possibly changed.
     pub async fn mutate(&self, call: &mut Call, mut object: Value) -> Result<Value, Status> {
         let mut notes = AdmissionNotes::default();
         let chain = &self.state.admission.chain;
@@ -60,7 +57,7 @@ impl Posted<'_> {
         outcome.map(|()| object)
     }
 
-    /// The validating stage.
+    /// Runs validating admission on the mutated object.
     pub async fn validate(&self, call: &mut Call, object: &Value) -> Result<AdmittedPost, Status> {
         let mut notes = AdmissionNotes::default();
         let chain = &self.state.admission.chain;
@@ -70,7 +67,7 @@ impl Posted<'_> {
         outcome.map(|()| AdmittedPost { _admitted: () })
     }
 
-    /// Both stages.
+    /// Runs both admission stages.
     pub async fn admit(&self, call: &mut Call, object: Value) -> Result<Value, Status> {
         let object = self.mutate(call, object).await?;
         self.validate(call, &object).await?;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 
 use super::{MOST, coalesce_writes};
 
-/// A stream that remembers each write, takes at most so many bytes in all, and then blocks or fails.
+/// A stream that records each write, accepts a limited number of bytes in total, and then blocks or fails.
 #[derive(Default)]
 struct Pipe {
     writes: Vec<usize>,
@@ -80,7 +80,7 @@ fn what_is_written_in_one_turn_leaves_in_one_write() {
     assert_eq!(super::locked(&above.0).stream.writes, [30, 15], "the end is not put off");
 }
 
-/// How often a task was woken.
+/// Counts how often a task is woken.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 

@@ -1,4 +1,4 @@
-//! A TLS connection to a server, with the administrator's certificate.
+//! Opens a TLS connection to a server with the administrator's client certificate.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Connects and offers `protocol` by ALPN.
+/// Connects and offers `protocol` through ALPN.
 pub(crate) async fn connect(server: &Ephemeral, protocol: &str) -> TlsStream<TcpStream> {
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(server.ca_pem.as_bytes()) {

@@ -1,4 +1,4 @@
-//! Stored objects that cannot be read: reads say so, what they decide about is refused, and an operator can remove them.
+//! Stored objects that cannot be decoded: reads report them, dependent requests are denied, and an operator can remove them.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -49,12 +49,12 @@ impl Server {
         made.unwrap_or_else(|status| panic!("POST {path}: {status}"));
     }
 
-    /// The code and the message of a GET.
+    /// The status code and message of a GET request.
     async fn get(&self, path: &str) -> (u16, String) {
         outcome(self.admin.get(path).await)
     }
 
-    /// The code and the message of an attempt to create.
+    /// The status code and message of a dry-run create request.
     async fn tries(&self, path: &str, object: &str) -> (u16, String) {
         outcome(self.admin.create(&format!("{path}?dryRun=All"), &parse(object)).await)
     }
@@ -80,7 +80,7 @@ fn outcome(answer: Result<Value, api::Status>) -> (u16, String) {
     }
 }
 
-/// Puts bytes that are no JSON in place of the object whose key has these segments, and says the key.
+/// Replaces the object whose key has these segments by invalid JSON, and returns the key.
 async fn break_object(store: &Store, segments: &[&str]) -> String {
     let has = |key: &str| {
         let mut parts = key.split('/');
@@ -96,7 +96,7 @@ async fn break_object(store: &Store, segments: &[&str]) -> String {
     entry.key.to_string()
 }
 
-/// The same in a folder that no server uses.
+/// Like [`break_object`], in a folder that no server uses.
 async fn break_offline(folder: &Path, segments: &[&str]) -> String {
     let store = Store::open(Embedded::at(folder), Options::default()).await.unwrap();
     let key = break_object(&store, segments).await;
@@ -117,7 +117,7 @@ const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/mine/widgets";
 
-/// A folder with one object of each kind that something is decided by, and an ordinary one.
+/// Fills a folder with one object of each kind that requests depend on, and an ordinary one.
 async fn filled(folder: &Path) {
     let server = Server::start(folder).await;
     server.create("/api/v1/namespaces", r#"{"metadata":{"name":"mine"}}"#).await;
@@ -129,7 +129,7 @@ async fn filled(folder: &Path) {
     let binding = r#"{"metadata":{"name":"all"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"all"},
         "subjects":[{"kind":"ServiceAccount","name":"robot","namespace":"mine"}]}"#;
     server.create(&format!("{RBAC}/rolebindings"), binding).await;
-    // A policy and a webhook that are about nothing: it is enough that nobody can know that.
+    // The policy and the webhook match no request, but the server cannot know that once they are unreadable.
     let policy = r#"{"metadata":{"name":"p"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["none.example.com"],
         "apiVersions":["*"],"operations":["*"],"resources":["*"]}]},"validations":[{"expression":"false"}]}}"#;
     server.create(&format!("{ADMISSION}/validatingadmissionpolicies"), policy).await;
@@ -171,13 +171,13 @@ async fn an_ordinary_object_that_cannot_be_read_is_named_by_reads_and_hurts_noth
     assert_eq!(server.get(OTHER_MAPS).await.0, 200);
     assert_eq!(server.tries(OTHER_MAPS, MAP).await.0, 200);
     assert_eq!(server.health("/readyz/informer-sync").0, 200);
-    // Neither a write nor a deletion goes past what cannot be read.
+    // Neither an update nor a deletion ignores an object that cannot be decoded.
     let put = server.admin.update(&format!("{MAPS}/plain"), &parse(r#"{"metadata":{"name":"plain"}}"#)).await;
     assert_eq!(outcome(put).0, 500);
     let deleted = server.admin.delete(&format!("{MAPS}/plain"), &parse("{}")).await;
     assert_eq!(outcome(deleted).0, 500);
 
-    // A server that runs holds the store; afterwards the key can go.
+    // A running server locks the store; after it has stopped, the key can be deleted.
     let held = offline::delete_key(folder.path(), &key).await.unwrap_err();
     assert!(matches!(held, offline::OfflineError::Open(_)), "{held}");
     server.stop().await;
@@ -193,11 +193,11 @@ async fn an_ordinary_object_that_cannot_be_read_is_named_by_reads_and_hurts_noth
     server.stop().await;
 }
 
-/// What is asked of a server whose store has an unreadable object.
+/// An object to break, and requests to a server whose store contains it.
 struct Asked {
-    /// Of the object that is broken.
+    /// Segments of the key of the object to break.
     segments: &'static [&'static str],
-    /// What is refused with 500 and the key, and what is not.
+    /// Create requests that fail with 500 and name the key, and ones that succeed.
     refused: &'static [(&'static str, &'static str)],
     allowed: &'static [(&'static str, &'static str)],
 }
@@ -240,7 +240,7 @@ async fn check(server: &Server, asked: &Asked, key: &str) {
     for (path, object) in asked.allowed {
         assert_eq!(server.tries(path, object).await, (200, String::new()), "{key}: {path}");
     }
-    // Reads of other things go on, and the server lives; but it is not ready.
+    // Other objects can still be read and the server is live, but it is not ready.
     assert_eq!(server.get(&format!("{OTHER_MAPS}/plain")).await.0, 200, "{key}");
     let (code, page) = server.health("/readyz");
     assert_eq!(code, 500, "{key}: {page}");
@@ -289,7 +289,7 @@ async fn a_policy_that_becomes_unreadable_while_the_server_runs_stops_writes_ins
     server.stop().await;
 }
 
-/// The robot has no rights, others keep theirs, and `/readyz` names the key that cannot be read.
+/// Asserts that the robot has no access, others keep theirs, and `/readyz` names the key that cannot be decoded.
 async fn grants_nothing(server: &Server, key: &str) {
     assert_eq!(outcome(server.robot.get(&format!("{MAPS}/plain")).await).0, 403);
     assert_eq!(server.get(&format!("{MAPS}/plain")).await.0, 200);
@@ -320,7 +320,8 @@ async fn an_unreadable_role_grants_nothing() {
     server.stop().await;
 }
 
-/// Who serves a group is not known then: neither its server is asked, nor is the group taken for one of this server's or for none.
+/// With an unreadable APIService it is unknown which server serves the group: a request must neither be proxied, nor served locally,
+/// nor get a 404.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_answers_for_the_group_of_an_unreadable_registration() {
     let folder = private_folder();
@@ -352,7 +353,7 @@ async fn nobody_answers_for_the_group_of_an_unreadable_registration() {
     server.stop().await;
 }
 
-/// A folder that only its owner can open, as the store wants it.
+/// A folder that only its owner can open, as the store requires.
 fn private_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();

@@ -1,4 +1,4 @@
-//! What the Node authorizer and NodeRestriction do without the objects that they decide by.
+//! The Node authorizer and NodeRestriction when objects they depend on cannot be decoded.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ async fn start(folder: &Path) -> Server {
     .await
 }
 
-/// The code and the answer of a request by the node `n1`: the administrator impersonates it.
+/// The status code and the whole response to a request of node `n1`, whom the administrator impersonates.
 async fn as_node(server: &Ephemeral, method: &str, path: &str, body: &str) -> (u16, String) {
     let mut tls = connect(server, "http/1.1").await;
     let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
@@ -37,7 +37,7 @@ async fn as_node(server: &Ephemeral, method: &str, path: &str, body: &str) -> (u
     (code.unwrap_or_default(), answer)
 }
 
-/// A folder with two nodes, and on `n1` a pod that uses a Secret.
+/// Fills a folder with two nodes, and a pod on `n1` that uses a Secret.
 async fn filled(folder: &Path) {
     let server = start(folder).await;
     for name in ["n1", "n2"] {
@@ -54,7 +54,7 @@ fn pod(name: &str, node: &str, volumes: &str) -> String {
     )
 }
 
-/// A pod that only a kubelet makes, of a node with this uid.
+/// A mirror pod, which only a kubelet may create, of the node `n1` with this uid.
 fn mirror(uid: &str) -> String {
     format!(
         r#"{{"metadata":{{"name":"m-n1","annotations":{{"kubernetes.io/config.mirror":"x","kubernetes.io/config.source":"file"}},
@@ -84,7 +84,7 @@ async fn a_node_whose_object_cannot_be_read_writes_nothing() {
     let server = start(folder.path()).await;
     let (code, answer) = as_node(&server.ephemeral, "GET", &format!("{NODES}/n1"), "").await;
     assert!(code == 500 && answer.contains(&key), "{answer}");
-    // What the authorizer allows follows from pods, and stays.
+    // The access that the Node authorizer derives from pods remains.
     let secret = "/api/v1/namespaces/default/secrets/s";
     assert_eq!(as_node(&server.ephemeral, "GET", secret, "").await.0, 200);
     assert_eq!(server.tries(PODS, &pod("new", "n2", "")).await, (200, String::new()));
@@ -94,7 +94,7 @@ async fn a_node_whose_object_cannot_be_read_writes_nothing() {
         let (code, answer) = as_node(&server.ephemeral, method, path, &body).await;
         assert!(code == 500 && answer.contains(&key), "{method} {path}: {answer}");
     }
-    // Nor is a pod placed there: which labels of the node it must have is not known.
+    // No pod can be created on the node, because the topology labels to copy from it are unknown.
     let (code, message) = server.tries(PODS, &pod("new", "n1", "")).await;
     assert!(code == 500 && message.contains(&key), "{message}");
     let (code, page) = server.health("/readyz");

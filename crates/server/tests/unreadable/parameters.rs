@@ -1,4 +1,4 @@
-//! Parameters of policies that cannot be read, and parameters whose CRD cannot be read.
+//! Policy parameters that cannot be decoded, and parameters whose CRD cannot be decoded.
 
 use server::offline;
 
@@ -7,7 +7,7 @@ use super::{
     break_object, break_offline, check, filled, private_folder,
 };
 
-/// A policy with parameters from ConfigMaps of the namespace `rules`, and its binding. It is about ConfigMaps and PersistentVolumes.
+/// Creates a policy for ConfigMaps and PersistentVolumes with parameters from ConfigMaps in the namespace `rules`, and its binding.
 async fn create_policy(server: &Server, family: &str, name: &str, reference: &str) {
     let rules = r#""matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],
         "resources":["configmaps","persistentvolumes"]}]},"paramKind":{"apiVersion":"v1","kind":"ConfigMap"}"#;
@@ -63,7 +63,7 @@ async fn what_a_policy_with_an_unreadable_parameter_is_about_is_refused_in_every
     }
 }
 
-/// A CRD of the kind `Limit`.
+/// A CRD with the kind `Limit`.
 fn limit_crd(plural: &str, group: &str) -> String {
     format!(
         r#"{{"metadata":{{"name":"{plural}.{group}"}},"spec":{{"group":"{group}","scope":"Cluster",
@@ -73,7 +73,7 @@ fn limit_crd(plural: &str, group: &str) -> String {
     )
 }
 
-/// Waits until the condition `NamesAccepted` of a CRD has a status, and says that of `Established`.
+/// Waits until the condition `NamesAccepted` of a CRD has the wanted status; returns the status of `Established`.
 async fn names_become(server: &Server, name: &str, wanted: &str) -> String {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     loop {
@@ -91,7 +91,7 @@ async fn names_become(server: &Server, name: &str, wanted: &str) -> String {
     }
 }
 
-/// The kind of an unreadable CRD goes to no other one, and policies do not do without their parameters.
+/// Asserts that no other CRD gets the kind of an unreadable one, and that policies do not run without their parameters.
 async fn keeps_its_names(server: &Server, key: &str, other: &str) {
     server.create(DEFINITIONS, &limit_crd(other, "rules.example.com")).await;
     assert_eq!(names_become(server, &format!("{other}.rules.example.com"), "False").await, "False");
@@ -140,7 +140,7 @@ async fn the_kind_of_an_unreadable_definition_goes_to_no_other_one() {
     assert_eq!(server.tries(OTHER_MAPS, MAP).await, (200, String::new()));
     assert_eq!(server.tries(OTHER_MAPS, r#"{"metadata":{"name":"evil"}}"#).await.0, 422);
 
-    // While it runs, and after a start.
+    // First while the server is running, then after a restart.
     let store = server.ephemeral.running.state().storage.store.clone();
     let key = break_object(&store, &["customresourcedefinitions", "limits.rules.example.com"]).await;
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
@@ -153,14 +153,14 @@ async fn the_kind_of_an_unreadable_definition_goes_to_no_other_one() {
     server.stop().await;
     let server = Server::start(folder.path()).await;
     keeps_its_names(&server, &key, "climits").await;
-    // Other groups do not suffer.
+    // Other groups are not affected.
     server.create(DEFINITIONS, &limit_crd("limits", "other.example.com")).await;
     assert_eq!(names_become(&server, "limits.other.example.com", "True").await, "True");
     let (code, page) = server.health("/readyz");
     assert!(code == 500 && page.contains(&key), "{page}");
     server.stop().await;
 
-    // When it is removed, another one gets the kind.
+    // After it is removed, another CRD gets the kind.
     offline::delete_key(folder.path(), &key).await.unwrap();
     let server = Server::start(folder.path()).await;
     assert_eq!(names_become(&server, "alimits.rules.example.com", "True").await, "True");

@@ -1,4 +1,4 @@
-//! Where redb keeps its bytes, and whether a sync of them has failed.
+//! The storage below redb, and whether one of its syncs has failed.
 
 use std::fmt;
 use std::io;
@@ -14,16 +14,16 @@ use crate::error::OpenError;
 use super::folder::Folder;
 use super::place::Place;
 
-/// Reads come from the working set, so redb's cache holds little more than what one transaction touches.
+/// Reads come from the working set, so redb's cache holds little more than the pages of one transaction.
 const CACHE: usize = 8 << 20;
 
-/// What to open, as often as needed.
+/// The location of the file; it can be opened repeatedly.
 pub(super) struct Medium {
     source: Source,
     condition: Arc<Condition>,
 }
 
-/// What is known of the file without asking the system.
+/// State of the file that is known without a system call.
 #[derive(Default)]
 pub(super) struct Condition {
     sync_failed: AtomicBool,
@@ -31,16 +31,16 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    /// The bytes of the file.
+    /// Length of the file in bytes.
     pub(super) fn length(&self) -> u64 {
         self.length.load(Ordering::Relaxed)
     }
 }
 
 enum Source {
-    /// A folder that has not been taken hold of yet.
+    /// A folder that is not locked yet.
     Path(PathBuf),
-    /// A place, and the name of the file in it for messages.
+    /// A place, and the path of its file for messages.
     Place(Box<dyn Databases>, PathBuf),
 }
 
@@ -54,12 +54,12 @@ impl Medium {
         Medium { source, condition: Arc::default() }
     }
 
-    /// What is known of the file, as long as it is used.
+    /// The state of the file, valid as long as the file is used.
     pub(super) fn condition(&self) -> Arc<Condition> {
         Arc::clone(&self.condition)
     }
 
-    /// Takes hold of the folder, if it is one.
+    /// Locks the folder, if the source is a folder.
     pub(super) fn hold(&mut self) -> Result<(), OpenError> {
         if let Source::Path(path) = &self.source {
             let folder = Folder::hold(path)?;
@@ -69,37 +69,37 @@ impl Medium {
         Ok(())
     }
 
-    /// The name of the file, for messages.
+    /// The path of the file, for messages.
     pub(super) fn path(&self) -> PathBuf {
         match &self.source {
             Source::Path(path) | Source::Place(_, path) => path.clone(),
         }
     }
 
-    /// Opens the file, if there is one.
+    /// Opens the file; `None` if it does not exist.
     pub(super) fn open(&self) -> Result<Option<Database>, DatabaseError> {
         self.databases()?.open(&self.condition)
     }
 
-    /// Begins a new file.
+    /// Creates a new file beside the current one.
     pub(super) fn begin(&self) -> Result<Database, DatabaseError> {
         self.databases()?.begin(&self.condition)
     }
 
-    /// Keeps the file under the name of its format.
+    /// Preserves the file under a second name that contains its format.
     pub(super) fn preserve(&self, format: u32) -> io::Result<()> {
         self.databases()?.preserve(format)
     }
 
-    /// Makes the new file the one that will be opened.
+    /// Replaces the current file with the new one.
     pub(super) fn replace(&self) -> io::Result<()> {
         self.databases()?.replace()?;
         self.condition.sync_failed.store(false, Ordering::Release);
         Ok(())
     }
 
-    /// Whether a sync of the file has failed. The system may then take pages for written that are not, so that nothing
-    /// in the file can be relied on after the next crash.
+    /// Reports whether a sync of the file has failed. The kernel may then consider unwritten pages clean, so the content of the
+    /// file cannot be trusted after the next crash.
     pub(super) fn has_sync_failed(&self) -> bool {
         self.condition.sync_failed.load(Ordering::Acquire)
     }
@@ -112,7 +112,7 @@ impl Medium {
     }
 }
 
-/// A [`Place`] whose files are opened as databases.
+/// A [`Place`] whose files are opened as redb databases.
 trait Databases: Send {
     fn open(&self, condition: &Arc<Condition>) -> Result<Option<Database>, DatabaseError>;
     fn begin(&self, condition: &Arc<Condition>) -> Result<Database, DatabaseError>;
@@ -144,7 +144,7 @@ fn database(file: impl StorageBackend, condition: &Arc<Condition>) -> Result<Dat
     Builder::new().set_cache_size(CACHE).create_with_backend(disk)
 }
 
-/// A backend that remembers its length, and that a sync has failed.
+/// A storage backend that records its length and whether a sync has failed.
 struct Disk<B> {
     inner: B,
     condition: Arc<Condition>,

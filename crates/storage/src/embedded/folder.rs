@@ -1,4 +1,4 @@
-//! The folder: its permissions, its lock, its file.
+//! The data folder: its permissions, its lock and its files.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader};
@@ -12,19 +12,19 @@ use crate::error::OpenError;
 use super::place::Place;
 
 const FILE: &str = "store.redb";
-/// The file while it is being made.
+/// Name of the file until it is complete.
 const NEW: &str = "store.redb.new";
 const LOCK: &str = "LOCK";
 
-/// Whether a folder has the file of a store in it.
+/// Reports whether a folder contains a store.
 pub fn is_store(folder: &Path) -> bool {
     folder.join(FILE).is_file()
 }
 
-/// How many files of one format are kept.
+/// Maximum number of preserved files of one format.
 const MAX_KEPT: usize = 100;
 
-/// A folder that this process holds until this is dropped.
+/// A folder that this process has locked until the value is dropped.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -32,7 +32,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Creates the folder if need be, checks that it is private, and takes hold of it.
+    /// Creates the folder if needed, checks that it is private, and locks it.
     pub(super) fn hold(path: &Path) -> Result<Folder, OpenError> {
         let failed = |source| OpenError::Folder { path: path.to_owned(), source };
         let mut builder = DirBuilder::new();
@@ -50,13 +50,12 @@ impl Folder {
         }
     }
 
-    /// Where the file is.
     pub(super) fn file_path(&self) -> PathBuf {
         self.path.join(FILE)
     }
 
-    /// A second name for the file, of this format, that is free: what an earlier migration has kept stays as it is. Nothing if the
-    /// file has such a name already, from a migration that was interrupted.
+    /// A free name under which to preserve the file of this format; files preserved by earlier migrations are not overwritten. `None` if
+    /// the file already has such a name, from an interrupted migration.
     fn name_for(&self, format: u32) -> io::Result<Option<PathBuf>> {
         for number in 1..=MAX_KEPT {
             let name =
@@ -98,13 +97,13 @@ impl Place for Folder {
         let unfinished = self.path.join(format!("{FILE}.v{format}.new"));
         remove_if_there(&unfinished)?;
         let Some(kept) = self.name_for(format)? else { return Ok(()) };
-        // A second name costs nothing. Where a file can have only one, it is copied.
+        // A hard link costs no space. If the file system does not support it, copy the file.
         if std::fs::hard_link(self.file_path(), &unfinished).is_err() {
             std::fs::copy(self.file_path(), &unfinished)?;
             File::open(&unfinished)?.sync_all()?;
         }
         std::fs::rename(&unfinished, &kept)?;
-        // Renaming one name of a file to another of the same file leaves both.
+        // If both names are links to one file, `rename` leaves both.
         remove_if_there(&unfinished)?;
         File::open(&self.path)?.sync_all()
     }
@@ -113,7 +112,7 @@ impl Place for Folder {
         std::fs::rename(self.path.join(NEW), self.file_path())?;
         File::open(&self.path)?.sync_all()?;
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        // The parent is not ours: where it cannot be opened, there is nothing to be done.
+        // The parent is not ours: if it cannot be opened, skip its sync.
         if let Ok(parent) = File::open(parent.unwrap_or(Path::new("."))) {
             parent.sync_all()?;
         }
@@ -128,7 +127,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether two names are of one file, or of files with the same content.
+/// Reports whether two paths are one file, or files with equal content.
 fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     #[cfg(unix)]
     {

@@ -1,4 +1,4 @@
-//! The file: a table of rows by revision, and a table that says what the file is.
+//! The file: a table of rows by revision, and a metadata table with its format.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -24,27 +24,27 @@ use super::row::{self, Row};
 
 const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
-/// In `META`: the magic and the version of the format.
+/// Key in `META`: the magic and the version of the format.
 const IS: &str = "format";
 const MAGIC: &[u8] = b"portcullis store";
-/// In `META`: the revision up to which rows that were replaced are given up.
+/// Key in `META`: the revision up to which replaced rows are removed.
 const COMPACTED: &str = "compacted";
-/// How many rows are replayed into the feed at a time.
+/// Number of rows applied to the feed at a time.
 const REPLAY: usize = 1024;
 
-/// The open file.
+/// The open store file.
 pub(super) struct Log {
     database: Database,
 }
 
-/// A row that another has replaced, or that says of a deletion: it can go when `at` is compacted.
+/// A row that was replaced, or that records a deletion: it can be removed once `at` is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Replaced {
     pub(super) at: u64,
     pub(super) row: u64,
 }
 
-/// What one transaction changes.
+/// The changes of one transaction.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) append: Vec<(u64, Vec<u8>)>,
@@ -53,8 +53,8 @@ pub(super) struct Changes {
 }
 
 impl Log {
-    /// Opens the file and checks that it is ours. If there is none, it is made. One of the format before this is migrated, if
-    /// there is a way to give its records their new keys.
+    /// Opens the file and checks its format. Creates the file if there is none, and migrates one of the previous format if `rekey`
+    /// is given.
     pub(super) fn open(medium: &Medium, rekey: Option<Rekey>) -> Result<Log, OpenError> {
         let opened = guarded(|| {
             let Some(database) = medium.open()? else { return Ok(None) };
@@ -71,7 +71,7 @@ impl Log {
         }
     }
 
-    /// Writes a new file that has what is live at `revision`, and puts it in the place of the one that is there.
+    /// Writes a new file with the entries that are live at `revision`, and replaces the current file with it.
     pub(super) fn make(medium: &Medium, live: &Entries, revision: u64) -> Result<Log, Fault> {
         guarded(|| {
             let log = Log { database: medium.begin()? };
@@ -81,12 +81,12 @@ impl Log {
         })
     }
 
-    /// Replays the file into the feed. Gives the compacted revision and what has been replaced since.
+    /// Replays the file into the feed. Returns the compacted revision and the rows replaced since.
     pub(super) fn load(&self, feed: &Feed, path: &Path) -> Result<(u64, VecDeque<Replaced>), OpenError> {
         guarded(|| self.replay(feed)).map_err(|fault| fault.opening(path))
     }
 
-    /// Does one transaction. When it returns, it is durable.
+    /// Commits one transaction. It is durable on return.
     pub(super) fn commit(&self, changes: &Changes) -> Result<(), Fault> {
         guarded(|| {
             let transaction = self.database.begin_write()?;
@@ -106,7 +106,7 @@ impl Log {
         })
     }
 
-    /// Removes what comes after `revision`: writes that were reported as failed. Gives the last revision left.
+    /// Removes rows after `revision`: writes that were reported as failed. Returns the last remaining revision.
     pub(super) fn cut(&self, revision: u64) -> Result<u64, Fault> {
         let last = guarded(|| {
             let reading = self.database.begin_read()?;
@@ -125,7 +125,7 @@ impl Log {
         reading.map(Snapshot).map_err(|fault| ReadError::Unavailable(fault.message))
     }
 
-    /// The version of the file's format.
+    /// Reads the version of the file's format.
     fn identify(&self) -> Result<u32, Error> {
         let reading = self.database.begin_read()?;
         match reading.open_table(META) {
@@ -145,7 +145,7 @@ impl Log {
         }
     }
 
-    /// Fills an empty file.
+    /// Writes the initial content of an empty file.
     fn write(&self, live: &Entries, revision: u64) -> Result<(), Error> {
         let transaction = self.database.begin_write()?;
         {
@@ -216,7 +216,7 @@ impl Log {
     }
 }
 
-/// The newest row of each key, unless it is a deletion; and the rows that a crash has left from an unfinished
+/// The newest row of each key, unless it is a deletion; and the rows that a crash has left behind during
 /// compaction.
 fn newest(mut rows: Vec<Done>) -> (Vec<Stored>, VecDeque<Replaced>) {
     rows.sort_unstable_by(|a, b| a.key.cmp(&b.key).then(a.revision.cmp(&b.revision)));
@@ -234,7 +234,7 @@ fn newest(mut rows: Vec<Done>) -> (Vec<Stored>, VecDeque<Replaced>) {
     (live, trail)
 }
 
-/// A view of the file at one moment.
+/// A consistent view of the file.
 pub(super) struct Snapshot(ReadTransaction);
 
 impl Snapshot {
@@ -266,7 +266,7 @@ impl Snapshot {
     }
 }
 
-/// What a row makes removable, once its revision is compacted.
+/// Adds the rows that become removable once this change's revision is compacted.
 pub(super) fn remember(trail: &mut VecDeque<Replaced>, done: &Done, replaced: Option<u64>) {
     let at = done.revision;
     trail.extend(replaced.map(|row| Replaced { at, row }));
@@ -295,7 +295,7 @@ fn damaged(detail: &str) -> Error {
     Error::Damaged(detail.to_owned())
 }
 
-/// What can go wrong with the file.
+/// Internal errors of reading or writing the file.
 enum Error {
     Redb(redb::Error),
     Damaged(String),
@@ -308,7 +308,7 @@ impl<E: Into<redb::Error>> From<E> for Error {
     }
 }
 
-/// Something went wrong with the file; it must be reopened before it is used again.
+/// An error of the file, which must be reopened before it is used again.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) message: String,
@@ -324,7 +324,7 @@ enum What {
 }
 
 impl Fault {
-    /// The error of a start that this ends.
+    /// Converts the fault to an error of opening the store.
     pub(super) fn opening(self, path: &Path) -> OpenError {
         let path = path.to_owned();
         let detail = self.message;
@@ -345,7 +345,7 @@ impl From<Error> for Fault {
             Error::Redb(error) => {
                 let message = error.to_string();
                 let what = match error {
-                    // redb says so of a file without its magic, and a file that ends early is a damaged one.
+                    // redb reports `InvalidData` for a file without its magic; a truncated file is a damaged one.
                     redb::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => What::Foreign,
                     redb::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => What::Damaged,
                     redb::Error::Io(error) => What::Io(error),
@@ -359,7 +359,7 @@ impl From<Error> for Fault {
     }
 }
 
-/// redb trusts what it reads, so a damaged page can make it panic. That is a fault like any other.
+/// Runs `work` and converts a panic to a fault: redb trusts what it reads, so a damaged page can make it panic.
 fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Fault> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(Fault::from),

@@ -1,8 +1,8 @@
-//! From the format before this one to this one.
+//! Migrates a file of the previous format to the current one.
 //!
-//! Format 1 has the same rows under other keys. What is live in it is read, gets its new keys, and is written to a new file that
-//! replaces the old one in one step. Until then the old file is the store's, so an interrupted migration begins again; it is
-//! given a second name before that step, under which it stays.
+//! Format 1 has the same rows under other keys. The migration reads its live records, maps their keys, and writes them to a new file
+//! that replaces the old one atomically. Until then the old file remains the store, so an interrupted migration starts again. Before
+//! the replacement the old file gets a second name, under which it is preserved.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use super::log::Log;
 /// The format that can be migrated.
 pub(super) const FROM: u32 = 1;
 
-/// Gives each record, in the order of the entries, its new key; a record that gets none is left out.
+/// Returns the new key of each entry, in the order of the entries; an entry without one is left out.
 pub type Rekey = Box<dyn FnOnce(&Entries) -> Vec<Option<Arc<str>>> + Send>;
 
-/// Migrates the file that is open as `old`, and opens the new one.
+/// Migrates the file opened as `old` and opens the new one.
 pub(super) fn migrate(old: Log, medium: &Medium, rekey: Rekey) -> Result<Log, OpenError> {
     let path = medium.path();
     tracing::info!(path = %path.display(), from = FROM, to = FORMAT, "migrating the store to a new format");
     let feed = Feed(Arc::new(WorkingSet::new(&Options::default())));
     old.load(&feed, &path)?;
-    // Closed, so that what is preserved is whole.
+    // Close the file, so that the preserved copy is complete.
     drop(old);
     let entries = feed.live();
     let live = rekeyed(&entries, rekey(&entries)).map_err(OpenError::Migration)?;

@@ -1,13 +1,12 @@
 //! The embedded backend: one file, one process, one writer.
 //!
-//! The file is a log: a redb table from revision to change. What is live is what the log says when it is replayed, and
-//! that is how it is loaded; so a write appends one row at the end of one tree. Rows that later ones have replaced are
-//! kept for reads at older revisions and removed by compaction.
+//! The file is a log: a redb table from revision to change. Loading replays it to find the live records, so a write appends
+//! one row at the end of one tree. Replaced rows stay for reads at older revisions until compaction removes them.
 //!
-//! A thread of its own takes writes from a queue. Those that wait while one transaction is being synced make up the
-//! next one, and each is answered after the sync of its transaction and not before.
+//! A dedicated thread takes writes from a queue. Writes that arrive while one transaction is being synced form the next
+//! one, and each write is answered only after its transaction has been synced.
 //!
-//! A commit costs one sync. redb's *quick repair* would cost a second one on every commit and save, after a crash only,
+//! A commit costs one sync. redb's *quick repair* would cost a second one on every commit and save, only after a crash,
 //! one pass over the file; loading makes such a pass anyway, so it is not used.
 
 mod disk;
@@ -42,14 +41,13 @@ use self::writer::{Job, Writer};
 /// The version of the file format that this build reads and writes.
 pub const FORMAT: u32 = 2;
 
-/// How many writes may wait for the writer; more than that wait to be taken into the queue.
+/// Capacity of the writer's queue; further writers wait for a free slot.
 const QUEUE: usize = 1024;
 
-/// The embedded backend.
 pub struct Embedded {
-    /// What [`Backend::start`] opens, until it does.
+    /// Opened, and taken, by [`Backend::start`].
     medium: Mutex<Option<Medium>>,
-    /// Migrates a file of the format before this one.
+    /// Maps keys when a file of the previous format is migrated.
     rekey: Mutex<Option<Rekey>>,
     path: PathBuf,
     running: Mutex<Option<Running>>,
@@ -57,14 +55,14 @@ pub struct Embedded {
     condition: Arc<Condition>,
 }
 
-/// What the writer's thread shares with those who ask it.
+/// State shared between the writer thread and its callers.
 #[derive(Default)]
 struct Shared {
     /// The open file; `None` before it is opened, after it is closed, and while it cannot be reopened.
     log: RwLock<Option<Log>>,
-    /// The revision that compaction was asked for.
+    /// The revision up to which compaction was requested.
     compact: AtomicU64,
-    /// Why writes fail at present.
+    /// The current reason why writes fail.
     trouble: Mutex<Option<String>>,
 }
 
@@ -80,20 +78,20 @@ impl fmt::Debug for Embedded {
 }
 
 impl Embedded {
-    /// A store in this folder, which is created if need be.
+    /// A store in this folder, which is created if needed.
     pub fn at(folder: impl AsRef<Path>) -> Embedded {
         let folder = folder.as_ref();
         Embedded::new(Medium::folder(folder), folder.to_owned())
     }
 
-    /// A store in some other place: on a simulated disk, for instance.
+    /// A store in another location, such as a simulated disk.
     pub fn over(place: impl Place) -> Embedded {
         Embedded::new(Medium::place(place), PathBuf::from("(not a file)"))
     }
 
-    /// Migrates a file of format 1 when it is opened. Its records stay what they are, and `rekey` gives each its new key; a record
-    /// that gets none is left out. The old file stays beside the new one, with `.v1` after its name. What happened before
-    /// can no longer be listed or watched.
+    /// Migrates a file of format 1 when it is opened. Records are unchanged, and `rekey` maps each to its new key; a record
+    /// without a new key is left out. The old file stays beside the new one, with `.v1` after its name. Revisions before the
+    /// migration can no longer be listed or watched.
     #[must_use]
     pub fn migrating(
         self,
@@ -183,7 +181,7 @@ impl Backend for Embedded {
     fn compact(&self, revision: u64) {
         self.shared.compact.fetch_max(revision, Ordering::Relaxed);
         if let Ok(queue) = self.queue() {
-            // If the queue is full, the next batch sees to it.
+            // If the queue is full, the next batch compacts.
             let _ = queue.try_send(Job::Compact);
         }
     }
@@ -192,7 +190,7 @@ impl Backend for Embedded {
         match &*self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(trouble) => {
                 if let Ok(queue) = self.queue() {
-                    // Have it try again, even if nobody dares to write.
+                    // Trigger a recovery attempt, even if no client writes.
                     let _ = queue.try_send(Job::Compact);
                 }
                 Err(Unavailable(trouble.clone()))
@@ -214,7 +212,7 @@ impl Backend for Embedded {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        // Whoever opens the folder next must find it released.
+        // The folder must be released before it can be opened again.
         if let Some(Running { queue, thread }) = self.stop() {
             drop(queue);
             let _ = thread.join();

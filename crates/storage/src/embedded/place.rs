@@ -1,25 +1,24 @@
-//! Where an embedded store keeps its file.
+//! The location in which an embedded store has its file.
 
 use std::io;
 
 use redb::StorageBackend;
 
-/// Holds the file of one store, and makes a new one beside it when need be.
+/// Contains the file of one store, and creates its replacement when needed.
 pub trait Place: Send + 'static {
-    /// A file.
     type File: StorageBackend;
 
     /// Opens the store's file; `None` if there is none yet.
     fn open(&self) -> io::Result<Option<Self::File>>;
 
-    /// Begins a new, empty file beside it.
+    /// Creates a new, empty file beside it.
     fn begin(&self) -> io::Result<Self::File>;
 
-    /// Keeps the store's file, which is closed and of this format, under a second name, so that [`Place::replace`] leaves it
-    /// there. When it returns, that survives a crash; what was kept before stays, too.
+    /// Preserves the store's file, which is closed and of this format, under a second name that survives [`Place::replace`]. On return
+    /// it is durable; files preserved earlier are not overwritten.
     fn preserve(&self, format: u32) -> io::Result<()>;
 
-    /// Makes the file that was begun, and has been synced, the store's file. When it returns, that survives a crash;
-    /// if there is a crash before, one of the two files is the store's.
+    /// Replaces the store's file with the new one, which has been synced. On return that is durable; after an earlier crash, the store's
+    /// file is one of the two.
     fn replace(&self) -> io::Result<()>;
 }

@@ -1,13 +1,13 @@
-//! A change ⇄ the bytes of its row.
+//! Encodes a change as the bytes of its row, and decodes it.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
-//! | 4 | CRC-32 of the revision and of everything that follows |
+//! | 4 | CRC-32 of the revision and of all following bytes |
 //! | 1 | 1 = put, 2 = delete |
 //! | 8 | the revision that created the key |
 //! | 8 | the revision of the row that this one replaces, or 0 |
 //! | 2 + n | the key |
-//! | 4 | put: where the revision goes |
+//! | 4 | put: offset in the body at which the revision is inserted |
 //! | 4 + n | put: the facts |
 //! | n | put: the body |
 //!
@@ -25,15 +25,15 @@ const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const CHECKSUM: usize = 4;
 
-/// A row as it was read; `done.revision` is its key in the log.
+/// A decoded row; `done.revision` is its key in the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) done: Done,
-    /// The row that this one replaces, or 0.
+    /// The revision of the row that this one replaces, or 0.
     pub(super) previous: u64,
 }
 
-/// Writes a row. `None` if a part is too long to be written, which the limits on records exclude.
+/// Encodes a row. `None` if a part exceeds its length field, which the limits on records exclude.
 pub(super) fn encode(done: &Done, previous: u64) -> Option<Vec<u8>> {
     let record = match &done.change {
         Change::Put(record) => Some(record),
@@ -58,7 +58,7 @@ pub(super) fn encode(done: &Done, previous: u64) -> Option<Vec<u8>> {
     Some(row)
 }
 
-/// Reads a row. `None` if it is not one that [`encode`] has written.
+/// Decodes a row. `None` if it was not written by [`encode`].
 pub(super) fn decode(revision: u64, row: &[u8]) -> Option<Row> {
     let (checksum, rest) = row.split_first_chunk::<CHECKSUM>()?;
     if u32::from_le_bytes(*checksum) != sum(revision, rest) {

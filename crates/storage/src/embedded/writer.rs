@@ -1,4 +1,4 @@
-//! The thread that writes: takes what waits in the queue, makes one transaction of it, answers.
+//! The writer thread: takes queued writes, commits them in one transaction, and answers them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -16,22 +16,22 @@ use super::log::{Changes, Log, Replaced, remember};
 use super::migrate::Rekey;
 use super::row;
 
-/// The most writes in one transaction.
+/// Maximum number of writes in one transaction.
 const BATCH: usize = 512;
-/// The most bytes in one transaction, give or take one write.
+/// Maximum bytes in one transaction; the last write may exceed it.
 const BATCH_BYTES: usize = 8 << 20;
-/// How many replaced rows a transaction removes beside its writes: more than writes can replace, so that it keeps up.
+/// Replaced rows that a transaction removes besides its writes: more than writes can replace, so that removal keeps up.
 const REMOVE_BESIDE: usize = 64;
-/// How many it removes when there is nothing else to do.
+/// Replaced rows removed in one transaction while there are no writes.
 const REMOVE_IDLE: usize = 1024;
 
-/// What the thread is asked to do.
+/// A request to the writer thread.
 pub(super) enum Job {
     Commit {
         write: Write,
         answer: Answer,
     },
-    /// See whether there is something to compact, or to recover.
+    /// Compact if there is something to remove, or recover after an error.
     Compact,
 }
 
@@ -41,9 +41,9 @@ pub(super) struct Writer {
     medium: Medium,
     feed: Feed,
     shared: Arc<Shared>,
-    /// The compacted revision that is in the file.
+    /// The compacted revision recorded in the file.
     compacted: u64,
-    /// Rows to be removed by and by, in the order of the revisions that replaced them.
+    /// Rows to remove, in the order of the revisions that replaced them.
     trail: VecDeque<Replaced>,
     /// The file must be reopened before it is used again.
     is_broken: bool,
@@ -64,7 +64,7 @@ impl Writer {
         Ok(Writer { medium, feed, shared, compacted, trail, is_broken: false })
     }
 
-    /// Works until nobody can ask for more, then closes the file.
+    /// Runs until all senders are dropped, then closes the file.
     pub(super) fn run(&mut self, mut jobs: mpsc::Receiver<Job>) {
         while let Some(first) = jobs.blocking_recv() {
             let mut batch = Vec::new();
@@ -90,12 +90,12 @@ impl Writer {
         }
         self.close();
         if self.medium.has_sync_failed() {
-            // The last chance to leave a file behind that can be relied on.
+            // The last chance to leave a reliable file behind.
             drop(self.reopen());
         }
     }
 
-    /// Decides the writes, makes the accepted ones durable, and only then lets anyone know.
+    /// Decides the writes and makes the accepted ones durable before answering any of them.
     fn commit(&mut self, batch: Vec<(Write, Answer)>) {
         let mut decided = Batch::new(&self.feed);
         let mut answers = Vec::with_capacity(batch.len());
@@ -112,8 +112,8 @@ impl Writer {
             };
             let previous = current.map(|version| version.revision);
             let Some(row) = row::encode(&done, previous.unwrap_or(0)) else {
-                // INVARIANT: limits keep keys and facts far below what a row can hold. Should one get here, the
-                // revisions decided after it would leave a gap, so the whole batch is given up.
+                // INVARIANT: limits keep keys and facts far below the capacity of a row. If one is too long, the revisions
+                // decided after it would leave a gap, so the whole batch is dropped.
                 drop(answers);
                 return;
             };
@@ -148,12 +148,12 @@ impl Writer {
                     None => Err(Unavailable("the change was not taken".to_owned())),
                 },
             };
-            // Whoever asked may have gone away.
+            // The caller may have dropped its future.
             let _ = answer.send(decision);
         }
     }
 
-    /// Removes rows that are no longer needed. Says whether there was anything to do.
+    /// Removes rows that are no longer needed. Returns whether there was work to do.
     fn compact(&mut self) -> bool {
         let mut changes = Changes::default();
         let removed = self.plan(&mut changes, REMOVE_IDLE);
@@ -167,7 +167,7 @@ impl Writer {
         true
     }
 
-    /// Adds to a transaction what compaction wants removed, at most `limit` rows; says how many.
+    /// Adds at most `limit` rows to remove for compaction to a transaction; returns their number.
     fn plan(&self, changes: &mut Changes, limit: usize) -> usize {
         let compact = self.shared.compact.load(Ordering::Relaxed);
         changes.compacted = Some(compact).filter(|compact| *compact > self.compacted);
@@ -176,7 +176,7 @@ impl Writer {
         changes.remove.len()
     }
 
-    /// Takes note of what a transaction has removed.
+    /// Records the removals of a committed transaction.
     fn settle(&mut self, changes: &Changes, removed: usize) {
         self.compacted = changes.compacted.unwrap_or(self.compacted);
         self.trail.drain(..removed);
@@ -200,7 +200,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Reopens the file after a fault and brings it back to what has been acknowledged.
+    /// Reopens the file after a fault and restores the acknowledged state.
     fn recover(&mut self) {
         self.close();
         match self.reopen() {
@@ -223,7 +223,7 @@ impl Writer {
                 return Ok(log);
             }
         }
-        // What was acknowledged is whole in memory, and in the file perhaps not.
+        // The acknowledged state is complete in memory, but perhaps not in the file.
         tracing::warn!("writing the store to a new file after an I/O error");
         let log = Log::make(&self.medium, &self.feed.live(), revision).map_err(|fault| fault.message)?;
         self.trail.clear();

@@ -1,6 +1,6 @@
-//! Random writes, crashes and reopenings against a model of what was acknowledged.
+//! Random writes, crashes and reopenings, checked against a model of the acknowledged writes.
 //!
-//! `PORTCULLIS_ROUNDS` says how many histories are played, `PORTCULLIS_SEED` where they begin.
+//! `PORTCULLIS_ROUNDS` sets the number of histories, `PORTCULLIS_SEED` the first seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,20 +17,20 @@ const ALL: &str = "/registry/core/things/";
 /// Live keys with their value and revision.
 type State = BTreeMap<Arc<str>, (String, u64)>;
 
-/// What the store has told us, and what it has left open.
+/// The acknowledged writes, and those with an unknown outcome.
 #[derive(Default)]
 struct Model {
     /// Acknowledged writes by revision: the key, and the value unless it was deleted.
     acknowledged: BTreeMap<u64, (Arc<str>, Option<String>)>,
-    /// Writes whose answer was an error: they may have happened.
+    /// Writes that returned an error: they may have happened.
     open: BTreeSet<(Arc<str>, Option<String>)>,
-    /// What was live at `revision`.
+    /// The live keys at `revision`.
     base: State,
     revision: u64,
 }
 
 impl Model {
-    /// What must be live at the last acknowledged revision, as long as nothing unacknowledged came in between.
+    /// Checks the store against the acknowledged writes, allowing for unacknowledged ones that happened.
     fn check(&mut self, store: &Store) -> Result<(), String> {
         let last = self.acknowledged.last_key_value().map_or(self.revision, |(revision, _)| *revision);
         if store.revision() < last {
@@ -42,7 +42,7 @@ impl Model {
         let mut state = std::mem::take(&mut self.base);
         let mut from = self.revision;
         if let Err(WatchError::Compacted { oldest }) = store.watch("/", WatchFrom::Revision(from)) {
-            // The file was written anew from what was acknowledged.
+            // The file was rewritten from the acknowledged state.
             from = oldest;
             let later = self.acknowledged.split_off(&(oldest + 1));
             for (revision, (key, value)) in std::mem::replace(&mut self.acknowledged, later) {
@@ -106,14 +106,14 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Plays one history: some lives of the store, each with some waves of concurrent writes, each ended by a crash or a
-/// clean end.
+/// Runs one history: several lifetimes of the store, each with several batches of concurrent writes, each ended by a crash
+/// or a clean close.
 async fn play(seed: u64, is_lying: bool) -> Result<(), String> {
     let mut dice = Dice(seed);
     let disk = Disk::default();
     let open = async || {
         let disk = disk.clone();
-        // Everything is kept in the history, so that the model can follow it.
+        // The default history holds all events, so that the model can follow them.
         Store::open(Embedded::over(disk), Options::default()).await.map_err(|error| error.to_string())
     };
     let mut model = Model { revision: 1, ..Model::default() };
@@ -131,10 +131,10 @@ async fn play(seed: u64, is_lying: bool) -> Result<(), String> {
         }
         for _ in 0..dice.roll(20) {
             if dice.roll(5) == 0 {
-                // As far as the model does not need it any more.
+                // The model no longer needs revisions before its own.
                 store.compact(model.revision);
             }
-            // Now and then the disk has a moment of weakness.
+            // Occasionally the disk fails or runs full.
             disk.fail_syncs(!is_lying && dice.roll(15) == 0);
             disk.set_room((dice.roll(15) == 0).then(|| disk.size()));
             let wave: Vec<_> = (0..=dice.roll(12))
@@ -177,7 +177,7 @@ async fn play(seed: u64, is_lying: bool) -> Result<(), String> {
                 }
             }
         }
-        // Reads go on whatever happened to the disk, and show what was acknowledged.
+        // Reads still work after any disk error, and show the acknowledged state.
         for (revision, (key, value)) in &model.acknowledged {
             let is_last = !model.acknowledged.range(revision + 1..).any(|(_, (other, _))| other == key);
             if is_last && store.get(key).map(|entry| text(&entry.facts)) != *value {

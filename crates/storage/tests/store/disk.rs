@@ -1,4 +1,4 @@
-//! A disk that forgets what was not synced, and that fails on request.
+//! A simulated disk that loses unsynced data in a crash, and that fails on request.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,39 +8,39 @@ use storage::embedded::Place;
 
 use crate::fixture::Dice;
 
-/// A simulated disk with room for a store. Clones are the same disk.
+/// A simulated disk for one store. Clones are the same disk.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Disk(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Every file there ever was. A handle knows its file by its place here.
+    /// All files ever created. A handle identifies its file by the index here.
     files: Vec<File>,
-    /// Which one is the store's, and which one was begun.
+    /// The index of the store's file, and of the new file.
     store: Option<usize>,
     begun: Option<usize>,
-    /// The one that was preserved.
+    /// The index of the preserved file.
     preserved: Option<usize>,
-    /// Handles opened before the last crash are dead.
+    /// Number of crashes; handles opened before the last crash are dead.
     life: u64,
-    /// How many more operations succeed before the power goes.
+    /// Number of operations that still succeed before the power fails.
     fuse: Option<u64>,
-    /// The most bytes a file can have.
+    /// Maximum size of a file in bytes.
     room: Option<u64>,
-    /// Syncs report success and do nothing.
+    /// Syncs report success without doing anything.
     lies: bool,
-    /// Syncs fail.
+    /// Syncs report an error.
     sync_fails: bool,
     syncs: u64,
 }
 
 #[derive(Debug, Default)]
 struct File {
-    /// What a reader sees.
+    /// The content that a reader sees.
     current: Vec<u8>,
-    /// What is left if the power goes now.
+    /// The content that survives a crash now.
     durable: Vec<u8>,
-    /// What was written since the last sync, in order.
+    /// Changes since the last sync, in order.
     unsynced: Vec<Step>,
 }
 
@@ -51,7 +51,7 @@ enum Step {
 }
 
 impl Step {
-    /// Does it, or the first `part` bytes of it.
+    /// Applies the step, or the first `part` bytes of it.
     fn apply(&self, bytes: &mut Vec<u8>, part: usize) {
         match self {
             Step::Write { offset, data } => {
@@ -67,14 +67,14 @@ impl Step {
 }
 
 impl File {
-    /// What was synced stays, and of the rest whatever the dice say.
+    /// Crashes: synced data survives, and a random part of the unsynced changes.
     fn crash(&mut self, dice: &mut Dice) {
         let steps = std::mem::take(&mut self.unsynced);
         let mut roll = |sides: usize| usize::try_from(dice.roll(sides as u64)).unwrap();
         match roll(4) {
-            // Nothing of it.
+            // No unsynced change survives.
             0 => {}
-            // The beginning of it, the last write torn.
+            // The first changes survive, the last of them torn.
             1 => {
                 let kept = roll(steps.len() + 1);
                 for (number, step) in steps.iter().take(kept).enumerate() {
@@ -82,7 +82,7 @@ impl File {
                     step.apply(&mut self.durable, if is_last { roll(8192) } else { usize::MAX });
                 }
             }
-            // Some of it, in any combination, some torn.
+            // Any combination of changes survives, some torn.
             2 => {
                 for step in &steps {
                     match roll(4) {
@@ -92,7 +92,7 @@ impl File {
                     }
                 }
             }
-            // All of it.
+            // All unsynced changes survive.
             _ => steps.iter().for_each(|step| step.apply(&mut self.durable, usize::MAX)),
         }
         self.current.clone_from(&self.durable);
@@ -100,17 +100,17 @@ impl File {
 }
 
 impl Disk {
-    /// From now on syncs do nothing.
+    /// Makes all further syncs do nothing.
     pub(crate) fn lie(&self) {
         self.lock().lies = true;
     }
 
-    /// After this many more operations the power goes.
+    /// Cuts the power after this many more operations.
     pub(crate) fn light_fuse(&self, operations: u64) {
         self.lock().fuse = Some(operations);
     }
 
-    /// No file can grow past `room`.
+    /// Limits the size of every file to `room` bytes.
     pub(crate) fn set_room(&self, room: Option<u64>) {
         self.lock().room = room;
     }
@@ -123,13 +123,13 @@ impl Disk {
         self.lock().syncs
     }
 
-    /// The size of the store's file.
+    /// The size of the store's file in bytes.
     pub(crate) fn size(&self) -> u64 {
         let state = self.lock();
         state.store.map_or(0, |store| state.files[store].current.len() as u64)
     }
 
-    /// The preserved file, as a disk of its own.
+    /// The preserved file, on a disk of its own.
     pub(crate) fn preserved(&self) -> Option<Disk> {
         let state = self.lock();
         let bytes = state.files[state.preserved?].durable.clone();
@@ -137,7 +137,7 @@ impl Disk {
         Some(Disk(Arc::new(Mutex::new(State { files: vec![file], store: Some(0), ..State::default() }))))
     }
 
-    /// The power goes and comes back.
+    /// The power fails and comes back.
     pub(crate) fn crash(&self, dice: &mut Dice) {
         let mut state = self.lock();
         for file in
@@ -149,7 +149,7 @@ impl Disk {
         state.fuse = None;
     }
 
-    /// One operation, if the power is there.
+    /// Counts one operation; fails if the power is off.
     fn operate(&self, life: Option<u64>) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.lock();
         if life.is_some_and(|life| life != state.life) || state.fuse == Some(0) {
@@ -244,7 +244,7 @@ impl StorageBackend for Handle {
         let (lies, fails) = (state.lies, state.sync_fails);
         let file = &mut state.files[self.file];
         if fails {
-            // As Linux: what could not be written is forgotten, and the next sync succeeds without it.
+            // Like Linux: data that could not be written is dropped, and the next sync succeeds without it.
             file.unsynced.clear();
             return Err(io::Error::other("the disk does not answer"));
         }

@@ -1,4 +1,4 @@
-//! What only a store in a folder must do.
+//! Tests of the embedded store in a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ async fn open(folder: &Path) -> Result<Store, OpenError> {
     Store::open(Embedded::at(folder), Options::default()).await
 }
 
-/// A folder for the store, and what keeps it.
+/// A path for the store, and the temporary directory that contains it.
 fn folder() -> (tempfile::TempDir, PathBuf) {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("deep").join("store");
@@ -34,7 +34,7 @@ async fn a_second_start_finds_everything_as_it_was() {
     assert_eq!(store.revision(), 5);
     assert_eq!(store.get(&key("a")).unwrap(), entry);
     assert_eq!(now(&store, ALL).await, ["a=3"]);
-    // The past as well.
+    // Old revisions can be read as well.
     assert_eq!(at(&store, ALL, 3).await.unwrap(), ["a=1", "b=2"]);
     let mut watch = store.watch(ALL, WatchFrom::Revision(2)).unwrap();
     let mut told = Vec::new();
@@ -183,7 +183,7 @@ async fn a_file_that_was_never_finished_is_started_again() {
     assert!(folder.join("store.redb").exists() && !folder.join("store.redb.new").exists());
 }
 
-/// Damages a file in many places. Opening either says so, or everything is there as it was.
+/// Damages a file in many places. Opening it either fails, or finds all entries intact.
 #[tokio::test]
 async fn a_damaged_file_is_never_taken_for_a_good_one() {
     let (_kept, folder) = folder();

@@ -35,7 +35,7 @@ async fn a_full_disk_fails_the_write_and_nothing_else() {
         assert_eq!(store.revision(), revision);
         assert!(watch.try_next().unwrap().is_none());
     }
-    // What still fits is written; and when there is room again, so is the rest.
+    // Writes that still fit succeed; once there is space again, so do the others.
     update(&store, "small", "2").await;
     assert!(store.health().is_ok());
     disk.set_room(None);

@@ -1,4 +1,4 @@
-//! What the tests share: keys, records, and how to open a store.
+//! Helpers shared by the tests: keys, records, and opening a store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,12 +13,12 @@ pub(crate) fn key(name: &str) -> Arc<str> {
     format!("/registry/core/things/{name}").into()
 }
 
-/// A shard for each directory of three segments, as `/registry/core/things/`.
+/// A shard for each directory of three segments, such as `/registry/core/things/`.
 pub(crate) fn shard_end(key: &str) -> Option<usize> {
     key.match_indices('/').nth(3).map(|(slash, _)| slash + 1)
 }
 
-/// `{"v":"VALUE","r":"REVISION"}`
+/// A record with the body `{"v":"VALUE","r":"REVISION"}`.
 pub(crate) fn record(value: &str) -> Record {
     let body = format!(r#"{{"v":"{value}","r":""}}"#);
     Record {
@@ -52,7 +52,7 @@ pub(crate) async fn remove(store: &Store, name: &str) -> u64 {
     store.commit(delete(&key(name), Expect::Any)).await.unwrap().revision
 }
 
-/// The state of everything in `scope` at `revision`, as `name=value` pairs.
+/// The entries in `scope` at `revision`, as `name=value` pairs.
 pub(crate) async fn at(store: &Store, scope: &str, revision: u64) -> Result<Vec<String>, ReadError> {
     let page = store.list(List { at: ListAt::Exact(revision), ..List::all(scope) }).await?;
     assert_eq!(page.revision, revision);
@@ -85,7 +85,7 @@ pub(crate) fn conflict(result: Result<Committed, CommitError>) -> Option<u64> {
     }
 }
 
-/// A clock that a test moves.
+/// A clock that tests advance by hand.
 #[derive(Clone, Default)]
 pub(crate) struct Time(Arc<AtomicU64>);
 
@@ -101,7 +101,7 @@ impl Time {
     }
 }
 
-/// Random numbers that a seed decides.
+/// Pseudo-random numbers from a seed.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {

@@ -1,4 +1,4 @@
-//! The store's tests: one suite that every backend runs, and what only the embedded one must prove.
+//! The store's tests: one suite that every backend runs, and tests specific to the embedded backend.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod crashes;

@@ -1,4 +1,4 @@
-//! A file of the format before this one becomes one of this format, whatever happens on the way.
+//! Migration of a file of the previous format, including interrupted ones.
 
 use std::fs;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::fixture::{Dice, at, create, now, remove, update};
 
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 const NEW: &str = "/registry/things/";
-/// What [`fill`] leaves, after [`rekey`].
+/// The live entries after [`fill`] and [`rekey`].
 const LIVE: [&str; 3] = ["/registry/things/b=2", "/registry/things/c=4", "/registry/things/d=6"];
 
-/// Writes and deletes; `left-out` gets no new key.
+/// Creates, updates and deletes keys; `left-out` gets no new key.
 async fn fill(store: &Store) {
     create(store, "a", "1").await;
     create(store, "b", "2").await;
@@ -27,13 +27,13 @@ async fn fill(store: &Store) {
     remove(store, "a").await;
 }
 
-/// `/registry/core/things/NAME` becomes `/registry/things/NAME`.
+/// Maps `/registry/core/things/NAME` to `/registry/things/NAME`.
 fn rekey(entries: &Entries) -> Vec<Option<Arc<str>>> {
     let new = |key: &str| (!key.contains("/left-out")).then(|| key.replace("/core/", "/").into());
     entries.iter().map(|entry| new(&entry.key)).collect()
 }
 
-/// Says in the file that it has another format. Both formats have the same rows.
+/// Overwrites the format in the file. Both formats have equal rows.
 fn set_format(database: &Database, format: u32) {
     let transaction = database.begin_write().unwrap();
     let text = [b"portcullis store".as_slice(), &format.to_le_bytes()].concat();
@@ -52,7 +52,7 @@ async fn old_disk() -> Disk {
     disk
 }
 
-/// A folder with a file of format 1.
+/// Creates a folder with a file of format 1.
 async fn old_folder(folder: &Path) {
     let store = Store::open(Embedded::at(folder), Options::default()).await.unwrap();
     fill(&store).await;
@@ -72,23 +72,23 @@ async fn an_old_file_gets_new_keys_and_stays_beside_the_new_one() {
     old_folder(&folder).await;
     let store = Store::open(Embedded::at(&folder).migrating(rekey), Options::default()).await.unwrap();
     assert_eq!(all(&store).await, LIVE);
-    // Revisions go on from where they were; each record has kept its own.
+    // The sequence of revisions continues; each record retains its own.
     assert_eq!(store.revision(), 8);
     let c = store.get("/registry/things/c").unwrap();
     assert_eq!((c.created, c.revision, &*c.body), (4, 5, br#"{"v":"4","r":"5"}"#.as_slice()));
-    // What happened before the migration happened to other keys.
+    // Earlier revisions belong to the old keys and are not available.
     assert!(matches!(at(&store, NEW, 5).await, Err(ReadError::Compacted { oldest: 8 })));
     assert!(matches!(store.watch(NEW, WatchFrom::Revision(5)), Err(WatchError::Compacted { oldest: 8 })));
     assert_eq!(create(&store, "e", "7").await, 9);
     store.close().await;
     drop(store);
-    // The old file is whole: it can be migrated again.
+    // The old file is intact: it can be migrated again.
     let other = parent.path().join("other");
     drop(Store::open(Embedded::at(&other), Options::default()).await.unwrap());
     fs::copy(folder.join("store.redb.v1"), other.join("store.redb")).unwrap();
     let again = Store::open(Embedded::at(&other).migrating(rekey), Options::default()).await.unwrap();
     assert_eq!(all(&again).await, LIVE);
-    // A second start has nothing to migrate.
+    // A second start does not migrate again.
     let refuse = |_: &Entries| panic!("a file of this format is migrated");
     let store = Store::open(Embedded::at(&folder).migrating(refuse), Options::default()).await.unwrap();
     assert_eq!(all(&store).await.len(), 4);
@@ -130,7 +130,7 @@ async fn keys_that_are_wrong_leave_the_old_file_as_it_was() {
     assert_eq!(all(&store).await, LIVE);
 }
 
-/// The power goes after each operation on the disk in turn. The next start finds the old file, and migrates it, or the new one.
+/// Cuts the power after each disk operation in turn. The next start finds the old file, and migrates it, or the new one.
 #[tokio::test]
 async fn a_migration_that_is_interrupted_anywhere_is_done_by_the_next_start() {
     let mut dice = Dice(7);
@@ -148,7 +148,7 @@ async fn a_migration_that_is_interrupted_anywhere_is_done_by_the_next_start() {
         assert_eq!(store.revision(), 8);
         store.close().await;
         drop(store);
-        // The old file is whole, too.
+        // The old file is intact as well.
         let kept = disk.preserved().expect("the old file is kept");
         let again = Store::open(Embedded::over(kept).migrating(rekey), Options::default()).await.unwrap();
         assert_eq!(all(&again).await, LIVE, "after {operations} operations");
@@ -161,7 +161,7 @@ async fn a_migration_that_is_interrupted_anywhere_is_done_by_the_next_start() {
     assert!(interrupted > 20, "{interrupted}");
 }
 
-/// What an interruption may leave in a folder: the second name of the old file, and an unfinished new one.
+/// An interruption may leave in the folder the second name of the old file and an incomplete new file.
 #[tokio::test]
 async fn what_an_interrupted_migration_left_in_the_folder_is_taken_up() {
     let parent = tempfile::tempdir().unwrap();
@@ -179,7 +179,7 @@ async fn what_an_interrupted_migration_left_in_the_folder_is_taken_up() {
     assert!(!folder.join("store.redb.v1.new").exists() && !folder.join("store.redb.new").exists());
 }
 
-/// What an earlier migration kept may be all that is left of an older store.
+/// A file preserved by an earlier migration may be the only copy of an older store.
 #[tokio::test]
 async fn a_file_that_another_migration_kept_is_not_replaced() {
     let parent = tempfile::tempdir().unwrap();

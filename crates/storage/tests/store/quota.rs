@@ -1,4 +1,4 @@
-//! The quota: what is refused when the store is full, what is not, and that the file stays bounded.
+//! The quota: which writes a full store rejects, and that the file size stays bounded.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use storage::{
 };
 
 const QUOTA: u64 = 4 << 20;
-/// No write needs more room than this, and writes of the server itself have some.
+/// Size of the test records; the headroom for system writes is larger than this.
 const RECORD: usize = 64 << 10;
 
 fn options() -> Options {
@@ -24,7 +24,7 @@ fn delete(name: &str) -> Write {
     Write { key, expect: Expect::Any, change: Change::Delete, priority: WritePriority::Ordinary }
 }
 
-/// Writes records until one is refused; says how many there are.
+/// Writes records until one is rejected; returns how many were written.
 async fn fill(store: &Store) -> usize {
     let mut written = 0;
     loop {
@@ -43,7 +43,7 @@ async fn a_full_store_refuses_what_needs_room_until_enough_is_free(backend: impl
     let space = store.space();
     assert!(space.alarm && space.live <= QUOTA && space.live > QUOTA / 10 * 9, "{space:?}");
 
-    // Small writes are refused, too; reads, deletions, and writes that need no room are not.
+    // Small writes are rejected as well; reads, deletions, and writes that need no space are not.
     let small = || write("small", 1, WritePriority::Ordinary);
     assert!(matches!(store.commit(small()).await, Err(CommitError::OverQuota { .. })));
     assert!(store.get("/r/g/t/r0").is_some());
@@ -55,7 +55,7 @@ async fn a_full_store_refuses_what_needs_room_until_enough_is_free(backend: impl
     store.commit(delete("system")).await.unwrap();
     store.commit(delete("lease")).await.unwrap();
 
-    // It takes a twentieth of the quota to end the alarm.
+    // The alarm is cleared only when a twentieth of the quota is free.
     store.commit(delete("r1")).await.unwrap();
     assert!(store.space().alarm);
     assert!(store.commit(small()).await.is_err());
@@ -168,7 +168,7 @@ async fn the_file_stays_bounded_whatever_is_replaced_and_deleted() {
     let (_folder, backend) = embedded();
     let store = Store::open(backend, options()).await.unwrap();
     let mut most = 0;
-    // Eight times the quota.
+    // Write eight times the quota.
     for round in 0..8 * QUOTA / RECORD as u64 {
         let name = format!("churn{}", round % 8);
         store.commit(write(&name, RECORD, WritePriority::Ordinary)).await.unwrap();

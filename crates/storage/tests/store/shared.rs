@@ -1,5 +1,5 @@
-//! A backend as one over etcd would be: a service that several stores use, that decides compare-and-swap itself, and
-//! whose changes arrive by a stream of its own.
+//! A shared backend like the one for etcd: a service that several stores use, that decides compare-and-swap itself, and
+//! that delivers changes through a separate stream.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,7 +13,7 @@ use crate::fixture::{conflict, create, describe, key, now, put, update};
 
 const ALL: &str = "/registry/core/things/";
 
-/// The service. Clones are the same one.
+/// The shared service. Clones are the same service.
 #[derive(Clone, Default)]
 pub(crate) struct Service(Arc<Shared>);
 
@@ -26,7 +26,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     log: Vec<Done>,
-    /// Revisions that keys of no concern to the stores have used up.
+    /// The last revision used by keys outside the stores.
     skipped: u64,
     compacted: u64,
 }
@@ -50,12 +50,12 @@ impl State {
 }
 
 impl Service {
-    /// What a store uses to reach the service.
+    /// A backend for one store that uses the service.
     pub(crate) fn backend(&self) -> Client {
         Client { service: self.clone(), link: Mutex::default() }
     }
 
-    /// Somebody else writes something else.
+    /// Uses up a revision, like a write to a key outside the stores.
     fn skip(&self) -> u64 {
         let mut state = self.lock();
         state.skipped = state.revision() + 1;
@@ -63,7 +63,7 @@ impl Service {
         state.skipped
     }
 
-    /// Decides a write: its revision, or the revision at which it was refused.
+    /// Decides a write: returns its revision, or the revision at which it was rejected.
     fn transact(&self, write: Write) -> Result<u64, u64> {
         let mut state = self.lock();
         let at = state.revision();
@@ -103,7 +103,7 @@ impl Client {
     }
 }
 
-/// Feeds what the service says, as it says it.
+/// Feeds the changes of the service in order.
 async fn stream(service: Service, feed: Feed) {
     let mut news = service.0.changed.subscribe();
     loop {

@@ -1,4 +1,4 @@
-//! What every backend must do. A new backend adds one line at the end.
+//! The tests that every backend must pass. A new backend adds one line at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ async fn a_write_happens_only_in_the_expected_state(backend: impl Backend) {
     assert_eq!(conflict(store.commit(put(&a, Expect::Revision(second), "x")).await), None);
     let again = store.commit(put(&a, Expect::Any, "3")).await.unwrap();
     assert_eq!(again.entry.created, again.revision);
-    // Refused writes take no revision.
+    // Rejected writes do not use up a revision.
     assert_eq!(again.revision, 5);
 }
 
@@ -162,7 +162,7 @@ async fn compacted_and_future_revisions_are_refused(backend: impl Backend) {
     assert_eq!(at(&store, ALL, 4).await.unwrap(), ["a=3"]);
     let mut watch = store.watch(ALL, WatchFrom::Revision(4)).unwrap();
     assert_eq!(describe(&watch.next().await.unwrap()), "~a=4@5");
-    // What is to come cannot be compacted.
+    // Revisions that do not exist yet cannot be compacted.
     store.compact(1000);
     assert_eq!(at(&store, ALL, 5).await.unwrap(), ["a=4"]);
     assert_eq!(update(&store, "a", "5").await, 6);
@@ -176,7 +176,7 @@ async fn old_revisions_go_with_time(backend: impl Backend) {
     let middle = update(&store, "a", "2").await;
     time.pass(200);
     update(&store, "a", "3").await;
-    // What was replaced 200 seconds ago is still there, what was replaced 400 seconds ago is not.
+    // The state replaced 200 seconds ago is still available, the one replaced 400 seconds ago is not.
     assert_eq!(at(&store, ALL, middle).await.unwrap(), ["a=2"]);
     time.pass(200);
     update(&store, "a", "4").await;
@@ -303,7 +303,7 @@ async fn a_slow_watcher_is_ended_and_the_others_are_not(backend: impl Backend) {
     }
     assert_eq!(slow.next().await.unwrap_err(), WatchError::Lagged);
     assert_eq!(slow.try_next().unwrap_err(), WatchError::Lagged);
-    // Nothing happened here that could have been missed.
+    // This watch has no events in its scope, so it missed none.
     store.commit(put("/registry/core/others/a", Expect::Absent, "1")).await.unwrap();
     assert_eq!(elsewhere.next().await.unwrap().entry.facts, "1");
 }
@@ -440,7 +440,7 @@ async fn a_watch_wakes_from_waiting(backend: impl Backend) {
     assert_eq!(store.fresh().await, Ok(2));
 }
 
-/// Runs the suite for one backend: the second argument gives what must outlive the store, and the backend.
+/// Runs the suite for one backend: the second argument returns a value that must outlive the store, and the backend.
 macro_rules! suite {
     ($name:ident, $make:expr, $($case:ident),* $(,)?) => {
         mod $name {

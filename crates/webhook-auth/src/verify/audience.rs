@@ -5,25 +5,25 @@ use serde::{Deserialize, Serialize};
 /// The fields of a webhook's `clientConfig` that determine the audience.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ClientConfig {
-    /// The webhook's URL.
+    /// The webhook's URL; excludes `service`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The webhook's service in the cluster.
+    /// The webhook's service in the cluster; excludes `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceReference>,
 }
 
-/// A reference to a service.
+/// The service in front of a webhook, as in `clientConfig.service`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ServiceReference {
-    /// The service's namespace.
+    /// The namespace of the service.
     pub namespace: String,
-    /// The service's name.
+    /// The name of the service.
     pub name: String,
-    /// Defaults to `/`.
+    /// The URL path; `/` if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Defaults to 443.
+    /// The port of the service; 443 if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
 }

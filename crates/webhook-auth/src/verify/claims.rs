@@ -14,10 +14,10 @@ use super::rejection::{Reason, Rejection};
 /// An object by name and uid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Reference {
-    /// The object's name.
+    /// Empty if the claim has no name.
     #[serde(default)]
     pub name: String,
-    /// The object's uid.
+    /// Empty if the claim has no uid.
     #[serde(default)]
     pub uid: String,
 }
@@ -25,9 +25,9 @@ pub struct Reference {
 /// A webhook configuration that a token is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
-    /// Validating or mutating.
+    /// Whether the configuration is validating or mutating.
     pub kind: ConfigurationKind,
-    /// The configuration's name.
+    /// The name of the configuration object.
     pub name: String,
     /// Changes if the configuration is deleted and recreated.
     pub uid: String,
@@ -52,7 +52,7 @@ impl Groups {
     }
 }
 
-/// Seconds since the Unix epoch, without fractions.
+/// Seconds since the Unix epoch. Fractions are truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NumericDate(pub(super) i64);
 
@@ -109,7 +109,7 @@ impl Payload {
     }
 }
 
-/// The claim `kubernetes.io`.
+/// The fields of the claim `kubernetes.io` that are checked, in the names of both dialects.
 #[derive(Deserialize)]
 pub(super) struct Kubernetes {
     #[serde(default)]

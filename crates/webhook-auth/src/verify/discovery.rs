@@ -17,7 +17,7 @@ pub const JWKS_TYPE: &str = "application/jwk-set+json";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProviderError {
-    /// The document is too long.
+    /// The document exceeds 256 KiB.
     #[error("the provider document is too long")]
     Oversize,
     /// The document cannot be decoded.
@@ -29,7 +29,7 @@ pub enum ProviderError {
     Issuer {
         /// The issuer in the document.
         found: String,
-        /// The expected issuer.
+        /// The issuer that the webhook expects.
         expected: String,
     },
     /// The URL of the keys is not `https`.

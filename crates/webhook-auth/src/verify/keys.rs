@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use super::json;
 
-/// Longer documents are rejected.
+/// Maximum size of a key set or provider document, in bytes.
 pub(crate) const MAX_DOCUMENT: usize = 256 * 1024;
 
-/// Larger key sets are rejected.
+/// Maximum number of keys in a key set.
 const MAX_KEYS: usize = 128;
 
 /// The signature algorithms of API servers. Algorithms with shared secrets and `none` are not supported.
@@ -30,7 +30,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All supported algorithms.
+    /// All algorithms that tokens may be signed with.
     pub const ALL: [Algorithm; 4] = [Algorithm::Rs256, Algorithm::Es256, Algorithm::Es384, Algorithm::Es512];
 
     /// The name in a JWT header or JWK.
@@ -53,19 +53,19 @@ impl Algorithm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The document is too long.
+    /// The document exceeds 256 KiB.
     #[error("the key set is too long")]
     Oversize,
     /// The document cannot be decoded.
     #[error("the key set is malformed")]
     Malformed,
-    /// The set has too many keys.
+    /// The set has more than 128 keys.
     #[error("the key set has too many keys")]
     TooMany,
-    /// No key can verify tokens.
+    /// The set has no key that can verify tokens.
     #[error("the key set has no key that can verify a token")]
     NoKeys,
-    /// Two different keys have the same id, so the signer of a token is ambiguous.
+    /// Two different keys have the same id and algorithm, so the signer of a token is ambiguous.
     #[error("two keys of the key set have the same id")]
     Ambiguous,
 }
@@ -94,8 +94,8 @@ pub(super) enum Checked {
 }
 
 impl KeySet {
-    /// Decodes a JSON Web Key Set (RFC 7517). Keys for other uses or algorithms are ignored, as the RFC
-    /// requires.
+    /// Decodes a JSON Web Key Set (RFC 7517). Keys without id and keys for other uses or algorithms are ignored, as section 5
+    /// of the RFC recommends.
     pub fn from_jwks(document: &[u8]) -> Result<Self, KeyError> {
         if document.len() > MAX_DOCUMENT {
             return Err(KeyError::Oversize);
@@ -155,12 +155,12 @@ impl Keys {
         Keys(Arc::new(RwLock::new(Arc::new(keys))))
     }
 
-    /// The current keys.
+    /// A snapshot of the current keys.
     pub fn current(&self) -> Arc<KeySet> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces all keys.
+    /// Replaces all keys at once. Snapshots from [`Keys::current`] do not change.
     pub fn replace(&self, keys: KeySet) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
     }
@@ -229,7 +229,7 @@ fn usable(jwk: &Jwk) -> Option<Key> {
     Some(Key { id, algorithm, public })
 }
 
-/// Removes leading zeros.
+/// Strips the leading zero bytes of a big-endian number.
 fn significant(mut bytes: Vec<u8>) -> Vec<u8> {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     bytes.drain(..zeros);

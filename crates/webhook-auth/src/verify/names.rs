@@ -6,7 +6,7 @@
 /// The claim with everything that Kubernetes adds to a JWT.
 pub const KUBERNETES: &str = "kubernetes.io";
 
-/// The value for all API groups.
+/// The group value of tokens that are valid for all API groups.
 pub const EVERY_GROUP: &str = "*";
 
 /// The maximum lifetime of a token for a webhook, in seconds. The API server shortens longer requests to it.
@@ -47,14 +47,14 @@ impl Dialect {
 /// The kinds of webhook configurations that a token can be bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConfigurationKind {
-    /// The kind `ValidatingWebhookConfiguration`.
+    /// The token is bound to a `ValidatingWebhookConfiguration`.
     Validating,
-    /// The kind `MutatingWebhookConfiguration`.
+    /// The token is bound to a `MutatingWebhookConfiguration`.
     Mutating,
 }
 
 impl ConfigurationKind {
-    /// The kind's name.
+    /// The kind's name as in manifests.
     pub const fn kind(self) -> &'static str {
         match self {
             ConfigurationKind::Validating => "ValidatingWebhookConfiguration",

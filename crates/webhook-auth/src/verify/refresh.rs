@@ -5,9 +5,9 @@ use std::time::Duration;
 /// The refresh intervals of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refresh {
-    /// Older keys are refreshed in the background, so that revoked ones disappear.
+    /// Age after which the next token causes a refresh in the background, so that revoked keys disappear.
     pub after: Duration,
-    /// Older keys are no longer used.
+    /// Age after which keys are no longer used, even if no newer ones can be fetched.
     pub max_age: Duration,
     /// The minimum time between two fetches, however many tokens have unknown keys.
     pub interval: Duration,
@@ -36,27 +36,27 @@ pub enum Need {
 /// The state of the keys as elapsed times; `None` means never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refreshed {
-    /// The time since keys were last fetched.
+    /// The time since keys were last fetched successfully.
     pub fetched: Option<Duration>,
-    /// The time since the last attempt.
+    /// The time since the last attempt, successful or not.
     pub tried: Option<Duration>,
 }
 
-/// The next action.
+/// The decision of [`Refresh::decide`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Use the current keys.
     Use,
     /// Use the current keys and fetch new ones in the background.
     UseAndFetch,
-    /// Fetch keys first.
+    /// Fetch keys before the token is verified.
     Fetch,
     /// There are no usable keys, and it is too early for another attempt.
     Refuse,
 }
 
 impl Refresh {
-    /// Decides how to get usable keys.
+    /// Decides how to get usable keys. For [`Need::UnknownKey`], [`Action::Use`] means that no fetch is due.
     pub fn decide(&self, need: Need, refreshed: Refreshed) -> Action {
         let may_ask = refreshed.tried.is_none_or(|ago| ago >= self.interval);
         let usable = refreshed.fetched.filter(|age| *age < self.max_age);

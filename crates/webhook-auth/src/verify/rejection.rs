@@ -10,11 +10,11 @@ pub enum Reason {
     Missing,
     /// The token is longer than [`MAX_TOKEN`](super::MAX_TOKEN).
     Oversize,
-    /// The token is not a JWT, or its JSON is ambiguous.
+    /// The token is not a JWT, its JSON has duplicate keys, or the request has several `Authorization` headers.
     Malformed,
     /// The algorithm is not supported, or not that of the key.
     Algorithm,
-    /// The header has a critical extension that is not supported, or a type other than JWT.
+    /// The JWT header contains `crit`, `b64` or `zip`, or a `typ` other than `JWT`.
     Header,
     /// The token names no key, or one that the issuer does not publish.
     UnknownKey,
@@ -22,27 +22,27 @@ pub enum Reason {
     Signature,
     /// The token has another issuer.
     Issuer,
-    /// The token is for another webhook, or for several.
+    /// The token has no audience, several, or that of another webhook.
     Audience,
     /// The token has expired or has no expiration.
     Expired,
     /// The token is not valid yet.
     NotYetValid,
-    /// The token was issued in the future, or its lifetime is too long.
+    /// The token has no `iat`, was issued in the future, or exceeds [`Expected::max_lifetime`](super::Expected::max_lifetime).
     Lifetime,
-    /// The subject is not a service account, or does not match the other claims.
+    /// The claim `kubernetes.io` is missing, or the subject is not the service account that it names.
     Subject,
-    /// The subject is not accepted.
+    /// The subject is not in [`Expected::subjects`](super::Expected::subjects).
     OtherSubject,
-    /// The token is not bound to a webhook configuration.
+    /// The token is not bound to a webhook configuration, or the bound reference lacks a name or uid.
     NotBound,
-    /// The token is bound to more than one object.
+    /// The token is bound to configurations of both kinds, or to a pod, secret or node.
     BoundTwice,
     /// The token is bound to a configuration of the other kind.
     WrongKind,
     /// The token is bound to another configuration, or to an earlier one of the same name.
     WrongConfiguration,
-    /// The token names no API group, or in an invalid form.
+    /// The token does not name exactly one API group, or names the core group in a dialect that does not support it.
     NoGroup,
     /// The claims of the two dialects differ.
     Disagreement,
@@ -52,16 +52,16 @@ pub enum Reason {
     Reviewed,
     /// There are no keys to verify the token with.
     KeysUnavailable,
-    /// The TokenReview failed.
+    /// The TokenReview failed or timed out.
     ReviewUnavailable,
-    /// The webhook responded without comparing the token with the request.
+    /// The webhook responded without comparing the token with the request: an error in the webhook, not of the caller.
     Unchecked,
-    /// The webhook responded although the token does not match the request.
+    /// The webhook responded although the token does not match the request: an error in the webhook, not of the caller.
     Disregarded,
 }
 
 impl Reason {
-    /// All reasons, in the order of the checks.
+    /// All reasons, in the order in which [`Counts::to_prometheus`](crate::Counts::to_prometheus) lists them.
     pub const ALL: [Reason; 26] = [
         Reason::Missing,
         Reason::Oversize,
@@ -123,8 +123,8 @@ impl Reason {
         }
     }
 
-    /// The HTTP status: 403 for a token that is valid for another API group, 503 if the webhook lacks what it
-    /// needs to decide, otherwise 401.
+    /// The HTTP status: 403 for a token that is valid for another API group, 503 if keys or the TokenReview are unavailable,
+    /// 500 if the webhook's handler ignored the authentication result, otherwise 401.
     pub const fn status(self) -> u16 {
         match self {
             Reason::Group => 403,

@@ -9,7 +9,7 @@ pub enum ReviewError {
     /// The body is not an `AdmissionReview` with a request.
     #[error("not an AdmissionReview with a request")]
     Malformed,
-    /// The version is not one of `admission.k8s.io`.
+    /// The API version is neither `admission.k8s.io/v1` nor `admission.k8s.io/v1beta1`.
     #[error("not a version of AdmissionReview that is known")]
     Version,
 }
@@ -20,7 +20,7 @@ pub struct Resource {
     /// The API group; `""` for the core group.
     #[serde(default)]
     pub group: String,
-    /// The API version.
+    /// The API version, for example `v1`.
     #[serde(default)]
     pub version: String,
     /// The plural name, for example `pods`.
@@ -34,7 +34,7 @@ pub struct Kind {
     /// The API group; `""` for the core group.
     #[serde(default)]
     pub group: String,
-    /// The API version.
+    /// The API version, for example `v1`.
     #[serde(default)]
     pub version: String,
     /// The kind's name, for example `Pod`.
@@ -46,13 +46,13 @@ pub struct Kind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionRequest {
-    /// The uid of this call.
+    /// The uid of this call, which the response must repeat.
     #[serde(default)]
     pub uid: String,
     /// The kind of the object.
     #[serde(default)]
     pub kind: Kind,
-    /// The requested resource.
+    /// The requested resource, after conversion to the version in the webhook's rule.
     pub resource: Resource,
     /// The requested subresource, if any.
     #[serde(default)]
@@ -67,12 +67,12 @@ struct AdmissionReview {
     request: AdmissionRequest,
 }
 
-/// Kinds of subresources that resources of other groups use.
+/// Group and kind of subresources that resources of other groups share.
 const LENT: [(&str, &str); 3] =
     [("autoscaling", "Scale"), ("policy", "Eviction"), ("authentication.k8s.io", "TokenRequest")];
 
 impl AdmissionRequest {
-    /// A request for a resource of this group.
+    /// A request for a resource whose kind is of the same group and version, without a subresource.
     pub fn about(group: &str, version: &str, resource: &str, kind: &str) -> Self {
         AdmissionRequest {
             uid: String::new(),
@@ -99,9 +99,8 @@ impl AdmissionRequest {
         }
     }
 
-    /// The API group of the request: that of the resource. The kind must have the same group, because
-    /// webhooks also decide by kind, unless it is a subresource kind shared by other groups, such as `Scale`.
-    /// `None` if the groups differ.
+    /// The API group of the resource. The kind must be absent or have the same group, because webhooks also decide by kind,
+    /// unless it is a subresource kind that other groups share, such as `Scale`. `None` if the groups differ.
     pub(super) fn group(&self) -> Option<&str> {
         let whole = self.sub_resource.as_deref().unwrap_or_default().is_empty();
         let lent = !whole && LENT.contains(&(self.kind.group.as_str(), self.kind.kind.as_str()));

@@ -1,4 +1,4 @@
-//! Keys over real TLS.
+//! Fetches keys over real TLS connections.
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
@@ -22,7 +22,7 @@ use webhook_auth::keys::{Discovery, FetchError, FetchKeys as _, Get as _};
 
 use crate::issuer::{Key, jwks};
 
-/// A server for these routes, and the PEM of who vouches for it.
+/// Serves these routes over TLS. Returns the server's URL and the PEM of its CA certificate.
 async fn serve(routes: impl FnOnce(&str) -> Router) -> (String, String) {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

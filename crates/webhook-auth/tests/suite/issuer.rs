@@ -1,4 +1,4 @@
-//! An issuer for tests: keys, their published form, and tokens that say what a test wants.
+//! An issuer for tests: keys, their JWKs, and tokens with arbitrary headers and claims.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -27,7 +27,7 @@ pub(crate) enum Pair {
     Rsa(Box<RsaKeyPair>),
 }
 
-/// A key of the issuer.
+/// A signing key of the issuer.
 pub(crate) struct Key {
     pub(crate) id: String,
     pair: Pair,
@@ -68,7 +68,7 @@ impl Key {
         }
     }
 
-    /// As a JSON Web Key.
+    /// The public part as a JSON Web Key.
     pub(crate) fn jwk(&self) -> Value {
         let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         match &self.pair {
@@ -98,17 +98,17 @@ impl Key {
         }
     }
 
-    /// A token with the usual header.
+    /// A token whose header has only `alg` and `kid`.
     pub(crate) fn token(&self, claims: &Value) -> String {
         self.token_with(&json!({"alg": self.algorithm(), "kid": self.id}), claims)
     }
 
-    /// A token with this header.
+    /// A token with this header, signed by this key.
     pub(crate) fn token_with(&self, header: &Value, claims: &Value) -> String {
         self.sign_text(&header.to_string(), &claims.to_string())
     }
 
-    /// A token of these texts, whatever they are.
+    /// Encodes and signs header and claims verbatim, even if they are not JSON.
     pub(crate) fn sign_text(&self, header: &str, claims: &str) -> String {
         let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
         let signature = self.signature(signed.as_bytes());
@@ -116,7 +116,7 @@ impl Key {
     }
 }
 
-/// A token "signed" with the published key as a shared secret.
+/// A token whose HMAC uses the given bytes as shared secret, for algorithm confusion attacks with a public key.
 pub(crate) fn hmac_token(id: &str, secret: &[u8], claims: &Value) -> String {
     let header = json!({"alg": "HS256", "kid": id}).to_string();
     let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims.to_string()));
@@ -132,7 +132,7 @@ pub(crate) fn key_set(keys: &[&Key]) -> KeySet {
     KeySet::from_jwks(&jwks(keys)).unwrap()
 }
 
-/// The claims of both dialects, for a group, bound to a validating configuration.
+/// Valid claims in both dialects, for one API group, bound to a validating configuration.
 pub(crate) fn claims(group: &str) -> Value {
     json!({
         "aud": [AUDIENCE],
@@ -153,7 +153,7 @@ pub(crate) fn claims(group: &str) -> Value {
     })
 }
 
-/// Claims with something changed.
+/// [`claims`] after applying `change`.
 pub(crate) fn changed(group: &str, change: impl FnOnce(&mut Value)) -> Value {
     let mut claims = claims(group);
     change(&mut claims);
@@ -168,7 +168,7 @@ pub(crate) fn verifier(keys: &[&Key]) -> Verifier {
     Verifier::new(expected(), Keys::new(key_set(keys))).unwrap()
 }
 
-/// Fields of a JWK with values that each make a P-256 key unusable.
+/// JWK fields with values of which each makes a P-256 key unusable.
 pub(crate) fn unusable_fields() -> Vec<(&'static str, Value)> {
     vec![
         ("use", json!("enc")),

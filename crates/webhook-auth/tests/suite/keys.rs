@@ -1,4 +1,4 @@
-//! Keys that are fetched: once for many, not too often, and again when they change.
+//! Fetching keys: shared by concurrent requests, rate-limited, and repeated after a rotation.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,12 +14,12 @@ use webhook_auth::{KeySet, Pending, Reason, Verifier};
 
 use crate::issuer::{ISSUER, Key, NOW, at, claims, expected, jwks, key_set};
 
-/// A source whose answers a test decides.
+/// A source of keys that the test controls; `None` fails the fetch.
 #[derive(Clone)]
 struct Source {
     published: Arc<Mutex<Option<KeySet>>>,
     fetches: Arc<AtomicUsize>,
-    /// A fetch takes a permit.
+    /// Each fetch waits for a permit.
     gate: Arc<Semaphore>,
 }
 
@@ -112,13 +112,13 @@ async fn an_unknown_key_causes_one_fetch_and_no_more_for_a_while() {
     assert_eq!(setup.judge(&old).await, Ok(()));
     advance(Duration::from_secs(11)).await;
 
-    // Rotated: the new key is found at once, the withdrawn one is no longer good.
+    // After a rotation, the new key is accepted at once and the withdrawn one rejected.
     setup.source.publish(Some(key_set(&[&new])));
     assert_eq!(setup.judge(&new).await, Ok(()));
     assert_eq!(setup.judge(&old).await, Err(Reason::UnknownKey));
     assert_eq!(setup.source.fetches(), 2);
 
-    // However many strangers come.
+    // Many tokens with unknown keys cause no further fetch.
     for _ in 0..100 {
         assert_eq!(setup.judge(&stranger).await, Err(Reason::UnknownKey));
         assert_eq!(setup.judge(&new).await, Ok(()));
@@ -149,7 +149,7 @@ async fn those_who_come_while_rotated_keys_are_fetched_wait_for_them() {
     while setup.source.fetches() == 1 {
         tokio::task::yield_now().await;
     }
-    // Those with a known key do not wait.
+    // Tokens with a known key do not wait for the fetch.
     assert_eq!(setup.judge(&old).await, Ok(()));
     setup.source.gate.add_permits(1);
     for caller in callers {
@@ -176,7 +176,7 @@ async fn a_fetch_goes_on_when_whoever_caused_it_goes_away() {
     caller.abort();
     assert!(caller.await.unwrap_err().is_cancelled());
     setup.source.gate.add_permits(1);
-    // Nobody fetches again, and the key is there.
+    // The abandoned fetch has completed, and no other one is needed.
     assert_eq!(setup.judge(&new).await, Ok(()));
     assert_eq!(setup.source.fetches(), 2);
 }
@@ -188,7 +188,7 @@ async fn keys_get_old_are_renewed_behind_and_then_no_longer_used() {
     assert_eq!(setup.judge(&old).await, Ok(()));
     advance(Duration::from_secs(301)).await;
     setup.source.publish(Some(key_set(&[&new])));
-    // This one is judged by the keys there are, and new ones are fetched meanwhile.
+    // The old keys verify this token while new ones are fetched in the background.
     assert_eq!(setup.judge(&old).await, Ok(()));
     while setup.cache.keys().current().ids().all(|(id, _)| id == "old") {
         tokio::task::yield_now().await;
@@ -196,7 +196,7 @@ async fn keys_get_old_are_renewed_behind_and_then_no_longer_used() {
     assert_eq!(setup.judge(&old).await, Err(Reason::UnknownKey));
     assert_eq!(setup.source.fetches(), 2);
 
-    // The issuer is away: the keys serve for an hour, and then nobody is let in.
+    // While the issuer is unavailable, the keys are used for one hour; then all tokens are rejected.
     setup.source.publish(None);
     advance(Duration::from_secs(3599)).await;
     assert_eq!(setup.judge(&new).await, Ok(()));
@@ -270,14 +270,14 @@ fn when_to_fetch_is_decided_by_times_alone() {
     assert_eq!(decide(unknown, Some(10), Some(10)), Action::Fetch);
 }
 
-/// Documents by address.
+/// A `Get` that serves documents by URL.
 #[derive(Clone, Default)]
 struct Documents(Arc<Mutex<BTreeMap<String, Vec<u8>>>>);
 
 impl Get for Documents {
     fn get<'a>(&'a self, url: &'a str, accept: &'a str) -> Pending<'a, Result<Vec<u8>, FetchError>> {
         Box::pin(async move {
-            // As an API server does.
+            // An API server responds with 406, too.
             if url.ends_with("/jwks") && accept != "application/jwk-set+json" {
                 return Err(FetchError::Transport("406".to_owned()));
             }
@@ -312,7 +312,7 @@ async fn discovery_reads_where_the_keys_are_and_then_the_keys() {
         Err(other(ISSUER, &format!("{ISSUER}/")).into())
     );
 
-    // Elsewhere, but of the same issuer.
+    // The provider document is on another server, but names the same issuer.
     let at = discovery.clone().at("https://api.example:6443/");
     put(
         "https://api.example:6443/.well-known/openid-configuration",

@@ -1,4 +1,4 @@
-//! The layer and the extractor: who is answered what, in which mode, and how much was read by then.
+//! The layer and the extractor: responses by mode and token, and whether the body was read before.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -27,13 +27,13 @@ struct Webhook {
     router: Router,
 }
 
-/// A webhook that says who asked it.
+/// A webhook that responds with the uid of the request and the caller's subject.
 async fn answer(review: Review<Value>) -> String {
     let subject = review.verified.map(|verified| verified.identity().subject().to_owned());
     format!("{} by {}", review.review["request"]["uid"], subject.unwrap_or_default())
 }
 
-/// One that denies what it is not told by the right caller, in a review of its own.
+/// A webhook that handles rejections itself: it denies the request in a successful response marked as [`Denied`].
 async fn denying(review: Result<Review<Value>, Refused>) -> Response<Body> {
     let mut response = Response::new(Body::from(format!("allowed: {}", review.is_ok())));
     if review.is_err() {
@@ -88,14 +88,14 @@ impl Webhook {
         (status, String::from_utf8(body.to_vec()).unwrap(), challenge)
     }
 
-    /// With a token for one group, about another.
+    /// The status for a token of group `token_for` and a request about `group`.
     async fn about(&self, token_for: &str, group: &str) -> u16 {
         let bearer = format!("Bearer {}", self.key.token(&claims(token_for)));
         self.ask("/review", Some(&bearer), Body::from(review(group).to_string())).await.0
     }
 }
 
-/// A body that says whether anybody looked into it.
+/// An empty body that records whether it was polled.
 struct Watched(Arc<AtomicBool>);
 
 impl http_body::Body for Watched {
@@ -279,7 +279,7 @@ async fn a_plain_tower_service_compares_by_itself() {
     }
 }
 
-/// An API server that is asked about tokens.
+/// A TokenReview that rejects with the given reason, if set.
 struct Reviewer(Arc<Mutex<Option<Reason>>>);
 
 impl ReviewToken for Reviewer {

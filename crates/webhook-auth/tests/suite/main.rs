@@ -1,4 +1,4 @@
-//! Who is let in and who is not.
+//! Integration tests of webhook-auth: which callers are accepted and which are rejected.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod https;

@@ -1,4 +1,4 @@
-//! Whatever comes in, nothing panics, and nothing that was not signed is let in.
+//! Property tests: arbitrary input never causes a panic, and unsigned content is never accepted.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -72,7 +72,7 @@ fn pods() -> AdmissionRequest {
 }
 
 proptest! {
-    // What fails is shown, and written into a test; nothing is written into the tree.
+    // Failing inputs are printed, not written into the source tree; turn them into regular tests.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
@@ -115,7 +115,7 @@ proptest! {
             *at = value.clone();
         }
         let verified = verifier(&[&key]).verify(&key.token(&claims), at(NOW), &pods());
-        // `null` is as good as absent, and one dialect may be absent. Times may be earlier or later within what is allowed.
+        // `null` counts as absent, and one dialect may be absent. Other times can be valid too.
         let dialect = value.is_null() && (place.contains("attestation") || place.contains("onfiguration"));
         let time = place == "/exp" || place == "/iat";
         prop_assert!(verified.is_err() || value == before || dialect || time, "{place} {value}");

@@ -1,4 +1,4 @@
-//! Tokens that are obtained: once for many, renewed ahead of their end, and dropped with their configuration.
+//! The token cache: requests are shared, tokens are renewed before they expire and dropped with their configuration.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -76,7 +76,7 @@ async fn a_token_is_kept_and_renewed_ahead_of_its_end() {
     assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 1");
     assert_eq!(server.requests(), 1);
 
-    // The one who finds it due does not wait.
+    // A call that triggers the renewal gets the old token without waiting.
     advance(Duration::from_secs(2)).await;
     assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 1");
     server.asked(2).await;
@@ -84,7 +84,7 @@ async fn a_token_is_kept_and_renewed_ahead_of_its_end() {
     assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 2");
     assert_eq!(server.requests(), 2);
 
-    // After its end everybody waits for a new one.
+    // After the token has expired, callers wait for a new one.
     advance(Duration::from_mins(10)).await;
     assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 3");
 }
@@ -113,7 +113,7 @@ async fn many_that_come_at_once_share_one_request_and_its_outcome() {
     };
     let callers: Vec<_> = (0..20).map(|_| ask()).collect();
     server.asked(1).await;
-    // One goes away; the others get what was asked for.
+    // The request continues if the caller that started it is aborted.
     callers[0].abort();
     server.gate.add_permits(1);
     for caller in callers.into_iter().skip(1) {
@@ -169,12 +169,12 @@ async fn a_configuration_made_anew_has_tokens_of_its_own() {
     assert!(cache.token(&wanted("guard", "1")).await.unwrap().ends_with(" 1"));
     assert!(cache.token(&wanted("other", "1")).await.unwrap().ends_with(" 2"));
     assert!(cache.token(&wanted("guard", "2")).await.unwrap().ends_with(" 3"));
-    // That of the earlier one is gone, those of others are not.
+    // Only the token of the earlier configuration with this name was dropped.
     assert!(cache.token(&wanted("other", "1")).await.unwrap().ends_with(" 2"));
     assert!(cache.token(&wanted("guard", "1")).await.unwrap().ends_with(" 4"));
     cache.forget(&configuration("other", ""));
     assert!(cache.token(&wanted("other", "1")).await.unwrap().ends_with(" 5"));
-    // Another audience, group or kind is another token.
+    // Tokens are cached separately by audience, group and kind.
     let mutating = Configuration { kind: ConfigurationKind::Mutating, ..configuration("guard", "1") };
     let url = ClientConfig::url("https://a");
     for wanted in [
@@ -239,7 +239,7 @@ fn an_answer_has_a_token_and_how_long_it_lives() {
     assert_eq!(read(json!({"status": {"token": "t"}})), one(600));
     assert_eq!(read(json!({"status": {"token": ""}})), None);
     assert_eq!(read(json!({})), None);
-    // A token is a secret.
+    // `Debug` must not reveal the token.
     let issued = Issued { token: "hidden".to_owned(), lifetime: Duration::from_secs(1) };
     assert!(!format!("{issued:?}").contains("hidden"));
 }

@@ -1,7 +1,7 @@
-//! The test vectors that the packages for other languages share: `vectors/webhook-auth.json`, whose README says what is in it.
+//! The test vectors in `vectors/webhook-auth.json`, shared with the packages for other languages. Its README describes the format.
 //!
-//! With `UPDATE_VECTORS=1`, `every_token_of_the_vectors_is_judged_as_they_say` writes the file anew, with new keys. What is expected
-//! is written down here, never computed.
+//! With `UPDATE_VECTORS=1`, the test `every_token_of_the_vectors_is_judged_as_they_say` regenerates the file with new keys.
+//! Expected results are written down here, never computed.
 
 mod tokens;
 
@@ -23,7 +23,7 @@ use webhook_auth::{
 
 use crate::issuer::{AUDIENCE, ISSUER, Key, NOW, at, claims, unusable_fields};
 
-/// How many cases there are, so that a lost one is noticed.
+/// The exact number of cases per section, so that a lost case is noticed.
 const CASES: [(&str, usize); 6] =
     [("tokens", 142), ("headers", 12), ("key_sets", 33), ("providers", 9), ("audiences", 9), ("reviews", 12)];
 
@@ -35,7 +35,7 @@ fn vectors() -> Value {
     serde_json::from_slice(&fs::read(file()).unwrap()).unwrap()
 }
 
-/// The vectors, with new keys.
+/// Generates all vectors with new keys.
 fn made() -> Value {
     let keys = tokens::Signers::new();
     json!({
@@ -226,7 +226,7 @@ fn reviews() -> Vec<Value> {
     ]
 }
 
-/// What a case says is expected, on top of what the file says.
+/// The expectations of a case; those that it does not set come from the top of the file.
 fn expected(vectors: &Value, case: &Value) -> Expected {
     let of = |field: &str| case["expected"].get(field).unwrap_or(&vectors["expected"][field]);
     let texts = |value: &Value| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The core: every rule, with what it accepts and what it rejects.
+//! Every rule of the verifier, with accepting and rejecting cases.
 
 mod binding;
 mod expected;
@@ -20,14 +20,14 @@ fn turtles() -> AdmissionRequest {
     AdmissionRequest::about("ninja.turtles.ai", "v1", "ninjaturtles", "NinjaTurtle")
 }
 
-/// What becomes of claims that a good key signed, for a request about a group.
+/// Verifies correctly signed claims for a request.
 fn judge(claims: &Value, request: &AdmissionRequest) -> Result<(), Reason> {
     let key = Key::ec("k");
     let verified = verifier(&[&key]).verify(&key.token(claims), at(NOW), request);
     verified.map(|_| ()).map_err(|rejection| rejection.reason())
 }
 
-/// What becomes of them for a request they are for.
+/// Verifies changed claims for `apps` with a request about a deployment.
 fn judged(change: impl FnOnce(&mut Value)) -> Result<(), Reason> {
     judge(&changed("apps", change), &AdmissionRequest::about("apps", "v1", "deployments", "Deployment"))
 }

@@ -7,7 +7,7 @@ use crate::policy::BuiltInKinds;
 
 const STRICT: LoadOptions<'_> = LoadOptions { strict: true, kinds: &BuiltInKinds };
 
-/// The messages of the warnings of a folder, or of what refuses it.
+/// The warnings of a folder that loads, one line each.
 fn warnings(set: ManifestSet, files: &[ManifestFile]) -> Vec<String> {
     load(set, "/d", files, LAX).unwrap().warnings.iter().map(ManifestProblem::one_line).collect()
 }
@@ -28,7 +28,7 @@ fn typos_in_expressions_are_warned_about_where_they_are_and_refused_if_strict() 
     let refused = load(ManifestSet::ValidatingPolicies, "/d", &files(&typo), STRICT).unwrap_err();
     assert!(refused.to_string().contains("undefined field 'contianers'"), "{refused}");
     assert!(load(ManifestSet::ValidatingPolicies, "/d", &files(&typed), STRICT).is_ok());
-    // It may be right for one of several kinds, and nothing is known of the kinds of others.
+    // No warning if the expression is valid for one of the kinds, or if some kinds are unknown.
     for resources in ["[pods, deployments]", "[pods, '*']", "[pods, deployments/scale]", "[pods, unknowns]"] {
         let several = typed.replace("['']", "['', apps]").replace("[pods]", resources);
         let fine = several.replace("!object.metadata.name.startsWith(\"bad\")", "object.spec.replicas > 0");
@@ -103,7 +103,7 @@ fn what_has_no_effect_is_warned_about() {
         ["/d: the folder has no objects, so nothing is enforced from it"]
     );
     assert!(load(ManifestSet::ValidatingPolicies, "/d", &[], STRICT).is_err());
-    // "no certificate" in base64.
+    // The `caBundle` is "no certificate" in base64.
     let hook = WEBHOOK.replace("    url:", "    caBundle: bm8gY2VydGlmaWNhdGU=\n    url:");
     let [warning] = warnings(ManifestSet::ValidatingWebhooks, &[file("a.yaml", &hook)]).try_into().unwrap();
     assert!(warning.starts_with("/d/a.yaml:10:15: ValidatingWebhookConfiguration"), "{warning}");

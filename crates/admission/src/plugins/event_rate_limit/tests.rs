@@ -46,7 +46,7 @@ fn limits_are_read_strictly() {
     );
 }
 
-/// A plugin whose clock stands where the test puts it, in milliseconds.
+/// The plugin and its clock, in milliseconds.
 fn plugin(text: &str) -> (EventRateLimit, Arc<AtomicU64>) {
     let now = Arc::new(AtomicU64::new(0));
     let hand = Arc::clone(&now);
@@ -137,7 +137,7 @@ fn source_and_object_tell_events_apart_and_the_oldest_bucket_makes_room() {
         Err("429 Too many requests: limit reached on type SourceAndObject for key kubeleth1Podnspuv1"
             .to_owned())
     );
-    // The second is now the least recently used, and is forgotten; it begins anew.
+    // The bucket of `h2` is the least recently used. It is evicted, so `h2` gets a new, full bucket.
     assert_eq!(ask("h3"), Ok(()));
     assert_eq!(ask("h2"), Ok(()));
 }

@@ -10,13 +10,13 @@ use value::{json, yaml};
 use super::*;
 use crate::fake_cluster::FakeCluster;
 
-/// Answers as the test says, and keeps what it was asked.
+/// Responds with a fixed result and records the reviews.
 struct Scripted {
     answer: Result<WebhookResponse, SendError>,
     context: Mutex<Vec<Value>>,
     pauses: AtomicUsize,
     start: Instant,
-    /// Seconds since then.
+    /// The current time, in seconds since `start`.
     now: AtomicUsize,
 }
 

@@ -150,7 +150,7 @@ impl NodeRequest<'_, '_> {
         }
     }
 
-    /// The name of the object; in a creation, as the object itself says.
+    /// The name of the object; in a creation, its `metadata.name`.
     fn object_name(&self) -> &str {
         match (self.attributes.operation, self.object) {
             (Operation::Create, Some(object)) => meta::name(object),

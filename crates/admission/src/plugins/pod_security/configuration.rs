@@ -11,7 +11,7 @@ const GROUP: &str = "pod-security.admission.config.k8s.io";
 const SCHEME: &str = "k8s.io/pod-security-admission/admission/api/scheme/scheme.go:31";
 const MODES: &[&str] = &["enforce", "audit", "warn"];
 
-/// The validated configuration.
+/// A valid configuration of PodSecurity.
 #[derive(Clone, Debug, Default)]
 pub struct PodSecurityConfiguration {
     /// The policy of namespaces without labels.

@@ -11,7 +11,7 @@ pub(crate) const PREFIX: &str = "pod-security.kubernetes.io/";
 /// A level of the Pod Security Standards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PodSecurityLevel {
-    /// Unrestricted.
+    /// Allows everything; no checks run.
     Privileged,
     /// Prevents known privilege escalations.
     Baseline,
@@ -43,7 +43,7 @@ impl PodSecurityLevel {
 /// A Kubernetes version. `Latest` is greater than all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PodSecurityVersion {
-    /// The version `v1.N`.
+    /// The Kubernetes version `v1.N`.
     Minor(u32),
     Latest,
 }
@@ -98,11 +98,11 @@ impl fmt::Display for LevelVersion {
 /// The levels of the three modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespacePolicy {
-    /// Violations are rejected.
+    /// Pods that violate this level are rejected.
     pub enforce: LevelVersion,
-    /// Violations are added to the audit event.
+    /// Violations of this level are added to the audit event.
     pub audit: LevelVersion,
-    /// Violations cause warnings.
+    /// Violations of this level cause warnings.
     pub warn: LevelVersion,
 }
 
@@ -126,8 +126,8 @@ impl NamespacePolicy {
             && self.warn.is_equivalent(other.warn)
     }
 
-    /// The policy of a namespace. If a label is invalid, it returns an error in addition, and `enforce` falls
-    /// back to the strictest level.
+    /// The policy of a namespace, and an error for each invalid label. An invalid level counts as `restricted` for `enforce`
+    /// and as `privileged` for the other modes, an invalid version as `latest`.
     pub fn of(namespace: &Value, defaults: &NamespacePolicy) -> (NamespacePolicy, Vec<FieldError>) {
         let mut policy = *defaults;
         let mut errors = Vec::new();

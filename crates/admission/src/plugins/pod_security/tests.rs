@@ -110,7 +110,7 @@ exemptions: {usernames: ['', ann, ann], namespaces: [A_b]}
     assert!(PodSecurityConfiguration::parse(b"apiVersion: v1\nkind: PodSecurityConfiguration").is_err());
 }
 
-/// Any of these would otherwise start with `privileged`, which checks nothing.
+/// Ignoring such a mistake would leave the default level `privileged`, which allows everything.
 #[test]
 fn a_configuration_that_is_misspelt_is_refused() {
     let parse = |rest: &str| {

@@ -34,7 +34,7 @@ const IGNORED: &[(&str, &str)] = &[
     ("", "events"),
     ("events.k8s.io", "events"),
 ];
-/// A quota for one of these requires every container to set it.
+/// A quota for one of these requires every container to set it, unless the pod has pod-level resources.
 const MUST_BE_SET: &[&str] =
     &["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
@@ -43,7 +43,7 @@ const MUST_BE_SET: &[&str] =
 pub struct Charge {
     /// The quota before the request.
     pub quota: Arc<Value>,
-    /// The new `status.used`.
+    /// The new value of `status.used`.
     pub used: Value,
 }
 

@@ -8,7 +8,7 @@ use super::{LimitedResource, check, recount};
 use crate::fake_cluster::FakeCluster;
 use crate::{Attributes, Operation, RestMapping, VersionedObject};
 
-/// A list of objects.
+/// Parses a YAML list of objects.
 fn read(text: &str) -> Vec<Value> {
     yaml::document(text.as_bytes()).unwrap().value.as_list().unwrap().to_vec()
 }
@@ -96,7 +96,7 @@ fn the_configuration_is_read_strictly() {
     assert!(parse("limitedResources: {}").unwrap_err().contains("of type []v1.LimitedResource"));
 }
 
-/// What comes of a pod that asks for CPU and is of a priority class, with these quotas and this configuration.
+/// Checks the creation of a pod with a CPU request and a priority class. Returns the number of charged quotas.
 fn charged(limited: &str, quotas: &str) -> Result<usize, String> {
     let limited = LimitedResource::parse(format!("{LIMITED}limitedResources: {limited}").as_bytes()).unwrap();
     let quotas: Vec<Arc<Value>> = read(quotas).into_iter().map(Arc::new).collect();

@@ -112,7 +112,7 @@ impl QuotaEvaluator {
     }
 }
 
-/// `count/RESOURCE.GROUP`.
+/// The name under which a quota counts objects: `count/RESOURCE.GROUP`, without `.GROUP` for the core group.
 pub(crate) fn count_name(resource: &GroupResource) -> Str {
     let GroupResource { group, resource } = resource;
     if group.is_empty() {

@@ -4,7 +4,7 @@ use cel::ObjectVal;
 
 use super::*;
 
-/// Lists in lists, each twice the one below: `levels` of them.
+/// `levels` nested lists, each of which contains the next inner one twice.
 fn doubled(levels: usize) -> Val<'static> {
     (0..levels).fold(Val::list(vec![Val::Int(1)]), |inner, _| Val::list(vec![inner.clone(), inner]))
 }

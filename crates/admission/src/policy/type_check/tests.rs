@@ -10,7 +10,7 @@ fn spec(groups: &[String], versions: &[String], resources: &[String]) -> Value {
     Value::map([("matchConstraints", Value::map([("resourceRules", Value::list([rule]))]))])
 }
 
-/// The kinds that are found of a specification where every name that `is_one` likes is one, and how many names were looked up.
+/// Returns the kinds of a policy's `spec`, if `is_one` decides which resources exist, and the number of lookups.
 fn found(spec: &Value, is_one: impl Fn(&str) -> bool) -> (Vec<String>, usize) {
     let mut looked_up = 0;
     let kinds = kinds(spec, |group, version, resource| {

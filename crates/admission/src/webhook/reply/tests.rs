@@ -1,6 +1,6 @@
 use super::*;
 
-/// What a client is told of an answer that is none is no copy of it.
+/// The message about an invalid response must not contain all of a long response.
 #[test]
 fn a_long_answer_is_quoted_in_part() {
     let report = |padding: usize| {

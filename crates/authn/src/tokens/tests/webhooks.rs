@@ -1,4 +1,4 @@
-//! Tokens for webhooks: what may be asked for, in which order it is refused, and how long such a token is believed.
+//! Tokens for webhooks: which requests are granted, the order of the checks, and how long a token stays valid.
 
 use api::attestation::WebhookConfigurationKind;
 
@@ -87,7 +87,7 @@ fn refusal(attester: &Attests, asked: &Ask<'_>) -> String {
     format!("{} {}", status.code(), status.message())
 }
 
-/// The cause of a refusal, as the log and the audit event show it.
+/// The cause of a refusal as text, as in the log and the audit event.
 fn cause(attester: &Attests, asked: &Ask<'_>) -> String {
     ask(&with_hooks(), &on(), attester, asked).unwrap_err().cause.unwrap().to_string()
 }
@@ -116,7 +116,7 @@ fn a_grant_says_the_same_in_both_sets_of_names() {
 
 #[test]
 fn refusals_come_in_an_order_that_tells_nothing() {
-    // Everything is wrong at once; each step mends what was complained about.
+    // Start with a request that breaks every rule, and fix one reported rule after the other.
     let nobody = Attests(&[]);
     let mut wrong = Ask { name: "nope", uid: "other", audience: "api", ..Ask::default() };
     let off = ask(&with_hooks(), &rules(), &nobody, &wrong).unwrap_err();
@@ -317,7 +317,7 @@ fn a_token_dies_with_its_configuration_its_account_its_group_and_the_gate() {
     );
     expect![[r#"bound object was a webhook config, but "admissionReviewAPIGroups" attestation is missing"#]]
         .assert_eq(&reviewed(&bound(None), true, |_| {}));
-    // One of the other kind does not keep it alive.
+    // A configuration of the other kind with the same name does not keep the token valid.
     let only_other = |store: &Store| store.remove(kind, "", "hooks");
     assert_eq!(reviewed(&bound(Some("*")), true, only_other), "service account token has been invalidated");
 }
@@ -330,7 +330,7 @@ fn such_a_token_is_no_credential_for_the_api_server() {
     assert_eq!(error, r#"token audiences ["https://hook"] is invalid for the target audiences ["api"]"#);
 }
 
-/// A token with this in its `kubernetes.io`, as another server with the same key might sign it.
+/// A token with this claim `kubernetes.io`, signed with the issuer's key as another server with that key might.
 fn foreign(kubernetes: &str) -> String {
     let (issuer, store) = (issuer(), with_hooks());
     let payload = format!(

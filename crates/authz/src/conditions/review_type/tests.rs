@@ -1,4 +1,4 @@
-//! Match conditions in CEL.
+//! Tests of compiling and evaluating match conditions.
 
 use expect_test::{Expect, expect};
 

@@ -1,8 +1,8 @@
-//! Who is bound to which cluster role, besides the controllers.
+//! Default cluster role bindings, except those of the controllers.
 
 use super::table::{Bind, group, service_account, user};
 
-/// The table.
+/// Each binding has the name of its role, as in Kubernetes.
 pub(super) const BINDINGS: &[Bind] = &[
     Bind::same("cluster-admin", &[group(authn::names::MASTERS)]),
     Bind::same("system:basic-user", &[group("system:authenticated")]),

@@ -2,7 +2,6 @@
 
 use super::table::{ALL, CORE, EVENTS, READ, Role, on, paths, role};
 
-/// The table.
 pub(super) const ROLES: &[Role] = &[
     role("system:auth-delegator", &[
         on("create", "authentication.k8s.io", "tokenreviews"),

@@ -2,7 +2,7 @@
 
 use super::table::{CORE, EVENTS, READ, Role, controller, on};
 
-/// The table.
+/// Names without the prefix `system:controller:`.
 pub(super) const ROLES: &[Role] = &[
     controller("attachdetach-controller", &[
         on("list watch", CORE, "persistentvolumeclaims persistentvolumes"),

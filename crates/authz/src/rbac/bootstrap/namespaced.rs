@@ -1,10 +1,10 @@
-//! Roles inside the system namespaces, and who is bound to them.
+//! Default roles and role bindings in the system namespaces.
 
 use super::table::{Bind, CORE, EVENTS, READ, Role, on, role, service_account, user};
 
 const LEASES: &str = "create get list update watch";
 
-/// Roles by namespace.
+/// Pairs of namespace and role.
 pub(super) const ROLES: &[(&str, Role)] = &[
     ("kube-public", role("system:controller:bootstrap-signer", &[
         on(READ, CORE, "configmaps"),
@@ -30,7 +30,7 @@ pub(super) const ROLES: &[(&str, Role)] = &[
     ])),
 ];
 
-/// Bindings by namespace.
+/// Pairs of namespace and role binding.
 pub(super) const BINDINGS: &[(&str, Bind)] = &[
     ("kube-public", Bind::same("system:controller:bootstrap-signer", &[service_account("bootstrap-signer")])),
     ("kube-system", Bind {

@@ -1,8 +1,7 @@
-//! Cluster roles for people: what `kubectl create rolebinding --clusterrole=edit` gives, and what everybody may see.
+//! User-facing cluster roles (`cluster-admin`, `admin`, `edit`, `view`), and those for discovery and monitoring.
 
 use super::table::{ALL, CORE, READ, Role, WRITE, on, paths, role};
 
-/// The table.
 pub(super) const ROLES: &[Role] = &[
     role("admin", &[]).aggregates("admin"),
     role("cluster-admin", &[

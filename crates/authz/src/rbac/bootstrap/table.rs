@@ -1,21 +1,21 @@
-//! The form the tables are written in: words separated by spaces, `core` for the core group.
+//! The types and constructors of the tables. Lists are strings of words separated by spaces.
 
 use value::{Map, Str, Value};
 
 use crate::rbac::{GROUP, PolicyRule};
 
-/// The core API group.
+/// The name of the core API group in tables, where an empty word is impossible.
 pub(super) const CORE: &str = "core";
-/// Looking.
+/// Verbs that only read.
 pub(super) const READ: &str = "get list watch";
-/// Changing.
+/// Verbs that change objects.
 pub(super) const WRITE: &str = "create delete deletecollection patch update";
-/// Both.
+/// The verbs of [`READ`] and [`WRITE`].
 pub(super) const ALL: &str = "create delete deletecollection get list patch update watch";
-/// Reporting events.
+/// The rule for components that report events.
 pub(super) const EVENTS: Allow = on("create patch update", "core events.k8s.io", "events");
 
-/// A rule of a role.
+/// A rule of a role, with lists as words.
 #[derive(Clone, Copy)]
 pub(super) struct Allow {
     verbs: &'static str,
@@ -25,18 +25,18 @@ pub(super) struct Allow {
     paths: &'static str,
 }
 
-/// Verbs on resources of groups.
+/// A rule for all objects of these resources, in each of the API groups.
 pub(super) const fn on(verbs: &'static str, groups: &'static str, resources: &'static str) -> Allow {
     Allow { verbs, groups, resources, names: "", paths: "" }
 }
 
-/// Verbs on paths.
+/// A rule for non-resource paths.
 pub(super) const fn paths(verbs: &'static str, paths: &'static str) -> Allow {
     Allow { verbs, groups: "", resources: "", names: "", paths }
 }
 
 impl Allow {
-    /// Only on objects of these names.
+    /// Restricts the rule to objects with these names.
     pub(super) const fn only(mut self, names: &'static str) -> Self {
         self.names = names;
         self
@@ -55,7 +55,7 @@ impl Allow {
     }
 }
 
-/// A role of either kind.
+/// A Role or ClusterRole.
 pub(super) struct Role {
     name: &'static str,
     controller: bool,
@@ -64,40 +64,40 @@ pub(super) struct Role {
     aggregated_to: &'static str,
 }
 
-/// A role.
+/// A role that is not a controller's.
 pub(super) const fn role(name: &'static str, rules: &'static [Allow]) -> Role {
     Role { name, controller: false, rules, aggregates: "", aggregated_to: "" }
 }
 
-/// The cluster role of a controller.
+/// The cluster role `system:controller:NAME` of a controller.
 pub(super) const fn controller(name: &'static str, rules: &'static [Allow]) -> Role {
     Role { name, controller: true, rules, aggregates: "", aggregated_to: "" }
 }
 
 impl Role {
-    /// Its rules are those of all roles aggregated to `target`.
+    /// Adds an aggregation rule: the role gets the rules of all roles aggregated to `target`.
     pub(super) const fn aggregates(mut self, target: &'static str) -> Self {
         self.aggregates = target;
         self
     }
 
-    /// Its rules are added to the role that aggregates `target`.
+    /// Adds the label `aggregate-to-TARGET`, so that roles that aggregate `target` get these rules.
     pub(super) const fn aggregated_to(mut self, target: &'static str) -> Self {
         self.aggregated_to = target;
         self
     }
 
-    /// Whether this is its name.
+    /// Whether this is the role `name`. False for roles of controllers.
     pub(super) fn is(&self, name: &str) -> bool {
         !self.controller && self.name == name
     }
 
-    /// Its rules.
+    /// The rules as [`PolicyRule`]s, without aggregated ones.
     pub(super) fn rules(&self) -> Vec<PolicyRule> {
         self.rules.iter().map(Allow::rule).collect()
     }
 
-    /// The binding of a controller's role to its service account.
+    /// The binding of a controller's role to its service account; `None` for other roles.
     pub(super) fn own_binding(&self) -> Option<Value> {
         let name = self.full_name();
         self.controller.then(|| binding("", &name, "ClusterRole", &name, &[service_account(self.name)]))
@@ -107,7 +107,7 @@ impl Role {
         if self.controller { format!("system:controller:{}", self.name) } else { self.name.to_owned() }
     }
 
-    /// The stored object: a ClusterRole, or a Role in a namespace.
+    /// The object to store: a Role in `namespace`, or a ClusterRole if it is empty.
     pub(super) fn object(&self, namespace: &str) -> Value {
         let kind = if namespace.is_empty() { "ClusterRole" } else { "Role" };
         let mut object = object(kind, namespace, &self.full_name());
@@ -125,13 +125,13 @@ impl Role {
     }
 }
 
-/// A role and whom it is given to.
+/// A RoleBinding or ClusterRoleBinding.
 pub(super) struct Bind {
-    /// The binding's name.
+    /// The name of the binding.
     pub(super) name: &'static str,
-    /// The role's name.
+    /// The name of the role: a ClusterRole for cluster-wide bindings, else a Role.
     pub(super) role: &'static str,
-    /// Whom.
+    /// The users, groups and service accounts that get the role.
     pub(super) subjects: &'static [Who],
 }
 
@@ -142,28 +142,28 @@ pub(super) struct Who {
     name: &'static str,
 }
 
-/// A user.
+/// A subject of kind `User`.
 pub(super) const fn user(name: &'static str) -> Who {
     Who { kind: "User", name }
 }
 
-/// A group.
+/// A subject of kind `Group`.
 pub(super) const fn group(name: &'static str) -> Who {
     Who { kind: "Group", name }
 }
 
-/// A service account of `kube-system`.
+/// A service account in the namespace `kube-system`.
 pub(super) const fn service_account(name: &'static str) -> Who {
     Who { kind: "ServiceAccount", name }
 }
 
 impl Bind {
-    /// A binding that has its role's name.
+    /// A binding with the name of its role.
     pub(super) const fn same(name: &'static str, subjects: &'static [Who]) -> Self {
         Bind { name, role: name, subjects }
     }
 
-    /// The stored object: a ClusterRoleBinding, or a RoleBinding of a Role in a namespace.
+    /// The object to store: a RoleBinding to a Role in `namespace`, or a ClusterRoleBinding if it is empty.
     pub(super) fn object(&self, namespace: &str) -> Value {
         let role = if namespace.is_empty() { "ClusterRole" } else { "Role" };
         binding(namespace, self.name, role, self.role, self.subjects)

@@ -1,4 +1,4 @@
-//! The tables as a whole; single rules are seen by the spec pages.
+//! Tests of all default objects together. The spec pages test single rules.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +60,7 @@ fn the_account_for_webhook_tokens_may_have_every_group_attested_and_nothing_else
     };
     for dialect in api::attestation::AttestationDialect::ALL {
         assert!(may("attest", dialect.resource(), "*"));
-        // The permission for all is not one for each: whoever asks for less asks for something else.
+        // `*` is a literal resource name here: it does not include the permission for single groups.
         assert!(!may("attest", dialect.resource(), "apps"));
         assert!(!may("attest", dialect.resource(), ""));
         assert!(!may("get", dialect.resource(), "*"));

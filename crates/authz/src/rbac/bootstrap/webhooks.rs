@@ -1,4 +1,4 @@
-//! The role of the account that tokens for webhooks are for (KEP-6060), and its binding.
+//! The role and binding of the service account whose tokens the server sends to webhooks (KEP-6060).
 
 use api::attestation::ACCOUNT_NAME;
 
@@ -6,11 +6,11 @@ use super::table::{Bind, Role, on, role, service_account};
 
 const NAME: &str = "system:webhook-auth";
 
-/// The role. `*` is a name here, not a pattern: it stands for tokens that are good for every API group.
+/// Here `*` is a literal resource name, not a pattern: the permission to attest tokens for all API groups.
 pub(super) const ROLE: Role = role(NAME, &[
     on("attest", "authentication.k8s.io", "admissionReviewAPIGroups").only("*"),
     on("attest", "webhook-authentication.k8s.io", "apigroups").only("*"),
 ]);
 
-/// Whose it is.
+/// Grants [`ROLE`] to the service account `kube-system/webhook-auth`.
 pub(super) const BINDING: Bind = Bind::same(NAME, &[service_account(ACCOUNT_NAME)]);

@@ -1,4 +1,4 @@
-//! Finds the owners that references name, reading each stored object once per decision.
+//! Resolves owner references, reading each stored object once per decision.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,33 +10,33 @@ use value::Str;
 use super::super::FOREGROUND;
 use crate::api::{Kind, Place, View};
 
-/// The state of the owner that a reference names.
+/// The state of a referenced owner.
 pub(super) enum Owner {
     There,
-    /// It exists, and its foreground deletion waits for its dependents.
+    /// It exists and is in foreground deletion.
     Waiting,
-    /// No object has the name and uid.
+    /// No object has this name and UID.
     Gone,
-    /// The dependent is cluster-scoped and the owner's kind is namespaced.
+    /// The dependent is cluster-scoped, but the owner's kind is namespaced.
     Impossible,
     /// The kind is not served.
     UnknownKind,
 }
 
-/// The part of a stored owner that decides about references to it.
+/// The fields of a stored owner that decide about references to it.
 struct Stored {
     uid: Str,
-    /// Whether it is being deleted in the foreground.
+    /// It is in foreground deletion.
     waits: bool,
 }
 
-/// Looks up the owners of one dependent. References that name the same object by different uids share one read of it.
+/// Resolves the owners of one dependent. References to one object with different UIDs share one read of it.
 pub(super) struct Owners<'a, V> {
     view: &'a V,
     dependent: &'a Place,
-    /// By `apiVersion` and `kind`; `None` is a kind that is not served.
+    /// By `apiVersion` and `kind`; `None` if the kind is not served.
     kinds: HashMap<(Str, Str), Option<Arc<Kind>>>,
-    /// By group, plural and name. The version does not count: all served versions of a resource are the same stored object.
+    /// By group, plural and name. The version is left out: all served versions of a resource are the same stored object.
     stored: HashMap<(Str, Str, Str), Option<Stored>>,
     turn: Turn,
 }
@@ -81,16 +81,16 @@ impl<'a, V: View> Owners<'a, V> {
     }
 }
 
-/// Yields to other tasks at regular amounts of work. No lock may be held across its methods.
+/// Yields to other tasks after a fixed amount of work. No lock may be held across its methods.
 #[derive(Default)]
 pub(super) struct Turn {
     work: u32,
 }
 
 impl Turn {
-    /// How much work is done without yielding, in comparisons of one reference.
+    /// Work between two yields, in comparisons of one reference.
     const LENGTH: u32 = 256;
-    /// What a read counts: the object's metadata is parsed, which may be more than a megabyte.
+    /// Cost of a read: it parses the object's metadata, which may be more than a megabyte.
     const READ: u32 = 64;
 
     pub(super) async fn compare_reference(&mut self) {

@@ -1,4 +1,4 @@
-//! What a decision costs when users write many owner references.
+//! The cost of a decision when users write many owner references.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::api::{Change, Elsewhere, Kind, Place, View};
 
 const MANY: usize = 2_000;
 
-/// Counts what is looked up in a cluster, and asserts that its graph is not locked meanwhile.
+/// Counts look-ups in a cluster and asserts that the graph is not locked during them.
 struct Counted<'a> {
     cluster: &'a Cluster,
     kinds: AtomicUsize,
@@ -26,7 +26,7 @@ impl<'a> Counted<'a> {
         Counted { cluster, kinds: AtomicUsize::new(0), objects: AtomicUsize::new(0), restart: None }
     }
 
-    /// How many kinds and objects were looked up.
+    /// Number of kinds and objects looked up.
     fn lookups(&self) -> (usize, usize) {
         (self.kinds.load(Ordering::Relaxed), self.objects.load(Ordering::Relaxed))
     }
@@ -90,7 +90,7 @@ impl View for Counted<'_> {
     }
 }
 
-/// References to the ConfigMap `name` by these uids.
+/// References to the ConfigMap `name` with these UIDs.
 fn references(name: &str, uids: impl IntoIterator<Item = String>, blocks: bool) -> Vec<Value> {
     let reference = |uid: String| {
         let mut reference =
@@ -101,7 +101,7 @@ fn references(name: &str, uids: impl IntoIterator<Item = String>, blocks: bool) 
     uids.into_iter().map(reference).collect()
 }
 
-/// A ConfigMap with these references.
+/// A ConfigMap with these owner references.
 fn with_references(name: &str, references: Vec<Value>) -> Value {
     let mut object = map(name);
     object.set_at(&["metadata", "ownerReferences"], references);
@@ -177,7 +177,7 @@ fn replacing_many_references_moves_the_object_to_its_new_owners() {
     let old = references("a", many("u").chain(many("u")), true);
     assert_eq!(cluster.put(&with_references("d", old)), ["d"]);
     assert_eq!(cluster.decide("u7"), Verdict::Attempt(vec!["d".into()]));
-    // One of two references to the same owner blocks: that suffices.
+    // One of two references to an owner blocks it: that suffices.
     let mut both = references("a", ["u7".to_owned()], true);
     both.extend(references("a", many("u"), false));
     assert_eq!(cluster.put(&with_references("d", both)), ["d"]);

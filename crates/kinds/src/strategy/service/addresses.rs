@@ -1,4 +1,4 @@
-//! Cluster IPs and the families they are of.
+//! Allocation of cluster IPs and choice of their families.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use super::facts::{
 use super::{AddressError, Allocation, Allocator, Family, invalid, keeps_dual_stack, refuse};
 use crate::validation::service::cluster_ip_errors;
 
-/// Decides `ipFamilyPolicy` and `ipFamilies`, and refuses what this server's ranges cannot do.
+/// Sets `ipFamilyPolicy` and `ipFamilies`; fails if the server's ranges do not support them.
 pub(super) fn init_families(
     service: &mut Value,
     old: Option<&Value>,
@@ -182,7 +182,7 @@ pub(super) fn update_cluster_ips(
     Ok(())
 }
 
-/// Takes `wanted`, or any address where it is empty.
+/// Allocates `wanted`, or any address if it is empty.
 fn take_ip(
     service: &Value,
     family: Family,
@@ -194,7 +194,7 @@ fn take_ip(
         let mut errors = FieldErrors::new();
         let mut all: Vec<Value> = service.list_at(&["spec", "clusterIPs"]).to_vec();
         while all.len() < families_of(service).len() {
-            all.push("".into()); // as Go shows places not yet filled in
+            all.push("".into()); // as Go prints items not filled in yet
         }
         errors.invalid(&At::new("spec.clusterIPs"), Value::List(all), detail);
         invalid(service, &errors)

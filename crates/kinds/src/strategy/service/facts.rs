@@ -1,4 +1,4 @@
-//! What a service says about itself, and where its addresses and ports are written.
+//! Accessors for the type, addresses and ports of a service.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use value::Value;
 
 use super::Family;
 
-/// The cluster IP of a service that has none.
+/// Value of `clusterIP` in a headless service.
 pub(super) const NONE: &str = "None";
 
 pub(super) fn family_of(address: IpAddr) -> Family {

@@ -1,4 +1,4 @@
-//! Node ports: those a service asks for, and any where it asks for none.
+//! Allocation of node ports: requested ones, and free ones for ports that request none.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -9,7 +9,7 @@ use super::{
     default_on_read,
 };
 
-/// A server with one or two ranges.
+/// An in-memory allocator with one or two address ranges.
 #[derive(Default)]
 struct Server {
     dual: bool,
@@ -195,7 +195,7 @@ fn node_ports_are_handed_out_once_per_port_number() {
         foreign.ends_with("provided port is not in the valid range. The range of valid ports is 30000-32767"),
         "{foreign}"
     );
-    // What failed took nothing.
+    // The failed creates left nothing allocated.
     assert_eq!(server.addresses.len(), 1);
 }
 

@@ -43,7 +43,7 @@ fn a_crd_over_the_storage_of_a_built_in_resource_is_refused() {
     }
     assert_eq!(of("apiregistration.k8s.io", "others"), [""; 0]);
     assert_eq!(of("networking.k8s.io", "networkpolicies"), [""; 0]);
-    // Without a dot a group is none, and these would be in the way of built-in resources, too.
+    // These groups are invalid because they have no dot, and also overlap with built-in resources.
     for (group, plural) in
         [("services", "specs"), ("services", "endpoints"), ("pods", "things"), ("events", "events")]
     {

@@ -1,4 +1,4 @@
-//! The spec of a claim for storage, as PersistentVolumeClaims and ephemeral volumes have it, and claims for devices.
+//! Validation of the claim spec in PersistentVolumeClaims and ephemeral volumes, and of a pod's device claims.
 
 use std::collections::HashSet;
 
@@ -11,13 +11,13 @@ use crate::validation::internal_json;
 
 const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 
-/// The metadata of a template of claims: labels and annotations only.
+/// Validates the metadata of a claim template, which may contain only labels and annotations.
 pub(in crate::validation) fn template_metadata(
     metadata: Option<&Value>,
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
-    /// The other fields, in the order they are looked at, and how their paths are written.
+    /// Forbidden fields in the order of checking, and their names in error paths.
     const OTHERS: &[(&str, &str)] = &[
         ("name", "name"),
         ("generateName", "generateName"),
@@ -47,7 +47,7 @@ pub(in crate::validation) fn template_metadata(
     }
 }
 
-/// The spec of a claim for storage; `old_group` lets an API group pass that the old claim has.
+/// Validates the spec of a PersistentVolumeClaim. `old_group` allows an invalid API group that the old claim has.
 pub(crate) fn claim_spec(spec: Option<&Value>, old_group: bool, at: &At<'_>, errors: &mut FieldErrors) {
     const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
     const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
@@ -132,7 +132,7 @@ fn data_source(source: &Value, old_group: bool, at: &At<'_>, errors: &mut FieldE
     }
 }
 
-/// The device claims of a pod.
+/// Validates `resourceClaims` of a pod.
 pub(in crate::validation) fn resource_claims(
     spec: &Value,
     pod: Option<&Value>,

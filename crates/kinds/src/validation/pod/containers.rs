@@ -1,4 +1,4 @@
-//! The three lists of containers of a pod.
+//! Validation of the three container lists of a pod.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -12,12 +12,12 @@ use super::{env, mounts, probes, resources, security};
 const MAX_RESTART_RULES: usize = 20;
 const MAX_EXIT_CODES: usize = 255;
 
-/// What the rules of containers may know of their pod.
+/// The pod of a container, as far as container validation needs it.
 pub(in crate::validation) struct Pod<'a> {
     pub spec: &'a Value,
-    /// The volumes that are without errors.
+    /// Volumes that are without errors.
     pub volumes: &'a mounts::Volumes<'a>,
-    /// The names of the pod's device claims.
+    /// Names of the pod's device claims.
     pub claims: &'a BTreeSet<&'a str>,
     pub options: &'a Options,
 }
@@ -32,7 +32,6 @@ impl Pod<'_> {
     }
 }
 
-/// `containers`.
 pub(in crate::validation) fn containers(pod: &Pod<'_>, at: &At<'_>, errors: &mut FieldErrors) {
     let list = at.field("containers");
     let containers = pod.spec.items("containers");
@@ -57,7 +56,7 @@ fn unique_name<'a>(name: &'a str, seen: &mut HashSet<&'a str>, at: &At<'_>, erro
     }
 }
 
-/// What only containers have that run as long as the pod: hooks and probes.
+/// Validates hooks and probes, which only containers that run as long as the pod can have.
 fn lasting(container: &Value, pod: &Pod<'_>, at: &At<'_>, errors: &mut FieldErrors) {
     if let Some(lifecycle) = container.part("lifecycle") {
         probes::lifecycle(lifecycle, pod.grace(), pod.os(), &at.field("lifecycle"), errors);
@@ -65,7 +64,6 @@ fn lasting(container: &Value, pod: &Pod<'_>, at: &At<'_>, errors: &mut FieldErro
     probes::probes(container, at, errors);
 }
 
-/// `initContainers`.
 pub(in crate::validation) fn init_containers(pod: &Pod<'_>, at: &At<'_>, errors: &mut FieldErrors) {
     let list = at.field("initContainers");
     let mut seen: HashSet<&str> = pod.spec.items("containers").iter().map(|c| c.text("name")).collect();
@@ -79,7 +77,7 @@ pub(in crate::validation) fn init_containers(pod: &Pod<'_>, at: &At<'_>, errors:
         } else if !name.is_empty() {
             seen.insert(name);
         }
-        // Init containers run one after the other, so each is judged alone, and reported as if it were the first.
+        // Init containers run one after another, so each is checked alone; the reported index is always 0.
         mounts::host_ports([(0, container)], &list, errors);
         let stays = container.text("restartPolicy") == "Always";
         if stays {
@@ -108,9 +106,8 @@ fn restarting_resize(container: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `ephemeralContainers`.
 pub(in crate::validation) fn ephemeral_containers(pod: &Pod<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    /// What a container for debugging cannot have, in the order of the fields of the type.
+    /// Fields that are forbidden in ephemeral containers, in the order of Go's struct.
     const NOT_ALLOWED: [&str; 9] = [
         "ports",
         "resources",
@@ -161,7 +158,7 @@ pub(in crate::validation) fn ephemeral_containers(pod: &Pod<'_>, at: &At<'_>, er
     }
 }
 
-/// In a pod, unlike in a template, an image has no space around it.
+/// Rejects whitespace around an image name, which is allowed only in templates.
 pub(in crate::validation) fn image_of_pod(container: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let image = container.text("image");
     if image.trim().len() != image.len() {
@@ -169,7 +166,7 @@ pub(in crate::validation) fn image_of_pod(container: &Value, at: &At<'_>, errors
     }
 }
 
-/// What holds for every container.
+/// Validates the fields common to all three lists.
 fn any_container(container: &Value, pod: &Pod<'_>, at: &At<'_>, errors: &mut FieldErrors) {
     let name = container.text("name");
     if name.is_empty() {
@@ -201,7 +198,6 @@ fn any_container(container: &Value, pod: &Pod<'_>, at: &At<'_>, errors: &mut Fie
     }
 }
 
-/// When an image is pulled.
 pub(in crate::validation) fn pull_policy(policy: &str, at: &At<'_>, errors: &mut FieldErrors) {
     match policy {
         "Always" | "IfNotPresent" | "Never" => {}
@@ -235,7 +231,7 @@ fn resize_policy(container: &Value, pod_restart_policy: &str, at: &At<'_>, error
     }
 }
 
-/// `restartPolicy` and `restartPolicyRules` of a container or init container.
+/// Validates `restartPolicy` and `restartPolicyRules` of a container or init container.
 fn restart_policy(container: &Value, is_init: bool, at: &At<'_>, errors: &mut FieldErrors) {
     const POLICIES: [&str; 3] = ["Always", "Never", "OnFailure"];
     const ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];

@@ -1,4 +1,4 @@
-//! Environment variables of a container, and the references to fields that volumes use too.
+//! Validation of environment variables, and of field references, which volumes use too.
 
 use api::validation::fields::{At, Read, Report};
 use api::validation::repeated::last_by;
@@ -30,7 +30,6 @@ const RESOURCES: &[&str] = &[
 
 const HUGE_PAGES: [&str; 2] = ["limits.hugepages-", "requests.hugepages-"];
 
-/// `env`.
 pub(in crate::validation) fn env(container: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let list = at.field("env");
     for (i, variable) in container.items("env").iter().enumerate() {
@@ -109,7 +108,7 @@ fn file_key_ref(file: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// A reference to a field of the pod, one of `known` (in alphabetical order).
+/// Validates a reference to a field of the pod. `known` lists the allowed fields, sorted.
 pub(in crate::validation) fn field_ref(
     reference: &Value,
     known: &[&str],
@@ -146,7 +145,7 @@ pub(in crate::validation) fn field_ref(
     }
 }
 
-/// `metadata.labels['key']` → `metadata.labels` and `key`.
+/// Splits `metadata.labels['key']` into `metadata.labels` and `key`.
 fn split_subscript(field: &str) -> Option<(&str, &str)> {
     field.strip_suffix("']")?.split_once("['").filter(|(path, _)| !path.is_empty())
 }
@@ -163,7 +162,7 @@ fn canonical_field<'a>(
         (Some((path, _)), _) if !matches!(path, "metadata.annotations" | "metadata.labels") => {
             Err(format!("field label does not support subscript: {field}"))
         }
-        // What the oldest clients called it.
+        // Old alias of `spec.nodeName`.
         (None, "spec.host") => Ok("spec.nodeName"),
         (Some(_), _)
         | (
@@ -187,7 +186,7 @@ fn canonical_field<'a>(
     }
 }
 
-/// A reference to a container's resources; one in a volume must name the container.
+/// Validates a reference to a container's resources. In a volume it must name the container.
 pub(in crate::validation) fn resource_field_ref(
     reference: &Value,
     in_volume: bool,
@@ -233,7 +232,6 @@ fn divisor(reference: &Value, resource: &str, is_huge: bool, at: &At<'_>, errors
     }
 }
 
-/// `envFrom`.
 pub(in crate::validation) fn env_from(container: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let list = at.field("envFrom");
     for (i, source) in container.items("envFrom").iter().enumerate() {
@@ -262,9 +260,9 @@ pub(in crate::validation) fn env_from(container: &Value, at: &At<'_>, errors: &m
     }
 }
 
-/// The volumes that variables read files from must be there and be empty directories.
+/// Checks that the volumes of `fileKeyRef` variables exist and are `emptyDir` volumes.
 pub(in crate::validation) fn file_key_volumes(spec: &Value, at: &At<'_>, errors: &mut FieldErrors) {
-    // Of volumes with one name the last counts.
+    // If several volumes have the same name, the last one wins.
     let volumes = last_by(spec.items("volumes"), "name");
     super::options::visit_containers(spec, at, |container, at| {
         let list = at.field("env");

@@ -1,4 +1,4 @@
-//! Pod: what may be created, what may change, and the subresources.
+//! Validation of Pod: create, update and the subresources.
 
 pub(in crate::validation) mod claims;
 pub(in crate::validation) mod containers;
@@ -32,7 +32,7 @@ pub(crate) const POD: Rules = Rules { create, update, update_status: status::upd
 const SPEC: At<'static> = At::new("spec");
 const ANNOTATIONS: At<'static> = At::new("metadata.annotations");
 
-/// What a refusal lists as changeable.
+/// Mutable fields as listed in kube-apiserver's error.
 const CHANGEABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
      `spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set \
      to 1 if it was previously negative)";
@@ -54,7 +54,7 @@ fn create(pod: &Value, context: &Context) -> FieldErrors {
     errors
 }
 
-/// What holds for a pod however it came to be.
+/// Validates metadata and spec by rules common to all writes.
 fn metadata_and_spec(pod: &Value, options: &Options) -> FieldErrors {
     let mut errors = meta::create(pod, true, names::name_is_dns_subdomain);
     let metadata = pod.part("metadata");
@@ -77,7 +77,7 @@ fn metadata_and_spec(pod: &Value, options: &Options) -> FieldErrors {
     errors
 }
 
-/// Without a service account there is nothing a projected token could be for.
+/// Rejects projected tokens in pods without a service account.
 fn no_tokens(spec: &Value, errors: &mut FieldErrors) {
     let list = SPEC.field("volumes");
     for (i, volume) in spec.items("volumes").iter().enumerate() {
@@ -133,14 +133,14 @@ fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     errors
 }
 
-/// What annotations of a running pod may become.
+/// Validates the annotations of an updated pod.
 pub(super) fn annotations_update(new: &Value, old: &Value, options: &Options, errors: &mut FieldErrors) {
     let metadata = new.part("metadata");
     security::annotation_changes(metadata, old.part("metadata"), &ANNOTATIONS, errors);
     security::annotations(metadata, new.part("spec"), options, &ANNOTATIONS, errors);
 }
 
-/// A deadline can come or move closer; false when nothing more needs to be judged.
+/// Allows the deadline to be added or lowered. Returns false if the remaining update checks must be skipped.
 fn deadline_update(new: &Value, old: &Value, errors: &mut FieldErrors) -> bool {
     let at = SPEC.field("activeDeadlineSeconds");
     let (new, old) = (new.number_if_set("activeDeadlineSeconds"), old.number_if_set("activeDeadlineSeconds"));
@@ -162,7 +162,7 @@ fn deadline_update(new: &Value, old: &Value, errors: &mut FieldErrors) -> bool {
 }
 
 fn tolerations_update(new: &Value, old: &Value, options: &Options, errors: &mut FieldErrors) {
-    // Every field of a toleration but its seconds; none of them is a list or a quantity.
+    // All fields of a toleration except its seconds; none of them is a list or a quantity.
     let identity = |toleration: &Value| {
         let fields = toleration.as_map().into_iter().flat_map(Map::iter);
         let fields = fields.filter(|(field, value)| *field != "tolerationSeconds" && !is_absent(value));
@@ -191,7 +191,7 @@ fn gates_update(new: &Value, old: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// The new spec with everything that may change put back to what it was.
+/// Returns the new spec with all mutable fields reset to their old values.
 fn masked(new: &Value, old: &Value, errors: &mut FieldErrors) -> Value {
     let mut masked = new.clone();
     for list in ["containers", "initContainers"] {
@@ -224,7 +224,7 @@ fn put_back(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// A pod that is held back may still be told more narrowly where to run.
+/// Resets `nodeSelector` and node affinity, which a gated pod may make stricter. Reports changes that do not.
 fn mask_of_gated(masked: &mut Value, old: &Value, errors: &mut FieldErrors) {
     if !same(masked.part("nodeSelector"), old.part("nodeSelector")) {
         let new_selector = masked.part("nodeSelector");
@@ -292,7 +292,7 @@ fn has_only_additions(new: &Value, old: &Value) -> bool {
     })
 }
 
-/// A change through the `ephemeralcontainers` subresource: containers may be added, none changed or removed.
+/// Validates an update through `ephemeralcontainers`: containers can be added, but not changed or removed.
 pub fn update_ephemeral_containers(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     if security::is_mirror(old) {
         let mut errors = FieldErrors::new();
@@ -329,7 +329,7 @@ pub fn update_ephemeral_containers(new: &Value, old: &Value, context: &Context) 
     errors
 }
 
-/// A change through the `resize` subresource.
+/// Validates an update through the `resize` subresource.
 pub fn update_resize(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     let options = Options::for_pod(Some(old), context);
     let mut errors = meta::update(new, old);
@@ -337,7 +337,7 @@ pub fn update_resize(new: &Value, old: &Value, context: &Context) -> FieldErrors
     crate::validation::pod::resize::resize(new, old, errors)
 }
 
-/// `Binding`: the node a pod is given.
+/// Rules of `Binding`, which assigns a pod to a node.
 pub(crate) const BINDING: Rules =
     Rules { create: binding, update: super::no_rules, update_status: super::no_rules };
 

@@ -1,4 +1,4 @@
-//! The ports of a container, and the volumes it mounts or takes as devices.
+//! Validation of container ports, volume mounts and volume devices.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,12 +9,11 @@ use value::Value;
 
 use super::volumes::{descending_path, no_backsteps};
 
-/// The volumes of a pod that have no errors, by name.
+/// Volumes of a pod that have no errors, by name.
 pub(in crate::validation) type Volumes<'a> = HashMap<&'a str, &'a Value>;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
-/// `ports`.
 pub(in crate::validation) fn ports(container: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let list = at.field("ports");
     let mut names_seen: HashSet<&str> = HashSet::new();
@@ -49,14 +48,13 @@ pub(in crate::validation) fn ports(container: &Value, at: &At<'_>, errors: &mut 
     }
 }
 
-/// A number that must be a port's.
 pub(in crate::validation) fn port_number(number: i64, at: &At<'_>, errors: &mut FieldErrors) {
     for message in names::is_valid_port_num(number) {
         errors.invalid(at, number, message);
     }
 }
 
-/// A port named or numbered.
+/// Validates a port given by name or number.
 pub(in crate::validation) fn port_name_or_number(
     port: Option<&Value>,
     at: &At<'_>,
@@ -68,7 +66,7 @@ pub(in crate::validation) fn port_name_or_number(
     }
 }
 
-/// No two of these containers may take the same port of the host.
+/// Rejects containers that use the same host port.
 pub(in crate::validation) fn host_ports<'a>(
     containers: impl IntoIterator<Item = (usize, &'a Value)>,
     list: &At<'_>,
@@ -93,7 +91,7 @@ pub(in crate::validation) fn host_ports<'a>(
     }
 }
 
-/// `volumeMounts`; `volumes` are the pod's.
+/// Validates `volumeMounts` against the pod's `volumes`.
 pub(in crate::validation) fn mounts(
     container: &Value,
     volumes: &Volumes<'_>,
@@ -136,7 +134,7 @@ pub(in crate::validation) fn mounts(
     }
 }
 
-/// The paths of the last entry of each name.
+/// Paths of the last entry for each name.
 fn last_paths<'a>(entries: &'a [Value], field: &str) -> HashSet<&'a str> {
     let last: HashMap<&str, &str> =
         entries.iter().map(|entry| (entry.text("name"), entry.text(field))).collect();
@@ -202,7 +200,7 @@ fn bind_options(mount: &Value, volume: Option<&Value>, at: &At<'_>, errors: &mut
     }
 }
 
-/// `volumeDevices`; `volumes` are the pod's.
+/// Validates `volumeDevices` against the pod's `volumes`.
 pub(in crate::validation) fn devices(
     container: &Value,
     volumes: &Volumes<'_>,

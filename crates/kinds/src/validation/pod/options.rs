@@ -1,4 +1,4 @@
-//! What an update of a pod or template may keep although a new one may not have it.
+//! Relaxations of pod validation: values that an update may retain although a new pod or template may not have them.
 
 use api::quantity::Quantity;
 use api::validation::fields::{At, Read};
@@ -8,13 +8,13 @@ use value::Value;
 use super::{resources, scheduling, security};
 use crate::validation::Context;
 
-/// The choices of pod validation.
+/// Each relaxation is set if the old object already has such a value.
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing an old object may keep")]
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::validation) struct Options {
-    /// The object is a pod, not a template.
+    /// True for pods, false for templates.
     pub is_pod: bool,
-    /// `--allow-privileged`.
+    /// Set by the `--allow-privileged` flag.
     pub allow_privileged: bool,
     pub invalid_deletion_cost: bool,
     pub invalid_selector_values: bool,
@@ -33,14 +33,14 @@ pub(in crate::validation) struct Options {
 }
 
 impl Options {
-    /// The options of a pod; `old` is the pod before the change.
+    /// Options for a pod; `old` is the pod before the update.
     pub(in crate::validation) fn for_pod(old: Option<&Value>, context: &Context) -> Self {
         let mut options = Self::for_template(old, context);
         options.is_pod = true;
         options
     }
 
-    /// The options of a template; `old` is the template before the change.
+    /// Options for a template; `old` is the template before the update.
     pub(in crate::validation) fn for_template(old: Option<&Value>, context: &Context) -> Self {
         let mut options = Options { allow_privileged: context.allow_privileged, ..Options::default() };
         let Some(old) = old else { return options };
@@ -141,16 +141,16 @@ fn is_selector_invalid(selector: Option<&Value>) -> bool {
     !errors.is_empty()
 }
 
-/// Every container of a pod, in the order Kubernetes visits them.
+/// Iterates over all containers, in the order in which Kubernetes visits them.
 pub(in crate::validation) fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
     CONTAINER_LISTS.into_iter().flat_map(|list| spec.items(list))
 }
 
-/// The lists of containers, in the order Kubernetes visits them.
+/// Container lists in the order in which Kubernetes visits them.
 pub(in crate::validation) const CONTAINER_LISTS: [&str; 3] =
     ["initContainers", "containers", "ephemeralContainers"];
 
-/// Calls `visit` with every container and its place; `spec_at` is the place of `spec`.
+/// Calls `visit` with every container and its field path; `spec_at` is the path of `spec`.
 pub(in crate::validation) fn visit_containers(
     spec: &Value,
     spec_at: &At<'_>,

@@ -1,4 +1,4 @@
-//! Probes and lifecycle hooks of a container.
+//! Validation of a container's probes and lifecycle hooks.
 
 use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, names};
@@ -6,7 +6,6 @@ use value::Value;
 
 use super::mounts::port_name_or_number;
 
-/// The three probes of a container.
 pub(in crate::validation) fn probes(container: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let Some(probe) = container.part(field) else { continue };
@@ -37,7 +36,7 @@ fn probe(probe: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `lifecycle`; `grace` is the pod's grace period and `os` the pod's operating system.
+/// Validates `lifecycle`. `grace` is the pod's grace period in seconds and `os` the pod's operating system.
 pub(in crate::validation) fn lifecycle(
     lifecycle: &Value,
     grace: Option<i64>,
@@ -126,7 +125,7 @@ fn grpc(action: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 
 fn stop_signal(signal: &str, os: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
     const WINDOWS: [&str; 2] = ["SIGKILL", "SIGTERM"];
-    /// Without the real-time signals `SIGRTMIN+n` and `SIGRTMAX-n`.
+    /// Real-time signals (`SIGRTMIN+n` and `SIGRTMAX-n`) are not listed here.
     const LINUX: [&str; 36] = [
         "SIGABRT",
         "SIGALRM",

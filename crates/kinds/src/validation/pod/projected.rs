@@ -1,4 +1,4 @@
-//! Projected volumes: files from several sources in one folder.
+//! Validation of projected volumes, which combine files of several sources in one directory.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ const MIN_CERTIFICATE_SECONDS: i64 = 3600;
 const MAX_CERTIFICATE_SECONDS: i64 = 91 * 24 * 3600;
 const MAX_KUBERNETES_CERTIFICATE_SECONDS: i64 = 24 * 3600;
 
-/// The paths that sources have taken so far; the second taker is reported at the volume.
+/// Paths used by the sources so far. A duplicate is reported at the volume.
 struct Paths<'a> {
     taken: HashSet<&'a str>,
 }
@@ -29,7 +29,6 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// A projected volume.
 pub(in crate::validation) fn projected(
     source: &Value,
     volume: &Volume<'_>,
@@ -167,7 +166,7 @@ fn trust_bundle(bundle: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 fn trust_bundle_name(name: &str) -> Vec<String> {
     match name.rsplit_once(':') {
         None => names::name_is_dns_subdomain(name, false),
-        // What stands before the last colon is the signer's name, so the prefix always fits.
+        // The part before the last colon is taken as the signer name, so the name always has the required prefix.
         Some((signer, rest)) => {
             if signer.is_empty() {
                 return vec![
@@ -242,7 +241,7 @@ fn is_kubernetes_signer(signer: &str) -> bool {
     host == "kubernetes.io" || host.ends_with(".kubernetes.io")
 }
 
-/// The name of a certificate's signer: `example.com/signer-name`.
+/// Validates a signer name such as `example.com/signer-name`.
 pub(crate) fn signer_name(signer: &str, at: &At<'_>, errors: &mut FieldErrors) {
     const MAX_PATH: usize = names::SUBDOMAIN_MAX + names::LABEL_MAX + 1;
     if signer.is_empty() {

@@ -1,4 +1,4 @@
-//! The `resize` subresource: CPU and memory of a running pod.
+//! Validation of the `resize` subresource, which changes CPU and memory of a running pod.
 
 use api::FieldErrors;
 use api::validation::fields::{At, Read, Report, same};
@@ -9,7 +9,7 @@ use super::security;
 
 const SPEC: At<'static> = At::new("spec");
 
-/// Judges a resize; `errors` are those about the new pod by itself.
+/// Adds the errors of the resize to `errors`, which holds those of the new pod itself.
 pub(in crate::validation) fn resize(new: &Value, old: &Value, mut errors: FieldErrors) -> FieldErrors {
     if security::is_mirror(old) {
         return refused("static pods cannot be resized");
@@ -127,7 +127,7 @@ fn containers_in_order(new: &Value, old: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// Puts CPU and memory of every container back to what they were; anything else that differs is an error.
+/// Resets CPU and memory of every container to the old values and reports any other difference.
 fn mask_containers(masked: &mut Value, old: &Value, errors: &mut FieldErrors) {
     let each = masked.get_mut("containers").and_then(Value::as_list_mut).into_iter().flatten();
     for (container, old) in each.zip(old.items("containers")) {
@@ -160,7 +160,7 @@ fn mask_containers(masked: &mut Value, old: &Value, errors: &mut FieldErrors) {
 fn put_back_of_container(container: &mut Value, old: &Value) {
     let resources = container.make_map().entry_or_insert_with("resources", || Map::new().into());
     put_back_cpu_and_memory(resources, old.part("resources"));
-    // In Go this is no pointer: without any resources it is as if it were not there.
+    // This is not a pointer in Go: an empty map equals an absent one.
     let is_empty = resources.as_map().is_some_and(Map::is_empty);
     if is_empty && old.part("resources").is_none() {
         container.remove_at(&["resources"]);

@@ -1,4 +1,4 @@
-//! What containers and pods ask of a node: requests, limits, huge pages, extended resources and device claims.
+//! Validation of resource requests and limits, huge pages, extended resources and device claims of containers.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -14,7 +14,7 @@ const HUGE_PAGES: &str = "hugepages-";
 const NATIVE: &str = "kubernetes.io/";
 const QUOTA_REQUESTS: &str = "requests.";
 
-/// Resources that are counted, not measured: their quantities are integers.
+/// Resources whose quantities must be integers because they are counted.
 pub(crate) const COUNTED_RESOURCES: &[&str] = &[
     "pods",
     "resourcequotas",
@@ -41,32 +41,31 @@ const STANDARD: &[&str] = &[
     "requests.storage",
 ];
 
-/// Resources and how much of each.
+/// Quantities by resource name.
 pub(crate) type Quantities = BTreeMap<String, Quantity>;
 
-/// Whether a resource is huge pages of some size.
 pub(crate) fn is_huge_page(name: &str) -> bool {
     name.starts_with(HUGE_PAGES)
 }
 
-/// Whether a resource is Kubernetes' own rather than an extension's.
+/// Returns true for resources of Kubernetes itself, false for extended resources.
 pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains(NATIVE)
 }
 
-/// Whether a resource belongs to an extension and has a name that quota can count.
+/// Returns true for extended resources with a name that quota can count.
 pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name)
         && !name.starts_with(QUOTA_REQUESTS)
         && names::is_qualified_name(&format!("{QUOTA_REQUESTS}{name}")).is_empty()
 }
 
-/// Whether a request may be lower than the limit.
+/// Returns true if the request may be lower than the limit.
 pub(crate) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_page(name)
 }
 
-/// Whether an amount of huge pages is a whole number of pages.
+/// Returns true if an amount of huge pages is a whole number of pages.
 pub(crate) fn is_divisible(name: &str, quantity: &Quantity) -> bool {
     let Some(size) = name.strip_prefix(HUGE_PAGES).and_then(|size| Quantity::parse(size).ok()) else {
         return false;
@@ -76,7 +75,7 @@ pub(crate) fn is_divisible(name: &str, quantity: &Quantity) -> bool {
         && quantity.value().checked_rem(size.value()).is_some_and(|rest| rest == 0)
 }
 
-/// The amount of a resource, wherever it stands.
+/// Validates the amount of a resource: not negative, and an integer if the resource is counted.
 pub(crate) fn resource_quantity(name: &str, quantity: &Quantity, at: &At<'_>, errors: &mut FieldErrors) {
     if quantity.sign() < 0 {
         errors.invalid(at, quantity.canonical(), api::validation::fields::NOT_NEGATIVE);
@@ -87,7 +86,7 @@ pub(crate) fn resource_quantity(name: &str, quantity: &Quantity, at: &At<'_>, er
     }
 }
 
-/// A resource's name: of a standard resource, or with a domain.
+/// Validates a resource name, which must be standard or have a domain. Returns false if it is malformed.
 pub(crate) fn resource_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) -> bool {
     let wrong = names::is_qualified_name(name);
     if !wrong.is_empty() {
@@ -105,7 +104,7 @@ pub(crate) fn resource_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) -
     true
 }
 
-/// The name of a resource that a container may ask for.
+/// Validates the name of a resource that a container may request.
 pub(crate) fn container_resource_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     resource_name(name, at, errors);
     if !name.contains('/') {
@@ -123,12 +122,12 @@ fn pod_resource_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Whether a pod as a whole may ask for a resource.
+/// Returns true if the resource can be set at pod level.
 pub(crate) fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || is_huge_page(name)
 }
 
-/// The quantities of one map, those that parse.
+/// Quantities of the map at `field`; values that do not parse are omitted.
 pub(crate) fn quantities(holder: Option<&Value>, field: &str) -> Quantities {
     holder
         .text_entries(field)
@@ -136,7 +135,7 @@ pub(crate) fn quantities(holder: Option<&Value>, field: &str) -> Quantities {
         .collect()
 }
 
-/// `resources` of a container; `claims` are the names of the pod's device claims.
+/// Validates `resources` of a container. `claims` are the names of the pod's device claims.
 pub(in crate::validation) fn container_requirements(
     resources: Option<&Value>,
     claims: &BTreeSet<&str>,
@@ -150,7 +149,7 @@ pub(in crate::validation) fn container_requirements(
     claim_names(resources, claims, &at.field("claims"), errors);
 }
 
-/// `overhead` of a pod: judged as the limits of a container.
+/// Validates `overhead` of a pod by the rules for container limits.
 pub(in crate::validation) fn overhead(
     spec: &Value,
     at: &At<'_>,
@@ -212,10 +211,10 @@ fn requirements(
     }
 }
 
-/// The most unknown claims that are reported for one container.
+/// Maximum number of unknown claims that are reported for one container.
 const MAX_CLAIM_ERRORS: usize = 64;
 
-/// The device claims a container uses must be the pod's, each named once.
+/// Checks that a container's device claims exist in the pod and are listed once.
 fn claim_names(
     resources: Option<&Value>,
     pod_claims: &BTreeSet<&str>,
@@ -223,7 +222,7 @@ fn claim_names(
     errors: &mut FieldErrors,
 ) {
     let mut seen: HashMap<&str, HashSet<&str>> = HashMap::new();
-    // Each error shows the names of all claims: more than a few would fill the memory.
+    // Each error lists all claim names, so an unlimited number would exhaust memory.
     let mut left = MAX_CLAIM_ERRORS;
     for (i, claim) in resources.items("claims").iter().enumerate() {
         let at = at.index(i);
@@ -262,7 +261,7 @@ fn claim_names(
     }
 }
 
-/// `resources` of a pod as a whole.
+/// Validates the pod-level `resources`.
 pub(in crate::validation) fn pod_requirements(
     spec: &Value,
     at: &At<'_>,
@@ -320,8 +319,8 @@ pub(in crate::validation) fn pod_requirements(
     }
 }
 
-/// What the containers of a pod ask for together at the moment they ask for most: the running ones and the init
-/// containers that stay, or one init container with those that stay before it.
+/// Highest sum of the containers' quantities at any time: either all containers with all sidecars, or one init
+/// container with the sidecars before it.
 pub(crate) fn container_sum(spec: &Value, field: &str) -> Quantities {
     let mut sum = Quantities::new();
     for container in spec.items("containers") {
@@ -363,7 +362,7 @@ fn max(most: &mut Quantities, other: &Quantities) {
     }
 }
 
-/// `BestEffort`, `Burstable` or `Guaranteed`.
+/// Returns `BestEffort`, `Burstable` or `Guaranteed`.
 pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let spec = pod.part("spec");
     let pod_level = spec.part("resources");

@@ -1,4 +1,4 @@
-//! Where a pod may run: affinity, tolerations, topology spread, gates.
+//! Validation of affinity, tolerations, topology spread constraints, and readiness and scheduling gates.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,6 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const NO_OPERATOR: &str = "not a valid selector operator";
 
-/// `affinity`.
 pub(in crate::validation) fn affinity(
     spec: &Value,
     options: &Options,
@@ -57,12 +56,12 @@ fn node_affinity(affinity: &Value, options: &Options, at: &At<'_>, errors: &mut 
     for (i, term) in affinity.items(PREFERRED).iter().enumerate() {
         let at = list.index(i);
         weight(term, &at, errors);
-        // A preference for a value no node can have is harmless.
+        // Invalid values are harmless in a preference.
         node_selector_term(term.part("preference"), true, &at.field("preference"), errors);
     }
 }
 
-/// A selector of nodes; `lenient` lets label values pass that an object already has.
+/// Validates a node selector. `lenient` allows invalid label values, for objects that already have them.
 pub(crate) fn node_selector(selector: &Value, lenient: bool, at: &At<'_>, errors: &mut FieldErrors) {
     let list = at.field("nodeSelectorTerms");
     let terms = selector.items("nodeSelectorTerms");
@@ -156,7 +155,7 @@ fn pod_affinity_term(term: Option<&Value>, options: &Options, at: &At<'_>, error
     meta::label_name(key, &at.field("topologyKey"), errors);
 }
 
-/// `matchLabelKeys` and `mismatchLabelKeys` of an affinity term or a spread constraint.
+/// Validates `matchLabelKeys` and `mismatchLabelKeys` of an affinity term or a spread constraint.
 pub(in crate::validation) fn match_label_keys(holder: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let selector = holder.part("labelSelector");
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
@@ -172,7 +171,7 @@ pub(in crate::validation) fn match_label_keys(holder: &Value, at: &At<'_>, error
             meta::label_name(key, &at.index(i), errors);
         }
     }
-    // The selector already has an expression for each key; a second one of the same key is the user's own.
+    // The server added an expression for each key to the selector; a second one with that key comes from the user.
     let mut seen: HashSet<&str> = selector.entries("matchLabels").map(|(key, _)| key).collect();
     let last: HashMap<&str, usize> =
         holder.texts("matchLabelKeys").enumerate().map(|(i, key)| (key, i)).collect();
@@ -193,7 +192,6 @@ pub(in crate::validation) fn match_label_keys(holder: &Value, at: &At<'_>, error
     }
 }
 
-/// `tolerations`.
 pub(in crate::validation) fn tolerations(
     spec: &Value,
     options: &Options,
@@ -203,7 +201,6 @@ pub(in crate::validation) fn tolerations(
     toleration_list(spec.items("tolerations"), options, &at.field("tolerations"), errors);
 }
 
-/// A list of tolerations, wherever it stands.
 pub(in crate::validation) fn toleration_list(
     list: &[Value],
     options: &Options,
@@ -263,7 +260,6 @@ fn toleration_value(operator: &str, value: &str, options: &Options, at: &At<'_>,
     }
 }
 
-/// `topologySpreadConstraints`.
 pub(in crate::validation) fn topology_spread(
     spec: &Value,
     options: &Options,
@@ -323,7 +319,7 @@ pub(in crate::validation) fn topology_spread(
     }
 }
 
-/// `matchLabelKeys` of constraints that were stored before their keys were merged into the selector.
+/// Validates `matchLabelKeys` of constraints stored before the server merged the keys into the selector.
 fn spread_keys_before_merging(constraint: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     if constraint.items("matchLabelKeys").is_empty() {
         return;
@@ -344,7 +340,7 @@ fn spread_keys_before_merging(constraint: &Value, at: &At<'_>, errors: &mut Fiel
     }
 }
 
-/// `readinessGates` and `schedulingGates`.
+/// Validates `readinessGates` and `schedulingGates` of a pod.
 pub(in crate::validation) fn gates(spec: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let list = at.field("readinessGates");
     for (i, gate) in spec.items("readinessGates").iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Security contexts of pods and containers, and the annotations that say the same in the old way.
+//! Validation of security contexts and of the annotations that preceded them.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ const MAX_CREDENTIAL_SPEC: usize = 64 << 10;
 const MAX_USER_DOMAIN: usize = 256;
 const MAX_USER: usize = 104;
 
-/// The security context of a pod or template.
+/// Validates the security context of a pod or template.
 pub(in crate::validation) fn pod(spec: &Value, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
     let Some(context) = spec.part("securityContext") else { return };
     let at = at.field("securityContext");
@@ -61,7 +61,7 @@ fn one_of(context: &Value, field: &str, known: &[&str], at: &At<'_>, errors: &mu
     }
 }
 
-/// The security context of a container.
+/// Validates the security context of a container.
 pub(in crate::validation) fn container(
     context: &Value,
     host_users: bool,
@@ -193,9 +193,9 @@ fn is_sysctl(name: &str) -> bool {
         })
 }
 
-/// Why a pod that shares a namespace with its host may not set a sysctl of that namespace.
+/// Returns the error for a sysctl of a namespace that the pod shares with its host.
 pub(in crate::validation) fn host_sysctl(name: &str, spec: &Value) -> Option<&'static str> {
-    // A name whose first separator is a slash has slashes and dots in each other's places.
+    // In a name whose first separator is a slash, slashes and dots are swapped.
     let normal: String = match name.find(['.', '/']).and_then(|at| name.get(at..=at)) {
         Some("/") => name
             .chars()
@@ -246,7 +246,7 @@ fn windows_options(context: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Kubernetes prints this name as JSON, which differs from a quoted text where characters are escaped.
+/// kube-apiserver prints this name as JSON, which escapes characters differently from a quoted string.
 fn windows_user(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     let json = write::to_string(&name.into());
     let parts: Vec<&str> = name.split('\\').collect();
@@ -302,7 +302,7 @@ fn is_windows_dns(domain: &str) -> bool {
     })
 }
 
-/// Windows containers that run as processes of the host.
+/// Validates Windows `hostProcess` containers of a pod.
 pub(in crate::validation) fn host_processes(
     spec: &Value,
     options: &Options,
@@ -344,7 +344,7 @@ pub(in crate::validation) fn host_processes(
     }
 }
 
-/// What a pod that names its operating system cannot have.
+/// Rejects fields that do not apply to the pod's operating system.
 pub(in crate::validation) fn operating_system(spec: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let Some(os) = spec.part("os") else { return };
     match os.text("name") {
@@ -418,7 +418,7 @@ fn windows(spec: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     });
 }
 
-/// The annotations of a pod or template that mean something; `at` is the place of the annotations.
+/// Validates the well-known annotations of a pod or template. `at` is the path of the annotations.
 pub(in crate::validation) fn annotations(
     metadata: Option<&Value>,
     spec: Option<&Value>,
@@ -467,7 +467,7 @@ pub(in crate::validation) fn annotations(
 fn annotated_tolerations(text: &str, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
     match value::json::parse(text.as_bytes()) {
         Ok(parsed) => {
-            // Kubernetes reads its internal type here; its field names match without regard to case.
+            // kube-apiserver decodes its internal type here, whose field names match without regard to case.
             let list: Vec<Value> = parsed.as_list().map(<[Value]>::to_vec).unwrap_or_default();
             scheduling::toleration_list(&list, options, &at.field(TOLERATIONS), errors);
         }
@@ -475,7 +475,7 @@ fn annotated_tolerations(text: &str, options: &Options, at: &At<'_>, errors: &mu
     }
 }
 
-/// Whether the cost of deleting a pod is a number of 32 bits, written plainly.
+/// Returns true if the pod deletion cost is absent or a 32-bit integer without a plus sign or leading zero.
 pub(in crate::validation) fn is_deletion_cost_valid(annotations: Option<&Value>) -> bool {
     let Some(cost) = annotations.text_if_set(DELETION_COST) else { return true };
     let plain = cost.starts_with(['-', '1', '2', '3', '4', '5', '6', '7', '8', '9']) || cost == "0";
@@ -490,7 +490,7 @@ fn seccomp_annotation(profile: &str, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Where a seccomp annotation and the field both exist they must say the same.
+/// Checks that seccomp annotations and fields agree where both exist.
 pub(in crate::validation) fn seccomp_annotations_match(
     metadata: Option<&Value>,
     spec: &Value,
@@ -514,7 +514,7 @@ pub(in crate::validation) fn seccomp_annotations_match(
     });
 }
 
-/// Where an AppArmor annotation and the field both exist they must say the same.
+/// Checks that AppArmor annotations and fields agree where both exist.
 pub(in crate::validation) fn app_armor_annotations_match(
     metadata: Option<&Value>,
     spec: &Value,
@@ -557,7 +557,7 @@ fn profile_matches(what: &str, annotation: &str, profile: &Value, at: &At<'_>, e
     }
 }
 
-/// Annotations of a running pod that cannot be changed.
+/// Rejects changes of immutable annotations of a pod.
 pub(in crate::validation) fn annotation_changes(
     new: Option<&Value>,
     old: Option<&Value>,
@@ -589,7 +589,7 @@ pub(in crate::validation) fn annotation_changes(
     }
 }
 
-/// Whether a pod mirrors one that a node runs on its own.
+/// Returns true for the mirror pod of a static pod.
 pub(in crate::validation) fn is_mirror(pod: &Value) -> bool {
     pod.part("metadata").part("annotations").part(MIRROR_POD).is_some()
 }

@@ -1,4 +1,4 @@
-//! The spec of a pod or template, field by field.
+//! Validation of the spec of a pod or template.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const MAX_SEARCHES: usize = 32;
 const MAX_SEARCH_CHARACTERS: usize = 2048;
 const MAX_HOST_NAME: usize = 64;
 
-/// A pod's spec; `metadata` is the pod's, none in a template.
+/// Validates a pod spec. `metadata` is that of the pod; `None` for templates.
 pub(in crate::validation) fn spec(
     spec: &Value,
     metadata: Option<&Value>,
@@ -96,7 +96,7 @@ fn host_network_ports(spec: &Value, options: &Options, at: &At<'_>, errors: &mut
         let ports = at.field("ports");
         for (i, port) in container.items("ports").iter().enumerate() {
             let host = port.number("hostPort");
-            // In a template the port may be left out: the pod's defaults fill it in.
+            // A template may omit the port; the defaults of the pod fill it in.
             if (options.is_pod || host != 0) && host != port.number("containerPort") {
                 let detail = "must match `containerPort` when `hostNetwork` is true";
                 errors.invalid(&ports.index(i).field("hostPort"), host, detail);

@@ -1,4 +1,4 @@
-//! What nodes and controllers may report about a pod.
+//! Validation of pod status updates by nodes and controllers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,7 @@ const STATUS: At<'static> = At::new("status");
 const NOT_NEGATIVE: &str = "must be a non-negative integer";
 const MAX_HEALTH_MESSAGE: usize = 1024;
 
-/// A change through the `status` subresource.
+/// Validates an update through the `status` subresource.
 pub(in crate::validation) fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     let options = Options::for_pod(Some(old), context);
     let mut errors = meta::update(new, old);
@@ -90,7 +90,7 @@ fn nominated_node(status: &Value, old: &Value, old_spec: &Value, errors: &mut Fi
     }
 }
 
-/// A container that ended and will not be started again cannot run again.
+/// Rejects leaving the terminated state for containers that are not restarted.
 fn state_transitions(
     status: &Value,
     old: &Value,
@@ -120,7 +120,7 @@ fn state_transitions(
         let name = before.text("name");
         let count = resumed.get(name).copied().unwrap_or(0);
         let may = by_name.get(name).is_some_and(|container| restarts(container, spec, terminated));
-        // Of an ephemeral container every such status is reported, of others the first.
+        // For ephemeral containers every such status is reported, for others only the first.
         let reported = if containers.is_some() { count.min(1) } else { count };
         if !may {
             for _ in 0..reported {
@@ -262,7 +262,7 @@ fn allocatable_claim_statuses(status: &Value, spec: &Value, errors: &mut FieldEr
     }
 }
 
-/// Addresses that were there before may stay as they are.
+/// Validates addresses except those that the old status contains.
 fn addresses(status: &Value, old: &Value, list: &str, errors: &mut FieldErrors) {
     let at = STATUS.field(list);
     let addresses = status.items(list);
@@ -386,13 +386,13 @@ fn allocated_resources(
     }
 }
 
-/// The resources of a container that its status may report on.
+/// Resources whose health the status of a container may report.
 struct Offered<'a> {
     requests: Option<&'a Map>,
-    /// Name and request of its claims; an empty request stands for the whole claim.
+    /// Name and request of the container's claims; an empty request means the whole claim.
     claims: HashSet<(&'a str, &'a str)>,
     extended_claim: Option<&'a str>,
-    /// The requests of the claim for extended resources that are mapped to this container.
+    /// Requests of the extended-resource claim that are mapped to this container.
     extended_requests: HashSet<&'a str>,
 }
 
@@ -414,7 +414,7 @@ impl<'a> Offered<'a> {
         }
     }
 
-    /// Why a resource of this name may not be reported, if so.
+    /// Returns the error if the status may not report a resource of this name.
     fn refuses(&self, name: &str) -> Option<&'static str> {
         let Some(claim) = name.strip_prefix("claim:") else {
             let known = self.requests.is_some_and(|requests| requests.contains_key(name));

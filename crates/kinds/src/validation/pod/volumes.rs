@@ -1,4 +1,4 @@
-//! The volumes of a pod: one source each, and the rules of every source.
+//! Validation of pod volumes: exactly one source each, and the rules of every source.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,19 +10,18 @@ use super::mounts::Volumes;
 use super::options::Options;
 use super::{claims, containers, env, projected};
 
-/// What a source's rules may know besides the source.
+/// Data that source validation needs besides the source.
 pub(in crate::validation) struct Volume<'a> {
-    /// The volume's name.
     name: &'a str,
-    /// The pod's name; empty in a template.
+    /// Name of the pod; empty for templates.
     pod: &'a str,
     pub(in crate::validation) options: &'a Options,
 }
 
 type SourceRule = fn(&Value, &Volume<'_>, &At<'_>, &mut FieldErrors);
 
-/// Every source but `emptyDir`, in the order they are looked at: its field, the path an error about a second source names,
-/// the path of errors inside it, its rules. The paths are Kubernetes', slips included.
+/// All sources except `emptyDir`, in the order of checking: field, path for the error about a second source, path for
+/// errors inside the source, rules. The paths are those of kube-apiserver, including its mistakes.
 const SOURCES: &[(&str, &str, &str, SourceRule)] = &[
     ("hostPath", "hostPath", "hostPath", host_path),
     ("gitRepo", "gitRepo", "gitRepo", git_repo),
@@ -58,7 +57,7 @@ const SOURCES: &[(&str, &str, &str, SourceRule)] = &[
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 const MAX_FILE_MODE: i64 = 0o777;
 
-/// The volumes of a pod; returns those without errors, which containers may mount.
+/// Validates the volumes of a pod. Returns those without errors, which containers may mount.
 pub(in crate::validation) fn volumes<'a>(
     spec: &'a Value,
     pod: &str,
@@ -147,7 +146,6 @@ fn source(volume: &Value, facts: &Volume<'_>, at: &At<'_>, errors: &mut FieldErr
     }
 }
 
-/// Each of these texts must be there.
 fn require(source: &Value, fields: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
     for field in fields {
         if source.text(field).is_empty() {
@@ -210,7 +208,7 @@ fn config_map(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErr
     keys_to_paths(source, at, errors);
 }
 
-/// The mode and user that a source's files get.
+/// Validates the mode and user of a source's files.
 pub(in crate::validation) fn default_mode(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     file_mode(source, "defaultMode", at, errors);
     user(source, "defaultUser", at, errors);
@@ -224,7 +222,7 @@ fn file_mode(source: &Value, field: &str, at: &At<'_>, errors: &mut FieldErrors)
     }
 }
 
-/// A user id, where one is given.
+/// Validates an optional user id.
 pub(in crate::validation) fn user(source: &Value, field: &str, at: &At<'_>, errors: &mut FieldErrors) {
     if let Some(user) = source.number_if_set(field) {
         for message in names::is_valid_user_id(user) {
@@ -240,7 +238,7 @@ fn keys_to_paths(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// One key of a Secret or ConfigMap and the file it becomes.
+/// Validates the mapping of one key of a Secret or ConfigMap to a file.
 pub(in crate::validation) fn key_to_path(item: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     require(item, &["key", "path"], at, errors);
     local_path(item.text("path"), &at.field("path"), errors);
@@ -285,15 +283,15 @@ fn iscsi(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) 
     }
 }
 
-/// Whether an iSCSI name says which of the three forms it has.
+/// Returns true if an iSCSI name has one of the three known prefixes.
 pub(in crate::validation) fn has_iscsi_prefix(name: &str) -> bool {
     ["iqn", "eui", "naa"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether an iSCSI name has the form its prefix announces.
+/// Returns true if an iSCSI name has the format that its prefix requires.
 pub(in crate::validation) fn is_iscsi_name(name: &str) -> bool {
     let is_alnum = |s: &str| s.chars().all(|c| c.is_ascii_alphanumeric());
-    // `eui` and `naa` are followed by one character of any kind and a fixed number of alphanumeric ones.
+    // `eui` and `naa` are followed by one arbitrary character and a fixed number of alphanumeric ones.
     let fixed = |rest: &str, length: usize| {
         let mut rest = rest.chars();
         rest.next().is_some_and(|c| c != '\n') && rest.as_str().len() == length && is_alnum(rest.as_str())
@@ -376,7 +374,7 @@ fn quobyte(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors
     require(source, &["volume"], at, errors);
 }
 
-/// As Go's `net.SplitHostPort` sees it: the port may be empty, an IPv6 host stands in brackets.
+/// Follows Go's `net.SplitHostPort`: the port may be empty, and an IPv6 host needs brackets.
 fn is_host_and_port(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
     match host.strip_prefix('[') {
@@ -395,7 +393,7 @@ fn downward_api(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldE
     }
 }
 
-/// One file of the downward API.
+/// Validates one file of the downward API.
 pub(in crate::validation) fn downward_file(file: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     const FIELDS: &[&str] =
         &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
@@ -520,7 +518,6 @@ fn csi(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The name of a CSI driver.
 pub(crate) fn csi_driver_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     const MAX: usize = 63;
     if name.is_empty() {
@@ -551,14 +548,14 @@ fn image(source: &Value, volume: &Volume<'_>, at: &At<'_>, errors: &mut FieldErr
     containers::pull_policy(source.text("pullPolicy"), &at.field("pullPolicy"), errors);
 }
 
-/// A path that does not leave where it starts: no step up.
+/// Rejects paths with `..` as a component.
 pub(in crate::validation) fn no_backsteps(path: &str, at: &At<'_>, errors: &mut FieldErrors) {
     if path.split('/').any(|step| step == "..") {
         errors.invalid(at, path, "must not contain '..'");
     }
 }
 
-/// A relative path without steps up.
+/// Validates a relative path without `..` components.
 pub(in crate::validation) fn descending_path(path: &str, at: &At<'_>, errors: &mut FieldErrors) {
     if path.starts_with('/') {
         errors.invalid(at, path, "must be a relative path");
@@ -566,7 +563,7 @@ pub(in crate::validation) fn descending_path(path: &str, at: &At<'_>, errors: &m
     no_backsteps(path, at, errors);
 }
 
-/// A relative path without steps up that does not begin with two dots, which the kubelet keeps for itself.
+/// Validates a relative path without `..` components that does not begin with two dots, a prefix reserved for the kubelet.
 pub(in crate::validation) fn local_path(path: &str, at: &At<'_>, errors: &mut FieldErrors) {
     descending_path(path, at, errors);
     if path.starts_with("..") && !path.starts_with("../") {
@@ -574,7 +571,7 @@ pub(in crate::validation) fn local_path(path: &str, at: &At<'_>, errors: &mut Fi
     }
 }
 
-/// A source that persistent volumes have too, under the same rules.
+/// Validates a source that persistent volumes share with pods.
 pub(in crate::validation) fn shared_source(
     field: &str,
     source: &Value,

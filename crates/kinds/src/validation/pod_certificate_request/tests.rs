@@ -1,4 +1,4 @@
-//! Keys that requests are made for, and chains that answer them.
+//! Tests of request keys and of issued certificate chains.
 
 use aws_lc_rs::encoding::AsDer as _;
 use aws_lc_rs::rand::SystemRandom;
@@ -14,7 +14,7 @@ use value::{Value, json};
 use super::super::Context;
 use super::{POD_CERTIFICATE_REQUEST, is_mail_address};
 
-/// 2026-01-01T00:00:00Z.
+/// Equals 2026-01-01T00:00:00Z, in seconds since 1970.
 const NOW: i64 = 1_767_225_600;
 
 fn object(spec: &str, status: &str) -> Value {
@@ -80,7 +80,7 @@ fn possession_of_a_public_key_is_proven_by_a_signature_of_the_pods_uid() {
         created(&possession(b"abc", b"x")),
         ["spec.pkixPublicKey: Invalid value: \"YWJj\": must be a valid PKIX-serialized public key"]
     );
-    // X25519 signs nothing.
+    // X25519 keys cannot sign.
     let mut x25519 = STANDARD.decode("MCowBQYDK2VuAyEA").unwrap();
     x25519.extend([9; 32]);
     let shown = STANDARD.encode(&x25519);
@@ -92,7 +92,7 @@ fn possession_of_a_public_key_is_proven_by_a_signature_of_the_pods_uid() {
     );
 }
 
-/// A certificate of two days from [`NOW`] on.
+/// Issues a certificate that is valid for two days from [`NOW`].
 fn issue(key: &impl PublicKeyData, change: impl FnOnce(&mut CertificateParams)) -> String {
     let mut params = CertificateParams::default();
     (params.not_before, params.not_after) = (date_time_ymd(2026, 1, 1), date_time_ymd(2026, 1, 3));
@@ -103,7 +103,7 @@ fn issue(key: &impl PublicKeyData, change: impl FnOnce(&mut CertificateParams)) 
     params.signed_by(key, &Issuer::from_params(&authority, &authority_key)).unwrap().pem()
 }
 
-/// What is wrong with a status that answers a request for this key with this chain.
+/// Validation errors of a status that issues this chain for a request with this key.
 fn answered(key: &KeyPair, chain: &str, now: i64) -> Vec<String> {
     let stub = CertificateParams::default().serialize_request(key).unwrap();
     let spec = format!(r#", "stubPKCS10Request": "{}""#, STANDARD.encode(stub.der()));
@@ -120,7 +120,7 @@ fn answered(key: &KeyPair, chain: &str, now: i64) -> Vec<String> {
         object
     };
     let errors = (POD_CERTIFICATE_REQUEST.update_status)(&stored(&status), &stored(""), &context);
-    // The chain is quoted in most of them.
+    // Most errors quote the chain.
     let quoted = api::field::quote(json::parse(chain.as_bytes()).unwrap().as_str().unwrap_or_default());
     texts(&errors).into_iter().map(|text| text.replace(&quoted, "CHAIN")).collect()
 }

@@ -1,4 +1,4 @@
-//! What a client sends costs no more than about its size: each of these takes minutes if it costs its square.
+//! Tests that the cost of a request is about linear in its size. Each of these takes minutes if the cost is quadratic.
 
 use value::{Map, Str, Value};
 
@@ -55,7 +55,7 @@ fn many_new_keys_among_many_others_are_merged_and_removed() {
 
 #[test]
 fn a_field_set_whose_keys_are_not_in_the_order_of_elements_is_decoded() {
-    // As text 10 comes before 2, and spaces make different keys of the same element.
+    // As text, 10 comes before 2, and spaces make different keys of the same element.
     let keys = |key: &dyn Fn(usize) -> String| -> Value {
         Value::Map((0..MANY).map(|i| (Str::from(key(i)), Value::Map(Map::new()))).collect())
     };
@@ -74,7 +74,7 @@ fn a_field_set_whose_keys_are_not_in_the_order_of_elements_is_decoded() {
 
 #[test]
 fn numbers_of_all_types_have_one_order() {
-    // Rounding would make 2^53 + 1 equal to 2^53 as a float, and sorting may panic if the order contradicts itself.
+    // Rounding would make 2^53 + 1 equal to 2^53 as a float, and sorting may panic if the order is inconsistent.
     let base = 1_i64 << 53;
     let mut keys: Vec<String> = (-300..300).map(|i| format!("v:{}", base + i)).collect();
     keys.extend((-300..300).map(|i| format!("v:{}.0", base + i)));
@@ -108,7 +108,7 @@ fn many_managers_are_decoded_joined_and_shared_out() {
     assert_eq!(updaters.len(), 10);
     let joint = updaters.iter().find(|entry| entry.manager.name == "ancient-changes").unwrap();
     assert_eq!(joint.fields.len(), MANAGERS / 2 - 9);
-    // Each manager's few fields against the many that change.
+    // Compares the few fields of each manager with many changed fields.
     let mut live = with_data(0..MANAGERS);
     live.set_at(&["metadata", "managedFields"], Value::List(list));
     live.set_at(&["metadata", "uid"], "u");
@@ -138,7 +138,7 @@ fn a_long_name_above_many_misfits_is_not_told_for_each() {
     let name = "n".repeat(1 << 20);
     let lists = Value::map((0..50).map(|i| (format!("k{i}"), Value::list([1]))));
     let value = Value::map([(name.clone(), lists)]);
-    // Each is told whole, but not all are.
+    // Each reported path is complete, but not all errors are reported.
     let told = check(&value, &schema, true).unwrap_err().to_string();
     assert_eq!(told.matches("expected string, got &value.valueUnstructured{Value:1}").count(), 4);
     assert_eq!(told.matches(&format!(".{name}.k")).count(), 4);

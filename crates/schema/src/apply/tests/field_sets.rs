@@ -1,4 +1,4 @@
-//! Which fields an object has, and the sets that managed fields keep of them.
+//! Tests the field sets of objects and their encoding in managed fields.
 
 use value::json;
 

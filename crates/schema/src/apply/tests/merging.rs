@@ -1,4 +1,4 @@
-//! Objects compared and merged by their schema, and what is refused for not fitting it.
+//! Tests comparing, merging and checking objects by their schema.
 
 use super::super::{FieldSet, atomics, check, compare, merge};
 use super::{kind, parse, show};
@@ -38,7 +38,7 @@ fn a_comparison_names_what_was_removed_modified_and_added() {
             r#".spec.containers[name="c"] .spec.containers[name="c"].name"#,
         ],
     );
-    // The order of items is nobody's.
+    // The order of list items is not owned.
     compared("{metadata: {finalizers: [a, b]}}", "{metadata: {finalizers: [b, a]}}", ["", "", ""]);
 }
 

@@ -1,4 +1,4 @@
-//! Managers of other versions, and schemas that are not those of built-in kinds.
+//! Tests managers of other API versions and schemas of custom resources.
 
 use value::Value;
 
@@ -6,7 +6,7 @@ use super::super::{FieldManagement, Refusal, Unconverted, Versions, check, field
 use super::{Alone, NOTHING, parse, show};
 use crate::{Kind, Link, ListOf, ListType, MapOf, MapType, Object, Omit, Patch, Property, Schema};
 
-/// `v1` has `a`, `v2` calls it `b`.
+/// A kind whose field `a` in `v1` is called `b` in `v2`.
 struct Renamed;
 
 fn renamed(field: &'static str) -> Schema {
@@ -46,7 +46,7 @@ fn custom(fields: Vec<(&'static str, Link)>, open: bool) -> Schema {
     }
 }
 
-/// The door of the object itself in a version.
+/// Field management of the object itself in one version.
 fn door<'a>(api_version: &'a str, schema: &'a Schema, versions: &'a dyn Versions) -> FieldManagement<'a> {
     FieldManagement { api_version, schema, subresource: "", reset: &NOTHING, versions, now: 1 }
 }
@@ -89,12 +89,12 @@ fn managers_of_other_versions_are_compared_in_theirs_and_forgotten_with_it() {
     let config = parse("{apiVersion: v2, kind: X, b: w}");
     let status = door.apply(&live, &empty, &config, "two", false).unwrap_err().into_status();
     assert_eq!(status.message(), r#"Apply failed with 1 conflict: conflict with "one": .a"#);
-    // The same manager in a new version removes what it applied in the old one.
+    // A manager that applies in a new version removes the fields it applied in the old one.
     let applied = door.apply(&live, &empty, &empty, "one", false).unwrap();
     assert_eq!(show(&applied.object), r#"{"apiVersion":"v2","kind":"X","metadata":{}}"#);
 }
 
-/// `v1` has `a`, `v2` has `b`, and an object is called another version as it is.
+/// A kind that has `a` in `v1` and `b` in `v2`, and whose conversion changes only `apiVersion`.
 struct NothingConverts;
 
 impl Versions for NothingConverts {

@@ -1,4 +1,4 @@
-//! Who owns what after applies and updates by several managers.
+//! Tests field ownership after applies and updates by several managers.
 
 use value::Value;
 
@@ -60,7 +60,7 @@ fn an_update_takes_what_it_changes_and_removes_what_it_drops() {
     let mut world = World::new("ConfigMap");
     world.apply("one", "{data: {a: x, b: x, c: x}}").update("web", "{data: {a: w, b: x}}");
     world.owned(&["one Apply 01 .data.b", "web Update 02 .data.a"]);
-    // What nobody changes costs nobody anything, and no time.
+    // A write without changes affects neither ownership nor times.
     world.update("web", "{data: {a: w, b: x}}").owned(&["one Apply 01 .data.b", "web Update 02 .data.a"]);
     world
         .update("web", "{data: {a: w, b: x, d: z}}")
@@ -133,10 +133,10 @@ fn what_one_removed_and_an_updater_set_stays() {
 fn a_struct_no_longer_applied_goes_with_what_nobody_owns_in_it() {
     let mut world = World::new("Pod");
     world.apply("one", "{spec: {securityContext: {runAsUser: 1}}}");
-    // Somebody who is not tracked added a field, as defaulting does.
+    // An untracked change, such as defaulting, adds a field.
     world.live.set_at(&["spec", "securityContext", "fsGroup"], 5);
     world.apply("one", "{spec: {hostname: h}}").has(&["spec", "securityContext"], "");
-    // What is owned stays.
+    // Owned fields stay in the object.
     world.apply("one", "{spec: {securityContext: {runAsUser: 1}}}");
     world.apply("two", "{spec: {securityContext: {fsGroup: 5}}}");
     world.apply("one", "{spec: {hostname: h}}").has(&["spec", "securityContext"], r#"{"fsGroup":5}"#);
@@ -218,7 +218,7 @@ fn kubectl_takes_over_what_it_applied_on_the_clients_side() {
             "{\"apiVersion\":\"v1\",\"data\":{\"k\":\"w\"},\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\"}}\n"
         )
     );
-    // A value that is not as it was applied is not kubectl's.
+    // A value that changed since it was applied does not belong to kubectl.
     let mut world = World::new("ConfigMap");
     world.update("web", &annotated("changed", "x"));
     assert!(world.try_apply("kubectl", "{metadata: {name: a}, data: {k: w}}", false).is_err());
@@ -264,9 +264,9 @@ fn a_scale_shows_who_owns_the_replicas_and_gives_them_back() {
     let workload = Managers::decode(list.as_list().unwrap()).unwrap();
     let mut scale = to_scale(&workload, &Apps);
     assert_eq!(scale.iter().map(|e| e.manager.name.as_str()).collect::<Vec<_>>(), ["one"]);
-    // Nothing changed: nothing changes.
+    // An unchanged scale leaves the managers unchanged.
     assert_eq!(to_workload(&workload, &scale, "apps/v1", &Apps).encode(), workload.encode());
-    // Somebody scales.
+    // Another manager writes the scale.
     let Some(one) = scale.iter().next().cloned() else { panic!() };
     scale = Managers::default();
     let manager = Manager {

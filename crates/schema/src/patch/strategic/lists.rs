@@ -1,4 +1,4 @@
-//! Merging lists: which items match, and in which order the result stands.
+//! Merges lists: matches their items and orders the result.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use super::{
     merge_maps, without_directives,
 };
 
-/// Merges the lists that `$setElementOrder` directives are about, and takes them out of the patch.
+/// Merges the lists that have `$setElementOrder` directives and removes both from the patch.
 pub(super) fn merge_ordered<S: MergeSchema>(
     original: &mut Map,
     patch: &mut Map,
@@ -47,11 +47,11 @@ pub(super) fn merge_ordered<S: MergeSchema>(
     Ok(())
 }
 
-/// A merged list.
+/// Result of merging a list.
 pub(super) struct Merged {
     pub(super) list: Vec<Value>,
-    /// The order of the live list as Kubernetes sees it afterwards, if that changed: it merges in place, so that new
-    /// items stand where deleted ones made room at the end.
+    /// The order of the live list as Kubernetes sees it afterwards, if it changed: Kubernetes merges in place, so new items fill the
+    /// space that deleted ones left at the end.
     pub(super) live: Option<Vec<Value>>,
 }
 
@@ -61,7 +61,7 @@ impl From<Vec<Value>> for Merged {
     }
 }
 
-/// Merges two lists whose field merges (or one of items to delete).
+/// Merges two lists of a field that merges, or removes the items of a deletion list.
 pub(super) fn merge_lists<S: MergeSchema>(
     original: Vec<Value>,
     patch: Vec<Value>,
@@ -111,7 +111,7 @@ pub(super) fn merge_lists<S: MergeSchema>(
     Ok(Merged { list: interleave(named, rest, &patch, &original, Some(key))?, live })
 }
 
-/// Obeys the items of a patch that are directives, and returns the lists without them.
+/// Executes the directives among the items of a patch and returns both lists without them.
 fn directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), Error> {
     let mut plain = Vec::with_capacity(patch.len());
     let mut gone = HashSet::new();
@@ -141,7 +141,7 @@ fn directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec
     Ok((original.into_iter().filter(stays).collect(), plain))
 }
 
-/// The items of a patch, but for deletions, must occur in the order directive, in its order.
+/// Checks that the items of a patch, except deletions, occur in the order directive and in its order.
 fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Error> {
     if order.is_empty() || patch.is_empty() {
         return Ok(());
@@ -176,7 +176,7 @@ fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<()
     Ok(())
 }
 
-/// Splits items into those that `list` has too and the others.
+/// Splits items into those that `list` contains and the others.
 fn partition(
     items: Vec<Value>,
     list: &[Value],
@@ -199,8 +199,8 @@ fn partition(
     Ok((named, rest))
 }
 
-/// Sorts `named` as `order` has them and `rest` as the live list has them, and weaves the two: an item of the live list
-/// goes before the first named one that follows it there.
+/// Sorts `named` by `order` and `rest` by the live list, then interleaves them: an item of `rest` goes before the first named item that
+/// follows it in the live list.
 fn interleave(
     mut named: Vec<Value>,
     mut rest: Vec<Value>,
@@ -229,7 +229,7 @@ fn interleave(
     Ok(out)
 }
 
-/// The one type of all items, which may not be that of a list.
+/// The Go type that all items share. Lists of lists are an error.
 fn element_type(lists: &[&[Value]]) -> Result<&'static str, Error> {
     let mut items = lists.iter().flat_map(|list| list.iter());
     let Some(first) = items.next() else {
@@ -257,20 +257,20 @@ fn object(value: &Value) -> Result<&Map, Error> {
     value.as_map().ok_or_else(|| Error::wrong_type(&Value::Map(Map::new()), value))
 }
 
-/// An item's value of the merge key.
+/// The value of an item's merge key.
 fn id<'a>(item: &'a Value, key: &str) -> Result<&'a Value, Error> {
     let map = object(item)?;
     map.get(key).ok_or_else(|| Error::no_merge_key(map, key))
 }
 
-/// Where in a list each item stands first. Lists come from outside and may be long: looking an item up takes no walk.
+/// Index of the first occurrence of each item. Clients control the length of lists, so lookups must not scan them.
 struct Places<'k> {
     key: Option<&'k str>,
     places: HashMap<String, usize>,
 }
 
 impl<'k> Places<'k> {
-    /// The places of items told apart by a key, or by themselves.
+    /// Indexes items by their merge key, or by value if there is none.
     fn of(list: &[Value], key: Option<&'k str>) -> Self {
         let mut places = Places { key, places: HashMap::with_capacity(list.len()) };
         for (at, item) in list.iter().enumerate() {
@@ -294,7 +294,7 @@ impl<'k> Places<'k> {
     }
 }
 
-/// A text that two values share only if they are equal: integers and floats stay apart.
+/// Text that is equal only for equal values; integers and floats differ.
 fn identity(value: &Value) -> String {
     match value {
         Value::String(text) => format!("s{text}"),

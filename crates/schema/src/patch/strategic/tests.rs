@@ -2,7 +2,7 @@ use value::{json, write};
 
 use super::*;
 
-/// The type the cases are about: an item that contains itself in lists and maps of every strategy.
+/// The type used by the cases: an item that contains itself in lists and maps of every strategy.
 #[derive(Clone, Copy)]
 enum Toy {
     Item,
@@ -68,7 +68,7 @@ fn map(text: &str) -> Map {
     json::parse(text.as_bytes()).unwrap().as_map().unwrap().clone()
 }
 
-/// Each case is three lines: the object, the patch, and what Kubernetes makes of them (`=` a result, `!` an error).
+/// Each case has three lines: the object, the patch, and Kubernetes' output (`=` for a result, `!` for an error).
 #[test]
 fn patches_merge_as_kubernetes_merges_them() {
     let lines: Vec<&str> = include_str!("cases.txt").lines().collect();

@@ -1,4 +1,4 @@
-//! The account that tokens for webhooks are for, and what it may: there from the start, and back when somebody deletes it.
+//! The service account of webhook tokens, with its roles: created at start, and restored when they are deleted.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::bootstrap::rbac_collection;
 use crate::restore_deleted::{ObjectAt, RestoreDeleted};
 use crate::unreadable::Unreadable;
 
-/// The account.
+/// The path of the collection, and the service account.
 pub(crate) fn account() -> ObjectAt {
     let mut account = Value::map([("apiVersion", "v1"), ("kind", "ServiceAccount")]);
     meta::set(&mut account, "name", ACCOUNT_NAME);
@@ -21,7 +21,8 @@ pub(crate) fn account() -> ObjectAt {
     (format!("/api/v1/namespaces/{ACCOUNT_NAMESPACE}/serviceaccounts"), account)
 }
 
-/// Follows what must be there, and forgets tokens of an account that is no longer the same one.
+/// Watches the service account and its roles, to restore them when they are deleted. Tokens are dropped when the account is deleted or
+/// replaced.
 pub(crate) fn watch(
     store: &Store,
     unreadable: &Arc<Unreadable>,
@@ -35,14 +36,14 @@ pub(crate) fn watch(
         if is_account && is_another(old, new) {
             tokens.account_changed();
         } else {
-            // What was refused may be granted now.
+            // A token request that was refused may be allowed now.
             tokens.ask_again();
         }
     })
 }
 
-/// Whether an account is no longer the one that it was. One that was not there before is nobody else's: tokens that name it are good,
-/// even if they are faster than the news of it.
+/// Whether an account was deleted or replaced. A new account is neither: tokens that name it are valid, even if they were issued before
+/// this event arrived.
 fn is_another(old: Option<&Value>, new: Option<&Value>) -> bool {
     old.is_some_and(|old| Some(meta::uid(old)) != new.map(meta::uid))
 }

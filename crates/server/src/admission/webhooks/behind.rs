@@ -1,7 +1,7 @@
 //! Webhooks of aggregated API servers, which are called through this server: those whose service is `kubernetes` in `default`.
 //!
-//! Such a server learns from the front proxy's headers that it is the API server who asks. A token would say the same to somebody who
-//! has no use for it: this server, which is in between, believes no token that is for another audience.
+//! The front proxy's headers identify the API server to the aggregated one. A token would be useless: this server would receive it
+//! first, and it does not accept tokens for another audience.
 
 use std::time::Instant;
 
@@ -21,12 +21,12 @@ use crate::heavy::Effort;
 use crate::outbound::{WEBHOOK_AGENT, max_answer_to};
 use crate::pipeline::{self, InternalRequest};
 
-/// Whether a place is this server's own service.
+/// Whether an endpoint is this server's own service.
 pub(super) fn is_here(place: &WebhookEndpoint) -> bool {
     matches!(place, WebhookEndpoint::Service { namespace, name, port: 443, .. } if namespace == "default" && name == "kubernetes")
 }
 
-/// Asks the API server behind this one that serves the path.
+/// Sends a review to the aggregated API server that serves the path.
 pub(super) async fn ask(
     loopback: &Loopback,
     outgoing: OutgoingReview<'_>,
@@ -43,10 +43,9 @@ pub(super) async fn ask(
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, */*"));
     headers.insert(USER_AGENT, HeaderValue::from_static(WEBHOOK_AGENT));
     let caller = Caller::internal(InternalIdentity::ApiServer);
-    // Nothing that is served here answers reviews, and what is must not ask itself for ever.
     let longest = max_answer_to(outgoing.body.len());
+    // Only an aggregated server may answer: no path of this server answers reviews, and a call to itself could recurse without end.
     let body = Unread::Elsewhere(Bytes::from(outgoing.body));
-    // A request of this chain passes the pipeline: what it is made of must not contain itself.
     let request = InternalRequest {
         caller,
         method: Method::POST,
@@ -55,6 +54,7 @@ pub(super) async fn ask(
         body,
         effort: Effort::default(),
     };
+    // Boxed, because the pipeline runs admission: the type of this future would contain itself.
     let asked: BoxFuture<'_, Response<Body>> = Box::pin(pipeline::internal(&state, request));
     let exchange = async {
         let (parts, body) = asked.await.into_parts();

@@ -1,4 +1,4 @@
-//! A kubeconfig → as whom each webhook is asked, by its host.
+//! The credentials for webhooks, read from a kubeconfig.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use super::ShownAs;
 use crate::files::read as read_file;
 use crate::outbound::shown_as;
 
-/// What is shown to webhooks.
+/// Client credentials for webhooks, selected by host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Credentials {
     users: KubeconfigUsers<ShownAs>,
 }
 
 impl Credentials {
-    /// Reads the users of a kubeconfig, with the files they name.
+    /// Reads the users of a kubeconfig, with the files that they name.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display().to_string();
         let quoted = api::field::quote(&shown);
@@ -33,7 +33,7 @@ impl Credentials {
         Ok(Credentials { users })
     }
 
-    /// As whom a server is asked, by its `HOST:PORT`.
+    /// The credentials for a server, by its `HOST:PORT`.
     pub(super) fn for_host(&self, host_port: &str) -> Option<&ShownAs> {
         self.users.for_host(host_port)
     }

@@ -1,4 +1,4 @@
-//! A service → where it is reached: one of its ready endpoints, or the name that it stands for.
+//! Resolves a Service to an address to dial: one of its ready endpoints, or its external name.
 
 use std::net::IpAddr;
 
@@ -11,11 +11,11 @@ use crate::encode;
 use crate::keys;
 use crate::outbound::is_routable;
 
-/// The label by which slices name their service.
+/// Label of an EndpointSlice that names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// `IP:PORT` of a ready endpoint that serves a port of a service, of the service's first address family if there is one; for a
-/// service of type `ExternalName`, `NAME:PORT`. Whoever dials judges what the name resolves to ([`crate::outbound::Reach`]).
+/// `IP:PORT` of a ready endpoint for a port of the Service, preferably of the Service's first address family. For the type
+/// `ExternalName` it is `NAME:PORT`, and the caller must check the addresses that the name resolves to ([`crate::outbound::Reach`]).
 pub(crate) fn endpoint(store: &Store, namespace: &str, name: &str, port: u16) -> Result<String, String> {
     let service = store
         .get(&keys::namespaced(keys::SERVICES, namespace, name))
@@ -49,7 +49,7 @@ pub(crate) fn endpoint(store: &Store, namespace: &str, name: &str, port: u16) ->
         .filter_map(|entry| encode::tree(entry).ok())
         .filter(has_ip_addresses)
         .collect();
-    // Every slice and every endpoint has its turn; those of the preferred family come first.
+    // Calls spread over all slices by a random rotation; those of the preferred family come first.
     rotate(&mut slices);
     slices.sort_by_key(|slice| slice.str_at(&["addressType"]) != Some(family));
     slices
@@ -58,7 +58,7 @@ pub(crate) fn endpoint(store: &Store, namespace: &str, name: &str, port: u16) ->
         .ok_or_else(|| format!("no endpoints available for service {}", quote(name)))
 }
 
-/// Whether a slice has IP addresses. One of type FQDN has names, which validation cannot judge: it is never called.
+/// Whether a slice has IP addresses. Slices of type FQDN are never called, because validation cannot check their names.
 pub(crate) fn has_ip_addresses(slice: &Value) -> bool {
     matches!(slice.str_at(&["addressType"]), Some("IPv4" | "IPv6"))
 }
@@ -82,7 +82,7 @@ fn ready_endpoint(slice: &Value, port_name: &str) -> Option<String> {
     None
 }
 
-/// Begins a list at any of its items.
+/// Rotates a list to start at a random item.
 fn rotate<T>(items: &mut [T]) {
     if items.len() > 1 {
         let by = crate::random::number() % items.len();

@@ -94,7 +94,7 @@ async fn the_most_recent_targets_are_kept_and_no_more() {
     assert!(!targets.by_place.contains_key(&(oldest, None)));
 }
 
-/// Whoever comes first builds it, outside of the lock; the others must end up with the same connections.
+/// Concurrent callers build targets outside the lock, but must all end up with the same connections.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_many_ask_for_at_once_is_kept_once() {
     let store = Store::open(Memory::new(), Options::default()).await.unwrap();

@@ -1,11 +1,11 @@
-//! The tokens that tell webhooks that it is this server who asks (KEP-6060).
+//! Tokens that authenticate this server to admission webhooks (KEP-6060).
 //!
-//! A token is asked for as anybody would ask for it: a `TokenRequest` through the whole pipeline, as `system:apiserver`, for the
-//! account [`attestation::ACCOUNT_NAME`]. It is kept while it is good and its webhook is registered, and replaced ahead of its end
-//! while nobody waits. For one webhook one request is under way at a time. Where no token is to be had the webhook is called
-//! without one, and decides.
+//! A token comes from a `TokenRequest` that passes the whole pipeline as `system:apiserver`, for the service account
+//! [`attestation::ACCOUNT_NAME`]. It is cached while it is valid and its webhook is registered, and renewed in the background before
+//! it expires, with at most one request per webhook at a time. If no token can be obtained, the webhook is called without one and
+//! decides itself.
 //!
-//! INVARIANT: asking for a token never waits for another one: the reviews of that request go out without (see
+//! INVARIANT: a request for a token never waits for another token: the reviews of that request are sent without one (see
 //! [`admission::Attributes::is_for_own_token`]).
 
 use std::collections::HashMap;
@@ -25,19 +25,19 @@ use crate::loopback::Loopback;
 use crate::metrics::MetricRegistry;
 use crate::outbound::Bearer;
 
-/// A token is replaced when this much of its life is over.
+/// Age at which a token is renewed; tokens live ten minutes.
 const REPLACED_AFTER: Duration = Duration::from_mins(8);
-/// A token is not sent any more when it has this long to live: clocks differ, and calls take time.
+/// A token is no longer sent when it expires within this time: clocks differ, and calls take time.
 const MARGIN: Duration = Duration::from_secs(30);
-/// How long a review waits for a token, from the moment it was asked for.
+/// How long a review waits for a token, counted from the start of the token request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// After a failure nobody asks again for this long, and twice as long after each further one.
+/// Pause before the next request after a failure. It doubles with each further failure, up to `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The most tokens that are kept; there is one per registered webhook.
+/// Most cached tokens; there is one per registered webhook.
 const CAPACITY: usize = 4096;
 
-/// What is counted of them.
+/// Metrics of token requests and cache lookups.
 #[derive(Clone)]
 pub(crate) struct TokenMetrics {
     requests: IntCounterVec,
@@ -46,7 +46,6 @@ pub(crate) struct TokenMetrics {
 }
 
 impl TokenMetrics {
-    /// Registers the families.
     pub(crate) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str, label: &str| -> Result<IntCounterVec, prometheus::Error> {
             let metric = IntCounterVec::new(Opts::new(name, help), &[label])?;
@@ -77,7 +76,7 @@ impl TokenMetrics {
         })
     }
 
-    /// A request for a token that is bound to a configuration of webhooks was answered.
+    /// Counts an answered request for a token that is bound to a webhook configuration.
     pub(crate) fn requested(&self, granted: bool, took: Duration) {
         let status = [if granted { "success" } else { "failure" }];
         self.requests.with_label_values(&status).inc();
@@ -85,22 +84,22 @@ impl TokenMetrics {
     }
 }
 
-/// The tokens of one server.
+/// The token cache of this server.
 pub(crate) struct WebhookTokens {
     loopback: Loopback,
-    /// By whom they are for. The API group is always [`attestation::EVERY_GROUP`].
+    /// Tokens by recipient. All are requested for the API group [`attestation::EVERY_GROUP`].
     slots: Mutex<HashMap<TokenRecipient, Slot>>,
     metrics: TokenMetrics,
     hits: IntCounter,
     misses: IntCounter,
 }
 
-/// What is known about the token for one webhook.
+/// The cached token of one webhook, and the state of its requests.
 #[derive(Default)]
 struct Slot {
     token: Option<Kept>,
     under_way: Option<UnderWay>,
-    /// How many requests failed in a row, and when the next may be made.
+    /// Consecutive failed requests, and the earliest time of the next one.
     failures: u32,
     next: Option<Instant>,
 }
@@ -112,7 +111,7 @@ struct Kept {
     until: SystemTime,
 }
 
-/// A request for a token. The sender is dropped when it is over.
+/// A token request in progress. The sender of `over` is dropped when the request ends.
 #[derive(Clone)]
 struct UnderWay {
     since: Instant,
@@ -120,7 +119,7 @@ struct UnderWay {
 }
 
 impl Kept {
-    /// Whether it can be sent. A clock that was set back makes a token bad, not eternal.
+    /// Whether the token may be sent. If the clock was set back before `from`, the token is invalid rather than valid for longer.
     fn is_good(&self, now: SystemTime) -> bool {
         self.from <= now && now < self.until
     }
@@ -131,18 +130,17 @@ impl Kept {
 }
 
 impl WebhookTokens {
-    /// Without any token yet.
     pub(crate) fn new(metrics: TokenMetrics, loopback: Loopback) -> Arc<Self> {
         let [hits, misses] = ["hit", "miss"].map(|cache| metrics.looked_up.with_label_values(&[cache]));
         Arc::new(WebhookTokens { loopback, slots: Mutex::default(), metrics, hits, misses })
     }
 
-    /// What is counted of them.
     pub(crate) fn metrics(&self) -> &TokenMetrics {
         &self.metrics
     }
 
-    /// The token for a webhook, if one is to be had in time.
+    /// The cached token for a webhook. If there is none, requests one and waits until `deadline`, but no longer than `PATIENCE` after
+    /// the start of the request. `None` if there is no valid token then, or while requests are paused after failures.
     pub(crate) async fn get(
         self: &Arc<Self>,
         recipient: &TokenRecipient,
@@ -155,7 +153,7 @@ impl WebhookTokens {
         };
         let patience = under_way.since.checked_add(PATIENCE)?;
         let until = deadline.map_or(patience, |deadline| deadline.min(patience));
-        // The sender says nothing and is dropped: then the request is over, one way or another.
+        // The channel carries no values; it closes when the request has succeeded or failed.
         let over = tokio::time::timeout_at(until.into(), under_way.over.changed()).await.is_ok();
         if !over {
             warn!(
@@ -171,7 +169,7 @@ impl WebhookTokens {
 
     fn look_up(self: &Arc<Self>, recipient: &TokenRecipient) -> Found {
         let mut slots = self.slots();
-        // Read while nobody puts a token there: an earlier time would take one that has just come for one of the future.
+        // Read under the lock: an earlier time could precede `from` of a token that was just stored, which would look invalid.
         let now = SystemTime::now();
         if let Some(slot) = slots.get_mut(recipient) {
             if let Some(kept) = slot.token.clone().filter(|kept| kept.is_good(now)) {
@@ -190,7 +188,7 @@ impl WebhookTokens {
                 slot.under_way.is_some() || slot.token.as_ref().is_some_and(|k| k.is_good(now))
             });
             if slots.len() >= CAPACITY {
-                // More webhooks than anybody has: those that come last are called without.
+                // Far more webhooks than any cluster has; further ones are called without a token.
                 return Found::Nothing;
             }
         }
@@ -204,18 +202,18 @@ impl WebhookTokens {
         if slot.may_ask() { Found::Soon(self.ask(recipient, slot)) } else { Found::Nothing }
     }
 
-    /// Asks for a token while whoever wants it does something else, or waits.
+    /// Starts a token request in the background.
     fn ask(self: &Arc<Self>, recipient: &TokenRecipient, slot: &mut Slot) -> UnderWay {
         let (sender, over) = watch::channel(());
         let under_way = UnderWay { since: Instant::now(), over };
         slot.under_way = Some(under_way.clone());
         let (tokens, recipient) = (Arc::clone(self), recipient.clone());
         tokio::spawn(async move {
-            // Dropped last, whatever happens, so that nobody waits for what is over.
+            // Dropped last, also on a panic, so that no caller waits for a finished request.
             let sender = sender;
             let asked = tokens.request(&recipient).await;
             let mut slots = tokens.slots();
-            // A slot that was forgotten in the meantime stays so: its webhook is gone.
+            // A slot that was removed or replaced in the meantime is left alone: its webhook or the account has changed.
             let slot = slots.get_mut(&recipient).filter(|slot| {
                 slot.under_way
                     .as_ref()
@@ -240,7 +238,7 @@ impl WebhookTokens {
         under_way
     }
 
-    /// One request through the pipeline.
+    /// Sends one TokenRequest through the pipeline.
     async fn request(&self, recipient: &TokenRecipient) -> Result<Kept, Status> {
         let client = self.loopback.client("the server is not ready to issue tokens")?;
         let dialect = AttestationDialect::Kubernetes;
@@ -280,8 +278,8 @@ impl WebhookTokens {
         }
     }
 
-    /// A configuration changed: `(old, new)`. What was asked for in the name of one that is gone, or for a webhook that it no
-    /// longer has, is forgotten.
+    /// Call this when a webhook configuration changes. Drops the tokens that are bound to a deleted configuration, or that are for a
+    /// webhook that the configuration no longer has.
     pub(crate) fn configuration_changed(&self, old: Option<&Value>, new: Option<&Value>) {
         let Some(old) = old else { return };
         let uid = meta::uid(old);
@@ -298,12 +296,12 @@ impl WebhookTokens {
         });
     }
 
-    /// The account changed: no token that names it as it was is shown again.
+    /// Drops all tokens, because they name a service account that was deleted or replaced.
     pub(crate) fn account_changed(&self) {
         self.slots().clear();
     }
 
-    /// What the account may has changed: whoever failed need not wait before the next attempt.
+    /// Resets the pauses after failures, because the permissions of the service account may have changed.
     pub(crate) fn ask_again(&self) {
         self.slots().values_mut().for_each(|slot| (slot.failures, slot.next) = (0, None));
     }
@@ -313,7 +311,7 @@ impl WebhookTokens {
     }
 }
 
-/// What a look at what is kept gives.
+/// Result of a cache lookup: a valid token, a request in progress, or neither.
 enum Found {
     Good(Bearer),
     Soon(UnderWay),

@@ -1,4 +1,4 @@
-//! What of a request and its answer is passed on, and what is written anew: headers, path and query.
+//! Filters and rewrites headers, path and query of proxied requests and responses.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use value::text::percent_encode;
 
 use crate::request_info::clean_path;
 
-/// Headers about one connection: they end with it.
+/// Headers that concern a single connection and are not forwarded.
 const HOP_BY_HOP: &[&str] = &[
     "connection",
     "http2-settings",
@@ -24,7 +24,7 @@ const HOP_BY_HOP: &[&str] = &[
     "upgrade",
 ];
 
-/// Headers of an answer that only this server may give.
+/// Response headers that only this server may set.
 const OURS: &[&str] = &[
     "access-control-allow-credentials",
     "access-control-allow-headers",
@@ -38,11 +38,11 @@ const UID: &str = "x-remote-uid";
 const REMOTE_GROUP: &str = "x-remote-group";
 const EXTRA: &str = "x-remote-extra-";
 
-/// The protocols that a connection may change to. After the change nobody looks at what is sent, so none of them may carry further
-/// requests: with `h2c` a client would say for itself who is calling.
+/// Protocols a connection may be upgraded to. The bytes after an upgrade are not inspected, so none of these protocols may carry
+/// further requests: over `h2c`, a client could send its own identity headers.
 const UPGRADES: [&str; 2] = ["websocket", "spdy/3.1"];
 
-/// Whether a request wants its connection to become one of another protocol that may be passed on.
+/// Whether a request asks for an upgrade to allowed protocols only.
 pub(super) fn asks_to_upgrade(headers: &HeaderMap) -> bool {
     let texts = |name: HeaderName| {
         headers
@@ -56,7 +56,7 @@ pub(super) fn asks_to_upgrade(headers: &HeaderMap) -> bool {
         && protocols.all(|protocol| UPGRADES.contains(&protocol.as_str()))
 }
 
-/// The headers of a request that go on.
+/// The request headers to forward, with `peer` appended to `X-Forwarded-For`.
 pub(in super::super) fn outgoing(
     received: &HeaderMap,
     front_proxy: Option<&FrontProxy>,
@@ -83,7 +83,7 @@ pub(in super::super) fn outgoing(
         }
         headers.append(name.clone(), value.clone());
     }
-    // Whoever wants trailers gets them from the next server.
+    // `TE` is hop-by-hop, but `trailers` is requested again from the next server.
     let wants_trailers = |value: &HeaderValue| {
         value
             .to_str()
@@ -107,8 +107,8 @@ pub(in super::super) fn outgoing(
     headers
 }
 
-/// Whether only this server may send a header on: it carries an identity in any spelling that a server behind this one could
-/// read ([`comparable_header_name`]), it proves one, or it belongs to the next connection.
+/// Whether a client's header must not be forwarded: it carries an identity in a spelling that the aggregated server might accept
+/// ([`comparable_header_name`]), it is a credential, or it belongs to the next connection.
 fn is_ours_to_say(name: &str, front_proxy: Option<&FrontProxy>) -> bool {
     let comparable = comparable_header_name(name);
     matches!(comparable.as_str(), USER | UID | REMOTE_GROUP | "authorization" | "host" | "expect")
@@ -117,7 +117,7 @@ fn is_ours_to_say(name: &str, front_proxy: Option<&FrontProxy>) -> bool {
         || front_proxy.is_some_and(|proxy| proxy.is_identity_header(name))
 }
 
-/// What goes on of the trailers of a request: the rules are those of its headers.
+/// The request trailers to forward. The rules for headers apply.
 pub(in super::super) fn kept(received: &HeaderMap, front_proxy: Option<&FrontProxy>) -> HeaderMap {
     let goes_on = |name: &HeaderName| {
         !HOP_BY_HOP.contains(&name.as_str()) && !is_ours_to_say(name.as_str(), front_proxy)
@@ -129,7 +129,7 @@ pub(in super::super) fn kept(received: &HeaderMap, front_proxy: Option<&FrontPro
         .collect()
 }
 
-/// A part of a body; trailers among its parts are headers, and what does not go on of those does not come after the body either.
+/// Filters the trailers of a frame with `keep`; data frames pass unchanged. Unfiltered trailers could smuggle headers.
 pub(super) fn trailers_of(frame: Frame<Bytes>, keep: impl FnOnce(&HeaderMap) -> HeaderMap) -> Frame<Bytes> {
     match frame.into_trailers() {
         Ok(trailers) => Frame::trailers(keep(&trailers)),
@@ -137,7 +137,7 @@ pub(super) fn trailers_of(frame: Frame<Bytes>, keep: impl FnOnce(&HeaderMap) -> 
     }
 }
 
-/// The headers of an answer that go on.
+/// The response headers to forward.
 pub(in super::super) fn incoming(received: &HeaderMap) -> HeaderMap {
     let dropped = named_by_connection(received);
     let mut headers = HeaderMap::with_capacity(received.len());
@@ -150,13 +150,13 @@ pub(in super::super) fn incoming(received: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// The headers that `Connection` says are about the connection, too.
+/// The headers that `Connection` declares hop-by-hop.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect()
 }
 
-/// Says who is calling. A name that would arrive as another one is refused.
+/// Adds the front-proxy identity headers. Fails on a value that the receiver would read differently.
 pub(in super::super) fn identify(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
     let mut add = |name: &str, value: &str| {
         let invalid =
@@ -164,7 +164,7 @@ pub(in super::super) fn identify(headers: &mut HeaderMap, user: &User) -> Result
         let name = name.parse::<HeaderName>().map_err(|_| {
             format!("net/http: invalid header field name {}", api::field::quote(&canonical(name)))
         })?;
-        // Blanks around a value are lost on the way.
+        // HTTP strips blanks around a header value, which would turn it into another identity.
         if value.trim() != value {
             return Err(invalid());
         }
@@ -187,7 +187,7 @@ pub(in super::super) fn identify(headers: &mut HeaderMap, user: &User) -> Result
     Ok(())
 }
 
-/// `x-remote-user` → `X-Remote-User`.
+/// Go's canonical form of a header name: `x-remote-user` → `X-Remote-User`.
 fn canonical(name: &str) -> String {
     let words = name.split('-').map(|word| {
         let mut letters = word.chars();
@@ -199,12 +199,12 @@ fn canonical(name: &str) -> String {
     words.collect::<Vec<_>>().join("-")
 }
 
-/// A key of extra attributes as part of a header's name.
+/// Percent-encodes a key of the user's extra attributes for use in a header name.
 fn escape_key(key: &str) -> String {
     percent_encode(key, |byte| byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte))
 }
 
-/// Says under which name the client was answered: a path without empty steps, `.` and `..`.
+/// Sets the `X-Forwarded-Uri`, `-Host` and `-Proto` headers. The path is cleaned of empty, `.` and `..` segments.
 pub(in super::super) fn say_for_whom(headers: &mut HeaderMap, path: &str, host: &str) {
     let mut uri = clean_path(path);
     if path.ends_with('/') && uri != "/" {
@@ -219,12 +219,12 @@ pub(in super::super) fn say_for_whom(headers: &mut HeaderMap, path: &str, host: 
     }
 }
 
-/// A path as Go encodes it, except for semicolons: some servers take what follows one for parameters, and not for a part of a name.
+/// Encodes a path like Go, but also escapes semicolons, which some servers treat as the start of path parameters.
 pub(crate) fn encode_path(path: &str) -> String {
     percent_encode(path, |byte| byte.is_ascii_alphanumeric() || b"-_.~$&+,/:=@".contains(&byte))
 }
 
-/// A query as Go encodes it: by name.
+/// Encodes a query like Go: sorted by name, with the order of equal names preserved.
 pub(in super::super) fn encode_query(pairs: &[(String, String)]) -> String {
     let keeps = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~ ".contains(&byte);
     let escape = |text: &str| percent_encode(text, keeps).replace(' ', "+");

@@ -1,4 +1,4 @@
-//! A request body on its way to another server, and whether it is still coming.
+//! A request body being proxied that reports how it ended.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,16 +10,15 @@ use tokio::sync::oneshot;
 use crate::discard::Discarding;
 use crate::paced::{Paced, ReadError};
 
-/// How a body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// All of it was passed on, or nobody wants more of it.
+    /// The body was sent completely, or reading it failed.
     Ended,
     /// The client sends it too slowly.
     TooSlow,
 }
 
-/// A body that says when it has ended.
+/// A paced request body that signals its end through a channel.
 #[derive(Debug)]
 pub(super) struct Passing {
     body: Paced<Discarding>,
@@ -27,7 +26,7 @@ pub(super) struct Passing {
 }
 
 impl Passing {
-    /// This body, and what tells of its end. An error of the receiver is an end like any other: the body is gone.
+    /// Wraps `body`. The receiver yields how it ended; a receive error means that the body was dropped early.
     pub(super) fn new(body: Discarding) -> (Self, oneshot::Receiver<Passed>) {
         let (ended, end) = oneshot::channel();
         (Passing { body: Paced::new(body), ended: Some(ended) }, end)

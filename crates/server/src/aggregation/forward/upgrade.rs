@@ -1,4 +1,4 @@
-//! A connection that becomes one of another protocol (WebSocket, SPDY): from then on bytes go both ways, unread.
+//! Proxies connection upgrades (WebSocket, SPDY): after the handshake, bytes are copied in both directions uninspected.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use tracing::debug;
 
 use super::{AnswerLimits, Body, Forward, GRACE, Outgoing, Redirects, State, plain, relay};
 
-/// How long the last bytes of a connection may take.
+/// Time limit for flushing and closing both connections.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Passes the request on, and the connection if the server agrees.
+/// Forwards the upgrade request, and connects both sides if the server switches protocols.
 pub(super) async fn handle(
     state: &State,
     transport: &Forward,
@@ -23,11 +23,11 @@ pub(super) async fn handle(
     limits: AnswerLimits,
 ) -> Response<Body> {
     let Some(client) = client else {
-        // HTTP/2 has no such thing.
+        // HTTP/2 has no connection upgrades.
         return plain(503, "request connection cannot be hijacked");
     };
     let mut stop = state.stopping();
-    // Nobody is kept waiting by a server that does not answer; one that may take long is waited for until this one stops.
+    // Without a deadline (a long-running request), the handshake is bounded only by shutdown.
     let over = async {
         match limits.deadline {
             Some(deadline) => tokio::time::sleep_until((deadline + GRACE).into()).await,
@@ -56,7 +56,7 @@ pub(super) async fn handle(
     answer.headers_mut().clone_from(response.headers());
     let stop = state.stopping();
     tokio::spawn(async move {
-        // The client's connection changes once the answer below has been sent.
+        // The client's connection is upgraded only after the response below has been sent.
         match tokio::try_join!(client, server) {
             Ok((client, server)) => join(client, server, stop).await,
             Err(error) => debug!(%error, "a connection did not change its protocol"),
@@ -65,7 +65,7 @@ pub(super) async fn handle(
     answer
 }
 
-/// Copies both ways until either side ends, as Kubernetes does.
+/// Copies in both directions until either side closes, as kube-apiserver does.
 async fn join(client: Upgraded, server: Upgraded, mut stop: watch::Receiver<bool>) {
     let (mut client_reads, mut client_writes) = io::split(TokioIo::new(client));
     let (mut server_reads, mut server_writes) = io::split(TokioIo::new(server));
@@ -74,7 +74,7 @@ async fn join(client: Upgraded, server: Upgraded, mut stop: watch::Receiver<bool
         _ = io::copy(&mut server_reads, &mut client_writes) => {}
         _ = stop.wait_for(|stop| *stop) => {}
     }
-    // What was written last still has to leave, if anybody takes it.
+    // Flush the last bytes, unless a side does not accept them.
     let _ = tokio::time::timeout(FAREWELL, async {
         tokio::join!(
             io::AsyncWriteExt::shutdown(&mut client_writes),

@@ -89,7 +89,7 @@ fn old_files_are_compressed_and_the_oldest_removed() {
     let mut text = String::new();
     flate2::read::GzDecoder::new(fs::File::open(packed).unwrap()).read_to_string(&mut text).unwrap();
     assert_eq!(text, "line\n");
-    // By age alone.
+    // Without limits no file is removed.
     tidy(&path, 0, 0, false).unwrap();
     assert_eq!(names(folder.path()).len(), 3);
 }

@@ -56,7 +56,7 @@ async fn a_blocking_log_has_the_line_when_it_returns() {
 
 #[tokio::test]
 async fn what_cannot_be_written_stops_a_request_only_in_strict_mode_and_is_counted() {
-    // Every write to this device fails.
+    // Every write to `/dev/full` fails.
     let full = std::path::Path::new("/dev/full");
     if !full.exists() {
         return;
@@ -73,7 +73,7 @@ async fn what_cannot_be_written_stops_a_request_only_in_strict_mode_and_is_count
 async fn a_batch_that_finds_the_queue_full_is_lost_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
-    // The writer waits for a batch of ten for longer than the test lasts, so nothing leaves the queue.
+    // The writer waits for a batch of ten longer than the test lasts, so no event leaves the queue.
     let batch = Batch { buffer: 2, max_size: 10, max_wait: Duration::from_hours(1), throttle: None };
     let counters = counters();
     let log = Log::open(config(&path, Mode::Batch(batch)), counters.clone()).unwrap();
@@ -104,7 +104,7 @@ async fn an_event_that_is_too_large_loses_its_objects_and_then_the_ends_of_its_t
     assert!(!text.contains("requestObject") && text.contains(r#""requestURI":"/api/v1/pods""#), "{text}");
     assert!(text.contains(r#""annotations":{"audit.k8s.io/truncated":"true"}"#), "{text}");
 
-    // Everything that a client chooses, at any level.
+    // All fields that a client chooses, at every level.
     let long = |character: &str| character.repeat(6000);
     let mut padded = event();
     padded.level = Level::Metadata;
@@ -129,7 +129,7 @@ async fn an_event_that_is_too_large_loses_its_objects_and_then_the_ends_of_its_t
     ] {
         assert!(text.contains(part), "{text}");
     }
-    // A limit below anything that could be written.
+    // A limit smaller than any possible event.
     let text = written(&padded, 1).await;
     assert!(text.len() < 10_000 && text.contains(r#""username":"alice""#), "{text}");
     assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 4);
@@ -150,7 +150,7 @@ fn a_throttle_lets_a_burst_pass_and_then_one_at_a_time() {
     let second = Duration::from_secs(1);
     let mut bucket = Bucket::new(second, 2);
     assert_eq!([0, 0, 1, 2].map(|_| bucket.wait(start).as_secs()), [0, 0, 1, 2]);
-    // After a pause it is full again, and no fuller.
+    // After a pause the bucket is full again, and not more than full.
     let later = start + second * 100;
     assert_eq!([0, 0, 1].map(|_| bucket.wait(later).as_secs()), [0, 0, 1]);
 }

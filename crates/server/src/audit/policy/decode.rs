@@ -1,4 +1,4 @@
-//! The policy file → a [`Policy`], or why not, in the words of Kubernetes' decoder and validation.
+//! Decodes and validates the policy file, with the error messages of kube-apiserver.
 
 use api::field::{FieldError, aggregate, quote};
 use api::names;
@@ -9,11 +9,11 @@ use super::{GroupResources, Level, Policy, Rule, Stage, Verdict};
 
 const API_VERSION: &str = "audit.k8s.io/v1";
 const KIND: &str = "Policy";
-/// Other kinds of the same version; Go's decoder knows them and cannot put them into a policy.
+/// Other kinds of this version, which Go's decoder accepts and then fails to convert to a policy.
 const OTHERS: [&str; 3] = ["Event", "EventList", "PolicyList"];
-/// Where Go's scheme of these kinds is declared; part of its message.
+/// Location of Go's scheme, which is part of its error message.
 const SCHEME: &str = "k8s.io/apiserver/pkg/audit/scheme.go:30";
-/// Reads and checks a policy.
+/// Decodes and validates a policy.
 pub(super) fn policy(bytes: &[u8]) -> Result<Policy, String> {
     let raw = read(bytes)?;
     let errors = raw.problems();
@@ -45,7 +45,7 @@ pub(super) fn policy(bytes: &[u8]) -> Result<Policy, String> {
     Ok(Policy { rules: rules.collect() })
 }
 
-/// A policy whose fields have the right types; nothing else about them is known.
+/// A policy whose fields have the right types but are not validated.
 #[derive(Default)]
 struct RawPolicy {
     rules: Vec<RawRule>,
@@ -91,7 +91,7 @@ impl RawRule {
                 let why = "non-resource URL rules must begin with a '/' character";
                 errors.push(FieldError::invalid(&at, spec.clone(), why));
             }
-            // Go cuts the last byte off, which leaves a `*` there out of the count.
+            // Go ignores the last byte, so a final `*` is permitted.
             if spec.strip_suffix('*').unwrap_or(spec).contains('*') {
                 let why = "non-resource URL wildcards '*' must be the final character of the rule";
                 errors.push(FieldError::invalid(&at, spec.clone(), why));
@@ -136,7 +136,7 @@ fn read(bytes: &[u8]) -> Result<RawPolicy, String> {
     let (api_version, kind) = api::type_meta::read(&document.value).map_err(|error| failed(error.message))?;
     let empty = Map::new();
     let root = document.value.as_map().unwrap_or(&empty);
-    // Go's decoder knows what it reads into: a kind that is left out is a policy, a version that is left out its own.
+    // Go's decoder has defaults: an omitted kind means Policy, an omitted version the internal one.
     let kind = if kind.is_empty() { KIND } else { kind };
     if api_version.is_empty() {
         return Err(format!("unknown group version field audit.k8s.io/__internal, Kind={kind} in policy"));
@@ -162,7 +162,8 @@ fn read(bytes: &[u8]) -> Result<RawPolicy, String> {
         None => document.duplicates.iter().map(|path| format!("duplicate field {}", quote(path))).collect(),
     };
     strict.extend(reader.unknown.iter().map(|path| format!("unknown field {}", quote(path))));
-    // As Kubernetes: policies outlive versions, so a server that is older than its policy still records.
+    // As in kube-apiserver: unknown fields only cause a warning, so that an older server accepts a newer
+    // policy.
     if !strict.is_empty() {
         let strict = strict.join(", ");
         tracing::warn!(
@@ -172,14 +173,14 @@ fn read(bytes: &[u8]) -> Result<RawPolicy, String> {
     Ok(policy)
 }
 
-/// Reads fields in the order Go meets them, and remembers the first that has the wrong type and all that are unknown.
+/// Reads fields in Go's order. Records the first type mismatch and all unknown fields.
 #[derive(Default)]
 struct Reader {
     mismatch: Option<String>,
     unknown: Vec<String>,
 }
 
-/// Where a field is: the Go struct it belongs to, and its path as Go prints it, without positions.
+/// A field's Go struct, and its path as Go prints it, without indices.
 struct Field<'a> {
     owner: &'a str,
     dotted: String,
@@ -197,7 +198,7 @@ impl Reader {
         for (name, value) in root.iter() {
             let field = Field::new(KIND, "", name);
             match name.as_str() {
-                // Metadata is there for tools; nothing in it matters here.
+                // Metadata has no effect on the policy.
                 "apiVersion" | "kind" | "metadata" => {}
                 "rules" => {
                     let items = self.list(&field, value, "[]v1.PolicyRule").iter().enumerate();

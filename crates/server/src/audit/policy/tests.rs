@@ -13,13 +13,13 @@ fn info(method: &Method, url: &str) -> RequestInfo {
     RequestInfo::parse(method, path, &Query::parse(query))
 }
 
-/// The level of a request of `alice`, of the group `devs`.
+/// The audit level of a request by `alice` of the group `devs`.
 fn level(rules: &str, method: &Method, url: &str) -> Level {
     let user = User::named("alice").in_groups(["devs"]);
     policy(rules).unwrap().judge(Some(&user), &info(method, url)).level
 }
 
-/// Each rule stands before a catch-all at Metadata: Request says that it matched.
+/// Each rule precedes a catch-all at Metadata; level Request shows that the rule matched.
 #[test]
 fn a_rule_matches_by_everything_it_names() {
     let cases: &[(&str, Method, &str, bool)] = &[
@@ -119,7 +119,7 @@ fn fields_that_are_not_known_or_there_twice_are_passed_over_as_in_kubernetes() {
     ] {
         assert_eq!(policy(rules).unwrap(), plain, "{rules}");
     }
-    // What is known still has to be right.
+    // Known fields are still validated.
     assert_eq!(policy("rules: [{levle: None}]").unwrap_err(), "rules[0].level: Required value");
 }
 

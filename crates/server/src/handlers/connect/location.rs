@@ -1,4 +1,4 @@
-//! Where a connection would have to go, from the stored objects alone.
+//! Resolves the address of a connection from stored objects.
 
 use api::field::quote;
 use api::{GroupResource, Status};
@@ -9,35 +9,35 @@ use crate::encode;
 use crate::keys;
 use crate::outbound::is_routable;
 
-/// The label of a slice that names its service.
+/// Label of an EndpointSlice with the name of its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// The kinds of a node's addresses, the best first.
+/// Types of node addresses in order of preference.
 const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
 
-/// The port of a kubelet that does not say its own.
+/// Default port of the kubelet.
 const KUBELET_PORT: i64 = 10250;
 
-/// A place.
+/// Address of a connection.
 #[derive(Debug, PartialEq)]
 pub(super) enum Located {
-    /// The pod is nowhere yet, so it has said nothing.
+    /// The pod is not scheduled yet, so its log is empty.
     Nowhere,
-    /// A node's own server.
+    /// The kubelet of a node.
     Kubelet {
-        /// With port.
+        /// Address with the kubelet's port.
         host: String,
-        /// What is asked of it.
+        /// Path of the request to the kubelet.
         path: String,
     },
-    /// What runs on a node, or a node as any other server.
+    /// A pod, a service endpoint or a proxied node.
     Backend {
-        /// With port.
+        /// Address, with a port if one is known.
         host: String,
     },
 }
 
-/// `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
+/// Parses `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`; `what` is the resource in the error.
 fn name_and_port<'i>(id: &'i str, what: &str) -> Result<(&'i str, &'i str), Status> {
     let parts: Vec<&str> = id.split(':').collect();
     let (scheme, name, port) = match parts.as_slice() {
@@ -67,7 +67,7 @@ fn joined(host: &str, port: &str) -> String {
     }
 }
 
-/// A pod by its address.
+/// Resolves a pod to its IP; without a port, to the first port of its containers.
 pub(super) fn pod(store: &Store, namespace: &str, id: &str) -> Result<Located, Status> {
     let (name, port) = name_and_port(id, "pod")?;
     let pod = get(store, "pods", &keys::namespaced(keys::PODS, namespace, name), name)?;
@@ -83,7 +83,7 @@ pub(super) fn pod(store: &Store, namespace: &str, id: &str) -> Result<Located, S
     Ok(Located::Backend { host: joined(address, &port) })
 }
 
-/// A service by one of its endpoints that is a pod of its own namespace and ready.
+/// Resolves a service to a ready endpoint that is a pod of the same namespace.
 pub(super) fn service(store: &Store, namespace: &str, id: &str) -> Result<Located, Status> {
     let (name, port) = name_and_port(id, "service")?;
     let mut port_name = port.to_owned();
@@ -117,7 +117,7 @@ pub(super) fn service(store: &Store, namespace: &str, id: &str) -> Result<Locate
     Err(Status::unavailable(format!("no endpoints available for service {}", quote(name))))
 }
 
-/// The address of an endpoint, if it is that of the pod that it says it is.
+/// The first address of an endpoint, if it belongs to the pod that the endpoint refers to.
 fn pod_address(store: &Store, namespace: &str, endpoint: &Value) -> Option<String> {
     let target = endpoint.at(&["targetRef"])?;
     if target.str_at(&["namespace"]).unwrap_or_default() != namespace {
@@ -130,7 +130,7 @@ fn pod_address(store: &Store, namespace: &str, endpoint: &Value) -> Option<Strin
     own.iter().any(|ip| ip.str_at(&["ip"]) == Some(address)).then(|| address.to_owned())
 }
 
-/// A node by its best address.
+/// Resolves a node to its preferred address, by default with the port of its kubelet.
 pub(super) fn node(store: &Store, id: &str) -> Result<Located, Status> {
     let (name, port) = name_and_port(id, "node")?;
     let (host, kubelet) = kubelet(store, "nodes", name)?;
@@ -141,7 +141,7 @@ pub(super) fn node(store: &Store, id: &str) -> Result<Located, Status> {
     Ok(Located::Backend { host: joined(&host, &port) })
 }
 
-/// The address and the port of a node's own server. Kubernetes says of a missing node that it is one of `asked`.
+/// Address and port of a node's kubelet. In the error for a missing node kube-apiserver names the requested resource, `asked`.
 fn kubelet(store: &Store, asked: &str, name: &str) -> Result<(String, String), Status> {
     let node = get(store, asked, &format!("{}{name}", keys::NODES), name)?;
     let addresses = node.list_at(&["status", "addresses"]);
@@ -162,7 +162,7 @@ fn kubelet(store: &Store, asked: &str, name: &str) -> Result<(String, String), S
     Ok((address.to_owned(), port.unwrap_or(KUBELET_PORT).to_string()))
 }
 
-/// A container of a pod, at the node that the pod is on.
+/// Resolves a container to the kubelet of the pod's node.
 pub(super) fn container(
     store: &Store,
     namespace: &str,
@@ -187,7 +187,7 @@ pub(super) fn container(
     Ok(Located::Kubelet { host: joined(&host, &port), path })
 }
 
-/// The container that is meant: the one that is named, or the only one.
+/// The requested container, or the only one if none is named.
 fn chosen(pod: &Value, name: &str, asked: &str) -> Result<String, Status> {
     let names = |list: &str| -> Vec<String> {
         let containers = pod.list_at(&["spec", list]).iter();

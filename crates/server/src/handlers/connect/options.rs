@@ -1,4 +1,4 @@
-//! From a query to the options of a connection, as admission sees them.
+//! Reads the options of a connection from the query, in the shape that admission sees.
 
 use std::num::{IntErrorKind, ParseIntError};
 
@@ -8,7 +8,7 @@ use value::{Path, Value};
 use crate::call::Call;
 use crate::request_info::{Query, RequestInfo};
 
-/// The options of this kind; what cannot be read is told in the words of Go's readers.
+/// The options as an object of `kind`; errors have the text of Go's parsers.
 pub(super) fn read(call: &Call, kind: &str) -> Result<Value, String> {
     of_query(&call.query, &call.info, kind)
 }
@@ -37,7 +37,7 @@ fn of_query(query: &Query, info: &RequestInfo, kind: &str) -> Result<Value, Stri
                 options.set_at(&["path"], path);
             }
         }
-        // `log`.
+        // The options of `log`.
         _ => {
             text(query, "container", &mut options);
             switches(
@@ -57,7 +57,7 @@ fn of_query(query: &Query, info: &RequestInfo, kind: &str) -> Result<Value, Stri
     Ok(options)
 }
 
-/// The path behind `proxy`, with a slash where the request has one.
+/// The path after `proxy`, with a trailing slash if the request has one.
 fn below(info: &RequestInfo) -> String {
     let parts: Vec<&str> = info.parts.iter().skip(3).map(value::Str::as_str).collect();
     let mut path = parts.join("/");
@@ -94,12 +94,12 @@ fn number(query: &Query, key: &str, options: &mut Value) -> Result<(), String> {
 fn port(text: &str) -> Result<Value, String> {
     let unsigned = text.parse::<u32>().map_err(|why| go_number_error("ParseUint", text, is_overflow(&why)));
     let unsigned = match unsigned {
-        // Go's reader of unsigned numbers takes no sign at all.
+        // Go's parser of unsigned numbers does not accept a sign.
         _ if text.starts_with('+') => Err(go_number_error("ParseUint", text, false)),
         read => read,
     };
     let port = unsigned.map_err(|why| format!("cannot convert to []int32: {why}"))?;
-    // As Go, which keeps the bits.
+    // Reinterpret the bits as a signed number, as Go does.
     Ok(Value::from(i64::from(port.cast_signed())))
 }
 
@@ -112,7 +112,7 @@ fn go_number_error(reader: &str, text: &str, out_of_range: bool) -> String {
     format!("strconv.{reader}: parsing {}: {why}", api::field::quote(text))
 }
 
-/// What is wrong with the options of `log`.
+/// Validates the options of `log`; other options have no rules.
 pub(super) fn log_errors(options: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if options.str_at(&["kind"]) != Some("PodLogOptions") {
@@ -133,7 +133,7 @@ pub(super) fn log_errors(options: &Value) -> FieldErrors {
                 &Path::root(),
                 "at most one of `sinceTime` or `sinceSeconds` may be specified",
             );
-            // A path of one empty name is written so.
+            // kube-apiserver writes an empty path as `[]`.
             "[]".clone_into(&mut error.field);
             errors.push(error);
         }

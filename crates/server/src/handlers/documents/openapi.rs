@@ -17,7 +17,7 @@ use crate::handlers::zpages;
 use crate::negotiate;
 use crate::state::State;
 
-/// `path`: the segments after `/openapi`.
+/// Serves an OpenAPI document. `path` has the segments after `/openapi`.
 pub(super) async fn handle(state: &Arc<State>, call: &Call, path: &[&str]) -> Result<Answer, Status> {
     let builders = &state.apis.openapi_builders;
     match path {
@@ -59,11 +59,11 @@ async fn build(
     builder: &Arc<Semaphore>,
     build: impl FnOnce(&OpenApi, Current<'_>) -> Option<Arc<Document>> + Send + 'static,
 ) -> Result<Option<Arc<Document>>, Status> {
-    // One at a time: the next one finds the document that this one has cached.
+    // One at a time: the next request finds the cached document.
     let turn = Arc::clone(builder).acquire_owned().await;
     let maker = Arc::clone(state);
     let work = move || {
-        // Held to the end, also when the client has disconnected.
+        // Held until the end, even if the client has disconnected.
         let _turn = turn;
         let generation = maker.apis.openapi.generation();
         let custom: Vec<Arc<CustomResourceDefinition>> =
@@ -82,8 +82,8 @@ async fn build(
     tokio::task::spawn_blocking(work).await.map_err(|_| Status::internal("the document could not be made"))
 }
 
-/// Lets one OpenAPI document of each version be built at a time, because that may take seconds and much memory. The large documents of
-/// version 2 do not hold up those of version 3.
+/// Limits concurrency to one OpenAPI document per version, because building one may take seconds and much memory. The large documents of
+/// version 2 do not block those of version 3.
 pub struct OpenApiBuilders {
     v2: Arc<Semaphore>,
     v3: Arc<Semaphore>,
@@ -95,7 +95,7 @@ impl Default for OpenApiBuilders {
     }
 }
 
-/// Logs the CRDs that are not in the document of version 2.
+/// Logs the CRDs that `/openapi/v2` omits.
 fn report_left_out(crds: &[Str]) {
     const NAMED: usize = 10;
     let named: Vec<&str> = crds.iter().take(NAMED).map(Str::as_str).collect();
@@ -106,7 +106,7 @@ fn report_left_out(crds: &[Str]) {
     );
 }
 
-/// A body that shares the bytes of the document with all other responses.
+/// A body that shares the bytes of the document with other responses.
 fn shared(document: &Arc<Document>) -> Body {
     struct Made(Arc<Document>);
     impl AsRef<[u8]> for Made {
@@ -127,7 +127,7 @@ fn vary_2() -> Headers {
     vec![(VARY, "Accept-Encoding".to_owned()), (VARY, "Accept".to_owned())]
 }
 
-/// The client prefers protobuf to JSON; `None` if it accepts neither.
+/// Reports whether the client prefers protobuf to JSON; `None` if it accepts neither.
 fn wants_protobuf(headers: &HeaderMap) -> Option<bool> {
     negotiate::clauses(headers).iter().find_map(|clause| {
         let protobuf =
@@ -136,7 +136,7 @@ fn wants_protobuf(headers: &HeaderMap) -> Option<bool> {
     })
 }
 
-/// A document with its entity tag; 304 if the client has it already.
+/// A document with its entity tag, or 304 if the client already has it.
 fn tagged(call: &Call, content_type: &'static str, mut headers: Headers, document: &Arc<Document>) -> Answer {
     let tag = format!("\"{}\"", document.hash);
     let has = call.headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(tag.as_str());
@@ -145,7 +145,7 @@ fn tagged(call: &Call, content_type: &'static str, mut headers: Headers, documen
     Answer::With(if has { 304 } else { 200 }, content_type, headers, body)
 }
 
-/// A document of version 3. With its hash in the query it may be cached for a year; another hash is redirected to the current one.
+/// A document of version 3. A request with its current hash may be cached for a year; another hash is redirected to the current one.
 fn version_3(call: &Call, path: &str, document: &Arc<Document>) -> Answer {
     const YEAR: i64 = 365 * 24 * 3600;
     let json = "application/json";

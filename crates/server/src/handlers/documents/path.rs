@@ -1,13 +1,13 @@
-//! Which document a path names. Every document has exactly one spelling.
+//! Maps paths to documents. Every document has exactly one path.
 //!
-//! Authorizers, audit rules and anonymous access look at the path as it was sent (percent-decoded), so a second spelling that
-//! is served would be a document that their rules do not see. The only aliases are those that published clients use and
-//! Kubernetes serves: one slash after the paths of its API router ([`allows_trailing_slash`]).
+//! Authorizers, audit rules and anonymous access match the path as it was sent (percent-decoded). A second spelling that were served would
+//! bypass their rules. The only aliases are those that published clients use and Kubernetes serves: one slash after the paths of its API
+//! router ([`allows_trailing_slash`]).
 
 use crate::state::State;
 
-/// The segments of a path that could name a document; `None` if it has an empty segment or a trailing slash that Kubernetes
-/// does not serve. Everything below `/openapi/v3/` is one segment, compared as a whole.
+/// Splits a path into segments; `None` if it has an empty segment or a trailing slash that Kubernetes does not serve. Everything below
+/// `/openapi/v3/` is one segment, compared as a whole.
 pub(super) fn segments(path: &str) -> Option<Vec<&str>> {
     let below = path.strip_prefix('/')?;
     if below.is_empty() {
@@ -22,9 +22,9 @@ pub(super) fn segments(path: &str) -> Option<Vec<&str>> {
     is_document.then_some(segments)
 }
 
-/// Whether Kubernetes serves the document with a slash after its path, too: its API router does, and clients generated from
-/// the OpenAPI document ask for `/apis/apps/` or `/version/`. Authorizers see the path with the slash. Kubernetes also serves
-/// any number of slashes there; this server does not.
+/// Reports whether Kubernetes also serves the document with a trailing slash: its API router does, and clients generated from the OpenAPI
+/// document request `/apis/apps/` or `/version/`. Authorizers see the path with the slash. Unlike kube-apiserver, this server does not
+/// accept several slashes there.
 fn allows_trailing_slash(segments: &[&str]) -> bool {
     matches!(
         segments,
@@ -36,7 +36,7 @@ fn allows_trailing_slash(segments: &[&str]) -> bool {
     )
 }
 
-/// Whether something is served at a path that names no resource.
+/// Reports whether a document is served at this path.
 pub fn is_path(state: &State, path: &str) -> bool {
     let Some(segments) = segments(path) else { return false };
     match segments.as_slice() {

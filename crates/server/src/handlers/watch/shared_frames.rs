@@ -1,7 +1,7 @@
-//! Events that are not sent as they are stored: in another version, as `PartialObjectMetadata`, or as a table.
+//! Cache of watch events that are not sent as stored: in another version, as `PartialObjectMetadata`, or as a table.
 //!
-//! Any number of watches may ask for the same. Each of them looks here first, so that an event is converted once and not once for
-//! each watch, and large ones have their turns in the heavy lane as other large requests of their user have.
+//! Many watches may want the same form of an event. Each looks here first, so that an event is converted once and not once per watch.
+//! Large conversions run in the heavy lane like other large requests of the same user.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,24 +22,24 @@ use crate::respond;
 use crate::state::State;
 use crate::table::{self, Include, TableOptions, TableRequest};
 
-/// How many bytes of frames are held for other watches.
+/// Upper limit of cached bytes.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// Larger frames are not held.
+/// Larger frames are not cached.
 const MAX_FRAME: usize = MAX_BYTES / 2;
 
-/// For how many seconds a frame may be sent. Tables say how old their objects are.
+/// Lifetime of a cached frame in seconds. Tables contain the age of objects.
 const FRESH: i64 = 10;
 
-/// Identifies a frame: the event, and the form in which it is sent.
+/// Identifies a frame: the event and the form in which it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FrameKey {
     key: Arc<str>,
     revision: u64,
-    /// Together with the revision it says which state of the object it is.
+    /// Event type. Together with the revision it determines the state of the object.
     word: &'static str,
     kind: GroupVersionKind,
-    /// The uid and the generation of the CRD.
+    /// Uid and generation of the CRD.
     crd: Option<(Str, i64)>,
     form: Form,
     include: Include,
@@ -47,7 +47,6 @@ pub struct FrameKey {
 }
 
 impl FrameKey {
-    /// The key of the frame of an event about an entry.
     pub fn new(
         kind: &ServedResource,
         form: Form,
@@ -69,7 +68,6 @@ impl FrameKey {
     }
 }
 
-/// The frames that watches share.
 pub struct SharedFrames {
     held: Mutex<Held>,
     made: IntCounter,
@@ -78,13 +76,13 @@ pub struct SharedFrames {
 #[derive(Default)]
 struct Held {
     frames: HashMap<FrameKey, (Bytes, i64)>,
-    /// The oldest first.
+    /// Keys from oldest to newest.
     order: VecDeque<FrameKey>,
     bytes: usize,
 }
 
 impl SharedFrames {
-    /// None are held yet.
+    /// An empty cache that registers its counter.
     pub fn new(registry: &MetricRegistry) -> prometheus::Result<Self> {
         let made = IntCounter::new(
             "portcullis_watch_events_converted_total",
@@ -130,19 +128,17 @@ impl SharedFrames {
     }
 }
 
-/// Who watches.
+/// Context to convert events for one watch.
 #[derive(Clone)]
 pub struct Watcher {
-    /// The server.
     pub state: Arc<State>,
-    /// What is watched.
     pub kind: Arc<ServedResource>,
-    /// Whose turns in the heavy lane are used; none for watches of the server itself.
+    /// Account for work in the heavy lane; `None` for watches of the server itself.
     pub account: Option<Str>,
 }
 
 impl Watcher {
-    /// The frame of an event: made here, or by another watch.
+    /// The frame of an event, from the cache or converted now.
     pub async fn frame(
         &self,
         form: Form,
@@ -161,7 +157,7 @@ impl Watcher {
         let (own, entry) = (self.clone(), Arc::clone(entry));
         self.aside(size, async move |budget| {
             let frames = &own.state.apis.shared_frames;
-            // Another watch may have made it while this one waited for its turn.
+            // Another watch may have converted it while this one waited for its turn.
             if let Some(frame) = frames.get(&key, own.state.now()) {
                 return Ok(frame);
             }
@@ -189,7 +185,7 @@ impl Watcher {
         .await
     }
 
-    /// Does work about `size` bytes: here, or in the heavy lane if they are many.
+    /// Runs work on `size` bytes: here, or in the heavy lane if `size` exceeds [`LARGE`].
     pub async fn aside<T, F>(
         &self,
         size: usize,

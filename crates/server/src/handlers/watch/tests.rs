@@ -13,7 +13,7 @@ use crate::request_info::Query;
 
 const SCOPE: &str = "/registry/configmaps/default/";
 
-/// The revisions that a watch from `after` tells of at once, in a store that has `seen` told how far it has come.
+/// The revisions that a watch from `after` returns at once, if the store reports the revisions `seen` while the watch begins.
 fn told(store: &Store, after: u64, seen: &[u64]) -> Vec<u64> {
     let query = Query::parse(&format!("watch=1&resourceVersion={after}"));
     let options = ListOptions::parse(&query, true).unwrap();
@@ -43,11 +43,11 @@ async fn what_is_written_while_a_watch_of_the_future_begins_is_not_lost() {
         revisions.push(created.str_at(&["metadata", "resourceVersion"]).unwrap().parse::<u64>().unwrap());
     }
     let [first, second, third] = revisions[..] else { panic!("three were made") };
-    // When it looked, only the first was there; the others came before it watched.
+    // At first only one object existed; the others were created before the watch was registered.
     assert_eq!(told(&state.storage.store, second, &[first, third]), [third]);
-    // Nothing has come yet.
+    // The requested revision is still in the future.
     assert_eq!(told(&state.storage.store, third + 1000, &[third, third]), [] as [u64; 0]);
-    // Nothing was to come.
+    // The requested revision already existed.
     assert_eq!(told(&state.storage.store, first, &[third]), [second, third]);
     server.running.stop().await;
 }

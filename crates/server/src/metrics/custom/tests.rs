@@ -2,7 +2,7 @@ use super::CustomMetrics;
 use crate::metrics::MetricRegistry;
 use crate::outbound::{Failure, FailureKind};
 
-/// Certificates that name their server in the old way, or are signed in it, are counted; other failures are not.
+/// Certificates without SAN or with a SHA-1 signature are counted; other failures are not.
 #[test]
 fn only_certificates_of_former_times_are_counted() {
     let metrics = CustomMetrics::new(&MetricRegistry::new()).unwrap();

@@ -1,4 +1,4 @@
-//! The tokens of the vectors.
+//! Generates the tokens of the test vectors with their expected results.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,13 +7,13 @@ use webhook_auth::verify::MAX_TOKEN;
 
 use crate::issuer::{AUDIENCE, ISSUER, Key, NOW, UID, changed, claims, hmac_token, jwks};
 
-/// The issuer's keys, and one of a stranger that has the id of one of them.
+/// The issuer's keys, and an attacker's key that reuses the id of one of them.
 pub(super) struct Signers {
     pub(super) ec: Key,
     pub(super) rsa: Key,
     p384: Key,
     p521: Key,
-    /// An EC key and an RSA key of the same id.
+    /// An EC key with the id of the RSA key.
     twin: Key,
     stranger: Key,
 }
@@ -69,13 +69,13 @@ impl Cases<'_> {
         self.all.last_mut().unwrap()
     }
 
-    /// Claims that the issuer signed.
+    /// Adds a token with these claims, signed by the issuer's EC key.
     fn signed(&mut self, name: &str, claims: &Value, result: &str) -> &mut Value {
         let token = self.keys.ec.token(claims);
         self.add(name, token, result)
     }
 
-    /// Claims for `apps` with one thing changed.
+    /// Adds a token for the group `apps` with changed claims.
     fn with(&mut self, name: &str, result: &str, change: impl FnOnce(&mut Value)) {
         self.signed(name, &changed("apps", change), result);
     }
@@ -170,7 +170,7 @@ fn parts(cases: &mut Cases<'_>) {
     ] {
         cases.add(name, token, "malformed");
     }
-    // The last character of the signature holds two bits that say nothing; they must be zero.
+    // The last base64 character of the signature has two unused bits, which must be zero.
     let (front, last) = good.split_at(good.len() - 1);
     let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let next = alphabet.find(last).unwrap() + 1;

@@ -1,4 +1,4 @@
-//! Whose a token is, to what it is bound and for whom.
+//! Subject, bound configuration and audience of a token.
 
 use serde_json::{Value, json};
 use webhook_auth::verify::{Dialect, Groups};
@@ -63,7 +63,7 @@ fn a_token_is_bound_to_one_configuration_of_the_right_kind() {
         assert_eq!(unbound, Err(Reason::NotBound));
     }
 
-    // And the other way round.
+    // A verifier for mutating configurations rejects tokens of validating ones.
     let key = Key::ec("k");
     let expected = Expected { kind: ConfigurationKind::Mutating, ..expected() };
     let verifier = Verifier::new(expected, Keys::new(key_set(&[&key]))).unwrap();

@@ -1,4 +1,4 @@
-//! What a verifier is told and what it reads: configurations, documents of issuers, reviews.
+//! Validation of a verifier's expectations, and decoding of provider documents and reviews.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ fn the_request_of_a_review_is_read_as_the_webhook_reads_it() {
     assert_eq!(with("/request", json!(null)), Err(ReviewError::Malformed));
     assert_eq!(with("/request/resource", json!("pods")), Err(ReviewError::Malformed));
     assert_eq!(with("/request/resource/group", json!(null)), Err(ReviewError::Malformed));
-    // A group that comes twice, or a request that does.
+    // A duplicate `resource` or `request` is rejected.
     for (once, twice) in [
         (r#""resource":{"#, r#""resource":{"group":"","version":"v1","resource":"secrets"},"resource":{"#),
         (r#""request":{"#, r#""request":{},"request":{"#),
@@ -110,7 +110,7 @@ fn the_request_of_a_review_is_read_as_the_webhook_reads_it() {
         let text = text.replacen(once, twice, 1);
         assert_eq!(AdmissionRequest::from_review(text.as_bytes()), Err(ReviewError::Malformed));
     }
-    // The core group is often left out.
+    // An absent group is the core group.
     let pods = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"resource":{"version":"v1","resource":"pods"}}}"#;
     assert_eq!(AdmissionRequest::from_review(pods.as_bytes()).unwrap().resource.group, "");
 }

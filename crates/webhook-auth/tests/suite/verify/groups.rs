@@ -1,4 +1,4 @@
-//! The groups that a token is for, in both dialects.
+//! The API groups of a token, in both dialects.
 
 use serde_json::{Value, json};
 use webhook_auth::verify::Dialect;
@@ -18,7 +18,7 @@ fn a_token_for_one_group_is_good_for_that_group_only() {
     assert_eq!(judge(&claims(named), &shouted), Err(Reason::Group));
     let star = AdmissionRequest::about("*", "v1", "pods", "Pod");
     assert_eq!(judge(&claims(named), &star), Err(Reason::Group));
-    // And one for all is good for all.
+    // A token for `*` is valid for every group.
     for request in [pods(), turtles(), star] {
         assert_eq!(judge(&claims("*"), &request), Ok(()));
     }
@@ -28,7 +28,7 @@ fn a_token_for_one_group_is_good_for_that_group_only() {
 fn the_core_group_is_a_group_like_any_other() {
     assert_eq!(judge(&claims(""), &pods()), Ok(()));
     assert_eq!(judge(&claims(""), &turtles()), Err(Reason::Group));
-    // Kubernetes 1.37 has no way to attest it, so a claim that does is none of its.
+    // Kubernetes 1.37 cannot attest the core group, so such a claim in its dialect is rejected.
     let only_ours =
         changed("", |c| drop(c["kubernetes.io"].as_object_mut().unwrap().remove("attestationClaims")));
     assert_eq!(judge(&only_ours, &pods()), Err(Reason::NoGroup));
@@ -42,7 +42,7 @@ fn a_kind_of_another_group_is_not_asked_about_under_a_resource_of_ones_own() {
     request.kind = pods().kind;
     assert_eq!(judge(&claims("ninja.turtles.ai"), &request), Err(Reason::Group));
     assert_eq!(judge(&claims("*"), &request), Ok(()));
-    // Subresources have kinds of other groups: a `Scale` is of `autoscaling`.
+    // The kind of a subresource may belong to another group: `Scale` is in `autoscaling`.
     request.sub_resource = Some("scale".to_owned());
     assert_eq!(judge(&claims("ninja.turtles.ai"), &request), Err(Reason::Group));
     request.kind.group = "autoscaling".to_owned();

@@ -1,4 +1,4 @@
-//! The keys that verify.
+//! Decoding of JSON Web Key Sets.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -52,7 +52,7 @@ fn a_key_set_keeps_the_keys_that_can_verify_tokens() {
     for field in ["kid", "kty", "crv", "x", "y"] {
         assert_eq!(without(field), Err(KeyError::NoKeys), "{field}");
     }
-    // What cannot be used does not stand in the way of what can.
+    // Unusable keys are ignored if another key is usable.
     let secret = json!({"kty": "oct", "kid": "s", "k": "AAAA"});
     assert_eq!(ids(&json!({"keys": [secret, key.jwk()]})), Ok(1));
     let mut small = Key::rsa("r").jwk();
@@ -60,7 +60,7 @@ fn a_key_set_keeps_the_keys_that_can_verify_tokens() {
     small["n"] = json!(URL_SAFE_NO_PAD.encode([0xc1; 128]));
     assert_eq!(ids(&json!({"keys": [small]})), Err(KeyError::NoKeys));
 
-    // One name for two keys.
+    // Several keys may have the same id only if they are equal or have different algorithms.
     assert_eq!(ids(&json!({"keys": [key.jwk(), key.jwk()]})), Ok(1));
     assert_eq!(ids(&json!({"keys": [key.jwk(), Key::ec("k").jwk()]})), Err(KeyError::Ambiguous));
     assert_eq!(ids(&json!({"keys": [key.jwk(), Key::rsa("k").jwk()]})), Ok(2));

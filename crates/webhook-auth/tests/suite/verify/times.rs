@@ -1,4 +1,4 @@
-//! Who made a token, and when it is good.
+//! Issuer and validity period of a token.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -15,14 +15,14 @@ fn a_token_of_another_issuer_is_refused() {
     assert_eq!(judged(|c| drop(c.as_object_mut().unwrap().remove("iss"))), Err(Reason::Issuer));
     assert_eq!(judged(|c| c["iss"] = json!([ISSUER])), Err(Reason::Malformed));
     let key = Key::ec("k");
-    // The log says which issuer was found: often the wrong one is expected.
+    // The detail names the issuer that was found, because a wrong expectation is a common mistake.
     let token = key.token(&changed("*", |c| c["iss"] = json!("https://elsewhere.example")));
     let rejection = verifier(&[&key]).authenticate(&token, at(NOW)).unwrap_err();
     assert_eq!(
         rejection.detail(),
         format!("the token's issuer is \"https://elsewhere.example\", but [\"{ISSUER}\"] is expected")
     );
-    // While an issuer changes, both are good.
+    // During a change of the issuer, the old and the new one are accepted.
     let issuers = vec!["https://new.example".to_owned(), ISSUER.to_owned()];
     let verifier = Verifier::new(Expected { issuers, ..expected() }, Keys::new(key_set(&[&key]))).unwrap();
     let new = changed("*", |c| c["iss"] = json!("https://new.example"));
@@ -69,7 +69,7 @@ fn a_token_without_an_end_or_with_a_late_one_is_refused() {
     assert_eq!(judged(|c| c["exp"] = json!(null)), Err(Reason::Expired));
     assert_eq!(judged(|c| c["iat"] = json!(NOW + 61)), Err(Reason::Lifetime));
     assert_eq!(judged(|c| c["nbf"] = json!(NOW + 61)), Err(Reason::NotYetValid));
-    // Fractions of a second are cut off; other shapes are no dates.
+    // Fractions of a second are truncated; values of other types are rejected.
     assert_eq!(judged(|c| c["exp"] = json!(600.9 + 1.8e9)), Ok(()));
     for odd in [json!("1800000600"), json!([1]), json!(true), json!(1e300), json!({})] {
         for claim in ["exp", "iat", "nbf"] {

@@ -1,4 +1,4 @@
-//! What a token looks like: its parts, its header, its signature.
+//! The form of a token: its parts, header and signature.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -26,12 +26,12 @@ fn the_header_chooses_neither_algorithm_nor_key() {
         let (signed, _) = token.rsplit_once('.').unwrap();
         assert_eq!(judge(&format!("{signed}.")), Err(Reason::Algorithm));
     }
-    // A public key is no shared secret.
+    // An HMAC with the public key as secret is rejected.
     let public = rsa.jwk()["n"].as_str().unwrap().to_owned();
     for secret in [public.as_bytes(), &URL_SAFE_NO_PAD.decode(&public).unwrap(), &jwks(&[&rsa])] {
         assert_eq!(judge(&hmac_token("rsa", secret, &claims)), Err(Reason::Algorithm));
     }
-    // Algorithms that are not on the list, and one that is but is another key's.
+    // Unsupported algorithms, and a supported one that is not the key's.
     for other in ["HS384", "HS512", "PS256", "RS512", "EdDSA", "es256", "RS256 "] {
         let token = rsa.token_with(&json!({"alg": other, "kid": "rsa"}), &claims);
         assert_eq!(judge(&token), Err(Reason::Algorithm), "{other}");
@@ -47,17 +47,17 @@ fn the_header_chooses_neither_algorithm_nor_key() {
         judge(&ec.token_with(&json!({"alg": ["ES256"], "kid": "ec"}), &claims)),
         Err(Reason::Algorithm)
     );
-    // One key's signature under another's name.
+    // A signature by one key with the id of another.
     assert_eq!(
         judge(&ec.token_with(&json!({"alg": "RS256", "kid": "rsa"}), &claims)),
         Err(Reason::Signature)
     );
     assert_eq!(judge(&stranger.token(&claims)), Err(Reason::Signature));
-    // A key that comes with the token is not looked at.
+    // Keys in the token's header are ignored.
     let own = json!({"alg": "ES256", "kid": "ec", "jwk": stranger.jwk(), "jku": "https://evil.example", "x5u": "https://evil.example"});
     assert_eq!(judge(&stranger.token_with(&own, &claims)), Err(Reason::Signature));
     assert_eq!(judge(&ec.token_with(&own, &claims)), Ok(()));
-    // Unknown keys, and tokens that name none.
+    // Key ids that are unknown, missing or of the wrong type.
     for header in [
         json!({"alg": "ES256", "kid": "other"}),
         json!({"alg": "ES256"}),
@@ -157,12 +157,12 @@ fn what_is_no_token_is_refused_however_long_it_is() {
     let (header, payload) = (parts.next().unwrap(), parts.next().unwrap());
     assert_eq!(judge(&format!("{header}.{payload}.")), Err(Reason::Signature));
     assert_eq!(judge(&format!("{header}.{payload}.AAAA")), Err(Reason::Signature));
-    // One bit of the claims, or of the signature.
+    // The signature of another token.
     let other = key.token(&claims("apps"));
     let crossed = format!("{header}.{payload}.{}", other.rsplit_once('.').unwrap().1);
     assert_eq!(judge(&crossed), Err(Reason::Signature));
 
-    // As long as may be, and a byte more.
+    // The maximum length and a longer token.
     let padded = |size: usize| {
         let claims = changed("*", |c| c["padding"] = json!("x".repeat(size)));
         key.token(&claims)

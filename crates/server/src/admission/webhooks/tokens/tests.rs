@@ -17,7 +17,7 @@ fn recipient(uid: &str, audience: &str) -> TokenRecipient {
     }
 }
 
-/// A token that was had so many seconds ago.
+/// A slot with a token that is `age` seconds old.
 fn kept(age: u64) -> Slot {
     let from = SystemTime::now() - Duration::from_secs(age);
     let until = from + Duration::from_mins(10) - MARGIN;
@@ -39,7 +39,7 @@ fn a_token_is_sent_while_it_is_good_and_replaced_before_it_is_not() {
     assert!(young.is_good(now) && !young.is_old(now));
     assert!(old.is_good(now) && old.is_old(now));
     assert!(!spent.is_good(now));
-    // A clock that was set back.
+    // The clock was set back by an hour.
     assert!(!epoch.is_good(now - Duration::from_hours(1)));
 }
 
@@ -64,7 +64,7 @@ async fn a_good_token_is_found_without_asking_and_a_missing_one_is_asked_for_onc
     tokens.slots().insert(known.clone(), kept(0));
     assert!(matches!(tokens.look_up(&known), Found::Good(_)));
     assert!(tokens.slots()[&known].under_way.is_none());
-    // An old one is sent all the same, and replaced while nobody waits.
+    // An old token is still sent, and renewed in the background.
     tokens.slots().insert(known.clone(), kept(500));
     assert!(matches!(tokens.look_up(&known), Found::Good(_)));
     assert!(tokens.slots()[&known].under_way.is_some());
@@ -74,7 +74,7 @@ async fn a_good_token_is_found_without_asking_and_a_missing_one_is_asked_for_onc
         panic!("nobody asked");
     };
     assert!(first.over.same_channel(&second.over));
-    // There is no server to ask: it fails, nobody has to wait, and the next one does not ask at once.
+    // The loopback is disconnected: the request fails at once, and the next lookup does not send another immediately.
     assert!(tokens.get(&other, None).await.is_none());
     assert!(matches!(tokens.look_up(&other), Found::Nothing));
     tokens.ask_again();
@@ -116,7 +116,7 @@ fn tokens_go_with_the_configuration_and_the_webhook_they_are_for() {
     tokens.configuration_changed(Some(&old), None);
     assert_eq!(left(), ["b https://one/"]);
     fill();
-    // Deleted and created again under the same name.
+    // The configuration was deleted and created again under the same name.
     tokens.configuration_changed(Some(&old), Some(&configuration("c", &["https://one/"])));
     assert_eq!(left(), ["b https://one/"]);
     tokens.account_changed();
