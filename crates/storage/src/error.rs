@@ -13,10 +13,7 @@ pub enum OpenError {
     Locked(PathBuf),
     /// The folder or a file in it cannot be created or read.
     #[error("cannot open the data folder `{}`: {source}", path.display())]
-    Folder {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Folder { path: PathBuf, source: std::io::Error },
     /// Other users can read or write the folder.
     #[error("the data folder `{}` has mode {mode:04o} and is open to others; run `chmod 700` on it", path.display())]
     TooOpen {
@@ -110,9 +107,7 @@ pub enum ReadError {
     },
     /// The revision does not exist yet.
     #[error("the revision does not exist yet; the current one is {current}")]
-    Future {
-        current: u64,
-    },
+    Future { current: u64 },
     /// The backend could not read.
     #[error("the store cannot read: {0}")]
     Unavailable(String),
@@ -129,9 +124,7 @@ pub enum WatchError {
     },
     /// The revision does not exist yet.
     #[error("the revision does not exist yet; the current one is {current}")]
-    Future {
-        current: u64,
-    },
+    Future { current: u64 },
     /// The watcher was too slow: events it has not received have been discarded.
     #[error("the watcher was too slow")]
     Lagged,

@@ -35,9 +35,15 @@ pub(super) enum Verdict {
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
     /// Changes the owner references.
-    Patch { place: Place, patch: Value },
+    Patch {
+        place: Place,
+        patch: Value,
+    },
     /// Removes a finalizer, after all earlier actions have completed.
-    Release { place: Place, patch: Value },
+    Release {
+        place: Place,
+        patch: Value,
+    },
     Delete(Deletion),
 }
 
