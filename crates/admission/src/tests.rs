@@ -115,7 +115,7 @@ fn flags_choose_the_plugins() {
 
 /// As in Kubernetes, the mutating phase already rejects the deletion, so that no webhook is called for it.
 #[test]
-fn a_namespace_of_the_system_is_kept_before_anybody_is_asked() {
+fn deleting_a_system_namespace_is_denied_before_other_plugins_run() {
     let (user, options) = (User::named("u"), Value::Null);
     let kind = GroupVersionKind::new("", "v1", "Namespace");
     let attributes = Attributes {

@@ -84,7 +84,6 @@ const BINARY_SUFFIXES: [(&str, u32); 6] =
 impl Quantity {
     pub const ZERO: Quantity = Quantity::new(0, Format::DecimalSi);
 
-    /// A whole amount.
     pub const fn new(value: i64, format: Format) -> Self {
         Quantity { amount: Amount::Small { value, scale: 0 }, format, written: None }
     }

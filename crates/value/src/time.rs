@@ -169,9 +169,9 @@ pub fn format_seconds(seconds: i64) -> String {
 /// A parsed time with the offset that it was written with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZonedTime {
-    /// Seconds since 1970-01-01T00:00:00Z.
+    /// Seconds since 1970-01-01T00:00:00Z, negative before.
     pub seconds: i64,
-    /// 0 to 999,999,999.
+    /// Nanoseconds within the second, 0 to 999,999,999.
     pub nanos: u32,
     /// Seconds east of UTC.
     pub offset: i32,

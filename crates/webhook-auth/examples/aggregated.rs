@@ -83,11 +83,11 @@ async fn ask(
     review: &Value,
 ) -> Result<Asked> {
     let config = webhook.get("clientConfig").ok_or("a webhook without clientConfig")?;
-    let place: ClientConfig = serde_json::from_value(config.clone())?;
+    let client_config: ClientConfig = serde_json::from_value(config.clone())?;
     // The audience of a webhook is its URL. Within the cluster, the service's name resolves.
-    let url: Uri = place.audience().ok_or("a webhook without an address")?.parse()?;
+    let url: Uri = client_config.audience().ok_or("a webhook without an address")?.parse()?;
     let bundle = STANDARD.decode(config.get("caBundle").and_then(Value::as_str).unwrap_or_default())?;
-    let token = tokens.token(configuration, &place).await;
+    let token = tokens.token(configuration, &client_config).await;
     // The webhook is called even without a token: it decides whether it requires one.
     let (status, body) = post(&url, &bundle, token.as_deref().ok(), review).await?;
     let answer: Value = serde_json::from_slice(&body).unwrap_or_default();

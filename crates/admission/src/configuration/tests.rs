@@ -7,7 +7,7 @@ fn parse(text: &str) -> Result<AdmissionConfiguration, String> {
 const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n";
 
 #[test]
-fn plugins_are_configured_in_place_or_by_a_file() {
+fn plugins_are_configured_inline_or_by_a_file() {
     let text = format!(
         "{HEAD}plugins:\n- name: A\n  configuration: {{kind: K, size: 1}}\n- name: B\n  path: b.yaml\n- name: C\n"
     );
@@ -25,7 +25,7 @@ fn plugins_are_configured_in_place_or_by_a_file() {
 }
 
 #[test]
-fn what_is_in_place_wins_over_a_file() {
+fn an_inline_configuration_wins_over_a_file() {
     let read = parse(&format!("{HEAD}plugins: [{{name: A, path: a.yaml, configuration: {{}}}}]")).unwrap();
     assert_eq!(read.plugins[0].source, PluginConfigurationSource::Inline(b"{}".to_vec()));
 }

@@ -282,7 +282,7 @@ fn what_is_around_the_objects_is_read_strictly_too() {
 
 /// Only the handwritten validation rules of the API apply to manifest files, not its declarative ones.
 #[test]
-fn a_binding_without_actions_is_told_what_is_wanted() {
+fn a_binding_without_actions_gets_an_error_that_names_them() {
     let binding = BINDING.replace("  validationActions: [Deny]\n", "");
     assert_eq!(
         policies(&format!("{POLICY}---\n{binding}")),

@@ -187,7 +187,7 @@ pub fn annotations(holder: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors
 fn owner_references(metadata: Option<&Value>, errors: &mut FieldErrors) {
     let list = METADATA.field("ownerReferences");
     let mut controller: Option<String> = None;
-    let mut told = false;
+    let mut is_reported = false;
     let references = metadata.items("ownerReferences");
     for (i, reference) in references.iter().enumerate() {
         let at = list.index(i);
@@ -196,14 +196,14 @@ fn owner_references(metadata: Option<&Value>, errors: &mut FieldErrors) {
             let this = format!("{}/{}", reference.text("kind"), reference.text("name"));
             match &controller {
                 // Report it once: each report would repeat the whole list.
-                Some(_) if told => {}
+                Some(_) if is_reported => {}
                 Some(first) => {
                     let detail = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                     );
                     let all: Vec<String> = references.iter().map(owner_reference_json).collect();
                     errors.invalid_json(&list, &format!("[{}]", all.join(",")), &detail);
-                    told = true;
+                    is_reported = true;
                 }
                 None => controller = Some(this),
             }

@@ -63,7 +63,7 @@ fn check(headers: &[(&str, &str)], allowed: &[&'static str], expected: &Expect) 
 }
 
 #[test]
-fn without_headers_nobody_acts_as_anybody() {
+fn a_request_without_impersonation_headers_is_not_impersonated() {
     assert_eq!(Impersonation::from_headers(&HeaderLines(&[("accept", "x")])).unwrap(), None);
     assert!(Impersonation::is_header("Impersonate-Extra-Scopes"));
     assert!(!Impersonation::is_header("Impersonate-Me"));

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 /// 1 to `1e1000000000` would write a billion digits.
 const MAX_SUM_DIGITS: usize = 10_000;
 
-/// `digits * 10^scale`.
+/// An exact decimal number: `digits * 10^scale`.
 #[derive(Clone, Debug)]
 pub(super) struct Decimal {
     negative: bool,
@@ -188,7 +188,7 @@ fn sum(a: &[u8], b: &[u8]) -> Vec<u8> {
     digits
 }
 
-/// `larger - smaller`.
+/// Decimal subtraction: `larger - smaller`, which must not be negative.
 fn difference(larger: &[u8], smaller: &[u8]) -> Vec<u8> {
     let mut digits = Vec::with_capacity(larger.len());
     let mut borrow = 0;

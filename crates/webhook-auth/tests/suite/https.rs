@@ -59,12 +59,12 @@ async fn serve(routes: impl FnOnce(&str) -> Router) -> (String, String) {
 async fn keys_are_discovered_over_tls_with_the_token_for_that_server_only() {
     let key = Key::ec("k");
     let set = jwks(&[&key]);
-    let heard: Arc<Mutex<Vec<Option<String>>>> = Arc::default();
+    let received: Arc<Mutex<Vec<Option<String>>>> = Arc::default();
     let hear = {
-        let heard = Arc::clone(&heard);
+        let received = Arc::clone(&received);
         move |headers: &HeaderMap| {
             let value = headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
-            heard.lock().unwrap().push(value);
+            received.lock().unwrap().push(value);
         }
     };
     let (keys_url, keys_pem) = serve({
@@ -97,11 +97,11 @@ async fn keys_are_discovered_over_tls_with_the_token_for_that_server_only() {
     let https = https.with_token_file(&issuer, file.path()).unwrap();
     let keys = Discovery::new(&issuer, https).fetch().await.unwrap();
     assert_eq!(keys.ids().map(|(id, _)| id).collect::<Vec<_>>(), ["k"]);
-    assert_eq!(*heard.lock().unwrap(), [Some("Bearer secret".to_owned()), None]);
+    assert_eq!(*received.lock().unwrap(), [Some("Bearer secret".to_owned()), None]);
 }
 
 #[tokio::test]
-async fn servers_that_nobody_vouches_for_and_odd_answers_are_refused() {
+async fn untrusted_servers_and_malformed_answers_are_refused() {
     let (url, pem) = serve(|url| {
         let away = format!("{url}/fine");
         Router::new()

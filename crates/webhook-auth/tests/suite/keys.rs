@@ -74,7 +74,7 @@ impl Setup {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_are_fetched_once_and_kept() {
+async fn keys_are_fetched_once_and_cached() {
     let key = Key::ec("k");
     let setup = setup(&[&key]);
     for _ in 0..3 {
@@ -209,7 +209,7 @@ async fn keys_get_old_are_renewed_behind_and_then_no_longer_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_keys_nobody_is_let_in_and_the_issuer_is_not_asked_too_often() {
+async fn without_keys_every_request_is_denied_and_the_issuer_is_asked_rarely() {
     let key = Key::ec("k");
     let setup = setup(&[&key]);
     setup.source.publish(None);

@@ -253,7 +253,7 @@ async fn a_denial_after_a_comparison_that_failed_is_given_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_route_without_the_layer_answers_nobody() {
+async fn a_route_without_the_layer_is_refused() {
     let router: Router = Router::new().route("/review", post(answer));
     let request = Request::post("/review").body(Body::from(review("").to_string())).unwrap();
     assert_eq!(router.oneshot(request).await.unwrap().status(), StatusCode::INTERNAL_SERVER_ERROR);

@@ -65,7 +65,7 @@ fn wanted(name: &str, uid: &str) -> Wanted {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_kept_and_renewed_ahead_of_its_end() {
+async fn a_token_is_cached_and_renewed_before_it_expires() {
     let server = Server::new();
     let cache = TokenCache::new(server.clone());
     let one = wanted("guard", "1");
@@ -190,7 +190,7 @@ async fn a_configuration_made_anew_has_tokens_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_so_many_tokens_are_kept() {
+async fn the_number_of_cached_tokens_is_bounded() {
     let server = Server::new();
     let cache = TokenCache::new(server);
     for number in 0..1100 {

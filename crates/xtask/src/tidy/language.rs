@@ -7,27 +7,8 @@ use super::sources::Source;
 
 /// Crates whose comments and names were not yet reviewed by the style guide: they are not checked. A crate leaves this list when
 /// it has no finding; no crate is added.
-const NOT_YET_REVIEWED: [&str; 19] = [
-    "admission",
-    "api",
-    "authn",
-    "authz",
-    "cel",
-    "cli",
-    "controllers",
-    "crd",
-    "documents",
-    "dra",
-    "flowcontrol",
-    "kinds",
-    "pages",
-    "schema",
-    "server",
-    "storage",
-    "value",
-    "webhook-auth",
-    "x509",
-];
+const NOT_YET_REVIEWED: [&str; 9] =
+    ["authz", "controllers", "crd", "documents", "flowcontrol", "kinds", "schema", "server", "storage"];
 
 /// A doc comment with fewer words only repeats the name.
 const MIN_WORDS: usize = 4;

@@ -166,13 +166,13 @@ fn comments_are_no_documents_and_errors_are_at_their_own_lines() {
         );
     }
     assert!(loaded(ManifestSet::ValidatingPolicies, &[file("a.yaml", "# c\n---\nnull\n")]).is_err());
-    let place = |set: ManifestSet, text: &str| {
+    let first_problem = |set: ManifestSet, text: &str| {
         let refused = loaded(set, &[file("a.yaml", text)]).unwrap_err();
         (refused.problems()[0].one_line(), refused.to_string())
     };
     let hook = WEBHOOK.replace("    url:", "    caBundle: '#no'\n    url:");
     assert_eq!(
-        place(ManifestSet::ValidatingWebhooks, &hook).0,
+        first_problem(ManifestSet::ValidatingWebhooks, &hook).0,
         "/d/a.yaml:10:15: illegal base64 data at input byte 0"
     );
     let list = format!(
@@ -180,12 +180,12 @@ fn comments_are_no_documents_and_errors_are_at_their_own_lines() {
         hook.replace('\n', "\n  ")
     );
     assert_eq!(
-        place(ManifestSet::ValidatingWebhooks, &list).0,
+        first_problem(ManifestSet::ValidatingWebhooks, &list).0,
         "/d/a.yaml:13:17: illegal base64 data at input byte 0"
     );
     for name in ["", "generateName: p"] {
         let (shown, report) =
-            place(ManifestSet::ValidatingPolicies, &POLICY.replace("name: p1.static.k8s.io", name));
+            first_problem(ManifestSet::ValidatingPolicies, &POLICY.replace("name: p1.static.k8s.io", name));
         assert!(shown.ends_with("metadata.name: Required value: name is required"), "{shown}");
         assert!(report.ends_with("metadata.name: Required value: name is required"), "{report}");
     }

@@ -93,7 +93,7 @@ fn ask(
 }
 
 #[test]
-fn the_service_is_told_images_annotations_and_the_namespace() {
+fn the_review_has_images_annotations_and_the_namespace() {
     let service = Scripted::saying(r#"{"allowed":true,"auditAnnotations":{"ticket":"seen"}}"#);
     let plugin = ImagePolicyWebhook::new(configured(""), Arc::clone(&service) as _);
     let mut notes = AdmissionNotes::default();
@@ -115,7 +115,7 @@ fn the_service_is_told_images_annotations_and_the_namespace() {
 }
 
 #[test]
-fn a_refusal_is_told_and_counts_for_a_while() {
+fn a_denial_is_reported_and_cached() {
     let service = Scripted::saying(r#"{"allowed":false,"reason":"not signed"}"#);
     let plugin = ImagePolicyWebhook::new(configured("denyTTL: 10"), Arc::clone(&service) as _);
     let refused = Err(

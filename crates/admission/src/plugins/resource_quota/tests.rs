@@ -55,7 +55,7 @@ fn a_status_that_is_right_is_left_alone() {
 }
 
 #[test]
-fn what_nobody_here_can_count_stays_as_it_was() {
+fn usage_of_resources_without_an_evaluator_stays_unchanged() {
     let cluster: FakeCluster = read(OBJECTS).into_iter().collect();
     let quota = read(
         "- {apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {hard: {count/widgets.example.com: '5', pods: '1'}}, status: {hard: {pods: '1'}, used: {count/widgets.example.com: '3', pods: '0'}}}",

@@ -117,18 +117,18 @@ fn a_grant_says_the_same_in_both_sets_of_names() {
 #[test]
 fn refusals_come_in_an_order_that_tells_nothing() {
     // Start with a request that breaks every rule, and fix one reported rule after the other.
-    let nobody = Attests(&[]);
+    let attests_nothing = Attests(&[]);
     let mut wrong = Ask { name: "nope", uid: "other", audience: "api", ..Ask::default() };
-    let off = ask(&with_hooks(), &rules(), &nobody, &wrong).unwrap_err();
+    let off = ask(&with_hooks(), &rules(), &attests_nothing, &wrong).unwrap_err();
     assert_eq!(off.status.code(), 400);
     assert!(off.status.message().ends_with("(feature gate APIServerWebhookAuthenticationToken is disabled)"));
     assert_eq!(off.cause.unwrap().reason, RefusalReason::FeatureGateDisabled);
     let check = |attester: &Attests, asked: &Ask<'_>, expected: &str| {
         assert_eq!(refusal(attester, asked), expected);
     };
-    check(&nobody, &wrong, "400 api server audiences are invalid for webhook token requests");
+    check(&attests_nothing, &wrong, "400 api server audiences are invalid for webhook token requests");
     wrong.audience = "https://wrong.example/";
-    check(&nobody, &wrong, r#"403 admissionReviewAPIGroups "apps" is forbidden: may not attest"#);
+    check(&attests_nothing, &wrong, r#"403 admissionReviewAPIGroups "apps" is forbidden: may not attest"#);
     check(&MAY, &wrong, DENIED);
     wrong.name = "hooks";
     check(&MAY, &wrong, DENIED);

@@ -79,7 +79,7 @@ fn a_key_set_keeps_the_keys_that_can_verify_tokens() {
 }
 
 #[test]
-fn two_kinds_of_keys_of_one_name_are_told_apart() {
+fn two_types_of_keys_with_one_id_are_distinguished() {
     let (ec, rsa) = (Key::ec("k"), Key::rsa("k"));
     let verifier = verifier(&[&ec, &rsa]);
     for key in [&ec, &rsa] {
