@@ -108,14 +108,14 @@ impl Chain {
         &self,
         user: &User,
         attributes: &Attributes,
-        heard: &mut (dyn FnMut(&ChainStep, &AuthorizerDecision) + Send),
+        on_decision: &mut (dyn FnMut(&ChainStep, &AuthorizerDecision) + Send),
     ) -> AuthorizerDecision {
         let mut reasons: Vec<Str> = Vec::new();
         let mut errors: Vec<String> = Vec::new();
         for step in &self.steps {
             let answer = step.authorizer.decide(user, attributes).await;
             self.observer.decided(step.authorizer.kind(), &step.name, answer.decision);
-            heard(step, &answer);
+            on_decision(step, &answer);
             if answer.decision != Decision::NoOpinion {
                 return answer;
             }

@@ -13,12 +13,12 @@ pub fn forbidden(user: &str, attributes: &Attributes, reason: &str) -> Status {
     let what = if *is_resource {
         let full =
             if subresource.is_empty() { resource.to_string() } else { format!("{resource}/{subresource}") };
-        let place = if namespace.is_empty() {
+        let scope = if namespace.is_empty() {
             "at the cluster scope".to_owned()
         } else {
             format!("in the namespace {}", quote(namespace))
         };
-        format!("User {user} cannot {verb} resource {} in API group {} {place}", quote(&full), quote(group))
+        format!("User {user} cannot {verb} resource {} in API group {} {scope}", quote(&full), quote(group))
     } else {
         format!("User {user} cannot {verb} path {}", quote(path))
     };

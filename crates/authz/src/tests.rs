@@ -64,9 +64,9 @@ fn masters_are_allowed_before_the_first_step() {
 }
 
 #[test]
-fn an_empty_chain_allows_nobody() {
-    let nobody = chain(vec![]);
-    assert_eq!(run(nobody.decide(&User::named("alice"), &pods())).decision, Decision::NoOpinion);
+fn an_empty_chain_allows_no_user() {
+    let empty = chain(vec![]);
+    assert_eq!(run(empty.decide(&User::named("alice"), &pods())).decision, Decision::NoOpinion);
 }
 
 #[test]
@@ -464,7 +464,7 @@ fn what_a_node_may_do_cannot_be_listed() {
 }
 
 #[test]
-fn acting_as_somebody_else_is_asked_of_the_chain() {
+fn impersonation_is_authorized_by_the_chain() {
     let index = index(
         "
 kind: ClusterRole

@@ -125,7 +125,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn all_seats_are_given_and_all_bounds_are_kept(
+        fn all_seats_are_allocated_within_all_bounds(
             parts in proptest::collection::vec((0.0..50.0_f64, 0.0..1.0_f64, 0.0..50.0_f64), 1..12),
             at in 0.0..1.0_f64,
         ) {

@@ -7,23 +7,23 @@ use sha2::{Digest as _, Sha256};
 use value::Str;
 
 /// Number of cached users, and of cached flows, per thread.
-const PLACES: usize = 64;
+const SLOTS: usize = 64;
 /// Longer names, and users with more groups, are not cached.
 const MAX_NAME: usize = 256;
 const MAX_GROUPS: usize = 16;
 
 /// A direct-mapped cache: each slot holds the last value with its hash.
-type Places<T> = RefCell<[Option<T>; PLACES]>;
+type Slots<T> = RefCell<[Option<T>; SLOTS]>;
 
 thread_local! {
-    static USERS: Places<KnownUser> = const { RefCell::new([const { None }; PLACES]) };
-    static FLOWS: Places<KnownFlow> = const { RefCell::new([const { None }; PLACES]) };
+    static USERS: Slots<KnownUser> = const { RefCell::new([const { None }; SLOTS]) };
+    static FLOWS: Slots<KnownFlow> = const { RefCell::new([const { None }; SLOTS]) };
 }
 
 /// A short hash of the end of a name, because names often have a common prefix.
-fn place(name: &str) -> usize {
+fn slot(name: &str) -> usize {
     let add = |hash: usize, byte: &u8| hash.wrapping_mul(31).wrapping_add(usize::from(*byte));
-    name.as_bytes().iter().rev().take(16).fold(name.len(), add) % PLACES
+    name.as_bytes().iter().rev().take(16).fold(name.len(), add) % SLOTS
 }
 
 /// The rules of flow schemas that match a user by name or group.
@@ -51,7 +51,7 @@ pub(crate) fn with_rules<R>(
 ) -> R {
     let is_short = |name: &Str| name.len() <= MAX_NAME;
     USERS.with_borrow_mut(|users| {
-        let Some(known) = users.get_mut(place(&user.name)) else { return choose(&find()) };
+        let Some(known) = users.get_mut(slot(&user.name)) else { return choose(&find()) };
         if let Some(known) = known
             && known.configuration == configuration
             && known.name == user.name
@@ -80,7 +80,7 @@ pub(crate) fn flow_hash(schema: &str, distinguisher: &str) -> u64 {
         return sha256(schema, distinguisher);
     }
     FLOWS.with_borrow_mut(|flows| {
-        let at = (place(distinguisher) + schema.len()) % PLACES;
+        let at = (slot(distinguisher) + schema.len()) % SLOTS;
         let Some(known) = flows.get_mut(at) else { return sha256(schema, distinguisher) };
         if let Some(known) = known
             && known.distinguisher == distinguisher
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_share_a_place_keep_their_own_hashes() {
+    fn flows_that_share_a_slot_keep_their_own_hashes() {
         for _ in 0..2 {
             for number in 0..200 {
                 let user = format!("user-{number}");

@@ -30,10 +30,10 @@ use slab::Slab;
 /// Assumed duration of the first phase of a request before it has run.
 const ESTIMATED_SERVICE: Duration = Duration::from_millis(3);
 /// Number of empty queues that are retained; others exist only while they have work.
-const KEPT_QUEUES: usize = 256;
+const RETAINED_QUEUES: usize = 256;
 
 /// Statistics of deleted flow schemas are retained while there are at most this many schemas.
-const KEPT_FLOWS: usize = 256;
+const RETAINED_FLOWS: usize = 256;
 
 /// The treatment of requests of a priority level that find no free seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,7 +285,7 @@ impl<T: Ticket> QueueSet<T> {
             return known;
         }
         self.take_fast_counts();
-        if self.flows.len() >= KEPT_FLOWS
+        if self.flows.len() >= RETAINED_FLOWS
             && let Some(free) = self.flows.iter().position(FlowStats::is_forgettable)
             && let Some(flow) = self.flows.get_mut(free)
         {
@@ -742,7 +742,7 @@ impl<T: Ticket> QueueSet<T> {
             Queuing::Queue { queues, .. } => queues,
             _ => 0,
         };
-        if (self.queues.len() > KEPT_QUEUES || index >= wanted)
+        if (self.queues.len() > RETAINED_QUEUES || index >= wanted)
             && self.queues.get(index).is_some_and(|queue| queue.is_idle() && queue.seats_in_use == 0)
         {
             self.queues.remove(index);

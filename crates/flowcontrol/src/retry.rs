@@ -33,8 +33,8 @@ impl RetryAfter {
         }
         let previous = std::mem::replace(&mut self.current, (second, 1));
         self.history.push_back(previous);
-        let kept = (2 * self.seconds).min(MAX_RETRY_AFTER);
-        while self.history.front().is_some_and(|(then, _)| previous.0.saturating_sub(*then) > kept) {
+        let doubled = (2 * self.seconds).min(MAX_RETRY_AFTER);
+        while self.history.front().is_some_and(|(then, _)| previous.0.saturating_sub(*then) > doubled) {
             self.history.pop_front();
         }
         self.adjust(second);

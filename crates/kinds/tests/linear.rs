@@ -332,7 +332,7 @@ fn applied(case: &Case, object: &Value) {
     let schema = case.row.schema(case.version).unwrap();
     let api_version = GroupVersion::new(case.row.group, case.version).to_string();
     let reset = Reset::without(&["status"]);
-    let door = FieldManagement {
+    let field_management = FieldManagement {
         api_version: &api_version,
         schema,
         subresource: "",
@@ -343,13 +343,13 @@ fn applied(case: &Case, object: &Value) {
     let mut empty = Value::map([("apiVersion", api_version.as_str()), ("kind", case.row.kind)]);
     decode::fill(&mut empty, schema);
     let mut live = object.clone();
-    if let Some(managed) = door.track(&empty, object, "creator") {
+    if let Some(managed) = field_management.track(&empty, object, "creator") {
         live.set_at(&["metadata", "managedFields"], managed);
     }
     let mut config = object.clone();
     config.remove_at(&["metadata", "uid"]);
     config.remove_at(&["metadata", "managedFields"]);
-    let _ = door.apply(&live, &empty, &config, "applier", true);
+    let _ = field_management.apply(&live, &empty, &config, "applier", true);
 }
 
 /// Steps and duration of a stage for a list of the given length.

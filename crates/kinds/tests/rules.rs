@@ -174,11 +174,11 @@ mod page {
             // Restores fields that a create drops because only a subresource may set them.
             for path in [&["status"][..], &["spec", "ephemeralContainers"]] {
                 if let Some(value) = read(base).at(path) {
-                    let mut kept = old.at(path).cloned().unwrap_or_default();
+                    let mut former = old.at(path).cloned().unwrap_or_default();
                     for (field, value) in value.as_map().unwrap_or(&Map::new()).iter() {
-                        kept.set_at(&[field.as_str()], value.clone());
+                        former.set_at(&[field.as_str()], value.clone());
                     }
-                    old.set_at(path, if value.as_list().is_some() { value.clone() } else { kept });
+                    old.set_at(path, if value.as_list().is_some() { value.clone() } else { former });
                 }
             }
             let mut new = read(&changed(old.clone(), &case.changes));

@@ -40,8 +40,8 @@ impl Table {
 
     /// Inserts an entry and returns the one it replaced.
     pub(crate) fn insert(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
-        let place = self.chunk_of(&entry.key);
-        let Some(chunk) = self.chunks.get_mut(place) else {
+        let chunk_index = self.chunk_of(&entry.key);
+        let Some(chunk) = self.chunks.get_mut(chunk_index) else {
             self.chunks.push(Arc::new(vec![entry]));
             return None;
         };
@@ -54,7 +54,7 @@ impl Table {
                     // Appending in key order is common: then the left chunk stays full.
                     let keep = if at + 1 == chunk.len() { CHUNK } else { CHUNK / 2 };
                     let right = chunk.split_off(keep);
-                    self.chunks.insert(place + 1, Arc::new(right));
+                    self.chunks.insert(chunk_index + 1, Arc::new(right));
                 }
                 None
             }
@@ -62,15 +62,15 @@ impl Table {
     }
 
     pub(crate) fn remove(&mut self, key: &str) -> Option<Arc<Entry>> {
-        let place = self.chunk_of(key);
-        let chunk = self.chunks.get_mut(place)?;
+        let chunk_index = self.chunk_of(key);
+        let chunk = self.chunks.get_mut(chunk_index)?;
         let at = chunk.binary_search_by(|entry| (*entry.key).cmp(key)).ok()?;
         let chunk = Arc::make_mut(chunk);
         let removed = chunk.remove(at);
         if chunk.is_empty() {
-            self.chunks.remove(place);
+            self.chunks.remove(chunk_index);
         } else {
-            self.join(place);
+            self.join(chunk_index);
         }
         Some(removed)
     }
@@ -109,13 +109,13 @@ impl Table {
         after.saturating_sub(1)
     }
 
-    /// Merges the chunk at `place` with its right neighbour if both are short.
-    fn join(&mut self, place: usize) {
-        let length = |place: usize| self.chunks.get(place).map(|chunk| chunk.len());
-        let (Some(left), Some(right)) = (length(place), length(place + 1)) else { return };
+    /// Merges the chunk at `chunk_index` with its right neighbour if both are short.
+    fn join(&mut self, chunk_index: usize) {
+        let length = |chunk_index: usize| self.chunks.get(chunk_index).map(|chunk| chunk.len());
+        let (Some(left), Some(right)) = (length(chunk_index), length(chunk_index + 1)) else { return };
         if left + right <= JOIN {
-            let right = self.chunks.remove(place + 1);
-            if let Some(left) = self.chunks.get_mut(place) {
+            let right = self.chunks.remove(chunk_index + 1);
+            if let Some(left) = self.chunks.get_mut(chunk_index) {
                 Arc::make_mut(left).extend(right.iter().cloned());
             }
         }

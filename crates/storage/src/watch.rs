@@ -51,7 +51,7 @@ impl Watchers {
         if scopes.count == 0 {
             return;
         }
-        let mut told = Vec::new();
+        let mut notified = Vec::new();
         for event in events {
             for scope in key::scopes(&event.entry.key) {
                 let Some(tickets) = scopes.tickets.get(scope) else { continue };
@@ -63,14 +63,14 @@ impl Watchers {
                         Ordering::Relaxed,
                     );
                     if free.is_ok() {
-                        told.push(Arc::clone(ticket));
+                        notified.push(Arc::clone(ticket));
                     }
                 }
             }
         }
         // Waking runs foreign code, so the lock is released first.
         drop(scopes);
-        for ticket in told {
+        for ticket in notified {
             ticket.wake.notify_one();
         }
     }
@@ -79,9 +79,9 @@ impl Watchers {
     pub(crate) fn close(&self) {
         let mut scopes = self.lock();
         scopes.closed = true;
-        let told: Vec<_> = scopes.tickets.values().flat_map(BTreeMap::values).cloned().collect();
+        let notified: Vec<_> = scopes.tickets.values().flat_map(BTreeMap::values).cloned().collect();
         drop(scopes);
-        for ticket in told {
+        for ticket in notified {
             ticket.wake.notify_one();
         }
     }

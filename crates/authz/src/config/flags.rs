@@ -89,14 +89,14 @@ impl Flags {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let kept = |ttl: Duration| (!ttl.is_zero()).then_some(ttl);
+        let non_zero = |ttl: Duration| (!ttl.is_zero()).then_some(ttl);
         let authorizer = |kind: AuthorizerType| match (kind, version) {
             (AuthorizerType::Webhook, Some(version)) => ConfiguredAuthorizer {
                 kind,
                 name: WEBHOOK_NAME.into(),
                 webhook: Some(WebhookConfiguration {
-                    authorized_ttl: kept(self.authorized_ttl),
-                    unauthorized_ttl: kept(self.unauthorized_ttl),
+                    authorized_ttl: non_zero(self.authorized_ttl),
+                    unauthorized_ttl: non_zero(self.unauthorized_ttl),
                     timeout: WEBHOOK_TIMEOUT,
                     version,
                     failure_policy: FailurePolicy::NoOpinion,

@@ -294,10 +294,10 @@ impl ConfigValidator<'_> {
         if self.errors.len() > before {
             return None;
         }
-        let kept = |kept: bool, nanos: i64| kept.then(|| Duration::from_nanos(nanos.unsigned_abs()));
+        let cached = |cached: bool, nanos: i64| cached.then(|| Duration::from_nanos(nanos.unsigned_abs()));
         Some(WebhookConfiguration {
-            authorized_ttl: kept(raw.cache_authorized, raw.authorized_ttl),
-            unauthorized_ttl: kept(raw.cache_unauthorized, raw.unauthorized_ttl),
+            authorized_ttl: cached(raw.cache_authorized, raw.authorized_ttl),
+            unauthorized_ttl: cached(raw.cache_unauthorized, raw.unauthorized_ttl),
             timeout: Duration::from_nanos(raw.timeout.unsigned_abs()),
             version: version?,
             failure_policy: failure_policy?,

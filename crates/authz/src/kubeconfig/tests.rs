@@ -110,8 +110,8 @@ fn what_is_missing_or_cannot_be_used_is_said_in_the_words_of_kubernetes() {
 }
 
 #[test]
-fn a_user_that_is_not_there_and_a_key_alone_are_nobody() {
-    let nobody = config("{server: s}", "{}").replace("name: u,", "name: v,");
-    assert_eq!(parse(&nobody).unwrap().credential, Credential::None);
+fn a_missing_user_and_a_key_without_certificate_are_anonymous() {
+    let missing_user = config("{server: s}", "{}").replace("name: u,", "name: v,");
+    assert_eq!(parse(&missing_user).unwrap().credential, Credential::None);
     assert_eq!(parse(&config("{server: s}", "{client-key: k}")).unwrap().certificate, None);
 }

@@ -19,8 +19,8 @@ pub(super) fn spec(user: &User, attributes: &Attributes, version: ReviewVersion)
         out.insert(field, strings(&user.groups));
     }
     let texts = |fields: &[(&'static str, &Str)]| -> Map {
-        let kept = fields.iter().filter(|(_, text)| !text.is_empty());
-        kept.map(|(field, text)| (Str::new_static(field), Value::String((*text).clone()))).collect()
+        let non_empty = fields.iter().filter(|(_, text)| !text.is_empty());
+        non_empty.map(|(field, text)| (Str::new_static(field), Value::String((*text).clone()))).collect()
     };
     if attributes.is_resource {
         let mut resource = texts(&[

@@ -320,7 +320,7 @@ fn a_failure_denies_where_the_policy_says_so() {
 }
 
 #[test]
-fn a_failure_that_nobody_overrules_is_a_500() {
+fn a_failure_that_no_later_authorizer_overrules_is_a_500() {
     let caller = authn::Caller::internal(authn::InternalIdentity::Scheduler);
     let steps = |last| {
         let sender = Fake::new([code(404, "", "")]);
@@ -335,7 +335,7 @@ fn a_failure_that_nobody_overrules_is_a_500() {
 }
 
 #[test]
-fn answers_are_kept_as_long_as_configured() {
+fn decisions_are_cached_as_long_as_configured() {
     let sender = Fake::new([allow(), deny(), deny(), allow()]);
     let webhook = webhook(&sender, &configuration());
     let ask = |name: &str| {
@@ -352,7 +352,7 @@ fn answers_are_kept_as_long_as_configured() {
 }
 
 #[test]
-fn failures_and_long_questions_are_not_kept_nor_anything_when_off() {
+fn failures_and_long_requests_are_not_cached_nor_anything_when_caching_is_off() {
     let sender = Fake::new([ok(""), allow(), allow(), allow()]);
     let cached = webhook(&sender, &configuration());
     run(cached.decide(&alice(), &pods()));

@@ -16,11 +16,11 @@ pub(super) enum Dialect {
 
 impl Dialect {
     fn reference(self, name: &str) -> Value {
-        let place = match self {
+        let prefix = match self {
             Dialect::V2 => "#/definitions/",
             Dialect::V3 => "#/components/schemas/",
         };
-        Value::map([("$ref", format!("{place}{}", definition_name(name)))])
+        Value::map([("$ref", format!("{prefix}{}", definition_name(name)))])
     }
 }
 

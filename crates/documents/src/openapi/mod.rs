@@ -67,15 +67,15 @@ pub struct OpenApi {
 }
 
 /// Limit on the cached bytes of version 3 documents that can change.
-const MAX_KEPT_BYTES: usize = 64 * 1024 * 1024;
+const MAX_CACHED_BYTES: usize = 64 * 1024 * 1024;
 
 /// Evicts version 3 documents except `besides` until the cache is within its limit. A CRD may have thousands of versions.
-fn forget_some(kept: &mut BTreeMap<String, Arc<Document>>, besides: &str) {
+fn forget_some(cached: &mut BTreeMap<String, Arc<Document>>, besides: &str) {
     let is_one = |name: &str| ![INDEX, V2_JSON, V2_BINARY, besides].contains(&name);
-    let ones = kept.iter().filter(|(name, _)| is_one(name));
+    let ones = cached.iter().filter(|(name, _)| is_one(name));
     let mut bytes: usize = ones.map(|(_, document)| document.body.len()).sum();
-    kept.retain(|name, document| {
-        let stays = bytes <= MAX_KEPT_BYTES || !is_one(name);
+    cached.retain(|name, document| {
+        let stays = bytes <= MAX_CACHED_BYTES || !is_one(name);
         if !stays {
             bytes = bytes.saturating_sub(document.body.len());
         }
@@ -120,9 +120,9 @@ impl OpenApi {
 
     /// Drops the documents that include custom resources or aggregated API servers, because those changed.
     pub fn forget_custom(&self) {
-        let mut kept = self.custom.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.custom.lock().unwrap_or_else(PoisonError::into_inner);
         self.generation.fetch_add(1, Ordering::AcqRel);
-        kept.clear();
+        cached.clear();
     }
 
     /// The generation of custom resources and aggregated API servers. Read it before reading those: a document built from inputs that
@@ -138,19 +138,19 @@ impl OpenApi {
         generation: Option<u64>,
         make: impl FnOnce() -> Option<Document>,
     ) -> Option<Arc<Document>> {
-        let kept = if generation.is_some() { &self.custom } else { &self.own };
-        if let Some(document) = kept.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
+        let cached = if generation.is_some() { &self.custom } else { &self.own };
+        if let Some(document) = cached.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
             return Some(Arc::clone(document));
         }
         // Built without the lock, so that other documents stay available.
         let document = Arc::new(make()?);
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = cached.lock().unwrap_or_else(PoisonError::into_inner);
         if generation.is_some_and(|generation| generation != self.generation()) {
             return Some(document);
         }
-        let document = Arc::clone(kept.entry(name.to_owned()).or_insert(document));
+        let document = Arc::clone(cached.entry(name.to_owned()).or_insert(document));
         if generation.is_some() {
-            forget_some(&mut kept, name);
+            forget_some(&mut cached, name);
         }
         Some(document)
     }
@@ -173,8 +173,8 @@ impl OpenApi {
                 let hash = if let Some(kinds) = kinds.and_then(|version| versions.get(&version)) {
                     Some(hash(custom::stamp(kinds).as_bytes()))
                 } else {
-                    let kept = self.own.lock().unwrap_or_else(PoisonError::into_inner).get(&path).cloned();
-                    match kept {
+                    let cached = self.own.lock().unwrap_or_else(PoisonError::into_inner).get(&path).cloned();
+                    match cached {
                         Some(document) => Some(document.hash.clone()),
                         None => self.make_v3(&path, custom).map(|document| document.hash),
                     }

@@ -182,7 +182,7 @@ pub(super) fn of_document(path: &str) -> Option<Vec<PathItem>> {
 fn of_version(group: &str, version: &str) -> Option<Vec<PathItem>> {
     let found = table::group(group)?;
     let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-    let at = Place { group, version, root, patches: PATCHES };
+    let at = OperationScope { group, version, root, patches: PATCHES };
     let id = format!("get{}APIResources", at.prefix());
     let mut items = vec![plain(&format!("{}/", at.root), &id, &at.tag(), "meta.v1.APIResourceList")];
     for row in found.resources.iter().filter(|row| row.version(version).is_some()) {
@@ -261,7 +261,7 @@ pub(super) fn add(
     items: &mut Vec<PathItem>,
 ) {
     let root = format!("/apis/{group}/{version}");
-    let at = Place { group, version, root, patches: CUSTOM_PATCHES };
+    let at = OperationScope { group, version, root, patches: CUSTOM_PATCHES };
     let path = at.resource(shape, items);
     for sub in subresources {
         at.subresource(shape, sub, &path, items);
@@ -269,14 +269,14 @@ pub(super) fn add(
 }
 
 /// A version of a group and its root path.
-struct Place<'a> {
+struct OperationScope<'a> {
     group: &'a str,
     version: &'a str,
     root: String,
     patches: &'static [&'static str],
 }
 
-impl Place<'_> {
+impl OperationScope<'_> {
     /// The group and version in operation ids, such as `CoreV1`.
     fn prefix(&self) -> String {
         capitalised(&tag(self.group)) + &capitalised(self.version)
@@ -350,7 +350,7 @@ impl Place<'_> {
         } else {
             (format!("{}/{}", self.root, row.plural), format!("{}/watch/{}", self.root, row.plural))
         };
-        let place: &[Parameter] = if namespaced { &[NAMESPACE, PRETTY] } else { &[PRETTY] };
+        let scope: &[Parameter] = if namespaced { &[NAMESPACE, PRETTY] } else { &[PRETTY] };
         let one: &[Parameter] = if namespaced { &[NAME, NAMESPACE, PRETTY] } else { &[NAME, PRETTY] };
 
         let mut many = Vec::new();
@@ -359,21 +359,21 @@ impl Place<'_> {
             match verb {
                 Verb::List => many.push(Operation {
                     action: Some("list"),
-                    parameters: joined(LIST, place),
+                    parameters: joined(LIST, scope),
                     responses: vec![("200", Answer::Object(list.to_owned()))],
                     produces: LISTS,
                     ..self.operation("get", "list", &subject)
                 }),
                 Verb::Create => many.push(Operation {
                     action: Some("post"),
-                    parameters: joined(WRITE, place),
+                    parameters: joined(WRITE, scope),
                     body: Some(Body::Object(object.to_owned())),
                     responses: created(object),
                     ..self.operation("post", "create", &subject)
                 }),
                 Verb::DeleteCollection => many.push(Operation {
                     action: Some("deletecollection"),
-                    parameters: joined(DELETE_COLLECTION, place),
+                    parameters: joined(DELETE_COLLECTION, scope),
                     body: Some(Body::DeleteOptions),
                     responses: vec![("200", Answer::Object("meta.v1.Status".to_owned()))],
                     ..self.operation("delete", "delete", &format!("Collection{subject}"))
@@ -401,7 +401,7 @@ impl Place<'_> {
                         produces: LISTS,
                         ..self.operation("get", "watch", verb_subject)
                     };
-                    let all = watch("watchlist", &format!("{subject}List"), joined(LIST, place));
+                    let all = watch("watchlist", &format!("{subject}List"), joined(LIST, scope));
                     items.push(finish(watched.clone(), vec![all], kind.as_ref()));
                     let each = watch("watch", &subject, joined(LIST, one));
                     items.push(finish(format!("{watched}/{{name}}"), vec![each], kind.as_ref()));

@@ -20,7 +20,7 @@ pub fn below(mut document: Value, prefix: &str) -> Value {
         }
     }
     let paths = Value::Map(paths);
-    let mut kept = Value::map([("paths", Value::Null)]);
+    let mut selected = Value::map([("paths", Value::Null)]);
     let mut sections: HashMap<&str, HashMap<Str, Value>> = HashMap::new();
     for section in SECTIONS {
         if let Some(Value::Map(all)) = document.remove_at(&[section]) {
@@ -37,13 +37,13 @@ pub fn below(mut document: Value, prefix: &str) -> Value {
         }
     }
     for (section, parts) in parts {
-        kept.set_at(&[section], Value::map(parts));
+        selected.set_at(&[section], Value::map(parts));
     }
-    kept.set_at(&["paths"], paths);
+    selected.set_at(&["paths"], paths);
     if let Some(info) = document.remove_at(&["info"]) {
-        kept.set_at(&["info"], info);
+        selected.set_at(&["info"], info);
     }
-    kept
+    selected
 }
 
 /// Every reference in a document tree, as section and name.

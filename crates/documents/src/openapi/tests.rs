@@ -229,7 +229,7 @@ fn documents_are_made_once() {
 }
 
 #[test]
-fn a_document_of_what_has_changed_meanwhile_is_not_kept() {
+fn a_document_of_an_outdated_generation_is_not_cached() {
     let documents = documents();
     let before = Current { generation: documents.generation(), ..Current::default() };
     documents.forget_custom();
@@ -249,14 +249,14 @@ fn documents_of_other_servers_are_merged_and_nothing_of_ours_is_replaced() {
             "io.k8s.api.core.v1.Pod":{"type":"string"},"Unused":{}}}"##,
     )
     .unwrap();
-    let kept = below(theirs, "/apis/g/v1/");
+    let cached = below(theirs, "/apis/g/v1/");
     let sections = |section: &str| {
-        kept.get(section).and_then(value::Value::as_map).unwrap().keys().cloned().collect::<Vec<_>>()
+        cached.get(section).and_then(value::Value::as_map).unwrap().keys().cloned().collect::<Vec<_>>()
     };
     assert_eq!(sections("paths"), ["/apis/g/v1/things"]);
     assert_eq!(sections("definitions"), ["Thing", "io.k8s.api.core.v1.Pod"]);
     // Merging an equal document again adds nothing.
-    let remote = [std::sync::Arc::new(kept.clone()), std::sync::Arc::new(kept.clone())];
+    let remote = [std::sync::Arc::new(cached.clone()), std::sync::Arc::new(cached.clone())];
     let merged = documents().v2_json(Current { remote_v2: &remote, ..Current::default() }, |_| {});
     let merged = json::parse(&merged.body).unwrap();
     let reference = ["definitions", "Thing", "properties", "meta", "$ref"];
@@ -463,7 +463,7 @@ fn of_versions(count: usize) -> (u64, usize) {
 }
 
 #[test]
-fn documents_take_steps_in_proportion_to_the_versions_of_a_definition() {
+fn documents_take_steps_in_proportion_to_the_versions_of_a_crd() {
     // The cost of built-in resources is the same for any CRD.
     let (none, _) = of_versions(1);
     let (few, _) = of_versions(31);
@@ -473,7 +473,7 @@ fn documents_take_steps_in_proportion_to_the_versions_of_a_definition() {
 }
 
 #[test]
-fn definitions_that_make_version_2_too_large_are_left_out_of_it() {
+fn crds_that_make_version_2_too_large_are_left_out_of_it() {
     use super::v2;
     use crd::{CustomResourceDefinition, Source};
     // Many short parts of a schema, each of which expands to the fields of a whole resource.
@@ -501,13 +501,13 @@ fn definitions_that_make_version_2_too_large_are_left_out_of_it() {
 }
 
 #[test]
-fn documents_of_thousands_of_versions_are_not_all_kept() {
+fn the_size_of_cached_documents_is_bounded() {
     use std::sync::Arc;
-    let mut kept: std::collections::BTreeMap<String, Arc<super::Document>> = (0..100)
+    let mut cached: std::collections::BTreeMap<String, Arc<super::Document>> = (0..100)
         .map(|n| (format!("apis/example.com/v{n}"), Arc::new(super::Document::new(vec![b'x'; 1 << 20]))))
         .collect();
-    kept.insert(super::V2_JSON.to_owned(), Arc::new(super::Document::new(vec![b'x'; 100 << 20])));
-    super::forget_some(&mut kept, "apis/example.com/v0");
-    assert_eq!(kept.len(), 64 + 2);
-    assert!(kept.contains_key(super::V2_JSON) && kept.contains_key("apis/example.com/v0"));
+    cached.insert(super::V2_JSON.to_owned(), Arc::new(super::Document::new(vec![b'x'; 100 << 20])));
+    super::forget_some(&mut cached, "apis/example.com/v0");
+    assert_eq!(cached.len(), 64 + 2);
+    assert!(cached.contains_key(super::V2_JSON) && cached.contains_key("apis/example.com/v0"));
 }

@@ -18,7 +18,7 @@ fn there_are_two_mandatory_objects_of_each_kind_and_fifteen_suggested_ones() {
 }
 
 #[test]
-fn what_is_as_it_should_be_is_kept_and_what_is_missing_is_created() {
+fn correct_objects_stay_and_missing_ones_are_created() {
     for one in objects() {
         assert_eq!(one.revise(None), Revision::Create(one.object.clone()));
         assert_eq!(one.revise(Some(&stored(&one, 1))), Revision::Keep);
@@ -39,9 +39,9 @@ fn a_changed_suggested_spec_is_restored_unless_its_annotation_forbids_it() {
             Some(word) => changed.set_at(&["metadata", "annotations", AUTO_UPDATE], word),
             None => drop(changed.remove_at(&["metadata", "annotations"])),
         }
-        let mut kept = changed.clone();
-        kept.set_at(&["metadata", "annotations", AUTO_UPDATE], "false");
-        assert_eq!(level.revise(Some(&changed)), Revision::Update(kept));
+        let mut customized = changed.clone();
+        customized.set_at(&["metadata", "annotations", AUTO_UPDATE], "false");
+        assert_eq!(level.revise(Some(&changed)), Revision::Update(customized));
     }
     // A spec that was never changed belongs to the server.
     changed.set_at(&["metadata", "generation"], 1_i64);

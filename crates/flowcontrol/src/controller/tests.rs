@@ -152,14 +152,14 @@ fn the_mandatory_objects_are_there_even_if_nothing_is_stored() {
     let mut controller: Controller<Silent> = Controller::new(600, Duration::ZERO);
     let configuration = controller.configure(Duration::ZERO, Vec::new(), Vec::new()).configuration;
     let admin = User::named("admin").in_groups(["system:masters"]);
-    let nobody = User::named("nobody");
+    let without_groups = User::named("nobody");
     assert_eq!(configuration.classify(&get_pods(&admin)).schema.name, "exempt");
-    assert_eq!(configuration.classify(&get_pods(&nobody)).schema.name, "catch-all");
+    assert_eq!(configuration.classify(&get_pods(&without_groups)).schema.name, "catch-all");
     assert_eq!(limits(&controller, "catch-all").0, 600, "the one level with shares has all seats");
 }
 
 #[test]
-fn users_are_told_apart_by_their_groups_and_configurations_by_their_schemas() {
+fn classification_depends_on_groups_and_on_the_schemas_of_the_configuration() {
     let (_, configuration) = configured();
     let (_, without) = {
         let mut controller: Controller<Silent> = Controller::new(600, Duration::ZERO);

@@ -63,7 +63,7 @@ busy,              1,      1,               1,                 1,          0.003
 }
 
 #[test]
-fn requests_are_listed_with_their_place_and_details_on_demand() {
+fn requests_are_listed_with_queue_index_and_details_on_demand() {
     let expected = "\
 PriorityLevelName, FlowSchemaName, QueueIndex, RequestIndexInQueue, FlowDistingsher, ArriveTime, InitialSeats, FinalSeats, AdditionalLatency, StartTime
 busy,              users,          1,          0,                   alice,           T7,         1,            0,          0s,                0001-01-01T00:00:00Z

@@ -30,7 +30,7 @@ fn a_level_of_few_seats_has_no_fast_path() {
 }
 
 #[test]
-fn nobody_enters_while_more_requests_are_present_than_the_level_has_seats() {
+fn the_fast_path_is_refused_while_more_requests_are_present_than_seats() {
     let fast = FastPath::default();
     fast.open(16);
     assert!(fast.enter(0, 16));

@@ -106,16 +106,16 @@ impl Queues {
 
     /// The queue with this index, added if absent.
     pub(super) fn get_or_add(&mut self, index: u32) -> &mut Queue {
-        let place = index as usize;
-        if place < NEAR && place >= self.near.len() {
-            self.near.resize_with(place + 1, || None);
+        let position = index as usize;
+        if position < NEAR && position >= self.near.len() {
+            self.near.resize_with(position + 1, || None);
         }
         let len = &mut self.len;
         let new = || {
             *len += 1;
             Queue::default()
         };
-        match self.near.get_mut(place) {
+        match self.near.get_mut(position) {
             Some(queue) => queue.get_or_insert_with(new),
             None => self.far.entry(index).or_insert_with(new),
         }
@@ -154,7 +154,8 @@ impl Queues {
 
     /// The highest index in use.
     pub(super) fn last(&self) -> Option<u32> {
-        let near = || self.near.iter().rposition(Option::is_some).and_then(|place| u32::try_from(place).ok());
+        let near =
+            || self.near.iter().rposition(Option::is_some).and_then(|position| u32::try_from(position).ok());
         self.far.last_key_value().map(|(index, _)| *index).or_else(near)
     }
 }

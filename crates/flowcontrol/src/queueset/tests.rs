@@ -194,7 +194,7 @@ fn an_exempt_level_has_no_limit_and_its_use_is_known() {
 }
 
 #[test]
-fn a_wide_request_waits_for_its_seats_and_nobody_overtakes_it_in_its_turn() {
+fn a_wide_request_waits_for_its_seats_and_is_not_overtaken() {
     let mut level = Level::new(queuing(2, 10), 4);
     let a = level.executes(0, "a", 0, 2);
     let b = level.executes(0, "b", 1, 1);
@@ -372,7 +372,7 @@ fn what_is_counted_about_schemas_that_are_gone_is_bounded() {
         level.set.flow("schema");
         level.set.flow(&format!("schema-{number}"));
     }
-    assert!(level.set.flows().len() <= KEPT_FLOWS);
+    assert!(level.set.flows().len() <= RETAINED_FLOWS);
     assert_eq!(level.set.flows()[0].schema, "schema", "one that exists keeps its number");
 }
 

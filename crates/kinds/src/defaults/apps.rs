@@ -4,7 +4,7 @@ use value::{Map, Value};
 
 use super::{fields::Fill, pod::template, quantities::round_up};
 
-const REVISIONS_KEPT: i64 = 10;
+const REVISION_HISTORY_LIMIT: i64 = 10;
 const PROGRESS_DEADLINE_SECONDS: i64 = 600;
 
 pub fn deployment(object: &mut Value) {
@@ -16,7 +16,7 @@ pub fn deployment(object: &mut Value) {
         rolling.fill("maxUnavailable", "25%");
         rolling.fill("maxSurge", "25%");
     }
-    spec.fill("revisionHistoryLimit", REVISIONS_KEPT);
+    spec.fill("revisionHistoryLimit", REVISION_HISTORY_LIMIT);
     spec.fill("progressDeadlineSeconds", PROGRESS_DEADLINE_SECONDS);
     template(spec.child_made("template"));
 }
@@ -29,7 +29,7 @@ pub fn daemon_set(object: &mut Value) {
         rolling.fill("maxUnavailable", 1);
         rolling.fill("maxSurge", 0);
     }
-    spec.fill("revisionHistoryLimit", REVISIONS_KEPT);
+    spec.fill("revisionHistoryLimit", REVISION_HISTORY_LIMIT);
     template(spec.child_made("template"));
 }
 
@@ -51,7 +51,7 @@ pub fn stateful_set(object: &mut Value) {
     retention.fill_zero("whenDeleted", "Retain");
     retention.fill_zero("whenScaled", "Retain");
     spec.fill("replicas", 1);
-    spec.fill("revisionHistoryLimit", REVISIONS_KEPT);
+    spec.fill("revisionHistoryLimit", REVISION_HISTORY_LIMIT);
     template(spec.child_made("template"));
     for claim in spec.children("volumeClaimTemplates") {
         let claim_spec = claim.child_made("spec");

@@ -58,15 +58,15 @@ pub(super) fn prepare_approval(new: &mut Value, old: &Value, context: &Context) 
 
 fn keep_conditions(new: &mut Value, old: &Value, kind: &str) {
     let of_kind = |condition: &&Value| condition.text("type") == kind;
-    let kept: Vec<&Value> = old.list_at(&["status", "conditions"]).iter().filter(of_kind).collect();
+    let former: Vec<&Value> = old.list_at(&["status", "conditions"]).iter().filter(of_kind).collect();
     let count = new.list_at(&["status", "conditions"]).iter().filter(of_kind).count();
-    if kept.len() != count {
+    if former.len() != count {
         return;
     }
     let Some(conditions) = new.at_mut(&["status", "conditions"]).and_then(Value::as_list_mut) else { return };
     let places = conditions.iter_mut().filter(|condition| condition.text("type") == kind);
-    for (place, kept) in places.zip(kept) {
-        *place = kept.clone();
+    for (place, former) in places.zip(former) {
+        *place = former.clone();
     }
 }
 

@@ -115,13 +115,13 @@ pub(super) fn update(new: &mut Value, old: &Value, _: &Context) {
 pub(super) fn update_status(new: &mut Value, old: &Value, _: &Context) {
     new.remove_at(&["metadata", "deletionTimestamp"]);
     keep(new, old, &["metadata", "ownerReferences"]);
-    let kept = [
+    let preserved = [
         "qosClass",
         "resourceClaimStatuses",
         "extendedResourceClaimStatus",
         "nodeAllocatableResourceClaimStatuses",
     ];
-    for field in kept {
+    for field in preserved {
         let sent = new.part("status").part(field);
         if sent.is_none() || sent.and_then(Value::as_str) == Some("") {
             keep(new, old, &["status", field]);
@@ -209,10 +209,10 @@ fn resized(new: &[Value], old: &[Value]) -> Vec<Value> {
         if container.text("name") != former.text("name") {
             return new.to_vec();
         }
-        let mut kept = former.clone();
-        keep(&mut kept, container, &["resources"]);
-        keep(&mut kept, container, &["resizePolicy"]);
-        merged.push(kept);
+        let mut preserved = former.clone();
+        keep(&mut preserved, container, &["resources"]);
+        keep(&mut preserved, container, &["resizePolicy"]);
+        merged.push(preserved);
     }
     merged
 }

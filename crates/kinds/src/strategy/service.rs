@@ -219,17 +219,18 @@ pub fn default_on_read(service: &mut Value, primary: Family) {
 
 /// Drops fields that apply only to the old type of the service, if the client sent them back unchanged.
 pub(super) fn drop_type_dependent_fields(new: &mut Value, old: &Value, _: &Context) {
-    let kept = |new: &Value, field: &str| same(new.part("spec").part(field), old.part("spec").part(field));
+    let unchanged =
+        |new: &Value, field: &str| same(new.part("spec").part(field), old.part("spec").part(field));
     if !is_external_name(old) && is_external_name(new) {
         let spec = new.part("spec");
-        if spec.text("clusterIP") == old.part("spec").text("clusterIP") && kept(new, "clusterIPs") {
+        if spec.text("clusterIP") == old.part("spec").text("clusterIP") && unchanged(new, "clusterIPs") {
             new.remove_at(&["spec", "clusterIP"]);
             new.remove_at(&["spec", "clusterIPs"]);
         }
-        if kept(new, "ipFamilies") {
+        if unchanged(new, "ipFamilies") {
             new.remove_at(&["spec", "ipFamilies"]);
         }
-        if kept(new, "ipFamilyPolicy") {
+        if unchanged(new, "ipFamilyPolicy") {
             new.remove_at(&["spec", "ipFamilyPolicy"]);
         }
     }
@@ -248,7 +249,7 @@ pub(super) fn drop_type_dependent_fields(new: &mut Value, old: &Value, _: &Conte
         ("externalTrafficPolicy", is_external(old) && !is_external(new)),
     ];
     for (field, unneeded) in unneeded {
-        if unneeded && kept(new, field) {
+        if unneeded && unchanged(new, field) {
             new.remove_at(&["spec", field]);
         }
     }

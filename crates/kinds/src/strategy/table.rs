@@ -24,7 +24,7 @@ pub(crate) const NAMESPACE: Strategy = Strategy::NEW
     .canonical(label_namespace);
 pub(crate) const NODE: Strategy = Strategy::NEW
     .unconditional()
-    .status_kept_on_update()
+    .status_preserved_on_update()
     .gates(NODE_GATES)
     .on_create(create_node)
     .on_update(update_node)
@@ -72,7 +72,7 @@ pub(crate) const VALIDATING_ADMISSION_POLICY: Strategy =
 pub(crate) const VALIDATING_ADMISSION_POLICY_BINDING: Strategy = Strategy::NEW.generation(SPEC);
 pub(crate) const VALIDATING_WEBHOOK_CONFIGURATION: Strategy = Strategy::NEW.generation(&[&["webhooks"]]);
 pub(crate) const CUSTOM_RESOURCE_DEFINITION: Strategy =
-    Strategy::NEW.generation(SPEC).status().on_create(create_definition).on_update(update_definition);
+    Strategy::NEW.generation(SPEC).status().on_create(create_crd).on_update(update_crd);
 pub(crate) const API_SERVICE: Strategy =
     Strategy::NEW.status().metadata(MetadataOnStatus::ApiServiceKept).on_create(create_api_service);
 pub(crate) const CONTROLLER_REVISION: Strategy = Strategy::NEW.unconditional();
@@ -215,7 +215,7 @@ impl Strategy {
         self
     }
 
-    pub(crate) const fn status_kept_on_update(mut self) -> Self {
+    pub(crate) const fn status_preserved_on_update(mut self) -> Self {
         self.status = Status::KeptOnUpdate;
         self
     }
@@ -364,11 +364,11 @@ fn update_service_account(account: &mut Value, _: &Value, context: &Context) {
     create_service_account(account, context);
 }
 
-fn create_definition(definition: &mut Value, _: &Context) {
+fn create_crd(definition: &mut Value, _: &Context) {
     record_stored_version(definition);
 }
 
-fn update_definition(new: &mut Value, _: &Value, _: &Context) {
+fn update_crd(new: &mut Value, _: &Value, _: &Context) {
     record_stored_version(new);
 }
 

@@ -136,13 +136,13 @@ fn namespaces_start_active_with_their_finalizer_and_keep_their_finalizers() {
         text(&new),
         r#"{"metadata":{"name":"n"},"spec":{"finalizers":["x/y","kubernetes"]},"status":{"phase":"Active"}}"#
     );
-    let kept = updated(
+    let result = updated(
         "",
         "Namespace",
         r#"{"metadata":{},"spec":{"finalizers":[]}}"#,
         r#"{"metadata":{},"spec":{"finalizers":["kubernetes"]},"status":{"phase":"Active"}}"#,
     );
-    assert_eq!(kept.list_at(&["spec", "finalizers"]).len(), 1);
+    assert_eq!(result.list_at(&["spec", "finalizers"]).len(), 1);
     let mut finalized = object(r#"{"metadata":{},"spec":{},"status":{"phase":"x"}}"#);
     prepare_namespace_finalize(
         &mut finalized,
@@ -237,8 +237,8 @@ fn the_two_ways_to_name_a_data_source_agree() {
 fn fields_of_features_that_are_off_are_dropped_unless_in_use() {
     let sent = r#"{"metadata":{},"spec":{"strategy":"x","preferredHolder":"y"}}"#;
     assert_eq!(text(&created("coordination.k8s.io", "Lease", sent)), r#"{"metadata":{},"spec":{}}"#);
-    let kept = updated("coordination.k8s.io", "Lease", sent, r#"{"metadata":{},"spec":{"strategy":"z"}}"#);
-    assert_eq!(text(&kept), r#"{"metadata":{},"spec":{"strategy":"x"}}"#);
+    let result = updated("coordination.k8s.io", "Lease", sent, r#"{"metadata":{},"spec":{"strategy":"z"}}"#);
+    assert_eq!(text(&result), r#"{"metadata":{},"spec":{"strategy":"x"}}"#);
     let pod = created(
         "",
         "Pod",
@@ -299,7 +299,7 @@ fn label_keys_become_requirements_of_their_selectors() {
 }
 
 #[test]
-fn pods_have_time_to_end_when_somebody_runs_them() {
+fn pods_have_a_grace_period_when_a_kubelet_runs_them() {
     let pod = object(r#"{"spec":{"nodeName":"n","terminationGracePeriodSeconds":30}}"#);
     let grace = |pod: &Value, requested| check_graceful_delete(strategy("", "Pod"), pod, requested);
     assert_eq!(grace(&pod, None), Some(30));
@@ -342,7 +342,7 @@ fn devices_that_are_no_longer_allocated_lose_their_status() {
 }
 
 #[test]
-fn definitions_remember_the_versions_objects_were_stored_in() {
+fn crds_record_the_versions_that_objects_were_stored_in() {
     let crd = "CustomResourceDefinition";
     let new = created(
         "apiextensions.k8s.io",
@@ -430,8 +430,8 @@ fn slices_count_changes_to_fields_that_are_dropped() {
 #[test]
 fn the_digest_of_an_image_volume_is_dropped_from_a_status() {
     let mounts = r#"{"metadata":{},"status":{"containerStatuses":[{"volumeMounts":[{"name":"v","volumeStatus":{"image":{}}}]}]}}"#;
-    let kept = status_updated("", "Pod", mounts, r#"{"metadata":{}}"#);
-    assert!(!text(&kept).contains("volumeStatus"), "{}", text(&kept));
-    let kept = status_updated("", "Pod", mounts, mounts);
-    assert!(text(&kept).contains("volumeStatus"), "in use already: {}", text(&kept));
+    let result = status_updated("", "Pod", mounts, r#"{"metadata":{}}"#);
+    assert!(!text(&result).contains("volumeStatus"), "{}", text(&result));
+    let result = status_updated("", "Pod", mounts, mounts);
+    assert!(text(&result).contains("volumeStatus"), "in use already: {}", text(&result));
 }

@@ -402,12 +402,12 @@ fn validating_binding(binding: &Value) -> FieldErrors {
 
 fn declared_binding(new: &Value, old: Option<&Value>) -> FieldErrors {
     let mut declared = FieldErrors::new();
-    let kept =
+    let unchanged =
         |field: &str| old.is_some_and(|old| same(old.part("spec").part(field), new.part("spec").part(field)));
-    if new.part("spec").text("policyName").is_empty() && !kept("policyName") {
+    if new.part("spec").text("policyName").is_empty() && !unchanged("policyName") {
         declared.required(&SPEC.field("policyName"), "");
     }
-    if new.part("spec").items("validationActions").is_empty() && !kept("validationActions") {
+    if new.part("spec").items("validationActions").is_empty() && !unchanged("validationActions") {
         declared.required(&SPEC.field("validationActions"), "");
     }
     declared

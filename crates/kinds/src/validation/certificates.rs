@@ -161,8 +161,8 @@ fn signing_request(request: &Value, old: Option<&Value>) -> FieldErrors {
     request_conditions(request, old, &mut errors, &mut declared);
     let certificate = request.part("status").text("certificate");
     let former = old.map(|old| old.part("status").text("certificate"));
-    let kept = former.is_some_and(|former| former == certificate || check_certificates(former).is_err());
-    if !kept && let Err(why) = check_certificates(certificate) {
+    let ratcheted = former.is_some_and(|former| former == certificate || check_certificates(former).is_err());
+    if !ratcheted && let Err(why) = check_certificates(certificate) {
         errors.invalid(&At::new("status.certificate"), "<certificate data>", why);
     }
     supersede(errors, declared)
@@ -300,7 +300,7 @@ fn anchors(text: &str, errors: &mut FieldErrors) {
     }
     let count = errors.len();
     let mut anchors_of: Vec<(Vec<u8>, Vec<usize>)> = Vec::new();
-    let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+    let mut indices: HashMap<Vec<u8>, usize> = HashMap::new();
     for (i, block) in pem::blocks(text.as_bytes()).enumerate() {
         let wrong = if block.label != "CERTIFICATE" {
             format!("entry {i} has bad block type: {}", block.label)
@@ -313,8 +313,8 @@ fn anchors(text: &str, errors: &mut FieldErrors) {
                     format!("entry {i} does not have the CA bit set")
                 }
                 Some(_) => {
-                    let place = *places.entry(block.bytes.clone()).or_insert(anchors_of.len());
-                    match anchors_of.get_mut(place) {
+                    let index = *indices.entry(block.bytes.clone()).or_insert(anchors_of.len());
+                    match anchors_of.get_mut(index) {
                         Some((_, entries)) => entries.push(i),
                         None => anchors_of.push((block.bytes, vec![i])),
                     }
@@ -330,9 +330,9 @@ fn anchors(text: &str, errors: &mut FieldErrors) {
     if anchors_of.is_empty() {
         errors.invalid(&at, "<value omitted>", "at least one trust anchor must be provided");
     }
-    for (_, places) in anchors_of.iter().filter(|(_, places)| places.len() > 1) {
-        let places: Vec<String> = places.iter().map(ToString::to_string).collect();
-        let detail = format!("duplicate trust anchor (indices [{}])", places.join(" "));
+    for (_, indices) in anchors_of.iter().filter(|(_, indices)| indices.len() > 1) {
+        let indices: Vec<String> = indices.iter().map(ToString::to_string).collect();
+        let detail = format!("duplicate trust anchor (indices [{}])", indices.join(" "));
         errors.invalid(&at, "<value omitted>", detail);
     }
 }

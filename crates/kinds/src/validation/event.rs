@@ -121,12 +121,12 @@ fn update_v1(new: &Value, old: &Value) -> FieldErrors {
     ];
     for (field, shown_field, kind) in fixed {
         let (now, before) = (new.part(field), old.part(field));
-        let kept = match kind {
+        let unchanged = match kind {
             "text" => new.text(field) == old.text(field),
             "number" => new.number(field) == old.number(field),
             _ => same(now, before),
         };
-        if !kept {
+        if !unchanged {
             let shown = internal_json::compact(kind, now);
             let detail = format!("{shown}: {IMMUTABLE}");
             errors.report(FieldErrorKind::Invalid, &At::new(shown_field), None, detail);

@@ -31,13 +31,13 @@ const CIDRS: At<'static> = At::new("spec.cidrs");
 
 /// Relaxations for an update: invalid values that the old ingress already has.
 #[derive(Clone, Copy, Default)]
-struct Kept {
+struct Ratcheting {
     secret_names: bool,
     wildcard_rules: bool,
 }
 
 fn ingress(ingress: &Value, _: &Context) -> FieldErrors {
-    let mut errors = ingress_rules(ingress, Kept::default());
+    let mut errors = ingress_rules(ingress, Ratcheting::default());
     let key = "kubernetes.io/ingress.class";
     let annotation = ingress.part("metadata").part("annotations").text_if_set(key);
     let class = ingress.part("spec").text_if_set("ingressClassName");
@@ -59,7 +59,7 @@ fn ingress_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
         rule.text("host").contains('*') && !errors.is_empty()
     });
     let mut errors = meta::update(new, old);
-    errors.extend(ingress_rules(new, Kept { secret_names, wildcard_rules }));
+    errors.extend(ingress_rules(new, Ratcheting { secret_names, wildcard_rules }));
     errors
 }
 
@@ -87,7 +87,7 @@ fn host_name(host: &str, at: &At<'_>, errors: &mut FieldErrors) {
     errors.invalid_each(at, host, wrong);
 }
 
-fn ingress_rules(ingress: &Value, kept: Kept) -> FieldErrors {
+fn ingress_rules(ingress: &Value, was_empty: Ratcheting) -> FieldErrors {
     let mut errors = meta::create(ingress, true, names::name_is_dns_subdomain);
     let spec = ingress.part("spec");
     let rules = spec.items("rules");
@@ -109,7 +109,7 @@ fn ingress_rules(ingress: &Value, kept: Kept) -> FieldErrors {
             }
             host_name(host, &at.field("host"), &mut errors);
         }
-        if !host.contains('*') || !kept.wildcard_rules {
+        if !host.contains('*') || !was_empty.wildcard_rules {
             http_rule(rule, &at, &mut errors);
         }
     }
@@ -120,7 +120,7 @@ fn ingress_rules(ingress: &Value, kept: Kept) -> FieldErrors {
         for (j, host) in tls.texts("hosts").enumerate() {
             host_name(host, &hosts.index(j), &mut errors);
         }
-        if !kept.secret_names {
+        if !was_empty.secret_names {
             let name = tls.text("secretName");
             errors.invalid_each(&at.field("secretName"), name, secret_name(name));
         }
@@ -285,8 +285,8 @@ fn declared_parameters(new: &Value, old: Option<&Value>) -> FieldErrors {
     let former = old.map(|old| old.part("spec").part("parameters"));
     if parameters.is_some() && former.is_none_or(|former| !same(former, parameters)) {
         for field in ["kind", "name"] {
-            let kept = former.is_some_and(|former| former.is_some() && former.text(field).is_empty());
-            if parameters.text(field).is_empty() && !kept {
+            let was_empty = former.is_some_and(|former| former.is_some() && former.text(field).is_empty());
+            if parameters.text(field).is_empty() && !was_empty {
                 declared.required(&SPEC.field("parameters").field(field), "");
             }
         }
@@ -557,8 +557,8 @@ fn service_cidr_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
                 errors.invalid(&CIDRS.index(i), now.clone(), IMMUTABLE);
             }
         }
-    } else if let ([kept], [first, _]) = (before, now) {
-        if kept != first {
+    } else if let ([was_empty], [first, _]) = (before, now) {
+        if was_empty != first {
             errors.invalid(&CIDRS.index(0), first.clone(), IMMUTABLE);
         }
         cidr_list(new, &mut errors);

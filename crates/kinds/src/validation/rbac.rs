@@ -199,9 +199,9 @@ fn subject_rules(subject: &Value, is_namespaced: bool, at: &At<'_>, errors: &mut
 fn declared_binding(new: &Value, old: Option<&Value>, errors: FieldErrors) -> FieldErrors {
     let mut declared = FieldErrors::new();
     let list = At::new("subjects");
-    let kept = old.is_some_and(|old| same(old.part("subjects"), new.part("subjects")));
+    let unchanged = old.is_some_and(|old| same(old.part("subjects"), new.part("subjects")));
     for (i, subject) in new.items("subjects").iter().enumerate() {
-        if subject.text("name").is_empty() && !kept {
+        if subject.text("name").is_empty() && !unchanged {
             let at = list.index(i);
             declared.required(&at.field("name"), "");
         }

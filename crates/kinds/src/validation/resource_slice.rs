@@ -223,9 +223,9 @@ fn shortened(key: &str) -> String {
     if key.len() <= MAX_KEY_SHOWN {
         return key.to_owned();
     }
-    let kept = MAX_KEY_SHOWN - 3;
-    let tail = key.ceil_char_boundary(key.len() - kept / 2);
-    format!("{}...{}", first_bytes(key, kept.div_ceil(2)), key.get(tail..).unwrap_or_default())
+    let shown_bytes = MAX_KEY_SHOWN - 3;
+    let tail = key.ceil_char_boundary(key.len() - shown_bytes / 2);
+    format!("{}...{}", first_bytes(key, shown_bytes.div_ceil(2)), key.get(tail..).unwrap_or_default())
 }
 
 fn device_nodes(device: &Value, per_device: bool, at: &At<'_>, errors: &mut FieldErrors) {

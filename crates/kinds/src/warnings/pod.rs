@@ -372,12 +372,12 @@ fn ports(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
     each_container(at, spec, |container, here| {
         let list = here.field("ports");
         for (i, port) in container.items("ports").iter().enumerate() {
-            let place = list.index(i).to_string();
+            let path = list.index(i).to_string();
             let (host_ip, host_port) = (port.text("hostIP"), port.number("hostPort"));
             let (number, protocol) = (port.number("containerPort"), port.text("protocol"));
             if !host_ip.is_empty() && host_port == 0 {
                 warnings.push(format!(
-                    "{place}: hostIP set without hostPort: {{Name:{} HostPort:0 ContainerPort:{number} Protocol:{protocol} HostIP:{host_ip}}}",
+                    "{path}: hostIP set without hostPort: {{Name:{} HostPort:0 ContainerPort:{number} Protocol:{protocol} HostIP:{host_ip}}}",
                     port.text("name")
                 ));
             }
@@ -387,15 +387,15 @@ fn ports(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
                     break;
                 }
                 if host_ip == other_ip && host_port == *other_port {
-                    warnings.push(format!("{place}: duplicate port definition with {other}"));
+                    warnings.push(format!("{path}: duplicate port definition with {other}"));
                 } else if host_port == 0 || *other_port == 0 {
-                    warnings.push(format!("{place}: overlapping port definition with {other}"));
+                    warnings.push(format!("{path}: overlapping port definition with {other}"));
                 } else if host_port == *other_port && (host_ip.is_empty() != other_ip.is_empty()) {
-                    warnings.push(format!("{place}: dangerously ambiguous port definition with {other}"));
+                    warnings.push(format!("{path}: dangerously ambiguous port definition with {other}"));
                 }
             }
             if same.len() < MAX_SAME_PORTS {
-                same.push((host_ip.to_owned(), host_port, place));
+                same.push((host_ip.to_owned(), host_port, path));
             }
         }
     });
@@ -407,13 +407,13 @@ fn ports(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
             if name.is_empty() {
                 continue;
             }
-            let place = list.index(i).to_string();
+            let path = list.index(i).to_string();
             match names.get(name) {
                 Some(other) => warnings.push(format!(
-                    "{place}: duplicate port name {} with {other}, services and probes that select ports by name will use {other}",
+                    "{path}: duplicate port name {} with {other}, services and probes that select ports by name will use {other}",
                     api::field::quote(name)
                 )),
-                None => drop(names.insert(name.to_owned(), place)),
+                None => drop(names.insert(name.to_owned(), path)),
             }
         }
     });

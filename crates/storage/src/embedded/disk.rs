@@ -12,7 +12,7 @@ use redb::{BackendError, Builder, Database, DatabaseError, StorageBackend};
 use crate::error::OpenError;
 
 use super::folder::Folder;
-use super::place::Place;
+use super::location::StoreLocation;
 
 /// Reads come from the working set, so redb's cache holds little more than the pages of one transaction.
 const CACHE: usize = 8 << 20;
@@ -41,7 +41,7 @@ enum Source {
     /// A folder that is not locked yet.
     Path(PathBuf),
     /// A place, and the path of its file for messages.
-    Place(Box<dyn Databases>, PathBuf),
+    StoreLocation(Box<dyn Databases>, PathBuf),
 }
 
 impl Medium {
@@ -49,8 +49,8 @@ impl Medium {
         Medium { source: Source::Path(path.to_owned()), condition: Arc::default() }
     }
 
-    pub(super) fn place(place: impl Place) -> Medium {
-        let source = Source::Place(Box::new(place), PathBuf::from("(not a file)"));
+    pub(super) fn at(location: impl StoreLocation) -> Medium {
+        let source = Source::StoreLocation(Box::new(location), PathBuf::from("(not a file)"));
         Medium { source, condition: Arc::default() }
     }
 
@@ -64,7 +64,7 @@ impl Medium {
         if let Source::Path(path) = &self.source {
             let folder = Folder::hold(path)?;
             let file = folder.file_path();
-            self.source = Source::Place(Box::new(folder), file);
+            self.source = Source::StoreLocation(Box::new(folder), file);
         }
         Ok(())
     }
@@ -72,7 +72,7 @@ impl Medium {
     /// The path of the file, for messages.
     pub(super) fn path(&self) -> PathBuf {
         match &self.source {
-            Source::Path(path) | Source::Place(_, path) => path.clone(),
+            Source::Path(path) | Source::StoreLocation(_, path) => path.clone(),
         }
     }
 
@@ -107,12 +107,12 @@ impl Medium {
     fn databases(&self) -> io::Result<&dyn Databases> {
         match &self.source {
             Source::Path(_) => Err(io::Error::other("the folder is not held")),
-            Source::Place(databases, _) => Ok(&**databases),
+            Source::StoreLocation(databases, _) => Ok(&**databases),
         }
     }
 }
 
-/// A [`Place`] whose files are opened as redb databases.
+/// A [`StoreLocation`] whose files are opened as redb databases.
 trait Databases: Send {
     fn open(&self, condition: &Arc<Condition>) -> Result<Option<Database>, DatabaseError>;
     fn begin(&self, condition: &Arc<Condition>) -> Result<Database, DatabaseError>;
@@ -120,21 +120,21 @@ trait Databases: Send {
     fn replace(&self) -> io::Result<()>;
 }
 
-impl<P: Place> Databases for P {
+impl<P: StoreLocation> Databases for P {
     fn open(&self, condition: &Arc<Condition>) -> Result<Option<Database>, DatabaseError> {
-        Place::open(self)?.map(|file| database(file, condition)).transpose()
+        StoreLocation::open(self)?.map(|file| database(file, condition)).transpose()
     }
 
     fn begin(&self, condition: &Arc<Condition>) -> Result<Database, DatabaseError> {
-        database(Place::begin(self)?, condition)
+        database(StoreLocation::begin(self)?, condition)
     }
 
     fn preserve(&self, format: u32) -> io::Result<()> {
-        Place::preserve(self, format)
+        StoreLocation::preserve(self, format)
     }
 
     fn replace(&self) -> io::Result<()> {
-        Place::replace(self)
+        StoreLocation::replace(self)
     }
 }
 

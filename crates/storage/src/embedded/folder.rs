@@ -9,7 +9,7 @@ use redb::{DatabaseError, StorageError};
 
 use crate::error::OpenError;
 
-use super::place::Place;
+use super::location::StoreLocation;
 
 const FILE: &str = "store.redb";
 /// Name of the file until it is complete.
@@ -22,7 +22,7 @@ pub fn is_store(folder: &Path) -> bool {
 }
 
 /// Maximum number of preserved files of one format.
-const MAX_KEPT: usize = 100;
+const MAX_PRESERVED_FILES: usize = 100;
 
 /// A folder that this process has locked until the value is dropped.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Folder {
     /// A free name under which to preserve the file of this format; files preserved by earlier migrations are not overwritten. `None` if
     /// the file already has such a name, from an interrupted migration.
     fn name_for(&self, format: u32) -> io::Result<Option<PathBuf>> {
-        for number in 1..=MAX_KEPT {
+        for number in 1..=MAX_PRESERVED_FILES {
             let name =
                 if number == 1 { format!("{FILE}.v{format}") } else { format!("{FILE}.v{format}.{number}") };
             let path = self.path.join(name);
@@ -70,12 +70,12 @@ impl Folder {
         }
         Err(io::Error::other(format!(
             "the old file cannot be kept: `{FILE}.v{format}` and {} others are there already; move them away",
-            MAX_KEPT - 1
+            MAX_PRESERVED_FILES - 1
         )))
     }
 }
 
-impl Place for Folder {
+impl StoreLocation for Folder {
     type File = FileBackend;
 
     fn open(&self) -> io::Result<Option<FileBackend>> {

@@ -11,9 +11,9 @@
 
 mod disk;
 mod folder;
+mod location;
 mod log;
 mod migrate;
-mod place;
 mod row;
 mod writer;
 
@@ -31,8 +31,8 @@ use crate::record::Write;
 use crate::table::Entries;
 
 pub use self::folder::is_store;
+pub use self::location::StoreLocation;
 pub use self::migrate::Rekey;
-pub use self::place::Place;
 
 use self::disk::{Condition, Medium};
 use self::log::Log;
@@ -85,8 +85,8 @@ impl Embedded {
     }
 
     /// A store in another location, such as a simulated disk.
-    pub fn over(place: impl Place) -> Embedded {
-        Embedded::new(Medium::place(place), PathBuf::from("(not a file)"))
+    pub fn over(location: impl StoreLocation) -> Embedded {
+        Embedded::new(Medium::at(location), PathBuf::from("(not a file)"))
     }
 
     /// Migrates a file of format 1 when it is opened. Records are unchanged, and `rekey` maps each to its new key; a record

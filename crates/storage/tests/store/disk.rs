@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use redb::StorageBackend;
-use storage::embedded::Place;
+use storage::embedded::StoreLocation;
 
 use crate::fixture::Dice;
 
@@ -76,9 +76,9 @@ impl File {
             0 => {}
             // The first changes survive, the last of them torn.
             1 => {
-                let kept = roll(steps.len() + 1);
-                for (number, step) in steps.iter().take(kept).enumerate() {
-                    let is_last = number + 1 == kept;
+                let synced_steps = roll(steps.len() + 1);
+                for (number, step) in steps.iter().take(synced_steps).enumerate() {
+                    let is_last = number + 1 == synced_steps;
                     step.apply(&mut self.durable, if is_last { roll(8192) } else { usize::MAX });
                 }
             }
@@ -164,7 +164,7 @@ impl Disk {
     }
 }
 
-impl Place for Disk {
+impl StoreLocation for Disk {
     type File = Handle;
 
     fn open(&self) -> io::Result<Option<Handle>> {

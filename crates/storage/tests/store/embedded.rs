@@ -22,7 +22,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 
 #[tokio::test]
 async fn a_second_start_finds_everything_as_it_was() {
-    let (_kept, folder) = folder();
+    let (_folder, folder) = folder();
     let store = open(&folder).await.unwrap();
     create(&store, "a", "1").await;
     create(&store, "b", "2").await;
@@ -37,17 +37,17 @@ async fn a_second_start_finds_everything_as_it_was() {
     // Old revisions can be read as well.
     assert_eq!(at(&store, ALL, 3).await.unwrap(), ["a=1", "b=2"]);
     let mut watch = store.watch(ALL, WatchFrom::Revision(2)).unwrap();
-    let mut told = Vec::new();
+    let mut revisions = Vec::new();
     while let Some(event) = watch.try_next().unwrap() {
-        told.push(describe(&event));
+        revisions.push(describe(&event));
     }
-    assert_eq!(told, ["+b=2@3", "~a=3@4", "-b=2@5"]);
+    assert_eq!(revisions, ["+b=2@3", "~a=3@4", "-b=2@5"]);
     assert_eq!(create(&store, "b", "4").await, 6);
 }
 
 #[tokio::test]
 async fn revisions_that_only_the_file_knows_can_be_listed() {
-    let (_kept, folder) = folder();
+    let (_folder, folder) = folder();
     let options = || Options { history_events: 10, ..Options::default() };
     let store = Store::open(Embedded::at(&folder), options()).await.unwrap();
     let mut states = Vec::new();
@@ -83,7 +83,7 @@ async fn revisions_that_only_the_file_knows_can_be_listed() {
 
 #[tokio::test]
 async fn compaction_keeps_the_revision_and_gives_space_back() {
-    let (_kept, folder) = folder();
+    let (_folder, folder) = folder();
     let store = open(&folder).await.unwrap();
     for round in 0..20 {
         update(&store, "a", &format!("{round}-{}", "x".repeat(200_000))).await;
@@ -102,7 +102,7 @@ async fn compaction_keeps_the_revision_and_gives_space_back() {
 
 #[tokio::test]
 async fn one_process_holds_the_folder() {
-    let (_kept, folder) = folder();
+    let (_folder, folder) = folder();
     let store = open(&folder).await.unwrap();
     let refused = open(&folder).await.unwrap_err();
     assert!(matches!(refused, OpenError::Locked(_)));
@@ -116,7 +116,7 @@ async fn one_process_holds_the_folder() {
 #[tokio::test]
 async fn the_folder_and_its_files_are_private() {
     use std::os::unix::fs::PermissionsExt;
-    let (_kept, folder) = folder();
+    let (_folder, folder) = folder();
     drop(open(&folder).await.unwrap());
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
@@ -129,8 +129,8 @@ async fn the_folder_and_its_files_are_private() {
 
 #[tokio::test]
 async fn a_folder_that_cannot_be_made_is_named() {
-    let (kept, _) = folder();
-    let file = kept.path().join("file");
+    let (folder, _) = folder();
+    let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     let refused = open(&file.join("store")).await.unwrap_err();
     assert!(matches!(refused, OpenError::Folder { .. }));
@@ -139,7 +139,7 @@ async fn a_folder_that_cannot_be_made_is_named() {
 
 #[tokio::test]
 async fn a_file_of_an_unknown_format_is_refused() {
-    let (_kept, folder) = folder();
+    let (_folder, folder) = folder();
     drop(open(&folder).await.unwrap());
     let meta: redb::TableDefinition<&str, &[u8]> = redb::TableDefinition::new("meta");
     let database = redb::Database::open(folder.join("store.redb")).unwrap();
@@ -155,7 +155,7 @@ async fn a_file_of_an_unknown_format_is_refused() {
 
 #[tokio::test]
 async fn a_file_that_is_something_else_is_refused() {
-    let (_kept, folder) = folder();
+    let (_folder, folder) = folder();
     drop(open(&folder).await.unwrap());
     let file = folder.join("store.redb");
     fs::write(&file, "kind: ConfigMap\n".repeat(1000)).unwrap();
@@ -174,7 +174,7 @@ async fn a_file_that_is_something_else_is_refused() {
 
 #[tokio::test]
 async fn a_file_that_was_never_finished_is_started_again() {
-    let (_kept, folder) = folder();
+    let (_folder, folder) = folder();
     drop(open(&folder).await.unwrap());
     fs::rename(folder.join("store.redb"), folder.join("store.redb.new")).unwrap();
     fs::write(folder.join("store.redb.new"), [0; 5000]).unwrap();
@@ -186,7 +186,7 @@ async fn a_file_that_was_never_finished_is_started_again() {
 /// Damages a file in many places. Opening it either fails, or finds all entries intact.
 #[tokio::test]
 async fn a_damaged_file_is_never_taken_for_a_good_one() {
-    let (_kept, folder) = folder();
+    let (_folder, folder) = folder();
     let store = open(&folder).await.unwrap();
     for number in 0..200 {
         store.commit(put(&key(&format!("{number:03}")), Expect::Absent, &"v".repeat(500))).await.unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use redb::{Builder, Database, TableDefinition};
-use storage::embedded::Place as _;
+use storage::embedded::StoreLocation as _;
 use storage::{Embedded, Entries, OpenError, Options, ReadError, Store, WatchError, WatchFrom};
 
 use crate::disk::Disk;
@@ -107,8 +107,8 @@ async fn an_old_file_without_a_migration_and_a_newer_one_are_refused() {
     set_format(&Database::open(folder.join("store.redb")).unwrap(), 3);
     let refused = Store::open(Embedded::at(&folder).migrating(rekey), Options::default()).await.unwrap_err();
     assert!(matches!(refused, OpenError::Format { found: 3, known: 2, .. }), "{refused}");
-    let told = refused.to_string();
-    assert!(told.contains("has store format 3, and this build knows format 2 only"), "{told}");
+    let message = refused.to_string();
+    assert!(message.contains("has store format 3, and this build knows format 2 only"), "{message}");
     assert!(!folder.join("store.redb.v1").exists());
 }
 
@@ -149,8 +149,9 @@ async fn a_migration_that_is_interrupted_anywhere_is_done_by_the_next_start() {
         store.close().await;
         drop(store);
         // The old file is intact as well.
-        let kept = disk.preserved().expect("the old file is kept");
-        let again = Store::open(Embedded::over(kept).migrating(rekey), Options::default()).await.unwrap();
+        let preserved = disk.preserved().expect("the old file is kept");
+        let again =
+            Store::open(Embedded::over(preserved).migrating(rekey), Options::default()).await.unwrap();
         assert_eq!(all(&again).await, LIVE, "after {operations} operations");
         if finished {
             break;
@@ -181,7 +182,7 @@ async fn what_an_interrupted_migration_left_in_the_folder_is_taken_up() {
 
 /// A file preserved by an earlier migration may be the only copy of an older store.
 #[tokio::test]
-async fn a_file_that_another_migration_kept_is_not_replaced() {
+async fn a_file_that_another_migration_preserved_is_not_replaced() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("store");
     old_folder(&folder).await;

@@ -222,7 +222,7 @@ async fn a_server_that_is_behind_is_refused_and_shown_the_current_entry() {
 }
 
 #[tokio::test]
-async fn revisions_that_others_use_up_hold_nobody_up() {
+async fn revisions_used_by_other_servers_do_not_block_watches() {
     let (service, one, _two) = two().await;
     create(&one, "a", "1").await;
     let skipped = service.skip();

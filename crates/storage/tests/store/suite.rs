@@ -219,19 +219,19 @@ async fn a_watch_tells_what_its_scope_covers(backend: impl Backend) {
     create(&store, "ns1/ab", "3").await;
     create(&store, "ns10/a", "4").await;
     remove(&store, "ns1/a").await;
-    let told = async |watch: &mut storage::Watch, count: usize| {
-        let mut told = Vec::new();
+    let events = async |watch: &mut storage::Watch, count: usize| {
+        let mut events = Vec::new();
         for _ in 0..count {
-            told.push(describe(&watch.next().await.unwrap()));
+            events.push(describe(&watch.next().await.unwrap()));
         }
         assert!(watch.try_next().unwrap().is_none());
-        told
+        events
     };
     let changes = ["~ns1/a=2@3", "+ns1/ab=3@4", "+ns10/a=4@5", "-ns1/a=2@6"];
-    assert_eq!(told(&mut all, 4).await, changes);
-    assert_eq!(told(&mut past, 5).await, [&["+ns1/a=1@2"], &changes[..]].concat());
-    assert_eq!(told(&mut namespace, 3).await, [changes[0], changes[1], changes[3]]);
-    assert_eq!(told(&mut single, 2).await, [changes[0], changes[3]]);
+    assert_eq!(events(&mut all, 4).await, changes);
+    assert_eq!(events(&mut past, 5).await, [&["+ns1/a=1@2"], &changes[..]].concat());
+    assert_eq!(events(&mut namespace, 3).await, [changes[0], changes[1], changes[3]]);
+    assert_eq!(events(&mut single, 2).await, [changes[0], changes[3]]);
     assert!(other.try_next().unwrap().is_none());
     drop((all, past, namespace, single, other));
     assert_eq!(store.watches(), 0);
@@ -390,7 +390,7 @@ async fn concurrent_increments_are_all_counted(backend: impl Backend) {
     assert_eq!(store.revision(), 202);
 }
 
-async fn limits_are_kept(backend: impl Backend) {
+async fn limits_are_enforced(backend: impl Backend) {
     let options = Options { max_key: 40, max_record: 100, ..Options::default() };
     let store = Store::open(backend, options).await.unwrap();
     let fits = Record { body: vec![b'x'; 90].into(), revision_at: 90, facts: vec![b'f'; 10].into() };
@@ -435,8 +435,8 @@ async fn a_watch_wakes_from_waiting(backend: impl Backend) {
     let waiting = tokio::spawn(async move { watch.next().await.unwrap().revision });
     tokio::task::yield_now().await;
     create(&store, "a", "1").await;
-    let told = tokio::time::timeout(Duration::from_secs(30), waiting).await.unwrap().unwrap();
-    assert_eq!(told, 2);
+    let events = tokio::time::timeout(Duration::from_secs(30), waiting).await.unwrap().unwrap();
+    assert_eq!(events, 2);
     assert_eq!(store.fresh().await, Ok(2));
 }
 
@@ -448,7 +448,7 @@ macro_rules! suite {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $case() {
-                    let (_kept, backend) = $make;
+                    let (_store, backend) = $make;
                     super::$case(backend).await;
                 }
             )*
@@ -478,7 +478,7 @@ macro_rules! every_backend {
             a_watch_knows_how_far_it_is,
             a_list_and_its_watch_leave_nothing_out,
             concurrent_increments_are_all_counted,
-            limits_are_kept,
+            limits_are_enforced,
             a_closed_store_refuses_writes_and_ends_watches,
             a_watch_wakes_from_waiting,
         );)*

@@ -19,7 +19,7 @@ impl NodeRequest<'_, '_> {
         }
         let text = |field| request.str_at(&["spec", field]).unwrap_or_default();
         let (namespace, node_name) = (&self.attributes.namespace, text("nodeName"));
-        let pod = field::quote(&format!("{namespace}/{}", text("podName")));
+        let quoted_pod = field::quote(&format!("{namespace}/{}", text("podName")));
         if node_name != self.name {
             return Err(self.refuse(format!(
                 "PodCertificateRequest.Spec.NodeName={}, which is not the requesting {}",
@@ -37,47 +37,48 @@ impl NodeRequest<'_, '_> {
         if meta::uid(&node) != text("nodeUID") {
             let (context, has) = (field::quote(text("nodeUID")), field::quote(meta::uid(&node)));
             return Err(Status::plain(format!(
-                "PodCertificateRequest for pod {pod} names node UID {context}, inconsistent with the running node ({has})"
+                "PodCertificateRequest for pod {quoted_pod} names node UID {context}, inconsistent with the running node ({has})"
             )));
         }
         let pod = self.cluster.object("", "pods", namespace, text("podName")).ok_or_else(|| {
             let pod = field::quote(text("podName"));
             Status::plain(format!(
-                "while retrieving pod {pod} named in the PodCertificateRequest: pod {pod} not found"
+                "while retrieving pod {quoted_pod} named in the PodCertificateRequest: pod {pod} not found"
             ))
         })?;
         if meta::uid(&pod) != text("podUID") {
             let (context, has) = (field::quote(text("podUID")), field::quote(meta::uid(&pod)));
             return Err(Status::plain(format!(
-                "PodCertificateRequest for pod {pod} contains pod UID ({context}) which differs from running pod {has}"
+                "PodCertificateRequest for pod {quoted_pod} contains pod UID ({context}) which differs from running pod {has}"
             )));
         }
         if !self.is_on_node(&pod) {
             let node = field::quote(node_name);
-            let why = format!("pod {pod} is not running on node {node} named in the PodCertificateRequest");
+            let why =
+                format!("pod {quoted_pod} is not running on node {node} named in the PodCertificateRequest");
             return Err(self.refuse(why));
         }
         if pod.at(&["metadata", "annotations", MIRROR]).is_some() {
-            return Err(self.refuse(format!("pod {pod} is a mirror pod")));
+            return Err(self.refuse(format!("pod {quoted_pod} is a mirror pod")));
         }
         let account = text("serviceAccountName");
         let runs_as = pod.str_at(&["spec", "serviceAccountName"]).unwrap_or_default();
         if account != runs_as {
             let (context, has) = (field::quote(account), field::quote(runs_as));
             return Err(self.refuse(format!(
-                "PodCertificateRequest for pod {pod} contains serviceAccountName ({context}) that differs from running pod ({has})"
+                "PodCertificateRequest for pod {quoted_pod} contains serviceAccountName ({context}) that differs from running pod ({has})"
             )));
         }
         let found = self.cluster.object("", "serviceaccounts", namespace, account).ok_or_else(|| {
-            let (pod, name) = (field::quote(&format!("{namespace}/{account}")), field::quote(account));
+            let (quoted_pod, name) = (field::quote(&format!("{namespace}/{account}")), field::quote(account));
             Status::plain(format!(
-                "while retrieving service account {pod} named in the PodCertificateRequest: serviceaccount {name} not found"
+                "while retrieving service account {quoted_pod} named in the PodCertificateRequest: serviceaccount {name} not found"
             ))
         })?;
         if meta::uid(&found) != text("serviceAccountUID") {
             let (context, has) = (field::quote(text("serviceAccountUID")), field::quote(meta::uid(&found)));
             return Err(Status::plain(format!(
-                "PodCertificateRequest for pod {pod} names service account UID {context}, which differs from the running service account ({has})"
+                "PodCertificateRequest for pod {quoted_pod} names service account UID {context}, which differs from the running service account ({has})"
             )));
         }
         let signer = text("signerName");
@@ -94,7 +95,7 @@ impl NodeRequest<'_, '_> {
         match self.is_allowed("request-serviceaccounts-podcertificate-signer", &munged, account).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(self.refuse(format!(
-                "pod {pod} does not mount a podCertificate projected volume for signer {signer}"
+                "pod {quoted_pod} does not mount a podCertificate projected volume for signer {signer}"
             ))),
             Err(error) => Err(self.refuse(format!(
                 "error authorizing {} to request podcertificaterequests for signer {signer}: {error}",

@@ -41,12 +41,12 @@ fn the_user_of_the_current_context_is_for_whoever_is_left() {
 }
 
 #[test]
-fn nobody_is_named_and_nothing_is_shown() {
+fn an_empty_user_sends_no_credentials() {
     assert_eq!(KubeconfigUsers::parse(b"").unwrap().for_host("anywhere:443"), None);
 }
 
 #[test]
-fn nobody_asks_as_somebody_else() {
+fn impersonation_is_rejected() {
     for user in ["as: root", "as-uid: u", "as-groups: [system:masters]", "as-user-extra: {a: [b]}"] {
         let text = format!("users:\n- {{name: x, user: {{token: t, {user}}}}}\n");
         let parsed = KubeconfigUsers::parse(text.as_bytes());

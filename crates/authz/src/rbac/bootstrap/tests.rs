@@ -40,7 +40,7 @@ fn every_binding_binds_a_role_that_exists() {
 }
 
 #[test]
-fn every_object_is_marked_as_kept_up_to_date() {
+fn every_object_has_the_autoupdate_annotation() {
     for object in objects() {
         assert_eq!(object.str_at(&["metadata", "annotations", super::AUTOUPDATE]), Some("true"));
         assert_eq!(

@@ -81,11 +81,11 @@ pub(in crate::validation) fn host_ports<'a>(
             if number == 0 {
                 continue;
             }
-            let place = format!("{}/{}/{number}", port.text("protocol"), port.text("hostIP"));
-            if taken.contains(&place) {
-                errors.duplicate(&ports.index(i).field("hostPort"), place);
+            let host_port = format!("{}/{}/{number}", port.text("protocol"), port.text("hostIP"));
+            if taken.contains(&host_port) {
+                errors.duplicate(&ports.index(i).field("hostPort"), host_port);
             } else {
-                taken.insert(place);
+                taken.insert(host_port);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 use redb::StorageBackend;
 
 /// Contains the file of one store, and creates its replacement when needed.
-pub trait Place: Send + 'static {
+pub trait StoreLocation: Send + 'static {
     type File: StorageBackend;
 
     /// Opens the store's file; `None` if there is none yet.
@@ -14,7 +14,7 @@ pub trait Place: Send + 'static {
     /// Creates a new, empty file beside it.
     fn begin(&self) -> io::Result<Self::File>;
 
-    /// Preserves the store's file, which is closed and of this format, under a second name that survives [`Place::replace`]. On return
+    /// Preserves the store's file, which is closed and of this format, under a second name that survives [`StoreLocation::replace`]. On return
     /// it is durable; files preserved earlier are not overwritten.
     fn preserve(&self, format: u32) -> io::Result<()>;
 
