@@ -202,7 +202,7 @@ pub fn load_changed(
 ) -> Result<LoadedManifests, LoadError> {
     let mut catalog =
         AcceptedFiles { files: std::mem::take(&mut accepted.files), ..AcceptedFiles::default() };
-    let context = &Context { static_names: true, ..Context::default() };
+    let context = &Context { static_names: true, is_manifest: true, ..Context::default() };
     let mut problems = problem::Problems::new(set, folder);
     let mut names = restrictions::SeenNames::default();
     let mut objects: BTreeMap<&'static str, Vec<Manifest>> = BTreeMap::new();

@@ -28,7 +28,7 @@ pub(crate) const VALIDATING_BINDING: Rules = Rules {
         let mut errors = validating_binding(binding);
         static_name(binding, context, &mut errors);
         // Objects from manifest files skip declarative validation.
-        if context.static_names {
+        if context.is_manifest {
             return errors;
         }
         supersede(errors, declared_binding(binding, None))
@@ -411,4 +411,24 @@ fn declared_binding(new: &Value, old: Option<&Value>) -> FieldErrors {
         declared.required(&SPEC.field("validationActions"), "");
     }
     declared
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_bindings_from_manifest_files_skip_declarative_validation() {
+        let binding = Value::map([("kind", "ValidatingAdmissionPolicyBinding")]);
+        let required = |context: &Context| {
+            let errors = (VALIDATING_BINDING.create)(&binding, context);
+            errors.iter().filter(|error| error.body().contains("Required value")).count()
+        };
+        let api = Context { static_names: true, ..Context::default() };
+        assert_eq!(required(&api), required(&Context::default()), "reserved names change nothing in the API");
+        let manifest = Context { is_manifest: true, ..api };
+        let declared = declared_binding(&binding, None);
+        assert!(!declared.is_empty());
+        assert_eq!((VALIDATING_BINDING.create)(&binding, &manifest).len(), validating_binding(&binding).len());
+    }
 }

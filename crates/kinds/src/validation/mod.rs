@@ -56,6 +56,8 @@ pub struct Context {
     pub now: i64,
     /// Allows names reserved for manifest files: when reading those files, and in the API if the server has none.
     pub static_names: bool,
+    /// The object comes from a manifest file: kube-apiserver validates those by its hand-written rules alone.
+    pub is_manifest: bool,
     /// Version of the request; some rules report the fields of that version.
     pub version: value::Str,
     /// Receives the durations of compiling and evaluating CEL rules of CRDs.
