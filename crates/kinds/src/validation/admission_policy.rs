@@ -429,6 +429,9 @@ mod tests {
         let manifest = Context { is_manifest: true, ..api };
         let declared = declared_binding(&binding, None);
         assert!(!declared.is_empty());
-        assert_eq!((VALIDATING_BINDING.create)(&binding, &manifest).len(), validating_binding(&binding).len());
+        assert_eq!(
+            (VALIDATING_BINDING.create)(&binding, &manifest).len(),
+            validating_binding(&binding).len()
+        );
     }
 }
