@@ -137,9 +137,14 @@ async fn blocks_that_do_not_parse_are_reported() {
         (
             "yaml",
             "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\ncolour: b",
-            "is invalid",
+            "unknown field",
         ),
-        ("yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration", "is invalid"),
+        ("yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration", "refuses this"),
+        (
+            "yaml",
+            "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata:\n  name: a.static.k8s.io",
+            "spec.validations",
+        ),
     ] {
         let text = format!("<!-- not-run: a test -->\n```{language}\n{text}\n```\n");
         let page = DocPage::parse("page.md", &text).unwrap();

@@ -59,7 +59,14 @@ pub async fn check_blocks(page: &DocPage, server: &Server) -> Result<usize> {
     Ok(checked)
 }
 
+/// The end of names that the API refuses, because they are reserved for manifest files.
+const STATIC_SUFFIX: &str = ".static.k8s.io";
+
 async fn yaml(text: &str, server: &Server) -> Result<()> {
+    let is_static = |line: &str| line.trim_start().starts_with("name: ") && line.ends_with(STATIC_SUFFIX);
+    if text.lines().any(is_static) {
+        return check_file(&["check"], text, PassAs::Folder);
+    }
     for document in text.split("\n---\n") {
         let value: Value = serde_saphyr::from_str(document).map_err(|e| Problem::at("not YAML", e))?;
         let (Some(version), Some(kind)) = (text_at(&value, "apiVersion"), text_at(&value, "kind")) else {
@@ -69,10 +76,10 @@ async fn yaml(text: &str, server: &Server) -> Result<()> {
         match (group, kind) {
             ("", "Config") => {}
             ("apiserver.config.k8s.io" | "apiserver.k8s.io", "AuthorizationConfiguration") => {
-                check_configuration(&["authz", "check", "--without-kubeconfigs", "--config"], document)?;
+                check_file(&["authz", "check", "--without-kubeconfigs", "--config"], document, PassAs::File)?;
             }
             ("apiserver.config.k8s.io", "AdmissionConfiguration") => {
-                check_configuration(&["check", "--config"], document)?;
+                check_file(&["check", "--config"], document, PassAs::File)?;
             }
             (group, _) if CONFIGURATION_GROUPS.contains(&group) => {}
             _ => dry_run(&value, version, kind, server).await?,
@@ -114,25 +121,34 @@ fn text_at<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
     value.get(field)?.as_str()
 }
 
-fn check_configuration(command: &[&str], document: &str) -> Result<()> {
+/// The last argument of a `portcullis` command that checks a file.
+enum PassAs {
+    File,
+    /// The folder that has nothing but the file in it.
+    Folder,
+}
+
+fn check_file(command: &[&str], text: &str, pass_as: PassAs) -> Result<()> {
     let folder = tempfile::tempdir().map_err(|e| Problem::at("a folder", e))?;
-    let file = folder.path().join("configuration.yaml");
-    fs::write(&file, document).map_err(|e| Problem::at("a file", e))?;
-    let output = Command::new(binary()?)
-        .args(command)
-        .arg(&file)
-        .output()
-        .map_err(|e| Problem::at("portcullis", e))?;
+    let file = folder.path().join("example.yaml");
+    fs::write(&file, text).map_err(|e| Problem::at("a file", e))?;
+    let path = match pass_as {
+        PassAs::File => file.as_path(),
+        PassAs::Folder => folder.path(),
+    };
+    let output =
+        Command::new(binary()?).args(command).arg(path).output().map_err(|e| Problem::at("portcullis", e))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let report = format!("{}{}", text(&output.stdout), text(&output.stderr));
-    // The files that an example names do not exist here, which is the only error that is accepted.
+    // The files that an example names, or that a flag would name, do not exist here. No other error is accepted.
+    let is_about_files = |line: &str| line.contains("no such file") || line.contains("needs a policy file");
     let is_count = |line: &str| line.ends_with(" problem") || line.ends_with(" problems");
     let mut errors = report.lines().filter(|line| line.starts_with("error: ") && !is_count(line)).peekable();
-    let lacks_only_files = errors.peek().is_some() && errors.all(|line| line.contains("no such file"));
+    let lacks_only_files = errors.peek().is_some() && errors.all(is_about_files);
     if output.status.success() || lacks_only_files {
         return Ok(());
     }
-    Err(Problem::new(format!("the configuration is invalid:\n{report}")))
+    Err(Problem::new(format!("`portcullis {}` refuses this:\n{report}", command.join(" "))))
 }
 
 /// Gives the text to a program that only parses it.
