@@ -8,35 +8,14 @@
 //! Seats and counters are sharded, so that threads do not share cache lines. INVARIANT: a request enters by counting itself and then
 //! checking whether the fast path is open; the queue set closes it and then reads the counts. At least one of them sees the other.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::shard::{SHARDS, Shard};
 use crate::statistics::nanos;
-
-/// Number of shards; threads whose numbers are equal modulo this share counters.
-const SHARDS: usize = 4;
 
 /// Longer requests are counted under the lock of their level, each in its histogram bucket. Equals the bound of a bucket.
 pub(crate) const SHORT: Duration = Duration::from_millis(5);
-
-/// Index of a shard of the seats and counters.
-pub(crate) type Shard = usize;
-
-/// The shard of the current thread.
-pub(crate) fn shard() -> Shard {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static MINE: Cell<Option<Shard>> = const { Cell::new(None) };
-    }
-    MINE.with(|mine| {
-        mine.get().unwrap_or_else(|| {
-            let shard = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            mine.set(Some(shard));
-            shard
-        })
-    })
-}
 
 /// The seats of a priority level that are reserved for the fast path.
 #[derive(Debug, Default)]

@@ -8,12 +8,13 @@ use authn::User;
 use value::Str;
 
 use crate::SeatSeconds;
-use crate::fast_path::{self, FastCounters, FastPath, SHORT, Shard};
+use crate::fast_path::{FastCounters, FastPath, SHORT};
 use crate::flow_stats::{DispatchBounds, FlowStats};
 use crate::known::{self, RuleOfClass};
 use crate::objects::{Attributes, CATCH_ALL, FlowSchema};
 use crate::queueset::{Load, QueueSet, Queuing, Ticket};
 use crate::retry::RetryAfter;
+use crate::shard::{self, Shard};
 use crate::statistics::Histogram;
 
 /// The locked queue set of a priority level.
@@ -151,7 +152,7 @@ impl<T: Ticket> Class<T> {
     /// Takes one seat for a read request that is not a watch, without locking the queues. `None` if the request must go through them
     /// ([`QueueSet::start`]). `present` is the number of requests in the server.
     pub fn enter_fast_path(&self, now: Duration, present: u64) -> Option<FastSeat> {
-        let shard = fast_path::shard();
+        let shard = shard::shard();
         if !self.level.fast.enter(shard, present) {
             return None;
         }

@@ -51,6 +51,7 @@ mod objects;
 mod queueset;
 mod retry;
 mod seat_seconds;
+mod shard;
 mod statistics;
 mod watches;
 
@@ -69,5 +70,6 @@ pub use queueset::{
 };
 pub use retry::RetryAfter;
 pub use seat_seconds::SeatSeconds;
+pub use shard::{PerShard, PresentRequest, PresentRequests};
 pub use statistics::{Histogram, RatioGauge};
 pub use watches::{WatchScope, WatchTracker};

@@ -11,15 +11,14 @@ mod metrics;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use authn::Caller;
 use flowcontrol::{
-    Admission, Arrival, Attributes, Class, Configuration, Controller, Ended, FastSeat, Phase, RequestId,
-    Ticket, Traffic, WatchScope, WatchTracker, Withdrawn,
+    Admission, Arrival, Attributes, Class, Configuration, Controller, Ended, FastSeat, PerShard, Phase,
+    PresentRequest, PresentRequests, RequestId, Ticket, Traffic, WatchScope, WatchTracker, Withdrawn,
 };
 use http::{HeaderName, HeaderValue, Response};
 use tokio::sync::{Notify, oneshot};
@@ -47,7 +46,7 @@ pub struct FlowControl {
     shared: Arc<Shared>,
     epoch_time: SystemTime,
     configured: Mutex<configure::Configured>,
-    in_force: ArcSwap<InForce>,
+    in_force: ArcSwap<PerShard<Arc<InForce>>>,
     watches: Arc<WatchTracker>,
 }
 
@@ -65,16 +64,12 @@ struct Shared {
     request_timeout: Duration,
     traffic: Mutex<Traffic>,
     /// Requests that have arrived and are not answered yet, in any stage.
-    present: AtomicU64,
+    present: PresentRequests,
     /// Wakes the background task: statuses have to be written, or a quiescing level may be idle.
     changed: Notify,
 }
 
 impl Shared {
-    fn present(&self) -> u64 {
-        self.present.load(Ordering::Relaxed)
-    }
-
     /// Time since the epoch, as `flowcontrol` expects it.
     fn now(&self) -> Duration {
         self.epoch.elapsed()
@@ -90,19 +85,10 @@ impl Shared {
     }
 }
 
-/// Guard that counts a request as present until it is dropped.
-pub(crate) struct Present(Arc<Shared>);
-
-impl Drop for Present {
-    fn drop(&mut self) {
-        self.0.present.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// The current configuration, with the response headers of each class.
 struct InForce {
     shared: Arc<Shared>,
-    configuration: Configuration<Waiter>,
+    configuration: Arc<Configuration<Waiter>>,
     /// Indexed like the classes of the configuration.
     uids: Vec<MatchedUids>,
 }
@@ -239,22 +225,21 @@ impl FlowControl {
             epoch: Instant::now(),
             request_timeout,
             traffic: Mutex::new(traffic),
-            present: AtomicU64::new(0),
+            present: PresentRequests::default(),
             changed: Notify::new(),
         });
         Arc::new(FlowControl {
             epoch_time: SystemTime::now(),
             configured: Mutex::new(configure::Configured::new(controller)),
-            in_force: ArcSwap::from_pointee(InForce::of(&shared, first.configuration)),
+            in_force: ArcSwap::from_pointee(InForce::per_shard(&shared, first.configuration)),
             watches: Arc::default(),
             shared,
         })
     }
 
     /// Counts a request as present until the result is dropped.
-    pub(crate) fn arrived(&self) -> Present {
-        self.shared.present.fetch_add(1, Ordering::Relaxed);
-        Present(Arc::clone(&self.shared))
+    pub(crate) fn arrived(&self) -> PresentRequest {
+        self.shared.present.arrive()
     }
 
     fn now(&self) -> Duration {
@@ -297,11 +282,11 @@ impl FlowControl {
     pub(crate) async fn admit(&self, asking: Asking<'_>) -> Result<FairSeat, Refused> {
         let is_light = asking.is_light();
         let Asking { state, caller, info, query, arrived, deadline, has_body: _, gone } = asking;
-        let in_force = self.in_force.load_full();
+        let in_force = Arc::clone(self.in_force.load().get());
         let asked = attributes(caller, info);
         let assignment = Assignment { index: in_force.configuration.index(&asked), in_force };
         let class = assignment.class();
-        if is_light && let Some(fast) = class.enter_fast_path(self.now(), self.shared.present()) {
+        if is_light && let Some(fast) = class.enter_fast_path(self.now(), self.shared.present.estimate()) {
             return Ok(FairSeat::new(assignment, Hold::Fast(fast), true, gone));
         }
         let (distinguisher, hash) = class.flow_of(&asked);
@@ -333,10 +318,14 @@ impl FlowControl {
 }
 
 impl InForce {
-    fn of(shared: &Arc<Shared>, configuration: Configuration<Waiter>) -> Self {
-        let uids =
-            (0..configuration.len()).map(|index| MatchedUids::of(configuration.class(index))).collect();
-        InForce { shared: Arc::clone(shared), configuration, uids }
+    /// Every shard has values of its own to take references to; the configuration is the same.
+    fn per_shard(shared: &Arc<Shared>, configuration: Configuration<Waiter>) -> PerShard<Arc<Self>> {
+        let configuration = Arc::new(configuration);
+        PerShard::new(|| {
+            let uids = (0..configuration.len()).map(|index| MatchedUids::of(configuration.class(index)));
+            let uids = uids.collect();
+            Arc::new(InForce { shared: Arc::clone(shared), configuration: Arc::clone(&configuration), uids })
+        })
     }
 }
 
@@ -439,7 +428,7 @@ impl FairSeat {
             }
             Hold::LeftFastPath => {
                 let shared = self.assignment.shared();
-                let seat = self.assignment.class().enter_fast_path(shared.now(), shared.present());
+                let seat = self.assignment.class().enter_fast_path(shared.now(), shared.present.estimate());
                 self.hold = seat.map_or(Hold::LeftFastPath, Hold::Fast);
                 matches!(self.hold, Hold::Fast(_))
             }
@@ -472,7 +461,7 @@ impl FairSeat {
         let mut queues = self.assignment.class().level.queues();
         match queues.start(now, arrival) {
             Admission::Executing(id) => {
-                let is_crowded = queues.limit() < self.assignment.shared().present();
+                let is_crowded = queues.limit() < self.assignment.shared().present.count();
                 drop(queues);
                 self.begins(now, id);
                 Started::Executing { is_crowded: is_crowded && !self.assignment.class().is_exempt }

@@ -3,6 +3,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
+use crate::shard::shard;
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 

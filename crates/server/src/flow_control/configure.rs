@@ -122,7 +122,7 @@ impl FlowControl {
         let changed = configured.controller.configure(now, levels, schemas);
         let executing = u64::try_from(changed.max_executing).unwrap_or_default();
         self.traffic().set_limits(now, changed.max_waiting, executing);
-        self.in_force.store(Arc::new(InForce::of(&self.shared, changed.configuration)));
+        self.in_force.store(Arc::new(InForce::per_shard(&self.shared, changed.configuration)));
         configured.updates = changed
             .updates
             .into_iter()

@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_mins(10);
 fn request(control: &FlowControl) -> (FairSeat, Arrival<Waiter>) {
     let caller = Caller::internal(InternalIdentity::ServiceAccount { namespace: "default", name: "web" });
     let info = Arc::new(RequestInfo::parse(&Method::GET, "/api/v1/nodes/n", &Query::default()));
-    let in_force = control.in_force.load_full();
+    let in_force = Arc::clone(control.in_force.load().get());
     let asked = attributes(&caller, &info);
     let assignment = Assignment { index: in_force.configuration.index(&asked), in_force };
     let class = assignment.class();

@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use api::Status;
+use flowcontrol::PresentRequest;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
@@ -20,7 +21,7 @@ use crate::audit::{self, Record};
 use crate::body::Body;
 use crate::call::{Arriving, Unread};
 use crate::discard::Discarding;
-use crate::flow_control::{ClientGone, Present};
+use crate::flow_control::ClientGone;
 use crate::heavy::{CancelOnDrop, Effort};
 use crate::metrics::Finished;
 use crate::request_info::{Query, RequestInfo};
@@ -111,7 +112,7 @@ struct IncomingRequest {
     body: Arriving,
     effort: Effort,
     gone: ClientGone,
-    present: Option<Present>,
+    present: Option<PresentRequest>,
 }
 
 impl IncomingRequest {
