@@ -122,6 +122,7 @@ fn text_at<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
 }
 
 /// The last argument of a `portcullis` command that checks a file.
+#[derive(Clone, Copy)]
 enum PassAs {
     File,
     /// The folder that has nothing but the file in it.
