@@ -48,9 +48,10 @@ async fn requests_that_only_compute_queue_when_they_are_many() {
             let ((mut seat, arrival), level) = (request(&control), Arc::clone(&level));
             let present = control.arrived();
             tokio::spawn(async move {
-                let _present = present;
                 assert!(seat.take(arrival, Instant::now(), LONG).await);
-                level.queues().load()
+                let load = level.queues().load();
+                drop((seat, present));
+                load
             })
         })
         .collect();
