@@ -19,7 +19,7 @@ const KEY_HOLDERS: [&str; 4] = [
 /// Types that are a private key or hold one.
 const KEYS: [&str; 5] = ["KeyPair", "PrivateKeyDer", "PrivatePkcs8KeyDer", "SigningKey", "EncodingKey"];
 
-/// Where storage keys are made.
+/// The only files that may spell out storage keys (`/registry/…`). A path that ends with `/` is a folder.
 const STORAGE_KEYS: [&str; 2] = ["crates/server/src/keys.rs", "crates/server/src/keys/"];
 
 /// Paths to I/O and to the clock. Addresses are values and may be used.
