@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use admission::policy::{PolicyBinding, PolicySnapshot, PolicySource, ValidatingPolicies, ValidatingPolicy};
 use admission::{
-    AdmissionNotes, AdmissionSnapshot, AsyncPlugin, Attributes, NoMetrics, Operation, VersionedObject,
+    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, NoMetrics, Operation,
+    VersionedObject,
 };
 use api::{GroupResource, GroupVersionKind};
 use authn::User;
@@ -64,7 +65,7 @@ fn stage(policies: usize, resource: &str) -> ValidatingPolicies {
 fn admit(stage: &ValidatingPolicies, pod: &Value, cluster: &FakeCluster) -> bool {
     let (user, options) = (User::named("alice"), Value::Null);
     let kind = GroupVersionKind::new("", "v1", "Pod");
-    let attributes = Attributes {
+    let attributes = AdmissionAttributes {
         user: &user,
         operation: Operation::Create,
         kind: kind.clone(),

@@ -32,9 +32,9 @@ impl Operation {
     }
 }
 
-/// The request attributes of admission. Compare `authz::Attributes`, which authorization sees.
+/// The request attributes of admission. Compare `authz::AuthorizationAttributes`, which authorization sees.
 #[derive(Clone, Debug)]
-pub struct Attributes<'a> {
+pub struct AdmissionAttributes<'a> {
     pub user: &'a User,
     pub operation: Operation,
     /// The kind of the object in the version of the request.
@@ -62,7 +62,7 @@ pub struct Attributes<'a> {
     pub snapshot: AdmissionSnapshot,
 }
 
-impl Attributes<'_> {
+impl AdmissionAttributes<'_> {
     /// 403 for the object named in the request.
     pub fn forbidden(&self, why: impl std::fmt::Display) -> Status {
         Status::forbidden(&self.resource, &self.name, why)

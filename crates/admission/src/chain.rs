@@ -18,8 +18,8 @@ use crate::plugins::{
     StorageObjectInUseProtection, TaintNodesByCondition,
 };
 use crate::{
-    AdmissionMetrics, AdmissionNotes, AsyncPlugin, Attributes, ClusterView, NoMetrics, Operation, Pass,
-    Phase, Plugin, PluginId, Reinvocation, VersionedObject,
+    AdmissionAttributes, AdmissionMetrics, AdmissionNotes, AsyncPlugin, ClusterView, NoMetrics, Operation,
+    Pass, Phase, Plugin, PluginId, Reinvocation, VersionedObject,
 };
 
 /// A plugin's name as `--enable-admission-plugins` spells it.
@@ -171,7 +171,7 @@ pub struct PluginSelection(Vec<PluginName>);
 impl PluginSelection {
     /// From `--enable-admission-plugins` and `--disable-admission-plugins`. Fails if a name is unknown or is in both lists.
     pub fn new(enable: &[String], disable: &[String]) -> Result<Self, ChainError> {
-        if let Some(unknown) = enable.iter().chain(disable).find(|name| !Chain::is_known_plugin(name)) {
+        if let Some(unknown) = enable.iter().chain(disable).find(|name| !PluginChain::is_known_plugin(name)) {
             return Err(ChainError::Unknown(unknown.clone()));
         }
         if let Some(both) = enable.iter().find(|name| disable.contains(name)) {
@@ -225,7 +225,7 @@ fn bit(phase: Phase, operation: Operation) -> u8 {
 }
 
 /// The enabled plugins, in order.
-pub struct Chain {
+pub struct PluginChain {
     plugins: Vec<EnabledPlugin>,
     metrics: Arc<dyn AdmissionMetrics>,
     /// Read-locked while a request pins its snapshot, write-locked while several policy sets are replaced
@@ -233,7 +233,7 @@ pub struct Chain {
     replacement: RwLock<()>,
 }
 
-impl Chain {
+impl PluginChain {
     /// The number of plugins in the list, enabled or not. Positions of [`PluginId`] are below it.
     pub const PLUGIN_COUNT: usize = PLUGINS.len();
 
@@ -262,13 +262,13 @@ impl Chain {
             .filter(|(_, row)| selection.contains(row.name))
             .filter_map(|(position, row)| Some(EnabledPlugin::new(position, row.name, (row.make)(stages)?)))
             .collect();
-        Chain { plugins, metrics: Arc::new(NoMetrics), replacement: RwLock::new(()) }
+        PluginChain { plugins, metrics: Arc::new(NoMetrics), replacement: RwLock::new(()) }
     }
 
     /// Records this chain's metrics in `metrics`.
     #[must_use]
     pub fn with_metrics(self, metrics: Arc<dyn AdmissionMetrics>) -> Self {
-        Chain { metrics, ..self }
+        PluginChain { metrics, ..self }
     }
 
     /// Blocks requests from pinning their snapshot while several policy sets are replaced together. Hold the
@@ -278,7 +278,7 @@ impl Chain {
     }
 
     /// Pins the policies and webhooks that are in force now for this request. Does not replace those pinned earlier.
-    fn pin_snapshot(&self, attributes: &Attributes<'_>) {
+    fn pin_snapshot(&self, attributes: &AdmissionAttributes<'_>) {
         let _no_replacement = self.replacement.read().unwrap_or_else(PoisonError::into_inner);
         for plugin in &self.plugins {
             if let ChainPlugin::Async(stage) = &plugin.link {
@@ -296,7 +296,7 @@ impl Chain {
     /// `object` is `None` for a delete.
     pub async fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: Option<&mut Value>,
         cluster: &dyn ClusterView,
         notes: &mut AdmissionNotes,
@@ -309,7 +309,7 @@ impl Chain {
 
     async fn run_mutating(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         mut object: Option<&mut Value>,
         cluster: &dyn ClusterView,
         notes: &mut AdmissionNotes,
@@ -341,7 +341,7 @@ impl Chain {
     /// Runs the validating phase. Stops at the first error. `object` is `None` for a delete.
     pub async fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: Option<&Value>,
         cluster: &dyn ClusterView,
         notes: &mut AdmissionNotes,
@@ -354,7 +354,7 @@ impl Chain {
 
     async fn run_validating(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: Option<&Value>,
         cluster: &dyn ClusterView,
         notes: &mut AdmissionNotes,
@@ -379,7 +379,7 @@ impl Chain {
         &self,
         plugin: &EnabledPlugin,
         phase: Phase,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         outcome: &Result<(), Status>,
         clock: &mut Duration,
     ) {
@@ -395,7 +395,7 @@ impl Chain {
     fn record_phase(
         &self,
         phase: Phase,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         outcome: &Result<(), Status>,
         begun: Duration,
     ) {
@@ -404,7 +404,7 @@ impl Chain {
     }
 }
 
-impl std::fmt::Debug for Chain {
+impl std::fmt::Debug for PluginChain {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.plugins()).finish()
     }

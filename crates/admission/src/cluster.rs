@@ -137,6 +137,6 @@ pub trait ClusterView: Send + Sync {
     fn authorize<'a>(
         &'a self,
         user: &'a User,
-        attributes: &'a authz::Attributes,
+        attributes: &'a authz::AuthorizationAttributes,
     ) -> BoxFuture<'a, authz::AuthorizerDecision>;
 }

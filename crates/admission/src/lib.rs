@@ -1,6 +1,6 @@
 //! Admission: the ordered chain of plugins that every write passes before it is stored, first mutating, then validating.
 //!
-//! [`Chain`] runs the enabled plugins. They are declared in one list in `chain.rs`; plugins do not register themselves. A
+//! [`PluginChain`] runs the enabled plugins. They are declared in one list in `chain.rs`; plugins do not register themselves. A
 //! plugin implements [`Plugin`], or [`AsyncPlugin`] if it has to wait. Plugins do no I/O themselves: they read the cluster
 //! through [`ClusterView`], which answers from memory, and webhooks are called through [`webhook::Transport`].
 
@@ -24,8 +24,8 @@ mod reinvocation;
 pub mod webhook;
 
 pub use admission_snapshot::AdmissionSnapshot;
-pub use attributes::{Attributes, Operation, VersionedObject};
-pub use chain::{Chain, ChainConfig, ChainError, PluginName, PluginSelection};
+pub use attributes::{AdmissionAttributes, Operation, VersionedObject};
+pub use chain::{ChainConfig, ChainError, PluginChain, PluginName, PluginSelection};
 pub use cluster::{BoxFuture, ClusterView, ParamError, RestMapping};
 pub use metrics::{
     AdmissionMetrics, MatchConditionLabels, NoMetrics, Phase, PluginId, PolicyErrorType, WebhookRejection,

@@ -3,7 +3,7 @@
 use api::{GroupVersionKind, meta};
 use value::Value;
 
-use crate::{Attributes, ClusterView};
+use crate::{AdmissionAttributes, ClusterView};
 
 /// Converts a patched object from `kind`, the version that the policy or webhook saw, to the storage version
 /// and applies defaults. The error is the decoder's or the converter's message.
@@ -11,7 +11,7 @@ pub(crate) async fn to_stored(
     patched: Value,
     kind: &GroupVersionKind,
     strict: bool,
-    attributes: &Attributes<'_>,
+    attributes: &AdmissionAttributes<'_>,
     cluster: &dyn ClusterView,
 ) -> Result<Value, String> {
     let object = cluster.to_stored(patched, kind, &attributes.stored_kind, strict).await?;

@@ -4,7 +4,8 @@ use api::Status;
 use value::Value;
 
 use crate::{
-    AdmissionNotes, AdmissionSnapshot, Attributes, BoxFuture, ClusterView, Reinvocation, VersionedObject,
+    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, BoxFuture, ClusterView, Reinvocation,
+    VersionedObject,
 };
 
 /// A built-in plugin that decides synchronously, from memory.
@@ -12,7 +13,7 @@ pub trait Plugin: Send + Sync {
     /// May change or reject `object`, which is in the storage version. Not called for deletes.
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &mut Value,
         cluster: &dyn ClusterView,
         notes: &mut AdmissionNotes,
@@ -22,7 +23,7 @@ pub trait Plugin: Send + Sync {
     }
 
     /// May reject a delete in the mutating phase, before webhooks are called.
-    fn admit_deletion(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+    fn admit_deletion(&self, attributes: &AdmissionAttributes<'_>) -> Result<(), Status> {
         let _ = attributes;
         Ok(())
     }
@@ -30,7 +31,7 @@ pub trait Plugin: Send + Sync {
     /// May reject. `object` is `None` for a delete.
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: Option<&Value>,
         cluster: &dyn ClusterView,
         notes: &mut AdmissionNotes,
@@ -42,7 +43,7 @@ pub trait Plugin: Send + Sync {
 
 /// A request in the mutating phase.
 pub struct Pass<'a, 'r> {
-    pub attributes: &'a Attributes<'r>,
+    pub attributes: &'a AdmissionAttributes<'r>,
     pub cluster: &'a dyn ClusterView,
     pub notes: &'a mut AdmissionNotes,
     pub reinvocation: &'a mut Reinvocation,
@@ -68,7 +69,7 @@ pub trait AsyncPlugin: Send + Sync {
     /// May reject. The object is absent for a delete.
     fn validate<'a>(
         &'a self,
-        attributes: &'a Attributes<'_>,
+        attributes: &'a AdmissionAttributes<'_>,
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         notes: &'a mut AdmissionNotes,

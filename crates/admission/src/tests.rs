@@ -4,7 +4,8 @@ use value::Value;
 
 use crate::fake_cluster::{FakeCluster, wait};
 use crate::{
-    AdmissionNotes, AdmissionSnapshot, Attributes, Chain, ChainConfig, ChainError, Operation, VersionedObject,
+    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, ChainConfig, ChainError, Operation, PluginChain,
+    VersionedObject,
 };
 
 /// A cluster with the active namespace `here` and the terminating namespace `going`.
@@ -19,15 +20,15 @@ fn two() -> FakeCluster {
 }
 
 /// A chain of only this plugin.
-fn only(plugin: &str) -> Chain {
+fn only(plugin: &str) -> PluginChain {
     let none = ChainConfig::default();
-    let others: Vec<String> = Chain::new(&[], &[], &none)
+    let others: Vec<String> = PluginChain::new(&[], &[], &none)
         .unwrap()
         .plugins()
         .filter(|name| *name != plugin)
         .map(str::to_owned)
         .collect();
-    Chain::new(&[], &others, &none).unwrap()
+    PluginChain::new(&[], &others, &none).unwrap()
 }
 
 fn decide(
@@ -39,7 +40,7 @@ fn decide(
 ) -> Result<(), String> {
     let user = User::named("u");
     let options = Value::Null;
-    let attributes = Attributes {
+    let attributes = AdmissionAttributes {
         user: &user,
         operation,
         kind: GroupVersionKind::new("", "v1", kind),
@@ -97,18 +98,21 @@ fn the_systems_namespaces_cannot_be_deleted() {
 fn flags_choose_the_plugins() {
     let names = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
     let none = ChainConfig::default();
-    let all = Chain::new(&[], &[], &none).unwrap().plugins().count();
-    let chain = Chain::new(&names(&["AlwaysPullImages"]), &names(&["ServiceAccount"]), &none).unwrap();
+    let all = PluginChain::new(&[], &[], &none).unwrap().plugins().count();
+    let chain = PluginChain::new(&names(&["AlwaysPullImages"]), &names(&["ServiceAccount"]), &none).unwrap();
     assert_eq!(chain.plugins().count(), all);
     assert!(chain.plugins().all(|name| name != "ServiceAccount"));
-    assert_eq!(Chain::new(&names(&["Nope"]), &[], &none).unwrap_err(), ChainError::Unknown("Nope".into()));
     assert_eq!(
-        Chain::new(&names(&["ImagePolicyWebhook"]), &[], &none).unwrap_err(),
+        PluginChain::new(&names(&["Nope"]), &[], &none).unwrap_err(),
+        ChainError::Unknown("Nope".into())
+    );
+    assert_eq!(
+        PluginChain::new(&names(&["ImagePolicyWebhook"]), &[], &none).unwrap_err(),
         ChainError::NeedsServer("ImagePolicyWebhook".into())
     );
     let both = names(&["NamespaceLifecycle"]);
     assert_eq!(
-        Chain::new(&both, &both, &none).unwrap_err(),
+        PluginChain::new(&both, &both, &none).unwrap_err(),
         ChainError::EnabledAndDisabled("NamespaceLifecycle".into())
     );
 }
@@ -118,7 +122,7 @@ fn flags_choose_the_plugins() {
 fn deleting_a_system_namespace_is_denied_before_other_plugins_run() {
     let (user, options) = (User::named("u"), Value::Null);
     let kind = GroupVersionKind::new("", "v1", "Namespace");
-    let attributes = Attributes {
+    let attributes = AdmissionAttributes {
         user: &user,
         operation: Operation::Delete,
         kind: kind.clone(),
@@ -144,7 +148,7 @@ fn deleting_a_system_namespace_is_denied_before_other_plugins_run() {
 #[test]
 fn the_default_plugins_are_those_of_kubernetes_in_its_order() {
     let none = ChainConfig::default();
-    let chain = Chain::new(&[], &[], &none).unwrap();
+    let chain = PluginChain::new(&[], &[], &none).unwrap();
     let names: Vec<&str> = chain.plugins().collect();
     assert_eq!(
         names,

@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 
 use admission::plugins::resource_quota;
 use admission::{
-    AdmissionNotes, AdmissionSnapshot, Attributes, Chain, ChainConfig, ClusterView, Operation,
+    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, ChainConfig, ClusterView, Operation, PluginChain,
     VersionedObject,
 };
 use api::{GroupResource, Status, meta};
@@ -40,7 +40,7 @@ pages!(
 );
 
 /// The user `admin` may do everything; any other user only the `VERB NAME` that is its name.
-fn may(user: &User, context: &authz::Attributes) -> bool {
+fn may(user: &User, context: &authz::AuthorizationAttributes) -> bool {
     user.name == "admin" || user.name == format!("{} {}", context.verb, context.name)
 }
 
@@ -74,7 +74,7 @@ impl World {
         let name = if word("user=").is_empty() { "admin" } else { word("user=") };
         let user = User::named(name.replace('_', " ")).in_groups(groups);
         let (kind, options) = (meta::gvk(any), Value::Null);
-        let attributes = Attributes {
+        let attributes = AdmissionAttributes {
             user: &user,
             operation,
             stored_kind: kind.clone(),
@@ -113,7 +113,7 @@ impl World {
         report
     }
 
-    fn charge(&self, attributes: &Attributes<'_>, object: Option<&Value>) -> String {
+    fn charge(&self, attributes: &AdmissionAttributes<'_>, object: Option<&Value>) -> String {
         if !resource_quota::affects_quota(attributes, object) {
             return "admitted\nnot charged\n".to_owned();
         }
@@ -151,15 +151,15 @@ fn verdict(outcome: Result<(), Status>) -> String {
 }
 
 /// A chain of only this plugin.
-fn only(plugin: &str) -> Chain {
+fn only(plugin: &str) -> PluginChain {
     let none = ChainConfig::default();
-    let others: Vec<String> = Chain::new(&[], &[], &none)
+    let others: Vec<String> = PluginChain::new(&[], &[], &none)
         .unwrap()
         .plugins()
         .filter(|name| *name != plugin)
         .map(str::to_owned)
         .collect();
-    Chain::new(&[plugin.to_owned()], &others, &none).unwrap()
+    PluginChain::new(&[plugin.to_owned()], &others, &none).unwrap()
 }
 
 /// Writes the differences from `old` to `new`, one line per value.

@@ -26,7 +26,8 @@ use admission::policy::{
     ValidatingPolicy,
 };
 use admission::{
-    AdmissionNotes, AdmissionSnapshot, Attributes, Chain, ChainConfig, NoMetrics, Operation, VersionedObject,
+    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, ChainConfig, NoMetrics, Operation, PluginChain,
+    VersionedObject,
 };
 use api::{GroupResource, GroupVersionKind, meta};
 use authn::User;
@@ -63,7 +64,7 @@ struct World {
 }
 
 /// The user `admin` may do everything, every user may `get`, and the service account `robot` may `deploy`.
-fn may(user: &User, attributes: &authz::Attributes) -> bool {
+fn may(user: &User, attributes: &authz::AuthorizationAttributes) -> bool {
     let robot = user.name == "system:serviceaccount:team:robot" && attributes.verb == "deploy";
     user.name == "admin" || attributes.verb == "get" || robot
 }
@@ -107,7 +108,7 @@ impl World {
         assert!(gone, "there is no {kind} {name}");
     }
 
-    fn chain(&self) -> Chain {
+    fn chain(&self) -> PluginChain {
         let (validating, mutating) =
             (ValidatingPolicies::new(Arc::new(NoMetrics)), MutatingPolicies::new(Arc::new(NoMetrics)));
         validating.replace(PolicySnapshot::new([(
@@ -122,13 +123,13 @@ impl World {
             ..ChainConfig::default()
         };
         // Other pages test the other built-in plugins.
-        let off: Vec<String> = Chain::new(&[], &[], &stages)
+        let off: Vec<String> = PluginChain::new(&[], &[], &stages)
             .unwrap()
             .plugins()
             .filter(|name| *name != "NamespaceLifecycle" && !name.ends_with("AdmissionPolicy"))
             .map(str::to_owned)
             .collect();
-        Chain::new(&[], &off, &stages).unwrap()
+        PluginChain::new(&[], &off, &stages).unwrap()
     }
 
     /// Runs a request through the chain and formats the result.
@@ -166,7 +167,7 @@ impl World {
         let old = old.map(complete);
         let user = User::named(user);
         let options = Value::map([("kind", "CreateOptions"), ("apiVersion", "meta.k8s.io/v1")]);
-        let attributes = Attributes {
+        let attributes = AdmissionAttributes {
             user: &user,
             operation: match operation {
                 "CREATE" => Operation::Create,

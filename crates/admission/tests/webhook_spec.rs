@@ -19,8 +19,8 @@ use admission::webhook::{
     WebhookReply, WebhookSet,
 };
 use admission::{
-    AdmissionNotes, AdmissionSnapshot, Attributes, AuditLevel, BoxFuture, Chain, ChainConfig, NoMetrics,
-    Operation, VersionedObject,
+    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, AuditLevel, BoxFuture, ChainConfig, NoMetrics,
+    Operation, PluginChain, VersionedObject,
 };
 use api::{GroupResource, Status};
 use authn::User;
@@ -146,7 +146,7 @@ struct World {
     validating: Arc<WebhookSet>,
     transport: Arc<Scripted>,
     cluster: FakeCluster,
-    chain: Chain,
+    chain: PluginChain,
 }
 
 impl World {
@@ -167,13 +167,13 @@ impl World {
             ))),
             ..ChainConfig::default()
         };
-        let off: Vec<String> = Chain::new(&[], &[], &stages)
+        let off: Vec<String> = PluginChain::new(&[], &[], &stages)
             .unwrap()
             .plugins()
             .filter(|name| !name.ends_with("AdmissionWebhook"))
             .map(str::to_owned)
             .collect();
-        let chain = Chain::new(&[], &off, &stages).unwrap();
+        let chain = PluginChain::new(&[], &off, &stages).unwrap();
         World { mutating, validating, transport, cluster: fake_cluster(), chain }
     }
 
@@ -204,7 +204,7 @@ impl World {
             text(&["resource"]).split_once('/').unwrap_or((text(&["resource"]), ""));
         let user = User::named(if text(&["user"]).is_empty() { "admin" } else { text(&["user"]) });
         let options = request.get("options").cloned().unwrap_or_default();
-        let attributes = Attributes {
+        let attributes = AdmissionAttributes {
             user: &user,
             operation: match text(&["operation"]) {
                 "CREATE" => Operation::Create,

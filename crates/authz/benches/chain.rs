@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use authn::User;
 use authz::config::{FailurePolicy, ReviewVersion, WebhookConfiguration};
 use authz::webhook::{BoxFuture, ReviewTransport, SendError, WebhookAuthorizer, WebhookResponse};
-use authz::{Attributes, Compiler, Conditions, NoObserver, ReviewCompiler};
+use authz::{AuthorizationAttributes, Compiler, Conditions, NoObserver, ReviewCompiler};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 /// Allows every request immediately, with a fixed clock.
@@ -35,7 +35,7 @@ fn conditions(expressions: &[&str]) -> Conditions {
 
 fn chain(criterion: &mut Criterion) {
     let user = User::named("alice").in_groups(["devs", "system:authenticated"]);
-    let attributes = Attributes::resource("get", "", "pods").in_namespace("default").named("x");
+    let attributes = AuthorizationAttributes::resource("get", "", "pods").in_namespace("default").named("x");
     let set = conditions(&[
         "has(request.resourceAttributes)",
         "request.resourceAttributes.namespace == 'kube-system'",

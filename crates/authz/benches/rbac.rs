@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use authn::User;
-use authz::Attributes;
+use authz::AuthorizationAttributes;
 use authz::rbac::{RbacIndex, bootstrap};
 use criterion::{Criterion, criterion_group, criterion_main};
 use value::Value;
@@ -41,8 +41,9 @@ fn decisions(criterion: &mut Criterion) {
     for bindings in [10, 10_000, 100_000] {
         let index = index(bindings);
         let user = User::named("user-5").in_groups(["devs", "system:authenticated"]);
-        let allowed = Attributes::resource("get", "", "pods").in_namespace("default").named("x");
-        let refused = Attributes::resource("delete", "", "pods").in_namespace("default").named("x");
+        let allowed = AuthorizationAttributes::resource("get", "", "pods").in_namespace("default").named("x");
+        let refused =
+            AuthorizationAttributes::resource("delete", "", "pods").in_namespace("default").named("x");
         let mut group = criterion.benchmark_group(format!("rbac, {bindings} bindings"));
         group.bench_function("allowed", |b| b.iter(|| index.decide(black_box(&user), black_box(&allowed))));
         group.bench_function("refused", |b| b.iter(|| index.decide(black_box(&user), black_box(&refused))));

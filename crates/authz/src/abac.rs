@@ -4,7 +4,7 @@ use api::field::quote;
 use authn::{User, names};
 use value::{Str, Value, json, yaml};
 
-use crate::attributes::Attributes;
+use crate::attributes::AuthorizationAttributes;
 use crate::decision::{AuthorizerDecision, DecisionReason};
 use crate::rbac::{PolicyRule, SubjectRules};
 
@@ -84,7 +84,7 @@ impl AbacPolicies {
     }
 
     /// Allows what any policy matches; otherwise has no opinion.
-    pub fn decide(&self, user: &User, attributes: &Attributes) -> AuthorizerDecision {
+    pub fn decide(&self, user: &User, attributes: &AuthorizationAttributes) -> AuthorizerDecision {
         if self.policies.iter().any(|policy| policy.matches(user, attributes)) {
             return AuthorizerDecision::allow(DecisionReason::None);
         }
@@ -177,7 +177,7 @@ impl AbacPolicy {
         })
     }
 
-    fn matches(&self, user: &User, attributes: &Attributes) -> bool {
+    fn matches(&self, user: &User, attributes: &AuthorizationAttributes) -> bool {
         let reads = matches!(attributes.verb.as_str(), "get" | "list" | "watch");
         if !self.is_about(user) || (self.readonly && !reads) {
             return false;

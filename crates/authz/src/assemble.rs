@@ -1,9 +1,9 @@
-//! Builds a [`Chain`] from a [`Configuration`].
+//! Builds a [`AuthorizerChain`] from a [`Configuration`].
 
 use std::sync::Arc;
 
 use crate::abac::AbacPolicies;
-use crate::chain::{Authorizer, Chain, ChainStep};
+use crate::chain::{Authorizer, AuthorizerChain, ChainStep};
 use crate::config::{AuthorizerType, Configuration, WebhookConfiguration};
 use crate::node::NodeAuthorizer;
 use crate::observe::AuthorizationObserver;
@@ -28,7 +28,7 @@ pub fn assemble(
     configuration: &Configuration,
     shared: &SharedAuthorizers,
     sender: &MakeSender<'_>,
-) -> Result<Chain, String> {
+) -> Result<AuthorizerChain, String> {
     let absent = |kind: AuthorizerType| {
         format!(
             "authorizer type {} is not allowed if it was not enabled at initial server startup",
@@ -54,6 +54,6 @@ pub fn assemble(
         let authorizer = authorizer.ok_or_else(|| absent(configured.kind))?;
         steps.push(ChainStep { name: configured.name.clone(), authorizer });
     }
-    let chain = Chain::new(steps).map_err(|error| error.to_string())?;
+    let chain = AuthorizerChain::new(steps).map_err(|error| error.to_string())?;
     Ok(chain.observed_by(shared.observer.clone()))
 }

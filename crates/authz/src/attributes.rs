@@ -1,10 +1,10 @@
-//! [`Attributes`]: the request attributes of authorization.
+//! [`AuthorizationAttributes`]: the request attributes of authorization.
 
 use value::Str;
 
 /// The attributes of a request without its user. Strings that do not apply are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Attributes {
+pub struct AuthorizationAttributes {
     /// `get`, `list`, `create`, …; for non-resource paths the HTTP method in lower case.
     pub verb: Str,
     /// Empty for the core group.
@@ -105,22 +105,22 @@ impl Operator {
     }
 }
 
-impl Attributes {
+impl AuthorizationAttributes {
     /// Attributes of a request for a resource.
     pub fn resource(verb: impl Into<Str>, group: impl Into<Str>, resource: impl Into<Str>) -> Self {
-        Attributes {
+        AuthorizationAttributes {
             verb: verb.into(),
             group: group.into(),
             version: Str::new_static("*"),
             resource: resource.into(),
             is_resource: true,
-            ..Attributes::default()
+            ..AuthorizationAttributes::default()
         }
     }
 
     /// Attributes of a request for a non-resource path.
     pub fn path(verb: impl Into<Str>, path: impl Into<Str>) -> Self {
-        Attributes { verb: verb.into(), path: path.into(), ..Attributes::default() }
+        AuthorizationAttributes { verb: verb.into(), path: path.into(), ..AuthorizationAttributes::default() }
     }
 
     /// The total length in bytes of the parts that a client can choose freely.

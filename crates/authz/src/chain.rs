@@ -1,11 +1,11 @@
-//! [`Chain`]: the ordered list of authorizers. Only this module creates a [`Permit`].
+//! [`AuthorizerChain`]: the ordered list of authorizers. Only this module creates a [`Permit`].
 
 use std::sync::Arc;
 
 use authn::{Caller, User, names};
 use value::{Str, format_smolstr};
 
-use crate::attributes::Attributes;
+use crate::attributes::AuthorizationAttributes;
 use crate::config::AuthorizerType;
 use crate::decision::{AuthorizerDecision, Decision, DecisionReason, Denial, Permit};
 use crate::node::NodeAuthorizer;
@@ -41,12 +41,12 @@ pub struct DuplicateName(pub Str);
 
 /// Authorizers in the order in which they are asked.
 #[derive(Clone)]
-pub struct Chain {
+pub struct AuthorizerChain {
     steps: Vec<ChainStep>,
     observer: Arc<dyn AuthorizationObserver>,
 }
 
-impl Chain {
+impl AuthorizerChain {
     /// Fails if two steps have the same name.
     pub fn new(steps: Vec<ChainStep>) -> Result<Self, DuplicateName> {
         for (i, step) in steps.iter().enumerate() {
@@ -54,7 +54,7 @@ impl Chain {
                 return Err(DuplicateName(step.name.clone()));
             }
         }
-        Ok(Chain { steps, observer: Arc::new(NoObserver) })
+        Ok(AuthorizerChain { steps, observer: Arc::new(NoObserver) })
     }
 
     /// Reports decisions to `observer`.
@@ -69,7 +69,11 @@ impl Chain {
     }
 
     /// Authorizes a request. Only this returns a [`Permit`].
-    pub async fn authorize(&self, caller: &Caller, attributes: Attributes) -> Result<Permit, Denial> {
+    pub async fn authorize(
+        &self,
+        caller: &Caller,
+        attributes: AuthorizationAttributes,
+    ) -> Result<Permit, Denial> {
         let answer = self.decide(caller.user(), &attributes).await;
         match answer.decision {
             Decision::Allow => Ok(Permit::new(caller.clone(), attributes, answer.reason)),
@@ -80,18 +84,18 @@ impl Chain {
 
     /// Decides about any user: the first allow or deny counts. If no authorizer has an opinion, the result
     /// combines all reasons and errors.
-    pub async fn decide(&self, user: &User, attributes: &Attributes) -> AuthorizerDecision {
+    pub async fn decide(&self, user: &User, attributes: &AuthorizationAttributes) -> AuthorizerDecision {
         if user.is_in(names::MASTERS) {
             return AuthorizerDecision::allow(DecisionReason::None);
         }
         self.ask_all(user, attributes, &mut |_, _| {}).await
     }
 
-    /// Like [`Chain::decide`], and returns the decision of each authorizer that was asked.
+    /// Like [`AuthorizerChain::decide`], and returns the decision of each authorizer that was asked.
     pub async fn explain(
         &self,
         user: &User,
-        attributes: &Attributes,
+        attributes: &AuthorizationAttributes,
     ) -> (AuthorizerDecision, Vec<(Str, AuthorizerDecision)>) {
         let mut asked = Vec::new();
         if user.is_in(names::MASTERS) {
@@ -107,7 +111,7 @@ impl Chain {
     async fn ask_all(
         &self,
         user: &User,
-        attributes: &Attributes,
+        attributes: &AuthorizationAttributes,
         on_decision: &mut (dyn FnMut(&ChainStep, &AuthorizerDecision) + Send),
     ) -> AuthorizerDecision {
         let mut reasons: Vec<Str> = Vec::new();
@@ -146,7 +150,7 @@ impl Chain {
     }
 }
 
-impl std::fmt::Debug for Chain {
+impl std::fmt::Debug for AuthorizerChain {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(&self.steps).finish()
     }
@@ -164,7 +168,7 @@ impl Authorizer {
         }
     }
 
-    async fn decide(&self, user: &User, attributes: &Attributes) -> AuthorizerDecision {
+    async fn decide(&self, user: &User, attributes: &AuthorizationAttributes) -> AuthorizerDecision {
         match self {
             Authorizer::AlwaysAllow => AuthorizerDecision::allow(DecisionReason::None),
             Authorizer::AlwaysDeny => AuthorizerDecision::no_opinion("Everything is forbidden."),

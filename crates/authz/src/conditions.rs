@@ -14,7 +14,7 @@ use value::{Map, Value};
 
 pub use review_type::ReviewCompiler;
 
-use crate::attributes::{Attributes, Selector};
+use crate::attributes::{AuthorizationAttributes, Selector};
 
 /// Compiles expressions over the variable `request`, whose type is the `spec` of a SubjectAccessReview.
 pub trait Compiler {
@@ -34,7 +34,7 @@ pub trait Condition: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct ConditionInput<'a> {
     pub user: &'a User,
-    pub attributes: &'a Attributes,
+    pub attributes: &'a AuthorizationAttributes,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Conditions {
         self.conditions.is_empty()
     }
 
-    pub fn evaluate(&self, user: &User, attributes: &Attributes) -> ConditionsResult {
+    pub fn evaluate(&self, user: &User, attributes: &AuthorizationAttributes) -> ConditionsResult {
         let request = ConditionInput { user, attributes };
         let mut errors = Vec::new();
         for condition in &self.conditions {
@@ -84,7 +84,11 @@ impl Conditions {
     }
 
     /// The source text and the result of each condition, for explanations.
-    pub fn values(&self, user: &User, attributes: &Attributes) -> Vec<(&str, Result<bool, String>)> {
+    pub fn values(
+        &self,
+        user: &User,
+        attributes: &AuthorizationAttributes,
+    ) -> Vec<(&str, Result<bool, String>)> {
         let request = ConditionInput { user, attributes };
         self.conditions.iter().map(|c| (c.expression(), c.evaluate(&request))).collect()
     }

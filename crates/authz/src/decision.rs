@@ -6,7 +6,7 @@ use api::Status;
 use authn::Caller;
 use value::Str;
 
-use crate::attributes::Attributes;
+use crate::attributes::AuthorizationAttributes;
 use crate::forbidden::forbidden;
 use crate::rbac::Granted;
 
@@ -106,12 +106,12 @@ impl AuthorizerDecision {
 #[derive(Clone, Debug)]
 pub struct Permit {
     caller: Caller,
-    attributes: Attributes,
+    attributes: AuthorizationAttributes,
     reason: DecisionReason,
 }
 
 impl Permit {
-    pub(crate) fn new(caller: Caller, attributes: Attributes, reason: DecisionReason) -> Self {
+    pub(crate) fn new(caller: Caller, attributes: AuthorizationAttributes, reason: DecisionReason) -> Self {
         Permit { caller, attributes, reason }
     }
 
@@ -119,7 +119,7 @@ impl Permit {
         &self.caller
     }
 
-    pub fn attributes(&self) -> &Attributes {
+    pub fn attributes(&self) -> &AuthorizationAttributes {
         &self.attributes
     }
 
@@ -146,7 +146,11 @@ pub enum Denial {
 }
 
 impl Denial {
-    pub(crate) fn of(user: &authn::User, attributes: &Attributes, answer: AuthorizerDecision) -> Self {
+    pub(crate) fn of(
+        user: &authn::User,
+        attributes: &AuthorizationAttributes,
+        answer: AuthorizerDecision,
+    ) -> Self {
         if let Some(error) = answer.error {
             return Denial::Failed { error };
         }

@@ -3,12 +3,21 @@
 use api::field::quote;
 use api::{GroupResource, Status};
 
-use crate::attributes::Attributes;
+use crate::attributes::AuthorizationAttributes;
 
 /// The 403 response. `reason` may be empty.
-pub fn forbidden(user: &str, attributes: &Attributes, reason: &str) -> Status {
-    let Attributes { verb, group, resource, subresource, namespace, name, path, is_resource, .. } =
-        attributes;
+pub fn forbidden(user: &str, attributes: &AuthorizationAttributes, reason: &str) -> Status {
+    let AuthorizationAttributes {
+        verb,
+        group,
+        resource,
+        subresource,
+        namespace,
+        name,
+        path,
+        is_resource,
+        ..
+    } = attributes;
     let user = quote(user);
     let what = if *is_resource {
         let full =

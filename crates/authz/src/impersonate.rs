@@ -5,18 +5,18 @@ use authn::impersonation::{CheckFuture, IdentityCheck, ImpersonationChecks, Last
 use authn::{Caller, Headers, User, impersonation::Impersonation};
 use value::format_smolstr;
 
-use crate::attributes::Attributes;
-use crate::chain::Chain;
+use crate::attributes::AuthorizationAttributes;
+use crate::chain::AuthorizerChain;
 use crate::decision::Decision;
 use crate::forbidden::forbidden;
 
 /// The user that a request runs as: the caller itself, or the impersonated user if the chain allows it.
 /// `attributes` are those of the request; `last` remembers the mode that was allowed last.
 pub async fn impersonate(
-    chain: &Chain,
+    chain: &AuthorizerChain,
     caller: &Caller,
     headers: &dyn Headers,
-    attributes: &Attributes,
+    attributes: &AuthorizationAttributes,
     last: &LastModes,
 ) -> Result<Caller, Status> {
     match Impersonation::from_headers(headers)? {
@@ -26,13 +26,13 @@ pub async fn impersonate(
 }
 
 struct ChainChecks<'a> {
-    chain: &'a Chain,
-    attributes: &'a Attributes,
+    chain: &'a AuthorizerChain,
+    attributes: &'a AuthorizationAttributes,
 }
 
 impl ChainChecks<'_> {
     /// An authorizer error denies; its text is part of the message.
-    async fn ask(&self, user: &User, attributes: &Attributes) -> Result<(), Status> {
+    async fn ask(&self, user: &User, attributes: &AuthorizationAttributes) -> Result<(), Status> {
         let answer = self.chain.decide(user, attributes).await;
         if answer.decision == Decision::Allow {
             return Ok(());
@@ -49,7 +49,7 @@ impl ChainChecks<'_> {
 
 impl ImpersonationChecks for ChainChecks<'_> {
     fn identity<'a>(&'a self, user: &'a User, check: &'a IdentityCheck) -> CheckFuture<'a> {
-        let attributes = Attributes {
+        let attributes = AuthorizationAttributes {
             verb: check.verb.clone(),
             group: check.group.clone(),
             version: "v1".into(),
@@ -58,14 +58,14 @@ impl ImpersonationChecks for ChainChecks<'_> {
             namespace: check.namespace.clone(),
             name: check.name.clone(),
             is_resource: true,
-            ..Attributes::default()
+            ..AuthorizationAttributes::default()
         };
         Box::pin(async move { self.ask(user, &attributes).await })
     }
 
     fn request<'a>(&'a self, user: &'a User, mode: &'a str) -> CheckFuture<'a> {
         let verb = format_smolstr!("impersonate-on:{mode}:{}", self.attributes.verb);
-        let attributes = Attributes { verb, ..self.attributes.clone() };
+        let attributes = AuthorizationAttributes { verb, ..self.attributes.clone() };
         Box::pin(async move { self.ask(user, &attributes).await })
     }
 }

@@ -1,9 +1,9 @@
 //! Authorization: an ordered chain of authorizers decides whether a user may perform a request.
 //!
-//! [`Chain`] takes a caller and the request's [`Attributes`]. The first authorizer that allows or denies
-//! decides; `system:masters` is allowed before the first. Only [`Chain::authorize`] creates a [`Permit`],
+//! [`AuthorizerChain`] takes a caller and the request's [`AuthorizationAttributes`]. The first authorizer that allows or denies
+//! decides; `system:masters` is allowed before the first. Only [`AuthorizerChain::authorize`] creates a [`Permit`],
 //! which every handler requires, so code that skips authorization does not compile. Reviews ask about other
-//! users with [`Chain::decide`] and get an [`AuthorizerDecision`].
+//! users with [`AuthorizerChain::decide`] and get an [`AuthorizerDecision`].
 //!
 //! This crate does no I/O and reads no clock: stored roles arrive as objects, and [`webhook::ReviewTransport`]
 //! sends webhook calls and provides the time.
@@ -25,8 +25,8 @@ pub mod review;
 pub mod webhook;
 
 pub use assemble::{MakeSender, SharedAuthorizers, assemble};
-pub use attributes::{Attributes, Operator, Requirement, Selector};
-pub use chain::{Authorizer, Chain, ChainStep, DuplicateName};
+pub use attributes::{AuthorizationAttributes, Operator, Requirement, Selector};
+pub use chain::{Authorizer, AuthorizerChain, ChainStep, DuplicateName};
 pub use conditions::{
     CompileError, Compiler, Condition, ConditionInput, Conditions, ConditionsResult, ReviewCompiler,
 };

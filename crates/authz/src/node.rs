@@ -11,7 +11,7 @@ pub use graph::{Graph, GraphKind, NodeObject};
 use authn::{User, names};
 use value::Str;
 
-use crate::attributes::{Attributes, Operator};
+use crate::attributes::{AuthorizationAttributes, Operator};
 use crate::decision::{AuthorizerDecision, DecisionReason};
 use crate::rbac::{PolicyRule, SubjectRules, bootstrap};
 
@@ -34,7 +34,7 @@ impl NodeAuthorizer {
     }
 
     /// Has no opinion about users that are not nodes.
-    pub fn decide(&self, user: &User, attributes: &Attributes) -> AuthorizerDecision {
+    pub fn decide(&self, user: &User, attributes: &AuthorizationAttributes) -> AuthorizerDecision {
         let Some(node) = node_name(user) else { return no_opinion() };
         if node.is_empty() {
             return AuthorizerDecision::no_opinion(format!(
@@ -63,8 +63,8 @@ impl NodeAuthorizer {
         }
     }
 
-    fn decide_for_node(&self, node: &str, attributes: &Attributes) -> NodeDecision {
-        let Attributes { verb, group, resource, subresource, is_resource, .. } = attributes;
+    fn decide_for_node(&self, node: &str, attributes: &AuthorizationAttributes) -> NodeDecision {
+        let AuthorizationAttributes { verb, group, resource, subresource, is_resource, .. } = attributes;
         let verb = verb.as_str();
         if *is_resource {
             match (group.as_str(), resource.as_str()) {
@@ -101,7 +101,7 @@ impl NodeAuthorizer {
     }
 
     /// Checks a get, list or watch of an object that a pod of the node refers to.
-    fn read(&self, node: &str, object: NodeObject, attributes: &Attributes) -> NodeDecision {
+    fn read(&self, node: &str, object: NodeObject, attributes: &AuthorizationAttributes) -> NodeDecision {
         if !matches!(attributes.verb.as_str(), "get" | "list" | "watch") {
             return denied("can only read resources of this type");
         }
@@ -115,7 +115,7 @@ impl NodeAuthorizer {
     }
 
     /// Checks a get of an object that a pod of the node refers to.
-    fn get(&self, node: &str, object: NodeObject, attributes: &Attributes) -> NodeDecision {
+    fn get(&self, node: &str, object: NodeObject, attributes: &AuthorizationAttributes) -> NodeDecision {
         if attributes.verb != "get" {
             return denied("can only get individual resources of this type");
         }
@@ -125,7 +125,7 @@ impl NodeAuthorizer {
         self.related(node, object, attributes)
     }
 
-    fn related(&self, node: &str, object: NodeObject, attributes: &Attributes) -> NodeDecision {
+    fn related(&self, node: &str, object: NodeObject, attributes: &AuthorizationAttributes) -> NodeDecision {
         if attributes.name.is_empty() {
             return denied("No Object name found");
         }
@@ -135,7 +135,7 @@ impl NodeAuthorizer {
         denied(format!("no relationship found between node '{node}' and this object"))
     }
 
-    fn service_account(&self, node: &str, attributes: &Attributes) -> NodeDecision {
+    fn service_account(&self, node: &str, attributes: &AuthorizationAttributes) -> NodeDecision {
         if attributes.verb == "get" && attributes.subresource.is_empty() {
             return self.read(node, NodeObject::ServiceAccount, attributes);
         }
@@ -148,7 +148,7 @@ impl NodeAuthorizer {
         self.related(node, NodeObject::ServiceAccount, attributes)
     }
 
-    fn slice(&self, node: &str, attributes: &Attributes) -> NodeDecision {
+    fn slice(&self, node: &str, attributes: &AuthorizationAttributes) -> NodeDecision {
         if !attributes.subresource.is_empty() {
             return denied("cannot authorize ResourceSlice subresources");
         }
@@ -165,7 +165,7 @@ impl NodeAuthorizer {
         }
     }
 
-    fn pod_certificate(&self, node: &str, attributes: &Attributes) -> NodeDecision {
+    fn pod_certificate(&self, node: &str, attributes: &AuthorizationAttributes) -> NodeDecision {
         if !attributes.subresource.is_empty() {
             return denied("nodes may not access the status subresource of PodCertificateRequests");
         }
@@ -180,7 +180,7 @@ impl NodeAuthorizer {
         }
     }
 
-    fn pod(&self, node: &str, attributes: &Attributes) -> NodeDecision {
+    fn pod(&self, node: &str, attributes: &AuthorizationAttributes) -> NodeDecision {
         match (attributes.subresource.as_str(), attributes.verb.as_str()) {
             ("", "get") => self.get(node, NodeObject::Pod, attributes),
             ("", "list" | "watch") if selects(attributes, "spec.nodeName", node) => Ok(()),
@@ -211,7 +211,7 @@ pub fn node_name(user: &User) -> Option<&str> {
 }
 
 /// Whether the field selector restricts `field` to exactly `value`.
-fn selects(attributes: &Attributes, field: &str, value: &str) -> bool {
+fn selects(attributes: &AuthorizationAttributes, field: &str, value: &str) -> bool {
     attributes.fields.requirements.iter().any(|requirement| {
         requirement.key == field
             && requirement.operator == Operator::In
@@ -220,7 +220,7 @@ fn selects(attributes: &Attributes, field: &str, value: &str) -> bool {
 }
 
 /// A node's heartbeat is the lease with its name. In a create request the name is not known yet.
-fn lease(node: &str, attributes: &Attributes) -> NodeDecision {
+fn lease(node: &str, attributes: &AuthorizationAttributes) -> NodeDecision {
     const NAMESPACE: &str = "kube-node-lease";
     let verb = attributes.verb.as_str();
     if !matches!(verb, "get" | "create" | "update" | "patch" | "delete") {
@@ -235,7 +235,7 @@ fn lease(node: &str, attributes: &Attributes) -> NodeDecision {
     Ok(())
 }
 
-fn csi_node(node: &str, attributes: &Attributes) -> NodeDecision {
+fn csi_node(node: &str, attributes: &AuthorizationAttributes) -> NodeDecision {
     let verb = attributes.verb.as_str();
     match attributes.subresource.as_str() {
         "" if matches!(verb, "get" | "create" | "update" | "patch" | "delete") => {}
@@ -251,7 +251,7 @@ fn csi_node(node: &str, attributes: &Attributes) -> NodeDecision {
 
 /// A node may read its own Node object even before it exists. NodeRestriction checks which node object it
 /// writes.
-fn own_node(node: &str, attributes: &Attributes) -> NodeDecision {
+fn own_node(node: &str, attributes: &AuthorizationAttributes) -> NodeDecision {
     match (attributes.subresource.as_str(), attributes.verb.as_str()) {
         ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
         ("", "get" | "list" | "watch") => match attributes.name.as_str() {

@@ -3,7 +3,7 @@
 use authn::User;
 use value::{Map, Str, Value};
 
-use crate::attributes::{Attributes, Operator, Requirement, Selector};
+use crate::attributes::{AuthorizationAttributes, Operator, Requirement, Selector};
 use crate::decision::{AuthorizerDecision, Decision};
 use crate::rbac::SubjectRules;
 
@@ -24,15 +24,15 @@ pub fn subject(spec: &Value) -> User {
 }
 
 /// The attributes of an access review's `spec`.
-pub fn attributes(spec: &Value) -> Attributes {
+pub fn attributes(spec: &Value) -> AuthorizationAttributes {
     let Some(resource) = spec.at(&["resourceAttributes"]).filter(|r| !r.is_null()) else {
         let text =
             |field: &str| Str::from(spec.str_at(&["nonResourceAttributes", field]).unwrap_or_default());
-        return Attributes::path(text("verb"), text("path"));
+        return AuthorizationAttributes::path(text("verb"), text("path"));
     };
     let text = |field: &str| Str::from(resource.str_at(&[field]).unwrap_or_default());
     let version = text("version");
-    Attributes {
+    AuthorizationAttributes {
         verb: text("verb"),
         group: text("group"),
         // A review without a version is about all versions.
@@ -49,7 +49,7 @@ pub fn attributes(spec: &Value) -> Attributes {
 }
 
 /// The `status` of an access review.
-pub fn status(answer: &AuthorizerDecision, attributes: &Attributes) -> Value {
+pub fn status(answer: &AuthorizerDecision, attributes: &AuthorizationAttributes) -> Value {
     let mut out = Map::new();
     out.insert("allowed", answer.decision == Decision::Allow);
     if answer.decision == Decision::Deny {

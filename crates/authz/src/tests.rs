@@ -28,13 +28,13 @@ fn index(text: &str) -> Arc<RbacIndex> {
     Arc::new(RbacIndex::from_objects(&yaml(text)))
 }
 
-fn chain(steps: Vec<(&str, Authorizer)>) -> Chain {
+fn chain(steps: Vec<(&str, Authorizer)>) -> AuthorizerChain {
     let steps = steps.into_iter().map(|(name, authorizer)| ChainStep { name: name.into(), authorizer });
-    Chain::new(steps.collect()).unwrap()
+    AuthorizerChain::new(steps.collect()).unwrap()
 }
 
-fn pods() -> Attributes {
-    Attributes::resource("list", "", "pods")
+fn pods() -> AuthorizationAttributes {
+    AuthorizationAttributes::resource("list", "", "pods")
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn an_empty_chain_allows_no_user() {
 #[test]
 fn two_steps_cannot_have_one_name() {
     let step = || ChainStep { name: "x".into(), authorizer: Authorizer::AlwaysDeny };
-    assert_eq!(Chain::new(vec![step(), step()]).unwrap_err(), DuplicateName("x".into()));
+    assert_eq!(AuthorizerChain::new(vec![step(), step()]).unwrap_err(), DuplicateName("x".into()));
 }
 
 const TEAM: &str = "
@@ -110,7 +110,7 @@ subjects: [{kind: User, name: root}]
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
 ";
 
-fn team() -> (Arc<RbacIndex>, Chain) {
+fn team() -> (Arc<RbacIndex>, AuthorizerChain) {
     let index = index(TEAM);
     let chain = chain(vec![("rbac", Authorizer::Rbac(index.clone()))]);
     (index, chain)
@@ -520,7 +520,7 @@ fn a_review_asks_what_its_spec_says() {
     expect![[r#"{"allowed":false,"evaluationError":"boom; spec.resourceAttributes.labelSelector partially ignored due to parse error","reason":"why"}"#]]
         .assert_eq(&value::write::to_string(&review::status(&answer, &attributes)));
     let path = review::attributes(&one("{nonResourceAttributes: {path: /x, verb: get}}"));
-    assert_eq!(path, Attributes::path("get", "/x"));
+    assert_eq!(path, AuthorizationAttributes::path("get", "/x"));
     expect![[r#"{"allowed":false,"denied":true,"reason":"no"}"#]]
         .assert_eq(&value::write::to_string(&review::status(&AuthorizerDecision::deny("no"), &path)));
 }

@@ -18,7 +18,7 @@ use value::{Str, TtlCache, write};
 
 pub use response::{SendError, WebhookFailure, WebhookResponse, decode_object};
 
-use crate::attributes::Attributes;
+use crate::attributes::AuthorizationAttributes;
 use crate::conditions::{Conditions, ConditionsResult};
 use crate::config::{FailurePolicy, ReviewVersion, WebhookConfiguration};
 use crate::decision::{AuthorizerDecision, Decision, DecisionReason};
@@ -88,7 +88,7 @@ impl WebhookAuthorizer {
     }
 
     /// Decides from match conditions or the cache if possible, else calls the webhook.
-    pub async fn decide(&self, user: &User, attributes: &Attributes) -> AuthorizerDecision {
+    pub async fn decide(&self, user: &User, attributes: &AuthorizationAttributes) -> AuthorizerDecision {
         if !self.conditions.is_empty() {
             let started = self.sender.now();
             let matched = self.conditions.evaluate(user, attributes);

@@ -22,8 +22,8 @@ use authz::abac::AbacPolicies;
 use authz::config::Environment;
 use authz::node::NodeAuthorizer;
 use authz::{
-    Attributes, Authorizer, Chain, ChainStep, Decision, Operator, Requirement, ReviewCompiler, forbidden,
-    node, rbac,
+    AuthorizationAttributes, Authorizer, AuthorizerChain, ChainStep, Decision, Operator, Requirement,
+    ReviewCompiler, forbidden, node, rbac,
 };
 use pages::{Page, pages};
 
@@ -47,7 +47,7 @@ impl Cluster {
         }
     }
 
-    fn chain(&self) -> Chain {
+    fn chain(&self) -> AuthorizerChain {
         let step = |name: &String| ChainStep {
             name: name.as_str().into(),
             authorizer: match name.as_str() {
@@ -59,7 +59,7 @@ impl Cluster {
                 other => panic!("unknown authorizer {other:?}"),
             },
         };
-        Chain::new(self.chain.iter().map(step).collect()).unwrap()
+        AuthorizerChain::new(self.chain.iter().map(step).collect()).unwrap()
     }
 }
 
@@ -98,7 +98,7 @@ fn check(page: &Page) {
 }
 
 /// The line of an `ask` block with the actual answer.
-fn answered(chain: &Chain, line: &str) -> String {
+fn answered(chain: &AuthorizerChain, line: &str) -> String {
     match line.split_once(" -> ") {
         Some((question, _)) => format!("{question} -> {}\n", ask(chain, question)),
         None => {
@@ -122,7 +122,7 @@ fn load(text: &str) -> String {
     }
 }
 
-fn ask(chain: &Chain, question: &str) -> String {
+fn ask(chain: &AuthorizerChain, question: &str) -> String {
     let mut words = question.split_whitespace();
     let who = words.next().unwrap();
     let user = match who.split_once('[') {
@@ -132,11 +132,12 @@ fn ask(chain: &Chain, question: &str) -> String {
     let verb = words.next().unwrap();
     let target = words.next().unwrap();
     let attributes = if target.starts_with('/') {
-        Attributes::path(verb, target)
+        AuthorizationAttributes::path(verb, target)
     } else {
         let (resource, subresource) = target.split_once('/').unwrap_or((target, ""));
         let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
-        let mut attributes = Attributes::resource(verb, group, resource).subresource(subresource);
+        let mut attributes =
+            AuthorizationAttributes::resource(verb, group, resource).subresource(subresource);
         while let Some(word) = words.next() {
             attributes = match word {
                 "-n" => attributes.in_namespace(words.next().unwrap()),

@@ -7,7 +7,7 @@ use api::{Status, meta};
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, Change, Kind, Patch, What, unless_gone};
+use crate::api::{Api, ObjectChange, PatchBody, ResourceKind, WatchScope, unless_gone};
 use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "clusterrole-aggregation-controller";
@@ -21,13 +21,13 @@ const DEPTH: usize = 8;
 
 struct Aggregation<A> {
     api: Arc<A>,
-    roles: Arc<Kind>,
+    roles: Arc<ResourceKind>,
     aggregate: Aggregate,
 }
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, aggregate: Aggregate, stop: watch::Receiver<bool>) {
     let Some(roles) = api.kind("rbac.authorization.k8s.io/v1", "ClusterRole") else { return };
-    let sources = vec![What::Kind(Arc::clone(&roles))];
+    let sources = vec![WatchScope::Kind(Arc::clone(&roles))];
     drive::run(Aggregation { api: Arc::clone(&api), roles, aggregate }, api, sources, stop).await;
 }
 
@@ -37,14 +37,14 @@ impl<A: Api> Controller for Aggregation<A> {
     const NAME: &'static str = NAME;
     const WORKERS: usize = 1;
 
-    fn observe(&self, _: &Change) -> Vec<((), Duration)> {
+    fn observe(&self, _: &ObjectChange) -> Vec<((), Duration)> {
         vec![((), Duration::ZERO)]
     }
 
     async fn reconcile(&self, (): ()) -> Result<Next<()>, Status> {
         let writes =
             outdated(self.api.list(&self.roles, "")?, self.aggregate).into_iter().map(|(name, rules)| {
-                let patch = Patch::Merge(Value::map([("rules", rules)]));
+                let patch = PatchBody::Merge(Value::map([("rules", rules)]));
                 (self.roles.place("", &name), patch)
             });
         let mut under_way = tokio::task::JoinSet::new();

@@ -1,4 +1,4 @@
-//! The interface between controllers and the server: [`View`] reads the cluster state, [`Api`] adds watches and writes.
+//! The interface between controllers and the server: [`ClusterReader`] reads the cluster state, [`Api`] adds watches and writes.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -9,7 +9,7 @@ use value::{Str, Value};
 
 /// A served resource together with the kind of its objects. Equality compares group, version and plural only.
 #[derive(Clone, Debug)]
-pub struct Kind {
+pub struct ResourceKind {
     /// Empty for the core group.
     pub group: Str,
     /// The version in which controllers read and write it.
@@ -23,12 +23,12 @@ pub struct Kind {
     pub deletable: bool,
     /// The resource supports `deletecollection`.
     pub deletes_collections: bool,
-    pub home: Home,
+    pub home: StoredBy,
 }
 
 /// The server that stores the objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum StoredBy {
     /// Stored by this server.
     Here,
     /// Stored by an aggregated API server.
@@ -37,37 +37,37 @@ pub enum Home {
 
 /// Namespaced resources of the aggregated API servers.
 #[derive(Clone, Debug, Default)]
-pub struct Elsewhere {
+pub struct AggregatedKinds {
     /// The kinds whose objects can be deleted, without duplicates.
-    pub kinds: Vec<Arc<Kind>>,
+    pub kinds: Vec<Arc<ResourceKind>>,
     /// Group versions whose discovery failed, so that their objects cannot be enumerated.
-    pub unknown: Vec<Unknown>,
+    pub unknown: Vec<FailedDiscovery>,
 }
 
 /// A group version whose aggregated API server answered discovery with an error or an unreadable document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Unknown {
+pub struct FailedDiscovery {
     /// Formatted as `group/version`, such as `metrics.k8s.io/v1beta1`.
     pub version: String,
     /// The discovery error, for messages.
     pub why: String,
 }
 
-impl PartialEq for Kind {
+impl PartialEq for ResourceKind {
     fn eq(&self, other: &Self) -> bool {
         self.group == other.group && self.version == other.version && self.plural == other.plural
     }
 }
 
-impl Eq for Kind {}
+impl Eq for ResourceKind {}
 
-impl Hash for Kind {
+impl Hash for ResourceKind {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.group, &self.version, &self.plural).hash(state);
     }
 }
 
-impl Kind {
+impl ResourceKind {
     /// The value of `apiVersion` in its objects: `v1`, `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -78,14 +78,14 @@ impl Kind {
     }
 
     /// Identifies an object by namespace and name; `namespace` is ignored for cluster-scoped kinds.
-    pub fn place(self: &Arc<Self>, namespace: &str, name: &str) -> Place {
+    pub fn place(self: &Arc<Self>, namespace: &str, name: &str) -> ObjectRef {
         let namespace = if self.namespaced { Str::from(namespace) } else { Str::default() };
-        Place { kind: Arc::clone(self), namespace, name: name.into() }
+        ObjectRef { kind: Arc::clone(self), namespace, name: name.into() }
     }
 }
 
 /// Formats like Go's `GroupVersionResource`: `apps/v1, Resource=deployments`.
-impl fmt::Display for Kind {
+impl fmt::Display for ResourceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}, Resource={}", self.group, self.version, self.plural)
     }
@@ -93,14 +93,14 @@ impl fmt::Display for Kind {
 
 /// Identifies one object: kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    pub kind: Arc<Kind>,
+pub struct ObjectRef {
+    pub kind: Arc<ResourceKind>,
     /// Empty for cluster-scoped objects.
     pub namespace: Str,
     pub name: Str,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind.plural, self.name)?;
         if self.namespace.is_empty() { Ok(()) } else { write!(f, " in {}", self.namespace) }
@@ -108,29 +108,29 @@ impl fmt::Display for Place {
 }
 
 /// Reads of the current state. They come from memory and are at least as recent as the last event a watch has returned.
-pub trait View: Send + Sync {
+pub trait ClusterReader: Send + Sync {
     /// Looks up the kind for an `apiVersion` and a `kind`.
-    fn kind(&self, api_version: &str, kind: &str) -> Option<Arc<Kind>>;
+    fn kind(&self, api_version: &str, kind: &str) -> Option<Arc<ResourceKind>>;
 
     /// Every kind that this server stores, once, in the preferred version of its group.
-    fn kinds(&self) -> Vec<Arc<Kind>>;
+    fn kinds(&self) -> Vec<Arc<ResourceKind>>;
 
     /// Namespaced resources of the aggregated API servers.
-    fn elsewhere(&self) -> Elsewhere;
+    fn elsewhere(&self) -> AggregatedKinds;
 
-    fn get(&self, place: &Place) -> Result<Option<Value>, Status>;
+    fn get(&self, place: &ObjectRef) -> Result<Option<Value>, Status>;
 
     /// Reads only an object's metadata: `{"metadata": …}`.
-    fn metadata(&self, place: &Place) -> Result<Option<Value>, Status>;
+    fn metadata(&self, place: &ObjectRef) -> Result<Option<Value>, Status>;
 
     /// Lists the objects of a kind in a namespace; an empty namespace means all of them.
-    fn list(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status>;
+    fn list(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status>;
 
     /// Lists the objects of a kind, in all namespaces, that the field selector `field=value` matches.
-    fn list_by_field(&self, kind: &Kind, field: &str, value: &str) -> Result<Vec<Value>, Status>;
+    fn list_by_field(&self, kind: &ResourceKind, field: &str, value: &str) -> Result<Vec<Value>, Status>;
 
     /// Number of objects of a kind in a namespace.
-    fn count(&self, kind: &Kind, namespace: &str) -> usize;
+    fn count(&self, kind: &ResourceKind, namespace: &str) -> usize;
 
     /// Seconds since the Unix epoch.
     fn now(&self) -> i64;
@@ -141,11 +141,11 @@ pub trait View: Send + Sync {
 
 /// Selects the changes that a watch delivers.
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum WatchScope {
     /// All objects of one kind.
-    Kind(Arc<Kind>),
+    Kind(Arc<ResourceKind>),
     /// Objects of one kind with this name, in every namespace.
-    Named(Arc<Kind>, Str),
+    Named(Arc<ResourceKind>, Str),
     /// Metadata of objects of all kinds except events, where it matters for garbage collection: objects that have or had owners,
     /// objects that are being deleted, and every deletion.
     Owners,
@@ -153,18 +153,18 @@ pub enum What {
 
 /// A change of one object, as delivered by a watch.
 #[derive(Clone, Debug)]
-pub struct Change {
-    pub place: Place,
-    /// The object, or its last state if it was deleted; only its metadata for [`What::Owners`].
+pub struct ObjectChange {
+    pub place: ObjectRef,
+    /// The object, or its last state if it was deleted; only its metadata for [`WatchScope::Owners`].
     pub object: Value,
     pub deleted: bool,
 }
 
 /// An event of a watch.
 #[derive(Debug)]
-pub enum Event {
+pub enum ObjectEvent {
     /// An object was added, modified or deleted.
-    Change(Change),
+    Change(ObjectChange),
     /// Changes were missed: the caller must list and watch again.
     Lost,
     /// The server is shutting down.
@@ -172,14 +172,14 @@ pub enum Event {
 }
 
 /// A stream of changes in the order they happened.
-pub trait Watch: Send + 'static {
+pub trait ChangeStream: Send + 'static {
     /// Waits for the next event. Cancel safe: dropping the future loses no event.
-    fn next(&mut self) -> impl Future<Output = Event> + Send;
+    fn next(&mut self) -> impl Future<Output = ObjectEvent> + Send;
 }
 
 /// The body of a patch and its patch type.
 #[derive(Clone, Debug)]
-pub enum Patch {
+pub enum PatchBody {
     /// JSON merge patch (RFC 7386).
     Merge(Value),
     /// Strategic merge patch of Kubernetes.
@@ -187,16 +187,16 @@ pub enum Patch {
 }
 
 /// Reads, watches, and writes under the controller's own identity.
-pub trait Api: View + 'static {
-    type Watch: Watch;
+pub trait Api: ClusterReader + 'static {
+    type Watch: ChangeStream;
 
     /// Lists the current objects and watches from that point on, without a gap.
-    fn watch(&self, what: &What) -> (Vec<Change>, Self::Watch);
+    fn watch(&self, what: &WatchScope) -> (Vec<ObjectChange>, Self::Watch);
 
     /// Creates an object and returns it as stored.
     fn create(
         &self,
-        kind: &Kind,
+        kind: &ResourceKind,
         namespace: &str,
         object: &Value,
     ) -> impl Future<Output = Result<Value, Status>> + Send;
@@ -204,7 +204,7 @@ pub trait Api: View + 'static {
     /// Replaces an object through a subresource; an empty subresource means the object itself.
     fn update(
         &self,
-        place: &Place,
+        place: &ObjectRef,
         subresource: &str,
         object: &Value,
     ) -> impl Future<Output = Result<Value, Status>> + Send;
@@ -212,25 +212,25 @@ pub trait Api: View + 'static {
     /// Patches an object through a subresource; an empty subresource means the object itself.
     fn patch(
         &self,
-        place: &Place,
+        place: &ObjectRef,
         subresource: &str,
-        patch: &Patch,
+        patch: &PatchBody,
     ) -> impl Future<Output = Result<Value, Status>> + Send;
 
     /// Lists the objects of a kind in a namespace from the aggregated API server that stores them.
     fn list_elsewhere(
         &self,
-        kind: &Kind,
+        kind: &ResourceKind,
         namespace: &str,
     ) -> impl Future<Output = Result<Vec<Value>, Status>> + Send;
 
     /// Deletes an object; `options` is a `DeleteOptions`.
-    fn delete(&self, place: &Place, options: &Value) -> impl Future<Output = Result<(), Status>> + Send;
+    fn delete(&self, place: &ObjectRef, options: &Value) -> impl Future<Output = Result<(), Status>> + Send;
 
     /// Deletes every object of a kind in a namespace; `options` is a `DeleteOptions`.
     fn delete_collection(
         &self,
-        kind: &Kind,
+        kind: &ResourceKind,
         namespace: &str,
         options: &Value,
     ) -> impl Future<Output = Result<(), Status>> + Send;
@@ -245,7 +245,7 @@ pub(crate) fn unless_gone<T>(outcome: Result<T, Status>) -> Result<(), Status> {
 }
 
 /// Builds an object that has only `apiVersion`, `kind`, name and namespace.
-pub(crate) fn object(kind: &Kind, namespace: &str, name: &str) -> Value {
+pub(crate) fn object(kind: &ResourceKind, namespace: &str, name: &str) -> Value {
     let mut object = Value::map([
         ("apiVersion", Value::from(kind.api_version())),
         ("kind", Value::from(kind.kind.clone())),

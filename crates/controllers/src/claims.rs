@@ -14,7 +14,7 @@ use api::{Status, meta};
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, Change, Kind, Patch, What, unless_gone};
+use crate::api::{Api, ObjectChange, PatchBody, ResourceKind, WatchScope, unless_gone};
 use crate::drive::{self, Controller, Next};
 use crate::events;
 pub use counts::{ClaimLabels, ClaimObserver, ObserveClaims};
@@ -37,10 +37,10 @@ const MAX_BASE: usize = 57;
 #[expect(clippy::struct_field_names, reason = "each is called for the kind it is")]
 struct Claims<A> {
     api: Arc<A>,
-    pods: Arc<Kind>,
-    claims: Arc<Kind>,
-    templates: Arc<Kind>,
-    namespaces: Arc<Kind>,
+    pods: Arc<ResourceKind>,
+    claims: Arc<ResourceKind>,
+    templates: Arc<ResourceKind>,
+    namespaces: Arc<ResourceKind>,
     admin_access: bool,
     users: Mutex<Users>,
     observer: Option<ObserveClaims>,
@@ -138,7 +138,8 @@ pub(crate) async fn run<A: Api>(
     ) else {
         return;
     };
-    let sources = [&pods, &claims, &templates, &namespaces].map(|kind| What::Kind(Arc::clone(kind))).to_vec();
+    let sources =
+        [&pods, &claims, &templates, &namespaces].map(|kind| WatchScope::Kind(Arc::clone(kind))).to_vec();
     let users = Mutex::default();
     let counts = Mutex::new(counts::Counts::new(observer.clone()));
     let controller = Claims {
@@ -160,13 +161,13 @@ impl<A: Api> Controller for Claims<A> {
     const NAME: &'static str = NAME;
     const WORKERS: usize = 5;
 
-    fn restart(&self, source: &What) {
-        if matches!(source, What::Kind(kind) if *kind == self.claims) {
+    fn restart(&self, source: &WatchScope) {
+        if matches!(source, WatchScope::Kind(kind) if *kind == self.claims) {
             self.counts.lock().unwrap_or_else(PoisonError::into_inner).restart();
         }
     }
 
-    fn observe(&self, change: &Change) -> Vec<(Key, Duration)> {
+    fn observe(&self, change: &ObjectChange) -> Vec<(Key, Duration)> {
         if change.place.kind == self.claims {
             let at = (change.place.namespace.clone(), change.place.name.clone());
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -255,7 +256,7 @@ impl<A: Api> Claims<A> {
             let mut patch = Value::default();
             patch.set_at(&["metadata", "uid"], meta::uid(&pod));
             patch.set_at(&["status", "resourceClaimStatuses"], Value::List(statuses.collect()));
-            self.api.patch(&self.pods.place(namespace, name), "status", &Patch::Strategic(patch)).await?;
+            self.api.patch(&self.pods.place(namespace, name), "status", &PatchBody::Strategic(patch)).await?;
         }
         // The scheduler reserves claims for the pods that it binds.
         if pod.str_at(&["spec", "nodeName"]).unwrap_or_default().is_empty() {
@@ -396,7 +397,7 @@ impl<A: Api> Claims<A> {
     }
 
     /// Removes the delete-protection finalizer.
-    async fn unguard(&self, mut claim: Value, place: &crate::api::Place) -> Result<Value, Status> {
+    async fn unguard(&self, mut claim: Value, place: &crate::api::ObjectRef) -> Result<Value, Status> {
         if let Some(all) = claim.at_mut(&["metadata", "finalizers"]).and_then(Value::as_list_mut) {
             all.retain(|one| one.as_str() != Some(FINALIZER));
         }

@@ -12,7 +12,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, warn};
 
-use crate::api::{Api, Change, Event, Watch as _, What};
+use crate::api::{Api, ChangeStream as _, ObjectChange, ObjectEvent, WatchScope};
 use crate::queue::{Backoff, Outcome, Queue};
 
 /// Capacity of the channel from the watches to the loop.
@@ -33,11 +33,11 @@ pub(crate) trait Controller: Send + Sync + 'static {
     const BACKOFF: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_mins(5) };
 
     /// Maps a change to the keys it affects, each with the delay before it is reconciled. Changes of one source arrive in order.
-    fn observe(&self, change: &Change) -> Vec<(Self::Key, Duration)>;
+    fn observe(&self, change: &ObjectChange) -> Vec<(Self::Key, Duration)>;
 
     /// Called before a source is listed again; observations from it may have missed changes. No key is reconciled before all
     /// sources are listed.
-    fn restart(&self, source: &What) {
+    fn restart(&self, source: &WatchScope) {
         let _ = source;
     }
 
@@ -58,17 +58,17 @@ pub(crate) enum Next<K> {
 
 enum Message {
     /// The full list of a source follows, as changes.
-    Restart(usize, What),
+    Restart(usize, WatchScope),
     /// The list of that source is complete.
     Listed(usize),
-    Change(Change),
+    Change(ObjectChange),
 }
 
 /// Runs a controller over its sources until `stop` becomes true, then waits for reconciliations in progress.
 pub(crate) async fn run<C: Controller>(
     controller: C,
     api: Arc<impl Api>,
-    sources: Vec<What>,
+    sources: Vec<WatchScope>,
     mut stop: watch::Receiver<bool>,
 ) {
     let controller = Arc::new(controller);
@@ -156,7 +156,7 @@ async fn wait_until(due: Option<Instant>) {
 }
 
 /// Sends the current state and then the changes of a source; starts over when its watch misses changes.
-async fn feed(api: Arc<impl Api>, number: usize, what: What, messages: mpsc::Sender<Message>) {
+async fn feed(api: Arc<impl Api>, number: usize, what: WatchScope, messages: mpsc::Sender<Message>) {
     loop {
         let (initial, mut watch) = api.watch(&what);
         if messages.send(Message::Restart(number, what.clone())).await.is_err() {
@@ -172,13 +172,13 @@ async fn feed(api: Arc<impl Api>, number: usize, what: What, messages: mpsc::Sen
         }
         loop {
             match watch.next().await {
-                Event::Change(change) => {
+                ObjectEvent::Change(change) => {
                     if messages.send(Message::Change(change)).await.is_err() {
                         return;
                     }
                 }
-                Event::Lost => break,
-                Event::Closed => return,
+                ObjectEvent::Lost => break,
+                ObjectEvent::Closed => return,
             }
         }
     }

@@ -10,7 +10,7 @@ use api::{Status, meta};
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, Change, Kind, What, unless_gone};
+use crate::api::{Api, ObjectChange, ResourceKind, WatchScope, unless_gone};
 use crate::drive::{self, Controller, Next};
 
 /// Name of the service account it uses, because Kubernetes has none for this task.
@@ -18,13 +18,13 @@ pub(crate) const NAME: &str = crate::garbage::NAME;
 
 struct Expiry<A> {
     api: Arc<A>,
-    events: Arc<Kind>,
+    events: Arc<ResourceKind>,
     life: Duration,
 }
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, life: Duration, stop: watch::Receiver<bool>) {
     let Some(events) = api.kind("v1", "Event") else { return };
-    let sources = vec![What::Kind(Arc::clone(&events))];
+    let sources = vec![WatchScope::Kind(Arc::clone(&events))];
     drive::run(Expiry { api: Arc::clone(&api), events, life }, api, sources, stop).await;
 }
 
@@ -34,7 +34,7 @@ impl<A: Api> Controller for Expiry<A> {
     const NAME: &'static str = "event-ttl";
     const WORKERS: usize = 1;
 
-    fn observe(&self, change: &Change) -> Vec<(Self::Key, Duration)> {
+    fn observe(&self, change: &ObjectChange) -> Vec<(Self::Key, Duration)> {
         if change.deleted {
             return Vec::new();
         }

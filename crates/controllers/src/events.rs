@@ -9,7 +9,7 @@ use api::meta;
 use api::time::Timestamp;
 use value::Value;
 
-use crate::api::{Api, Patch};
+use crate::api::{Api, PatchBody};
 
 /// Emits an event of type `Warning`.
 pub(crate) async fn warn(api: &impl Api, object: &Value, reason: &str, message: &str, component: &str) {
@@ -43,7 +43,7 @@ async fn emit(
             ("lastTimestamp", Value::from(now)),
             ("message", Value::from(message)),
         ]);
-        if let Err(error) = api.patch(&place, "", &Patch::Merge(patch)).await {
+        if let Err(error) = api.patch(&place, "", &PatchBody::Merge(patch)).await {
             tracing::debug!(%error, "an event could not be counted");
         }
         return;

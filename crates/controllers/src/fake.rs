@@ -1,15 +1,21 @@
-//! A [`View`] over a list of objects, for tests of decisions.
+//! A [`ClusterReader`] over a list of objects, for tests of decisions.
 
 use std::sync::Arc;
 
 use api::{Status, meta};
 use value::{Value, json};
 
-use crate::api::{Elsewhere, Home, Kind, Place, View};
+use crate::api::{AggregatedKinds, ClusterReader, ObjectRef, ResourceKind, StoredBy};
 
 /// A deletable kind that this server stores.
-pub(crate) fn kind(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Arc<Kind> {
-    Arc::new(Kind {
+pub(crate) fn kind(
+    group: &str,
+    version: &str,
+    kind: &str,
+    plural: &str,
+    namespaced: bool,
+) -> Arc<ResourceKind> {
+    Arc::new(ResourceKind {
         group: group.into(),
         version: version.into(),
         kind: kind.into(),
@@ -17,7 +23,7 @@ pub(crate) fn kind(group: &str, version: &str, kind: &str, plural: &str, namespa
         namespaced,
         deletable: true,
         deletes_collections: true,
-        home: Home::Here,
+        home: StoredBy::Here,
     })
 }
 
@@ -28,7 +34,7 @@ pub(crate) fn parse(text: &str) -> Value {
 /// The kinds and objects of the fake cluster.
 #[derive(Debug)]
 pub(crate) struct Fake {
-    pub(crate) kinds: Vec<Arc<Kind>>,
+    pub(crate) kinds: Vec<Arc<ResourceKind>>,
     pub(crate) objects: Vec<Value>,
 }
 
@@ -45,46 +51,46 @@ impl Fake {
         Fake { kinds, objects: objects.iter().map(|text| parse(text)).collect() }
     }
 
-    pub(crate) fn place(&self, object: &Value) -> Place {
+    pub(crate) fn place(&self, object: &Value) -> ObjectRef {
         let gvk = meta::gvk(object);
         let kind = self.kind(&gvk.api_version(), &gvk.kind).unwrap();
         kind.place(meta::namespace(object), meta::name(object))
     }
 }
 
-impl View for Fake {
-    fn kind(&self, api_version: &str, kind: &str) -> Option<Arc<Kind>> {
+impl ClusterReader for Fake {
+    fn kind(&self, api_version: &str, kind: &str) -> Option<Arc<ResourceKind>> {
         self.kinds.iter().find(|k| k.kind == kind && k.api_version() == api_version).cloned()
     }
 
-    fn kinds(&self) -> Vec<Arc<Kind>> {
+    fn kinds(&self) -> Vec<Arc<ResourceKind>> {
         self.kinds.clone()
     }
 
-    fn elsewhere(&self) -> Elsewhere {
-        Elsewhere::default()
+    fn elsewhere(&self) -> AggregatedKinds {
+        AggregatedKinds::default()
     }
 
-    fn get(&self, place: &Place) -> Result<Option<Value>, Status> {
+    fn get(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
         Ok(self.objects.iter().find(|object| self.place(object) == *place).cloned())
     }
 
-    fn metadata(&self, place: &Place) -> Result<Option<Value>, Status> {
+    fn metadata(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
         self.get(place)
     }
 
-    fn list(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status> {
+    fn list(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
         let of_kind = self.objects.iter().filter(|object| *self.place(object).kind == *kind);
         Ok(of_kind.filter(|o| namespace.is_empty() || meta::namespace(o) == namespace).cloned().collect())
     }
 
-    fn list_by_field(&self, kind: &Kind, field: &str, value: &str) -> Result<Vec<Value>, Status> {
+    fn list_by_field(&self, kind: &ResourceKind, field: &str, value: &str) -> Result<Vec<Value>, Status> {
         let path: Vec<&str> = field.split('.').collect();
         let listed = self.list(kind, "")?.into_iter();
         Ok(listed.filter(|object| object.str_at(&path).unwrap_or_default() == value).collect())
     }
 
-    fn count(&self, kind: &Kind, namespace: &str) -> usize {
+    fn count(&self, kind: &ResourceKind, namespace: &str) -> usize {
         self.list(kind, namespace).unwrap().len()
     }
 

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tracing::{debug, warn};
 use value::{Str, Value};
 
-use crate::api::{Api, Change, Patch, What, unless_gone};
+use crate::api::{Api, ObjectChange, PatchBody, WatchScope, unless_gone};
 use crate::drive::{self, Controller, Next};
 
 use decision::{Action, Deletion, Verdict};
@@ -47,7 +47,7 @@ struct Collector<A> {
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, stop: watch::Receiver<bool>) {
     let collector = Collector { api: Arc::clone(&api), graph: Mutex::default() };
-    drive::run(collector, api, vec![What::Owners], stop).await;
+    drive::run(collector, api, vec![WatchScope::Owners], stop).await;
 }
 
 impl<A: Api> Controller for Collector<A> {
@@ -56,12 +56,12 @@ impl<A: Api> Controller for Collector<A> {
     const NAME: &'static str = NAME;
     const WORKERS: usize = 20;
 
-    fn observe(&self, change: &Change) -> Vec<(Str, Duration)> {
+    fn observe(&self, change: &ObjectChange) -> Vec<(Str, Duration)> {
         let concerned = lock(&self.graph).observe(change);
         concerned.into_iter().map(|uid| (uid, Duration::ZERO)).collect()
     }
 
-    fn restart(&self, _: &What) {
+    fn restart(&self, _: &WatchScope) {
         lock(&self.graph).restart();
     }
 
@@ -122,7 +122,7 @@ fn joined(written: Option<Result<Result<(), Status>, tokio::task::JoinError>>) -
 async fn perform<A: Api>(api: Arc<A>, action: Action) -> Result<(), Status> {
     match action {
         Action::Patch { place, patch } | Action::Release { place, patch } => {
-            unless_gone(api.patch(&place, "", &Patch::Merge(patch)).await)
+            unless_gone(api.patch(&place, "", &PatchBody::Merge(patch)).await)
         }
         Action::Delete(deletion) => delete(&*api, &deletion).await,
     }

@@ -31,7 +31,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-pub use crate::api::{Api, Change, Elsewhere, Event, Home, Kind, Patch, Place, Unknown, View, Watch, What};
+pub use crate::api::{
+    AggregatedKinds, Api, ChangeStream, ClusterReader, FailedDiscovery, ObjectChange, ObjectEvent, ObjectRef,
+    PatchBody, ResourceKind, StoredBy, WatchScope,
+};
 pub use aggregation::Aggregate;
 pub use claims::{ClaimLabels, ClaimObserver, ObserveClaims};
 pub use quotas::{Counting, Recount};

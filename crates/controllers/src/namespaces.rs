@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tracing::debug;
 use value::{Str, Value};
 
-use crate::api::{Api, Change, Home, Kind, Place, What, unless_gone};
+use crate::api::{Api, ObjectChange, ObjectRef, ResourceKind, StoredBy, WatchScope, unless_gone};
 use crate::drive::{self, Controller, Next};
 use crate::queue::Backoff;
 
@@ -40,12 +40,12 @@ const KINDS_AT_ONCE: usize = 8;
 
 struct Namespaces<A> {
     api: Arc<A>,
-    namespaces: Arc<Kind>,
+    namespaces: Arc<ResourceKind>,
 }
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, stop: watch::Receiver<bool>) {
     let Some(namespaces) = api.kind("v1", "Namespace") else { return };
-    let sources = vec![What::Kind(Arc::clone(&namespaces))];
+    let sources = vec![WatchScope::Kind(Arc::clone(&namespaces))];
     drive::run(Namespaces { api: Arc::clone(&api), namespaces }, api, sources, stop).await;
 }
 
@@ -56,7 +56,7 @@ impl<A: Api> Controller for Namespaces<A> {
     const WORKERS: usize = 10;
     const BACKOFF: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_mins(1) };
 
-    fn observe(&self, change: &Change) -> Vec<(Str, Duration)> {
+    fn observe(&self, change: &ObjectChange) -> Vec<(Str, Duration)> {
         if change.deleted || !meta::is_deleting(&change.object) {
             return Vec::new();
         }
@@ -98,8 +98,8 @@ impl<A: Api> Namespaces<A> {
         let mut findings = Findings::undiscovered_in(elsewhere.unknown);
         let deleted_at =
             Timestamp::parse(meta::text(namespace, "deletionTimestamp")).map_or(0, |t| t.seconds);
-        let is_pods = |kind: &Kind| kind.group.is_empty() && kind.plural == "pods";
-        let kinds: Vec<Arc<Kind>> =
+        let is_pods = |kind: &ResourceKind| kind.group.is_empty() && kind.plural == "pods";
+        let kinds: Vec<Arc<ResourceKind>> =
             self.api.kinds().into_iter().filter(|kind| kind.namespaced && kind.deletable).collect();
         if let Some(pods) = kinds.iter().find(|kind| is_pods(kind)) {
             let estimate = estimate(&self.api.list(pods, name)?, deleted_at, self.api.now());
@@ -128,7 +128,7 @@ impl<A: Api> Namespaces<A> {
     }
 
     /// Writes the conditions. On a conflict the next reconciliation writes them.
-    async fn report(&self, place: &Place, namespace: &Value, findings: &Findings) {
+    async fn report(&self, place: &ObjectRef, namespace: &Value, findings: &Findings) {
         let stored = namespace.list_at(&["status", "conditions"]);
         let Some(conditions) = conditions::updated(stored, findings, self.api.now()) else { return };
         let mut namespace = namespace.clone();
@@ -185,8 +185,8 @@ struct Leftover {
 }
 
 /// Deletes all objects of a kind in a namespace and examines what remains.
-async fn clear<A: Api>(api: Arc<A>, kind: Arc<Kind>, namespace: Str, estimate: i64) -> Leftover {
-    if kind.home == Home::Here && api.count(&kind, &namespace) == 0 {
+async fn clear<A: Api>(api: Arc<A>, kind: Arc<ResourceKind>, namespace: Str, estimate: i64) -> Leftover {
+    if kind.home == StoredBy::Here && api.count(&kind, &namespace) == 0 {
         return Leftover::default();
     }
     let left = match delete_all(&*api, &kind, &namespace).await {
@@ -199,8 +199,8 @@ async fn clear<A: Api>(api: Arc<A>, kind: Arc<Kind>, namespace: Str, estimate: i
     }
 }
 
-async fn list<A: Api>(api: &A, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status> {
-    if kind.home == Home::Here {
+async fn list<A: Api>(api: &A, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
+    if kind.home == StoredBy::Here {
         return api.list(kind, namespace);
     }
     match api.list_elsewhere(kind, namespace).await {
@@ -210,7 +210,7 @@ async fn list<A: Api>(api: &A, kind: &Kind, namespace: &str) -> Result<Vec<Value
     }
 }
 
-async fn delete_all<A: Api>(api: &A, kind: &Arc<Kind>, namespace: &str) -> Result<(), Status> {
+async fn delete_all<A: Api>(api: &A, kind: &Arc<ResourceKind>, namespace: &str) -> Result<(), Status> {
     // All objects in the namespace are deleted, so the garbage collector need not follow owner references.
     let options = Value::map([("propagationPolicy", "Background")]);
     if kind.deletes_collections {
@@ -223,7 +223,7 @@ async fn delete_all<A: Api>(api: &A, kind: &Arc<Kind>, namespace: &str) -> Resul
 }
 
 /// Examines the objects of a kind that remain after deletion. Without a grace period or a finalizer there should be none.
-fn leftover(items: &[Value], estimate: i64, kind: &Kind, namespace: &str) -> Leftover {
+fn leftover(items: &[Value], estimate: i64, kind: &ResourceKind, namespace: &str) -> Leftover {
     let mut finalizers: BTreeMap<Str, usize> = BTreeMap::new();
     for finalizer in items.iter().flat_map(meta::finalizers) {
         *finalizers.entry(finalizer.into()).or_default() += 1;

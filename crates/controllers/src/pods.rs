@@ -11,7 +11,9 @@ use api::{Status, meta};
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, Change, Kind, Patch, Place, View, What, unless_gone};
+use crate::api::{
+    Api, ClusterReader, ObjectChange, ObjectRef, PatchBody, ResourceKind, WatchScope, unless_gone,
+};
 use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "pod-garbage-collector";
@@ -21,14 +23,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Collector<A> {
     api: Arc<A>,
-    pods: Arc<Kind>,
-    nodes: Arc<Kind>,
+    pods: Arc<ResourceKind>,
+    nodes: Arc<ResourceKind>,
     quarantine: Duration,
 }
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, quarantine: Duration, stop: watch::Receiver<bool>) {
     let (Some(pods), Some(nodes)) = (api.kind("v1", "Pod"), api.kind("v1", "Node")) else { return };
-    let sources = vec![What::Kind(Arc::clone(&pods)), What::Kind(Arc::clone(&nodes))];
+    let sources = vec![WatchScope::Kind(Arc::clone(&pods)), WatchScope::Kind(Arc::clone(&nodes))];
     drive::run(Collector { api: Arc::clone(&api), pods, nodes, quarantine }, api, sources, stop).await;
 }
 
@@ -45,7 +47,7 @@ impl<A: Api> Controller for Collector<A> {
     const NAME: &'static str = NAME;
     const WORKERS: usize = 5;
 
-    fn observe(&self, change: &Change) -> Vec<(Key, Duration)> {
+    fn observe(&self, change: &ObjectChange) -> Vec<(Key, Duration)> {
         concerned(&*self.api, &self.nodes, change, self.quarantine).into_iter().collect()
     }
 
@@ -78,9 +80,9 @@ impl<A: Api> Controller for Collector<A> {
 impl<A: Api> Collector<A> {
     /// Marks a pod failed, so that the controllers that own it notice, and deletes it without a grace period.
     async fn end(&self, pod: &Value, reason: Lost) -> Result<(), Status> {
-        let place: Place = self.pods.place(meta::namespace(pod), meta::name(pod));
+        let place: ObjectRef = self.pods.place(meta::namespace(pod), meta::name(pod));
         if let Some(patch) = failed(pod, reason, self.api.now()) {
-            match self.api.patch(&place, "status", &Patch::Strategic(patch)).await {
+            match self.api.patch(&place, "status", &PatchBody::Strategic(patch)).await {
                 Err(status) if status.code() == 404 => return Ok(()),
                 outcome => drop(outcome?),
             }
@@ -104,9 +106,9 @@ enum Lost {
 
 /// The key that a change makes worth checking, and the delay until then.
 fn concerned(
-    view: &impl View,
-    nodes: &Arc<Kind>,
-    change: &Change,
+    view: &impl ClusterReader,
+    nodes: &Arc<ResourceKind>,
+    change: &ObjectChange,
     quarantine: Duration,
 ) -> Option<(Key, Duration)> {
     if change.place.kind == *nodes {

@@ -10,7 +10,7 @@ use api::{Status, meta};
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, Change, Kind, What};
+use crate::api::{Api, ObjectChange, ResourceKind, WatchScope};
 use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "resourcequota-controller";
@@ -37,15 +37,15 @@ impl fmt::Debug for Recount {
 
 struct Recounting<A> {
     api: Arc<A>,
-    quotas: Arc<Kind>,
+    quotas: Arc<ResourceKind>,
     recount: Recount,
 }
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, recount: Recount, stop: watch::Receiver<bool>) {
     let Some(quotas) = api.kind("v1", "ResourceQuota") else { return };
     let shrinking = ["Pod", "Service", "PersistentVolumeClaim"];
-    let mut sources = vec![What::Kind(Arc::clone(&quotas)), What::Owners];
-    sources.extend(shrinking.iter().filter_map(|kind| api.kind("v1", kind)).map(What::Kind));
+    let mut sources = vec![WatchScope::Kind(Arc::clone(&quotas)), WatchScope::Owners];
+    sources.extend(shrinking.iter().filter_map(|kind| api.kind("v1", kind)).map(WatchScope::Kind));
     drive::run(Recounting { api: Arc::clone(&api), quotas, recount }, api, sources, stop).await;
 }
 
@@ -55,7 +55,7 @@ impl<A: Api> Controller for Recounting<A> {
     const NAME: &'static str = NAME;
     const WORKERS: usize = 5;
 
-    fn observe(&self, change: &Change) -> Vec<((Str, Str), Duration)> {
+    fn observe(&self, change: &ObjectChange) -> Vec<((Str, Str), Duration)> {
         let namespace = &change.place.namespace;
         if change.place.kind == self.quotas {
             let key = (namespace.clone(), change.place.name.clone());
@@ -87,7 +87,7 @@ fn when(quota: &Value) -> Duration {
 }
 
 /// Reports whether a change may reduce usage.
-fn gives_back(change: &Change) -> bool {
+fn gives_back(change: &ObjectChange) -> bool {
     if change.deleted {
         return true;
     }

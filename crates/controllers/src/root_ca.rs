@@ -7,7 +7,7 @@ use api::Status;
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, Change, Kind, What, object};
+use crate::api::{Api, ObjectChange, ResourceKind, WatchScope, object};
 use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "root-ca-cert-publisher";
@@ -20,8 +20,8 @@ const DESCRIPTION_TEXT: &str = "Contains a CA bundle that can be used to verify 
 struct RootCa<A> {
     api: Arc<A>,
     pem: String,
-    namespaces: Arc<Kind>,
-    config_maps: Arc<Kind>,
+    namespaces: Arc<ResourceKind>,
+    config_maps: Arc<ResourceKind>,
 }
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, pem: String, stop: watch::Receiver<bool>) {
@@ -29,8 +29,10 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, pem: String, stop: watch::Receiver<
     else {
         return;
     };
-    let sources =
-        vec![What::Kind(Arc::clone(&namespaces)), What::Named(Arc::clone(&config_maps), CONFIG_MAP.into())];
+    let sources = vec![
+        WatchScope::Kind(Arc::clone(&namespaces)),
+        WatchScope::Named(Arc::clone(&config_maps), CONFIG_MAP.into()),
+    ];
     let controller = RootCa { api: Arc::clone(&api), pem, namespaces, config_maps };
     drive::run(controller, api, sources, stop).await;
 }
@@ -41,7 +43,7 @@ impl<A: Api> Controller for RootCa<A> {
     const NAME: &'static str = NAME;
     const WORKERS: usize = 5;
 
-    fn observe(&self, change: &Change) -> Vec<(Str, Duration)> {
+    fn observe(&self, change: &ObjectChange) -> Vec<(Str, Duration)> {
         let place = &change.place;
         match (place.kind == self.namespaces, change.deleted) {
             (true, true) => Vec::new(),
@@ -78,7 +80,7 @@ fn wanted(
     namespace: Option<&Value>,
     stored: Option<Value>,
     pem: &str,
-    kind: &Kind,
+    kind: &ResourceKind,
     namespace_name: &str,
 ) -> Wanted {
     if namespace.and_then(|n| n.str_at(&["status", "phase"])) != Some("Active") {

@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use value::{Str, Value};
 
-use crate::api::{Api, Change, Kind, Patch, Place, What};
+use crate::api::{Api, ObjectChange, ObjectRef, PatchBody, ResourceKind, WatchScope};
 use crate::claims::{self, FINALIZER, MAX_RESERVATIONS, Named, Unnamed};
 use crate::drive::{self, Controller, Next};
 use devices::{Devices, Lent, Missed};
@@ -46,13 +46,13 @@ const GATHER: Duration = Duration::from_millis(20);
 
 struct Scheduler<A> {
     api: Arc<A>,
-    pods: Arc<Kind>,
-    nodes: Arc<Kind>,
-    namespaces: Arc<Kind>,
-    claims: Arc<Kind>,
-    classes: Arc<Kind>,
-    slices: Arc<Kind>,
-    bindings: Arc<Kind>,
+    pods: Arc<ResourceKind>,
+    nodes: Arc<ResourceKind>,
+    namespaces: Arc<ResourceKind>,
+    claims: Arc<ResourceKind>,
+    classes: Arc<ResourceKind>,
+    slices: Arc<ResourceKind>,
+    bindings: Arc<ResourceKind>,
     known: Arc<Mutex<Known>>,
 }
 
@@ -128,7 +128,7 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Re
         return;
     };
     let sources = [&nodes, &namespaces, &classes, &slices, &rules, &claims, &pods];
-    let sources = sources.map(|kind| What::Kind(Arc::clone(kind))).to_vec();
+    let sources = sources.map(|kind| WatchScope::Kind(Arc::clone(kind))).to_vec();
     let known = Known {
         cluster: Arc::default(),
         pending: BTreeSet::new(),
@@ -166,8 +166,8 @@ impl<A: Api> Controller for Scheduler<A> {
     // Two pods at a time could be given the same device.
     const WORKERS: usize = 1;
 
-    fn restart(&self, source: &What) {
-        let What::Kind(kind) = source else { return };
+    fn restart(&self, source: &WatchScope) {
+        let WatchScope::Kind(kind) = source else { return };
         let mut known = self.known();
         if *kind == self.namespaces {
             // Namespaces are not cached here.
@@ -191,10 +191,10 @@ impl<A: Api> Controller for Scheduler<A> {
         known.forget_allocator();
     }
 
-    fn observe(&self, change: &Change) -> Vec<(Key, Duration)> {
+    fn observe(&self, change: &ObjectChange) -> Vec<(Key, Duration)> {
         let mut known = self.known();
         let known = &mut *known;
-        let Change { place, object, deleted } = change;
+        let ObjectChange { place, object, deleted } = change;
         let at = (place.namespace.clone(), place.name.clone());
         if place.kind == self.pods {
             if known.bound.get(&at).is_some_and(|uid| uid == meta::uid(object)) {
@@ -489,7 +489,7 @@ impl<A: Api> Scheduler<A> {
     /// claims whose devices failed.
     async fn wait_for_devices(
         &self,
-        place: &Place,
+        place: &ObjectRef,
         pod: &Value,
         claims: &[Value],
     ) -> Result<Option<Next<Key>>, Status> {
@@ -531,9 +531,9 @@ impl<A: Api> Scheduler<A> {
     }
 
     /// Writes the claims, then binds the pod; reverts the claims if a write fails.
-    async fn carry_out(&self, place: &Place, pod: &Value, placement: Placement) -> Result<(), Status> {
+    async fn carry_out(&self, place: &ObjectRef, pod: &Value, placement: Placement) -> Result<(), Status> {
         let Placement { node, allocated, shared } = placement;
-        let mut written: Vec<(Place, bool)> = Vec::new();
+        let mut written: Vec<(ObjectRef, bool)> = Vec::new();
         let mut outcome = Ok(());
         let now = self.api.now();
         let waits = shared.iter().any(|claim| readiness::of(claim, now) != Readiness::Ready)
@@ -585,7 +585,7 @@ impl<A: Api> Scheduler<A> {
     /// Allocates a claim if `allocation` is given, and adds the pod to its reservations.
     async fn reserve(
         &self,
-        at: &Place,
+        at: &ObjectRef,
         mut claim: Value,
         allocation: Option<ClaimAllocation>,
         pod: &Value,
@@ -611,7 +611,7 @@ impl<A: Api> Scheduler<A> {
         Ok(())
     }
 
-    async fn take_back(&self, at: &Place, pod: &Value, first: bool) -> Result<(), Status> {
+    async fn take_back(&self, at: &ObjectRef, pod: &Value, first: bool) -> Result<(), Status> {
         let Some(mut claim) = self.api.get(at)? else { return Ok(()) };
         let left: Vec<Value> = claims::reservations(&claim)
             .iter()
@@ -627,7 +627,7 @@ impl<A: Api> Scheduler<A> {
         Ok(())
     }
 
-    async fn bind(&self, place: &Place, pod: &Value, node: &str) -> Result<(), Status> {
+    async fn bind(&self, place: &ObjectRef, pod: &Value, node: &str) -> Result<(), Status> {
         let mut binding = crate::api::object(&self.bindings, &place.namespace, &place.name);
         binding.set_at(&["metadata", "uid"], meta::uid(pod));
         binding.set_at(&["target"], Value::map([("kind", "Node"), ("name", node)]));
@@ -635,12 +635,18 @@ impl<A: Api> Scheduler<A> {
     }
 
     /// Sets the `PodScheduled` condition and emits an event, unless the condition already has this message.
-    async fn say(&self, place: &Place, pod: &Value, why: &str) -> Result<(), Status> {
+    async fn say(&self, place: &ObjectRef, pod: &Value, why: &str) -> Result<(), Status> {
         self.say_because(place, pod, "Unschedulable", why).await
     }
 
     /// Like [`Self::say`], with a given reason for the condition.
-    async fn say_because(&self, place: &Place, pod: &Value, reason: &str, why: &str) -> Result<(), Status> {
+    async fn say_because(
+        &self,
+        place: &ObjectRef,
+        pod: &Value,
+        reason: &str,
+        why: &str,
+    ) -> Result<(), Status> {
         let conditions = pod.list_at(&["status", "conditions"]);
         let said = conditions.iter().any(|one| {
             one.str_at(&["type"]) == Some("PodScheduled")
@@ -661,7 +667,7 @@ impl<A: Api> Scheduler<A> {
         let mut patch = Value::default();
         patch.set_at(&["metadata", "uid"], meta::uid(pod));
         patch.set_at(&["status", "conditions"], Value::List(vec![condition]));
-        match self.api.patch(place, "status", &Patch::Strategic(patch)).await {
+        match self.api.patch(place, "status", &PatchBody::Strategic(patch)).await {
             Err(status) if status.code() == 404 => Ok(()),
             outcome => outcome.map(drop),
         }?;

@@ -7,7 +7,7 @@ use api::Status;
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, Change, Kind, What, object};
+use crate::api::{Api, ObjectChange, ResourceKind, WatchScope, object};
 use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "service-account-controller";
@@ -17,8 +17,8 @@ const ACCOUNT: &str = "default";
 
 struct ServiceAccounts<A> {
     api: Arc<A>,
-    namespaces: Arc<Kind>,
-    accounts: Arc<Kind>,
+    namespaces: Arc<ResourceKind>,
+    accounts: Arc<ResourceKind>,
 }
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, stop: watch::Receiver<bool>) {
@@ -26,8 +26,10 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, stop: watch::Receiver<bool>) {
     else {
         return;
     };
-    let sources =
-        vec![What::Kind(Arc::clone(&namespaces)), What::Named(Arc::clone(&accounts), ACCOUNT.into())];
+    let sources = vec![
+        WatchScope::Kind(Arc::clone(&namespaces)),
+        WatchScope::Named(Arc::clone(&accounts), ACCOUNT.into()),
+    ];
     let controller = ServiceAccounts { api: Arc::clone(&api), namespaces, accounts };
     drive::run(controller, api, sources, stop).await;
 }
@@ -38,7 +40,7 @@ impl<A: Api> Controller for ServiceAccounts<A> {
     const NAME: &'static str = NAME;
     const WORKERS: usize = 5;
 
-    fn observe(&self, change: &Change) -> Vec<(Str, Duration)> {
+    fn observe(&self, change: &ObjectChange) -> Vec<(Str, Duration)> {
         match (change.place.kind == self.namespaces, change.deleted) {
             (true, false) => vec![(change.place.name.clone(), Duration::ZERO)],
             (false, true) => vec![(change.place.namespace.clone(), Duration::ZERO)],
@@ -60,7 +62,12 @@ impl<A: Api> Controller for ServiceAccounts<A> {
 }
 
 /// The account to create if the namespace is active and has none.
-fn missing(namespace: Option<&Value>, account: Option<&Value>, kind: &Kind, name: &str) -> Option<Value> {
+fn missing(
+    namespace: Option<&Value>,
+    account: Option<&Value>,
+    kind: &ResourceKind,
+    name: &str,
+) -> Option<Value> {
     let active = namespace?.str_at(&["status", "phase"]) == Some("Active");
     (active && account.is_none()).then(|| object(kind, name, ACCOUNT))
 }

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use crd::{Bounds, CustomResourceDefinition, Source};
+use crd::{Bounds, CrdSource, CustomResourceDefinition};
 use criterion::{Criterion, criterion_group, criterion_main};
 use value::{Map, Value};
 
@@ -13,7 +13,7 @@ const RULES: usize = 20;
 #[derive(Debug)]
 struct Whole(Value);
 
-impl Source for Whole {
+impl CrdSource for Whole {
     fn load(&self) -> Option<Value> {
         Some(self.0.clone())
     }
@@ -51,7 +51,7 @@ fn crd() -> Value {
 }
 
 fn read(crd: &Value) -> CustomResourceDefinition {
-    let source: Arc<dyn Source> = Arc::new(Whole(crd.clone()));
+    let source: Arc<dyn CrdSource> = Arc::new(Whole(crd.clone()));
     CustomResourceDefinition::read(crd, &source, |_, _| None)
 }
 

@@ -1,4 +1,4 @@
-//! The compiled schema of one CRD version: [`Compiled`].
+//! The compiled schema of one CRD version: [`CompiledVersion`].
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +11,7 @@ use super::columns::Columns;
 use super::crd::selectable;
 use super::defaults::{Room, TooLarge};
 use super::json_path::JsonPath;
-use super::node::Node;
+use super::node::SchemaNode;
 use super::prune::Trail;
 use super::rules::Rules;
 use super::stopwatch::Stopwatch;
@@ -21,10 +21,10 @@ use super::{defaults, facts, metadata, prune};
 /// Everything derived from the schema of one version. Parts that only some requests need are computed on first use.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
-pub struct Compiled {
+pub struct CompiledVersion {
     pub(super) gvk: GroupVersionKind,
     pub(super) namespaced: bool,
-    pub(super) node: Node,
+    pub(super) node: SchemaNode,
     /// `spec.preserveUnknownFields`: disables pruning and defaulting.
     preserve: bool,
     has_embedded: bool,
@@ -41,13 +41,13 @@ pub struct Compiled {
 
 /// Errors and warnings of one validation.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct ValidationFindings {
     pub errors: FieldErrors,
     /// Sent to the client as `Warning` headers.
     pub warnings: Vec<String>,
 }
 
-impl Compiled {
+impl CompiledVersion {
     /// Compiles a version of a CRD's spec; `preserve` is `spec.preserveUnknownFields`.
     pub(super) fn new(
         version: Option<&Value>,
@@ -58,13 +58,13 @@ impl Compiled {
         namespaced: bool,
     ) -> Self {
         let schema = version.part("schema").part("openAPIV3Schema").cloned().unwrap_or_default();
-        let mut node = Node::read(&schema);
+        let mut node = SchemaNode::read(&schema);
         if !preserve {
             super::validate_defaults::prune_defaults(&mut node);
         }
         let subresources = version.part("subresources");
         let selectable = selectable(version).map(|(label, path)| (label.into(), JsonPath::parse(path)));
-        Compiled {
+        CompiledVersion {
             gvk: GroupVersionKind::new(group.clone(), name.clone(), kind.clone()),
             namespaced,
             has_embedded: metadata::has_embedded(&node),
@@ -86,7 +86,7 @@ impl Compiled {
     /// Schema of a version that does not exist, in which every field is unknown.
     pub fn of_nothing() -> Self {
         let nothing = Str::default();
-        Compiled::new(None, false, &nothing, &nothing, &nothing, false)
+        CompiledVersion::new(None, false, &nothing, &nothing, &nothing, false)
     }
 
     pub fn columns(&self) -> &Columns {
@@ -141,7 +141,7 @@ impl Compiled {
         &self,
         object: &mut Value,
         strict: bool,
-        nulls: fn(&mut Value, Option<&Node>),
+        nulls: fn(&mut Value, Option<&SchemaNode>),
     ) -> Result<Vec<String>, String> {
         let mut unknown = Vec::new();
         for field in ["kind", "apiVersion"] {

@@ -5,21 +5,21 @@ use std::collections::HashMap;
 
 use value::{Value, write};
 
-use super::node::Node;
+use super::node::SchemaNode;
 
 /// A new value, the old value it corresponds to, and their schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Pair<'a> {
     pub(crate) new: &'a Value,
     pub(crate) old: &'a Value,
-    node: &'a Node,
+    node: &'a SchemaNode,
     equal: Cell<Option<bool>>,
     /// The old items of a keyed list by their keys, indexed on first use.
     olds: OnceCell<Counterparts<'a>>,
 }
 
 impl<'a> Pair<'a> {
-    pub(crate) fn new(new: &'a Value, old: &'a Value, node: &'a Node) -> Self {
+    pub(crate) fn new(new: &'a Value, old: &'a Value, node: &'a SchemaNode) -> Self {
         Pair { new, old, node, equal: Cell::new(None), olds: OnceCell::new() }
     }
 
@@ -70,13 +70,13 @@ impl<'a> Pair<'a> {
 /// The items of an old list, indexed by their list map keys so that correlating two long lists takes linear time.
 #[derive(Clone, Debug)]
 pub(crate) struct Counterparts<'a> {
-    node: &'a Node,
+    node: &'a SchemaNode,
     by_keys: HashMap<Vec<u8>, &'a Value>,
 }
 
 impl<'a> Counterparts<'a> {
     /// Indexes `old`. The index is empty unless `node` is a list of type `map`.
-    pub(crate) fn new(node: &'a Node, old: &'a [Value]) -> Self {
+    pub(crate) fn new(node: &'a SchemaNode, old: &'a [Value]) -> Self {
         let told_apart = node.is_keyed_list() && !node.list_map_keys.is_empty();
         let items = if told_apart { old } else { &[] };
         // If several items have the same keys, the last one wins.
@@ -93,7 +93,7 @@ impl<'a> Counterparts<'a> {
 }
 
 /// Encodes the type and value of each list map key of an item, using defaults for absent keys.
-fn keys(node: &Node, item: &Value) -> Option<Vec<u8>> {
+fn keys(node: &SchemaNode, item: &Value) -> Option<Vec<u8>> {
     let item = item.as_map()?;
     let default = |key: &str| node.items.as_deref()?.property(key)?.default.as_ref();
     let mut out = Vec::with_capacity(32);

@@ -9,11 +9,11 @@ use value::{Str, Value};
 
 use super::OverlappingBuiltIn;
 use super::columns::MAX_COLUMNS;
-use super::compiled::Compiled;
+use super::compiled::CompiledVersion;
 use super::stopwatch::Stopwatch;
 
 /// Loads the whole CRD when a schema has to be compiled.
-pub trait Source: Send + Sync + fmt::Debug {
+pub trait CrdSource: Send + Sync + fmt::Debug {
     /// The CRD, decoded on every call; `None` if it cannot be read.
     fn load(&self) -> Option<Value>;
 }
@@ -28,15 +28,15 @@ pub struct CustomResourceDefinition {
     pub created: Str,
     pub group: Str,
     /// The accepted names from the status, not those of the spec.
-    pub names: Names,
+    pub names: CrdNames,
     /// `metadata.generation`, which every change of the spec increments.
     pub generation: i64,
     pub namespaced: bool,
     /// All versions in the order of `spec.versions`.
-    pub versions: Vec<Arc<Version>>,
+    pub versions: Vec<Arc<CrdVersion>>,
     /// Approximate size of all versions, with their schemas, in bytes of JSON.
     pub size: usize,
-    pub conversion: Conversion,
+    pub conversion: CrdConversion,
     /// `spec.preserveUnknownFields`: disables pruning and defaulting.
     pub preserve_unknown_fields: bool,
     /// Whether it is served: its `Established` condition is true, no other resource uses its storage directory and no other CRD has its
@@ -50,7 +50,7 @@ pub struct CustomResourceDefinition {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct CrdNames {
     pub plural: Str,
     pub singular: Str,
     pub kind: Str,
@@ -61,7 +61,7 @@ pub struct Names {
 
 /// `spec.conversion` of a CRD.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Conversion {
+pub enum CrdConversion {
     /// Conversion changes only `apiVersion`.
     None,
     /// Calls a webhook; holds `spec.conversion.webhook`.
@@ -71,7 +71,7 @@ pub enum Conversion {
 /// One version of a CRD.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
-pub struct Version {
+pub struct CrdVersion {
     pub name: Str,
     pub served: bool,
     /// Whether this is the storage version.
@@ -90,8 +90,8 @@ pub struct Version {
     group: Str,
     kind: Str,
     namespaced: bool,
-    source: Arc<dyn Source>,
-    compiled: OnceLock<Arc<Compiled>>,
+    source: Arc<dyn CrdSource>,
+    compiled: OnceLock<Arc<CompiledVersion>>,
 }
 
 /// The JSON paths of a `scale` subresource.
@@ -121,9 +121,9 @@ pub(super) fn selectable(version: Option<&Value>) -> impl Iterator<Item = (&str,
     })
 }
 
-impl Names {
+impl CrdNames {
     pub fn read(names: Option<&Value>) -> Self {
-        Names {
+        CrdNames {
             plural: names.text("plural").into(),
             singular: names.text("singular").into(),
             kind: names.text("kind").into(),
@@ -152,17 +152,17 @@ fn has_own_directory(crd: &Value, accepted: &str, overlapping: OverlappingBuiltI
 
 impl CustomResourceDefinition {
     /// Reads a stored CRD. `source` loads it again when a schema has to be compiled.
-    pub fn read(crd: &Value, source: &Arc<dyn Source>, overlapping: OverlappingBuiltIn) -> Self {
+    pub fn read(crd: &Value, source: &Arc<dyn CrdSource>, overlapping: OverlappingBuiltIn) -> Self {
         let spec = crd.part("spec");
         let group: Str = spec.text("group").into();
-        let names = Names::read(crd.part("status").part("acceptedNames"));
+        let names = CrdNames::read(crd.part("status").part("acceptedNames"));
         let namespaced = spec.text("scope") == "Namespaced";
         let preserve_unknown_fields = spec.flag("preserveUnknownFields");
         let conversion = match spec.part("conversion").text("strategy") {
             "Webhook" => {
-                Conversion::Webhook(spec.part("conversion").part("webhook").cloned().unwrap_or_default())
+                CrdConversion::Webhook(spec.part("conversion").part("webhook").cloned().unwrap_or_default())
             }
-            _ => Conversion::None,
+            _ => CrdConversion::None,
         };
         let listed = spec.items("versions");
         let size = listed.iter().map(super::defaults::size).sum();
@@ -170,7 +170,7 @@ impl CustomResourceDefinition {
             .iter()
             .enumerate()
             .map(|(position, version)| {
-                Arc::new(Version {
+                Arc::new(CrdVersion {
                     name: version.text("name").into(),
                     served: version.flag("served"),
                     storage: version.flag("storage"),
@@ -231,11 +231,11 @@ impl CustomResourceDefinition {
     }
 
     /// The version with `storage: true`.
-    pub fn stored(&self) -> Option<&Arc<Version>> {
+    pub fn stored(&self) -> Option<&Arc<CrdVersion>> {
         self.versions.iter().find(|version| version.storage)
     }
 
-    pub fn version(&self, name: &str) -> Option<&Arc<Version>> {
+    pub fn version(&self, name: &str) -> Option<&Arc<CrdVersion>> {
         self.versions.iter().find(|version| version.name == name)
     }
 
@@ -260,16 +260,16 @@ impl CustomResourceDefinition {
     }
 }
 
-impl Version {
+impl CrdVersion {
     /// The schema, compiled on first use.
-    pub fn compiled(&self) -> &Arc<Compiled> {
+    pub fn compiled(&self) -> &Arc<CompiledVersion> {
         self.compiled.get_or_init(|| self.compile(self.source.load().as_ref()))
     }
 
-    fn compile(&self, crd: Option<&Value>) -> Arc<Compiled> {
+    fn compile(&self, crd: Option<&Value>) -> Arc<CompiledVersion> {
         let versions = crd.part("spec").items("versions");
         let version = versions.get(self.position).filter(|version| version.text("name") == self.name);
-        Arc::new(Compiled::new(
+        Arc::new(CompiledVersion::new(
             version,
             self.preserve_unknown_fields,
             &self.group,
@@ -284,7 +284,7 @@ impl Version {
         self.source.load()
     }
 
-    /// The schema as written in the CRD, which [`Version::load`] of any of its versions returns; null if there is none.
+    /// The schema as written in the CRD, which [`CrdVersion::load`] of any of its versions returns; null if there is none.
     pub fn openapi(&self, crd: Option<&Value>) -> Value {
         let versions = crd.part("spec").items("versions");
         let version = versions.get(self.position).filter(|version| version.text("name") == self.name);

@@ -7,7 +7,7 @@ use std::fmt;
 
 use value::Value;
 
-use super::node::Node;
+use super::node::SchemaNode;
 
 /// How many bytes of JSON defaults may add to one object: the largest size that can be stored.
 const MOST_ADDED: usize = 4 << 20;
@@ -66,12 +66,12 @@ pub(crate) fn size(value: &Value) -> usize {
     value.size_up_to(usize::MAX)
 }
 
-fn is_null(value: &Value, node: Option<&Node>) -> bool {
+fn is_null(value: &Value, node: Option<&SchemaNode>) -> bool {
     value.is_null() && node.is_some_and(|node| !node.nullable)
 }
 
 /// Fills in the defaults below a value. On `TooLarge`, the value holds the defaults added so far.
-pub(super) fn apply(value: &mut Value, node: &Node, room: &mut Room) -> Result<(), TooLarge> {
+pub(super) fn apply(value: &mut Value, node: &SchemaNode, room: &mut Room) -> Result<(), TooLarge> {
     match value {
         Value::Map(map) => {
             for (name, property) in &node.properties {
@@ -103,7 +103,7 @@ pub(super) fn apply(value: &mut Value, node: &Node, room: &mut Room) -> Result<(
     Ok(())
 }
 
-fn replace_null(value: &mut Value, node: &Node, room: &mut Room) -> Result<(), TooLarge> {
+fn replace_null(value: &mut Value, node: &SchemaNode, room: &mut Room) -> Result<(), TooLarge> {
     if is_null(value, Some(node)) {
         room.take(node.default.as_ref().map_or(0, size))?;
         *value = node.default.clone().unwrap_or_default();
@@ -119,13 +119,13 @@ mod tests {
         Value::map([("items", Value::List((0..count).map(|_| Value::Map(value::Map::new())).collect()))])
     }
 
-    fn node() -> Node {
+    fn node() -> SchemaNode {
         let schema = format!(
             r#"{{"type": "object", "properties": {{"items": {{"type": "array", "items": {{"type": "object",
             "properties": {{"text": {{"type": "string", "default": "{}"}}}}}}}}}}}}"#,
             "x".repeat(1014)
         );
-        Node::read(&value::json::parse(schema.as_bytes()).unwrap())
+        SchemaNode::read(&value::json::parse(schema.as_bytes()).unwrap())
     }
 
     #[test]

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use schema::{Format, Kind, Link, ListOf, ListType, MapOf, MapType, Object, Omit, Patch, Property, Schema};
 use value::{Str, write};
 
-use super::node::Node;
+use super::node::SchemaNode;
 
 /// The schema of a whole resource: the specified fields and standard object metadata.
 ///
 /// `open` preserves unknown fields everywhere. `x-kubernetes-preserve-unknown-fields` does so for a node and, in server-side apply, for
 /// everything below it.
-pub(super) fn resource(node: &Node, open: bool) -> Schema {
+pub(super) fn resource(node: &SchemaNode, open: bool) -> Schema {
     let mut schema = of(node, open);
     if let Kind::Map(map) = &mut schema.kind {
         // The standard fields of a resource make it an object instead of a free-form map.
@@ -54,11 +54,11 @@ fn property(name: Str, schema: Link, map_type: Option<MapType>) -> Property {
     }
 }
 
-fn link(node: &Node, open: bool) -> Link {
+fn link(node: &SchemaNode, open: bool) -> Link {
     Link::Shared(Arc::new(if node.embedded { resource(node, open) } else { of(node, open) }))
 }
 
-fn map_type(node: &Node) -> Option<MapType> {
+fn map_type(node: &SchemaNode) -> Option<MapType> {
     match node.map_type.as_deref() {
         Some("atomic") => Some(MapType::Atomic),
         Some("granular") => Some(MapType::Granular),
@@ -66,7 +66,7 @@ fn map_type(node: &Node) -> Option<MapType> {
     }
 }
 
-fn of(node: &Node, open: bool) -> Schema {
+fn of(node: &SchemaNode, open: bool) -> Schema {
     let open = open || node.preserve;
     let atomic = node.map_type.as_deref() == Some("atomic");
     let kind = match node.kind.as_str() {

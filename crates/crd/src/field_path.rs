@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::node::Node;
+use super::node::SchemaNode;
 
 /// A path such as `.spec.x['a.b']`, resolved in a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,11 @@ impl FieldPath {
 }
 
 /// Resolves a path in a schema. `brackets` allows `['name']` steps.
-pub fn field_path<'n>(path: &str, node: &'n Node, brackets: bool) -> Result<(FieldPath, &'n Node), String> {
+pub fn field_path<'n>(
+    path: &str,
+    node: &'n SchemaNode,
+    brackets: bool,
+) -> Result<(FieldPath, &'n SchemaNode), String> {
     let mut found = FieldPath { steps: Vec::new() };
     let mut here = node;
     let mut tokens = tokens(path).into_iter();
@@ -64,7 +68,7 @@ pub fn field_path<'n>(path: &str, node: &'n Node, brackets: bool) -> Result<(Fie
     Ok((found, here))
 }
 
-fn step<'n>(node: &'n Node, name: &str, found: &mut FieldPath) -> Result<&'n Node, String> {
+fn step<'n>(node: &'n SchemaNode, name: &str, found: &mut FieldPath) -> Result<&'n SchemaNode, String> {
     let not_there = || "does not refer to a valid field".to_owned();
     if !node.properties.is_empty() {
         found.steps.push((true, name.to_owned()));

@@ -1,8 +1,8 @@
 //! Custom resources: reads, compiles and validates CustomResourceDefinitions, and prunes, defaults and validates their objects.
 //!
 //! A stored CRD is read twice. [`CustomResourceDefinition::read`] extracts the few facts that routing, discovery and naming need
-//! whenever the CRD changes. The schema of a version is compiled ([`Compiled`]) when its first object is read or written, so that
-//! thousands of unused CRDs cost only their bytes. Compilation turns a schema into a tree of [`Node`]s, which pruning, defaulting,
+//! whenever the CRD changes. The schema of a version is compiled ([`CompiledVersion`]) when its first object is read or written, so that
+//! thousands of unused CRDs cost only their bytes. Compilation turns a schema into a tree of [`SchemaNode`]s, which pruning, defaulting,
 //! validation, CEL rules and the conversion to [`schema`] all use. [`validation`] validates CRDs themselves.
 //!
 //! ```
@@ -12,7 +12,7 @@
 //! #[derive(Debug)]
 //! struct Stored(Value);
 //!
-//! impl crd::Source for Stored {
+//! impl crd::CrdSource for Stored {
 //!     fn load(&self) -> Option<Value> {
 //!         Some(self.0.clone())
 //!     }
@@ -37,7 +37,7 @@
 //! )
 //! .unwrap()
 //! .value;
-//! let source: Arc<dyn crd::Source> = Arc::new(Stored(object.clone()));
+//! let source: Arc<dyn crd::CrdSource> = Arc::new(Stored(object.clone()));
 //! let crd = crd::CustomResourceDefinition::read(&object, &source, |_, _| None);
 //! let text = br#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"},"replicas":4}"#;
 //! let thing = value::json::parse(text).unwrap();
@@ -75,12 +75,12 @@ mod verdict;
 /// never served. Callers pass this function in because this crate does not know the built-in resources.
 pub type OverlappingBuiltIn = fn(group: &str, plural: &str) -> Option<api::GroupResource>;
 
-pub use compiled::{Compiled, Found};
-pub use crd::{Conversion, CustomResourceDefinition, Names, ScalePaths, Source, Version};
+pub use compiled::{CompiledVersion, ValidationFindings};
+pub use crd::{CrdConversion, CrdNames, CrdSource, CrdVersion, CustomResourceDefinition, ScalePaths};
 pub use defaults::{Room, TooLarge};
 pub use field_path::{FieldPath, field_path};
 pub use formats::unrecognized as unrecognized_format;
-pub use node::{Additional, Node, Rule};
+pub use node::{Additional, SchemaNode, ValidationRule};
 pub use stopwatch::Stopwatch;
 pub use strategy::Bounds;
 pub use validate::defaults_are_valid;

@@ -6,11 +6,11 @@ use api::FieldErrors;
 use api::validation::fields::{At, Report};
 use value::{Map, Value, write};
 
-use super::node::Node;
+use super::node::SchemaNode;
 use super::verdict::is_full;
 
 /// Reports duplicates in all sets and keyed lists of a value.
-pub(super) fn check(value: &Value, node: &Node, at: &At<'_>, errors: &mut FieldErrors) {
+pub(super) fn check(value: &Value, node: &SchemaNode, at: &At<'_>, errors: &mut FieldErrors) {
     match value {
         Value::Map(map) => {
             if let Some(values) = node.values() {
@@ -64,7 +64,7 @@ fn identity(value: &Value) -> String {
     format!("{tag}{}", write::to_string(value))
 }
 
-fn keyed(items: &[Value], node: &Node, at: &At<'_>, errors: &mut FieldErrors) {
+fn keyed(items: &[Value], node: &SchemaNode, at: &At<'_>, errors: &mut FieldErrors) {
     for (index, item) in items.iter().enumerate() {
         if !matches!(item, Value::Map(_) | Value::Null) {
             let detail = "must be an object for an array of list-type map";

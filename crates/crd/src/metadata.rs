@@ -7,7 +7,7 @@ use api::validation::meta;
 use api::{FieldErrors, names};
 use value::{Map, Str, Value};
 
-use super::node::Node;
+use super::node::SchemaNode;
 
 /// Result of decoding metadata as `ObjectMeta`.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub(super) fn type_metadata(map: &mut Map, place: &str) -> Read {
 /// Decodes the metadata of embedded resources in a value and adds the paths of unknown fields to `unknown`.
 pub(super) fn coerce(
     value: &mut Value,
-    node: &Node,
+    node: &SchemaNode,
     at: &At<'_>,
     unknown: &mut Vec<String>,
 ) -> Result<(), FieldError> {
@@ -86,7 +86,7 @@ pub(super) fn coerce(
     Ok(())
 }
 
-pub(super) fn has_embedded(node: &Node) -> bool {
+pub(super) fn has_embedded(node: &SchemaNode) -> bool {
     node.embedded
         || node.items.as_deref().is_some_and(has_embedded)
         || node.values().is_some_and(has_embedded)
@@ -94,7 +94,7 @@ pub(super) fn has_embedded(node: &Node) -> bool {
 }
 
 /// Validates the embedded resources in a value.
-pub(super) fn check(value: &Value, node: &Node, at: &At<'_>, errors: &mut FieldErrors) {
+pub(super) fn check(value: &Value, node: &SchemaNode, at: &At<'_>, errors: &mut FieldErrors) {
     match value {
         Value::Map(map) => {
             if node.embedded {
@@ -155,7 +155,7 @@ pub(super) fn embedded(value: &Value, map: &Map, at: &At<'_>, errors: &mut Field
 }
 
 /// Validates the resources embedded in a default value.
-pub(crate) fn default_errors(default: &Value, node: &Node, at: &At<'_>) -> FieldErrors {
+pub(crate) fn default_errors(default: &Value, node: &SchemaNode, at: &At<'_>) -> FieldErrors {
     let mut typed = default.clone();
     if let Err(error) = coerce(&mut typed, node, at, &mut Vec::new()) {
         return vec![error];

@@ -7,7 +7,7 @@ use api::validation::fields::Read;
 use value::{Map, Str, Value};
 
 use super::OverlappingBuiltIn;
-use super::crd::Names;
+use super::crd::CrdNames;
 
 /// The finalizer that keeps a CRD until all its objects are deleted.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -26,7 +26,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    pub fn add(&mut self, names: &Names) {
+    pub fn add(&mut self, names: &CrdNames) {
         let short = names.short_names.iter();
         let resources = [&names.plural, &names.singular].into_iter().chain(short);
         self.resources.extend(resources.map(ToString::to_string));
@@ -60,8 +60,8 @@ pub fn status(
 ) -> Option<Value> {
     let mut status = crd.get("status").cloned().unwrap_or_default();
     let before = status.clone();
-    let wanted = Names::read(crd.part("spec").part("names"));
-    let mut accepted = Names::read(status.part("acceptedNames"));
+    let wanted = CrdNames::read(crd.part("spec").part("names"));
+    let mut accepted = CrdNames::read(status.part("acceptedNames"));
     if lost_kind {
         (accepted.kind, accepted.list_kind) = (Str::default(), Str::default());
     }
@@ -106,7 +106,11 @@ pub fn status(
 }
 
 /// The accepted names, and the reason and message if some wanted names are in use.
-fn judge(wanted: &Names, accepted: &Names, taken: &Taken) -> (Names, Option<(&'static str, String)>) {
+fn judge(
+    wanted: &CrdNames,
+    accepted: &CrdNames,
+    taken: &Taken,
+) -> (CrdNames, Option<(&'static str, String)>) {
     let mut names = accepted.clone();
     let mut why = None;
     let in_use = |name: &str| format!("{} is already in use", quote(name));
@@ -145,7 +149,7 @@ fn judge(wanted: &Names, accepted: &Names, taken: &Taken) -> (Names, Option<(&'s
     (names, why)
 }
 
-fn to_value(names: &Names) -> Value {
+fn to_value(names: &CrdNames) -> Value {
     let mut map = Map::new();
     // These two are required fields and are written even when empty.
     map.insert("plural", names.plural.clone());

@@ -1,4 +1,4 @@
-//! [`Node`]: a CRD schema (`JSONSchemaProps`) parsed into a tree.
+//! [`SchemaNode`]: a CRD schema (`JSONSchemaProps`) parsed into a tree.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -14,15 +14,15 @@ const DEEPEST: usize = value::json::MAX_DEPTH;
 /// The schema of a value.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the fields of a schema, each of them a fact of its own")]
-pub struct Node {
+pub struct SchemaNode {
     /// `object`, `array`, `string`, `integer`, `number` or `boolean`; empty if any type is allowed.
     pub kind: Str,
     pub nullable: bool,
     pub default: Option<Value>,
     /// The fields of an object, sorted by name.
-    pub properties: Vec<(Str, Node)>,
+    pub properties: Vec<(Str, SchemaNode)>,
     pub additional: Option<Additional>,
-    pub items: Option<Box<Node>>,
+    pub items: Option<Box<SchemaNode>>,
     /// Schema extension `x-kubernetes-preserve-unknown-fields` is true.
     pub preserve: bool,
     /// Schema extension `x-kubernetes-embedded-resource` is true.
@@ -36,7 +36,7 @@ pub struct Node {
     /// Value of `x-kubernetes-map-type`: `granular` or `atomic`.
     pub map_type: Option<Str>,
     /// CEL rules from `x-kubernetes-validations`.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<ValidationRule>,
     pub required: Vec<Str>,
     /// Value validations such as `pattern` and `anyOf`; `None` if there are none.
     pub checks: Option<Box<Checks>>,
@@ -47,7 +47,7 @@ pub struct Node {
 pub struct Additional {
     /// Whether additional properties are allowed.
     pub allows: bool,
-    pub node: Option<Box<Node>>,
+    pub node: Option<Box<SchemaNode>>,
 }
 
 /// Value validations, as opposed to the structural part of a schema.
@@ -69,10 +69,10 @@ pub struct Checks {
     pub(crate) unique_items: bool,
     pub(crate) pattern: Option<LazyPattern>,
     pub(crate) enumeration: Enumeration,
-    pub(crate) all_of: Vec<Node>,
-    pub(crate) any_of: Vec<Node>,
-    pub(crate) one_of: Vec<Node>,
-    pub(crate) not: Option<Box<Node>>,
+    pub(crate) all_of: Vec<SchemaNode>,
+    pub(crate) any_of: Vec<SchemaNode>,
+    pub(crate) one_of: Vec<SchemaNode>,
+    pub(crate) not: Option<Box<SchemaNode>>,
 }
 
 /// The allowed values with an index of the strings. A CRD may have as many values as fit into it, and every item of a list is looked
@@ -152,7 +152,7 @@ impl LazyPattern {
 
 /// One entry of `x-kubernetes-validations`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rule {
+pub struct ValidationRule {
     pub rule: Str,
     pub message: Str,
     /// Expression that computes the message.
@@ -165,9 +165,9 @@ pub struct Rule {
     pub optional_old_self: Option<bool>,
 }
 
-impl Rule {
+impl ValidationRule {
     pub fn read(rule: &Value) -> Self {
-        Rule {
+        ValidationRule {
             rule: rule.text("rule").into(),
             message: rule.text("message").into(),
             message_expression: rule.text("messageExpression").into(),
@@ -178,15 +178,15 @@ impl Rule {
     }
 }
 
-impl Node {
-    pub fn read(schema: &Value) -> Node {
+impl SchemaNode {
+    pub fn read(schema: &Value) -> SchemaNode {
         read(schema, 0)
     }
 
     /// The schema as Kubernetes validates defaults with it: without `x-kubernetes-int-or-string` at any depth and with every format,
     /// whether or not it is recognized for the type.
-    pub fn for_defaults(schema: &Value) -> Node {
-        let mut node = Node::read(schema);
+    pub fn for_defaults(schema: &Value) -> SchemaNode {
+        let mut node = SchemaNode::read(schema);
         node.judge_defaults(schema);
         node
     }
@@ -209,39 +209,39 @@ impl Node {
         }
     }
 
-    pub fn property(&self, name: &str) -> Option<&Node> {
+    pub fn property(&self, name: &str) -> Option<&SchemaNode> {
         let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
         self.properties.get(at).map(|(_, node)| node)
     }
 
     /// The schema of `additionalProperties`, if there is one.
-    pub fn values(&self) -> Option<&Node> {
+    pub fn values(&self) -> Option<&SchemaNode> {
         self.additional.as_ref()?.node.as_deref()
     }
 
     /// The schema of the value at `key`: its property, or else `additionalProperties`.
-    pub fn at_key(&self, key: &str) -> Option<&Node> {
+    pub fn at_key(&self, key: &str) -> Option<&SchemaNode> {
         self.property(key).or_else(|| self.values())
     }
 
     pub fn has_defaults(&self) -> bool {
         self.default.is_some()
-            || self.items.as_deref().is_some_and(Node::has_defaults)
-            || self.values().is_some_and(Node::has_defaults)
+            || self.items.as_deref().is_some_and(SchemaNode::has_defaults)
+            || self.values().is_some_and(SchemaNode::has_defaults)
             || self.properties.iter().any(|(_, node)| node.has_defaults())
     }
 
     pub fn has_rules(&self) -> bool {
         !self.rules.is_empty()
-            || self.items.as_deref().is_some_and(Node::has_rules)
-            || self.values().is_some_and(Node::has_rules)
+            || self.items.as_deref().is_some_and(SchemaNode::has_rules)
+            || self.values().is_some_and(SchemaNode::has_rules)
             || self.properties.iter().any(|(_, node)| node.has_rules())
     }
 
     pub(super) fn count_rules(&self) -> u64 {
         let below = self.items.as_deref().into_iter().chain(self.values());
         let below = below.chain(self.properties.iter().map(|(_, node)| node));
-        self.rules.len() as u64 + below.map(Node::count_rules).sum::<u64>()
+        self.rules.len() as u64 + below.map(SchemaNode::count_rules).sum::<u64>()
     }
 
     /// Whether this is a list of type `map`, with items identified by keys.
@@ -250,15 +250,15 @@ impl Node {
     }
 }
 
-fn read(schema: &Value, depth: usize) -> Node {
+fn read(schema: &Value, depth: usize) -> SchemaNode {
     if depth > DEEPEST {
         // No value has this type: a schema that is too deep must reject everything rather than accept it.
-        return Node { kind: Str::new_static("none"), ..Node::default() };
+        return SchemaNode { kind: Str::new_static("none"), ..SchemaNode::default() };
     }
     let below = |schema: &Value| read(schema, depth + 1);
     let text = |field: &str| -> Str { schema.text(field).into() };
     let texts = |field: &str| schema.texts(field).map(Str::from).collect::<Vec<_>>();
-    let properties: Vec<(Str, Node)> = schema
+    let properties: Vec<(Str, SchemaNode)> = schema
         .map_of("properties")
         .into_iter()
         .flat_map(Map::iter)
@@ -269,7 +269,7 @@ fn read(schema: &Value, depth: usize) -> Node {
         Some(Value::Bool(allows)) => Some(Additional { allows: *allows, node: None }),
         Some(node) => Some(Additional { allows: true, node: Some(Box::new(below(node))) }),
     };
-    Node {
+    SchemaNode {
         kind: text("type"),
         nullable: schema.flag("nullable"),
         default: schema.part("default").cloned(),
@@ -285,7 +285,7 @@ fn read(schema: &Value, depth: usize) -> Node {
         list_type: schema.text_if_set("x-kubernetes-list-type").map(Str::from),
         list_map_keys: texts("x-kubernetes-list-map-keys"),
         map_type: schema.text_if_set("x-kubernetes-map-type").map(Str::from),
-        rules: schema.items("x-kubernetes-validations").iter().map(Rule::read).collect(),
+        rules: schema.items("x-kubernetes-validations").iter().map(ValidationRule::read).collect(),
         required: texts("required"),
         checks: checks(schema, depth),
     }

@@ -5,7 +5,7 @@
 
 use value::{Map, Value};
 
-use super::node::Node;
+use super::node::SchemaNode;
 
 const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
@@ -61,14 +61,14 @@ fn join(path: &str, key: &str) -> String {
 }
 
 /// Prunes a whole resource but preserves its `apiVersion`, `kind` and `metadata`.
-pub(super) fn resource(object: &mut Value, node: &Node, trail: &mut Trail) {
+pub(super) fn resource(object: &mut Value, node: &SchemaNode, trail: &mut Trail) {
     if let Value::Map(map) = object {
         fields(map, node, true, node.preserve, trail);
     }
 }
 
 /// Prunes a value by its schema. Without a schema, a map loses all its entries.
-pub(super) fn prune(value: &mut Value, node: Option<&Node>, trail: &mut Trail) {
+pub(super) fn prune(value: &mut Value, node: Option<&SchemaNode>, trail: &mut Trail) {
     match (value, node) {
         (Value::Map(map), None) => {
             for key in map.keys() {
@@ -93,7 +93,7 @@ pub(super) fn prune(value: &mut Value, node: Option<&Node>, trail: &mut Trail) {
 }
 
 /// Preserves unknown fields of a value but prunes the specified fields inside it.
-fn keep(value: &mut Value, node: &Node, trail: &mut Trail) {
+fn keep(value: &mut Value, node: &SchemaNode, trail: &mut Trail) {
     match value {
         Value::Map(map) => fields(map, node, node.embedded, true, trail),
         Value::List(items) => {
@@ -106,7 +106,7 @@ fn keep(value: &mut Value, node: &Node, trail: &mut Trail) {
     }
 }
 
-fn fields(map: &mut Map, node: &Node, embedded: bool, preserve: bool, trail: &mut Trail) {
+fn fields(map: &mut Map, node: &SchemaNode, embedded: bool, preserve: bool, trail: &mut Trail) {
     map.retain(|key, value| {
         if embedded && META.contains(&key.as_str()) {
             return true;
@@ -126,7 +126,7 @@ fn fields(map: &mut Map, node: &Node, embedded: bool, preserve: bool, trail: &mu
 }
 
 /// Drops nulls of fields that are not nullable and have no default.
-pub(super) fn nulls(value: &mut Value, node: Option<&Node>) {
+pub(super) fn nulls(value: &mut Value, node: Option<&SchemaNode>) {
     match value {
         Value::Map(map) => map.retain(|key, value| {
             let below = node.and_then(|node| match node.property(key) {
@@ -150,7 +150,7 @@ pub(super) fn nulls(value: &mut Value, node: Option<&Node>) {
 }
 
 /// Returns a pruned copy of a value.
-pub(crate) fn without_unknown(value: &Value, node: &Node) -> Value {
+pub(crate) fn without_unknown(value: &Value, node: &SchemaNode) -> Value {
     let mut pruned = value.clone();
     prune(&mut pruned, Some(node), &mut Trail::new(false));
     pruned

@@ -8,10 +8,10 @@ use cel::schema::{Schema, SchemaHints, SchemaTypes};
 use cel::{Activation, Env, ErrorKind, Program, Type, Val, Version};
 use value::{BudgetEnded, Str, Value};
 
-use super::compiled::Found;
+use super::compiled::ValidationFindings;
 use super::correlate::{Counterparts, Pair};
 use super::field_path::field_path;
-use super::node::{Node, Rule};
+use super::node::{SchemaNode, ValidationRule};
 use super::stopwatch::{Stopwatch, timed};
 use super::strategy::Bounds;
 use super::verdict::{MAX_PROBLEMS, MAX_TOLD, is_full};
@@ -32,7 +32,7 @@ const SELF_TYPE: &str = "selfType";
 
 #[derive(Debug)]
 pub struct CompiledRule {
-    pub rule: Rule,
+    pub rule: ValidationRule,
     /// The compiled rule, or the compile error.
     pub program: Result<Program, String>,
     /// Whether it is a transition rule, which refers to `oldSelf`.
@@ -61,8 +61,8 @@ pub struct Compilation {
 /// Compiles the rules of a schema. `schema` is its JSON; `resource` means that it describes a whole resource. Costs are estimated only
 /// when a CRD is validated (`estimate`). `None` if the schema cannot be converted to CEL types.
 pub fn compile(
-    rules: &[Rule],
-    node: &Node,
+    rules: &[ValidationRule],
+    node: &SchemaNode,
     schema: &Value,
     resource: bool,
     estimate: bool,
@@ -72,8 +72,8 @@ pub fn compile(
 }
 
 fn compilation(
-    rules: &[Rule],
-    node: &Node,
+    rules: &[ValidationRule],
+    node: &SchemaNode,
     schema: &Value,
     resource: bool,
     estimate: bool,
@@ -169,13 +169,13 @@ impl Scope {
 
 impl Rules {
     /// Compiles the rules of a whole resource; `None` if it has none.
-    pub(super) fn compile(node: &Node, schema: &Value, watch: Option<&dyn Stopwatch>) -> Option<Self> {
+    pub(super) fn compile(node: &SchemaNode, schema: &Value, watch: Option<&dyn Stopwatch>) -> Option<Self> {
         Rules::of(node, schema, true, watch)
     }
 
     /// Compiles the rules of a schema, which is only a part of a resource unless `resource` is set.
     pub(super) fn of(
-        node: &Node,
+        node: &SchemaNode,
         schema: &Value,
         resource: bool,
         watch: Option<&dyn Stopwatch>,
@@ -191,12 +191,12 @@ impl Rules {
     /// Runs the rules on an object and its old version, if there is one.
     pub(super) fn run(
         &self,
-        node: &Node,
+        node: &SchemaNode,
         new: &Value,
         old: Option<&Value>,
         pair: Option<&Pair<'_>>,
         bounds: Bounds<'_>,
-        found: &mut Found,
+        found: &mut ValidationFindings,
     ) {
         let limit = cel::pattern::PER_OBJECT.matching_at_most(bounds.budget.left());
         cel::pattern::within(limit, || {
@@ -208,14 +208,14 @@ impl Rules {
     #[expect(clippy::too_many_arguments, reason = "the parts of one walk")]
     pub(super) fn run_at(
         &self,
-        node: &Node,
+        node: &SchemaNode,
         new: &Value,
         old: Option<&Value>,
         pair: Option<&Pair<'_>>,
         at: &At<'_>,
         budget: i64,
         bounds: Bounds<'_>,
-        found: &mut Found,
+        found: &mut ValidationFindings,
     ) -> i64 {
         let mut run = Run { budget, found, bounds };
         let _ = run.scope(&self.root, node, new, old, Ratchet { current: pair, nearest: None }, at);
@@ -223,8 +223,8 @@ impl Rules {
     }
 }
 
-fn scope(node: &Node, schema: &Value, resource: bool, watch: Option<&dyn Stopwatch>) -> Scope {
-    let below = |node: &Node, schema: Option<&Value>| {
+fn scope(node: &SchemaNode, schema: &Value, resource: bool, watch: Option<&dyn Stopwatch>) -> Scope {
+    let below = |node: &SchemaNode, schema: Option<&Value>| {
         node.has_rules().then(|| scope(node, schema.unwrap_or(&Value::Null), node.embedded, watch))
     };
     let mut made = Scope::default();
@@ -265,7 +265,7 @@ struct Exhausted;
 
 struct Run<'f> {
     budget: i64,
-    found: &'f mut Found,
+    found: &'f mut ValidationFindings,
     bounds: Bounds<'f>,
 }
 
@@ -301,7 +301,7 @@ impl Run<'_> {
     fn scope(
         &mut self,
         scope: &Scope,
-        node: &Node,
+        node: &SchemaNode,
         new: &Value,
         old: Option<&Value>,
         ratchet: Ratchet<'_, '_>,
@@ -319,7 +319,7 @@ impl Run<'_> {
     fn run_scope(
         &mut self,
         scope: &Scope,
-        node: &Node,
+        node: &SchemaNode,
         new: &Value,
         old: Option<&Value>,
         ratchet: Ratchet<'_, '_>,
@@ -375,7 +375,7 @@ impl Run<'_> {
     fn rules(
         &mut self,
         scope: &Scope,
-        node: &Node,
+        node: &SchemaNode,
         new: &Value,
         old: Option<&Value>,
         ratchet: Ratchet<'_, '_>,
@@ -410,7 +410,7 @@ impl Run<'_> {
     fn rule<'a>(
         &mut self,
         compiled: &'a CompiledRule,
-        node: &Node,
+        node: &SchemaNode,
         new: &Value,
         has_old: bool,
         (plain, optional): (&Activation<'a>, &Activation<'a>),
@@ -523,7 +523,7 @@ impl Run<'_> {
     fn message(
         &mut self,
         program: &Program,
-        rule: &Rule,
+        rule: &ValidationRule,
         activation: &Activation<'_>,
     ) -> Result<Option<String>, String> {
         let evaluation = program.run(activation, self.call_limit());
@@ -559,7 +559,7 @@ fn steps(evaluation: &cel::Evaluation<'_>) -> u64 {
 }
 
 /// The text that identifies a rule in errors: its message, or else its expression.
-fn said(rule: &Rule) -> &str {
+fn said(rule: &ValidationRule) -> &str {
     if rule.message.is_empty() { rule.rule.trim() } else { rule.message.trim() }
 }
 
@@ -572,7 +572,7 @@ fn inside<'p, 'a>(outer: Ratchet<'p, 'a>, pair: Option<&'p Pair<'a>>) -> Ratchet
 
 /// Runs the rules on a default of a CRD. Returns the errors and the CEL budget that is left.
 pub fn check_default(
-    node: &Node,
+    node: &SchemaNode,
     schema: &Value,
     resource: bool,
     default: &Value,
@@ -580,7 +580,7 @@ pub fn check_default(
     budget: i64,
     bounds: Bounds<'_>,
 ) -> (FieldErrors, i64) {
-    let mut found = Found::default();
+    let mut found = ValidationFindings::default();
     if bounds.budget.spend(STEPS_TO_COMPILE.saturating_mul(node.count_rules())).is_err() {
         found.errors.forbidden(at, TOO_MANY_STEPS);
         return (found.errors, budget);

@@ -6,7 +6,7 @@ use api::validation::meta;
 use api::{FieldErrors, names};
 use value::{Budget, Map, Value};
 
-use super::compiled::{Compiled, Found};
+use super::compiled::{CompiledVersion, ValidationFindings};
 use super::correlate::Pair;
 use super::stopwatch::Stopwatch;
 use super::{lists, metadata, scale, validate};
@@ -28,7 +28,7 @@ impl Bounds<'static> {
     pub const NONE: Bounds<'static> = Bounds { watch: None, budget: &Budget::UNLIMITED };
 }
 
-impl Compiled {
+impl CompiledVersion {
     /// Prepares a new object: drops the status if there is a `status` subresource and sets the generation to 1.
     pub fn prepare_create(&self, object: &mut Value) {
         if self.has_status {
@@ -70,8 +70,8 @@ impl Compiled {
         }
     }
 
-    pub fn validate_create(&self, object: &Value, bounds: Bounds<'_>) -> Found {
-        let mut found = Found::default();
+    pub fn validate_create(&self, object: &Value, bounds: Bounds<'_>) -> ValidationFindings {
+        let mut found = ValidationFindings::default();
         if self.type_errors(object, &mut found.errors) {
             return found;
         }
@@ -86,8 +86,8 @@ impl Compiled {
         found.named()
     }
 
-    pub fn validate_update(&self, new: &Value, old: &Value, bounds: Bounds<'_>) -> Found {
-        let mut found = Found::default();
+    pub fn validate_update(&self, new: &Value, old: &Value, bounds: Bounds<'_>) -> ValidationFindings {
+        let mut found = ValidationFindings::default();
         if self.type_errors(new, &mut found.errors) {
             return found;
         }
@@ -103,8 +103,8 @@ impl Compiled {
     }
 
     /// Validates a write to the `status` subresource.
-    pub fn validate_status(&self, new: &Value, old: &Value, bounds: Bounds<'_>) -> Found {
-        let mut found = Found::default();
+    pub fn validate_status(&self, new: &Value, old: &Value, bounds: Bounds<'_>) -> ValidationFindings {
+        let mut found = ValidationFindings::default();
         if self.type_errors(new, &mut found.errors) {
             return found;
         }
@@ -176,7 +176,13 @@ impl Compiled {
         }
     }
 
-    fn run_rules(&self, new: &Value, old: Option<&Value>, bounds: Bounds<'_>, found: &mut Found) {
+    fn run_rules(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        bounds: Bounds<'_>,
+        found: &mut ValidationFindings,
+    ) {
         let Some(rules) = self.rules(bounds.watch) else { return };
         if bounds.budget.check().is_err() {
             return;
@@ -200,7 +206,7 @@ impl Compiled {
     }
 }
 
-impl Found {
+impl ValidationFindings {
     /// Reports errors about the whole object under the field name `<nil>`, as Kubernetes does.
     fn named(mut self) -> Self {
         for error in self.errors.iter_mut().filter(|error| error.field.is_empty()) {

@@ -6,7 +6,7 @@ use value::{Value, json};
 
 use super::json_path::JsonPath;
 use super::names::{self, Taken};
-use super::{Bounds, Compiled, CustomResourceDefinition, Names, Source, columns};
+use super::{Bounds, CompiledVersion, CrdNames, CrdSource, CustomResourceDefinition, columns};
 
 fn parse(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
@@ -15,7 +15,7 @@ fn parse(text: &str) -> Value {
 #[derive(Debug)]
 struct Whole(Value);
 
-impl Source for Whole {
+impl CrdSource for Whole {
     fn load(&self) -> Option<Value> {
         Some(self.0.clone())
     }
@@ -32,11 +32,11 @@ fn crd(spec_schema: &str) -> CustomResourceDefinition {
         "conditions":[{{"type":"Established","status":"True"}}]}}}}"#
     );
     let object = parse(&text);
-    let source: Arc<dyn Source> = Arc::new(Whole(object.clone()));
+    let source: Arc<dyn CrdSource> = Arc::new(Whole(object.clone()));
     CustomResourceDefinition::read(&object, &source, overlapping)
 }
 
-fn compiled(spec_schema: &str) -> Arc<Compiled> {
+fn compiled(spec_schema: &str) -> Arc<CompiledVersion> {
     Arc::clone(crd(spec_schema).versions[0].compiled())
 }
 
@@ -254,7 +254,7 @@ fn names_in_use_are_refused_and_free_ones_are_given() {
     let mut taken = Taken::default();
     let status = names::status(&object, false, Taken::default, overlapping, "2020-01-01T00:00:00Z").unwrap();
     assert_eq!(status.list_at(&["conditions"])[1].str_at(&["type"]), Some("Established"));
-    taken.add(&Names { plural: "other".into(), short_names: vec!["x".into()], ..Names::default() });
+    taken.add(&CrdNames { plural: "other".into(), short_names: vec!["x".into()], ..CrdNames::default() });
     let status = names::status(&object, false, || taken, overlapping, "2020-01-01T00:00:00Z").unwrap();
     let [accepted, established] = status.list_at(&["conditions"]) else { panic!("{status:?}") };
     assert_eq!(accepted.str_at(&["reason"]), Some("ShortNamesConflict"));
@@ -347,7 +347,7 @@ fn columns_show_cells_of_their_type() {
 
 #[test]
 fn a_field_path_names_a_place_in_the_schema() {
-    let node = super::Node::read(&parse(
+    let node = super::SchemaNode::read(&parse(
         r#"{"type":"object","properties":{"a":{"type":"object","properties":{"b.c":{"type":"string"}}},"m":{"type":"object","additionalProperties":{"type":"string"}}}}"#,
     ));
     assert_eq!(super::field_path(".a['b.c']", &node, true).unwrap().0.text(), "a.b.c");
@@ -418,7 +418,7 @@ fn a_definition_is_served_only_with_a_storage_directory_of_its_own() {
             "versions":[{{"name":"v9","served":true,"storage":true}}]}},"status":{{"acceptedNames":{{"plural":"{accepted}","kind":"Thing"}},
             "conditions":[{{"type":"NamesAccepted","status":"True"}},{{"type":"Established","status":"True"}}]}}}}"#
         ));
-        let source: Arc<dyn Source> = Arc::new(Whole(object.clone()));
+        let source: Arc<dyn CrdSource> = Arc::new(Whole(object.clone()));
         (CustomResourceDefinition::read(&object, &source, overlapping).established, object)
     };
     assert!(read("things.example.com", "example.com", "things", "things").0);

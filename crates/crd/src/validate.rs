@@ -12,14 +12,20 @@ use value::{Budget, BudgetEnded, Meter, Str, Value, write};
 
 use super::correlate::Pair;
 use super::formats;
-use super::node::{Checks, Node};
+use super::node::{Checks, SchemaNode};
 use super::verdict::{Place, Problem, Verdict, Walk, Words, report, shown};
 
 /// How many bytes of a string count as one step.
 const TEXT_STEP: usize = 64;
 
 /// Validates a new value and reports errors in fields below `base`.
-pub(super) fn create(value: &Value, node: &Node, base: &str, budget: &Budget, errors: &mut FieldErrors) {
+pub(super) fn create(
+    value: &Value,
+    node: &SchemaNode,
+    base: &str,
+    budget: &Budget,
+    errors: &mut FieldErrors,
+) {
     let meter = Meter::new(budget);
     let walk = Walk { meter: &meter, describes: true };
     let verdict = validate(value, node, &Place::Root, None, walk);
@@ -27,7 +33,13 @@ pub(super) fn create(value: &Value, node: &Node, base: &str, budget: &Budget, er
 }
 
 /// Validates a changed value and ignores errors in its unchanged parts.
-pub(super) fn update(pair: &Pair<'_>, node: &Node, base: &str, budget: &Budget, errors: &mut FieldErrors) {
+pub(super) fn update(
+    pair: &Pair<'_>,
+    node: &SchemaNode,
+    base: &str,
+    budget: &Budget,
+    errors: &mut FieldErrors,
+) {
     let meter = Meter::new(budget);
     let walk = Walk { meter: &meter, describes: true };
     let verdict = ratcheted(pair.new, node, &Place::Root, Some(pair), walk);
@@ -48,14 +60,20 @@ fn finish(verdict: Verdict<'_>, meter: &Meter<'_>, base: &str, errors: &mut Fiel
 }
 
 /// Validates a default of a CRD.
-pub fn defaults_are_valid(value: &Value, node: &Node, base: &str, budget: &Budget, errors: &mut FieldErrors) {
+pub fn defaults_are_valid(
+    value: &Value,
+    node: &SchemaNode,
+    base: &str,
+    budget: &Budget,
+    errors: &mut FieldErrors,
+) {
     create(value, node, base, budget, errors);
 }
 
 /// Like [`validate`], but accepts a value that did not change.
 fn ratcheted<'a>(
     value: &Value,
-    node: &'a Node,
+    node: &'a SchemaNode,
     place: &Place<'_>,
     pair: Option<&Pair<'_>>,
     walk: Walk<'_>,
@@ -69,7 +87,7 @@ fn ratcheted<'a>(
 
 fn validate<'a>(
     value: &Value,
-    node: &'a Node,
+    node: &'a SchemaNode,
     place: &Place<'_>,
     pair: Option<&Pair<'_>>,
     walk: Walk<'_>,
@@ -132,15 +150,15 @@ fn validate<'a>(
     verdict
 }
 
-fn has_type(node: &Node) -> bool {
+fn has_type(node: &SchemaNode) -> bool {
     node.int_or_string || !node.kind.is_empty()
 }
 
-fn type_names(node: &Node) -> &str {
+fn type_names(node: &SchemaNode) -> &str {
     if node.int_or_string { "integer,string" } else { node.kind.as_str() }
 }
 
-fn takes(node: &Node, kind: &str) -> bool {
+fn takes(node: &SchemaNode, kind: &str) -> bool {
     if node.int_or_string { matches!(kind, "integer" | "string") } else { node.kind == kind }
 }
 
@@ -150,7 +168,7 @@ fn is_integral(number: f64) -> bool {
     number.fract() == 0.0 && number.abs() <= LARGEST
 }
 
-fn check_type(value: &Value, node: &Node, format: &str, place: &Place<'_>, verdict: &mut Verdict<'_>) {
+fn check_type(value: &Value, node: &SchemaNode, format: &str, place: &Place<'_>, verdict: &mut Verdict<'_>) {
     let (kind, own_format) = match value {
         Value::Bool(_) => ("boolean", ""),
         Value::String(_) => ("string", ""),
@@ -187,13 +205,13 @@ fn alternatives<'a>(
 ) {
     let path = Quoted(place);
     // Only the best of the failing alternatives is validated again with error messages, so that the others cost no text.
-    let describe = |best: Option<(u64, &'a Node)>, verdict: &mut Verdict<'a>| match best {
+    let describe = |best: Option<(u64, &'a SchemaNode)>, verdict: &mut Verdict<'a>| match best {
         Some((_, node)) if walk.describes => verdict.merge(validate(value, node, place, pair, walk)),
         Some((matched, _)) => verdict.matched += matched,
         None => {}
     };
     if !checks.any_of.is_empty() {
-        let mut best: Option<(u64, &'a Node)> = None;
+        let mut best: Option<(u64, &'a SchemaNode)> = None;
         let mut passed = None;
         for node in &checks.any_of {
             let result = validate(value, node, place, pair, walk.silently());
@@ -214,7 +232,7 @@ fn alternatives<'a>(
         }
     }
     if !checks.one_of.is_empty() {
-        let mut best: Option<(u64, &'a Node)> = None;
+        let mut best: Option<(u64, &'a SchemaNode)> = None;
         let mut first = None;
         let mut passed = 0;
         for node in &checks.one_of {
@@ -313,7 +331,7 @@ fn string<'a>(text: &Str, checks: &'a Checks, place: &Place<'_>, walk: Walk<'_>,
 }
 
 /// The error if a number does not fit the type and format of the schema.
-fn out_of_range(number: &Value, node: &Node, what: &str, place: &Place<'_>) -> Option<String> {
+fn out_of_range(number: &Value, node: &SchemaNode, what: &str, place: &Place<'_>) -> Option<String> {
     if node.int_or_string || node.kind != "integer" {
         let narrow = node.kind == "number"
             && node.checks.as_ref().is_some_and(|checks| checks.format == "float")
@@ -344,7 +362,13 @@ fn out_of_range(number: &Value, node: &Node, what: &str, place: &Place<'_>) -> O
     clippy::cast_possible_truncation,
     reason = "Go converts between these types in the same way"
 )]
-fn number(value: &Value, node: &Node, checks: Option<&Checks>, place: &Place<'_>, verdict: &mut Verdict<'_>) {
+fn number(
+    value: &Value,
+    node: &SchemaNode,
+    checks: Option<&Checks>,
+    place: &Place<'_>,
+    verdict: &mut Verdict<'_>,
+) {
     if let Some(error) = out_of_range(value, node, "Checked", place) {
         verdict.whole(format_args!("{error}"));
     }
@@ -441,7 +465,7 @@ fn too_many(place: &Place<'_>, actual: usize, max: i64, things: &str, verdict: &
 
 fn list<'a>(
     items: &[Value],
-    node: &'a Node,
+    node: &'a SchemaNode,
     checks: Option<&Checks>,
     place: &Place<'_>,
     pair: Option<&Pair<'_>>,
@@ -478,7 +502,7 @@ fn list<'a>(
 
 fn object<'a>(
     value: &Value,
-    node: &'a Node,
+    node: &'a SchemaNode,
     checks: Option<&Checks>,
     place: &Place<'_>,
     pair: Option<&Pair<'_>>,

@@ -1,11 +1,11 @@
 //! Prunes unknown fields from the defaults of a schema.
 
-use super::node::Node;
+use super::node::SchemaNode;
 use super::prune::{self, Trail};
 
 /// Prunes the defaults of a schema and of all schemas below it. Validation rejects CRDs with such defaults, but a stored CRD may be
 /// older than that check.
-pub(super) fn prune_defaults(node: &mut Node) {
+pub(super) fn prune_defaults(node: &mut SchemaNode) {
     if let Some(mut default) = node.default.take() {
         prune::prune(&mut default, Some(node), &mut Trail::new(false));
         node.default = Some(default);

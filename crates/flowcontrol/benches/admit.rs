@@ -6,7 +6,7 @@ use std::time::Duration;
 use authn::User;
 use criterion::{Criterion, criterion_group, criterion_main};
 use flowcontrol::bootstrap::{self, Kind};
-use flowcontrol::{Admission, Arrival, Attributes, Controller, FlowSchema, PriorityLevel, Ticket, Work};
+use flowcontrol::{Admission, Arrival, Controller, FlowSchema, PriorityLevel, RequestDigest, Ticket, Work};
 
 struct Silent;
 
@@ -37,7 +37,7 @@ fn admit(criterion: &mut Criterion) {
         ("user", User::named("alice").in_groups(["devs", "system:authenticated"])),
     ];
     for (name, user) in &users {
-        let asked = Attributes {
+        let asked = RequestDigest {
             user,
             is_resource: true,
             verb: "get",

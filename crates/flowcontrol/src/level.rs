@@ -11,7 +11,7 @@ use crate::SeatSeconds;
 use crate::fast_path::{FastCounters, FastPath, SHORT};
 use crate::flow_stats::{DispatchBounds, FlowStats};
 use crate::known::{self, RuleOfClass};
-use crate::objects::{Attributes, CATCH_ALL, FlowSchema};
+use crate::objects::{CATCH_ALL, FlowSchema, RequestDigest};
 use crate::queueset::{Load, QueueSet, Queuing, Ticket};
 use crate::retry::RetryAfter;
 use crate::shard::{self, Shard};
@@ -131,7 +131,7 @@ pub struct Class<T> {
 
 impl<T> Class<T> {
     /// The flow distinguisher of a request, and the hash that selects its queue.
-    pub fn flow_of<'a>(&self, attributes: &Attributes<'a>) -> (&'a str, u64) {
+    pub fn flow_of<'a>(&self, attributes: &RequestDigest<'a>) -> (&'a str, u64) {
         if !self.has_flows {
             return ("", 0);
         }
@@ -194,12 +194,12 @@ impl<T> Configuration<T> {
     }
 
     /// Returns the class of the first flow schema that matches a request.
-    pub fn classify(&self, attributes: &Attributes<'_>) -> &Class<T> {
+    pub fn classify(&self, attributes: &RequestDigest<'_>) -> &Class<T> {
         self.class(self.index(attributes))
     }
 
     /// Like [`Configuration::classify`], but returns an index below [`Configuration::len`].
-    pub fn index(&self, attributes: &Attributes<'_>) -> usize {
+    pub fn index(&self, attributes: &RequestDigest<'_>) -> usize {
         let find = || self.rules_for(attributes.user);
         let matching = known::with_rules(self.number, attributes.user, find, |rules| {
             let covers = |found: &&RuleOfClass| {

@@ -62,7 +62,7 @@ pub use estimate::Work;
 pub use flow_stats::{DispatchBounds, FlowStats, LevelGauges, Phase, RejectReason, Traffic};
 pub use level::{Class, Configuration, FastSeat, Level, LevelReading, Queues};
 pub use objects::{
-    Attributes, CATCH_ALL, DanglingCondition, Distinguisher, EXEMPT, FlowSchema, PriorityLevel,
+    CATCH_ALL, DanglingCondition, Distinguisher, EXEMPT, FlowSchema, PriorityLevel, RequestDigest,
 };
 pub use queueset::{
     Admission, Arrival, Counts, Ended, Load, QueueSet, QueueView, Queuing, Request, RequestId, Ticket,

@@ -13,7 +13,7 @@ pub const CATCH_ALL: &str = "catch-all";
 
 /// The request attributes that flow schemas match.
 #[derive(Clone, Copy, Debug)]
-pub struct Attributes<'a> {
+pub struct RequestDigest<'a> {
     /// The authenticated user of the request.
     pub user: &'a User,
     /// Distinguishes resource requests from non-resource URLs.
@@ -43,7 +43,7 @@ pub enum Distinguisher {
 
 impl Distinguisher {
     /// The flow distinguisher of a request.
-    pub fn of<'a>(self, attributes: &Attributes<'a>) -> &'a str {
+    pub fn of<'a>(self, attributes: &RequestDigest<'a>) -> &'a str {
         match self {
             Distinguisher::None => "",
             Distinguisher::ByUser => attributes.user.name.as_str(),
@@ -128,7 +128,7 @@ impl FlowSchema {
     }
 
     /// Reports whether the rule with this index matches the request, apart from its subjects.
-    pub(crate) fn covers(&self, rule: usize, attributes: &Attributes<'_>) -> bool {
+    pub(crate) fn covers(&self, rule: usize, attributes: &RequestDigest<'_>) -> bool {
         self.rules.get(rule).is_some_and(|rule| rule.covers(attributes))
     }
 }
@@ -232,7 +232,7 @@ impl Rule {
         self.subjects.iter().any(|subject| subject.matches(user))
     }
 
-    fn covers(&self, attributes: &Attributes<'_>) -> bool {
+    fn covers(&self, attributes: &RequestDigest<'_>) -> bool {
         if attributes.is_resource {
             self.resources.iter().any(|rule| rule.matches(attributes))
         } else {
@@ -262,7 +262,7 @@ impl ResourceRule {
         }
     }
 
-    fn matches(&self, asked: &Attributes<'_>) -> bool {
+    fn matches(&self, asked: &RequestDigest<'_>) -> bool {
         let is_named = |(resource, subresource): &(Str, Str)| {
             resource == asked.resource && subresource == asked.subresource
         };
@@ -291,7 +291,7 @@ impl NonResourceRule {
         }
     }
 
-    fn matches(&self, asked: &Attributes<'_>) -> bool {
+    fn matches(&self, asked: &RequestDigest<'_>) -> bool {
         let is_named =
             |(url, below): &(Str, Str)| asked.path == url.as_str() || asked.path.starts_with(below.as_str());
         self.verbs.contains(asked.verb) && self.urls.as_ref().is_none_or(|urls| urls.iter().any(is_named))

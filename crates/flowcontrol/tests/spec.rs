@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use authn::User;
 use flowcontrol::bootstrap::{self, Kind};
-use flowcontrol::{Arrival, Attributes, Configuration, Controller, FlowSchema, PriorityLevel, Ticket, Work};
+use flowcontrol::{
+    Arrival, Configuration, Controller, FlowSchema, PriorityLevel, RequestDigest, Ticket, Work,
+};
 use pages::{Page, pages};
 use value::yaml;
 
@@ -98,7 +100,7 @@ impl Cluster {
         let (kind, subresource) = what.split_once('/').unwrap_or((what, ""));
         let (resource, group) = kind.split_once('.').unwrap_or((kind, ""));
         let is_resource = !what.starts_with('/');
-        let asked = Attributes {
+        let asked = RequestDigest {
             user: &user,
             is_resource,
             verb,

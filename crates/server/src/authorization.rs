@@ -19,7 +19,7 @@ use authz::config::{
     WebhookConfiguration,
 };
 use authz::node::NodeAuthorizer;
-use authz::{Chain, ReviewCompiler, SharedAuthorizers, assemble, rbac};
+use authz::{AuthorizerChain, ReviewCompiler, SharedAuthorizers, assemble, rbac};
 
 pub use observe::AuthorizationMetrics;
 pub(crate) use reload::{Files, follow};
@@ -201,7 +201,7 @@ impl LoadedAuthorization {
         index: &Arc<rbac::RbacIndex>,
         node: Option<Arc<NodeAuthorizer>>,
         metrics: Arc<AuthorizationMetrics>,
-    ) -> Result<(Chain, Parts, Files), ConfigError> {
+    ) -> Result<(AuthorizerChain, Parts, Files), ConfigError> {
         let rbac = self.uses(AuthorizerType::Rbac).then(|| Arc::clone(index));
         let parts = Parts { rbac, node, policies: self.policies.clone(), metrics };
         let (chain, files) = parts.chain(&self.configuration);
@@ -220,7 +220,7 @@ impl LoadedAuthorization {
 
 impl Parts {
     /// Builds the chain. Also returns the files that it was built from besides the configuration file, even if it cannot be built.
-    pub(crate) fn chain(&self, configuration: &Configuration) -> (Result<Chain, String>, Files) {
+    pub(crate) fn chain(&self, configuration: &Configuration) -> (Result<AuthorizerChain, String>, Files) {
         let several =
             configuration.authorizers.iter().filter(|a| a.kind == AuthorizerType::Webhook).count() > 1;
         let standing = SharedAuthorizers {

@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderName};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::upgrade::OnUpgrade;
-use storage::Entry;
+use storage::StoredEntry;
 use value::Value;
 
 use crate::audit::{self, Record};
@@ -333,7 +333,7 @@ pub fn too_slow() -> Status {
 /// The result of a handler before encoding; the first field is the HTTP status.
 pub enum Answer {
     /// A stored object, encoded for the request's version.
-    Entry(u16, Arc<Entry>),
+    Entry(u16, Arc<StoredEntry>),
     /// An object in the request's version.
     Object(u16, Value),
     /// Bytes of the given media type, sent unchanged.

@@ -10,7 +10,7 @@ use admission::{BoxFuture, ClusterView, ParamError, RestMapping};
 use api::{GroupResource, GroupVersionKind, Status, meta};
 use authn::User;
 use schema::Link;
-use storage::Entry;
+use storage::StoredEntry;
 use tokio::time::Instant;
 use value::{Str, Value};
 
@@ -43,7 +43,7 @@ impl Parsed {
     /// Size limit in stored bytes. When it is exceeded, the whole cache is cleared.
     const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-    fn get(&self, entry: &Entry) -> Result<Arc<Value>, Status> {
+    fn get(&self, entry: &StoredEntry) -> Result<Arc<Value>, Status> {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((revision, object)) = kept.objects.get(&entry.key)
             && *revision == entry.revision
@@ -65,7 +65,7 @@ impl Parsed {
 impl State {
     /// Records that admission could not decode an object. The request is refused after the current stage of admission, whatever the
     /// stage decides: see [`State::admission_is_informed`].
-    fn unread(&self, entry: &Entry, why: &Status, resource: (&str, &str), namespace: &str) {
+    fn unread(&self, entry: &StoredEntry, why: &Status, resource: (&str, &str), namespace: &str) {
         let concern = match (resource, namespace) {
             (("", "namespaces"), _) => {
                 Concern::AdmissionIn(entry.key.rsplit('/').next().unwrap_or_default().into())
@@ -84,7 +84,7 @@ impl State {
 
     fn readable<'e>(
         &self,
-        entries: impl Iterator<Item = (&'e Arc<Entry>, Result<Arc<Value>, Status>)>,
+        entries: impl Iterator<Item = (&'e Arc<StoredEntry>, Result<Arc<Value>, Status>)>,
         resource: (&str, &str),
         namespace: &str,
     ) -> Vec<Arc<Value>> {
@@ -115,7 +115,7 @@ impl State {
     }
 
     /// A stored object as clients of `kind` read it, cached while neither the entry nor the kind changes.
-    async fn show(&self, kind: &Arc<ServedResource>, entry: &Entry) -> Result<Arc<Value>, ParamError> {
+    async fn show(&self, kind: &Arc<ServedResource>, entry: &StoredEntry) -> Result<Arc<Value>, ParamError> {
         let stored = self.admission.parsed.get(entry).map_err(|why| {
             self.storage.unreadable.note(entry, &why, Some(Concern::Parameter));
             ParamError::Unreadable(why)
@@ -185,7 +185,7 @@ impl ClusterView for State {
         let snapshot = self.storage.store.snapshot(&keys::in_namespace(prefix, namespace));
         // These are too many to be worth caching.
         if matches!((group, resource), ("", "pods" | "events" | "secrets")) {
-            let read = |entry: &Arc<Entry>| encode::tree(entry).map(Arc::new);
+            let read = |entry: &Arc<StoredEntry>| encode::tree(entry).map(Arc::new);
             let entries = snapshot.entries.iter().map(|entry| (entry, read(entry)));
             return self.readable(entries, (group, resource), namespace);
         }
@@ -207,7 +207,7 @@ impl ClusterView for State {
     fn names_of(&self, rest_mapping: &RestMapping, namespace: &str) -> Vec<Str> {
         let Some(kind) = self.kind_of(rest_mapping) else { return Vec::new() };
         let snapshot = self.storage.store.snapshot(&kind.scope(namespace));
-        let name = |entry: &Arc<Entry>| entry.key.rsplit('/').next().unwrap_or_default().into();
+        let name = |entry: &Arc<StoredEntry>| entry.key.rsplit('/').next().unwrap_or_default().into();
         snapshot.entries.iter().map(name).collect()
     }
 
@@ -369,7 +369,7 @@ impl ClusterView for State {
     fn authorize<'a>(
         &'a self,
         user: &'a User,
-        attributes: &'a authz::Attributes,
+        attributes: &'a authz::AuthorizationAttributes,
     ) -> BoxFuture<'a, authz::AuthorizerDecision> {
         let chain = self.authorization.chain.load_full();
         Box::pin(async move { chain.decide(user, attributes).await })

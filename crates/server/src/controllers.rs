@@ -13,13 +13,13 @@ use api::{Status, names};
 use authn::InternalIdentity;
 use authz::rbac::aggregation;
 use controllers::{
-    Api, Change, Elsewhere, Event, Home, Kind, ObserveClaims, Options, Patch, Place, Recount, Unknown, View,
-    Watch, What,
+    AggregatedKinds, Api, ChangeStream, ClusterReader, FailedDiscovery, ObjectChange, ObjectEvent, ObjectRef,
+    ObserveClaims, Options, PatchBody, Recount, ResourceKind, StoredBy, WatchScope,
 };
 use documents::discovery::RemoteVersion;
 use http::Method;
 use kinds::table::Verb;
-use storage::{Entry, Kind as EventKind, WatchError};
+use storage::{ChangeKind, StoredEntry, WatchError};
 use tokio::task::JoinHandle;
 use value::{Map, Str, Value};
 
@@ -82,9 +82,9 @@ fn aggregate(role: &Value, roles: &[&Value]) -> Option<Vec<Value>> {
 
 /// The built-in kinds that are stored and served. Kinds of CRDs are looked up on demand.
 struct Kinds {
-    all: Vec<Arc<Kind>>,
+    all: Vec<Arc<ResourceKind>>,
     /// By the prefix of their storage keys.
-    by_prefix: HashMap<String, Arc<Kind>>,
+    by_prefix: HashMap<String, Arc<ResourceKind>>,
 }
 
 impl Kinds {
@@ -99,7 +99,7 @@ impl Kinds {
     }
 
     /// The object a storage key belongs to. Its kind follows from the key's prefix alone.
-    fn place(&self, catalog: &Catalog, key: &str) -> Option<Place> {
+    fn place(&self, catalog: &Catalog, key: &str) -> Option<ObjectRef> {
         let (prefix, rest) = key.split_at_checked(keys::prefix_end(key)?)?;
         let kind = match self.by_prefix.get(prefix) {
             Some(kind) => Arc::clone(kind),
@@ -113,9 +113,9 @@ impl Kinds {
     }
 }
 
-fn kind(served: &catalog::ServedResource) -> Kind {
+fn kind(served: &catalog::ServedResource) -> ResourceKind {
     let has = |verb| served.verbs.contains(&verb);
-    Kind {
+    ResourceKind {
         group: served.gvk.group.clone(),
         version: served.gvk.version.clone(),
         kind: served.gvk.kind.clone(),
@@ -123,7 +123,7 @@ fn kind(served: &catalog::ServedResource) -> Kind {
         namespaced: served.namespaced,
         deletable: has(Verb::Delete),
         deletes_collections: has(Verb::DeleteCollection),
-        home: Home::Here,
+        home: StoredBy::Here,
     }
 }
 
@@ -135,28 +135,28 @@ struct InProcess {
 }
 
 impl InProcess {
-    fn served(&self, kind: &Kind) -> Option<Arc<catalog::ServedResource>> {
+    fn served(&self, kind: &ResourceKind) -> Option<Arc<catalog::ServedResource>> {
         self.state.apis.catalog.find(&kind.group, &kind.version, &kind.plural)
     }
 
     /// The client that reaches the server storing the objects of a kind.
-    fn client_for(&self, kind: &Kind) -> Client {
+    fn client_for(&self, kind: &ResourceKind) -> Client {
         match kind.home {
-            Home::Here => self.client.clone(),
-            Home::Elsewhere => self.client.elsewhere(),
+            StoredBy::Here => self.client.clone(),
+            StoredBy::Elsewhere => self.client.elsewhere(),
         }
     }
 
-    fn entry(&self, place: &Place) -> Option<Arc<Entry>> {
+    fn entry(&self, place: &ObjectRef) -> Option<Arc<StoredEntry>> {
         self.state.storage.store.get(&self.served(&place.kind)?.key(&place.namespace, &place.name))
     }
 
-    fn scope(&self, kind: &Kind, namespace: &str) -> Option<String> {
+    fn scope(&self, kind: &ResourceKind, namespace: &str) -> Option<String> {
         self.served(kind).map(|served| served.scope(namespace))
     }
 
     /// Decodes an object in the version of `kind`. Custom resources are not converted; controllers read only their metadata.
-    fn object(&self, kind: &Kind, entry: &Entry) -> Result<Value, Status> {
+    fn object(&self, kind: &ResourceKind, entry: &StoredEntry) -> Result<Value, Status> {
         match self.served(kind) {
             Some(served) => served.show_unconverted(entry).map(Sent::into_value),
             None => encode::tree(entry),
@@ -164,8 +164,8 @@ impl InProcess {
     }
 }
 
-impl View for InProcess {
-    fn kind(&self, api_version: &str, name: &str) -> Option<Arc<Kind>> {
+impl ClusterReader for InProcess {
+    fn kind(&self, api_version: &str, name: &str) -> Option<Arc<ResourceKind>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let found = self.state.apis.catalog.find_kind(group, version, name)?;
         // A built-in kind that is not served must not resolve to a custom resource of the same group, version and kind.
@@ -173,39 +173,39 @@ impl View for InProcess {
         (!is_known || found.row().is_some()).then(|| Arc::new(kind(&found)))
     }
 
-    fn kinds(&self) -> Vec<Arc<Kind>> {
+    fn kinds(&self) -> Vec<Arc<ResourceKind>> {
         let served = self.state.apis.catalog.stored_kinds();
         let custom =
             served.iter().filter(|served| served.row().is_none()).map(|served| Arc::new(kind(served)));
         self.kinds.all.iter().cloned().chain(custom).collect()
     }
 
-    fn elsewhere(&self) -> Elsewhere {
+    fn elsewhere(&self) -> AggregatedKinds {
         elsewhere(self.state.apis.aggregation.remote_versions())
     }
 
-    fn get(&self, place: &Place) -> Result<Option<Value>, Status> {
+    fn get(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
         self.entry(place).map(|entry| self.object(&place.kind, &entry)).transpose()
     }
 
-    fn metadata(&self, place: &Place) -> Result<Option<Value>, Status> {
+    fn metadata(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
         self.entry(place).map(|entry| skim::metadata(&entry)).transpose()
     }
 
-    fn list(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status> {
+    fn list(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
         let Some(scope) = self.scope(kind, namespace) else { return Ok(Vec::new()) };
         let page = self.state.storage.store.snapshot(&scope);
         page.entries.iter().map(|entry| self.object(kind, entry)).collect()
     }
 
-    fn list_by_field(&self, kind: &Kind, field: &str, value: &str) -> Result<Vec<Value>, Status> {
+    fn list_by_field(&self, kind: &ResourceKind, field: &str, value: &str) -> Result<Vec<Value>, Status> {
         let Some(scope) = self.scope(kind, "") else { return Ok(Vec::new()) };
         let page = self.state.storage.store.snapshot(&scope);
         let matching = page.entries.iter().filter(|entry| FactsRef::new(&entry.facts).field(field) == value);
         matching.map(|entry| self.object(kind, entry)).collect()
     }
 
-    fn count(&self, kind: &Kind, namespace: &str) -> usize {
+    fn count(&self, kind: &ResourceKind, namespace: &str) -> usize {
         self.scope(kind, namespace).map_or(0, |scope| self.state.storage.store.count(&scope))
     }
 
@@ -234,7 +234,7 @@ enum Filter {
 
 impl StoreWatch {
     /// The change to report for an entry, or `None` if the filter rejects it. `old` is the entry before the change.
-    fn change(&self, entry: &Entry, old: Option<&Entry>, deleted: bool) -> Option<Change> {
+    fn change(&self, entry: &StoredEntry, old: Option<&StoredEntry>, deleted: bool) -> Option<ObjectChange> {
         let object = match &self.filter {
             Filter::All => self.decode(entry),
             Filter::Named(name) => {
@@ -251,33 +251,33 @@ impl StoreWatch {
                 skim::metadata(entry).ok()
             }
         };
-        Some(Change {
+        Some(ObjectChange {
             place: self.kinds.place(&self.state.apis.catalog, &entry.key)?,
             object: object?,
             deleted,
         })
     }
 
-    fn decode(&self, entry: &Entry) -> Option<Value> {
+    fn decode(&self, entry: &StoredEntry) -> Option<Value> {
         let kind = self.kinds.place(&self.state.apis.catalog, &entry.key)?.kind;
         let served = self.state.apis.catalog.find(&kind.group, &kind.version, &kind.plural)?;
         served.show_unconverted(entry).map(Sent::into_value).ok()
     }
 }
 
-impl Watch for StoreWatch {
-    async fn next(&mut self) -> Event {
+impl ChangeStream for StoreWatch {
+    async fn next(&mut self) -> ObjectEvent {
         loop {
             // The filter may skip many events in a row; yield regularly, so that other tasks can run.
             tokio::task::coop::consume_budget().await;
             let event = match self.events.next().await {
                 Ok(event) => event,
-                Err(WatchError::Closed) => return Event::Closed,
-                Err(_) => return Event::Lost,
+                Err(WatchError::Closed) => return ObjectEvent::Closed,
+                Err(_) => return ObjectEvent::Lost,
             };
-            let deleted = event.kind == EventKind::Deleted;
+            let deleted = event.kind == ChangeKind::Deleted;
             if let Some(change) = self.change(&event.entry, event.previous.as_deref(), deleted) {
-                return Event::Change(change);
+                return ObjectEvent::Change(change);
             }
         }
     }
@@ -286,11 +286,11 @@ impl Watch for StoreWatch {
 impl Api for InProcess {
     type Watch = StoreWatch;
 
-    fn watch(&self, what: &What) -> (Vec<Change>, StoreWatch) {
+    fn watch(&self, what: &WatchScope) -> (Vec<ObjectChange>, StoreWatch) {
         let (scope, filter) = match what {
-            What::Kind(kind) => (self.scope(kind, ""), Filter::All),
-            What::Named(kind, name) => (self.scope(kind, ""), Filter::Named(name.clone())),
-            What::Owners => (None, Filter::Owners),
+            WatchScope::Kind(kind) => (self.scope(kind, ""), Filter::All),
+            WatchScope::Named(kind, name) => (self.scope(kind, ""), Filter::Named(name.clone())),
+            WatchScope::Owners => (None, Filter::Owners),
         };
         let (page, events) = self.state.storage.store.list_and_watch(scope.as_deref().unwrap_or(keys::ROOT));
         let watch =
@@ -299,55 +299,60 @@ impl Api for InProcess {
         (initial, watch)
     }
 
-    async fn create(&self, kind: &Kind, namespace: &str, object: &Value) -> Result<Value, Status> {
+    async fn create(&self, kind: &ResourceKind, namespace: &str, object: &Value) -> Result<Value, Status> {
         self.client.create(&collection(kind, namespace), object).await
     }
 
-    async fn update(&self, place: &Place, subresource: &str, object: &Value) -> Result<Value, Status> {
+    async fn update(&self, place: &ObjectRef, subresource: &str, object: &Value) -> Result<Value, Status> {
         self.client.update(&path(place, subresource), object).await
     }
 
-    async fn patch(&self, place: &Place, subresource: &str, patch: &Patch) -> Result<Value, Status> {
+    async fn patch(&self, place: &ObjectRef, subresource: &str, patch: &PatchBody) -> Result<Value, Status> {
         let path = path(place, subresource);
         match patch {
-            Patch::Merge(patch) => self.client.merge_patch(&path, patch).await,
-            Patch::Strategic(patch) => {
+            PatchBody::Merge(patch) => self.client.merge_patch(&path, patch).await,
+            PatchBody::Strategic(patch) => {
                 let kind = "application/strategic-merge-patch+json";
                 self.client.request(Method::PATCH, &path, kind, Some(patch)).await
             }
         }
     }
 
-    async fn list_elsewhere(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status> {
+    async fn list_elsewhere(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
         items(self.client.elsewhere().get(&collection(kind, namespace)).await?)
     }
 
-    async fn delete(&self, place: &Place, options: &Value) -> Result<(), Status> {
+    async fn delete(&self, place: &ObjectRef, options: &Value) -> Result<(), Status> {
         is_segment(&place.name).map_err(Status::internal)?;
         self.client_for(&place.kind).delete(&path(place, ""), &delete_options(options)).await.map(drop)
     }
 
-    async fn delete_collection(&self, kind: &Kind, namespace: &str, options: &Value) -> Result<(), Status> {
+    async fn delete_collection(
+        &self,
+        kind: &ResourceKind,
+        namespace: &str,
+        options: &Value,
+    ) -> Result<(), Status> {
         self.client_for(kind).delete(&collection(kind, namespace), &delete_options(options)).await.map(drop)
     }
 }
 
 /// The namespaced resources of aggregated API servers that can be deleted, from discovery. Versions with stale or invalid
 /// discovery are reported as unknown.
-fn elsewhere(mut versions: Vec<RemoteVersion>) -> Elsewhere {
+fn elsewhere(mut versions: Vec<RemoteVersion>) -> AggregatedKinds {
     versions.sort_by_key(|version| std::cmp::Reverse(version.registration.version_priority));
-    let mut found = Elsewhere::default();
+    let mut found = AggregatedKinds::default();
     for RemoteVersion { registration, entry } in versions {
         let version = format!("{}/{}", registration.group, registration.version);
         if entry.str_at(&["freshness"]) != Some("Current") {
             let why = format!("stale GroupVersion discovery: {version}");
-            found.unknown.push(Unknown { version, why });
+            found.unknown.push(FailedDiscovery { version, why });
             continue;
         }
         for resource in entry.list_at(&["resources"]) {
             let text = |path: &[&str]| Str::from(resource.str_at(path).unwrap_or_default());
             let has = |verb: &str| resource.list_at(&["verbs"]).iter().any(|own| own.as_str() == Some(verb));
-            let kind = Kind {
+            let kind = ResourceKind {
                 group: registration.group.clone(),
                 version: registration.version.clone(),
                 kind: text(&["responseKind", "kind"]),
@@ -355,7 +360,7 @@ fn elsewhere(mut versions: Vec<RemoteVersion>) -> Elsewhere {
                 namespaced: text(&["scope"]) == "Namespaced",
                 deletable: has("delete"),
                 deletes_collections: has("deletecollection"),
-                home: Home::Elsewhere,
+                home: StoredBy::Elsewhere,
             };
             // Already listed in a version of higher priority.
             let known = found.kinds.iter().any(|k| k.group == kind.group && k.plural == kind.plural);
@@ -364,7 +369,7 @@ fn elsewhere(mut versions: Vec<RemoteVersion>) -> Elsewhere {
             }
             // A resource name that is not a single path segment would address something else. Its objects cannot be enumerated safely.
             if let Err(why) = is_segment(&kind.plural) {
-                found.unknown.push(Unknown { version: version.clone(), why });
+                found.unknown.push(FailedDiscovery { version: version.clone(), why });
                 break;
             }
             found.kinds.push(Arc::new(kind));
@@ -410,9 +415,9 @@ fn delete_options(options: &Value) -> Value {
 }
 
 /// The path of a collection. `namespace` is ignored for cluster-scoped kinds.
-fn collection(kind: &Kind, namespace: &str) -> String {
+fn collection(kind: &ResourceKind, namespace: &str) -> String {
     let root = if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
-    let Kind { version, plural, .. } = kind;
+    let ResourceKind { version, plural, .. } = kind;
     encode_path(&if kind.namespaced {
         format!("{root}/{version}/namespaces/{namespace}/{plural}")
     } else {
@@ -421,7 +426,7 @@ fn collection(kind: &Kind, namespace: &str) -> String {
 }
 
 /// The path of an object, or of its subresource unless that is empty.
-fn path(place: &Place, subresource: &str) -> String {
+fn path(place: &ObjectRef, subresource: &str) -> String {
     let mut path = format!("{}/{}", collection(&place.kind, &place.namespace), encode_path(&place.name));
     if !subresource.is_empty() {
         path.push('/');

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use api::selector::Selection;
 use api::{GroupVersion, Status, StatusCause, meta};
-use crd::{Conversion, Room};
-use storage::Entry;
+use crd::{CrdConversion, Room};
+use storage::StoredEntry;
 use value::Value;
 
 pub use webhook::{TIMEOUT, Targets};
@@ -37,7 +37,7 @@ impl ServedResource {
 
 impl Converter<'_> {
     /// Reads the object of an entry, converted to the version of the request if necessary.
-    pub async fn load(&self, entry: &Entry) -> Result<Working, Status> {
+    pub async fn load(&self, entry: &StoredEntry) -> Result<Working, Status> {
         let Some(custom) = self.resource.as_custom() else { return self.resource.load_built_in(entry) };
         let stored = StoredObject::read(entry)?;
         if !self.resource.must_convert(entry) {
@@ -47,7 +47,7 @@ impl Converter<'_> {
     }
 
     /// Reads the objects of entries. Those that need the webhook are converted in one call.
-    pub async fn load_all(&self, entries: &[Arc<Entry>]) -> Result<Vec<Working>, Status> {
+    pub async fn load_all(&self, entries: &[Arc<StoredEntry>]) -> Result<Vec<Working>, Status> {
         let Some(custom) = self.resource.as_custom() else {
             return entries.iter().map(|entry| self.resource.load_built_in(entry)).collect();
         };
@@ -63,7 +63,7 @@ impl Converter<'_> {
     }
 
     /// Reads the objects of entries in the shape that clients read.
-    pub async fn show_all(&self, entries: &[Arc<Entry>]) -> Result<Vec<Sent>, Status> {
+    pub async fn show_all(&self, entries: &[Arc<StoredEntry>]) -> Result<Vec<Sent>, Status> {
         let objects = self.load_all(entries).await?;
         Ok(objects.into_iter().map(|object| self.resource.to_sent(object)).collect())
     }
@@ -73,7 +73,7 @@ impl Converter<'_> {
     async fn retry_one_by_one(
         &self,
         custom: &Custom,
-        entries: &[Arc<Entry>],
+        entries: &[Arc<StoredEntry>],
         until: Instant,
         together: Status,
     ) -> Result<Vec<Working>, Status> {
@@ -119,10 +119,14 @@ impl Converter<'_> {
     }
 
     /// Evaluates a selection on entries. Those that need the webhook are converted in one call.
-    pub async fn selected(&self, selection: &Selection, entries: &[Arc<Entry>]) -> Result<Vec<bool>, Status> {
+    pub async fn selected(
+        &self,
+        selection: &Selection,
+        entries: &[Arc<StoredEntry>],
+    ) -> Result<Vec<bool>, Status> {
         let mut selected: Vec<Option<bool>> =
             entries.iter().map(|entry| self.resource.selects(selection, entry)).collect();
-        let open: Vec<Arc<Entry>> = entries
+        let open: Vec<Arc<StoredEntry>> = entries
             .iter()
             .zip(&selected)
             .filter(|(_, known)| known.is_none())
@@ -196,7 +200,7 @@ impl Converter<'_> {
         &self,
         subresource: Subresource,
         code: u16,
-        entry: Arc<Entry>,
+        entry: Arc<StoredEntry>,
     ) -> Result<Answer, Status> {
         match (subresource, self.resource.as_custom()) {
             (Subresource::Scale, Some(custom)) => {
@@ -225,7 +229,7 @@ fn no_result() -> Status {
 const MAX_UNREADABLE: usize = 100;
 
 /// Kubernetes' error for a stored object that cannot be converted.
-fn undecodable(entry: &Entry, status: &Status) -> Status {
+fn undecodable(entry: &StoredEntry, status: &Status) -> Status {
     Status::internal(corrupt(keys::below_root(&entry.key), entry.revision, status))
 }
 
@@ -268,12 +272,12 @@ async fn convert(
         return Ok(objects);
     }
     match &custom.crd.conversion {
-        Conversion::None => {
+        CrdConversion::None => {
             for object in &mut objects {
                 object.set_at(&["apiVersion"], version.as_str());
             }
         }
-        Conversion::Webhook(config) => {
+        CrdConversion::Webhook(config) => {
             let (indices, others): (Vec<usize>, Vec<Value>) = objects
                 .iter()
                 .enumerate()

@@ -13,8 +13,8 @@ use api::field::aggregate;
 use api::{Status, meta};
 use authn::InternalIdentity;
 use crd::names::{self, CLEANUP, OVERLAPPING, Taken};
-use crd::{CustomResourceDefinition, Source};
-use storage::{Entry, Kind as Change, Store};
+use crd::{CrdSource, CustomResourceDefinition};
+use storage::{ChangeKind as Change, Store, StoredEntry};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::{debug, warn};
 use value::{Str, Value};
@@ -61,9 +61,9 @@ impl CrdProgress {
 
 /// The stored bytes of a CRD, shared with the store. They are decoded again when a schema is compiled.
 #[derive(Debug)]
-struct Stored(Arc<Entry>);
+struct Stored(Arc<StoredEntry>);
 
-impl Source for Stored {
+impl CrdSource for Stored {
     fn load(&self) -> Option<Value> {
         encode::tree(&self.0).ok()
     }
@@ -108,13 +108,13 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
     (CrdProgress { revision }, Informer { seen, events, sender })
 }
 
-fn read(entry: &Arc<Entry>) -> Result<CustomResourceDefinition, Status> {
-    let source: Arc<dyn Source> = Arc::new(Stored(Arc::clone(entry)));
+fn read(entry: &Arc<StoredEntry>) -> Result<CustomResourceDefinition, Status> {
+    let source: Arc<dyn CrdSource> = Arc::new(Stored(Arc::clone(entry)));
     Ok(CustomResourceDefinition::read(&encode::tree(entry)?, &source, kinds::table::overlapping))
 }
 
 /// Puts a CRD, read from `entry`, into the catalog. Compiled schemas are reused if the spec did not change.
-fn put(state: &State, custom: &mut CustomKinds, crd: CustomResourceDefinition, entry: &Entry) {
+fn put(state: &State, custom: &mut CustomKinds, crd: CustomResourceDefinition, entry: &StoredEntry) {
     let before = custom.crd(&crd.name);
     let epoch = match (custom.epoch(&crd.name), before) {
         (Some(epoch), Some(before)) if crd.has_spec_of(before) => {
@@ -153,7 +153,7 @@ fn group_of(crd: &Value) -> &str {
 impl Informer {
     /// Updates the catalog from a stored CRD, unless the catalog is newer: the status task serves a CRD before its status is stored.
     /// A CRD that cannot be decoded is no longer served, requests for its resource are denied, and no other CRD gets its kind.
-    fn put(&mut self, state: &State, entry: &Arc<Entry>) {
+    fn put(&mut self, state: &State, entry: &Arc<StoredEntry>) {
         let crd = match read(entry) {
             Ok(crd) => crd,
             Err(why) => {
@@ -381,8 +381,8 @@ impl Keeper {
         Ok(())
     }
 
-    fn serve(&self, crd: &Value, entry: &Arc<Entry>) {
-        let source: Arc<dyn Source> = Arc::new(Stored(Arc::clone(entry)));
+    fn serve(&self, crd: &Value, entry: &Arc<StoredEntry>) {
+        let source: Arc<dyn CrdSource> = Arc::new(Stored(Arc::clone(entry)));
         let read = CustomResourceDefinition::read(crd, &source, kinds::table::overlapping);
         self.state.apis.catalog.change_custom(|custom| {
             // If the CRD was changed or deleted in the meantime, the informer updates the catalog.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::field::quote;
 use api::{GroupVersion, GroupVersionKind, Status, meta};
 use bytes::Bytes;
-use crd::Compiled;
+use crd::CompiledVersion;
 use data_encoding::HEXLOWER;
 use schema::patch::{Patched, undecodable};
 use value::{Str, Value, json, yaml};
@@ -196,10 +196,10 @@ fn unreadable_kind(object: &Value, is_typed: bool) -> Option<String> {
 }
 
 /// The schema of the version that an object names; an empty schema if the CRD does not have that version.
-fn custom_schema(custom: &Custom, sent: &GroupVersionKind) -> Arc<Compiled> {
+fn custom_schema(custom: &Custom, sent: &GroupVersionKind) -> Arc<CompiledVersion> {
     match custom.crd.version(&sent.version) {
         Some(version) => Arc::clone(version.compiled()),
-        None => Arc::new(Compiled::of_nothing()),
+        None => Arc::new(CompiledVersion::of_nothing()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use admission::ClusterView;
 use api::{FieldError, FieldErrors, meta};
-use authz::{Attributes, Decision, forbidden};
+use authz::{AuthorizationAttributes, Decision, forbidden};
 use kinds::validation::admin_access;
 use value::{Path, Str, Value};
 
@@ -136,7 +136,7 @@ fn differ(new: &Value, old: &Value, field: &str) -> bool {
 }
 
 /// The request attributes with another verb and a synthetic subresource, without namespace and name.
-fn asked(call: &Call, verb: Str, part: &'static str) -> Attributes {
+fn asked(call: &Call, verb: Str, part: &'static str) -> AuthorizationAttributes {
     let mut attributes = call.permit().attributes().clone();
     attributes.verb = verb;
     attributes.subresource = Str::new_static(part);
@@ -146,7 +146,7 @@ fn asked(call: &Call, verb: Str, part: &'static str) -> Attributes {
 }
 
 /// Authorizes the caller. The error is kube-apiserver's message.
-async fn may(state: &State, call: &Call, asked: Attributes) -> Result<(), String> {
+async fn may(state: &State, call: &Call, asked: AuthorizationAttributes) -> Result<(), String> {
     let answer = state.authorization.chain_for(call.caller()).decide(call.user(), &asked).await;
     if answer.decision == Decision::Allow {
         return Ok(());

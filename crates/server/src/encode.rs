@@ -5,7 +5,7 @@
 //! [`head`], and another version with the same fields only needs another head; the body is not parsed or encoded again.
 
 use bytes::Bytes;
-use storage::{Entry, Record};
+use storage::{Record, StoredEntry};
 use value::{Value, write};
 
 /// The first bytes of a body: `{"kind":"K","apiVersion":"V",`.
@@ -97,7 +97,7 @@ fn metadata(out: &mut Vec<u8>, metadata: &Value) -> usize {
 }
 
 /// Replaces the head of a stored body, for another version with the same fields. `stored_head` is the length of the present head.
-pub fn with_head(entry: &Entry, stored_head: usize, head: &[u8]) -> Bytes {
+pub fn with_head(entry: &StoredEntry, stored_head: usize, head: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(entry.body.len() + head.len());
     out.extend_from_slice(head);
     out.extend_from_slice(entry.body.get(stored_head..).unwrap_or_default());
@@ -105,12 +105,12 @@ pub fn with_head(entry: &Entry, stored_head: usize, head: &[u8]) -> Bytes {
 }
 
 /// The body of an entry after its head, without the line feed: `…}`.
-pub fn tail(entry: &Entry, stored_head: usize) -> &[u8] {
+pub fn tail(entry: &StoredEntry, stored_head: usize) -> &[u8] {
     entry.body.get(stored_head..entry.body.len().saturating_sub(1)).unwrap_or_default()
 }
 
 /// Parses a stored body. Fails only for bytes that this server did not write.
-pub fn tree(entry: &Entry) -> Result<Value, api::Status> {
+pub fn tree(entry: &StoredEntry) -> Result<Value, api::Status> {
     let unreadable = |why: &dyn std::fmt::Display| {
         api::Status::internal(format!("the stored object at {} cannot be read: {why}", entry.key))
     };

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use authn::Caller;
 use flowcontrol::{
-    Admission, Arrival, Attributes, Class, Configuration, Controller, Ended, FastSeat, PerShard, Phase,
-    PresentRequest, PresentRequests, RequestId, Ticket, Traffic, WatchScope, WatchTracker, Withdrawn,
+    Admission, Arrival, Class, Configuration, Controller, Ended, FastSeat, PerShard, Phase, PresentRequest,
+    PresentRequests, RequestDigest, RequestId, Ticket, Traffic, WatchScope, WatchTracker, Withdrawn,
 };
 use http::{HeaderName, HeaderValue, Response};
 use tokio::sync::{Notify, oneshot};
@@ -330,8 +330,8 @@ impl InForce {
 }
 
 /// Converts a request to the attributes that FlowSchemas match.
-fn attributes<'a>(caller: &'a Caller, info: &'a RequestInfo) -> Attributes<'a> {
-    Attributes {
+fn attributes<'a>(caller: &'a Caller, info: &'a RequestInfo) -> RequestDigest<'a> {
+    RequestDigest {
         user: caller.user(),
         is_resource: info.is_resource,
         verb: &info.verb,

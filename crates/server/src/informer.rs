@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use storage::{Entry, Event, Kind as Change, ListPage, Store};
+use storage::{ChangeKind as Change, ListPage, Store, StoreEvent, StoredEntry};
 use tokio::sync::watch;
 use value::Value;
 
@@ -81,7 +81,7 @@ pub(crate) fn start_informer(
 
 struct Informer {
     /// The entries that `apply` was last called with, by key.
-    seen: BTreeMap<Arc<str>, Arc<Entry>>,
+    seen: BTreeMap<Arc<str>, Arc<StoredEntry>>,
     notes: Notes,
     apply: Apply,
 }
@@ -89,7 +89,7 @@ struct Informer {
 impl Informer {
     /// Applies the differences between `seen` and a full list.
     fn catch_up(&mut self, page: &ListPage) {
-        let there: BTreeMap<Arc<str>, Arc<Entry>> =
+        let there: BTreeMap<Arc<str>, Arc<StoredEntry>> =
             page.entries.iter().map(|entry| (Arc::clone(&entry.key), Arc::clone(entry))).collect();
         for (key, old) in &self.seen {
             if !there.contains_key(key) {
@@ -105,7 +105,7 @@ impl Informer {
         self.seen = there;
     }
 
-    fn hear(&mut self, event: &Event) {
+    fn hear(&mut self, event: &StoreEvent) {
         let key = Arc::clone(&event.entry.key);
         if event.kind == Change::Deleted {
             self.apply(self.seen.get(&key), None);
@@ -118,7 +118,7 @@ impl Informer {
 
     /// Passes a change on. An object that cannot be decoded is recorded and treated as deleted, so that state derived from its former
     /// content does not survive.
-    fn apply(&self, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
+    fn apply(&self, old: Option<&Arc<StoredEntry>>, new: Option<&Arc<StoredEntry>>) {
         let old = old.and_then(|old| encode::tree(old).ok());
         let new = new.and_then(|new| {
             let Notes { unreadable, concern } = &self.notes;

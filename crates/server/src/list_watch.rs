@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use storage::{Event, ListPage, Store, Watch, WatchError};
+use storage::{ListPage, Store, StoreEvent, Watch, WatchError};
 use tracing::warn;
 
 /// Follows all keys with a common prefix.
@@ -12,7 +12,7 @@ pub(crate) struct ListWatch {
 }
 
 pub(crate) enum Update {
-    Event(Arc<Event>),
+    Event(Arc<StoreEvent>),
     /// The watch fell behind the store's history. These are all current entries; keys that are missing were deleted.
     Relisted(ListPage),
 }

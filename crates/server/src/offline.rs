@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use storage::{Embedded, Options, Store};
+use storage::{Embedded, Store, StoreOptions};
 
 use crate::keys;
 use crate::unreadable;
@@ -44,7 +44,7 @@ async fn open(data: &Path) -> Result<Store, OfflineError> {
     let folders = [data.to_owned(), data.join("store")];
     let folder = folders.into_iter().find(|folder| storage::is_store(folder));
     let folder = folder.ok_or_else(|| OfflineError::Missing(data.to_owned()))?;
-    let options = Options { shard_end: keys::prefix_end, ..Options::default() };
+    let options = StoreOptions { shard_end: keys::prefix_end, ..StoreOptions::default() };
     Ok(Store::open(Embedded::at(folder).migrating(keys::migrate), options).await?)
 }
 

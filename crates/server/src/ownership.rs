@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::LazyLock;
 
 use api::{GroupVersion, GroupVersionKind, Status, meta};
-use crd::Conversion;
+use crd::CrdConversion;
 use kinds::strategy;
 use schema::Schema;
 use schema::apply::{
@@ -62,7 +62,7 @@ impl Versions for ServedResource {
                 )));
             }
             // A webhook cannot be called from here: see `Asked`.
-            if custom.crd.conversion != Conversion::None {
+            if custom.crd.conversion != CrdConversion::None {
                 return Err(Unconverted::NoSuchVersion);
             }
             // Do not prune fields that the other version lacks: the caller's schema check must fail, since ownership is then unknown.
@@ -104,7 +104,7 @@ impl Versions for Asked<'_> {
         let by_webhook = self
             .kind
             .as_custom()
-            .is_some_and(|custom| matches!(custom.crd.conversion, Conversion::Webhook(_)));
+            .is_some_and(|custom| matches!(custom.crd.conversion, CrdConversion::Webhook(_)));
         let is_there = object.str_at(&["apiVersion"]) == Some(api_version);
         if !by_webhook || is_there || self.schema(api_version).is_none() {
             return Versions::convert(self.kind, object, api_version);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use storage::Entry;
+use storage::StoredEntry;
 
 use crate::encode;
 
@@ -15,7 +15,7 @@ const PIECE: usize = 64 * 1024;
 #[derive(Clone, Debug)]
 pub struct Splice {
     head: Vec<u8>,
-    items: std::vec::IntoIter<Arc<Entry>>,
+    items: std::vec::IntoIter<Arc<StoredEntry>>,
     /// Written before each item.
     opening: &'static [u8],
     /// Number of bytes at the start of an entry's body that `opening` replaces.
@@ -28,7 +28,7 @@ impl Splice {
     /// A list of entries in which `opening` replaces the first `skipped` bytes of each body.
     pub fn new(
         head: Vec<u8>,
-        items: Vec<Arc<Entry>>,
+        items: Vec<Arc<StoredEntry>>,
         (opening, skipped): (&'static [u8], usize),
         foot: Vec<u8>,
     ) -> Self {

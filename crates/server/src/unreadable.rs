@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::Status;
-use storage::{Entry, Store};
+use storage::{Store, StoredEntry};
 use tracing::error;
 use value::Str;
 
@@ -70,7 +70,7 @@ impl Unreadable {
     }
 
     /// Records an object that cannot be decoded, and the decision that depends on it. Logs each revision once.
-    pub(crate) fn note(&self, entry: &Entry, why: &Status, concern: Option<Concern>) {
+    pub(crate) fn note(&self, entry: &StoredEntry, why: &Status, concern: Option<Concern>) {
         let mut objects = self.lock();
         let known = objects.get(&entry.key).is_some_and(|found| found.revision == entry.revision);
         if !known {
@@ -138,12 +138,12 @@ impl Unreadable {
 }
 
 /// Every object in the store that cannot be decoded, with its error.
-pub(crate) fn check(store: &Store) -> Vec<(Arc<Entry>, Status)> {
-    let entries: Vec<Arc<Entry>> = store.snapshot(ROOT).entries.iter().cloned().collect();
+pub(crate) fn check(store: &Store) -> Vec<(Arc<StoredEntry>, Status)> {
+    let entries: Vec<Arc<StoredEntry>> = store.snapshot(ROOT).entries.iter().cloned().collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let part = entries.len().div_ceil(cores).max(SMALL);
-    let look = |entries: &[Arc<Entry>]| -> Vec<(Arc<Entry>, Status)> {
-        let unreadable = |entry: &Arc<Entry>| Some((Arc::clone(entry), encode::tree(entry).err()?));
+    let look = |entries: &[Arc<StoredEntry>]| -> Vec<(Arc<StoredEntry>, Status)> {
+        let unreadable = |entry: &Arc<StoredEntry>| Some((Arc::clone(entry), encode::tree(entry).err()?));
         entries.iter().filter_map(unreadable).collect()
     };
     if entries.len() <= part {

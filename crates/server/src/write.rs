@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use admission::{AdmissionNotes, Attributes, Operation, VersionedObject};
+use admission::{AdmissionAttributes, AdmissionNotes, Operation, VersionedObject};
 use api::{FieldError, FieldErrors, GroupResource, Status, meta};
 use authz::rbac::escalation;
-use crd::Found;
+use crd::ValidationFindings;
 use kinds::strategy;
-use storage::{Change, CommitError, Entry, Expect, Record, Store, Write, WritePriority};
+use storage::{Change, CommitError, Expect, Record, Store, StoredEntry, Write, WritePriority};
 use value::{Budget, Path, Str, Value, json};
 
 pub mod admitted;
@@ -54,7 +54,7 @@ pub struct Subject<'a> {
 #[derive(Debug)]
 pub enum WriteOutcome {
     /// The stored entry; the old one if the update changed nothing.
-    Entry(Arc<Entry>),
+    Entry(Arc<StoredEntry>),
     /// The object that would be stored, for a dry run.
     DryRun(Working),
 }
@@ -77,8 +77,8 @@ impl Subject<'_> {
         operation: Operation,
         name: &str,
         old: Option<&'c Value>,
-    ) -> Attributes<'c> {
-        Attributes {
+    ) -> AdmissionAttributes<'c> {
+        AdmissionAttributes {
             user: call.user(),
             operation,
             kind: self.kind.admission_kind(self.subresource),
@@ -235,7 +235,7 @@ impl Subject<'_> {
             context.budget = budget.clone();
             self.kind.validate_create(&object, &context)
         };
-        let Found { mut errors, warnings } = call.effort.spend(validate).await;
+        let ValidationFindings { mut errors, warnings } = call.effort.spend(validate).await;
         call.effort.check()?;
         if errors.is_empty() {
             errors = api::validation::meta::create(
@@ -272,7 +272,7 @@ impl Subject<'_> {
         &self,
         call: &mut Call,
         mutated: Mutated,
-        old: &Entry,
+        old: &StoredEntry,
         old_object: &Working,
     ) -> Result<Admitted, Status> {
         let Mutated { mut object } = mutated;
@@ -346,7 +346,7 @@ impl Subject<'_> {
     }
 
     /// Requires the stored `resourceVersion` in an update, or none where the kind allows unconditional updates.
-    fn check_revision(&self, object: &mut Value, old: &Entry, name: &str) -> Result<(), Status> {
+    fn check_revision(&self, object: &mut Value, old: &StoredEntry, name: &str) -> Result<(), Status> {
         let sent = meta::resource_version(object);
         let sent_revision = match sent {
             "" => 0,
@@ -377,7 +377,7 @@ impl Subject<'_> {
         &self,
         call: &mut Call,
         name: &str,
-        entry: &Entry,
+        entry: &StoredEntry,
         old: &Working,
     ) -> Result<AdmittedDelete, Status> {
         self.run_mutating(call, Operation::Delete, name, None, Some(old)).await?;
@@ -390,7 +390,7 @@ impl Subject<'_> {
         &self,
         call: &Call,
         admitted: Admitted,
-        old: Option<&Arc<Entry>>,
+        old: Option<&Arc<StoredEntry>>,
     ) -> Result<WriteOutcome, StoreError> {
         let Admitted { mut object, expect, held } = admitted;
         if self.is_service() && object.str_at(&["spec", "type"]) == Some("ExternalName") {
@@ -475,9 +475,9 @@ impl Subject<'_> {
         &self,
         call: &Call,
         admitted: AdmittedDelete,
-        old: &Arc<Entry>,
+        old: &Arc<StoredEntry>,
         name: &str,
-    ) -> Result<Arc<Entry>, StoreError> {
+    ) -> Result<Arc<StoredEntry>, StoreError> {
         if !admitted.is_for(old) {
             return Err(StoreError::Conflict);
         }
@@ -504,7 +504,7 @@ impl Subject<'_> {
         &self,
         call: &Call,
         proof: MarkProof<'_>,
-        old: &Arc<Entry>,
+        old: &Arc<StoredEntry>,
         object: &Working,
         name: &str,
     ) -> Result<Marked, StoreError> {
@@ -553,7 +553,7 @@ impl Subject<'_> {
         write: Write,
         name: &str,
         then: impl FnOnce() + Send + 'static,
-    ) -> Result<Arc<Entry>, StoreError> {
+    ) -> Result<Arc<StoredEntry>, StoreError> {
         let entry = self.write(call, write, name, then).await?;
         self.state.in_force(self.kind, entry.revision).await;
         Ok(entry)
@@ -566,7 +566,7 @@ impl Subject<'_> {
         write: Write,
         name: &str,
         then: impl FnOnce() + Send + 'static,
-    ) -> Result<Arc<Entry>, StoreError> {
+    ) -> Result<Arc<StoredEntry>, StoreError> {
         call.effort.begin_write(call.deadline).map_err(StoreError::Refused)?;
         let store = self.state.storage.store.clone();
         let committed = tokio::spawn(async move {
@@ -587,7 +587,10 @@ impl Subject<'_> {
 
 /// Deletes a key from a store that no server uses and returns the former entry, if any. There is no admission: this is how an unreadable
 /// object is removed. See [`crate::offline`].
-pub(crate) async fn remove_offline(store: &Store, key: &str) -> Result<Option<Arc<Entry>>, CommitError> {
+pub(crate) async fn remove_offline(
+    store: &Store,
+    key: &str,
+) -> Result<Option<Arc<StoredEntry>>, CommitError> {
     let Some(entry) = store.get(key) else { return Ok(None) };
     let (expect, change, priority) = (Expect::Any, Change::Delete, WritePriority::System);
     let write = Write { key: Arc::clone(&entry.key), expect, change, priority };

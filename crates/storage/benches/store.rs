@@ -6,15 +6,17 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use storage::{Change, Embedded, Expect, Memory, Options, Record, Store, WatchFrom, Write, WritePriority};
+use storage::{
+    Change, Embedded, Expect, Memory, Record, Store, StoreOptions, WatchFrom, Write, WritePriority,
+};
 use tokio::runtime::Runtime;
 
 const OBJECTS: usize = 10_000;
 const SCOPE: &str = "/registry/configmaps/";
 
 /// One shard for the keys in [`SCOPE`].
-fn options() -> Options {
-    Options { shard_end: |key| key.starts_with(SCOPE).then_some(SCOPE.len()), ..Options::default() }
+fn options() -> StoreOptions {
+    StoreOptions { shard_end: |key| key.starts_with(SCOPE).then_some(SCOPE.len()), ..StoreOptions::default() }
 }
 
 fn key(number: usize) -> String {

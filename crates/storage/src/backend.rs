@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::error::{OpenError, ReadError};
-use crate::record::{Change, Event, Expect, Record, Write};
+use crate::record::{Change, Expect, Record, StoreEvent, Write};
 use crate::working_set::WorkingSet;
 pub use crate::working_set::{Applied, Version};
 
@@ -59,7 +59,7 @@ pub struct Unavailable(pub String);
 #[derive(Debug, Clone)]
 pub enum Decision {
     /// The write is durable; this is its event.
-    Committed(Arc<Event>),
+    Committed(Arc<StoreEvent>),
     /// The key was not in the expected state at this revision.
     Refused {
         /// The revision at which it was decided; the feed has reached it.
@@ -176,7 +176,7 @@ impl Feed {
     }
 
     /// Waits until the feed has reached `revision`; returns its event if it is still in the history.
-    pub async fn event(&self, revision: u64) -> Option<Arc<Event>> {
+    pub async fn event(&self, revision: u64) -> Option<Arc<StoreEvent>> {
         self.0.reached(revision).await;
         self.0.event(revision)
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::Entry;
+use crate::StoredEntry;
 
 /// Errors of opening a store.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +65,7 @@ pub enum CommitError {
     #[error("the key is not in the expected state")]
     Conflict {
         /// The current entry of the key; `None` if it does not exist.
-        current: Option<Arc<Entry>>,
+        current: Option<Arc<StoredEntry>>,
     },
     /// The key or the record is malformed.
     #[error("the write is invalid: {0}")]

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::Event;
+use crate::StoreEvent;
 
 #[derive(Debug)]
 pub(crate) struct History {
     /// INVARIANT: revisions ascend, and every event after `forgotten` is present.
-    events: VecDeque<Arc<Event>>,
+    events: VecDeque<Arc<StoreEvent>>,
     bytes: usize,
     max_events: usize,
     max_bytes: usize,
@@ -26,7 +26,7 @@ impl History {
     }
 
     /// Adds the newest event; events that exceed the limits go to `dropped`, to be freed without holding a lock.
-    pub(crate) fn push(&mut self, event: Arc<Event>, dropped: &mut Vec<Arc<Event>>) {
+    pub(crate) fn push(&mut self, event: Arc<StoreEvent>, dropped: &mut Vec<Arc<StoreEvent>>) {
         self.bytes = self.bytes.saturating_add(event.cost());
         self.events.push_back(event);
         while self.events.len() > self.max_events || self.bytes > self.max_bytes {
@@ -36,7 +36,7 @@ impl History {
     }
 
     /// Discards the events up to and including `revision`.
-    pub(crate) fn forget(&mut self, revision: u64, dropped: &mut Vec<Arc<Event>>) {
+    pub(crate) fn forget(&mut self, revision: u64, dropped: &mut Vec<Arc<StoreEvent>>) {
         while self.events.front().is_some_and(|event| event.revision <= revision) {
             let Some(oldest) = self.events.pop_front() else { break };
             self.drop_event(oldest, dropped);
@@ -45,12 +45,12 @@ impl History {
     }
 
     /// The events from `revision` on, oldest first.
-    pub(crate) fn from(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
+    pub(crate) fn from(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Arc<StoreEvent>> {
         let start = self.events.partition_point(|event| event.revision < revision);
         self.events.range(start..)
     }
 
-    fn drop_event(&mut self, event: Arc<Event>, dropped: &mut Vec<Arc<Event>>) {
+    fn drop_event(&mut self, event: Arc<StoreEvent>, dropped: &mut Vec<Arc<StoreEvent>>) {
         self.bytes = self.bytes.saturating_sub(event.cost());
         self.forgotten = event.revision;
         dropped.push(event);

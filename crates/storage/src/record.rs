@@ -1,4 +1,4 @@
-//! The data types of the store: requested writes ([`Write`], [`Record`]), stored entries ([`Entry`]) and watch events ([`Event`]).
+//! The data types of the store: requested writes ([`Write`], [`Record`]), stored entries ([`StoredEntry`]) and watch events ([`StoreEvent`]).
 
 use std::sync::{Arc, OnceLock};
 
@@ -81,7 +81,7 @@ pub enum Change {
 
 /// A record in the working set, ready to be served: its body contains the revision.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct StoredEntry {
     pub key: Arc<str>,
     /// The revision of the last change.
     pub revision: u64,
@@ -94,17 +94,17 @@ pub struct Entry {
     revision_at: u32,
 }
 
-impl Entry {
+impl StoredEntry {
     /// Inserts the revision into the record, which must satisfy [`Record::is_valid`].
-    pub(crate) fn new(key: Arc<str>, revision: u64, created: u64, record: &Record) -> Entry {
+    pub(crate) fn new(key: Arc<str>, revision: u64, created: u64, record: &Record) -> StoredEntry {
         let at = record.body.len().min(record.revision_at as usize);
-        Entry::splice(key, revision, created, record.body.split_at(at), &record.facts)
+        StoredEntry::splice(key, revision, created, record.body.split_at(at), &record.facts)
     }
 
     /// A copy of this entry with another revision: the last state of a deleted object, at the revision of its deletion.
     #[must_use]
-    pub fn at_revision(&self, revision: u64) -> Entry {
-        Entry::splice(Arc::clone(&self.key), revision, self.created, self.halves(), &self.facts)
+    pub fn at_revision(&self, revision: u64) -> StoredEntry {
+        StoredEntry::splice(Arc::clone(&self.key), revision, self.created, self.halves(), &self.facts)
     }
 
     /// The record as written: the body without its revision, and the facts.
@@ -135,7 +135,7 @@ impl Entry {
         created: u64,
         (before, after): (&[u8], &[u8]),
         facts: &[u8],
-    ) -> Entry {
+    ) -> StoredEntry {
         let mut text = [0_u8; MAX_DIGITS];
         let digits = digits(revision, &mut text);
         let end = before.len() + digits.len() + after.len();
@@ -147,7 +147,7 @@ impl Entry {
         let facts = body.split_off(end);
         // INVARIANT: `before` begins a body that was split at a `u32` offset.
         let revision_at = u32::try_from(before.len()).unwrap_or(u32::MAX);
-        Entry { key, revision, created, body, facts, revision_at }
+        StoredEntry { key, revision, created, body, facts, revision_at }
     }
 
     fn halves(&self) -> (&[u8], &[u8]) {
@@ -179,7 +179,7 @@ fn digits(mut number: u64, text: &mut [u8; MAX_DIGITS]) -> &[u8] {
 
 /// The type of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ChangeKind {
     /// The key did not exist before.
     Created,
     /// The key existed before and has a new record.
@@ -190,22 +190,26 @@ pub enum Kind {
 
 /// One change, shared by all its watchers.
 #[derive(Debug)]
-pub struct Event {
-    pub kind: Kind,
+pub struct StoreEvent {
+    pub kind: ChangeKind,
     /// The entry after the change; for a deletion its last state, with the revision of the deletion.
-    pub entry: Arc<Entry>,
+    pub entry: Arc<StoredEntry>,
     /// The entry before the change; `None` if the key was created.
-    pub previous: Option<Arc<Entry>>,
+    pub previous: Option<Arc<StoredEntry>>,
     /// The revision of the change.
     pub revision: u64,
     /// Cache for the encoding of this event by the layer above, so that it is encoded once for all watchers.
     pub encoded: OnceLock<Bytes>,
 }
 
-impl Event {
-    pub(crate) fn new(kind: Kind, entry: Arc<Entry>, previous: Option<Arc<Entry>>) -> Event {
+impl StoreEvent {
+    pub(crate) fn new(
+        kind: ChangeKind,
+        entry: Arc<StoredEntry>,
+        previous: Option<Arc<StoredEntry>>,
+    ) -> StoreEvent {
         let revision = entry.revision;
-        Event { kind, entry, previous, revision, encoded: OnceLock::new() }
+        StoreEvent { kind, entry, previous, revision, encoded: OnceLock::new() }
     }
 
     /// Approximate bytes of memory that this event uses: its entry, and the same again for its encoding. The previous entry is counted with

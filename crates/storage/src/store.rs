@@ -9,14 +9,14 @@ use crate::backend::{Backend, Decision, Feed, OverQuota, Range, RangePage, Unava
 use crate::error::{CommitError, OpenError, ReadError, WatchError};
 use crate::key::{self, ShardEnd};
 use crate::quota::{Quota, Space};
-use crate::record::{Change, Entry, Event, Write};
+use crate::record::{Change, StoreEvent, StoredEntry, Write};
 use crate::table::Entries;
 use crate::watch::Watch;
 use crate::working_set::{At, WorkingSet};
 
 /// Limits and configuration of a store.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct StoreOptions {
     /// Number of events retained for watches and for lists at older revisions.
     pub history_events: usize,
     /// Maximum bytes of the retained events.
@@ -39,9 +39,9 @@ pub struct Options {
     pub clock: Clock,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions {
             history_events: 100_000,
             history_bytes: 64 << 20,
             retain_for: Duration::from_mins(5),
@@ -89,7 +89,7 @@ impl fmt::Debug for Clock {
 
 /// Selects the entries of a list.
 #[derive(Debug, Clone, Copy)]
-pub struct List<'a> {
+pub struct ListRequest<'a> {
     /// A directory, which ends with `/`, or one key, which does not.
     pub scope: &'a str,
     /// The revision to list at.
@@ -100,10 +100,10 @@ pub struct List<'a> {
     pub limit: usize,
 }
 
-impl<'a> List<'a> {
+impl<'a> ListRequest<'a> {
     /// All entries in `scope` at the current revision.
-    pub fn all(scope: &'a str) -> List<'a> {
-        List { scope, at: ListAt::Latest, after: None, limit: 0 }
+    pub fn all(scope: &'a str) -> ListRequest<'a> {
+        ListRequest { scope, at: ListAt::Latest, after: None, limit: 0 }
     }
 }
 
@@ -144,9 +144,9 @@ pub struct Committed {
     /// The revision of the write.
     pub revision: u64,
     /// The new entry; for a deletion the last state, with the revision of the deletion.
-    pub entry: Arc<Entry>,
+    pub entry: Arc<StoredEntry>,
     /// The event that watchers receive.
-    pub event: Arc<Event>,
+    pub event: Arc<StoreEvent>,
 }
 
 /// A revisioned key-value store. Clones share the same store.
@@ -166,7 +166,7 @@ impl fmt::Debug for Store {
 
 impl Store {
     /// Opens a backend and loads its data.
-    pub async fn open(backend: impl Backend, options: Options) -> Result<Store, OpenError> {
+    pub async fn open(backend: impl Backend, options: StoreOptions) -> Result<Store, OpenError> {
         let set = Arc::new(WorkingSet::new(&options));
         let backend: Arc<dyn Backend> = Arc::new(backend);
         let feed = Feed(Arc::clone(&set));
@@ -195,7 +195,7 @@ impl Store {
     }
 
     /// The current entry of a key.
-    pub fn get(&self, key: &str) -> Option<Arc<Entry>> {
+    pub fn get(&self, key: &str) -> Option<Arc<StoredEntry>> {
         self.set.get(key)
     }
 
@@ -206,7 +206,7 @@ impl Store {
     }
 
     /// Lists a part of the key space at one revision.
-    pub async fn list(&self, list: List<'_>) -> Result<ListPage, ReadError> {
+    pub async fn list(&self, list: ListRequest<'_>) -> Result<ListPage, ReadError> {
         let limit = if list.limit == 0 { usize::MAX } else { list.limit };
         let (mut entries, revision) = match list.at {
             ListAt::Latest => self.set.select(list.scope, list.after),
@@ -286,7 +286,7 @@ impl Store {
         self.set.watchers.count()
     }
 
-    /// Discards all revisions before `revision`. The store also does so by itself, according to its [`Options`].
+    /// Discards all revisions before `revision`. The store also does so by itself, according to its [`StoreOptions`].
     pub fn compact(&self, revision: u64) {
         let compacted = self.set.compact(revision);
         self.backend.compact(compacted);
@@ -303,13 +303,15 @@ impl Store {
         self.set.watchers.close();
     }
 
-    async fn range(&self, list: List<'_>, revision: u64, limit: usize) -> Result<ListPage, ReadError> {
+    async fn range(&self, list: ListRequest<'_>, revision: u64, limit: usize) -> Result<ListPage, ReadError> {
         let range =
             Range { scope: list.scope.to_owned(), revision, after: list.after.map(ToOwned::to_owned), limit };
         let RangePage { records, remaining } = self.backend.range(range).await?;
         let entries = records
             .into_iter()
-            .map(|stored| Arc::new(Entry::new(stored.key, stored.revision, stored.created, &stored.record)))
+            .map(|stored| {
+                Arc::new(StoredEntry::new(stored.key, stored.revision, stored.created, &stored.record))
+            })
             .collect();
         Ok(ListPage::new(Entries::from_vec(entries), revision, remaining))
     }

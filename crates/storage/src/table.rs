@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use crate::Entry;
+use crate::StoredEntry;
 
 /// A chunk is split when it exceeds this many entries. Copying one of this length takes about a microsecond.
 const CHUNK: usize = 256;
 /// Adjacent chunks are merged when they have at most this many entries together.
 const JOIN: usize = 128;
 
-type Chunk = Arc<Vec<Arc<Entry>>>;
+type Chunk = Arc<Vec<Arc<StoredEntry>>>;
 
 /// An ordered map of entries by their key.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// Builds a table from entries in strictly ascending key order.
-    pub(crate) fn from_sorted(entries: Vec<Arc<Entry>>) -> Table {
+    pub(crate) fn from_sorted(entries: Vec<Arc<StoredEntry>>) -> Table {
         let mut chunks = Vec::with_capacity(entries.len().div_ceil(CHUNK));
         let mut entries = entries.into_iter().peekable();
         while entries.peek().is_some() {
@@ -32,14 +32,14 @@ impl Table {
         Table { chunks }
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<&Arc<Entry>> {
+    pub(crate) fn get(&self, key: &str) -> Option<&Arc<StoredEntry>> {
         let chunk = self.chunks.get(self.chunk_of(key))?;
         let at = chunk.binary_search_by(|entry| (*entry.key).cmp(key)).ok()?;
         chunk.get(at)
     }
 
     /// Inserts an entry and returns the one it replaced.
-    pub(crate) fn insert(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
+    pub(crate) fn insert(&mut self, entry: Arc<StoredEntry>) -> Option<Arc<StoredEntry>> {
         let chunk_index = self.chunk_of(&entry.key);
         let Some(chunk) = self.chunks.get_mut(chunk_index) else {
             self.chunks.push(Arc::new(vec![entry]));
@@ -61,7 +61,7 @@ impl Table {
         }
     }
 
-    pub(crate) fn remove(&mut self, key: &str) -> Option<Arc<Entry>> {
+    pub(crate) fn remove(&mut self, key: &str) -> Option<Arc<StoredEntry>> {
         let chunk_index = self.chunk_of(key);
         let chunk = self.chunks.get_mut(chunk_index)?;
         let at = chunk.binary_search_by(|entry| (*entry.key).cmp(key)).ok()?;
@@ -81,11 +81,11 @@ impl Table {
             let found = self.get(scope).filter(|entry| after.is_none_or(|after| *entry.key > *after));
             return found.map(|entry| Entries::from_vec(vec![Arc::clone(entry)])).unwrap_or_default();
         }
-        let is_before = |entry: &Arc<Entry>| match after {
+        let is_before = |entry: &Arc<StoredEntry>| match after {
             Some(after) if after >= scope => *entry.key <= *after,
             _ => *entry.key < *scope,
         };
-        let is_within = |entry: &Arc<Entry>| is_before(entry) || entry.key.starts_with(scope);
+        let is_within = |entry: &Arc<StoredEntry>| is_before(entry) || entry.key.starts_with(scope);
         let mut selected = Entries::default();
         let first = self.chunks.partition_point(|chunk| chunk.last().is_some_and(is_before));
         for chunk in self.chunks.iter().skip(first) {
@@ -138,7 +138,7 @@ struct Part {
 }
 
 impl Part {
-    fn slice(&self) -> &[Arc<Entry>] {
+    fn slice(&self) -> &[Arc<StoredEntry>] {
         self.chunk.get(self.start..self.end).unwrap_or_default()
     }
 }
@@ -159,11 +159,11 @@ impl Entries {
         EntriesIter { parts, current, left: self.len }
     }
 
-    pub fn last(&self) -> Option<&Arc<Entry>> {
+    pub fn last(&self) -> Option<&Arc<StoredEntry>> {
         self.parts.last()?.slice().last()
     }
 
-    pub(crate) fn from_vec(entries: Vec<Arc<Entry>>) -> Entries {
+    pub(crate) fn from_vec(entries: Vec<Arc<StoredEntry>>) -> Entries {
         let mut all = Entries::default();
         let len = entries.len();
         all.push(&Arc::new(entries), 0, len);
@@ -196,7 +196,7 @@ impl Entries {
 }
 
 impl<'a> IntoIterator for &'a Entries {
-    type Item = &'a Arc<Entry>;
+    type Item = &'a Arc<StoredEntry>;
     type IntoIter = EntriesIter<'a>;
 
     fn into_iter(self) -> EntriesIter<'a> {
@@ -208,14 +208,14 @@ impl<'a> IntoIterator for &'a Entries {
 #[derive(Debug, Clone)]
 pub struct EntriesIter<'a> {
     parts: std::slice::Iter<'a, Part>,
-    current: std::slice::Iter<'a, Arc<Entry>>,
+    current: std::slice::Iter<'a, Arc<StoredEntry>>,
     left: usize,
 }
 
 impl<'a> Iterator for EntriesIter<'a> {
-    type Item = &'a Arc<Entry>;
+    type Item = &'a Arc<StoredEntry>;
 
-    fn next(&mut self) -> Option<&'a Arc<Entry>> {
+    fn next(&mut self) -> Option<&'a Arc<StoredEntry>> {
         loop {
             if let Some(entry) = self.current.next() {
                 self.left = self.left.saturating_sub(1);

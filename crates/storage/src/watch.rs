@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::error::WatchError;
 use crate::key;
-use crate::record::Event;
+use crate::record::StoreEvent;
 use crate::working_set::WorkingSet;
 
 /// Maximum number of events that a watcher takes while holding the lock.
@@ -46,7 +46,7 @@ struct Ticket {
 
 impl Watchers {
     /// Records the events for the watchers of their keys and wakes these.
-    pub(crate) fn tell<'e>(&self, events: impl Iterator<Item = &'e Arc<Event>>) {
+    pub(crate) fn tell<'e>(&self, events: impl Iterator<Item = &'e Arc<StoreEvent>>) {
         let scopes = self.lock();
         if scopes.count == 0 {
             return;
@@ -128,7 +128,7 @@ pub struct Watch {
     id: u64,
     ticket: Arc<Ticket>,
     /// Events taken from the history but not returned yet.
-    taken: VecDeque<Arc<Event>>,
+    taken: VecDeque<Arc<StoreEvent>>,
     /// The revision up to which the history has been examined.
     looked: u64,
     /// The revision of the last returned event, or the revision at which the watch began.
@@ -159,7 +159,7 @@ impl Watch {
     }
 
     /// Waits for the next event. Cancel safe: dropping the future loses no event.
-    pub async fn next(&mut self) -> Result<Arc<Event>, WatchError> {
+    pub async fn next(&mut self) -> Result<Arc<StoreEvent>, WatchError> {
         loop {
             if let Some(event) = self.try_next()? {
                 return Ok(event);
@@ -172,7 +172,7 @@ impl Watch {
     }
 
     /// Returns the next event if there is one now.
-    pub fn try_next(&mut self) -> Result<Option<Arc<Event>>, WatchError> {
+    pub fn try_next(&mut self) -> Result<Option<Arc<StoreEvent>>, WatchError> {
         if self.taken.is_empty() {
             self.look()?;
         }

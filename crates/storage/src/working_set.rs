@@ -14,8 +14,8 @@ use crate::backend::{Done, Stored};
 use crate::history::History;
 use crate::key::{self, Shards};
 use crate::quota::Quota;
-use crate::record::{Change, Entry, Event, Kind};
-use crate::store::{Clock, Options};
+use crate::record::{Change, ChangeKind, StoreEvent, StoredEntry};
+use crate::store::{Clock, StoreOptions};
 use crate::table::{Entries, Table};
 use crate::watch::Watchers;
 
@@ -93,7 +93,7 @@ pub(crate) enum At {
 }
 
 impl WorkingSet {
-    pub(crate) fn new(options: &Options) -> WorkingSet {
+    pub(crate) fn new(options: &StoreOptions) -> WorkingSet {
         let state = State {
             revision: 0,
             live_bytes: 0,
@@ -122,11 +122,13 @@ impl WorkingSet {
     pub(crate) fn load(&self, revision: u64, compacted: u64, records: Vec<Stored>) {
         let mut entries: Vec<_> = records
             .into_iter()
-            .map(|stored| Arc::new(Entry::new(stored.key, stored.revision, stored.created, &stored.record)))
+            .map(|stored| {
+                Arc::new(StoredEntry::new(stored.key, stored.revision, stored.created, &stored.record))
+            })
             .collect();
         entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         let live_bytes = entries.iter().map(|entry| entry.charge()).sum();
-        let mut members: BTreeMap<Box<str>, Vec<Arc<Entry>>> = BTreeMap::new();
+        let mut members: BTreeMap<Box<str>, Vec<Arc<StoredEntry>>> = BTreeMap::new();
         let division = self.read().division;
         for entry in entries {
             let name = division.of(&entry.key);
@@ -188,7 +190,7 @@ impl WorkingSet {
         self.read().revision
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<Arc<Entry>> {
+    pub(crate) fn get(&self, key: &str) -> Option<Arc<StoredEntry>> {
         let state = self.read();
         state.shard(key)?.table.get(key).cloned()
     }
@@ -246,7 +248,7 @@ impl WorkingSet {
     }
 
     /// The event of a revision, if it is still in the history.
-    pub(crate) fn event(&self, revision: u64) -> Option<Arc<Event>> {
+    pub(crate) fn event(&self, revision: u64) -> Option<Arc<StoreEvent>> {
         let state = self.read();
         let event = state.history.from(revision).next()?;
         (event.revision == revision).then(|| Arc::clone(event))
@@ -271,7 +273,7 @@ impl WorkingSet {
         scope: &str,
         from: u64,
         (wanted, looked_at): (usize, usize),
-        found: &mut VecDeque<Arc<Event>>,
+        found: &mut VecDeque<Arc<StoreEvent>>,
     ) -> Option<(u64, bool)> {
         let state = self.read();
         if from <= state.history.forgotten() {
@@ -330,7 +332,7 @@ impl WorkingSet {
     }
 
     /// Discards revisions that exceed the retention limits for time, bytes or count.
-    fn retire(&self, dropped: &mut Vec<Arc<Event>>) {
+    fn retire(&self, dropped: &mut Vec<Arc<StoreEvent>>) {
         let now = (self.clock)();
         let mut state = self.write();
         let (revision, written) = (state.revision, state.written);
@@ -375,7 +377,7 @@ impl State {
     }
 
     /// Applies one change. `None` if it deletes a key that does not exist.
-    fn take(&mut self, change: Prepared, dropped: &mut Vec<Arc<Event>>) -> Option<Arc<Event>> {
+    fn take(&mut self, change: Prepared, dropped: &mut Vec<Arc<StoreEvent>>) -> Option<Arc<StoreEvent>> {
         let (name, revision) = match &change {
             Prepared::Put(entry) => (self.division.of(&entry.key), entry.revision),
             Prepared::Delete { key, revision } => (self.division.of(key), *revision),
@@ -389,16 +391,16 @@ impl State {
         let event = match change {
             Prepared::Put(entry) => {
                 let previous = shard.table.insert(Arc::clone(&entry));
-                let kind = if previous.is_some() { Kind::Modified } else { Kind::Created };
-                Event::new(kind, entry, previous)
+                let kind = if previous.is_some() { ChangeKind::Modified } else { ChangeKind::Created };
+                StoreEvent::new(kind, entry, previous)
             }
             Prepared::Delete { key, revision } => {
                 let previous = shard.table.remove(&key)?;
-                Event::new(Kind::Deleted, Arc::new(previous.at_revision(revision)), Some(previous))
+                StoreEvent::new(ChangeKind::Deleted, Arc::new(previous.at_revision(revision)), Some(previous))
             }
         };
         let event = Arc::new(event);
-        if event.kind != Kind::Deleted {
+        if event.kind != ChangeKind::Deleted {
             self.live_bytes = self.live_bytes.saturating_add(event.entry.charge());
         }
         let replaced = event.previous.as_ref().map_or(0, |previous| previous.charge());
@@ -408,7 +410,7 @@ impl State {
         Some(event)
     }
 
-    fn compact(&mut self, revision: u64, dropped: &mut Vec<Arc<Event>>) {
+    fn compact(&mut self, revision: u64, dropped: &mut Vec<Arc<StoreEvent>>) {
         self.compacted = self.compacted.max(revision);
         self.history.forget(revision, dropped);
     }
@@ -418,7 +420,7 @@ impl State {
             return self.shard(scope).map(|shard| shard.table.select(scope, after)).unwrap_or_default();
         }
         // A scope above the shards is rare; the keys of different shards may interleave.
-        let mut all: Vec<Arc<Entry>> = Vec::new();
+        let mut all: Vec<Arc<StoredEntry>> = Vec::new();
         for shard in self.shards.values() {
             all.extend(shard.table.select(scope, after).iter().cloned());
         }
@@ -437,7 +439,7 @@ impl State {
 
 /// A change whose entry is already built.
 enum Prepared {
-    Put(Arc<Entry>),
+    Put(Arc<StoredEntry>),
     Delete { key: Arc<str>, revision: u64 },
 }
 
@@ -445,7 +447,7 @@ impl Prepared {
     fn new(done: Done) -> Prepared {
         let Done { key, revision, created, change } = done;
         match change {
-            Change::Put(record) => Prepared::Put(Arc::new(Entry::new(key, revision, created, &record))),
+            Change::Put(record) => Prepared::Put(Arc::new(StoredEntry::new(key, revision, created, &record))),
             Change::Delete => Prepared::Delete { key, revision },
         }
     }
@@ -456,12 +458,12 @@ impl Prepared {
 #[must_use = "dropping it tells the watchers, which comes after the writers have been answered"]
 pub struct Applied<'s> {
     set: &'s WorkingSet,
-    events: Vec<Option<Arc<Event>>>,
+    events: Vec<Option<Arc<StoreEvent>>>,
 }
 
 impl Applied<'_> {
     /// One event for each change; `None` for a deletion of a key that did not exist.
-    pub fn events(&self) -> &[Option<Arc<Event>>] {
+    pub fn events(&self) -> &[Option<Arc<StoreEvent>>] {
         &self.events
     }
 }

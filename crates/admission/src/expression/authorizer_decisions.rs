@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use api::Status;
 use authn::User;
-use authz::{Attributes, Decision as Verdict, Selector};
+use authz::{AuthorizationAttributes, Decision as Verdict, Selector};
 use cel::authz::{Authorizer, AuthorizerCheck, AuthorizerDecision, CheckTarget};
 use value::Str;
 
@@ -52,16 +52,20 @@ impl AuthorizerDecisions {
 }
 
 /// The check as authorization attributes.
-fn attributes(check: &AuthorizerCheck) -> Attributes {
+fn attributes(check: &AuthorizerCheck) -> AuthorizationAttributes {
     match &check.target {
-        CheckTarget::Path(path) => Attributes::path(check.verb.clone(), path.clone()),
-        CheckTarget::Resource(target) => Attributes {
+        CheckTarget::Path(path) => AuthorizationAttributes::path(check.verb.clone(), path.clone()),
+        CheckTarget::Resource(target) => AuthorizationAttributes {
             fields: target.field_selector.as_deref().map(Selector::of_fields).unwrap_or_default(),
             labels: target.label_selector.as_deref().map(Selector::of_labels).unwrap_or_default(),
-            ..Attributes::resource(check.verb.clone(), target.group.clone(), target.resource.clone())
-                .subresource(target.subresource.clone())
-                .in_namespace(target.namespace.clone())
-                .named(target.name.clone())
+            ..AuthorizationAttributes::resource(
+                check.verb.clone(),
+                target.group.clone(),
+                target.resource.clone(),
+            )
+            .subresource(target.subresource.clone())
+            .in_namespace(target.namespace.clone())
+            .named(target.name.clone())
         },
     }
 }

@@ -9,7 +9,7 @@ use kinds::expressions::{Age, Compiler, Offered};
 use value::{Map, Str, Value};
 
 use super::{AuthorizerDecisions, YieldPacer};
-use crate::Attributes;
+use crate::AdmissionAttributes;
 use crate::matching::{MatchedResource, RequestContext};
 
 /// A matched request as input of expressions.
@@ -63,7 +63,7 @@ impl<'a> ExpressionInput<'a> {
 
     /// In match conditions, `request.resource` is the requested resource even if an equivalent one matched.
     fn request_of_conditions(&self) -> &Value {
-        let Attributes { resource, version, .. } = self.context.attributes;
+        let AdmissionAttributes { resource, version, .. } = self.context.attributes;
         if self.matched.resource == *resource && self.matched.version == *version {
             return self.request();
         }
@@ -146,7 +146,7 @@ impl<'a> Activations<'a> {
         activation.set("request", Val::data(request));
         activation.set("params", Val::Null);
         if declared.authorizer {
-            let Attributes { resource, subresource, name, .. } = input.context.attributes;
+            let AdmissionAttributes { resource, subresource, name, .. } = input.context.attributes;
             activation.set_authorizer(input.checks);
             activation.set("authorizer", cel::authz::authorizer());
             activation.set(
@@ -212,7 +212,7 @@ fn request(
     Value::Map(map)
 }
 
-fn user(attributes: &Attributes<'_>) -> Value {
+fn user(attributes: &AdmissionAttributes<'_>) -> Value {
     let user = attributes.user;
     let mut map = Map::with_capacity(4);
     let strings = |list: &[Str]| Value::list(list.iter().cloned());

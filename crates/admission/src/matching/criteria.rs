@@ -7,7 +7,7 @@ use api::{GroupResource, GroupVersionKind, Status};
 use value::{Str, Value};
 
 use super::{AdmissionRule, RequestContext, RuleTarget};
-use crate::Attributes;
+use crate::AdmissionAttributes;
 
 /// Rules, selectors and match policy.
 #[derive(Clone, Debug)]
@@ -160,7 +160,7 @@ impl Criteria {
 
 /// The object's kind in a request for an equivalent resource. A subresource with a kind of its own, such as
 /// `Scale`, keeps it.
-fn equivalent_kind(attributes: &Attributes<'_>, kind: &GroupVersionKind) -> GroupVersionKind {
+fn equivalent_kind(attributes: &AdmissionAttributes<'_>, kind: &GroupVersionKind) -> GroupVersionKind {
     if attributes.subresource.is_empty() || attributes.kind.kind == kind.kind {
         kind.clone()
     } else {

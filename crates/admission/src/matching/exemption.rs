@@ -2,7 +2,7 @@
 
 use api::GroupResource;
 
-use crate::{Attributes, ClusterView};
+use crate::{AdmissionAttributes, ClusterView};
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
@@ -21,7 +21,7 @@ pub enum Exemption {
 }
 
 /// Custom resources are never exempt, whatever their group and name.
-pub fn exemption(attributes: &Attributes<'_>, cluster: &dyn ClusterView) -> Exemption {
+pub fn exemption(attributes: &AdmissionAttributes<'_>, cluster: &dyn ClusterView) -> Exemption {
     match exemption_of_built_in(&attributes.resource) {
         Exemption::None => Exemption::None,
         _ if cluster.is_custom(&attributes.resource, &attributes.version) => Exemption::None,

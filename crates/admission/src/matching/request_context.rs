@@ -7,11 +7,11 @@ use value::Value;
 
 use super::MatchedResource;
 use crate::expression::YieldPacer;
-use crate::{Attributes, ClusterView, Operation, RestMapping};
+use crate::{AdmissionAttributes, ClusterView, Operation, RestMapping};
 
 /// A request with cached lookups: each is done at most once.
 pub struct RequestContext<'a> {
-    pub attributes: &'a Attributes<'a>,
+    pub attributes: &'a AdmissionAttributes<'a>,
     /// The new object in the storage version; `None` for a delete.
     pub object: Option<&'a Value>,
     pub cluster: &'a dyn ClusterView,
@@ -23,7 +23,7 @@ pub struct RequestContext<'a> {
 
 impl<'a> RequestContext<'a> {
     pub fn new(
-        attributes: &'a Attributes<'a>,
+        attributes: &'a AdmissionAttributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a dyn ClusterView,
     ) -> Self {
@@ -42,21 +42,21 @@ impl<'a> RequestContext<'a> {
     /// The match of rules that name the requested resource itself.
     pub fn own_match(&self) -> &MatchedResource {
         self.own_match.get_or_init(|| {
-            let Attributes { resource, version, kind, .. } = self.attributes;
+            let AdmissionAttributes { resource, version, kind, .. } = self.attributes;
             MatchedResource { resource: resource.clone(), version: version.clone(), kind: kind.clone() }
         })
     }
 
     /// The namespace. For a namespace this is its own name, as in Kubernetes' admission.
     pub fn namespace(&self) -> &'a str {
-        let Attributes { namespace, name, .. } = self.attributes;
+        let AdmissionAttributes { namespace, name, .. } = self.attributes;
         if namespace.is_empty() && self.is_namespace() { name } else { namespace }
     }
 
     /// The name that `resourceNames` is compared with. In a delete of a collection, each object is matched by
     /// its own name.
     pub(super) fn name(&self) -> &'a str {
-        let Attributes { name, operation, old_object, .. } = self.attributes;
+        let AdmissionAttributes { name, operation, old_object, .. } = self.attributes;
         match old_object.stored() {
             Some(old) if name.is_empty() && *operation == Operation::Delete => meta::name(old),
             _ => name,
@@ -119,7 +119,7 @@ impl<'a> RequestContext<'a> {
     /// Every group and version under which rules can name the same objects.
     pub fn equivalents(&self) -> &[RestMapping] {
         self.equivalents.get_or_init(|| {
-            let Attributes { resource, version, .. } = self.attributes;
+            let AdmissionAttributes { resource, version, .. } = self.attributes;
             self.cluster.equivalents(resource, version)
         })
     }

@@ -7,7 +7,7 @@ use value::{Value, yaml};
 use super::exemption::exemption_of_built_in;
 use super::{Criteria, Exemption, MatchedResource, RequestContext};
 use crate::fake_cluster::FakeCluster;
-use crate::{AdmissionSnapshot, Attributes, Operation, VersionedObject};
+use crate::{AdmissionAttributes, AdmissionSnapshot, Operation, VersionedObject};
 
 /// A cluster with the namespace `team`, labelled `env: prod`.
 fn fake_cluster() -> FakeCluster {
@@ -26,7 +26,7 @@ fn decide(criteria: &str, request: &str, object: &str, old: &str) -> Result<Opti
     let (object, old) = (read(object), read(old));
     let (user, options) = (User::named("u"), Value::Null);
     let kind = GroupVersionKind::new(group, version, resource);
-    let attributes = Attributes {
+    let attributes = AdmissionAttributes {
         user: &user,
         operation: match *operation {
             "CREATE" => Operation::Create,

@@ -7,7 +7,8 @@ use authn::User;
 use value::{Str, Value};
 
 use crate::{
-    AdmissionNotes, AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation, Plugin, VersionedObject,
+    AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, Operation, Plugin,
+    VersionedObject,
 };
 
 const GROUP: &str = "certificates.k8s.io";
@@ -33,7 +34,7 @@ pub struct CertificateSubjectRestriction;
 impl AsyncPlugin for CertificateApproval {
     fn validate<'a>(
         &'a self,
-        attributes: &'a Attributes<'_>,
+        attributes: &'a AdmissionAttributes<'_>,
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         _: &'a mut AdmissionNotes,
@@ -56,7 +57,7 @@ impl AsyncPlugin for CertificateApproval {
 impl AsyncPlugin for CertificateSigning {
     fn validate<'a>(
         &'a self,
-        attributes: &'a Attributes<'_>,
+        attributes: &'a AdmissionAttributes<'_>,
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         _: &'a mut AdmissionNotes,
@@ -82,7 +83,7 @@ impl AsyncPlugin for CertificateSigning {
 impl AsyncPlugin for ClusterTrustBundleAttest {
     fn validate<'a>(
         &'a self,
-        attributes: &'a Attributes<'_>,
+        attributes: &'a AdmissionAttributes<'_>,
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         _: &'a mut AdmissionNotes,
@@ -109,7 +110,7 @@ impl AsyncPlugin for ClusterTrustBundleAttest {
 impl Plugin for CertificateSubjectRestriction {
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: Option<&Value>,
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -134,7 +135,7 @@ fn admit<'a>() -> BoxFuture<'a, Result<(), Status>> {
     Box::pin(std::future::ready(Ok(())))
 }
 
-fn is_request(attributes: &Attributes<'_>, subresource: &str) -> bool {
+fn is_request(attributes: &AdmissionAttributes<'_>, subresource: &str) -> bool {
     attributes.subresource == subresource
         && attributes.resource.resource == REQUESTS
         && attributes.resource.group == GROUP
@@ -154,9 +155,9 @@ pub async fn may_use_signer(
 ) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
     for name in [Str::from(signer), value::format_smolstr!("{domain}/*")] {
-        let question = authz::Attributes {
+        let question = authz::AuthorizationAttributes {
             name,
-            ..authz::Attributes::resource(Str::new_static(verb), GROUP, "signers")
+            ..authz::AuthorizationAttributes::resource(Str::new_static(verb), GROUP, "signers")
         };
         let answer = cluster.authorize(user, &question).await;
         if answer.error.is_none() && answer.decision == authz::Decision::Allow {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api::{Status, meta};
 use value::Value;
 
-use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 
 /// The annotation that named a claim's class before the field existed.
 pub(crate) const CLAIM_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -23,7 +23,7 @@ pub struct DefaultIngressClass;
 impl Plugin for DefaultStorageClass {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &mut Value,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -48,7 +48,7 @@ impl Plugin for DefaultStorageClass {
 impl Plugin for DefaultIngressClass {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &mut Value,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,

@@ -4,7 +4,7 @@ use api::Status;
 use value::Value;
 
 use super::taint_nodes_by_condition::NOT_READY;
-use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
@@ -19,7 +19,7 @@ pub struct DefaultTolerationSeconds {
 impl Plugin for DefaultTolerationSeconds {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &mut Value,
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,

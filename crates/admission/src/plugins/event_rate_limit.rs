@@ -10,7 +10,7 @@ use api::{FieldError, Status};
 use value::{Path, Str, Value};
 
 use crate::configuration::document::ConfigDocument;
-use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 
 const GROUP: &str = "eventratelimit.admission.k8s.io";
 /// The location of Go's scheme for this kind, which is part of its error messages.
@@ -153,7 +153,7 @@ impl TokenBuckets {
 }
 
 /// The key of the bucket that an event counts against.
-fn key(kind: &str, attributes: &Attributes<'_>, event: Option<&Value>) -> Str {
+fn key(kind: &str, attributes: &AdmissionAttributes<'_>, event: Option<&Value>) -> Str {
     match kind {
         "Namespace" => attributes.namespace.clone(),
         "User" => attributes.user.name.clone(),
@@ -171,7 +171,7 @@ fn key(kind: &str, attributes: &Attributes<'_>, event: Option<&Value>) -> Str {
 impl Plugin for EventRateLimit {
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         event: Option<&Value>,
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,

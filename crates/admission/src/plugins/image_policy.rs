@@ -12,7 +12,9 @@ use authz::webhook::{ReviewTransport, WebhookFailure, decode_object};
 use value::{Map, Str, TtlCache, Value, format_smolstr, write};
 
 use crate::configuration::document::ConfigDocument;
-use crate::{AdmissionNotes, AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation, VersionedObject};
+use crate::{
+    AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, Operation, VersionedObject,
+};
 
 const VERSION: &str = "imagepolicy.k8s.io/v1alpha1";
 const KIND: &str = "ImageReview";
@@ -130,7 +132,7 @@ impl ImagePolicyWebhook {
 
     async fn review(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: &Value,
         notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
@@ -203,7 +205,7 @@ impl ImagePolicyWebhook {
 }
 
 /// The `spec` of the `ImageReview` of a pod.
-fn spec(attributes: &Attributes<'_>, pod: &Value) -> Value {
+fn spec(attributes: &AdmissionAttributes<'_>, pod: &Value) -> Value {
     let lists: &[&str] = if attributes.subresource.is_empty() {
         &["containers", "initContainers"]
     } else {
@@ -291,7 +293,7 @@ fn read(review: &Value) -> Result<ImageReviewStatus, String> {
 impl AsyncPlugin for ImagePolicyWebhook {
     fn validate<'a>(
         &'a self,
-        attributes: &'a Attributes<'_>,
+        attributes: &'a AdmissionAttributes<'_>,
         object: &'a VersionedObject<'_>,
         _: &'a dyn ClusterView,
         notes: &'a mut AdmissionNotes,

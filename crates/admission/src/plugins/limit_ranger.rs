@@ -4,7 +4,7 @@ use api::Status;
 use api::quantity::Quantity;
 use value::{Str, Value};
 
-use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 use api::pod_resources::{self, Amounts, amounts};
 
 /// The annotation that lists the defaults set on a pod.
@@ -17,7 +17,7 @@ pub struct LimitRanger;
 
 impl LimitRanger {
     /// Containers' resources change only through `resize`, so updates of pods are ignored.
-    fn handles(attributes: &Attributes<'_>) -> bool {
+    fn handles(attributes: &AdmissionAttributes<'_>) -> bool {
         if !attributes.resource.group.is_empty() {
             return false;
         }
@@ -35,7 +35,7 @@ impl LimitRanger {
 impl Plugin for LimitRanger {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &mut Value,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -51,7 +51,7 @@ impl Plugin for LimitRanger {
 
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: Option<&Value>,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,

@@ -1,4 +1,4 @@
-//! The built-in plugins. [`crate::Chain`] determines their order and which are enabled.
+//! The built-in plugins. [`crate::PluginChain`] determines their order and which are enabled.
 
 mod certificates;
 mod default_class;

@@ -4,7 +4,7 @@
 use api::{GroupResource, Status, StatusCause};
 use value::Value;
 
-use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 
 const SYSTEM_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public"];
 
@@ -12,14 +12,14 @@ const SYSTEM_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public"];
 pub struct NamespaceLifecycle;
 
 impl NamespaceLifecycle {
-    fn check_deletion(attributes: &Attributes<'_>) -> Result<(), Status> {
+    fn check_deletion(attributes: &AdmissionAttributes<'_>) -> Result<(), Status> {
         let immortal = attributes.is_kind("", "Namespace")
             && attributes.operation == Operation::Delete
             && SYSTEM_NAMESPACES.contains(&attributes.name.as_str());
         if immortal { Err(attributes.forbidden("this namespace may not be deleted")) } else { Ok(()) }
     }
 
-    fn check(attributes: &Attributes<'_>, cluster: &dyn ClusterView) -> Result<(), Status> {
+    fn check(attributes: &AdmissionAttributes<'_>, cluster: &dyn ClusterView) -> Result<(), Status> {
         if attributes.is_kind("", "Namespace") {
             return Ok(());
         }
@@ -49,7 +49,7 @@ impl NamespaceLifecycle {
 impl Plugin for NamespaceLifecycle {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         _: &mut Value,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -57,14 +57,14 @@ impl Plugin for NamespaceLifecycle {
         Self::check(attributes, cluster)
     }
 
-    fn admit_deletion(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+    fn admit_deletion(&self, attributes: &AdmissionAttributes<'_>) -> Result<(), Status> {
         Self::check_deletion(attributes)
     }
 
     /// Checks again: the namespace may have become terminating since the mutating phase.
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         _: Option<&Value>,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,

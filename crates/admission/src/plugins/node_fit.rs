@@ -7,7 +7,7 @@ use api::quantity::Quantity;
 use api::{Status, StatusCause, field};
 use value::Value;
 
-use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 use api::pod_resources::{self, amounts, is_sidecar};
 
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
@@ -27,7 +27,7 @@ pub struct NodeDeclaredFeatureValidator;
 impl Plugin for PodTopologyLabels {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &mut Value,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -58,7 +58,7 @@ impl Plugin for PodTopologyLabels {
 
 /// The new pod, the old pod and the node's name, if the request changes the spec of a bound pod.
 fn changed_pod<'a>(
-    attributes: &Attributes<'a>,
+    attributes: &AdmissionAttributes<'a>,
     object: Option<&'a Value>,
     subresources: &[&str],
 ) -> Option<(&'a Value, &'a Value, &'a str)> {
@@ -77,7 +77,7 @@ fn changed_pod<'a>(
 }
 
 fn node(
-    attributes: &Attributes<'_>,
+    attributes: &AdmissionAttributes<'_>,
     pod: &Value,
     name: &str,
     cluster: &dyn ClusterView,
@@ -90,7 +90,7 @@ fn node(
 impl Plugin for PodResizeValidator {
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: Option<&Value>,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -137,7 +137,7 @@ impl Plugin for PodResizeValidator {
 impl Plugin for NodeDeclaredFeatureValidator {
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: Option<&Value>,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,

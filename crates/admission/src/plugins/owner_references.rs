@@ -7,7 +7,9 @@ use std::collections::HashSet;
 use api::{GroupVersion, Status, meta};
 use value::{Str, Value};
 
-use crate::{AdmissionNotes, AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation, VersionedObject};
+use crate::{
+    AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, Operation, VersionedObject,
+};
 
 #[derive(Debug)]
 pub struct OwnerReferencesPermissionEnforcement;
@@ -15,7 +17,7 @@ pub struct OwnerReferencesPermissionEnforcement;
 impl AsyncPlugin for OwnerReferencesPermissionEnforcement {
     fn validate<'a>(
         &'a self,
-        attributes: &'a Attributes<'_>,
+        attributes: &'a AdmissionAttributes<'_>,
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         _: &'a mut AdmissionNotes,
@@ -39,9 +41,13 @@ impl AsyncPlugin for OwnerReferencesPermissionEnforcement {
     }
 }
 
-async fn check(attributes: &Attributes<'_>, new: &Value, cluster: &dyn ClusterView) -> Result<(), Status> {
+async fn check(
+    attributes: &AdmissionAttributes<'_>,
+    new: &Value,
+    cluster: &dyn ClusterView,
+) -> Result<(), Status> {
     let resource = &attributes.resource;
-    let ask = async |question: authz::Attributes| {
+    let ask = async |question: authz::AuthorizationAttributes| {
         let answer = cluster.authorize(attributes.user, &question).await;
         if answer.decision == authz::Decision::Allow {
             return Ok(());
@@ -52,12 +58,16 @@ async fn check(attributes: &Attributes<'_>, new: &Value, cluster: &dyn ClusterVi
     };
     // A creation needs no permission to delete.
     if attributes.operation != Operation::Create {
-        let question = authz::Attributes {
+        let question = authz::AuthorizationAttributes {
             version: attributes.version.clone(),
             namespace: attributes.namespace.clone(),
             name: attributes.name.clone(),
             subresource: attributes.subresource.clone(),
-            ..authz::Attributes::resource("delete", resource.group.clone(), resource.resource.clone())
+            ..authz::AuthorizationAttributes::resource(
+                "delete",
+                resource.group.clone(),
+                resource.resource.clone(),
+            )
         };
         if let Err(why) = ask(question).await {
             let why = format!("cannot set an ownerRef on a resource you can't delete: {why}");
@@ -73,10 +83,10 @@ async fn check(attributes: &Attributes<'_>, new: &Value, cluster: &dyn ClusterVi
     if blocking.is_empty() {
         return Ok(());
     }
-    let anything = authz::Attributes {
+    let anything = authz::AuthorizationAttributes {
         subresource: "finalizers".into(),
         name: "*".into(),
-        ..authz::Attributes::resource("update", "*", "*")
+        ..authz::AuthorizationAttributes::resource("update", "*", "*")
     };
     if ask(anything).await.is_ok() {
         return Ok(());
@@ -98,12 +108,16 @@ async fn check(attributes: &Attributes<'_>, new: &Value, cluster: &dyn ClusterVi
                 ),
             )
         })?;
-        let question = authz::Attributes {
+        let question = authz::AuthorizationAttributes {
             version: served.kind.version.clone(),
             namespace: if served.namespaced { attributes.namespace.clone() } else { value::Str::default() },
             name: owner.name.clone(),
             subresource: "finalizers".into(),
-            ..authz::Attributes::resource("update", served.resource.group, served.resource.resource)
+            ..authz::AuthorizationAttributes::resource(
+                "update",
+                served.resource.group,
+                served.resource.resource,
+            )
         };
         if let Err(why) = ask(question).await {
             let why = format!(

@@ -5,7 +5,7 @@ use api::quantity::Quantity;
 use value::Value;
 
 use super::default_class::CLAIM_CLASS;
-use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 
 #[derive(Debug)]
 pub struct PersistentVolumeClaimResize;
@@ -13,7 +13,7 @@ pub struct PersistentVolumeClaimResize;
 impl Plugin for PersistentVolumeClaimResize {
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: Option<&Value>,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,

@@ -10,7 +10,7 @@ use value::{Str, Value, json};
 use super::resource_quota::is_best_effort;
 use super::tolerations;
 use crate::configuration::document::ConfigDocument;
-use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 
 const SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
 const DEFAULT_TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
@@ -34,7 +34,7 @@ pub struct PodTolerationRestriction {
     pub allowed: Vec<Value>,
 }
 
-fn namespace(attributes: &Attributes<'_>, cluster: &dyn ClusterView) -> Result<Arc<Value>, Status> {
+fn namespace(attributes: &AdmissionAttributes<'_>, cluster: &dyn ClusterView) -> Result<Arc<Value>, Status> {
     let name = attributes.namespace.as_str();
     let found = cluster.object("", "namespaces", "", name);
     found.ok_or_else(|| Status::not_found(&GroupResource::new("", "namespaces"), name))
@@ -93,7 +93,7 @@ impl PodNodeSelector {
 
     fn check(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: &Value,
         cluster: &dyn ClusterView,
     ) -> Result<(), Status> {
@@ -118,7 +118,7 @@ impl PodNodeSelector {
 impl Plugin for PodNodeSelector {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: &mut Value,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -135,7 +135,7 @@ impl Plugin for PodNodeSelector {
 
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: Option<&Value>,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -202,14 +202,14 @@ impl PodTolerationRestriction {
         Ok(PodTolerationRestriction { default, allowed })
     }
 
-    fn handles(attributes: &Attributes<'_>) -> bool {
+    fn handles(attributes: &AdmissionAttributes<'_>) -> bool {
         matches!(attributes.operation, Operation::Create | Operation::Update)
             && attributes.is_resource("", "pods")
     }
 
     fn check(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: &Value,
         cluster: &dyn ClusterView,
     ) -> Result<(), Status> {
@@ -235,7 +235,7 @@ impl PodTolerationRestriction {
 impl Plugin for PodTolerationRestriction {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: &mut Value,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -264,7 +264,7 @@ impl Plugin for PodTolerationRestriction {
 
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: Option<&Value>,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api::{Status, meta};
 use value::Value;
 
-use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 
 const GROUP: &str = "scheduling.k8s.io";
 const CLASSES: &str = "priorityclasses";
@@ -17,7 +17,7 @@ pub struct Priority;
 impl Plugin for Priority {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &mut Value,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -37,7 +37,7 @@ impl Plugin for Priority {
 
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: Option<&Value>,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -58,7 +58,7 @@ impl Plugin for Priority {
 }
 
 /// Restores values that an update omits, because pod validation rejects any change of them.
-fn keep(attributes: &Attributes<'_>, pod: &mut Value) {
+fn keep(attributes: &AdmissionAttributes<'_>, pod: &mut Value) {
     let Some(old) = attributes.old_object.stored() else { return };
     for field in ["priority", "preemptionPolicy"] {
         if pod.at(&["spec", field]).is_none()
@@ -69,7 +69,11 @@ fn keep(attributes: &Attributes<'_>, pod: &mut Value) {
     }
 }
 
-fn set(attributes: &Attributes<'_>, pod: &mut Value, cluster: &dyn ClusterView) -> Result<(), Status> {
+fn set(
+    attributes: &AdmissionAttributes<'_>,
+    pod: &mut Value,
+    cluster: &dyn ClusterView,
+) -> Result<(), Status> {
     let context = pod.str_at(&["spec", "priorityClassName"]).unwrap_or_default();
     let class = if context.is_empty() {
         default_class(cluster)

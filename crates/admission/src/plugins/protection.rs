@@ -4,7 +4,7 @@
 use api::{Status, meta};
 use value::Value;
 
-use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 
 /// Protects volumes, claims and volume attributes classes that are in use.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct PodGroupProtection;
 impl Plugin for StorageObjectInUseProtection {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &mut Value,
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -37,7 +37,7 @@ impl Plugin for StorageObjectInUseProtection {
 impl Plugin for PodGroupProtection {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &mut Value,
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -49,7 +49,7 @@ impl Plugin for PodGroupProtection {
     }
 }
 
-fn protect(attributes: &Attributes<'_>, object: &mut Value, finalizer: &'static str) {
+fn protect(attributes: &AdmissionAttributes<'_>, object: &mut Value, finalizer: &'static str) {
     let new = attributes.operation == Operation::Create && attributes.subresource.is_empty();
     if new && !meta::finalizers(object).any(|known| known == finalizer) {
         super::append(object, &["metadata", "finalizers"], finalizer.into());

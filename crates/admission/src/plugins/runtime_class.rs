@@ -7,19 +7,19 @@ use api::Status;
 use value::Value;
 
 use super::tolerations;
-use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 use api::pod_resources::amounts;
 
 #[derive(Debug)]
 pub struct RuntimeClass;
 
 impl RuntimeClass {
-    fn handles(attributes: &Attributes<'_>) -> bool {
+    fn handles(attributes: &AdmissionAttributes<'_>) -> bool {
         attributes.operation == Operation::Create && attributes.is_resource("", "pods")
     }
 
     fn class(
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: &Value,
         cluster: &dyn ClusterView,
     ) -> Result<Option<Arc<Value>>, Status> {
@@ -39,7 +39,7 @@ const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass'
 impl Plugin for RuntimeClass {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: &mut Value,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -86,7 +86,7 @@ impl Plugin for RuntimeClass {
 
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: Option<&Value>,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,

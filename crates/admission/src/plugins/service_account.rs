@@ -8,7 +8,8 @@ use api::{Status, meta};
 use value::{Map, Value};
 
 use crate::{
-    AdmissionNotes, AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation, Pass, VersionedObject,
+    AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, Operation, Pass,
+    VersionedObject,
 };
 
 const DEFAULT: &str = "default";
@@ -26,7 +27,7 @@ pub struct ServiceAccount {
 }
 
 impl ServiceAccount {
-    fn handles(attributes: &Attributes<'_>) -> bool {
+    fn handles(attributes: &AdmissionAttributes<'_>) -> bool {
         attributes.resource.resource == "pods"
             && attributes.resource.group.is_empty()
             && match attributes.subresource.as_str() {
@@ -38,7 +39,7 @@ impl ServiceAccount {
 
     async fn prepare(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: &mut Value,
         cluster: &dyn ClusterView,
     ) -> Result<(), Status> {
@@ -124,7 +125,7 @@ impl AsyncPlugin for ServiceAccount {
 
     fn validate<'a>(
         &'a self,
-        attributes: &'a Attributes<'_>,
+        attributes: &'a AdmissionAttributes<'_>,
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         _: &'a mut AdmissionNotes,
@@ -142,7 +143,7 @@ fn is_mirror(pod: &Value) -> bool {
 
 /// The pod's service account. Waits briefly for it to be created.
 async fn account(
-    attributes: &Attributes<'_>,
+    attributes: &AdmissionAttributes<'_>,
     pod: &Value,
     cluster: &dyn ClusterView,
 ) -> Result<Arc<Value>, Status> {
@@ -164,7 +165,11 @@ async fn account(
     })
 }
 
-async fn check(attributes: &Attributes<'_>, pod: &Value, cluster: &dyn ClusterView) -> Result<(), Status> {
+async fn check(
+    attributes: &AdmissionAttributes<'_>,
+    pod: &Value,
+    cluster: &dyn ClusterView,
+) -> Result<(), Status> {
     let new = attributes.subresource.is_empty();
     if new && is_mirror(pod) {
         return check_mirror(pod).map_err(|why| attributes.refuse(Some(pod), why));

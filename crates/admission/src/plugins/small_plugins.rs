@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use api::{FieldError, GroupResource, Status, meta};
 use value::{Path, Value};
 
-use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 
 #[derive(Debug)]
 pub struct AlwaysAdmit;
@@ -20,7 +20,7 @@ pub struct AlwaysDeny;
 impl Plugin for AlwaysDeny {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &mut Value,
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -30,7 +30,7 @@ impl Plugin for AlwaysDeny {
 
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: Option<&Value>,
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -46,7 +46,7 @@ pub struct AlwaysPullImages;
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 impl AlwaysPullImages {
-    fn handles(attributes: &Attributes<'_>, pod: &Value) -> bool {
+    fn handles(attributes: &AdmissionAttributes<'_>, pod: &Value) -> bool {
         let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
         if !writes || !attributes.is_resource("", "pods") {
             return false;
@@ -63,7 +63,7 @@ impl AlwaysPullImages {
 impl Plugin for AlwaysPullImages {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: &mut Value,
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -87,7 +87,7 @@ impl Plugin for AlwaysPullImages {
 
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: Option<&Value>,
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -129,7 +129,7 @@ pub struct NamespaceExists;
 impl Plugin for NamespaceExists {
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         _: Option<&Value>,
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -153,7 +153,7 @@ pub struct LimitPodHardAntiAffinityTopology;
 impl Plugin for LimitPodHardAntiAffinityTopology {
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: Option<&Value>,
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -181,7 +181,7 @@ pub struct DenyServiceExternalIPs;
 impl Plugin for DenyServiceExternalIPs {
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: Option<&Value>,
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,
@@ -208,7 +208,7 @@ pub struct ExtendedResourceToleration;
 impl Plugin for ExtendedResourceToleration {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: &mut Value,
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,

@@ -3,7 +3,7 @@
 use api::Status;
 use value::{Map, Value};
 
-use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 
 pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
@@ -13,7 +13,7 @@ pub struct TaintNodesByCondition;
 impl Plugin for TaintNodesByCondition {
     fn mutate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &mut Value,
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,

@@ -19,7 +19,7 @@ use crate::matching::{ConditionResult, MatchedResource, RequestContext};
 use crate::metrics::{AdmissionMetrics, MatchConditionLabels, PolicyErrorType, metrics_for};
 use crate::patched::to_stored;
 use crate::{
-    AdmissionNotes, AdmissionSnapshot, AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation,
+    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, BoxFuture, ClusterView, Operation,
     ParamError, Pass, Reinvocation,
 };
 
@@ -104,7 +104,7 @@ impl MutationReport<'_> {
 
 async fn run(
     snapshot: &PolicySnapshot<MutatingPolicy>,
-    attributes: &Attributes<'_>,
+    attributes: &AdmissionAttributes<'_>,
     object: &mut Value,
     cluster: &dyn ClusterView,
     reinvocation: &mut Reinvocation,
@@ -219,7 +219,7 @@ fn without_type_meta(param: Arc<Value>) -> Arc<Value> {
 
 async fn dispatch(
     invocations: &[PolicyInvocation<'_>],
-    attributes: &Attributes<'_>,
+    attributes: &AdmissionAttributes<'_>,
     object: &mut Value,
     cluster: &dyn ClusterView,
     reinvocation: &mut Reinvocation,

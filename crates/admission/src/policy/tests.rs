@@ -20,8 +20,8 @@ use crate::webhook::{
     OutgoingReview, Transport, TransportError, ValidatingWebhooks, WebhookReply, WebhookSet,
 };
 use crate::{
-    AdmissionNotes, AdmissionSnapshot, AsyncPlugin, Attributes, BoxFuture, NoMetrics, Operation, Pass,
-    Reinvocation, VersionedObject,
+    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, BoxFuture, NoMetrics, Operation,
+    Pass, Reinvocation, VersionedObject,
 };
 
 /// A cluster on which the deadline passes after `patience` checks of the clock.
@@ -91,10 +91,10 @@ fn long(length: usize) -> Value {
     object
 }
 
-fn with_attributes<T>(run: impl FnOnce(&Attributes<'_>) -> T) -> T {
+fn with_attributes<T>(run: impl FnOnce(&AdmissionAttributes<'_>) -> T) -> T {
     let (user, options) = (User::named("alice"), Value::Null);
     let kind = GroupVersionKind::new("", "v1", "ConfigMap");
-    run(&Attributes {
+    run(&AdmissionAttributes {
         user: &user,
         operation: Operation::Create,
         kind: kind.clone(),

@@ -16,7 +16,7 @@ use crate::expression::{Activations, AuthorizerDecisions, ExpressionInput, visib
 use crate::matching::{MatchedResource, RequestContext};
 use crate::metrics::{AdmissionMetrics, PolicyErrorType, metrics_for};
 use crate::{
-    AdmissionNotes, AdmissionSnapshot, AsyncPlugin, Attributes, BoxFuture, ClusterView, ParamError,
+    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, BoxFuture, ClusterView, ParamError,
     VersionedObject,
 };
 
@@ -51,7 +51,7 @@ impl AsyncPlugin for ValidatingPolicies {
 
     fn validate<'a>(
         &'a self,
-        attributes: &'a Attributes<'_>,
+        attributes: &'a AdmissionAttributes<'_>,
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         notes: &'a mut AdmissionNotes,

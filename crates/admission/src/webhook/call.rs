@@ -14,7 +14,7 @@ use crate::webhook::denial::{denial, dry_run_unsupported};
 use crate::webhook::response::{ReviewResponse, verify};
 use crate::webhook::review::{ReviewInput, review};
 use crate::webhook::{OutgoingReview, Transport, TransportError, Webhook, reply};
-use crate::{AdmissionMetrics, AdmissionNotes, Attributes, Phase, WebhookRejection};
+use crate::{AdmissionAttributes, AdmissionMetrics, AdmissionNotes, Phase, WebhookRejection};
 
 #[derive(Clone)]
 pub(super) struct WebhookCaller {
@@ -129,7 +129,7 @@ impl WebhookCaller {
         &self,
         webhook: &Webhook,
         phase: Phase,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         failure: Option<&CallFailure>,
         took: Duration,
     ) {

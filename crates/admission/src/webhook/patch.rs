@@ -7,7 +7,7 @@ use value::{Value, json, write};
 
 use crate::patched::{complete_kind, to_stored, unreadable_as};
 use crate::webhook::response::JSON_PATCH;
-use crate::{Attributes, ClusterView, Operation};
+use crate::{AdmissionAttributes, ClusterView, Operation};
 
 pub(super) struct PatchedObject {
     /// In the storage version, with defaults.
@@ -27,7 +27,7 @@ pub(super) async fn apply(
     shown: &Value,
     kind: &GroupVersionKind,
     operations: &[JsonPatchOperation],
-    attributes: &Attributes<'_>,
+    attributes: &AdmissionAttributes<'_>,
     cluster: &dyn ClusterView,
 ) -> Result<PatchedObject, Status> {
     let mut patched = json_patch::apply(shown.clone(), operations).map_err(Status::internal)?;
@@ -89,7 +89,7 @@ fn differs(before: &Value, after: &Value, kind: &GroupVersionKind) -> bool {
 /// Whether the request sets a time in the object's managed fields. kube-apiserver keeps that time with
 /// nanoseconds until the object is first encoded as JSON, so that the first patch counts as a change even if
 /// it changes nothing.
-pub(super) fn sets_managed_time(attributes: &Attributes<'_>, object: &Value) -> bool {
+pub(super) fn sets_managed_time(attributes: &AdmissionAttributes<'_>, object: &Value) -> bool {
     let kind = &attributes.stored_kind;
     let Some(schema) = schema::of(&kind.group, &kind.version, &kind.kind) else { return false };
     match (attributes.operation, attributes.old_object.stored()) {

@@ -4,7 +4,7 @@ use api::{GroupResource, GroupVersionKind};
 use authn::User;
 use value::{Str, Value, write};
 
-use crate::Attributes;
+use crate::AdmissionAttributes;
 use crate::webhook::ReviewVersion;
 
 /// A request as a webhook sees it: the kind and resource that its rules name, and the objects in that
@@ -24,7 +24,7 @@ pub(super) struct ReviewInput<'a> {
 pub(super) fn review(
     version: ReviewVersion,
     uid: &str,
-    attributes: &Attributes<'_>,
+    attributes: &AdmissionAttributes<'_>,
     input: &ReviewInput<'_>,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(4096);

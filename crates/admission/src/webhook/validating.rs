@@ -15,8 +15,8 @@ use crate::webhook::object_versions::ObjectVersions;
 use crate::webhook::selection::WebhookSelector;
 use crate::webhook::{Transport, Webhook, WebhookSet};
 use crate::{
-    AdmissionMetrics, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, Attributes, BoxFuture, ClusterView,
-    Phase, VersionedObject,
+    AdmissionAttributes, AdmissionMetrics, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, BoxFuture,
+    ClusterView, Phase, VersionedObject,
 };
 
 /// The admission plugin `ValidatingAdmissionWebhook`.
@@ -42,7 +42,7 @@ impl AsyncPlugin for ValidatingWebhooks {
 
     fn validate<'a>(
         &'a self,
-        attributes: &'a Attributes<'_>,
+        attributes: &'a AdmissionAttributes<'_>,
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         notes: &'a mut AdmissionNotes,
@@ -62,7 +62,7 @@ impl ValidatingWebhooks {
         &self,
         webhooks: Arc<[Arc<Webhook>]>,
         exemption: Exemption,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &VersionedObject<'_>,
         cluster: &dyn ClusterView,
         notes: &mut AdmissionNotes,

@@ -18,7 +18,7 @@ pub(crate) struct FakeCluster {
     pub(crate) objects: BTreeMap<(Str, Str, Str, Str), Arc<Value>>,
     /// The objects that [`ClusterView::wait_for_object`] finds in addition.
     pub(crate) soon: Option<Box<FakeCluster>>,
-    pub(crate) may: fn(&User, &authz::Attributes) -> bool,
+    pub(crate) may: fn(&User, &authz::AuthorizationAttributes) -> bool,
     pub(crate) patience: usize,
     pub(crate) clock_reads: AtomicUsize,
 }
@@ -165,7 +165,7 @@ impl ClusterView for FakeCluster {
     fn authorize<'a>(
         &'a self,
         user: &'a User,
-        attributes: &'a authz::Attributes,
+        attributes: &'a authz::AuthorizationAttributes,
     ) -> BoxFuture<'a, authz::AuthorizerDecision> {
         Box::pin(std::future::ready(if (self.may)(user, attributes) {
             authz::AuthorizerDecision::allow(authz::DecisionReason::Text("because".into()))

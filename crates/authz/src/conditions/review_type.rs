@@ -8,7 +8,7 @@ use cel::{
 };
 use value::{Str, Value};
 
-use crate::attributes::Attributes;
+use crate::attributes::AuthorizationAttributes;
 use crate::conditions::{CompileError, Compiler, Condition, ConditionInput, selector};
 
 /// Compiles in Kubernetes' base environment.
@@ -83,12 +83,12 @@ struct ReviewSpec<'a> {
 }
 
 struct ReviewResource<'a> {
-    attributes: &'a Attributes,
+    attributes: &'a AuthorizationAttributes,
     fields: OnceLock<Value>,
     labels: OnceLock<Value>,
 }
 
-struct ReviewPath<'a>(&'a Attributes);
+struct ReviewPath<'a>(&'a AuthorizationAttributes);
 
 impl<'a> ReviewSpec<'a> {
     fn of(request: &ConditionInput<'a>) -> Self {
@@ -125,7 +125,7 @@ impl LazyFields for ReviewSpec<'_> {
 
 impl LazyFields for ReviewResource<'_> {
     fn get(&self, name: &str) -> Option<Result<Val<'_>, Error>> {
-        let Attributes { fields, labels, .. } = self.attributes;
+        let AuthorizationAttributes { fields, labels, .. } = self.attributes;
         Some(Ok(match name {
             "namespace" => Val::str(&self.attributes.namespace),
             "verb" => Val::str(&self.attributes.verb),

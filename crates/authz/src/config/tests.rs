@@ -363,7 +363,7 @@ fn any_false_beats_errors_and_errors_beat_true() {
         configuration.authorizers.remove(0).webhook.unwrap().conditions
     };
     let user = authn::User::named("alice");
-    let attributes = crate::Attributes::resource("get", "", "pods");
+    let attributes = crate::AuthorizationAttributes::resource("get", "", "pods");
     let evaluate = |list: &[&str]| configuration(list).evaluate(&user, &attributes);
     assert_eq!(evaluate(&["true"]), ConditionsResult::Yes);
     assert_eq!(evaluate(&["true", "fail", "false"]), ConditionsResult::No { failed: true });

@@ -11,8 +11,8 @@ use api::{GroupResource, Status, meta};
 use authn::{User, names};
 use value::{Str, Value};
 
-use crate::attributes::Attributes;
-use crate::chain::Chain;
+use crate::attributes::AuthorizationAttributes;
+use crate::chain::AuthorizerChain;
 use crate::decision::Decision;
 use crate::rbac::held_rules::HeldRules;
 use crate::rbac::index::RbacIndex;
@@ -22,7 +22,7 @@ use crate::rbac::subject::RoleRef;
 /// Checks that a user may write a Role in `namespace`, or a ClusterRole if `namespace` is empty. `old` is the
 /// stored role. A change of metadata alone is checked, too, except one of owner references and finalizers.
 pub async fn check_role(
-    chain: &Chain,
+    chain: &AuthorizerChain,
     index: &RbacIndex,
     user: &User,
     namespace: &str,
@@ -31,8 +31,9 @@ pub async fn check_role(
     new: &Value,
 ) -> Result<(), Status> {
     let resource = if namespace.is_empty() { "clusterroles" } else { "roles" };
-    let escalate =
-        Attributes::resource("escalate", super::GROUP, resource).in_namespace(namespace).named(name);
+    let escalate = AuthorizationAttributes::resource("escalate", super::GROUP, resource)
+        .in_namespace(namespace)
+        .named(name);
     if user.is_in(names::MASTERS) || allowed(chain, user, &escalate).await || changes_only_gc_fields(old, new)
     {
         return Ok(());
@@ -53,7 +54,7 @@ pub async fn check_role(
 /// Checks that a user may write a RoleBinding in `namespace`, or a ClusterRoleBinding if `namespace` is
 /// empty.
 pub async fn check_binding(
-    chain: &Chain,
+    chain: &AuthorizerChain,
     index: &RbacIndex,
     user: &User,
     namespace: &str,
@@ -71,8 +72,9 @@ pub async fn check_binding(
     };
     if let Some(bound) = bound {
         let group = new.str_at(&["roleRef", "apiGroup"]).unwrap_or_default();
-        let bind =
-            Attributes::resource("bind", group, bound).in_namespace(namespace).named(role.name.clone());
+        let bind = AuthorizationAttributes::resource("bind", group, bound)
+            .in_namespace(namespace)
+            .named(role.name.clone());
         if allowed(chain, user, &bind).await {
             return Ok(());
         }
@@ -105,7 +107,7 @@ pub fn held_entries(index: &RbacIndex, user: &User, namespace: &str) -> usize {
     held.iter().map(|rules| rules.iter().map(PolicyRule::entries).sum::<usize>()).sum()
 }
 
-async fn allowed(chain: &Chain, user: &User, attributes: &Attributes) -> bool {
+async fn allowed(chain: &AuthorizerChain, user: &User, attributes: &AuthorizationAttributes) -> bool {
     chain.decide(user, attributes).await.decision == Decision::Allow
 }
 

@@ -13,7 +13,7 @@ use api::meta;
 use authn::User;
 use value::{Str, Value, format_smolstr};
 
-use crate::attributes::Attributes;
+use crate::attributes::AuthorizationAttributes;
 use crate::decision::{AuthorizerDecision, DecisionReason};
 use crate::rbac::rule::PolicyRule;
 use crate::rbac::subject::{RbacSubject, RoleRef, SubjectKey};
@@ -132,7 +132,7 @@ impl RbacIndex {
     }
 
     /// Allows, or has no opinion. The reason of the latter names bound roles that do not exist.
-    pub fn decide(&self, user: &User, attributes: &Attributes) -> AuthorizerDecision {
+    pub fn decide(&self, user: &User, attributes: &AuthorizationAttributes) -> AuthorizerDecision {
         let state = self.read();
         let mut missing: Vec<String> = Vec::new();
         for scope in scopes_of(&attributes.namespace) {

@@ -5,7 +5,7 @@ use std::fmt;
 use api::field::quote;
 use value::{Map, Str, Value};
 
-use crate::attributes::Attributes;
+use crate::attributes::AuthorizationAttributes;
 
 /// A rule of a role. Within a list any entry may match; all lists must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,7 +74,7 @@ impl PolicyRule {
         Value::Map(out)
     }
 
-    pub fn allows(&self, attributes: &Attributes) -> bool {
+    pub fn allows(&self, attributes: &AuthorizationAttributes) -> bool {
         let any_of = |list: &[Str], wanted: &str| list.iter().any(|item| item == "*" || item == wanted);
         if !any_of(&self.verbs, &attributes.verb) {
             return false;

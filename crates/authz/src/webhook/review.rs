@@ -3,12 +3,12 @@
 use authn::User;
 use value::{Map, Str, Value, write};
 
-use crate::attributes::Attributes;
+use crate::attributes::AuthorizationAttributes;
 use crate::conditions::selector;
 use crate::config::ReviewVersion;
 
 /// The `spec` of the review, without empty fields. Its text is the key of the cache.
-pub(super) fn spec(user: &User, attributes: &Attributes, version: ReviewVersion) -> Value {
+pub(super) fn spec(user: &User, attributes: &AuthorizationAttributes, version: ReviewVersion) -> Value {
     let strings = |list: &[Str]| Value::List(list.iter().cloned().map(Value::String).collect());
     let mut out = Map::with_capacity(5);
     if !user.extra.is_empty() {

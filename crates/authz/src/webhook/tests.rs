@@ -8,7 +8,7 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::conditions::{Condition, ConditionInput};
 use crate::observe::NoObserver;
-use crate::{Authorizer, Chain, ChainStep, Denial, Selector};
+use crate::{Authorizer, AuthorizerChain, ChainStep, Denial, Selector};
 
 /// Responds from a list and records reviews and pauses. The test advances the clock.
 struct Fake {
@@ -116,8 +116,8 @@ fn alice() -> User {
     user
 }
 
-fn pods() -> Attributes {
-    Attributes::resource("list", "", "pods").in_namespace("prod")
+fn pods() -> AuthorizationAttributes {
+    AuthorizationAttributes::resource("list", "", "pods").in_namespace("prod")
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_review_says_who_wants_what() {
         error: None,
     };
     run(v1.decide(&alice(), &attributes));
-    run(beta.decide(&User::named("bob").in_groups(["g"]), &Attributes::path("get", "/healthz")));
+    run(beta.decide(&User::named("bob").in_groups(["g"]), &AuthorizationAttributes::path("get", "/healthz")));
     let received = sender.received.lock().unwrap().join("\n");
     expect![[r#"
         {"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","metadata":{},"spec":{"extra":{"scopes":["a"]},"groups":["devs"],"resourceAttributes":{"labelSelector":{"requirements":[{"key":"app","operator":"Exists"}]},"namespace":"prod","resource":"pods","verb":"list","version":"*"},"uid":"7","user":"alice"},"status":{"allowed":false}}
@@ -326,7 +326,7 @@ fn a_failure_that_no_later_authorizer_overrules_is_a_500() {
         let sender = Fake::new([code(404, "", "")]);
         let webhook = Authorizer::Webhook(Arc::new(webhook(&sender, &configuration())));
         let step = |name: &str, authorizer| ChainStep { name: name.into(), authorizer };
-        Chain::new(vec![step("wh", webhook), step("last", last)]).unwrap()
+        AuthorizerChain::new(vec![step("wh", webhook), step("last", last)]).unwrap()
     };
     let refused = run(steps(Authorizer::AlwaysDeny).authorize(&caller, pods())).unwrap_err();
     let error = "the server could not find the requested resource".to_owned();

@@ -13,8 +13,8 @@ use authz::config::{
 };
 use authz::webhook::{BoxFuture, ReviewTransport, SendError, WebhookResponse};
 use authz::{
-    Attributes, AuthorizerDecision, ConditionsResult, Decision, NoObserver, Selector, SharedAuthorizers,
-    assemble,
+    AuthorizationAttributes, AuthorizerDecision, ConditionsResult, Decision, NoObserver, Selector,
+    SharedAuthorizers, assemble,
 };
 use value::Str;
 
@@ -121,7 +121,7 @@ impl Evaluation<'_> {
     async fn run(
         &self,
         user: &User,
-        attributes: &Attributes,
+        attributes: &AuthorizationAttributes,
         out: &mut dyn Write,
     ) -> Result<EvaluationResult> {
         let mut unknown_webhook = None;
@@ -151,7 +151,7 @@ impl Evaluation<'_> {
         Ok(EvaluationResult { answer, unknown_webhook })
     }
 
-    fn chain(&self, configuration: &Configuration) -> Result<authz::Chain> {
+    fn chain(&self, configuration: &Configuration) -> Result<authz::AuthorizerChain> {
         let sender = |name: &str, webhook: &WebhookConfiguration| {
             let response = self.assumption(name).unwrap_or(AssumedResponse::NoOpinion);
             Ok(Arc::new(AssumedWebhook { response, version: webhook.version }) as Arc<dyn ReviewTransport>)
@@ -168,7 +168,7 @@ impl Evaluation<'_> {
 fn print_conditions(
     authorizer: &ConfiguredAuthorizer,
     user: &User,
-    attributes: &Attributes,
+    attributes: &AuthorizationAttributes,
     out: &mut dyn Write,
 ) -> Result<bool> {
     let Some(webhook) = &authorizer.webhook else { return Ok(false) };
@@ -298,9 +298,9 @@ fn user(args: &Args) -> Result<User> {
 }
 
 /// The request attributes. A built-in resource can be given by plural or singular name, kind or short name, and without its group.
-fn attributes(args: &Args) -> Attributes {
+fn attributes(args: &Args) -> AuthorizationAttributes {
     if args.resource.starts_with('/') {
-        return Attributes::path(args.verb.as_str(), args.resource.as_str());
+        return AuthorizationAttributes::path(args.verb.as_str(), args.resource.as_str());
     }
     let (typed, name) = args.resource.split_once('/').unwrap_or((&args.resource, ""));
     let name = args.name.as_deref().unwrap_or(name);
@@ -313,7 +313,7 @@ fn attributes(args: &Args) -> Attributes {
                 || row.short_names.contains(&word))
     });
     let (group, plural) = found.map_or((group, word), |row| (row.group, row.plural));
-    let mut attributes = Attributes::resource(args.verb.as_str(), group, plural)
+    let mut attributes = AuthorizationAttributes::resource(args.verb.as_str(), group, plural)
         .in_namespace(args.namespace.as_str())
         .named(name)
         .subresource(args.subresource.as_str());

@@ -9,15 +9,18 @@ use tokio::time::{Instant, sleep};
 use value::{Str, Value};
 
 use super::{Controller, Next, run};
-use crate::api::{Api, Change, Elsewhere, Event, Kind, Patch, Place, View, Watch, What};
+use crate::api::{
+    AggregatedKinds, Api, ChangeStream, ClusterReader, ObjectChange, ObjectEvent, ObjectRef, PatchBody,
+    ResourceKind, WatchScope,
+};
 use crate::fake::{Fake, kind, parse};
 use crate::queue::Backoff;
 
 /// A watch that delivers a fixed sequence of events and then stays silent.
-struct Script(VecDeque<Event>);
+struct Script(VecDeque<ObjectEvent>);
 
-impl Watch for Script {
-    async fn next(&mut self) -> Event {
+impl ChangeStream for Script {
+    async fn next(&mut self) -> ObjectEvent {
         match self.0.pop_front() {
             Some(event) => event,
             None => std::future::pending().await,
@@ -26,36 +29,36 @@ impl Watch for Script {
 }
 
 /// For each expected watch: the initial list and the events that follow.
-type Scripts = Mutex<VecDeque<(Vec<Change>, Vec<Event>)>>;
+type Scripts = Mutex<VecDeque<(Vec<ObjectChange>, Vec<ObjectEvent>)>>;
 
 struct Scripted {
     fake: Fake,
     scripts: Scripts,
 }
 
-impl View for Scripted {
-    fn kind(&self, api_version: &str, kind: &str) -> Option<Arc<Kind>> {
+impl ClusterReader for Scripted {
+    fn kind(&self, api_version: &str, kind: &str) -> Option<Arc<ResourceKind>> {
         self.fake.kind(api_version, kind)
     }
-    fn kinds(&self) -> Vec<Arc<Kind>> {
+    fn kinds(&self) -> Vec<Arc<ResourceKind>> {
         self.fake.kinds()
     }
-    fn elsewhere(&self) -> Elsewhere {
+    fn elsewhere(&self) -> AggregatedKinds {
         self.fake.elsewhere()
     }
-    fn get(&self, place: &Place) -> Result<Option<Value>, Status> {
+    fn get(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
         self.fake.get(place)
     }
-    fn metadata(&self, place: &Place) -> Result<Option<Value>, Status> {
+    fn metadata(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
         self.fake.metadata(place)
     }
-    fn list(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status> {
+    fn list(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
         self.fake.list(kind, namespace)
     }
-    fn list_by_field(&self, kind: &Kind, field: &str, value: &str) -> Result<Vec<Value>, Status> {
+    fn list_by_field(&self, kind: &ResourceKind, field: &str, value: &str) -> Result<Vec<Value>, Status> {
         self.fake.list_by_field(kind, field, value)
     }
-    fn count(&self, kind: &Kind, namespace: &str) -> usize {
+    fn count(&self, kind: &ResourceKind, namespace: &str) -> usize {
         self.fake.count(kind, namespace)
     }
     fn fresh_uid(&self) -> String {
@@ -70,26 +73,26 @@ impl View for Scripted {
 impl Api for Scripted {
     type Watch = Script;
 
-    fn watch(&self, _: &What) -> (Vec<Change>, Script) {
+    fn watch(&self, _: &WatchScope) -> (Vec<ObjectChange>, Script) {
         let (initial, events) = self.scripts.lock().unwrap().pop_front().unwrap_or_default();
         (initial, Script(events.into()))
     }
-    async fn create(&self, _: &Kind, _: &str, _: &Value) -> Result<Value, Status> {
+    async fn create(&self, _: &ResourceKind, _: &str, _: &Value) -> Result<Value, Status> {
         Err(Status::internal("nothing is written here"))
     }
-    async fn update(&self, _: &Place, _: &str, _: &Value) -> Result<Value, Status> {
+    async fn update(&self, _: &ObjectRef, _: &str, _: &Value) -> Result<Value, Status> {
         Err(Status::internal("nothing is written here"))
     }
-    async fn patch(&self, _: &Place, _: &str, _: &Patch) -> Result<Value, Status> {
+    async fn patch(&self, _: &ObjectRef, _: &str, _: &PatchBody) -> Result<Value, Status> {
         Err(Status::internal("nothing is written here"))
     }
-    async fn list_elsewhere(&self, _: &Kind, _: &str) -> Result<Vec<Value>, Status> {
+    async fn list_elsewhere(&self, _: &ResourceKind, _: &str) -> Result<Vec<Value>, Status> {
         Err(Status::internal("nothing is elsewhere"))
     }
-    async fn delete(&self, _: &Place, _: &Value) -> Result<(), Status> {
+    async fn delete(&self, _: &ObjectRef, _: &Value) -> Result<(), Status> {
         Err(Status::internal("nothing is written here"))
     }
-    async fn delete_collection(&self, _: &Kind, _: &str, _: &Value) -> Result<(), Status> {
+    async fn delete_collection(&self, _: &ResourceKind, _: &str, _: &Value) -> Result<(), Status> {
         Err(Status::internal("nothing is written here"))
     }
 }
@@ -116,11 +119,11 @@ impl Controller for Counting {
     const WORKERS: usize = 2;
     const BACKOFF: Backoff = Backoff { first: Duration::from_millis(10), longest: Duration::from_millis(40) };
 
-    fn observe(&self, change: &Change) -> Vec<(Str, Duration)> {
+    fn observe(&self, change: &ObjectChange) -> Vec<(Str, Duration)> {
         vec![(change.place.name.clone(), Duration::ZERO)]
     }
 
-    fn restart(&self, _: &What) {
+    fn restart(&self, _: &WatchScope) {
         self.tally.restarts.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -145,18 +148,22 @@ impl Controller for Counting {
     }
 }
 
-fn change(name: &str) -> Change {
+fn change(name: &str) -> ObjectChange {
     let place = kind("", "v1", "ConfigMap", "configmaps", true).place("n", name);
-    Change { place, object: parse("{}"), deleted: false }
+    ObjectChange { place, object: parse("{}"), deleted: false }
 }
 
 /// Runs a controller over these scripts for `wait` of paused time and returns its records.
-async fn after(wait: Duration, scripts: Vec<(Vec<Change>, Vec<Event>)>, failures: usize) -> Arc<Tally> {
+async fn after(
+    wait: Duration,
+    scripts: Vec<(Vec<ObjectChange>, Vec<ObjectEvent>)>,
+    failures: usize,
+) -> Arc<Tally> {
     let api = Arc::new(Scripted { fake: Fake::new(&[]), scripts: Mutex::new(scripts.into()) });
     let tally = Arc::new(Tally::default());
     let (stop, stopped) = watch::channel(false);
     let controller = Counting { tally: Arc::clone(&tally), begun: Instant::now(), failures };
-    let running = tokio::spawn(run(controller, api, vec![What::Owners], stopped));
+    let running = tokio::spawn(run(controller, api, vec![WatchScope::Owners], stopped));
     sleep(wait).await;
     stop.send(true).unwrap();
     running.await.unwrap();
@@ -169,14 +176,15 @@ fn names(tally: &Tally) -> Vec<Str> {
 
 #[tokio::test(start_paused = true)]
 async fn what_there_is_and_what_happens_is_worked_on() {
-    let events = vec![Event::Change(change("b")), Event::Change(change("parent"))];
+    let events = vec![ObjectEvent::Change(change("b")), ObjectEvent::Change(change("parent"))];
     let tally = after(Duration::from_secs(1), vec![(vec![change("a")], events)], 0).await;
     assert_eq!(names(&tally), ["a", "b", "parent", "child"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_missed_changes_everything_is_listed_anew() {
-    let scripts = vec![(vec![change("a")], vec![Event::Lost]), (vec![change("a"), change("b")], vec![])];
+    let scripts =
+        vec![(vec![change("a")], vec![ObjectEvent::Lost]), (vec![change("a"), change("b")], vec![])];
     let tally = after(Duration::from_secs(1), scripts, 0).await;
     assert_eq!(tally.restarts.load(Ordering::SeqCst), 2);
     assert!(names(&tally).contains(&"b".into()));
@@ -206,11 +214,11 @@ async fn only_so_many_are_worked_on_at_once_and_what_has_begun_is_finished() {
 async fn a_watch_that_ends_with_the_server_ends_the_controller() {
     let api = Arc::new(Scripted {
         fake: Fake::new(&[]),
-        scripts: Mutex::new(VecDeque::from([(vec![], vec![Event::Closed])])),
+        scripts: Mutex::new(VecDeque::from([(vec![], vec![ObjectEvent::Closed])])),
     });
     let controller = Counting { tally: Arc::default(), begun: Instant::now(), failures: 0 };
     let (_stop, stopped) = watch::channel(false);
-    tokio::time::timeout(Duration::from_secs(5), run(controller, api, vec![What::Owners], stopped))
+    tokio::time::timeout(Duration::from_secs(5), run(controller, api, vec![WatchScope::Owners], stopped))
         .await
         .expect("it ends");
 }

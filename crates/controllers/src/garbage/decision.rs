@@ -14,7 +14,7 @@ use value::{Str, Value};
 
 use super::graph::{Going, Graph};
 use super::{FOREGROUND, ORPHAN, lock, owners};
-use crate::api::{Place, View};
+use crate::api::{ClusterReader, ObjectRef};
 use lookup::{Owner, Owners, Turn};
 
 /// The decision about an object.
@@ -27,21 +27,21 @@ pub(super) enum Verdict {
     /// Reconcile these dependents, which block the foreground deletion.
     Attempt(Vec<Str>),
     /// The object is cluster-scoped and references a namespaced owner. Such an owner cannot be resolved, so the object is left alone.
-    Impossible { dependent: Place, owner: Str },
+    Impossible { dependent: ObjectRef, owner: Str },
     /// The object references an owner of a kind that is not served, which may exist.
-    UnknownKind { dependent: Place, kind: String },
+    UnknownKind { dependent: ObjectRef, kind: String },
 }
 
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
     /// Changes the owner references.
     Patch {
-        place: Place,
+        place: ObjectRef,
         patch: Value,
     },
     /// Removes a finalizer, after all earlier actions have completed.
     Release {
-        place: Place,
+        place: ObjectRef,
         patch: Value,
     },
     Delete(Deletion),
@@ -50,7 +50,7 @@ pub(super) enum Action {
 /// The deletion of an object, with the state in which it was decided.
 #[derive(Debug, PartialEq)]
 pub(super) struct Deletion {
-    pub(super) place: Place,
+    pub(super) place: ObjectRef,
     pub(super) uid: Str,
     pub(super) revision: Str,
     pub(super) owners: Vec<Value>,
@@ -74,7 +74,7 @@ struct Subject<'a> {
     graph: &'a Mutex<Graph>,
     generation: u64,
     uid: &'a str,
-    place: Place,
+    place: ObjectRef,
 }
 
 impl Subject<'_> {
@@ -88,7 +88,11 @@ impl Subject<'_> {
 }
 
 /// Decides about the object with this UID.
-pub(super) async fn decide(graph: &Mutex<Graph>, view: &impl View, uid: &str) -> Result<Verdict, Status> {
+pub(super) async fn decide(
+    graph: &Mutex<Graph>,
+    view: &impl ClusterReader,
+    uid: &str,
+) -> Result<Verdict, Status> {
     let read = |graph: &Graph| {
         let node = graph.node(uid).filter(|node| node.going != Going::Plainly)?;
         Some((graph.generation(), node.place.clone()))
@@ -107,8 +111,8 @@ pub(super) async fn decide(graph: &Mutex<Graph>, view: &impl View, uid: &str) ->
 }
 
 /// Removes the references of all dependents to this owner, then the owner's `orphan` finalizer.
-async fn orphan(subject: &Subject<'_>, view: &impl View, live: &Value) -> Result<Verdict, Status> {
-    let copy = |graph: &Graph| -> Vec<(Str, Place)> {
+async fn orphan(subject: &Subject<'_>, view: &impl ClusterReader, live: &Value) -> Result<Verdict, Status> {
+    let copy = |graph: &Graph| -> Vec<(Str, ObjectRef)> {
         let dependents = graph.dependents(subject.uid);
         dependents.map(|(uid, node)| (uid.clone(), node.place.clone())).collect()
     };
@@ -144,7 +148,11 @@ fn foreground(subject: &Subject<'_>, live: &Value) -> Verdict {
 }
 
 /// Decides about an object that is not being deleted, from the state of its owners.
-async fn by_owners(subject: &Subject<'_>, view: &impl View, live: &Value) -> Result<Verdict, Status> {
+async fn by_owners(
+    subject: &Subject<'_>,
+    view: &impl ClusterReader,
+    live: &Value,
+) -> Result<Verdict, Status> {
     let place = &subject.place;
     let mut lookup = Owners::new(view, place);
     let mut solid = false;
@@ -213,14 +221,14 @@ async fn by_owners(subject: &Subject<'_>, view: &impl View, live: &Value) -> Res
 }
 
 /// Removes the references to these owners; `None` if there are none.
-fn without_owners(place: &Place, live: &Value, uids: &HashSet<&str>) -> Option<Action> {
+fn without_owners(place: &ObjectRef, live: &Value, uids: &HashSet<&str>) -> Option<Action> {
     let named = |reference: &&Value| reference.str_at(&["uid"]).is_some_and(|uid| uids.contains(uid));
     let kept: Vec<Value> = owners(live).iter().filter(|reference| !named(reference)).cloned().collect();
     (kept.len() < owners(live).len()).then(|| with_owners(place, live, kept))
 }
 
 /// Clears `blockOwnerDeletion` in all references; `None` if it is set in none.
-fn unblocked(place: &Place, live: &Value) -> Option<Action> {
+fn unblocked(place: &ObjectRef, live: &Value) -> Option<Action> {
     let mut references = owners(live).to_vec();
     let mut changed = false;
     for reference in &mut references {
@@ -232,12 +240,12 @@ fn unblocked(place: &Place, live: &Value) -> Option<Action> {
     changed.then(|| with_owners(place, live, references))
 }
 
-fn with_owners(place: &Place, live: &Value, references: Vec<Value>) -> Action {
+fn with_owners(place: &ObjectRef, live: &Value, references: Vec<Value>) -> Action {
     let references = if references.is_empty() { Value::Null } else { Value::List(references) };
     Action::Patch { place: place.clone(), patch: patch(live, "ownerReferences", references) }
 }
 
-fn release(place: &Place, live: &Value, finalizer: &str) -> Action {
+fn release(place: &ObjectRef, live: &Value, finalizer: &str) -> Action {
     let others: Vec<Value> =
         meta::finalizers(live).filter(|own| *own != finalizer).map(Value::from).collect();
     let others = if others.is_empty() { Value::Null } else { Value::List(others) };

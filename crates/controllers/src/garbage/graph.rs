@@ -8,7 +8,7 @@ use api::meta::{self, OwnerReference};
 use value::{Str, Value};
 
 use super::{FOREGROUND, ORPHAN};
-use crate::api::{Change, Place};
+use crate::api::{ObjectChange, ObjectRef};
 
 /// The deletion state of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Going {
 /// An object with owners, or one whose deletion waits for its dependents.
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) place: Place,
+    pub(super) place: ObjectRef,
     pub(super) owners: Vec<OwnerReference>,
     pub(super) going: Going,
 }
@@ -85,7 +85,7 @@ impl Graph {
     }
 
     /// Applies a change and returns the UIDs of the objects to reconcile because of it.
-    pub(super) fn observe(&mut self, change: &Change) -> Vec<Str> {
+    pub(super) fn observe(&mut self, change: &ObjectChange) -> Vec<Str> {
         let uid = meta::uid(&change.object);
         if uid.is_empty() {
             return Vec::new();
@@ -105,7 +105,7 @@ impl Graph {
         concerned
     }
 
-    fn there(&mut self, uid: Str, change: &Change) -> Vec<Str> {
+    fn there(&mut self, uid: Str, change: &ObjectChange) -> Vec<Str> {
         let owners: Vec<OwnerReference> = meta::owner_references(&change.object).collect();
         let going = Going::of(&change.object);
         let (old_owners, was) =

@@ -8,7 +8,7 @@ use value::{Str, Value};
 
 use super::decision::{Action, Verdict, decide};
 use super::graph::Graph;
-use crate::api::{Change, View};
+use crate::api::{ClusterReader, ObjectChange};
 use crate::fake::{Fake, parse};
 
 /// A fake cluster and a graph that has observed all of it.
@@ -29,7 +29,7 @@ impl Cluster {
     }
 
     fn told(&mut self, object: &Value, deleted: bool) -> Vec<Str> {
-        let change = Change { place: self.fake.place(object), object: object.clone(), deleted };
+        let change = ObjectChange { place: self.fake.place(object), object: object.clone(), deleted };
         self.graph.get_mut().unwrap().observe(&change)
     }
 
@@ -62,7 +62,7 @@ impl Cluster {
     }
 
     /// Decides with `view`. Returns the decision and how often it yielded to other tasks.
-    fn decide_with(&self, view: &impl View, uid: &str) -> (Verdict, usize) {
+    fn decide_with(&self, view: &impl ClusterReader, uid: &str) -> (Verdict, usize) {
         let mut decision = pin!(decide(&self.graph, view, uid));
         let mut yields = 0;
         loop {

@@ -6,7 +6,7 @@ use api::time::Timestamp;
 use value::{Str, Value};
 
 use super::Leftover;
-use crate::api::{Kind, Unknown};
+use crate::api::{FailedDiscovery, ResourceKind};
 
 /// The result of one attempt to empty a namespace.
 #[derive(Debug, Default, PartialEq)]
@@ -19,25 +19,25 @@ pub(super) struct Findings {
     /// Errors of deletions and lists.
     pub(super) errors: Vec<String>,
     /// Group versions whose discovery failed.
-    unknown: Vec<Unknown>,
+    unknown: Vec<FailedDiscovery>,
 }
 
 impl Findings {
     /// Starts with the group versions whose discovery failed.
-    pub(super) fn undiscovered_in(mut unknown: Vec<Unknown>) -> Self {
+    pub(super) fn undiscovered_in(mut unknown: Vec<FailedDiscovery>) -> Self {
         unknown.sort();
         Findings { unknown, ..Findings::default() }
     }
 
     /// The discovery error, if discovery failed for any group version.
     pub(super) fn undiscovered(&self) -> Option<String> {
-        let texts = self.unknown.iter().map(|Unknown { version, why }| format!("{version}: {why}"));
+        let texts = self.unknown.iter().map(|FailedDiscovery { version, why }| format!("{version}: {why}"));
         let texts: Vec<String> = texts.collect();
         let listed = || format!("unable to retrieve the complete list of server APIs: {}", texts.join(", "));
         (!texts.is_empty()).then(listed)
     }
 
-    pub(super) fn add(&mut self, kind: &Kind, leftover: Leftover) {
+    pub(super) fn add(&mut self, kind: &ResourceKind, leftover: Leftover) {
         let Leftover { count, finalizers, error } = leftover;
         if count > 0 {
             self.left += count;

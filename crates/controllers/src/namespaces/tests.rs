@@ -4,7 +4,7 @@ use value::Value;
 
 use super::conditions::{Findings, updated};
 use super::{Leftover, Step, estimate, finalized, leftover, step, wait_for};
-use crate::api::Unknown;
+use crate::api::FailedDiscovery;
 use crate::fake::{kind, parse};
 
 const GOING: &str = r#"{"metadata":{"name":"n","deletionTimestamp":"2026-01-01T00:00:00Z"},
@@ -132,7 +132,7 @@ fn errors_are_counted_and_sorted_and_conditions_of_others_stay() {
 
 #[test]
 fn what_is_not_known_is_said_and_holds_the_namespace_up() {
-    let stale = |version: &str| Unknown {
+    let stale = |version: &str| FailedDiscovery {
         version: version.to_owned(),
         why: format!("stale GroupVersion discovery: {version}"),
     };

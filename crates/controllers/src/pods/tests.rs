@@ -3,7 +3,7 @@ use std::time::Duration;
 use value::Value;
 
 use super::{Key, Lost, PATIENCE, concerned, failed, lost};
-use crate::api::{Change, View as _};
+use crate::api::{ClusterReader as _, ObjectChange};
 use crate::fake::{Fake, parse};
 
 const QUARANTINE: Duration = Duration::from_secs(40);
@@ -38,7 +38,7 @@ fn broken() -> Value {
 fn told(object: &Value, deleted: bool) -> Option<(Key, Duration)> {
     let fake = Fake::new(&[NODE]);
     let nodes = fake.kind("v1", "Node").unwrap();
-    let change = Change { place: fake.place(object), object: object.clone(), deleted };
+    let change = ObjectChange { place: fake.place(object), object: object.clone(), deleted };
     concerned(&fake, &nodes, &change, QUARANTINE)
 }
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{SOON, gives_back, when};
-use crate::api::Change;
+use crate::api::ObjectChange;
 use crate::fake::{kind, parse};
 
 #[test]
@@ -18,11 +18,12 @@ fn a_quota_whose_limits_are_not_known_is_counted_at_once() {
 #[test]
 fn what_goes_away_or_ends_gives_back_and_what_comes_does_not() {
     let pods = kind("", "v1", "Pod", "pods", true);
-    let change = |text: &str, deleted| Change { place: pods.place("n", "p"), object: parse(text), deleted };
+    let change =
+        |text: &str, deleted| ObjectChange { place: pods.place("n", "p"), object: parse(text), deleted };
     assert!(gives_back(&change("{}", true)));
     assert!(gives_back(&change(r#"{"status":{"phase":"Failed"}}"#, false)));
     assert!(!gives_back(&change(r#"{"status":{"phase":"Running"}}"#, false)));
     let maps = kind("", "v1", "ConfigMap", "configmaps", true);
-    let map = Change { place: maps.place("n", "m"), object: parse("{}"), deleted: false };
+    let map = ObjectChange { place: maps.place("n", "m"), object: parse("{}"), deleted: false };
     assert!(!gives_back(&map));
 }

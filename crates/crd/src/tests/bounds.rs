@@ -124,7 +124,7 @@ fn a_schema_deeper_than_what_is_read_lets_nothing_pass() {
         schema = Value::map([("type", Value::from("object")), ("properties", Value::map([("a", schema)]))]);
         object = Value::map([("a", object)]);
     }
-    let node = super::super::Node::read(&schema);
+    let node = super::super::SchemaNode::read(&schema);
     let mut errors = api::FieldErrors::new();
     super::super::validate::defaults_are_valid(&object, &node, "", &value::Budget::UNLIMITED, &mut errors);
     assert!(!errors.is_empty());

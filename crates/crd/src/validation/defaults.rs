@@ -7,7 +7,7 @@ use value::{Map, Value};
 
 use super::schema::bad_default;
 use super::strictness::Strictness;
-use crate::{Bounds, Node, embedded_errors, rules, size, without_unknown};
+use crate::{Bounds, SchemaNode, embedded_errors, rules, size, without_unknown};
 
 /// CEL cost limit of the rules on all defaults of a schema together.
 const BUDGET: i64 = 10_000_000;
@@ -78,7 +78,7 @@ impl Walk<'_> {
         let place = at.field("default");
         // Nested defaults read the innermost schema once per default. If this ends the budget, the check below reports it.
         let _ = self.strict.budget.spend((size(schema) / BYTES_OF_STEP) as u64);
-        let mut node = Node::read(schema);
+        let mut node = SchemaNode::read(schema);
         node.embedded |= is_resource;
         if inside_metadata {
             let object = wrap(default.clone(), around);
@@ -97,7 +97,7 @@ impl Walk<'_> {
             }
         }
         let mut found = FieldErrors::new();
-        let judged = Node::for_defaults(schema);
+        let judged = SchemaNode::for_defaults(schema);
         let budget = &self.strict.budget;
         crate::defaults_are_valid(default, &judged, &place.to_string(), budget, &mut found);
         if found.is_empty() {

@@ -8,7 +8,7 @@ use value::Value;
 
 use super::strictness::Strictness;
 use super::structural::unreadable;
-use crate::{Node, field_path};
+use crate::{SchemaNode, field_path};
 
 /// Limit on the selectable fields of a version.
 pub(super) const MAX_SELECTABLE: usize = 8;
@@ -89,7 +89,7 @@ pub(super) fn selectable(
     if let Some(why) = schema.and_then(unreadable) {
         errors.invalid(place_of_schema, "", why);
     }
-    let node = schema.map(Node::read).unwrap_or_default();
+    let node = schema.map(SchemaNode::read).unwrap_or_default();
     let mut seen: HashSet<String> = HashSet::new();
     for (i, field) in fields.iter().enumerate() {
         let item = at.index(i);

@@ -10,7 +10,7 @@ use value::{Value, write};
 
 use super::quoted;
 use super::strictness::Strictness;
-use crate::{Node, Rule, field_path, rules};
+use crate::{SchemaNode, ValidationRule, field_path, rules};
 
 /// CEL cost limit of one expression.
 const MOST_PER_RULE: u64 = 10_000_000;
@@ -352,7 +352,7 @@ impl Walk<'_> {
         if written.is_empty() {
             return;
         }
-        let node = Node::read(schema);
+        let node = SchemaNode::read(schema);
         // Field paths are not checked in an unreadable schema.
         let readable = super::structural::unreadable(schema).is_none().then_some(&node);
         let list = at.field("x-kubernetes-validations");
@@ -375,7 +375,7 @@ impl Walk<'_> {
     }
 
     /// Validates the fields of a rule without compiling it.
-    fn written(&mut self, rule: &Value, read: &Rule, node: Option<&Node>, at: &At<'_>) {
+    fn written(&mut self, rule: &Value, read: &ValidationRule, node: Option<&SchemaNode>, at: &At<'_>) {
         let errors = &mut self.schema_errors;
         let breaks = |text: &str| text.contains(['\n', '\r']);
         let message = read.message.trim();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::validation::fields::Read;
-use crd::{CustomResourceDefinition, Version};
+use crd::{CrdVersion, CustomResourceDefinition};
 use kinds::table::{Verb, verbs};
 use value::{Map, Str, Value};
 
@@ -23,7 +23,7 @@ fn reversed(group: &str) -> String {
 }
 
 /// The definition name of a kind; the prefix `=` marks it as one that is not in the type table.
-fn name(crd: &CustomResourceDefinition, version: &Version, kind: &str) -> String {
+fn name(crd: &CustomResourceDefinition, version: &CrdVersion, kind: &str) -> String {
     format!("={}.{}.{kind}", reversed(&crd.group), version.name)
 }
 
@@ -31,7 +31,7 @@ fn name(crd: &CustomResourceDefinition, version: &Version, kind: &str) -> String
 pub(super) fn served<'a>(
     custom: &'a [Arc<CustomResourceDefinition>],
     group: Option<&'a str>,
-) -> impl Iterator<Item = (&'a CustomResourceDefinition, &'a Arc<Version>)> {
+) -> impl Iterator<Item = (&'a CustomResourceDefinition, &'a Arc<CrdVersion>)> {
     custom
         .iter()
         .filter(move |crd| group.is_none_or(|group| crd.group == group))
@@ -40,7 +40,7 @@ pub(super) fn served<'a>(
 }
 
 /// The CRDs in one version of a group.
-pub(super) type Kinds<'a> = Vec<(&'a CustomResourceDefinition, &'a Arc<Version>)>;
+pub(super) type Kinds<'a> = Vec<(&'a CustomResourceDefinition, &'a Arc<CrdVersion>)>;
 
 /// All served CRD versions by group and version.
 pub(super) fn by_version(custom: &[Arc<CustomResourceDefinition>]) -> BTreeMap<(&str, &str), Kinds<'_>> {
@@ -60,7 +60,7 @@ pub(super) fn of_version<'a>(
 }
 
 /// The paths of the custom resources in one version of a group.
-pub(super) fn items(group: &str, kinds: &[(&CustomResourceDefinition, &Arc<Version>)]) -> Vec<PathItem> {
+pub(super) fn items(group: &str, kinds: &[(&CustomResourceDefinition, &Arc<CrdVersion>)]) -> Vec<PathItem> {
     let mut items = Vec::new();
     for (crd, version) in kinds {
         let names = &crd.names;
@@ -284,7 +284,7 @@ fn part(schema: &Value, dialect: Dialect) -> Map {
 }
 
 /// Identifies the state of a group's version for its hash, without reading its schemas.
-pub(super) fn stamp(kinds: &[(&CustomResourceDefinition, &Arc<Version>)]) -> String {
+pub(super) fn stamp(kinds: &[(&CustomResourceDefinition, &Arc<CrdVersion>)]) -> String {
     let parts = kinds.iter().map(|(crd, _)| {
         let CustomResourceDefinition { name, uid, generation, names, terminating, .. } = crd;
         format!("{name} {uid} {generation} {names:?} {terminating}")

@@ -373,7 +373,7 @@ fn what_grows_too_much_on_the_way_to_version_3_has_no_document() {
 #[derive(Debug)]
 struct Stored(Value);
 
-impl crd::Source for Stored {
+impl crd::CrdSource for Stored {
     fn load(&self) -> Option<Value> {
         Some(self.0.clone())
     }
@@ -391,7 +391,7 @@ fn custom_kinds_say_what_every_kind_has_and_that_a_number_or_a_text_is_wanted() 
         "conditions":[{"type":"Established","status":"True"}]}}"#,
     )
     .unwrap();
-    let source: std::sync::Arc<dyn crd::Source> = std::sync::Arc::new(Stored(object.clone()));
+    let source: std::sync::Arc<dyn crd::CrdSource> = std::sync::Arc::new(Stored(object.clone()));
     let definitions =
         [std::sync::Arc::new(crd::CustomResourceDefinition::read(&object, &source, table::overlapping))];
     let schemas = super::custom::schemas(&definitions, None, super::components::Dialect::V3);
@@ -417,7 +417,7 @@ fn custom_kinds_say_what_every_kind_has_and_that_a_number_or_a_text_is_wanted() 
 #[derive(Debug)]
 struct Counted(Value, std::sync::atomic::AtomicUsize);
 
-impl crd::Source for Counted {
+impl crd::CrdSource for Counted {
     fn load(&self) -> Option<Value> {
         self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Some(self.0.clone())
@@ -447,7 +447,7 @@ fn with_versions(plural: &str, count: usize, schema: &str) -> Value {
 fn of_versions(count: usize) -> (u64, usize) {
     let object = with_versions("as", count, r#"{"type":"object"}"#);
     let counted = std::sync::Arc::new(Counted(object.clone(), std::sync::atomic::AtomicUsize::new(0)));
-    let source: std::sync::Arc<dyn crd::Source> = counted.clone();
+    let source: std::sync::Arc<dyn crd::CrdSource> = counted.clone();
     let definition =
         std::sync::Arc::new(crd::CustomResourceDefinition::read(&object, &source, table::overlapping));
     let definitions = [definition];
@@ -475,7 +475,7 @@ fn documents_take_steps_in_proportion_to_the_versions_of_a_crd() {
 #[test]
 fn crds_that_make_version_2_too_large_are_left_out_of_it() {
     use super::v2;
-    use crd::{CustomResourceDefinition, Source};
+    use crd::{CrdSource, CustomResourceDefinition};
     // Many short parts of a schema, each of which expands to the fields of a whole resource.
     let embedded: Vec<String> = (0..1000)
         .map(|n| format!(r#""p{n}":{{"type":"object","x-kubernetes-embedded-resource":true}}"#))
@@ -487,7 +487,7 @@ fn crds_that_make_version_2_too_large_are_left_out_of_it() {
             .into_iter()
             .map(|(plural, versions, schema)| {
                 let object = with_versions(plural, versions, schema);
-                let source: std::sync::Arc<dyn Source> = std::sync::Arc::new(Stored(object.clone()));
+                let source: std::sync::Arc<dyn CrdSource> = std::sync::Arc::new(Stored(object.clone()));
                 std::sync::Arc::new(CustomResourceDefinition::read(&object, &source, table::overlapping))
             })
             .collect();

@@ -1,7 +1,7 @@
 use authn::User;
 
 use super::*;
-use crate::objects::Attributes;
+use crate::objects::RequestDigest;
 use crate::queueset::{Admission, Arrival};
 use crate::{Work, bootstrap::Kind};
 
@@ -47,8 +47,8 @@ fn arrival(class: &Class<Silent>, seats: u64) -> Arrival<Silent> {
     }
 }
 
-fn get_pods(user: &User) -> Attributes<'_> {
-    Attributes {
+fn get_pods(user: &User) -> RequestDigest<'_> {
+    RequestDigest {
         user,
         is_resource: true,
         verb: "get",

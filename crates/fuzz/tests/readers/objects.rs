@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::GroupKind;
 use crd::columns::TableAllowance;
-use crd::{CustomResourceDefinition, Source};
+use crd::{CrdSource, CustomResourceDefinition};
 use fuzz::Corpus;
 use kinds::{print, validation};
 use schema::decode;
@@ -60,7 +60,7 @@ fn validating_objects_of_any_shape_never_panics() {
 #[derive(Debug)]
 struct UnchangedCrd(Value);
 
-impl Source for UnchangedCrd {
+impl CrdSource for UnchangedCrd {
     fn load(&self) -> Option<Value> {
         Some(self.0.clone())
     }
@@ -112,7 +112,7 @@ fn validating_custom_resources_with_any_schema_never_panics() {
         if is_definition {
             let _ = (rules.create)(definition, &context);
         }
-        let source: Arc<dyn Source> = Arc::new(UnchangedCrd(definition.clone()));
+        let source: Arc<dyn CrdSource> = Arc::new(UnchangedCrd(definition.clone()));
         let read = CustomResourceDefinition::read(definition, &source, kinds::table::overlapping);
         for version in &read.versions {
             let compiled = version.compiled();

@@ -144,7 +144,7 @@ fn tolerant_types_have_only_what_is_certain() {
 #[derive(Debug)]
 struct StoredCrd(value::Value);
 
-impl crd::Source for StoredCrd {
+impl crd::CrdSource for StoredCrd {
     fn load(&self) -> Option<value::Value> {
         Some(self.0.clone())
     }
@@ -158,7 +158,7 @@ fn fields_have_the_types_that_their_formats_say() {
         "long":{"type":"string","format":"duration"},"raw":{"type":"string","format":"byte"},"text":{"type":"string"},
         "either":{"x-kubernetes-int-or-string":true}}}}}}}]}}"#;
     let object = value::json::parse(text.as_bytes()).unwrap();
-    let source: Arc<dyn crd::Source> = Arc::new(StoredCrd(object.clone()));
+    let source: Arc<dyn crd::CrdSource> = Arc::new(StoredCrd(object.clone()));
     let crd = crd::CustomResourceDefinition::read(&object, &source, crate::table::overlapping);
     let compiled = crd.versions[0].compiled();
     let schema = schema::Link::Shared(Arc::clone(compiled.schema()));

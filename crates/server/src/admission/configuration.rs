@@ -14,7 +14,7 @@ use ::admission::plugins::resource_quota::LimitedResource;
 use ::admission::plugins::{
     ImagePolicyWebhook, PodNodeSelector, PodTolerationRestriction, Settings, event_rate_limit, pod_security,
 };
-use ::admission::{AsyncPlugin, Chain};
+use ::admission::{AsyncPlugin, PluginChain};
 use api::FieldError;
 use value::{Path as FieldPath, Str};
 
@@ -64,7 +64,7 @@ impl PluginConfigurations {
             // kube-apiserver uses the first of two entries for a plugin, and ignores an entry for an unknown plugin. Both silently drop a
             // configuration that an administrator wanted to enforce, so both are errors here.
             let at = FieldPath::root().field("plugins").index(index).field("name");
-            if !Chain::is_known_plugin(&plugin.name) {
+            if !PluginChain::is_known_plugin(&plugin.name) {
                 let why = "there is no admission plugin of this name";
                 return Err(failed(FieldError::invalid(&at, plugin.name, why).to_string()));
             }

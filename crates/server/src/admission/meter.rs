@@ -96,7 +96,7 @@ impl AdmissionMeter {
                 &["name", "operation", "rejected", "type"],
                 BUCKETS,
             )?,
-            plugin_series: (0..admission::Chain::PLUGIN_COUNT).map(|_| Default::default()).collect(),
+            plugin_series: (0..admission::PluginChain::PLUGIN_COUNT).map(|_| Default::default()).collect(),
             condition_errors: counter(
                 "apiserver_admission_match_condition_evaluation_errors_total",
                 "[ALPHA] Admission match condition evaluation errors count, identified by name of resource containing the match condition and broken out for each kind containing matchConditions (webhook or policy), operation and admission type (validate or admit).",

@@ -4,7 +4,7 @@
 use admission::ClusterView;
 use api::{FieldError, GroupKind, GroupVersion};
 use authn::User;
-use authz::{Attributes, Decision};
+use authz::{AuthorizationAttributes, Decision};
 use value::{Path, Str, Value};
 
 use super::informers::GROUP;
@@ -151,14 +151,19 @@ impl Resolved {
         }
     }
 
-    fn attributes(&self, verb: &'static str) -> Attributes {
-        let mut attributes = Attributes::resource(verb, self.group.clone(), self.resource.clone());
+    fn attributes(&self, verb: &'static str) -> AuthorizationAttributes {
+        let mut attributes =
+            AuthorizationAttributes::resource(verb, self.group.clone(), self.resource.clone());
         attributes.version = self.version.clone();
         attributes
     }
 }
 
-async fn allows(cluster: &dyn ClusterView, user: &User, attributes: &Attributes) -> Result<bool, String> {
+async fn allows(
+    cluster: &dyn ClusterView,
+    user: &User,
+    attributes: &AuthorizationAttributes,
+) -> Result<bool, String> {
     let answer = cluster.authorize(user, attributes).await;
     match (answer.decision, answer.error) {
         (Decision::Allow, _) => Ok(true),

@@ -1,6 +1,6 @@
 //! The admission plugin NamespaceAutoProvision: creates the namespace of a new object if it does not exist. Off by default.
 
-use admission::{AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation, Pass};
+use admission::{AdmissionAttributes, AsyncPlugin, BoxFuture, ClusterView, Operation, Pass};
 use api::Status;
 use value::Value;
 
@@ -15,7 +15,7 @@ impl NamespaceAutoProvision {
         NamespaceAutoProvision { loopback }
     }
 
-    async fn create_namespace(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+    async fn create_namespace(&self, attributes: &AdmissionAttributes<'_>) -> Result<(), Status> {
         let client = self.loopback.client("the server is not ready to create namespaces")?;
         let namespace = Value::map([
             ("apiVersion", Value::from("v1")),
@@ -34,7 +34,7 @@ impl NamespaceAutoProvision {
     }
 }
 
-fn lacks_namespace(attributes: &Attributes<'_>, cluster: &dyn ClusterView) -> bool {
+fn lacks_namespace(attributes: &AdmissionAttributes<'_>, cluster: &dyn ClusterView) -> bool {
     attributes.operation == Operation::Create
         && !attributes.dry_run
         && !attributes.namespace.is_empty()

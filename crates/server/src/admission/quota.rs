@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use admission::plugins::resource_quota::{self, Charge, LimitedResource};
 use admission::{
-    AdmissionNotes, AsyncPlugin, Attributes, BoxFuture, ClusterView, RestMapping, VersionedObject,
+    AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, RestMapping, VersionedObject,
 };
 use api::{Status, meta};
 use authn::InternalIdentity;
@@ -99,7 +99,7 @@ impl Quotas {
 
     async fn charge(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: &Value,
         cluster: &dyn ClusterView,
         notes: &mut AdmissionNotes,
@@ -184,7 +184,7 @@ fn status_path(quota: &Value) -> String {
 impl AsyncPlugin for Quotas {
     fn validate<'a>(
         &'a self,
-        attributes: &'a Attributes<'_>,
+        attributes: &'a AdmissionAttributes<'_>,
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         notes: &'a mut AdmissionNotes,

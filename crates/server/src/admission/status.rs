@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use admission::policy::type_check;
 use authn::InternalIdentity;
-use storage::Entry;
+use storage::StoredEntry;
 use tokio::task::JoinHandle;
 use tracing::debug;
 use value::{Map, Value};
@@ -40,7 +40,7 @@ pub(crate) fn start(state: &Arc<State>) -> JoinHandle<()> {
 
 async fn run(state: &State, client: &Client) {
     let (page, mut events) = ListWatch::start(&state.storage.store, keys::VALIDATING_POLICIES);
-    let mut changed: Vec<Arc<Entry>> = page.entries.iter().cloned().collect();
+    let mut changed: Vec<Arc<StoredEntry>> = page.entries.iter().cloned().collect();
     loop {
         for entry in &changed {
             if let Ok(policy) = encode::tree(entry) {
@@ -48,7 +48,7 @@ async fn run(state: &State, client: &Client) {
             }
         }
         changed = match events.next().await {
-            Some(Update::Event(event)) if event.kind == storage::Kind::Deleted => Vec::new(),
+            Some(Update::Event(event)) if event.kind == storage::ChangeKind::Deleted => Vec::new(),
             Some(Update::Event(event)) => vec![Arc::clone(&event.entry)],
             Some(Update::Relisted(page)) => page.entries.iter().cloned().collect(),
             None => return,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use storage::{Entry, Event};
+use storage::{StoreEvent, StoredEntry};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use value::Str;
@@ -107,11 +107,11 @@ pub(super) async fn run(state: Arc<State>) {
 
 /// Wakes the availability checks of the Service an event concerns, or all of them if there is no event (the watch was
 /// relisted). `service` extracts the name of the Service from an entry.
-fn wake(tasks: &BTreeMap<Str, Tasks>, changed: Option<&Event>, service: fn(&Entry) -> Str) {
+fn wake(tasks: &BTreeMap<Str, Tasks>, changed: Option<&StoreEvent>, service: fn(&StoredEntry) -> Str) {
     let Some(changed) = changed else {
         return tasks.values().for_each(|tasks| tasks.moved.notify_one());
     };
-    let namespace = |entry: &Entry| {
+    let namespace = |entry: &StoredEntry| {
         let mut steps = entry.key.rsplit('/');
         let _name = steps.next();
         Str::from(steps.next().unwrap_or_default())
@@ -126,18 +126,18 @@ fn wake(tasks: &BTreeMap<Str, Tasks>, changed: Option<&Event>, service: fn(&Entr
     near.filter(|tasks| about.contains(&tasks.remote.service)).for_each(|tasks| tasks.moved.notify_one());
 }
 
-fn name_of(entry: &Entry) -> Str {
+fn name_of(entry: &StoredEntry) -> Str {
     entry.key.rsplit('/').next().unwrap_or_default().into()
 }
 
 /// The Service that an EndpointSlice belongs to, from its label.
-fn service_of(entry: &Entry) -> Str {
+fn service_of(entry: &StoredEntry) -> Str {
     let slice = encode::tree(entry).unwrap_or_default();
     slice.str_at(&["metadata", "labels", availability::SERVICE_NAME]).unwrap_or_default().into()
 }
 
 /// The next event; `None` after a relist, when individual events were lost. Never returns once the store is closed.
-async fn next(events: &mut ListWatch) -> Option<Arc<Event>> {
+async fn next(events: &mut ListWatch) -> Option<Arc<StoreEvent>> {
     match events.next().await {
         Some(Update::Event(event)) => Some(event),
         Some(Update::Relisted(_)) => None,

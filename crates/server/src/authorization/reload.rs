@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use authz::Chain;
+use authz::AuthorizerChain;
 use authz::config::{AuthorizerType, Configuration};
 use tokio::sync::watch;
 use tracing::{error, info};
@@ -78,7 +78,7 @@ pub(crate) fn follow(
     loaded: LoadedAuthorization,
     parts: Parts,
     files: Files,
-    chain: &Arc<ArcSwap<Chain>>,
+    chain: &Arc<ArcSwap<AuthorizerChain>>,
     stopped: watch::Receiver<bool>,
 ) {
     let required = loaded.required();
@@ -106,7 +106,7 @@ pub(crate) fn follow(
     tokio::spawn(run(followed, Arc::clone(chain), stopped));
 }
 
-async fn run(mut followed: Followed, chain: Arc<ArcSwap<Chain>>, stopped: watch::Receiver<bool>) {
+async fn run(mut followed: Followed, chain: Arc<ArcSwap<AuthorizerChain>>, stopped: watch::Receiver<bool>) {
     let mut hints = FileWatch::new(SETTLE, stopped);
     loop {
         hints.watch(followed.paths());
@@ -138,7 +138,7 @@ impl Followed {
     }
 
     /// Reads all files, and replaces the chain if they have changed and can be used.
-    fn look(&mut self, chain: &ArcSwap<Chain>) {
+    fn look(&mut self, chain: &ArcSwap<AuthorizerChain>) {
         let mut is_readable = true;
         if !self.path.as_os_str().is_empty() {
             match read(&self.path) {
@@ -188,7 +188,7 @@ impl Followed {
     }
 
     /// Handles new content of the configuration file.
-    fn changed(&mut self, bytes: Vec<u8>, chain: &ArcSwap<Chain>) {
+    fn changed(&mut self, bytes: Vec<u8>, chain: &ArcSwap<AuthorizerChain>) {
         info!("found new authorization config data");
         self.read = bytes;
         let waited = self.waiting.take();
@@ -212,7 +212,7 @@ impl Followed {
     }
 
     /// Builds the chain of a configuration and puts it in force. If that fails, the configuration becomes [`Followed::waiting`].
-    fn replace(&mut self, configuration: Configuration, chain: &ArcSwap<Chain>) {
+    fn replace(&mut self, configuration: Configuration, chain: &ArcSwap<AuthorizerChain>) {
         let (made, files) = self.parts.chain(&configuration);
         let tried = Tried { configuration, files };
         match made {

@@ -1,7 +1,7 @@
 //! Preparation and validation of written objects by the rules of their kind.
 
 use api::FieldErrors;
-use crd::Found;
+use crd::ValidationFindings;
 use kinds::strategy;
 use kinds::validation::{self, Context, Rules};
 use value::Value;
@@ -61,7 +61,7 @@ impl ServedResource {
     }
 
     /// Validates a new object; returns errors, and warnings for the client.
-    pub fn validate_create(&self, object: &Value, context: &Context) -> Found {
+    pub fn validate_create(&self, object: &Value, context: &Context) -> ValidationFindings {
         if let Nature::Custom(custom) = &self.nature {
             return custom.version.compiled().validate_create(object, context.bounds());
         }
@@ -69,7 +69,7 @@ impl ServedResource {
             Some(rules) => validation::bounded(|| (rules.create)(object, context)),
             None => FieldErrors::new(),
         };
-        Found { errors, warnings: self.behavior().warnings_on_write(object, None) }
+        ValidationFindings { errors, warnings: self.behavior().warnings_on_write(object, None) }
     }
 
     /// Validates an update through a subresource; returns errors, and warnings for the client.
@@ -79,7 +79,7 @@ impl ServedResource {
         new: &Value,
         old: &Value,
         context: &Context,
-    ) -> Found {
+    ) -> ValidationFindings {
         if let Nature::Custom(custom) = &self.nature {
             let compiled = custom.version.compiled();
             return match subresource {
@@ -104,7 +104,7 @@ impl ServedResource {
             Subresource::Status => self.behavior().warnings_on_status(new),
             _ => self.behavior().warnings_on_write(new, Some(old)),
         };
-        Found { errors, warnings }
+        ValidationFindings { errors, warnings }
     }
 
     /// Reports whether an update may omit `resourceVersion` and then replaces any revision.

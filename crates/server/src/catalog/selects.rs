@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use api::Status;
 use api::selector::{FactsRef, FieldRequirement, Selection};
 use kinds::table::{Field, Fields};
-use storage::Entry;
+use storage::StoredEntry;
 use value::Value;
 
 use super::served_resource::{Nature, ServedResource};
@@ -32,7 +32,7 @@ impl ServedResource {
 
     /// Evaluates a selection on an entry. `None` if the result depends on fields of the object that must first be converted to the version
     /// of the request.
-    pub fn selects(&self, selection: &Selection, entry: &Entry) -> Option<bool> {
+    pub fn selects(&self, selection: &Selection, entry: &StoredEntry) -> Option<bool> {
         if selection.is_everything() {
             return Some(true);
         }
@@ -51,7 +51,7 @@ impl ServedResource {
 
     /// Evaluates the field selector on an object in the version of the request. The selectable fields of a CRD may change, so they are read
     /// from the object and not from the stored facts.
-    pub fn selects_fields(&self, selection: &Selection, entry: &Entry, object: &Value) -> bool {
+    pub fn selects_fields(&self, selection: &Selection, entry: &StoredEntry, object: &Value) -> bool {
         let facts = FactsRef::new(&entry.facts);
         let compiled = self.as_custom().map(|custom| custom.version.compiled());
         selection.fields.requirements().iter().all(|requirement| {

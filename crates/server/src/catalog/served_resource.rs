@@ -10,7 +10,7 @@ use kinds::print;
 use kinds::strategy::Strategy;
 use kinds::table::{self, Conversion, KindBehavior, Resource, Storage, SubresourceRow, Verb, verbs};
 use schema::Schema;
-use storage::{Entry, Record};
+use storage::{Record, StoredEntry};
 
 use super::schema_epoch::SchemaEpoch;
 use super::shapes::StoredObject;
@@ -55,8 +55,8 @@ pub(super) struct BuiltIn {
 #[derive(Debug)]
 pub struct Custom {
     pub crd: Arc<crd::CustomResourceDefinition>,
-    pub version: Arc<crd::Version>,
-    pub stored: Arc<crd::Version>,
+    pub version: Arc<crd::CrdVersion>,
+    pub stored: Arc<crd::CrdVersion>,
     /// Decides which stored bytes conform to the current schema and can be sent unchanged.
     pub epoch: Arc<SchemaEpoch>,
 }
@@ -91,8 +91,8 @@ impl ServedResource {
 
     pub(super) fn custom(
         crd: &Arc<crd::CustomResourceDefinition>,
-        version: &Arc<crd::Version>,
-        stored: &Arc<crd::Version>,
+        version: &Arc<crd::CrdVersion>,
+        stored: &Arc<crd::CrdVersion>,
         epoch: Arc<SchemaEpoch>,
     ) -> Self {
         let group = &crd.group;
@@ -264,7 +264,7 @@ impl ServedResource {
     }
 
     /// Reports whether the stored bytes cannot be sent in the version of the request, not even with another head.
-    pub fn must_convert(&self, entry: &Entry) -> bool {
+    pub fn must_convert(&self, entry: &StoredEntry) -> bool {
         match &self.nature {
             Nature::BuiltIn(built_in) => built_in.conversion.is_some(),
             Nature::Custom(custom) => {
@@ -292,7 +292,7 @@ impl ServedResource {
     }
 
     /// The body of an entry in the version of the request, which must have the same shape as the stored one.
-    pub fn bytes(&self, entry: &Entry) -> Bytes {
+    pub fn bytes(&self, entry: &StoredEntry) -> Bytes {
         if self.is_stored_version() {
             entry.body.clone()
         } else {

@@ -60,7 +60,7 @@ impl Working {
 
 impl StoredObject {
     /// Parses the body of a stored entry.
-    pub(crate) fn read(entry: &storage::Entry) -> Result<Self, Status> {
+    pub(crate) fn read(entry: &storage::StoredEntry) -> Result<Self, Status> {
         crate::encode::tree(entry).map(StoredObject)
     }
 
@@ -174,7 +174,7 @@ impl ServedResource {
 
     /// Reads a built-in resource, whose stored and working shapes are equal. Fails for a custom resource, which its
     /// [`Converter`](crate::conversion::Converter) loads.
-    pub fn load_built_in(&self, entry: &storage::Entry) -> Result<Working, Status> {
+    pub fn load_built_in(&self, entry: &storage::StoredEntry) -> Result<Working, Status> {
         match &self.nature {
             Nature::BuiltIn(_) => StoredObject::read(entry).map(|StoredObject(object)| Working(object)),
             Nature::Custom(_) => Err(Status::internal("a custom resource was read as a built-in one")),
@@ -183,7 +183,7 @@ impl ServedResource {
 
     /// A built-in resource in the version of the request, or a custom resource in the version in which it is stored: for entries that need
     /// no conversion, and for controllers, which read only the metadata of custom resources.
-    pub fn show_unconverted(&self, entry: &storage::Entry) -> Result<Sent, Status> {
+    pub fn show_unconverted(&self, entry: &storage::StoredEntry) -> Result<Sent, Status> {
         match &self.nature {
             Nature::BuiltIn(_) => self.load_built_in(entry).map(|object| self.to_sent(object)),
             Nature::Custom(_) => StoredObject::read(entry).map(|StoredObject(object)| Sent(object)),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use storage::Entry;
+use storage::StoredEntry;
 use value::Value;
 
 use crate::catalog::ServedResource;
@@ -33,7 +33,7 @@ struct ShownObject {
 
 impl Shown {
     /// The cached object for this revision of the entry and this kind.
-    pub(super) fn get(&self, kind: &Arc<ServedResource>, entry: &Entry) -> Option<Arc<Value>> {
+    pub(super) fn get(&self, kind: &Arc<ServedResource>, entry: &StoredEntry) -> Option<Arc<Value>> {
         let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
         let mut versions = objects.by_key.get(&entry.key)?.iter();
         let found = versions.find(|shown| shown.revision == entry.revision && Arc::ptr_eq(&shown.kind, kind));
@@ -41,7 +41,7 @@ impl Shown {
     }
 
     /// Caches an object. It replaces the one of the same entry and version.
-    pub(super) fn put(&self, kind: &Arc<ServedResource>, entry: &Entry, object: &Arc<Value>) {
+    pub(super) fn put(&self, kind: &Arc<ServedResource>, entry: &StoredEntry, object: &Arc<Value>) {
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
         let new =
             ShownObject { revision: entry.revision, kind: Arc::clone(kind), object: Arc::clone(object) };

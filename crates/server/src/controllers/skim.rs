@@ -4,11 +4,11 @@
 //! many times cheaper than decoding the object.
 
 use api::Status;
-use storage::Entry;
+use storage::StoredEntry;
 use value::{Value, json};
 
 /// Decodes an object's metadata alone: `{"metadata": …}`.
-pub(super) fn metadata(entry: &Entry) -> Result<Value, Status> {
+pub(super) fn metadata(entry: &StoredEntry) -> Result<Value, Status> {
     let unreadable =
         || Status::internal(format!("the metadata of the stored object at {} cannot be read", entry.key));
     let bytes = member(&entry.body, b"\"metadata\"").ok_or_else(unreadable)?;
@@ -18,7 +18,7 @@ pub(super) fn metadata(entry: &Entry) -> Result<Value, Status> {
 
 /// Whether an object has owner references or is being deleted. May return `true` for other objects, for example if an annotation
 /// contains such text.
-pub(super) fn concerns_owners(entry: &Entry) -> bool {
+pub(super) fn concerns_owners(entry: &StoredEntry) -> bool {
     // If the metadata cannot be located, let the caller decode the object and report the error.
     member(&entry.body, b"\"metadata\"").is_none_or(|bytes| {
         contains(bytes, b"\"ownerReferences\":") || contains(bytes, b"\"deletionTimestamp\":")

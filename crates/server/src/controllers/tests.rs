@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authn::InternalIdentity;
-use controllers::{Home, Kind, Options};
+use controllers::{Options, ResourceKind, StoredBy};
 use documents::discovery::{self, RemoteVersion, of_custom_version};
 use value::{Value, json};
 
@@ -121,7 +121,7 @@ fn a_resource_that_no_path_names_is_not_known() {
 
 #[test]
 fn a_name_stays_one_step_of_a_path_whatever_is_in_it() {
-    let kind = Arc::new(Kind {
+    let kind = Arc::new(ResourceKind {
         group: "g".into(),
         version: "v1".into(),
         kind: "K".into(),
@@ -129,7 +129,7 @@ fn a_name_stays_one_step_of_a_path_whatever_is_in_it() {
         namespaced: true,
         deletable: true,
         deletes_collections: true,
-        home: Home::Elsewhere,
+        home: StoredBy::Elsewhere,
     });
     assert_eq!(collection(&kind, "n"), "/apis/g/v1/namespaces/n/ks%3Fwatch=1");
     assert_eq!(

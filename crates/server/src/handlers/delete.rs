@@ -7,7 +7,7 @@ use api::{GroupResource, GroupVersionKind, Status, StatusDetails, meta};
 use authn::Via;
 use crd::names;
 use kinds::strategy::{self, Propagation};
-use storage::Entry;
+use storage::StoredEntry;
 use value::Value;
 
 use super::list::{self, Page};
@@ -187,7 +187,7 @@ pub async fn admit(
     state: &State,
     call: &mut Call,
     kind: &ServedResource,
-    entry: &Entry,
+    entry: &StoredEntry,
     old: &Working,
     options: &DeleteOptions,
 ) -> Result<Option<AdmittedDelete>, Status> {
@@ -310,7 +310,7 @@ fn is_gone(state: &State, key: &str, old: &Value) -> bool {
     there.is_none_or(|there| meta::uid(&there) != meta::uid(old))
 }
 
-fn gone(kind: &ServedResource, name: &str, old: &Value, last: Arc<Entry>) -> Answer {
+fn gone(kind: &ServedResource, name: &str, old: &Value, last: Arc<StoredEntry>) -> Answer {
     if kind.returns_deleted() {
         return Answer::Entry(200, last);
     }

@@ -58,7 +58,7 @@ enum Methods {
 /// Decides whether the caller sees why a health check fails. The reasons name objects, policies and webhooks, so they require access to
 /// `/debug/admission`, which lists them. Others see "reason withheld", as in Kubernetes.
 async fn may_see_reasons(state: &State, call: &Call) -> bool {
-    let asked = authz::Attributes::path("get", "/debug/admission");
+    let asked = authz::AuthorizationAttributes::path("get", "/debug/admission");
     let answer = state.authorization.chain_for(call.caller()).decide(call.user(), &asked).await;
     answer.decision == authz::Decision::Allow
 }

@@ -6,7 +6,7 @@ use admission::Operation;
 use api::selector::LabelSelector;
 use api::time::Timestamp;
 use api::{FieldError, GroupResource, GroupVersionKind, Status, StatusCause, StatusDetails, meta};
-use storage::Entry;
+use storage::StoredEntry;
 use value::{Path, Value};
 
 use super::delete::{self, Known};
@@ -104,7 +104,7 @@ pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -
 struct Evicting<'a> {
     admitted: &'a AdmittedPost,
     /// Entry of the pod.
-    entry: &'a Arc<Entry>,
+    entry: &'a Arc<StoredEntry>,
     /// The admitted deletion; `None` if the pod is being deleted already.
     deleted: Option<AdmittedDelete>,
 }
@@ -139,7 +139,7 @@ async fn mark_evicted(
     state: &Arc<State>,
     call: &Call,
     kind: &ServedResource,
-    (admitted, first): (&AdmittedPost, &Arc<Entry>),
+    (admitted, first): (&AdmittedPost, &Arc<StoredEntry>),
     deletion: &DeleteOptions,
 ) -> Result<Marked, Status> {
     let (options, name) = (Value::Null, call.info.name.as_str());
@@ -185,7 +185,7 @@ async fn mark_evicted(
     Err(Status::conflict(&kind.resource, name, OPTIMISTIC_LOCK))
 }
 
-fn check_preconditions(pod: &Value, entry: &Entry, deletion: &DeleteOptions) -> Result<(), Status> {
+fn check_preconditions(pod: &Value, entry: &StoredEntry, deletion: &DeleteOptions) -> Result<(), Status> {
     let refuse = |why: String| Err(Status::conflict(&GroupResource::new("", "Pod"), meta::name(pod), why));
     let uid = meta::uid(pod);
     if let Some(wanted) = deletion.uid.as_deref().filter(|wanted| !wanted.is_empty() && *wanted != uid) {

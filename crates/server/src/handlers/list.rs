@@ -8,7 +8,7 @@ use api::{Status, StatusCause, StatusDetails, order};
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use crd::columns::TableAllowance;
-use storage::{Entry, List, ListAt, ReadError};
+use storage::{ListAt, ListRequest, ReadError, StoredEntry};
 use value::{Value, json, write};
 
 use crate::body::Body;
@@ -48,7 +48,7 @@ pub fn selection(call: &Call, kind: &ServedResource) -> Result<Selection, Status
 #[derive(Debug)]
 pub struct Page {
     /// Entries in key order.
-    pub entries: Vec<Arc<Entry>>,
+    pub entries: Vec<Arc<StoredEntry>>,
     /// Revision of the snapshot.
     pub revision: u64,
     /// Continue token of the next page; empty on the last page.
@@ -76,7 +76,7 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
     let limit = usize::try_from(options.limit).unwrap_or(usize::MAX);
     let everything = selection.is_everything();
     // With selectors the limit counts matches, so read everything and count here.
-    let asked = List {
+    let asked = ListRequest {
         scope: &scope,
         at: from.at,
         after: from.after.as_deref(),
@@ -85,12 +85,12 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
     let page = state.storage.store.list(asked).await.map_err(|e| read_status(&e, &from, &scope, state))?;
     let mut more = page.more.as_deref().map(str::to_owned);
     let mut remaining = page.more.as_ref().map(|_| page.remaining);
-    let entries: Vec<Arc<Entry>> = if everything {
+    let entries: Vec<Arc<StoredEntry>> = if everything {
         page.entries.iter().cloned().collect()
     } else {
         let mut matched = Vec::new();
         remaining = None;
-        let entries: Vec<Arc<Entry>> = page.entries.iter().cloned().collect();
+        let entries: Vec<Arc<StoredEntry>> = page.entries.iter().cloned().collect();
         if kind.reads_objects(&selection) {
             call.effort.enter_lane(entries.iter().map(|entry| entry.body.len()).sum()).await;
         }
@@ -99,7 +99,7 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
             for (entry, selected) in some.iter().zip(selected) {
                 // As in kube-apiserver, entries after a full page lead to another page, even if none of them matches.
                 if limit > 0 && matched.len() == limit {
-                    more = matched.last().map(|last: &Arc<Entry>| last.key.to_string());
+                    more = matched.last().map(|last: &Arc<StoredEntry>| last.key.to_string());
                     break 'pages;
                 }
                 if selected {

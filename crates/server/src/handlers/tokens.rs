@@ -10,7 +10,7 @@ use api::time::Timestamp;
 use api::{GroupVersionKind, Status, meta};
 use authn::User;
 use authn::tokens::{AttestFuture, Attester, TokenRequest, TokenRequestRefusal};
-use authz::{Attributes, Chain, Decision};
+use authz::{AuthorizationAttributes, AuthorizerChain, Decision};
 use value::{Map, Str, Value};
 
 use super::pods::posted;
@@ -179,7 +179,7 @@ async fn answer(
 }
 
 /// Attests what the service account is authorized for.
-struct Authorized(Arc<Chain>);
+struct Authorized(Arc<AuthorizerChain>);
 
 impl Attester for Authorized {
     fn attest<'a>(
@@ -189,8 +189,8 @@ impl Attester for Authorized {
         group: &'a str,
     ) -> AttestFuture<'a> {
         let (api_group, resource) = dialect.resource();
-        let attributes =
-            Attributes::resource(attestation::VERB, api_group, resource).named(dialect.name_of(group));
+        let attributes = AuthorizationAttributes::resource(attestation::VERB, api_group, resource)
+            .named(dialect.name_of(group));
         Box::pin(async move {
             let answer = self.0.decide(account, &attributes).await;
             if answer.decision == Decision::Allow {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{Status, meta};
 use bytes::Bytes;
 use schema::patch;
-use storage::Entry;
+use storage::StoredEntry;
 use value::Value;
 
 use super::create;
@@ -254,7 +254,7 @@ fn check_name(call: &Call, object: &Value) -> Result<(), Status> {
 /// Refuses a PUT that names another uid than the stored object's.
 fn check_uid(
     kind: &ServedResource,
-    entry: &Arc<Entry>,
+    entry: &Arc<StoredEntry>,
     old: &Value,
     source: &Source,
     dry_run: bool,

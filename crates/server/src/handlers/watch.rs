@@ -12,7 +12,7 @@ use api::Status;
 use api::selector::Selection;
 use bytes::{Bytes, BytesMut};
 use crd::columns::TableAllowance;
-use storage::{Entry, Event, Kind as EventKind, Store, Watch, WatchError, WatchFrom};
+use storage::{ChangeKind as EventKind, Store, StoreEvent, StoredEntry, Watch, WatchError, WatchFrom};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use value::{Budget, Value};
@@ -129,7 +129,7 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<ServedResource>) ->
 /// The first events of a watch.
 enum Begin {
     /// These entries as ADDED events, then the changes after them.
-    Entries(Vec<Arc<Entry>>, Watch),
+    Entries(Vec<Arc<StoredEntry>>, Watch),
     /// The changes after this revision.
     Events(Watch, u64),
     /// A single error event, then the watch ends.
@@ -173,7 +173,7 @@ fn begin(store: &Store, options: &ListOptions, scope: &str, now: impl Fn() -> u6
 /// Sends the existing objects at the start of a watch. False if the client has disconnected.
 async fn send_initial_events(
     sender: &mut Sender,
-    entries: Vec<Arc<Entry>>,
+    entries: Vec<Arc<StoredEntry>>,
     revision: u64,
     options: &ListOptions,
     seat: &mut Seat,
@@ -341,7 +341,7 @@ impl Sender {
     }
 
     /// Evaluates the selectors, in the heavy lane if a large object must be read.
-    async fn selects(&mut self, entry: &Arc<Entry>) -> Result<bool, Status> {
+    async fn selects(&mut self, entry: &Arc<StoredEntry>) -> Result<bool, Status> {
         if !self.kind.reads_objects(&self.selection) {
             return Ok(self.kind.selects(&self.selection, entry).unwrap_or_default());
         }
@@ -358,7 +358,7 @@ impl Sender {
             .await
     }
 
-    async fn event(&mut self, event: &Event) {
+    async fn event(&mut self, event: &StoreEvent) {
         let was = match &event.previous {
             Some(previous) => self.selects(previous).await,
             None => Ok(false),
@@ -398,7 +398,7 @@ impl Sender {
         self.entry(word, &event.entry).await;
     }
 
-    async fn entry(&mut self, word: &'static str, entry: &Arc<Entry>) {
+    async fn entry(&mut self, word: &'static str, entry: &Arc<StoredEntry>) {
         self.counter.inc();
         if self.form == Form::Object && !self.kind.must_convert(entry) {
             let mut out = Vec::with_capacity(entry.body.len() + 32);
@@ -474,7 +474,7 @@ impl Sender {
 }
 
 /// The body of an entry without its line feed.
-fn trimmed(entry: &Entry) -> &[u8] {
+fn trimmed(entry: &StoredEntry) -> &[u8] {
     entry.body.get(..entry.body.len().saturating_sub(1)).unwrap_or_default()
 }
 

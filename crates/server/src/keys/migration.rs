@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use api::{GroupVersion, meta};
 use kinds::table::{self, Resource, Storage};
-use storage::{Entries, Entry};
+use storage::{Entries, StoredEntry};
 use tracing::error;
 use value::Str;
 
@@ -83,7 +83,7 @@ fn stored_head(row: &Resource) -> Option<Vec<u8>> {
     Some(encode::head(&GroupVersion::new(row.group, version).to_string(), row.kind))
 }
 
-fn new_key(entry: &Entry, crds: &HashMap<(Str, Str), Crd>) -> Result<String, &'static str> {
+fn new_key(entry: &StoredEntry, crds: &HashMap<(Str, Str), Crd>) -> Result<String, &'static str> {
     let mut parts = entry.key.strip_prefix(ROOT).unwrap_or_default().splitn(3, '/');
     let (Some(group), Some(plural), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
         return Err("the key is not that of an object");
@@ -113,7 +113,7 @@ fn new_key(entry: &Entry, crds: &HashMap<(Str, Str), Crd>) -> Result<String, &'s
 
 /// Checks that the rest of a key, `[<namespace>/]<name>`, matches the object's metadata. An object that cannot be decoded is migrated
 /// by its first bytes and the form of its key, so that it is still reported as unreadable.
-fn check_place(entry: &Entry, rest: &str, namespaced: bool) -> Result<(), &'static str> {
+fn check_place(entry: &StoredEntry, rest: &str, namespaced: bool) -> Result<(), &'static str> {
     let (namespace, name) = match rest.split_once('/') {
         Some((namespace, name)) if namespaced && !name.contains('/') => (namespace, name),
         None if !namespaced => ("", rest),

@@ -1,14 +1,14 @@
 //! The request attributes that authorizers decide by.
 
-use authz::Attributes;
+use authz::AuthorizationAttributes;
 
 use crate::request_info::RequestInfo;
 
-pub(super) fn attributes(info: &RequestInfo) -> Attributes {
+pub(super) fn attributes(info: &RequestInfo) -> AuthorizationAttributes {
     if !info.is_resource {
-        return Attributes::path(info.verb.clone(), info.path.as_str());
+        return AuthorizationAttributes::path(info.verb.clone(), info.path.as_str());
     }
-    Attributes {
+    AuthorizationAttributes {
         verb: info.verb.clone(),
         group: info.group.clone(),
         version: info.version.clone(),

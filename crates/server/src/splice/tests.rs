@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
-use storage::{Change, Entry, Expect, Memory, Options, Record, Store, Write, WritePriority};
+use storage::{Change, Expect, Memory, Record, Store, StoreOptions, StoredEntry, Write, WritePriority};
 
 use super::{PIECE, Splice};
 
 /// The stored form of `{"kind":1,"n":"xx…"}`.
-async fn entry(filling: usize) -> Arc<Entry> {
-    let store = Store::open(Memory::new(), Options::default()).await.unwrap();
+async fn entry(filling: usize) -> Arc<StoredEntry> {
+    let store = Store::open(Memory::new(), StoreOptions::default()).await.unwrap();
     let body = format!("{{\"kind\":1,\"n\":\"{}\"}}\n", "x".repeat(filling));
     let record = Record { body: body.into(), revision_at: 8, facts: Vec::new().into() };
     let write = Write {
@@ -18,7 +18,7 @@ async fn entry(filling: usize) -> Arc<Entry> {
     store.commit(write).await.unwrap().entry
 }
 
-fn splice(items: Vec<Arc<Entry>>) -> Splice {
+fn splice(items: Vec<Arc<StoredEntry>>) -> Splice {
     let stored_head =
         items.first().map_or(0, |entry| entry.body.iter().position(|b| *b == b',').unwrap() + 1);
     Splice::new(b"{\"items\":[".to_vec(), items, (b"{", stored_head), b"]}\n".to_vec())

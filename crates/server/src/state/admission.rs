@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use ::admission::manifests::{LoadedManifests, ManifestSet};
 use ::admission::policy::{MutatingPolicies, TypeCheckKinds, ValidatingPolicies};
-use ::admission::{AdmissionMetrics, Chain, ChainConfig, PluginSelection};
+use ::admission::{AdmissionMetrics, ChainConfig, PluginChain, PluginSelection};
 use api::GroupVersionKind;
 use schema::Link;
 
@@ -26,7 +26,7 @@ use crate::manifests::{FolderStatuses, LoadContext, ManifestFolders, ManifestMet
 use crate::metrics::Metrics;
 
 pub struct Admission {
-    pub chain: Chain,
+    pub chain: PluginChain,
     pub(crate) quotas: Arc<Quotas>,
     /// The policies and bindings in force, stored and static.
     pub(crate) policies: Informers,
@@ -140,7 +140,7 @@ impl LoadedAdmission {
         stages.namespace_auto_provision = Some(Arc::new(NamespaceAutoProvision::new(loopback.clone())));
 
         Admission {
-            chain: Chain::build(&selection, &stages).with_metrics(Arc::clone(&meter)),
+            chain: PluginChain::build(&selection, &stages).with_metrics(Arc::clone(&meter)),
             quotas,
             policies,
             webhooks,

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use authn::{Caller, Via};
 use authz::config::AuthorizerType;
 use authz::node::{self, NodeAuthorizer};
-use authz::{Attributes, Authorizer, Chain, ChainStep, Denial, Permit, rbac};
+use authz::{AuthorizationAttributes, Authorizer, AuthorizerChain, ChainStep, Denial, Permit, rbac};
 use tokio::sync::watch;
 
 use super::Storage;
@@ -23,10 +23,10 @@ use crate::unreadable::Concern;
 
 pub struct Authorizers {
     /// Decides for clients. It is replaced when the authorization configuration file changes.
-    pub chain: Arc<ArcSwap<Chain>>,
+    pub chain: Arc<ArcSwap<AuthorizerChain>>,
     /// Decides for parts of this process, by RBAC alone: no webhook is called for them, and no configuration of the chain can
     /// lock the server out of itself.
-    pub internal: Arc<Chain>,
+    pub internal: Arc<AuthorizerChain>,
     pub metrics: Arc<AuthorizationMetrics>,
     /// The stored roles and bindings, indexed.
     pub rbac: Arc<rbac::RbacIndex>,
@@ -36,7 +36,7 @@ pub struct Authorizers {
 
 impl Authorizers {
     /// The chain that decides for `caller`.
-    pub fn chain_for(&self, caller: &Caller) -> Arc<Chain> {
+    pub fn chain_for(&self, caller: &Caller) -> Arc<AuthorizerChain> {
         match caller.via() {
             Via::Internal => Arc::clone(&self.internal),
             _ => self.chain.load_full(),
@@ -46,10 +46,10 @@ impl Authorizers {
     /// Authorizes the creation of the object that a PUT names, when there is no such object yet.
     pub async fn authorize_create(&self, call: &Call, kind: &ServedResource) -> Result<Permit, Status> {
         let info = &call.info;
-        let attributes = Attributes {
+        let attributes = AuthorizationAttributes {
             path: info.path.as_str().into(),
             version: info.version.clone(),
-            ..Attributes::resource("create", info.group.clone(), kind.resource.resource.clone())
+            ..AuthorizationAttributes::resource("create", info.group.clone(), kind.resource.resource.clone())
                 .in_namespace(info.namespace.clone())
                 .named(info.name.clone())
         };
@@ -80,7 +80,7 @@ impl LoadedAuthorization {
         let (chain, parts, files) = self.build_chain(&index, node, Arc::clone(&metrics))?;
         let chain = Arc::new(ArcSwap::from_pointee(chain));
         let internal = ChainStep { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(&index)) };
-        let internal = Arc::new(Chain::new(vec![internal]).map_err(ConfigError::other)?);
+        let internal = Arc::new(AuthorizerChain::new(vec![internal]).map_err(ConfigError::other)?);
         follow(self, parts, files, &chain, stopped);
         Ok(Authorizers { chain, internal, metrics, rbac: index, roles })
     }

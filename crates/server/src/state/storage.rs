@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use storage::{Embedded, Memory, Options, Store};
+use storage::{Embedded, Memory, Store, StoreOptions};
 
 use crate::addresses::Addresses;
 use crate::config::{ConfigError, Data, StorageConfig};
@@ -22,7 +22,7 @@ impl StorageConfig {
     /// Opens the store, looks for objects that cannot be decoded, and reserves the addresses of the stored Services.
     pub(crate) async fn build(self) -> Result<Storage, ConfigError> {
         let StorageConfig { data, quota, service_ranges } = self;
-        let options = Options { quota, shard_end: keys::prefix_end, ..Options::default() };
+        let options = StoreOptions { quota, shard_end: keys::prefix_end, ..StoreOptions::default() };
         let store = match data {
             Data::Memory => Store::open(Memory::new(), options).await,
             Data::Folder(folder) => Store::open(Embedded::at(folder).migrating(keys::migrate), options).await,

@@ -49,7 +49,7 @@
 use std::sync::Arc;
 
 use api::meta;
-use storage::{Entry, Expect};
+use storage::{Expect, StoredEntry};
 
 #[cfg(doc)]
 use super::Subject;
@@ -82,7 +82,7 @@ impl Admitted {
     }
 
     /// Converts an update that removes the last finalizer into a deletion. Also returns the object for the response.
-    pub fn into_delete(self, old: &Entry) -> (AdmittedDelete, Working) {
+    pub fn into_delete(self, old: &StoredEntry) -> (AdmittedDelete, Working) {
         // The update was admitted for one revision; revision 0 never matches and makes the deletion a conflict.
         let revision = match self.expect {
             Expect::Revision(revision) => revision,
@@ -100,12 +100,12 @@ pub struct AdmittedDelete {
 }
 
 impl AdmittedDelete {
-    pub(super) fn of(old: &Entry) -> Self {
+    pub(super) fn of(old: &StoredEntry) -> Self {
         AdmittedDelete { key: Arc::clone(&old.key), revision: old.revision }
     }
 
     /// Reports whether the deletion was admitted for this object at this revision.
-    pub fn is_for(&self, entry: &Entry) -> bool {
+    pub fn is_for(&self, entry: &StoredEntry) -> bool {
         self.key == entry.key && self.revision == entry.revision
     }
 }

@@ -1,6 +1,6 @@
 //! Admission of objects that are never stored: reviews, bindings, evictions and connect options.
 
-use admission::{AdmissionNotes, Attributes, Operation, VersionedObject};
+use admission::{AdmissionAttributes, AdmissionNotes, Operation, VersionedObject};
 use api::Status;
 use value::{Str, Value};
 
@@ -27,8 +27,8 @@ pub struct Posted<'a> {
 }
 
 impl Posted<'_> {
-    fn attributes<'c>(&'c self, call: &'c Call) -> Attributes<'c> {
-        Attributes {
+    fn attributes<'c>(&'c self, call: &'c Call) -> AdmissionAttributes<'c> {
+        AdmissionAttributes {
             user: call.user(),
             operation: self.operation,
             kind: self.posted.clone(),

@@ -15,7 +15,7 @@ use authn::InternalIdentity;
 use server::client::Client;
 use server::request_info::Query;
 use server::{Config, Data, Ephemeral, offline};
-use storage::{Change, Embedded, Expect, Options, Record, Store, Write, WritePriority};
+use storage::{Change, Embedded, Expect, Record, Store, StoreOptions, Write, WritePriority};
 use value::{Value, json};
 
 const ROBOT: InternalIdentity<'static> =
@@ -98,7 +98,7 @@ async fn break_object(store: &Store, segments: &[&str]) -> String {
 
 /// Like [`break_object`], in a folder that no server uses.
 async fn break_offline(folder: &Path, segments: &[&str]) -> String {
-    let store = Store::open(Embedded::at(folder), Options::default()).await.unwrap();
+    let store = Store::open(Embedded::at(folder), StoreOptions::default()).await.unwrap();
     let key = break_object(&store, segments).await;
     store.close().await;
     key

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use crate::backend::Feed;
 use crate::error::OpenError;
 use crate::key;
-use crate::record::Entry;
-use crate::store::Options;
+use crate::record::StoredEntry;
+use crate::store::StoreOptions;
 use crate::table::Entries;
 use crate::working_set::WorkingSet;
 
@@ -29,7 +29,7 @@ pub type Rekey = Box<dyn FnOnce(&Entries) -> Vec<Option<Arc<str>>> + Send>;
 pub(super) fn migrate(old: Log, medium: &Medium, rekey: Rekey) -> Result<Log, OpenError> {
     let path = medium.path();
     tracing::info!(path = %path.display(), from = FROM, to = FORMAT, "migrating the store to a new format");
-    let feed = Feed(Arc::new(WorkingSet::new(&Options::default())));
+    let feed = Feed(Arc::new(WorkingSet::new(&StoreOptions::default())));
     old.load(&feed, &path)?;
     // Close the file, so that the preserved copy is complete.
     drop(old);
@@ -56,7 +56,7 @@ fn rekeyed(entries: &Entries, keys: Vec<Option<Arc<str>>>) -> Result<Entries, St
         if !given.insert(Arc::clone(&key)) {
             return Err(format!("two records became `{key}`"));
         }
-        live.push(Arc::new(Entry::new(key, entry.revision, entry.created, &entry.record())));
+        live.push(Arc::new(StoredEntry::new(key, entry.revision, entry.created, &entry.record())));
     }
     live.sort_unstable_by(|a, b| a.key.cmp(&b.key));
     Ok(Entries::from_vec(live))

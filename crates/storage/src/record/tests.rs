@@ -1,4 +1,4 @@
-use super::{Entry, MAX_DIGITS, Record, digits};
+use super::{MAX_DIGITS, Record, StoredEntry, digits};
 
 fn record(body: &str, revision_at: u32) -> Record {
     Record { body: body.to_owned().into(), revision_at, facts: "facts".into() }
@@ -14,7 +14,7 @@ fn digits_are_decimal() {
 #[test]
 fn the_revision_is_spliced_and_taken_out_again() {
     let record = record(r#"{"resourceVersion":""}"#, 20);
-    let entry = Entry::new("/a/b/c/d".into(), 42, 7, &record);
+    let entry = StoredEntry::new("/a/b/c/d".into(), 42, 7, &record);
     assert_eq!(entry.body, r#"{"resourceVersion":"42"}"#);
     assert_eq!(entry.facts, "facts");
     assert_eq!(entry.record(), record);

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{CHUNK, Entries, Table};
-use crate::{Entry, Record};
+use crate::{Record, StoredEntry};
 
-fn entry(key: &str, revision: u64) -> Arc<Entry> {
+fn entry(key: &str, revision: u64) -> Arc<StoredEntry> {
     let record = Record { body: Bytes::new(), revision_at: 0, facts: Bytes::new() };
-    Arc::new(Entry::new(key.into(), revision, revision, &record))
+    Arc::new(StoredEntry::new(key.into(), revision, revision, &record))
 }
 
 fn keys(entries: &Entries) -> Vec<&str> {

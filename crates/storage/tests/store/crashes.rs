@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use storage::{
-    Change, CommitError, Embedded, Event, Expect, Kind, List, ListAt, Options, Store, WatchError, WatchFrom,
+    Change, ChangeKind, CommitError, Embedded, Expect, ListAt, ListRequest, Store, StoreEvent, StoreOptions,
+    WatchError, WatchFrom,
 };
 
 use crate::disk::Disk;
@@ -87,18 +88,18 @@ impl Model {
     }
 }
 
-fn change(event: &Event) -> (Arc<str>, Option<String>) {
-    let value = (event.kind != Kind::Deleted).then(|| text(&event.entry.facts));
+fn change(event: &StoreEvent) -> (Arc<str>, Option<String>) {
+    let value = (event.kind != ChangeKind::Deleted).then(|| text(&event.entry.facts));
     (event.entry.key.clone(), value)
 }
 
-fn apply(state: &mut State, event: &Event) -> Result<(), String> {
+fn apply(state: &mut State, event: &StoreEvent) -> Result<(), String> {
     let before = match event.kind {
-        Kind::Deleted => state.remove(&event.entry.key),
+        ChangeKind::Deleted => state.remove(&event.entry.key),
         _ => state.insert(event.entry.key.clone(), (text(&event.entry.facts), event.revision)),
     };
     let previous = event.previous.as_ref().map(|entry| (text(&entry.facts), entry.revision));
-    let is_new = (event.kind == Kind::Created) == before.is_none();
+    let is_new = (event.kind == ChangeKind::Created) == before.is_none();
     if before == previous && is_new { Ok(()) } else { Err(format!("{event:?} does not follow {before:?}")) }
 }
 
@@ -114,7 +115,7 @@ async fn play(seed: u64, is_lying: bool) -> Result<(), String> {
     let open = async || {
         let disk = disk.clone();
         // The default history holds all events, so that the model can follow them.
-        Store::open(Embedded::over(disk), Options::default()).await.map_err(|error| error.to_string())
+        Store::open(Embedded::over(disk), StoreOptions::default()).await.map_err(|error| error.to_string())
     };
     let mut model = Model { revision: 1, ..Model::default() };
     open().await?.close().await;
@@ -196,7 +197,8 @@ async fn play(seed: u64, is_lying: bool) -> Result<(), String> {
     let store = open().await?;
     model.check(&store)?;
     let at = ListAt::Exact(store.revision());
-    let page = store.list(List { at, ..List::all(ALL) }).await.map_err(|error| error.to_string())?;
+    let page =
+        store.list(ListRequest { at, ..ListRequest::all(ALL) }).await.map_err(|error| error.to_string())?;
     if page.entries.len() == model.base.len() { Ok(()) } else { Err("the list is not complete".to_owned()) }
 }
 

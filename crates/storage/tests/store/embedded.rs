@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use storage::{Embedded, Expect, List, ListAt, OpenError, Options, ReadError, Store, WatchFrom};
+use storage::{Embedded, Expect, ListAt, ListRequest, OpenError, ReadError, Store, StoreOptions, WatchFrom};
 
 use crate::fixture::{at, create, describe, key, now, put, remove, update};
 
 const ALL: &str = "/registry/core/things/";
 
 async fn open(folder: &Path) -> Result<Store, OpenError> {
-    Store::open(Embedded::at(folder), Options::default()).await
+    Store::open(Embedded::at(folder), StoreOptions::default()).await
 }
 
 /// A path for the store, and the temporary directory that contains it.
@@ -48,7 +48,7 @@ async fn a_second_start_finds_everything_as_it_was() {
 #[tokio::test]
 async fn revisions_that_only_the_file_knows_can_be_listed() {
     let (_folder, folder) = folder();
-    let options = || Options { history_events: 10, ..Options::default() };
+    let options = || StoreOptions { history_events: 10, ..StoreOptions::default() };
     let store = Store::open(Embedded::at(&folder), options()).await.unwrap();
     let mut states = Vec::new();
     for number in 0..60 {
@@ -61,7 +61,7 @@ async fn revisions_that_only_the_file_knows_can_be_listed() {
     }
     for (revision, state) in &states {
         assert_eq!(at(&store, ALL, *revision).await.unwrap(), *state);
-        let list = List { at: ListAt::Exact(*revision), limit: 2, after: Some(&key("1")), scope: ALL };
+        let list = ListRequest { at: ListAt::Exact(*revision), limit: 2, after: Some(&key("1")), scope: ALL };
         let page = store.list(list).await.unwrap();
         let expected = state.iter().filter(|item| item.as_str() > "1~").count();
         assert_eq!(page.entries.len() + usize::try_from(page.remaining).unwrap(), expected);

@@ -1,6 +1,6 @@
 //! A full disk, and a disk whose sync fails.
 
-use storage::{CommitError, Embedded, Expect, Options, Store, WatchFrom};
+use storage::{CommitError, Embedded, Expect, Store, StoreOptions, WatchFrom};
 
 use crate::disk::Disk;
 use crate::fixture::{Dice, create, key, now, put, update};
@@ -9,7 +9,7 @@ const ALL: &str = "/registry/core/things/";
 
 async fn open(disk: &Disk) -> Store {
     let disk = disk.clone();
-    Store::open(Embedded::over(disk), Options::default()).await.unwrap()
+    Store::open(Embedded::over(disk), StoreOptions::default()).await.unwrap()
 }
 
 fn unavailable(result: Result<storage::Committed, CommitError>) -> String {

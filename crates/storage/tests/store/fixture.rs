@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use storage::{
-    Change, Clock, CommitError, Committed, Event, Expect, Kind, List, ListAt, Options, ReadError, Record,
-    Store, Write, WritePriority,
+    Change, ChangeKind, Clock, CommitError, Committed, Expect, ListAt, ListRequest, ReadError, Record, Store,
+    StoreEvent, StoreOptions, Write, WritePriority,
 };
 
 pub(crate) fn key(name: &str) -> Arc<str> {
@@ -54,13 +54,13 @@ pub(crate) async fn remove(store: &Store, name: &str) -> u64 {
 
 /// The entries in `scope` at `revision`, as `name=value` pairs.
 pub(crate) async fn at(store: &Store, scope: &str, revision: u64) -> Result<Vec<String>, ReadError> {
-    let page = store.list(List { at: ListAt::Exact(revision), ..List::all(scope) }).await?;
+    let page = store.list(ListRequest { at: ListAt::Exact(revision), ..ListRequest::all(scope) }).await?;
     assert_eq!(page.revision, revision);
     Ok(page.entries.iter().map(|entry| show(&entry.key, &entry.facts)).collect())
 }
 
 pub(crate) async fn now(store: &Store, scope: &str) -> Vec<String> {
-    let page = store.list(List::all(scope)).await.unwrap();
+    let page = store.list(ListRequest::all(scope)).await.unwrap();
     page.entries.iter().map(|entry| show(&entry.key, &entry.facts)).collect()
 }
 
@@ -69,11 +69,11 @@ pub(crate) fn show(key: &str, facts: &[u8]) -> String {
     format!("{name}={}", String::from_utf8_lossy(facts))
 }
 
-pub(crate) fn describe(event: &Event) -> String {
+pub(crate) fn describe(event: &StoreEvent) -> String {
     let sign = match event.kind {
-        Kind::Created => '+',
-        Kind::Modified => '~',
-        Kind::Deleted => '-',
+        ChangeKind::Created => '+',
+        ChangeKind::Modified => '~',
+        ChangeKind::Deleted => '-',
     };
     format!("{sign}{}@{}", show(&event.entry.key, &event.entry.facts), event.revision)
 }
@@ -94,10 +94,10 @@ impl Time {
         self.0.fetch_add(seconds, Ordering::SeqCst);
     }
 
-    pub(crate) fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> StoreOptions {
         let time = self.0.clone();
         let clock = Clock::new(move || Duration::from_secs(time.load(Ordering::SeqCst)));
-        Options { clock, ..Options::default() }
+        StoreOptions { clock, ..StoreOptions::default() }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use redb::{Builder, Database, TableDefinition};
 use storage::embedded::StoreLocation as _;
-use storage::{Embedded, Entries, OpenError, Options, ReadError, Store, WatchError, WatchFrom};
+use storage::{Embedded, Entries, OpenError, ReadError, Store, StoreOptions, WatchError, WatchFrom};
 
 use crate::disk::Disk;
 use crate::fixture::{Dice, at, create, now, remove, update};
@@ -44,7 +44,7 @@ fn set_format(database: &Database, format: u32) {
 /// A disk with a file of format 1.
 async fn old_disk() -> Disk {
     let disk = Disk::default();
-    let store = Store::open(Embedded::over(disk.clone()), Options::default()).await.unwrap();
+    let store = Store::open(Embedded::over(disk.clone()), StoreOptions::default()).await.unwrap();
     fill(&store).await;
     store.close().await;
     drop(store);
@@ -54,7 +54,7 @@ async fn old_disk() -> Disk {
 
 /// Creates a folder with a file of format 1.
 async fn old_folder(folder: &Path) {
-    let store = Store::open(Embedded::at(folder), Options::default()).await.unwrap();
+    let store = Store::open(Embedded::at(folder), StoreOptions::default()).await.unwrap();
     fill(&store).await;
     store.close().await;
     drop(store);
@@ -70,7 +70,7 @@ async fn an_old_file_gets_new_keys_and_stays_beside_the_new_one() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("store");
     old_folder(&folder).await;
-    let store = Store::open(Embedded::at(&folder).migrating(rekey), Options::default()).await.unwrap();
+    let store = Store::open(Embedded::at(&folder).migrating(rekey), StoreOptions::default()).await.unwrap();
     assert_eq!(all(&store).await, LIVE);
     // The sequence of revisions continues; each record retains its own.
     assert_eq!(store.revision(), 8);
@@ -84,13 +84,13 @@ async fn an_old_file_gets_new_keys_and_stays_beside_the_new_one() {
     drop(store);
     // The old file is intact: it can be migrated again.
     let other = parent.path().join("other");
-    drop(Store::open(Embedded::at(&other), Options::default()).await.unwrap());
+    drop(Store::open(Embedded::at(&other), StoreOptions::default()).await.unwrap());
     fs::copy(folder.join("store.redb.v1"), other.join("store.redb")).unwrap();
-    let again = Store::open(Embedded::at(&other).migrating(rekey), Options::default()).await.unwrap();
+    let again = Store::open(Embedded::at(&other).migrating(rekey), StoreOptions::default()).await.unwrap();
     assert_eq!(all(&again).await, LIVE);
     // A second start does not migrate again.
     let refuse = |_: &Entries| panic!("a file of this format is migrated");
-    let store = Store::open(Embedded::at(&folder).migrating(refuse), Options::default()).await.unwrap();
+    let store = Store::open(Embedded::at(&folder).migrating(refuse), StoreOptions::default()).await.unwrap();
     assert_eq!(all(&store).await.len(), 4);
     let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name()).collect();
     files.sort();
@@ -102,10 +102,11 @@ async fn an_old_file_without_a_migration_and_a_newer_one_are_refused() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("store");
     old_folder(&folder).await;
-    let refused = Store::open(Embedded::at(&folder), Options::default()).await.unwrap_err();
+    let refused = Store::open(Embedded::at(&folder), StoreOptions::default()).await.unwrap_err();
     assert!(matches!(refused, OpenError::Format { found: 1, known: 2, .. }), "{refused}");
     set_format(&Database::open(folder.join("store.redb")).unwrap(), 3);
-    let refused = Store::open(Embedded::at(&folder).migrating(rekey), Options::default()).await.unwrap_err();
+    let refused =
+        Store::open(Embedded::at(&folder).migrating(rekey), StoreOptions::default()).await.unwrap_err();
     assert!(matches!(refused, OpenError::Format { found: 3, known: 2, .. }), "{refused}");
     let message = refused.to_string();
     assert!(message.contains("has store format 3, and this build knows format 2 only"), "{message}");
@@ -123,10 +124,10 @@ async fn keys_that_are_wrong_leave_the_old_file_as_it_was() {
     let disk = old_disk().await;
     for (rekey, why) in wrong {
         let embedded = Embedded::over(disk.clone()).migrating(rekey);
-        let refused = Store::open(embedded, Options::default()).await.unwrap_err();
+        let refused = Store::open(embedded, StoreOptions::default()).await.unwrap_err();
         assert!(refused.to_string().contains(why), "{refused}");
     }
-    let store = Store::open(Embedded::over(disk).migrating(rekey), Options::default()).await.unwrap();
+    let store = Store::open(Embedded::over(disk).migrating(rekey), StoreOptions::default()).await.unwrap();
     assert_eq!(all(&store).await, LIVE);
 }
 
@@ -138,11 +139,11 @@ async fn a_migration_that_is_interrupted_anywhere_is_done_by_the_next_start() {
     loop {
         let disk = old_disk().await;
         disk.light_fuse(operations);
-        let first = Store::open(Embedded::over(disk.clone()).migrating(rekey), Options::default()).await;
+        let first = Store::open(Embedded::over(disk.clone()).migrating(rekey), StoreOptions::default()).await;
         let finished = first.is_ok();
         drop(first);
         disk.crash(&mut dice);
-        let store = Store::open(Embedded::over(disk.clone()).migrating(rekey), Options::default()).await;
+        let store = Store::open(Embedded::over(disk.clone()).migrating(rekey), StoreOptions::default()).await;
         let store = store.unwrap_or_else(|error| panic!("after {operations} operations: {error}"));
         assert_eq!(all(&store).await, LIVE, "after {operations} operations");
         assert_eq!(store.revision(), 8);
@@ -151,7 +152,7 @@ async fn a_migration_that_is_interrupted_anywhere_is_done_by_the_next_start() {
         // The old file is intact as well.
         let preserved = disk.preserved().expect("the old file is kept");
         let again =
-            Store::open(Embedded::over(preserved).migrating(rekey), Options::default()).await.unwrap();
+            Store::open(Embedded::over(preserved).migrating(rekey), StoreOptions::default()).await.unwrap();
         assert_eq!(all(&again).await, LIVE, "after {operations} operations");
         if finished {
             break;
@@ -171,7 +172,7 @@ async fn what_an_interrupted_migration_left_in_the_folder_is_taken_up() {
     fs::hard_link(folder.join("store.redb"), folder.join("store.redb.v1")).unwrap();
     fs::write(folder.join("store.redb.v1.new"), "unfinished").unwrap();
     fs::write(folder.join("store.redb.new"), [0; 5000]).unwrap();
-    let store = Store::open(Embedded::at(&folder).migrating(rekey), Options::default()).await.unwrap();
+    let store = Store::open(Embedded::at(&folder).migrating(rekey), StoreOptions::default()).await.unwrap();
     assert_eq!(all(&store).await, LIVE);
     store.close().await;
     drop(store);
@@ -188,7 +189,7 @@ async fn a_file_that_another_migration_preserved_is_not_replaced() {
     old_folder(&folder).await;
     fs::write(folder.join("store.redb.v1"), "of another migration").unwrap();
     fs::write(folder.join("store.redb.v1.2"), "and of another").unwrap();
-    let store = Store::open(Embedded::at(&folder).migrating(rekey), Options::default()).await.unwrap();
+    let store = Store::open(Embedded::at(&folder).migrating(rekey), StoreOptions::default()).await.unwrap();
     assert_eq!(all(&store).await, LIVE);
     store.close().await;
     drop(store);

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use storage::{
-    Backend, Change, CommitError, Embedded, Expect, Memory, Options, Record, Store, Write, WritePriority,
+    Backend, Change, CommitError, Embedded, Expect, Memory, Record, Store, StoreOptions, Write, WritePriority,
 };
 
 const QUOTA: u64 = 4 << 20;
 /// Size of the test records; the headroom for system writes is larger than this.
 const RECORD: usize = 64 << 10;
 
-fn options() -> Options {
-    Options { quota: Some(QUOTA), ..Options::default() }
+fn options() -> StoreOptions {
+    StoreOptions { quota: Some(QUOTA), ..StoreOptions::default() }
 }
 
 fn write(name: &str, size: usize, priority: WritePriority) -> Write {
@@ -149,7 +149,7 @@ async fn what_counts_is_the_same_after_a_restart_and_a_lower_quota_is_an_alarm()
     store.close().await;
     drop(store);
 
-    let again = |quota| Options { quota: Some(quota), ..Options::default() };
+    let again = |quota| StoreOptions { quota: Some(quota), ..StoreOptions::default() };
     let at = || Embedded::at(folder.path().join("store"));
     let store = Store::open(at(), again(QUOTA)).await.unwrap();
     assert_eq!(store.space().live, before.live);

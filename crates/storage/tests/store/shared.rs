@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use storage::backend::{BoxFuture, Decision, Done, Feed, Range, RangePage, Stored, Unavailable};
-use storage::{Backend, Change, CommitError, Expect, OpenError, Options, ReadError, Store, WatchFrom, Write};
+use storage::{
+    Backend, Change, CommitError, Expect, OpenError, ReadError, Store, StoreOptions, WatchFrom, Write,
+};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -189,8 +191,8 @@ impl Backend for Client {
 
 async fn two() -> (Service, Store, Store) {
     let service = Service::default();
-    let one = Store::open(service.backend(), Options::default()).await.unwrap();
-    let two = Store::open(service.backend(), Options::default()).await.unwrap();
+    let one = Store::open(service.backend(), StoreOptions::default()).await.unwrap();
+    let two = Store::open(service.backend(), StoreOptions::default()).await.unwrap();
     (service, one, two)
 }
 
@@ -230,7 +232,7 @@ async fn revisions_used_by_other_servers_do_not_block_watches() {
     let watch = one.watch(ALL, WatchFrom::Now).unwrap();
     assert_eq!(watch.progress(), skipped);
     assert_eq!(create(&one, "b", "2").await, skipped + 1);
-    let late = Store::open(service.backend(), Options::default()).await.unwrap();
+    let late = Store::open(service.backend(), StoreOptions::default()).await.unwrap();
     assert_eq!(now(&late, ALL).await, ["a=1", "b=2"]);
     assert!(
         late.watch(ALL, WatchFrom::Revision(2)).is_err(),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use storage::{
-    Backend, Change, CommitError, Expect, Kind, List, ListAt, Memory, Options, ReadError, Record, Store,
-    WatchError, WatchFrom, Write, WritePriority,
+    Backend, Change, ChangeKind, CommitError, Expect, ListAt, ListRequest, Memory, ReadError, Record, Store,
+    StoreOptions, WatchError, WatchFrom, Write, WritePriority,
 };
 
 use crate::fixture::{
@@ -16,13 +16,13 @@ use crate::shared::Service;
 const ALL: &str = "/registry/core/things/";
 
 async fn open(backend: impl Backend) -> Store {
-    Store::open(backend, Options { shard_end, ..Options::default() }).await.unwrap()
+    Store::open(backend, StoreOptions { shard_end, ..StoreOptions::default() }).await.unwrap()
 }
 
 async fn an_empty_store_is_at_revision_1_and_the_first_write_gets_2(backend: impl Backend) {
     let store = open(backend).await;
     assert_eq!(store.revision(), 1);
-    let page = store.list(List::all(ALL)).await.unwrap();
+    let page = store.list(ListRequest::all(ALL)).await.unwrap();
     assert!(page.entries.is_empty() && page.more.is_none());
     assert_eq!(page.revision, 1);
     assert_eq!(create(&store, "a", "1").await, 2);
@@ -56,7 +56,7 @@ async fn entries_carry_their_revision_and_deletions_theirs(backend: impl Backend
     let created = store.commit(put(&key("a"), Expect::Absent, "1")).await.unwrap();
     assert_eq!(created.entry.body, body("1", 2));
     assert_eq!(created.entry.facts, "1");
-    assert_eq!(created.event.kind, Kind::Created);
+    assert_eq!(created.event.kind, ChangeKind::Created);
     assert_eq!(store.get(&key("a")).unwrap(), created.entry);
     let deleted = store.commit(delete(&key("a"), Expect::Any)).await.unwrap();
     assert_eq!(deleted.revision, 3);
@@ -82,7 +82,10 @@ async fn lists_are_ordered_bounded_and_confined_to_their_scope(backend: impl Bac
     let mut seen = Vec::new();
     let mut after = None;
     loop {
-        let page = store.list(List { limit: 2, after: after.as_deref(), ..List::all(ALL) }).await.unwrap();
+        let page = store
+            .list(ListRequest { limit: 2, after: after.as_deref(), ..ListRequest::all(ALL) })
+            .await
+            .unwrap();
         seen.extend(page.entries.iter().map(|entry| entry.key.to_string()));
         assert_eq!(page.remaining, 5 - seen.len() as u64);
         assert_eq!(page.more.is_some(), page.remaining > 0);
@@ -126,7 +129,7 @@ async fn paging_is_consistent_while_others_write(backend: impl Backend) {
     for number in 0..100 {
         create(&store, &format!("{number:03}"), "old").await;
     }
-    let first = store.list(List { limit: 7, ..List::all(ALL) }).await.unwrap();
+    let first = store.list(ListRequest { limit: 7, ..ListRequest::all(ALL) }).await.unwrap();
     let mut seen: Vec<_> = first.entries.iter().cloned().collect();
     let mut more = first.more;
     let mut number = 0;
@@ -136,7 +139,10 @@ async fn paging_is_consistent_while_others_write(backend: impl Backend) {
         create(&store, &format!("{:03}b", number * 7), "new").await;
         number += 1;
         let at = ListAt::Exact(first.revision);
-        let page = store.list(List { at, after: Some(&after), limit: 7, ..List::all(ALL) }).await.unwrap();
+        let page = store
+            .list(ListRequest { at, after: Some(&after), limit: 7, ..ListRequest::all(ALL) })
+            .await
+            .unwrap();
         assert_eq!(
             (page.revision, page.remaining),
             (first.revision, (100 - seen.len() - page.entries.len()) as u64)
@@ -185,7 +191,7 @@ async fn old_revisions_go_with_time(backend: impl Backend) {
 }
 
 async fn old_revisions_go_with_their_number(backend: impl Backend) {
-    let options = Options { retain_revisions: 32, ..Options::default() };
+    let options = StoreOptions { retain_revisions: 32, ..StoreOptions::default() };
     let store = Store::open(backend, options).await.unwrap();
     for number in 0..200 {
         update(&store, &format!("{}", number % 3), &number.to_string()).await;
@@ -195,7 +201,7 @@ async fn old_revisions_go_with_their_number(backend: impl Backend) {
 }
 
 async fn old_revisions_go_with_their_size(backend: impl Backend) {
-    let options = Options { retain_bytes: 100_000, ..Options::default() };
+    let options = StoreOptions { retain_bytes: 100_000, ..StoreOptions::default() };
     let store = Store::open(backend, options).await.unwrap();
     let first = create(&store, "a", "small").await;
     for number in 0..30 {
@@ -292,7 +298,7 @@ async fn all_watchers_see_one_order(backend: impl Backend) {
 }
 
 async fn a_slow_watcher_is_ended_and_the_others_are_not(backend: impl Backend) {
-    let options = Options { history_events: 100, ..Options::default() };
+    let options = StoreOptions { history_events: 100, ..StoreOptions::default() };
     let store = Store::open(backend, options).await.unwrap();
     let mut slow = store.watch(ALL, WatchFrom::Now).unwrap();
     let mut elsewhere = store.watch("/registry/core/others/", WatchFrom::Now).unwrap();
@@ -309,7 +315,7 @@ async fn a_slow_watcher_is_ended_and_the_others_are_not(backend: impl Backend) {
 }
 
 async fn history_is_bounded_by_bytes_too(backend: impl Backend) {
-    let options = Options { history_bytes: 100_000, ..Options::default() };
+    let options = StoreOptions { history_bytes: 100_000, ..StoreOptions::default() };
     let store = Store::open(backend, options).await.unwrap();
     let mut slow = store.watch(ALL, WatchFrom::Now).unwrap();
     for _ in 0..20 {
@@ -391,7 +397,7 @@ async fn concurrent_increments_are_all_counted(backend: impl Backend) {
 }
 
 async fn limits_are_enforced(backend: impl Backend) {
-    let options = Options { max_key: 40, max_record: 100, ..Options::default() };
+    let options = StoreOptions { max_key: 40, max_record: 100, ..StoreOptions::default() };
     let store = Store::open(backend, options).await.unwrap();
     let fits = Record { body: vec![b'x'; 90].into(), revision_at: 90, facts: vec![b'f'; 10].into() };
     let write = |key: &str, record: Record| Write {

@@ -63,7 +63,7 @@ fn write(
 ) -> Result<(), String> {
     let (user, options) = (User::named(user), Value::Null);
     let kind = GroupVersionKind::new("", "v1", "Event");
-    let attributes = Attributes {
+    let attributes = AdmissionAttributes {
         user: &user,
         operation: Operation::Create,
         kind: kind.clone(),

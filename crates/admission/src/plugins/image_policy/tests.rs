@@ -66,7 +66,7 @@ fn ask(
 ) -> Result<(), String> {
     let (user, options) = (User::named("ann"), Value::Null);
     let kind = GroupVersionKind::new("", "v1", "Pod");
-    let attributes = Attributes {
+    let attributes = AdmissionAttributes {
         user: &user,
         operation: Operation::Create,
         kind: kind.clone(),

@@ -10,7 +10,7 @@ use api::{GroupResource, Status, field, meta};
 use authn::names;
 use value::Value;
 
-use crate::{AsyncPlugin, Attributes, BoxFuture, ClusterView, Operation, Pass};
+use crate::{AdmissionAttributes, AsyncPlugin, BoxFuture, ClusterView, Operation, Pass};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const LEASES: &str = "kube-node-lease";
@@ -38,7 +38,7 @@ impl AsyncPlugin for NodeRestriction {
 
 struct NodeRequest<'a, 'r> {
     name: &'a str,
-    attributes: &'a Attributes<'r>,
+    attributes: &'a AdmissionAttributes<'r>,
     object: Option<&'a Value>,
     cluster: &'a dyn ClusterView,
 }
@@ -136,11 +136,11 @@ impl NodeRequest<'_, '_> {
     /// Asks the authorizer whether the node has a permission. The error is the authorizer's.
     async fn is_allowed(&self, verb: &'static str, resource: &str, name: &str) -> Result<bool, String> {
         let attributes = &self.attributes;
-        let check = authz::Attributes {
+        let check = authz::AuthorizationAttributes {
             version: attributes.version.clone(),
             namespace: attributes.namespace.clone(),
             name: name.into(),
-            ..authz::Attributes::resource(verb, attributes.resource.group.clone(), resource)
+            ..authz::AuthorizationAttributes::resource(verb, attributes.resource.group.clone(), resource)
         };
         let answer = self.cluster.authorize(attributes.user, &check).await;
         match answer.error {

@@ -16,7 +16,7 @@ use self::checks::{PodView, in_detail, in_short, violations};
 pub use self::configuration::PodSecurityConfiguration;
 use self::policy::PREFIX;
 pub use self::policy::{LevelVersion, NamespacePolicy, PodSecurityLevel, PodSecurityVersion};
-use crate::{AdmissionNotes, Attributes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 
 /// The server's own minor version; later ones are in the future.
 const SERVER_MINOR: u32 = 37;
@@ -48,7 +48,7 @@ struct MetricLabels<'a> {
 }
 
 impl<'a> MetricLabels<'a> {
-    fn of(attributes: &'a Attributes<'_>) -> Self {
+    fn of(attributes: &'a AdmissionAttributes<'_>) -> Self {
         MetricLabels {
             operation: if attributes.operation == Operation::Create { "create" } else { "update" },
             resource: if attributes.resource.resource == "pods" { "pod" } else { "controller" },
@@ -60,7 +60,7 @@ impl<'a> MetricLabels<'a> {
 impl Plugin for PodSecurity {
     fn validate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         object: Option<&Value>,
         cluster: &dyn ClusterView,
         notes: &mut AdmissionNotes,
@@ -90,7 +90,7 @@ impl Plugin for PodSecurity {
 impl PodSecurity {
     fn check_namespace(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         namespace: &Value,
         cluster: &dyn ClusterView,
         notes: &mut AdmissionNotes,
@@ -229,7 +229,7 @@ impl PodSecurity {
 
     fn check_pod(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         pod: &Value,
         cluster: &dyn ClusterView,
         notes: &mut AdmissionNotes,
@@ -263,7 +263,7 @@ impl PodSecurity {
     /// Workload resources are never rejected; they cause warnings and audit annotations.
     fn check_template(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         template: Option<&Value>,
         cluster: &dyn ClusterView,
         notes: &mut AdmissionNotes,
@@ -292,7 +292,7 @@ impl PodSecurity {
 
     fn evaluate(
         &self,
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         policy: &NamespacePolicy,
         errors: &[FieldError],
         object: &Value,
@@ -345,7 +345,7 @@ impl PodSecurity {
         Ok(())
     }
 
-    fn exempts_request(&self, attributes: &Attributes<'_>, notes: &mut AdmissionNotes) -> bool {
+    fn exempts_request(&self, attributes: &AdmissionAttributes<'_>, notes: &mut AdmissionNotes) -> bool {
         let reason = if exempts(&self.configuration.namespaces, &attributes.namespace) {
             "namespace"
         } else if exempts(&self.configuration.usernames, &attributes.user.name) {
@@ -357,7 +357,7 @@ impl PodSecurity {
         true
     }
 
-    fn exempt(&self, attributes: &Attributes<'_>, reason: &str, notes: &mut AdmissionNotes) {
+    fn exempt(&self, attributes: &AdmissionAttributes<'_>, reason: &str, notes: &mut AdmissionNotes) {
         notes.annotate(format!("{PREFIX}exempt"), reason);
         if let Some(metrics) = &self.metrics {
             let labels = MetricLabels::of(attributes);
@@ -365,7 +365,13 @@ impl PodSecurity {
         }
     }
 
-    fn count(&self, attributes: &Attributes<'_>, decision: &str, standard: LevelVersion, mode: &str) {
+    fn count(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        decision: &str,
+        standard: LevelVersion,
+        mode: &str,
+    ) {
         let Some(metrics) = &self.metrics else { return };
         let version = match standard.version {
             _ if standard.level == PodSecurityLevel::Privileged => PodSecurityVersion::Latest.to_string(),
@@ -384,7 +390,7 @@ impl PodSecurity {
         ]);
     }
 
-    fn count_error(&self, attributes: &Attributes<'_>, fatal: bool) {
+    fn count_error(&self, attributes: &AdmissionAttributes<'_>, fatal: bool) {
         if let Some(metrics) = &self.metrics {
             let labels = MetricLabels::of(attributes);
             let fatal = if fatal { "true" } else { "false" };

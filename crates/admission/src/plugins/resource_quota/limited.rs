@@ -8,7 +8,7 @@ use value::{Path, Str, Value};
 use super::scopes;
 use super::usage::QuotaEvaluator;
 use crate::configuration::document::ConfigDocument;
-use crate::{Attributes, ClusterView};
+use crate::{AdmissionAttributes, ClusterView};
 
 /// The location of Go's scheme for this kind, which is part of its error messages.
 const SCHEME: &str = "k8s.io/apiserver/pkg/admission/plugin/resourcequota/config.go:31";
@@ -91,7 +91,7 @@ pub(super) struct RequiredQuotas<'a> {
 impl<'a> RequiredQuotas<'a> {
     pub(super) fn of(
         limited: &'a [LimitedResource],
-        attributes: &Attributes<'_>,
+        attributes: &AdmissionAttributes<'_>,
         evaluator: &QuotaEvaluator,
         object: &Value,
         cluster: &dyn ClusterView,

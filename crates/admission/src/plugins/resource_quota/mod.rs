@@ -18,7 +18,7 @@ use value::{Map, Str, Value};
 pub use self::limited::LimitedResource;
 pub(super) use self::scopes::is_best_effort;
 use self::usage::QuotaEvaluator;
-use crate::{Attributes, ClusterView, Operation, RestMapping};
+use crate::{AdmissionAttributes, ClusterView, Operation, RestMapping};
 use api::pod_resources::{Amounts, add, amounts};
 
 /// Resources that are not charged: those that are not stored, and events.
@@ -48,7 +48,7 @@ pub struct Charge {
 }
 
 /// Whether a request can change the usage of any quota.
-pub fn affects_quota(attributes: &Attributes<'_>, object: Option<&Value>) -> bool {
+pub fn affects_quota(attributes: &AdmissionAttributes<'_>, object: Option<&Value>) -> bool {
     let resource = (attributes.resource.group.as_str(), attributes.resource.resource.as_str());
     let namespace_itself = attributes.is_kind("", "Namespace") && attributes.operation == Operation::Create;
     if attributes.namespace.is_empty() || namespace_itself || IGNORED.contains(&resource) {
@@ -79,7 +79,7 @@ pub fn affects_quota(attributes: &Attributes<'_>, object: Option<&Value>) -> boo
 /// The charges of a request that [`affects_quota`]; empty if its usage does not change. Usage of `limited`
 /// resources requires a quota. The error rejects the request.
 pub fn check(
-    attributes: &Attributes<'_>,
+    attributes: &AdmissionAttributes<'_>,
     object: &Value,
     quotas: &[Arc<Value>],
     limited: &[LimitedResource],

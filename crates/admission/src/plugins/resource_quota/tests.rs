@@ -6,7 +6,7 @@ use value::{Value, yaml};
 
 use super::{LimitedResource, check, recount};
 use crate::fake_cluster::FakeCluster;
-use crate::{Attributes, Operation, RestMapping, VersionedObject};
+use crate::{AdmissionAttributes, Operation, RestMapping, VersionedObject};
 
 /// Parses a YAML list of objects.
 fn read(text: &str) -> Vec<Value> {
@@ -105,7 +105,7 @@ fn charged(limited: &str, quotas: &str) -> Result<usize, String> {
     )[0];
     let (user, options) = (User::named("u"), Value::Null);
     let kind = GroupVersionKind::new("", "v1", "Pod");
-    let attributes = Attributes {
+    let attributes = AdmissionAttributes {
         user: &user,
         operation: Operation::Create,
         kind: kind.clone(),

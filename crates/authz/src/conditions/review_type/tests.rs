@@ -47,7 +47,7 @@ fn what_is_no_bool_over_a_review_is_refused_in_the_words_of_kubernetes() {
     refused("size(request.groups)", &expect!["must evaluate to bool but got int"]);
 }
 
-fn evaluate(expression: &str, attributes: &Attributes) -> Result<bool, String> {
+fn evaluate(expression: &str, attributes: &AuthorizationAttributes) -> Result<bool, String> {
     let user = User::named("alice").in_groups(["devs", "system:authenticated"]);
     let condition = ReviewCompiler::default().compile(expression).unwrap_or_else(|error| panic!("{error:?}"));
     match Conditions::new(vec![condition]).evaluate(&user, attributes) {
@@ -59,10 +59,10 @@ fn evaluate(expression: &str, attributes: &Attributes) -> Result<bool, String> {
 
 #[test]
 fn conditions_see_the_whole_review() {
-    let mut list = Attributes::resource("list", "apps", "deployments").in_namespace("prod");
+    let mut list = AuthorizationAttributes::resource("list", "apps", "deployments").in_namespace("prod");
     list.labels.requirements =
         vec![Requirement { key: "app".into(), operator: Operator::In, values: vec!["web".into()] }];
-    let path = Attributes::path("get", "/healthz");
+    let path = AuthorizationAttributes::path("get", "/healthz");
     for yes in [
         "request.user == 'alice' && 'devs' in request.groups",
         "has(request.resourceAttributes)",

@@ -55,7 +55,7 @@ fn the_account_for_webhook_tokens_may_have_every_group_attested_and_nothing_else
     let index = RbacIndex::from_objects(&webhook_tokens());
     let account = authn::service_account::user("kube-system", api::attestation::ACCOUNT_NAME, "");
     let may = |verb: &str, (group, resource): (&str, &str), name: &str| {
-        let attributes = crate::Attributes::resource(verb, group, resource).named(name);
+        let attributes = crate::AuthorizationAttributes::resource(verb, group, resource).named(name);
         index.decide(&account, &attributes).decision == crate::Decision::Allow
     };
     for dialect in api::attestation::AttestationDialect::ALL {
@@ -67,6 +67,6 @@ fn the_account_for_webhook_tokens_may_have_every_group_attested_and_nothing_else
     }
     let other = authn::service_account::user("default", api::attestation::ACCOUNT_NAME, "");
     let (group, resource) = api::attestation::AttestationDialect::Kep.resource();
-    let attributes = crate::Attributes::resource("attest", group, resource).named("*");
+    let attributes = crate::AuthorizationAttributes::resource("attest", group, resource).named("*");
     assert_ne!(index.decide(&other, &attributes).decision, crate::Decision::Allow);
 }

@@ -8,7 +8,7 @@ use api::meta::{self, OwnerReference};
 use value::Str;
 
 use super::super::FOREGROUND;
-use crate::api::{Kind, Place, View};
+use crate::api::{ClusterReader, ObjectRef, ResourceKind};
 
 /// The state of a referenced owner.
 pub(super) enum Owner {
@@ -33,16 +33,16 @@ struct Stored {
 /// Resolves the owners of one dependent. References to one object with different UIDs share one read of it.
 pub(super) struct Owners<'a, V> {
     view: &'a V,
-    dependent: &'a Place,
+    dependent: &'a ObjectRef,
     /// By `apiVersion` and `kind`; `None` if the kind is not served.
-    kinds: HashMap<(Str, Str), Option<Arc<Kind>>>,
+    kinds: HashMap<(Str, Str), Option<Arc<ResourceKind>>>,
     /// By group, plural and name. The version is left out: all served versions of a resource are the same stored object.
     stored: HashMap<(Str, Str, Str), Option<Stored>>,
     turn: Turn,
 }
 
-impl<'a, V: View> Owners<'a, V> {
-    pub(super) fn new(view: &'a V, dependent: &'a Place) -> Self {
+impl<'a, V: ClusterReader> Owners<'a, V> {
+    pub(super) fn new(view: &'a V, dependent: &'a ObjectRef) -> Self {
         Owners { view, dependent, kinds: HashMap::new(), stored: HashMap::new(), turn: Turn::default() }
     }
 
@@ -72,7 +72,7 @@ impl<'a, V: View> Owners<'a, V> {
         })
     }
 
-    fn read(&self, place: &Place) -> Result<Option<Stored>, Status> {
+    fn read(&self, place: &ObjectRef) -> Result<Option<Stored>, Status> {
         let found = self.view.metadata(place)?;
         Ok(found.map(|owner| Stored {
             uid: meta::uid(&owner).into(),

@@ -8,7 +8,7 @@ use value::{Str, Value};
 
 use super::super::decision::{Action, Verdict};
 use super::{Cluster, going, map, owned_by};
-use crate::api::{Change, Elsewhere, Kind, Place, View};
+use crate::api::{AggregatedKinds, ClusterReader, ObjectChange, ObjectRef, ResourceKind};
 
 const MANY: usize = 2_000;
 
@@ -37,26 +37,26 @@ impl<'a> Counted<'a> {
     }
 }
 
-impl View for Counted<'_> {
-    fn kind(&self, api_version: &str, kind: &str) -> Option<Arc<Kind>> {
+impl ClusterReader for Counted<'_> {
+    fn kind(&self, api_version: &str, kind: &str) -> Option<Arc<ResourceKind>> {
         self.note(&self.kinds);
         self.cluster.fake.kind(api_version, kind)
     }
 
-    fn kinds(&self) -> Vec<Arc<Kind>> {
+    fn kinds(&self) -> Vec<Arc<ResourceKind>> {
         self.cluster.fake.kinds()
     }
 
-    fn elsewhere(&self) -> Elsewhere {
+    fn elsewhere(&self) -> AggregatedKinds {
         self.cluster.fake.elsewhere()
     }
 
-    fn get(&self, place: &Place) -> Result<Option<Value>, Status> {
+    fn get(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
         self.note(&self.objects);
         if let Some(object) = &self.restart {
             let mut graph = self.cluster.graph.lock().unwrap();
             graph.restart();
-            graph.observe(&Change {
+            graph.observe(&ObjectChange {
                 place: self.cluster.fake.place(object),
                 object: object.clone(),
                 deleted: false,
@@ -65,20 +65,20 @@ impl View for Counted<'_> {
         self.cluster.fake.get(place)
     }
 
-    fn metadata(&self, place: &Place) -> Result<Option<Value>, Status> {
+    fn metadata(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
         self.get(place)
     }
 
-    fn list(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, Status> {
+    fn list(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
         self.cluster.fake.list(kind, namespace)
     }
 
-    fn list_by_field(&self, kind: &Kind, field: &str, value: &str) -> Result<Vec<Value>, Status> {
+    fn list_by_field(&self, kind: &ResourceKind, field: &str, value: &str) -> Result<Vec<Value>, Status> {
         self.cluster.fake.list_by_field(kind, field, value)
     }
 
-    fn count(&self, kind: &Kind, namespace: &str) -> usize {
-        View::count(&self.cluster.fake, kind, namespace)
+    fn count(&self, kind: &ResourceKind, namespace: &str) -> usize {
+        ClusterReader::count(&self.cluster.fake, kind, namespace)
     }
 
     fn now(&self) -> i64 {

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use ::admission::webhook::WebhookEndpoint;
 use http::HeaderMap;
-use storage::{Memory, Options, Store};
+use storage::{Memory, Store, StoreOptions};
 
 use super::*;
 use crate::metrics::Metrics;
@@ -76,7 +76,7 @@ fn transport(store: Store) -> WebhookTransport {
 
 #[tokio::test]
 async fn the_most_recent_targets_are_kept_and_no_more() {
-    let store = Store::open(Memory::new(), Options::default()).await.unwrap();
+    let store = Store::open(Memory::new(), StoreOptions::default()).await.unwrap();
     let transport = transport(store);
     for port in 1..=MAX_TARGETS + 10 {
         let place = WebhookEndpoint::Url(format!("https://127.0.0.1:{port}/").into());
@@ -97,7 +97,7 @@ async fn the_most_recent_targets_are_kept_and_no_more() {
 /// Concurrent callers build targets outside the lock, but must all end up with the same connections.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_many_ask_for_at_once_is_kept_once() {
-    let store = Store::open(Memory::new(), Options::default()).await.unwrap();
+    let store = Store::open(Memory::new(), StoreOptions::default()).await.unwrap();
     let transport = Arc::new(transport(store));
     let webhook = WebhookTarget {
         endpoint: WebhookEndpoint::Url("https://127.0.0.1:1/".into()),

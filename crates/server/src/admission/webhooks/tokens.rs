@@ -6,7 +6,7 @@
 //! decides itself.
 //!
 //! INVARIANT: a request for a token never waits for another token: the reviews of that request are sent without one (see
-//! [`admission::Attributes::is_for_own_token`]).
+//! [`admission::AdmissionAttributes::is_for_own_token`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -10,7 +10,7 @@ use api::{GroupVersionKind, Status};
 use bytes::Bytes;
 use crd::columns::TableAllowance;
 use prometheus::IntCounter;
-use storage::Entry;
+use storage::StoredEntry;
 use value::{Budget, Str, Value};
 
 use super::frame;
@@ -52,7 +52,7 @@ impl FrameKey {
         form: Form,
         table: TableOptions,
         word: &'static str,
-        entry: &Entry,
+        entry: &StoredEntry,
     ) -> Self {
         let crd = kind.as_custom().map(|custom| (custom.crd.uid.clone(), custom.crd.generation));
         FrameKey {
@@ -144,7 +144,7 @@ impl Watcher {
         form: Form,
         options: TableOptions,
         word: &'static str,
-        entry: &Arc<Entry>,
+        entry: &Arc<StoredEntry>,
     ) -> Result<Bytes, Status> {
         let key = FrameKey::new(&self.kind, form, options, word, entry);
         if let Some(frame) = self.state.apis.shared_frames.get(&key, self.state.now()) {

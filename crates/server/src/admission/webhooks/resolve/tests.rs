@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
 use api::selector::Facts;
-use storage::{Change, Expect, Memory, Options, Write, WritePriority};
+use storage::{Change, Expect, Memory, StoreOptions, Write, WritePriority};
 
 use super::*;
 
 async fn store(objects: &[(&str, &str)]) -> Store {
-    let store = Store::open(Memory::new(), Options::default()).await.unwrap();
+    let store = Store::open(Memory::new(), StoreOptions::default()).await.unwrap();
     for (key, text) in objects {
         let object = value::json::parse(text.as_bytes()).unwrap();
         let facts = Facts::of(&object, []);
