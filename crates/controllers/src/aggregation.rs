@@ -45,12 +45,12 @@ impl<A: Api> Controller for Aggregation<A> {
         let writes =
             outdated(self.api.list(&self.roles, "")?, self.aggregate).into_iter().map(|(name, rules)| {
                 let patch = PatchBody::Merge(Value::map([("rules", rules)]));
-                (self.roles.place("", &name), patch)
+                (self.roles.object_ref("", &name), patch)
             });
         let mut under_way = tokio::task::JoinSet::new();
-        for (place, patch) in writes {
+        for (object_ref, patch) in writes {
             let api = Arc::clone(&self.api);
-            under_way.spawn(async move { unless_gone(api.patch(&place, "", &patch).await) });
+            under_way.spawn(async move { unless_gone(api.patch(&object_ref, "", &patch).await) });
         }
         let mut outcome = Ok(Next::Done);
         while let Some(written) = under_way.join_next().await {

@@ -168,19 +168,19 @@ impl<A: Api> Controller for Claims<A> {
     }
 
     fn observe(&self, change: &ObjectChange) -> Vec<(Key, Duration)> {
-        if change.place.kind == self.claims {
-            let at = (change.place.namespace.clone(), change.place.name.clone());
+        if change.object_ref.kind == self.claims {
+            let at = (change.object_ref.namespace.clone(), change.object_ref.name.clone());
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             counts.saw(at, &change.object, change.deleted);
         }
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        let (namespace, name) = (&change.place.namespace, &change.place.name);
+        let (namespace, name) = (&change.object_ref.namespace, &change.object_ref.name);
         let pod = |name: &Str| Key::Pod { namespace: namespace.clone(), name: name.clone() };
         let claim = |name: &Str| Key::Claim { namespace: namespace.clone(), name: name.clone() };
         let all = |index: &HashMap<(Str, Str), BTreeSet<Str>>| -> Vec<Key> {
             index.get(&(namespace.clone(), name.clone())).into_iter().flatten().map(pod).collect()
         };
-        let keys = if change.place.kind == self.pods {
+        let keys = if change.object_ref.kind == self.pods {
             if change.deleted || is_done(&change.object) {
                 // Index the last state too: it may name claims that an earlier state did not.
                 users.remember(namespace, name, &change.object);
@@ -193,7 +193,7 @@ impl<A: Api> Controller for Claims<A> {
                 let asks = !change.object.list_at(&["spec", "resourceClaims"]).is_empty();
                 if asks { vec![pod(name)] } else { Vec::new() }
             }
-        } else if change.place.kind == self.claims {
+        } else if change.object_ref.kind == self.claims {
             let mut keys: Vec<(Key, Duration)> =
                 all(&users.by_claim).into_iter().map(|key| (key, Duration::ZERO)).collect();
             if !change.deleted {
@@ -203,7 +203,7 @@ impl<A: Api> Controller for Claims<A> {
             return keys;
         } else if change.deleted {
             Vec::new()
-        } else if change.place.kind == self.namespaces {
+        } else if change.object_ref.kind == self.namespaces {
             // A new label on the namespace may allow admin access now.
             users.with_templates_in(name)
         } else {
@@ -224,7 +224,7 @@ impl<A: Api> Controller for Claims<A> {
 impl<A: Api> Claims<A> {
     /// Creates the claims that a pod needs and, if it already has a node, reserves them.
     async fn pod(&self, namespace: &str, name: &str) -> Result<(), Status> {
-        let Some(pod) = self.api.get(&self.pods.place(namespace, name))? else { return Ok(()) };
+        let Some(pod) = self.api.get(&self.pods.object_ref(namespace, name))? else { return Ok(()) };
         if meta::is_deleting(&pod) || is_done(&pod) {
             return Ok(());
         }
@@ -256,7 +256,9 @@ impl<A: Api> Claims<A> {
             let mut patch = Value::default();
             patch.set_at(&["metadata", "uid"], meta::uid(&pod));
             patch.set_at(&["status", "resourceClaimStatuses"], Value::List(statuses.collect()));
-            self.api.patch(&self.pods.place(namespace, name), "status", &PatchBody::Strategic(patch)).await?;
+            self.api
+                .patch(&self.pods.object_ref(namespace, name), "status", &PatchBody::Strategic(patch))
+                .await?;
         }
         // The scheduler reserves claims for the pods that it binds.
         if pod.str_at(&["spec", "nodeName"]).unwrap_or_default().is_empty() {
@@ -286,7 +288,7 @@ impl<A: Api> Claims<A> {
             }
             Ok(None) => return Ok(None),
             Ok(Some(Named { name, made })) => {
-                let there = self.api.get(&self.claims.place(namespace, &name))?;
+                let there = self.api.get(&self.claims.object_ref(namespace, &name))?;
                 if there.is_some_and(|claim| !made || is_of(pod, &claim)) {
                     return Ok(None);
                 }
@@ -311,7 +313,7 @@ impl<A: Api> Claims<A> {
         if let Some(orphan) = orphan {
             return Ok(Some(meta::name(orphan).into()));
         }
-        let there = self.api.get(&self.templates.place(namespace, template))?;
+        let there = self.api.get(&self.templates.object_ref(namespace, template))?;
         let quoted = api::field::quote(template);
         let template = there.ok_or_else(|| {
             NoClaim::because(format!(
@@ -339,27 +341,27 @@ impl<A: Api> Claims<A> {
 
     /// Reports whether a namespace is labelled for admin access to devices.
     fn allows_admin_access(&self, namespace: &str) -> Result<bool, Status> {
-        let namespace = self.api.get(&self.namespaces.place("", namespace))?;
+        let namespace = self.api.get(&self.namespaces.object_ref("", namespace))?;
         Ok(namespace.is_some_and(|namespace| api::admin_access::allowed_by(&namespace).is_some()))
     }
 
     /// Reserves an allocated claim for a pod that was bound without the scheduler.
     async fn reserve(&self, pod: &Value, one: &Value) -> Result<(), Status> {
         let Ok(Some(Named { name, made })) = named(pod, one) else { return Ok(()) };
-        let place = self.claims.place(meta::namespace(pod), &name);
-        let Some(mut claim) = self.api.get(&place)? else { return Ok(()) };
+        let object_ref = self.claims.object_ref(meta::namespace(pod), &name);
+        let Some(mut claim) = self.api.get(&object_ref)? else { return Ok(()) };
         let usable = is_allocated(&claim) && (!made || is_of(pod, &claim));
         if !usable || is_reserved_for(&claim, pod) || reservations(&claim).len() >= MAX_RESERVATIONS {
             return Ok(());
         }
         add_reservation(&mut claim, pod);
-        self.api.update(&place, "status", &claim).await.map(drop)
+        self.api.update(&object_ref, "status", &claim).await.map(drop)
     }
 
     /// Removes stale reservations, deallocates an unused claim, and deletes it if its pod is done.
     async fn claim(&self, namespace: &str, name: &str) -> Result<(), Status> {
-        let place = self.claims.place(namespace, name);
-        let Some(mut claim) = self.api.get(&place)? else { return Ok(()) };
+        let object_ref = self.claims.object_ref(namespace, name);
+        let Some(mut claim) = self.api.get(&object_ref)? else { return Ok(()) };
         let before = reservations(&claim).len();
         let mut left = Vec::with_capacity(before);
         for reservation in reservations(&claim) {
@@ -374,34 +376,35 @@ impl<A: Api> Claims<A> {
             if unused && guarded(&claim) {
                 claim.remove_at(&["status", "allocation"]);
             }
-            claim = self.api.update(&place, "status", &claim).await?;
+            claim = self.api.update(&object_ref, "status", &claim).await?;
             if guarded(&claim) && !is_allocated(&claim) {
-                claim = self.unguard(claim, &place).await?;
+                claim = self.unguard(claim, &object_ref).await?;
             }
         } else if guarded(&claim) && meta::is_deleting(&claim) && unused {
             if is_allocated(&claim) {
                 claim.remove_at(&["status", "allocation"]);
-                claim = self.api.update(&place, "status", &claim).await?;
+                claim = self.api.update(&object_ref, "status", &claim).await?;
             }
-            claim = self.unguard(claim, &place).await?;
+            claim = self.unguard(claim, &object_ref).await?;
         }
         if unused && let Some(owner) = owning_pod(&claim) {
-            let pod =
-                self.api.get(&self.pods.place(namespace, owner.str_at(&["name"]).unwrap_or_default()))?;
+            let pod = self
+                .api
+                .get(&self.pods.object_ref(namespace, owner.str_at(&["name"]).unwrap_or_default()))?;
             // If the pod no longer exists, the garbage collector deletes its claims.
             if pod.is_some_and(|pod| owner.str_at(&["uid"]) != Some(meta::uid(&pod)) || is_done(&pod)) {
-                unless_gone(self.api.delete(&place, &Value::default()).await)?;
+                unless_gone(self.api.delete(&object_ref, &Value::default()).await)?;
             }
         }
         Ok(())
     }
 
     /// Removes the delete-protection finalizer.
-    async fn unguard(&self, mut claim: Value, place: &crate::api::ObjectRef) -> Result<Value, Status> {
+    async fn unguard(&self, mut claim: Value, object_ref: &crate::api::ObjectRef) -> Result<Value, Status> {
         if let Some(all) = claim.at_mut(&["metadata", "finalizers"]).and_then(Value::as_list_mut) {
             all.retain(|one| one.as_str() != Some(FINALIZER));
         }
-        match self.api.update(place, "", &claim).await {
+        match self.api.update(object_ref, "", &claim).await {
             // It was the last finalizer of a claim in deletion, so the claim is gone.
             Err(status) if status.code() == 404 => Ok(claim),
             outcome => outcome,
@@ -414,7 +417,7 @@ impl<A: Api> Claims<A> {
         if !is_of_pod(reservation) {
             return Ok(true);
         }
-        let pod = self.api.get(&self.pods.place(namespace, text("name")))?;
+        let pod = self.api.get(&self.pods.object_ref(namespace, text("name")))?;
         Ok(pod.is_some_and(|pod| meta::uid(&pod) == text("uid") && !is_done(&pod)))
     }
 }

@@ -35,15 +35,15 @@ async fn emit(
     (meta::uid(object), reason).hash(&mut hash);
     let name = format!("{}.{:016x}", meta::name(object), hash.finish());
     let now = Timestamp::from_seconds(api.now()).time();
-    let place = events.place(namespace, &name);
-    if let Ok(Some(said)) = api.get(&place) {
+    let object_ref = events.object_ref(namespace, &name);
+    if let Ok(Some(said)) = api.get(&object_ref) {
         let count = said.int_at(&["count"]).unwrap_or(1).saturating_add(1);
         let patch = Value::map([
             ("count", Value::from(count)),
             ("lastTimestamp", Value::from(now)),
             ("message", Value::from(message)),
         ]);
-        if let Err(error) = api.patch(&place, "", &PatchBody::Merge(patch)).await {
+        if let Err(error) = api.patch(&object_ref, "", &PatchBody::Merge(patch)).await {
             tracing::debug!(%error, "an event could not be counted");
         }
         return;

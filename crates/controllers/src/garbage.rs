@@ -121,8 +121,8 @@ fn joined(written: Option<Result<Result<(), Status>, tokio::task::JoinError>>) -
 
 async fn perform<A: Api>(api: Arc<A>, action: Action) -> Result<(), Status> {
     match action {
-        Action::Patch { place, patch } | Action::Release { place, patch } => {
-            unless_gone(api.patch(&place, "", &PatchBody::Merge(patch)).await)
+        Action::Patch { object_ref, patch } | Action::Release { object_ref, patch } => {
+            unless_gone(api.patch(&object_ref, "", &PatchBody::Merge(patch)).await)
         }
         Action::Delete(deletion) => delete(&*api, &deletion).await,
     }
@@ -131,17 +131,17 @@ async fn perform<A: Api>(api: Arc<A>, action: Action) -> Result<(), Status> {
 /// Deletes an object in the state in which it was decided. If it has changed since, but not in its owner references, the decision still
 /// holds: otherwise an object that changes all the time would never be deleted.
 async fn delete<A: Api>(api: &A, deletion: &Deletion) -> Result<(), Status> {
-    let outcome = api.delete(&deletion.place, &deletion.options(true)).await;
+    let outcome = api.delete(&deletion.object_ref, &deletion.options(true)).await;
     let Err(conflict) = outcome else { return Ok(()) };
     if conflict.code() != 409 {
         return unless_gone(Err::<(), _>(conflict));
     }
-    let Some(latest) = api.metadata(&deletion.place)? else { return Ok(()) };
+    let Some(latest) = api.metadata(&deletion.object_ref)? else { return Ok(()) };
     let same = meta::uid(&latest) == deletion.uid && owners(&latest) == deletion.owners;
     if !same {
         return Err(conflict);
     }
-    unless_gone(api.delete(&deletion.place, &deletion.options(false)).await)
+    unless_gone(api.delete(&deletion.object_ref, &deletion.options(false)).await)
 }
 
 /// The unparsed elements of `metadata.ownerReferences`.

@@ -54,17 +54,17 @@ impl<A: Api> Controller for Collector<A> {
     async fn reconcile(&self, key: Key) -> Result<Next<Key>, Status> {
         let (pods, node, quarantined) = match &key {
             Key::Pod { namespace, name } => {
-                let Some(pod) = self.api.get(&self.pods.place(namespace, name))? else {
+                let Some(pod) = self.api.get(&self.pods.object_ref(namespace, name))? else {
                     return Ok(Next::Done);
                 };
                 let node = match node_name(&pod) {
                     "" => None,
-                    name => self.api.get(&self.nodes.place("", name))?,
+                    name => self.api.get(&self.nodes.object_ref("", name))?,
                 };
                 (vec![pod], node, false)
             }
             Key::Node(name) => {
-                let node = self.api.get(&self.nodes.place("", name))?;
+                let node = self.api.get(&self.nodes.object_ref("", name))?;
                 (self.api.list_by_field(&self.pods, "spec.nodeName", name)?, node, true)
             }
         };
@@ -80,16 +80,16 @@ impl<A: Api> Controller for Collector<A> {
 impl<A: Api> Collector<A> {
     /// Marks a pod failed, so that the controllers that own it notice, and deletes it without a grace period.
     async fn end(&self, pod: &Value, reason: Lost) -> Result<(), Status> {
-        let place: ObjectRef = self.pods.place(meta::namespace(pod), meta::name(pod));
+        let object_ref: ObjectRef = self.pods.object_ref(meta::namespace(pod), meta::name(pod));
         if let Some(patch) = failed(pod, reason, self.api.now()) {
-            match self.api.patch(&place, "status", &PatchBody::Strategic(patch)).await {
+            match self.api.patch(&object_ref, "status", &PatchBody::Strategic(patch)).await {
                 Err(status) if status.code() == 404 => return Ok(()),
                 outcome => drop(outcome?),
             }
         }
         let mut options = Value::map([("gracePeriodSeconds", 0)]);
         options.set_at(&["preconditions", "uid"], meta::uid(pod));
-        unless_gone(self.api.delete(&place, &options).await)
+        unless_gone(self.api.delete(&object_ref, &options).await)
     }
 }
 
@@ -111,8 +111,8 @@ fn concerned(
     change: &ObjectChange,
     quarantine: Duration,
 ) -> Option<(Key, Duration)> {
-    if change.place.kind == *nodes {
-        let key = Key::Node(change.place.name.clone());
+    if change.object_ref.kind == *nodes {
+        let key = Key::Node(change.object_ref.name.clone());
         if change.deleted {
             return Some((key, quarantine));
         }
@@ -123,11 +123,12 @@ fn concerned(
     }
     let node = node_name(&change.object);
     // A node that cannot be read counts as existing.
-    let missing = !node.is_empty() && matches!(view.metadata(&nodes.place("", node)), Ok(None));
+    let missing = !node.is_empty() && matches!(view.metadata(&nodes.object_ref("", node)), Ok(None));
     if missing {
         return Some((Key::Node(node.into()), quarantine));
     }
-    let key = Key::Pod { namespace: change.place.namespace.clone(), name: change.place.name.clone() };
+    let key =
+        Key::Pod { namespace: change.object_ref.namespace.clone(), name: change.object_ref.name.clone() };
     meta::is_deleting(&change.object).then_some((key, PATIENCE))
 }
 

@@ -56,9 +56,9 @@ impl<A: Api> Controller for Recounting<A> {
     const WORKERS: usize = 5;
 
     fn observe(&self, change: &ObjectChange) -> Vec<((Str, Str), Duration)> {
-        let namespace = &change.place.namespace;
-        if change.place.kind == self.quotas {
-            let key = (namespace.clone(), change.place.name.clone());
+        let namespace = &change.object_ref.namespace;
+        if change.object_ref.kind == self.quotas {
+            let key = (namespace.clone(), change.object_ref.name.clone());
             return if change.deleted { Vec::new() } else { vec![(key, when(&change.object))] };
         }
         if namespace.is_empty() || !gives_back(change) || self.api.count(&self.quotas, namespace) == 0 {
@@ -91,7 +91,7 @@ fn gives_back(change: &ObjectChange) -> bool {
     if change.deleted {
         return true;
     }
-    match change.place.kind.kind.as_str() {
+    match change.object_ref.kind.kind.as_str() {
         "Pod" => matches!(change.object.str_at(&["status", "phase"]), Some("Succeeded" | "Failed")),
         "Service" | "PersistentVolumeClaim" => change.object.get("spec").is_some(),
         _ => false,

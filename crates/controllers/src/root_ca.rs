@@ -44,25 +44,25 @@ impl<A: Api> Controller for RootCa<A> {
     const WORKERS: usize = 5;
 
     fn observe(&self, change: &ObjectChange) -> Vec<(Str, Duration)> {
-        let place = &change.place;
-        match (place.kind == self.namespaces, change.deleted) {
+        let object_ref = &change.object_ref;
+        match (object_ref.kind == self.namespaces, change.deleted) {
             (true, true) => Vec::new(),
-            (true, false) => vec![(place.name.clone(), Duration::ZERO)],
-            (false, _) => vec![(place.namespace.clone(), Duration::ZERO)],
+            (true, false) => vec![(object_ref.name.clone(), Duration::ZERO)],
+            (false, _) => vec![(object_ref.namespace.clone(), Duration::ZERO)],
         }
     }
 
     async fn reconcile(&self, namespace: Str) -> Result<Next<Str>, Status> {
-        let there = self.api.get(&self.namespaces.place("", &namespace))?;
-        let place = self.config_maps.place(&namespace, CONFIG_MAP);
-        let stored = self.api.get(&place)?;
+        let there = self.api.get(&self.namespaces.object_ref("", &namespace))?;
+        let object_ref = self.config_maps.object_ref(&namespace, CONFIG_MAP);
+        let stored = self.api.get(&object_ref)?;
         match wanted(there.as_ref(), stored, &self.pem, &self.config_maps, &namespace) {
             Wanted::Nothing => {}
             Wanted::Create(object) => match self.api.create(&self.config_maps, &namespace, &object).await {
                 Err(status) if status.reason() != "AlreadyExists" => return Err(status),
                 _ => {}
             },
-            Wanted::Update(object) => drop(self.api.update(&place, "", &object).await?),
+            Wanted::Update(object) => drop(self.api.update(&object_ref, "", &object).await?),
         }
         Ok(Next::Done)
     }

@@ -194,9 +194,9 @@ impl<A: Api> Controller for Scheduler<A> {
     fn observe(&self, change: &ObjectChange) -> Vec<(Key, Duration)> {
         let mut known = self.known();
         let known = &mut *known;
-        let ObjectChange { place, object, deleted } = change;
-        let at = (place.namespace.clone(), place.name.clone());
-        if place.kind == self.pods {
+        let ObjectChange { object_ref, object, deleted } = change;
+        let at = (object_ref.namespace.clone(), object_ref.name.clone());
+        if object_ref.kind == self.pods {
             if known.bound.get(&at).is_some_and(|uid| uid == meta::uid(object)) {
                 if !*deleted && is_pending(object) {
                     return Vec::new();
@@ -207,7 +207,10 @@ impl<A: Api> Controller for Scheduler<A> {
             if !*deleted && is_pending(object) {
                 let fresh = known.pending.insert(at);
                 let wait = if fresh { Duration::ZERO } else { GATHER };
-                return vec![(Key { namespace: place.namespace.clone(), name: place.name.clone() }, wait)];
+                return vec![(
+                    Key { namespace: object_ref.namespace.clone(), name: object_ref.name.clone() },
+                    wait,
+                )];
             }
             known.pending.remove(&at);
             let ended = *deleted || claims::is_done(object);
@@ -215,30 +218,30 @@ impl<A: Api> Controller for Scheduler<A> {
                 Arc::make_mut(&mut known.cluster).remember_pod(at, object);
                 return Vec::new();
             }
-        } else if place.kind == self.nodes {
+        } else if object_ref.kind == self.nodes {
             let cluster = Arc::make_mut(&mut known.cluster);
-            cluster.nodes.remove(&place.name);
+            cluster.nodes.remove(&object_ref.name);
             if !*deleted {
-                cluster.nodes.insert(place.name.clone(), Arc::new(object.clone()));
+                cluster.nodes.insert(object_ref.name.clone(), Arc::new(object.clone()));
             }
-        } else if place.kind == self.claims {
+        } else if object_ref.kind == self.claims {
             known.saw_claim(at, object, *deleted);
-        } else if place.kind == self.namespaces {
-            let inside = known.pending.iter().filter(|(namespace, _)| *namespace == place.name);
+        } else if object_ref.kind == self.namespaces {
+            let inside = known.pending.iter().filter(|(namespace, _)| *namespace == object_ref.name);
             let key =
                 |(namespace, name): &(Str, Str)| Key { namespace: namespace.clone(), name: name.clone() };
             return inside.map(|at| (key(at), GATHER)).collect();
         } else {
-            let objects = if place.kind == self.classes {
+            let objects = if object_ref.kind == self.classes {
                 &mut known.devices.classes
-            } else if place.kind == self.slices {
+            } else if object_ref.kind == self.slices {
                 &mut known.devices.slices
             } else {
                 &mut known.devices.taint_rules
             };
-            objects.remove(&place.name);
+            objects.remove(&object_ref.name);
             if !*deleted {
-                objects.insert(place.name.clone(), Arc::new(object.clone()));
+                objects.insert(object_ref.name.clone(), Arc::new(object.clone()));
             }
             known.forget_allocator();
         }
@@ -249,16 +252,16 @@ impl<A: Api> Controller for Scheduler<A> {
     }
 
     async fn reconcile(&self, key: Key) -> Result<Next<Key>, Status> {
-        let place = self.pods.place(&key.namespace, &key.name);
-        let Some(pod) = self.api.get(&place)?.filter(is_pending) else { return Ok(Next::Done) };
+        let object_ref = self.pods.object_ref(&key.namespace, &key.name);
+        let Some(pod) = self.api.get(&object_ref)?.filter(is_pending) else { return Ok(Next::Done) };
         let wanted = match self.wanted(&pod)? {
             Err(why) => {
-                self.say(&place, &pod, &why).await?;
+                self.say(&object_ref, &pod, &why).await?;
                 return Ok(Next::Done);
             }
             Ok(wanted) => wanted,
         };
-        if let Some(next) = self.wait_for_devices(&place, &pod, &wanted.shared).await? {
+        if let Some(next) = self.wait_for_devices(&object_ref, &pod, &wanted.shared).await? {
             return Ok(next);
         }
         if !wanted.open.is_empty()
@@ -286,11 +289,11 @@ impl<A: Api> Controller for Scheduler<A> {
         match chosen {
             Ok(placement) => {
                 let node = placement.node.clone();
-                if let Err(error) = self.carry_out(&place, &pod, placement).await {
+                if let Err(error) = self.carry_out(&object_ref, &pod, placement).await {
                     // A conflict or a deleted pod is expected and not worth an event.
                     if !matches!(error.code(), 404 | 409) {
                         let why = format!("cannot be assigned to node {node}: {error}");
-                        self.say_because(&place, &pod, "SchedulerError", &why).await?;
+                        self.say_because(&object_ref, &pod, "SchedulerError", &why).await?;
                     }
                     return Err(error);
                 }
@@ -299,7 +302,7 @@ impl<A: Api> Controller for Scheduler<A> {
                 }
             }
             Err(refused) => {
-                self.say(&place, &pod, &refused.why).await?;
+                self.say(&object_ref, &pod, &refused.why).await?;
                 if refused.is_out_of_reach {
                     self.let_go(&pod, &shared).await?;
                 }
@@ -412,7 +415,7 @@ fn choose(
             }
         }
     }
-    let why = fit::told(cluster.nodes.len(), &reasons);
+    let why = fit::unschedulable_message(cluster.nodes.len(), &reasons);
     let is_out_of_reach = reasons.contains_key(&Why::OutOfReach);
     Err(Refused { is_out_of_reach, ..why.into() })
 }
@@ -446,7 +449,7 @@ impl<A: Api> Scheduler<A> {
                     return Ok(Err(format!("pod claim {entry}: none of the supported fields are set")));
                 }
             };
-            let Some(claim) = self.api.get(&self.claims.place(meta::namespace(pod), &name))? else {
+            let Some(claim) = self.api.get(&self.claims.object_ref(meta::namespace(pod), &name))? else {
                 let quoted = api::field::quote(&name);
                 return Ok(Err(format!("resourceclaim.resource.k8s.io {quoted} not found")));
             };
@@ -479,7 +482,7 @@ impl<A: Api> Scheduler<A> {
         if api::admin_access::first_asking(claim.list_at(&["spec", "devices", "requests"])).is_none() {
             return Ok(None);
         }
-        let namespace = self.api.get(&self.namespaces.place("", meta::namespace(claim)))?;
+        let namespace = self.api.get(&self.namespaces.object_ref("", meta::namespace(claim)))?;
         let allowed = namespace.is_some_and(|namespace| api::admin_access::allowed_by(&namespace).is_some());
         let quoted = api::field::quote(meta::name(claim));
         Ok((!allowed).then(|| format!("resourceclaim {quoted}: {}", api::admin_access::refusal())))
@@ -489,7 +492,7 @@ impl<A: Api> Scheduler<A> {
     /// claims whose devices failed.
     async fn wait_for_devices(
         &self,
-        place: &ObjectRef,
+        object_ref: &ObjectRef,
         pod: &Value,
         claims: &[Value],
     ) -> Result<Option<Next<Key>>, Status> {
@@ -503,8 +506,8 @@ impl<A: Api> Scheduler<A> {
                     until = Some(until.map_or(wait, |until: i64| until.min(wait)));
                 }
                 Readiness::Failed(why) => {
-                    self.say(place, pod, &why).await?;
-                    let at = self.claims.place(meta::namespace(claim), meta::name(claim));
+                    self.say(object_ref, pod, &why).await?;
+                    let at = self.claims.object_ref(meta::namespace(claim), meta::name(claim));
                     self.take_back(&at, pod, true).await?;
                     // Return an error so that the next attempt is delayed: the same devices would be allocated again.
                     return Err(Status::internal(why));
@@ -512,7 +515,7 @@ impl<A: Api> Scheduler<A> {
             }
         }
         let Some(wait) = until else { return Ok(None) };
-        self.say(place, pod, "waiting for devices to be made ready (binding conditions)").await?;
+        self.say(object_ref, pod, "waiting for devices to be made ready (binding conditions)").await?;
         Ok(Some(Next::After(Duration::from_secs(u64::try_from(wait).unwrap_or(1)))))
     }
 
@@ -522,7 +525,7 @@ impl<A: Api> Scheduler<A> {
             let unused =
                 claims::reservations(claim).iter().all(|one| one.str_at(&["uid"]) == Some(meta::uid(pod)));
             if unused && meta::finalizers(claim).any(|one| one == FINALIZER) {
-                let at = self.claims.place(meta::namespace(claim), meta::name(claim));
+                let at = self.claims.object_ref(meta::namespace(claim), meta::name(claim));
                 self.take_back(&at, pod, true).await?;
                 return Ok(());
             }
@@ -531,7 +534,12 @@ impl<A: Api> Scheduler<A> {
     }
 
     /// Writes the claims, then binds the pod; reverts the claims if a write fails.
-    async fn carry_out(&self, place: &ObjectRef, pod: &Value, placement: Placement) -> Result<(), Status> {
+    async fn carry_out(
+        &self,
+        object_ref: &ObjectRef,
+        pod: &Value,
+        placement: Placement,
+    ) -> Result<(), Status> {
         let Placement { node, allocated, shared } = placement;
         let mut written: Vec<(ObjectRef, bool)> = Vec::new();
         let mut outcome = Ok(());
@@ -543,7 +551,7 @@ impl<A: Api> Scheduler<A> {
         let fresh = allocated.into_iter().map(|(claim, allocation)| (claim, Some(allocation)));
         let known = shared.into_iter().map(|claim| (claim, None));
         for (claim, allocation) in fresh.chain(known) {
-            let at = self.claims.place(meta::namespace(&claim), meta::name(&claim));
+            let at = self.claims.object_ref(meta::namespace(&claim), meta::name(&claim));
             let first = allocation.is_some();
             if let Err(error) = self.reserve(&at, claim, allocation, pod).await {
                 outcome = Err(error);
@@ -556,13 +564,14 @@ impl<A: Api> Scheduler<A> {
             return Ok(());
         }
         if outcome.is_ok() {
-            outcome = self.bind(place, pod, &node).await;
+            outcome = self.bind(object_ref, pod, &node).await;
         }
         let Err(error) = outcome else {
-            let words = format!("Successfully assigned {}/{} to {node}", place.namespace, place.name);
+            let words =
+                format!("Successfully assigned {}/{} to {node}", object_ref.namespace, object_ref.name);
             crate::events::inform(&*self.api, pod, "Scheduled", &words, SCHEDULER_NAME).await;
             let mut known = self.known();
-            let at = (place.namespace.clone(), place.name.clone());
+            let at = (object_ref.namespace.clone(), object_ref.name.clone());
             let mut there = pod.clone();
             there.set_at(&["spec", "nodeName"], node.as_str());
             known.pending.remove(&at);
@@ -627,22 +636,22 @@ impl<A: Api> Scheduler<A> {
         Ok(())
     }
 
-    async fn bind(&self, place: &ObjectRef, pod: &Value, node: &str) -> Result<(), Status> {
-        let mut binding = crate::api::object(&self.bindings, &place.namespace, &place.name);
+    async fn bind(&self, object_ref: &ObjectRef, pod: &Value, node: &str) -> Result<(), Status> {
+        let mut binding = crate::api::object(&self.bindings, &object_ref.namespace, &object_ref.name);
         binding.set_at(&["metadata", "uid"], meta::uid(pod));
         binding.set_at(&["target"], Value::map([("kind", "Node"), ("name", node)]));
-        self.api.create(&self.bindings, &place.namespace, &binding).await.map(drop)
+        self.api.create(&self.bindings, &object_ref.namespace, &binding).await.map(drop)
     }
 
     /// Sets the `PodScheduled` condition and emits an event, unless the condition already has this message.
-    async fn say(&self, place: &ObjectRef, pod: &Value, why: &str) -> Result<(), Status> {
-        self.say_because(place, pod, "Unschedulable", why).await
+    async fn say(&self, object_ref: &ObjectRef, pod: &Value, why: &str) -> Result<(), Status> {
+        self.say_because(object_ref, pod, "Unschedulable", why).await
     }
 
     /// Like [`Self::say`], with a given reason for the condition.
     async fn say_because(
         &self,
-        place: &ObjectRef,
+        object_ref: &ObjectRef,
         pod: &Value,
         reason: &str,
         why: &str,
@@ -667,7 +676,7 @@ impl<A: Api> Scheduler<A> {
         let mut patch = Value::default();
         patch.set_at(&["metadata", "uid"], meta::uid(pod));
         patch.set_at(&["status", "conditions"], Value::List(vec![condition]));
-        match self.api.patch(place, "status", &PatchBody::Strategic(patch)).await {
+        match self.api.patch(object_ref, "status", &PatchBody::Strategic(patch)).await {
             Err(status) if status.code() == 404 => Ok(()),
             outcome => outcome.map(drop),
         }?;

@@ -104,9 +104,9 @@ mod tests {
     use crate::fake::parse;
 
     #[derive(Default)]
-    struct Told(Mutex<Vec<(bool, bool, &'static str, i64)>>);
+    struct RecordingObserver(Mutex<Vec<(bool, bool, &'static str, i64)>>);
 
-    impl ClaimObserver for Told {
+    impl ClaimObserver for RecordingObserver {
         fn created(&self, _: bool, _: bool) {}
 
         fn counted(&self, labels: ClaimLabels, change: i64) {
@@ -116,10 +116,10 @@ mod tests {
 
     #[test]
     fn a_claim_is_counted_once_as_what_it_is_now() {
-        let told = Arc::new(Told::default());
-        let mut counts = Counts::new(Some(ObserveClaims(told.clone())));
+        let recorded = Arc::new(RecordingObserver::default());
+        let mut counts = Counts::new(Some(ObserveClaims(recorded.clone())));
         let at = || ("ns".into(), "c".into());
-        let take = || std::mem::take(&mut *told.0.lock().unwrap());
+        let take = || std::mem::take(&mut *recorded.0.lock().unwrap());
         let plain = parse("{}");
         let admin = parse(
             r#"{"metadata":{"annotations":{"resource.kubernetes.io/pod-claim-name":"gpu"}},"spec":{"devices":{"requests":[{"exactly":{"adminAccess":true}}]}},"status":{"allocation":{}}}"#,

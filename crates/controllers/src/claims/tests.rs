@@ -59,7 +59,7 @@ fn a_pod_is_done_when_it_ended_or_will_never_begin() {
 }
 
 #[test]
-fn reservations_for_pods_that_were_never_seen_are_told_from_those_of_known_ones() {
+fn reservations_for_unobserved_pods_are_detected() {
     let mut users = Users::default();
     let claim = |pods: &[&str]| {
         let all: Vec<String> =

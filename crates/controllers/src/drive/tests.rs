@@ -43,14 +43,14 @@ impl ClusterReader for Scripted {
     fn kinds(&self) -> Vec<Arc<ResourceKind>> {
         self.fake.kinds()
     }
-    fn elsewhere(&self) -> AggregatedKinds {
-        self.fake.elsewhere()
+    fn aggregated_kinds(&self) -> AggregatedKinds {
+        self.fake.aggregated_kinds()
     }
-    fn get(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
-        self.fake.get(place)
+    fn get(&self, object_ref: &ObjectRef) -> Result<Option<Value>, Status> {
+        self.fake.get(object_ref)
     }
-    fn metadata(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
-        self.fake.metadata(place)
+    fn metadata(&self, object_ref: &ObjectRef) -> Result<Option<Value>, Status> {
+        self.fake.metadata(object_ref)
     }
     fn list(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
         self.fake.list(kind, namespace)
@@ -86,8 +86,8 @@ impl Api for Scripted {
     async fn patch(&self, _: &ObjectRef, _: &str, _: &PatchBody) -> Result<Value, Status> {
         Err(Status::internal("nothing is written here"))
     }
-    async fn list_elsewhere(&self, _: &ResourceKind, _: &str) -> Result<Vec<Value>, Status> {
-        Err(Status::internal("nothing is elsewhere"))
+    async fn list_aggregated(&self, _: &ResourceKind, _: &str) -> Result<Vec<Value>, Status> {
+        Err(Status::internal("there are no aggregated API servers"))
     }
     async fn delete(&self, _: &ObjectRef, _: &Value) -> Result<(), Status> {
         Err(Status::internal("nothing is written here"))
@@ -120,7 +120,7 @@ impl Controller for Counting {
     const BACKOFF: Backoff = Backoff { first: Duration::from_millis(10), longest: Duration::from_millis(40) };
 
     fn observe(&self, change: &ObjectChange) -> Vec<(Str, Duration)> {
-        vec![(change.place.name.clone(), Duration::ZERO)]
+        vec![(change.object_ref.name.clone(), Duration::ZERO)]
     }
 
     fn restart(&self, _: &WatchScope) {
@@ -149,8 +149,8 @@ impl Controller for Counting {
 }
 
 fn change(name: &str) -> ObjectChange {
-    let place = kind("", "v1", "ConfigMap", "configmaps", true).place("n", name);
-    ObjectChange { place, object: parse("{}"), deleted: false }
+    let object_ref = kind("", "v1", "ConfigMap", "configmaps", true).object_ref("n", name);
+    ObjectChange { object_ref, object: parse("{}"), deleted: false }
 }
 
 /// Runs a controller over these scripts for `wait` of paused time and returns its records.

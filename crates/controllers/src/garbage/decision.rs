@@ -36,12 +36,12 @@ pub(super) enum Verdict {
 pub(super) enum Action {
     /// Changes the owner references.
     Patch {
-        place: ObjectRef,
+        object_ref: ObjectRef,
         patch: Value,
     },
     /// Removes a finalizer, after all earlier actions have completed.
     Release {
-        place: ObjectRef,
+        object_ref: ObjectRef,
         patch: Value,
     },
     Delete(Deletion),
@@ -50,7 +50,7 @@ pub(super) enum Action {
 /// The deletion of an object, with the state in which it was decided.
 #[derive(Debug, PartialEq)]
 pub(super) struct Deletion {
-    pub(super) place: ObjectRef,
+    pub(super) object_ref: ObjectRef,
     pub(super) uid: Str,
     pub(super) revision: Str,
     pub(super) owners: Vec<Value>,
@@ -74,7 +74,7 @@ struct Subject<'a> {
     graph: &'a Mutex<Graph>,
     generation: u64,
     uid: &'a str,
-    place: ObjectRef,
+    object_ref: ObjectRef,
 }
 
 impl Subject<'_> {
@@ -95,11 +95,11 @@ pub(super) async fn decide(
 ) -> Result<Verdict, Status> {
     let read = |graph: &Graph| {
         let node = graph.node(uid).filter(|node| node.going != Going::Plainly)?;
-        Some((graph.generation(), node.place.clone()))
+        Some((graph.generation(), node.object_ref.clone()))
     };
-    let Some((generation, place)) = read(&lock(graph)) else { return Ok(Verdict::Nothing) };
-    let subject = Subject { graph, generation, uid, place };
-    let Some(live) = view.metadata(&subject.place)?.filter(|live| meta::uid(live) == uid) else {
+    let Some((generation, object_ref)) = read(&lock(graph)) else { return Ok(Verdict::Nothing) };
+    let subject = Subject { graph, generation, uid, object_ref };
+    let Some(live) = view.metadata(&subject.object_ref)?.filter(|live| meta::uid(live) == uid) else {
         return Ok(Verdict::Nothing);
     };
     match Going::of(&live) {
@@ -114,20 +114,20 @@ pub(super) async fn decide(
 async fn orphan(subject: &Subject<'_>, view: &impl ClusterReader, live: &Value) -> Result<Verdict, Status> {
     let copy = |graph: &Graph| -> Vec<(Str, ObjectRef)> {
         let dependents = graph.dependents(subject.uid);
-        dependents.map(|(uid, node)| (uid.clone(), node.place.clone())).collect()
+        dependents.map(|(uid, node)| (uid.clone(), node.object_ref.clone())).collect()
     };
     let Some(dependents) = subject.reread(copy) else { return Ok(Verdict::Nothing) };
     let useless = HashSet::from([subject.uid]);
     let mut turn = Turn::default();
     let mut actions = Vec::new();
-    for (uid, place) in dependents {
+    for (uid, object_ref) in dependents {
         turn.read_object().await;
-        let dependent = view.metadata(&place)?.filter(|dependent| meta::uid(dependent) == uid);
+        let dependent = view.metadata(&object_ref)?.filter(|dependent| meta::uid(dependent) == uid);
         if let Some(dependent) = dependent {
-            actions.extend(without_owners(&place, &dependent, &useless));
+            actions.extend(without_owners(&object_ref, &dependent, &useless));
         }
     }
-    actions.push(release(&subject.place, live, ORPHAN));
+    actions.push(release(&subject.object_ref, live, ORPHAN));
     Ok(Verdict::Do(actions))
 }
 
@@ -142,7 +142,7 @@ fn foreground(subject: &Subject<'_>, live: &Value) -> Verdict {
     };
     match subject.reread(copy) {
         None => Verdict::Nothing,
-        Some(None) => Verdict::Do(vec![release(&subject.place, live, FOREGROUND)]),
+        Some(None) => Verdict::Do(vec![release(&subject.object_ref, live, FOREGROUND)]),
         Some(Some(idle)) => Verdict::Attempt(idle),
     }
 }
@@ -153,8 +153,8 @@ async fn by_owners(
     view: &impl ClusterReader,
     live: &Value,
 ) -> Result<Verdict, Status> {
-    let place = &subject.place;
-    let mut lookup = Owners::new(view, place);
+    let object_ref = &subject.object_ref;
+    let mut lookup = Owners::new(view, object_ref);
     let mut solid = false;
     let mut dangling: Vec<Str> = Vec::new();
     let mut waiting: Vec<Str> = Vec::new();
@@ -164,17 +164,17 @@ async fn by_owners(
             Owner::Waiting => waiting.push(reference.uid),
             Owner::Gone => dangling.push(reference.uid),
             Owner::Impossible => {
-                return Ok(Verdict::Impossible { dependent: place.clone(), owner: reference.name });
+                return Ok(Verdict::Impossible { dependent: object_ref.clone(), owner: reference.name });
             }
             Owner::UnknownKind => {
                 let kind = format!("{} {}", reference.api_version, reference.kind);
-                return Ok(Verdict::UnknownKind { dependent: place.clone(), kind });
+                return Ok(Verdict::UnknownKind { dependent: object_ref.clone(), kind });
             }
         }
     }
     if solid {
         let useless: HashSet<&str> = dangling.iter().chain(&waiting).map(Str::as_str).collect();
-        return Ok(match without_owners(place, live, &useless) {
+        return Ok(match without_owners(object_ref, live, &useless) {
             Some(action) => Verdict::Do(vec![action]),
             None => Verdict::Nothing,
         });
@@ -184,7 +184,7 @@ async fn by_owners(
     }
     let deletion = |policy| {
         Action::Delete(Deletion {
-            place: place.clone(),
+            object_ref: object_ref.clone(),
             uid: subject.uid.into(),
             revision: meta::resource_version(live).into(),
             owners: owners(live).to_vec(),
@@ -202,7 +202,7 @@ async fn by_owners(
     if let Some(circle) = circle {
         // An owner waits for this object, so it is deleted in the foreground and waits for its own dependents in turn. If one of those is
         // already waiting, there may be a cycle, which is broken by no longer blocking the owners.
-        let unblock = if circle { unblocked(place, live) } else { None };
+        let unblock = if circle { unblocked(object_ref, live) } else { None };
         if let Some(unblock) = unblock {
             // The change of the references queues the object again, which then deletes it.
             return Ok(Verdict::Do(vec![unblock]));
@@ -221,14 +221,14 @@ async fn by_owners(
 }
 
 /// Removes the references to these owners; `None` if there are none.
-fn without_owners(place: &ObjectRef, live: &Value, uids: &HashSet<&str>) -> Option<Action> {
+fn without_owners(object_ref: &ObjectRef, live: &Value, uids: &HashSet<&str>) -> Option<Action> {
     let named = |reference: &&Value| reference.str_at(&["uid"]).is_some_and(|uid| uids.contains(uid));
-    let kept: Vec<Value> = owners(live).iter().filter(|reference| !named(reference)).cloned().collect();
-    (kept.len() < owners(live).len()).then(|| with_owners(place, live, kept))
+    let remaining: Vec<Value> = owners(live).iter().filter(|reference| !named(reference)).cloned().collect();
+    (remaining.len() < owners(live).len()).then(|| with_owners(object_ref, live, remaining))
 }
 
 /// Clears `blockOwnerDeletion` in all references; `None` if it is set in none.
-fn unblocked(place: &ObjectRef, live: &Value) -> Option<Action> {
+fn unblocked(object_ref: &ObjectRef, live: &Value) -> Option<Action> {
     let mut references = owners(live).to_vec();
     let mut changed = false;
     for reference in &mut references {
@@ -237,19 +237,19 @@ fn unblocked(place: &ObjectRef, live: &Value) -> Option<Action> {
             changed = true;
         }
     }
-    changed.then(|| with_owners(place, live, references))
+    changed.then(|| with_owners(object_ref, live, references))
 }
 
-fn with_owners(place: &ObjectRef, live: &Value, references: Vec<Value>) -> Action {
+fn with_owners(object_ref: &ObjectRef, live: &Value, references: Vec<Value>) -> Action {
     let references = if references.is_empty() { Value::Null } else { Value::List(references) };
-    Action::Patch { place: place.clone(), patch: patch(live, "ownerReferences", references) }
+    Action::Patch { object_ref: object_ref.clone(), patch: patch(live, "ownerReferences", references) }
 }
 
-fn release(place: &ObjectRef, live: &Value, finalizer: &str) -> Action {
+fn release(object_ref: &ObjectRef, live: &Value, finalizer: &str) -> Action {
     let others: Vec<Value> =
         meta::finalizers(live).filter(|own| *own != finalizer).map(Value::from).collect();
     let others = if others.is_empty() { Value::Null } else { Value::List(others) };
-    Action::Release { place: place.clone(), patch: patch(live, "finalizers", others) }
+    Action::Release { object_ref: object_ref.clone(), patch: patch(live, "finalizers", others) }
 }
 
 /// A merge patch of one metadata field that applies only to this resource version of the object.

@@ -42,7 +42,7 @@ impl Going {
 /// An object with owners, or one whose deletion waits for its dependents.
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) place: ObjectRef,
+    pub(super) object_ref: ObjectRef,
     pub(super) owners: Vec<OwnerReference>,
     pub(super) going: Going,
 }
@@ -137,7 +137,7 @@ impl Graph {
             concerned.push(uid.clone());
         }
         if !owners.is_empty() || matches!(going, Going::Foreground | Going::Orphan) {
-            self.nodes.insert(uid, Node { place: change.place.clone(), owners, going });
+            self.nodes.insert(uid, Node { object_ref: change.object_ref.clone(), owners, going });
         }
         concerned
     }

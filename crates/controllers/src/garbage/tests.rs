@@ -23,19 +23,20 @@ impl Cluster {
         fake.objects = objects.to_vec();
         let mut cluster = Cluster { fake, graph: Mutex::default() };
         for object in objects {
-            cluster.told(object, false);
+            cluster.observe(object, false);
         }
         cluster
     }
 
-    fn told(&mut self, object: &Value, deleted: bool) -> Vec<Str> {
-        let change = ObjectChange { place: self.fake.place(object), object: object.clone(), deleted };
+    fn observe(&mut self, object: &Value, deleted: bool) -> Vec<Str> {
+        let change =
+            ObjectChange { object_ref: self.fake.object_ref(object), object: object.clone(), deleted };
         self.graph.get_mut().unwrap().observe(&change)
     }
 
     /// Stores or replaces an object and passes the change to the graph.
     fn put(&mut self, object: &Value) -> Vec<Str> {
-        let place = self.fake.place(object);
+        let object_ref = self.fake.object_ref(object);
         self.fake.objects.retain(|old| {
             let gvk = api::meta::gvk(old);
             self.fake
@@ -43,18 +44,18 @@ impl Cluster {
                 .iter()
                 .find(|k| k.kind == gvk.kind)
                 .unwrap()
-                .place(api::meta::namespace(old), api::meta::name(old))
-                != place
+                .object_ref(api::meta::namespace(old), api::meta::name(old))
+                != object_ref
         });
         self.fake.objects.push(object.clone());
-        self.told(object, false)
+        self.observe(object, false)
     }
 
     /// Removes the object with this UID and passes the deletion to the graph.
     fn remove(&mut self, uid: &str) -> Vec<Str> {
         let at = self.fake.objects.iter().position(|o| api::meta::uid(o) == uid).unwrap();
         let object = self.fake.objects.remove(at);
-        self.told(&object, true)
+        self.observe(&object, true)
     }
 
     fn decide(&self, uid: &str) -> Verdict {
@@ -199,8 +200,8 @@ fn an_owner_of_an_unknown_kind_protects() {
 fn with_one_owner_left_only_the_references_to_the_others_go() {
     let mut cluster = Cluster::of(&[map("a"), map("b"), owned_by("c", &[("a", false), ("b", true)])]);
     cluster.remove("a");
-    let Action::Patch { place, patch } = cluster.only("c") else { panic!() };
-    assert_eq!(place.name, "c");
+    let Action::Patch { object_ref, patch } = cluster.only("c") else { panic!() };
+    assert_eq!(object_ref.name, "c");
     let left = patch.list_at(&["metadata", "ownerReferences"]);
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].str_at(&["uid"]), Some("b"));
@@ -237,8 +238,8 @@ fn a_foreground_deletion_waits_for_the_dependents_that_block_it() {
     assert_eq!(cluster.policy("b"), "Background");
     assert_eq!(cluster.policy("c"), "Background");
     assert_eq!(cluster.remove("b"), ["a"]);
-    let Action::Release { place, patch } = cluster.only("a") else { panic!() };
-    assert_eq!(place.name, "a");
+    let Action::Release { object_ref, patch } = cluster.only("a") else { panic!() };
+    assert_eq!(object_ref.name, "a");
     assert_eq!(patch.at(&["metadata", "finalizers"]), Some(&Value::Null));
     assert_eq!(cluster.remove("a"), ["c"]);
 }
@@ -277,8 +278,8 @@ fn in_a_foreground_deletion_dependents_wait_for_their_own_dependents() {
 fn a_circle_of_foreground_deletions_is_broken() {
     let mut first = going(owned_by("a", &[("b", true)]), &["foregroundDeletion"]);
     let mut cluster = Cluster::of(&[first.clone(), owned_by("b", &[("a", true)])]);
-    let Action::Patch { place, patch } = cluster.only("b") else { panic!() };
-    assert_eq!(place.name, "b");
+    let Action::Patch { object_ref, patch } = cluster.only("b") else { panic!() };
+    assert_eq!(object_ref.name, "b");
     let references = patch.list_at(&["metadata", "ownerReferences"]);
     assert_eq!(references[0].bool_at(&["blockOwnerDeletion"]), Some(false));
     // After that write the object is reconciled again and deleted, and its owner is released.

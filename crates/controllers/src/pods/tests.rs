@@ -35,33 +35,33 @@ fn broken() -> Value {
     node
 }
 
-fn told(object: &Value, deleted: bool) -> Option<(Key, Duration)> {
+fn observed(object: &Value, deleted: bool) -> Option<(Key, Duration)> {
     let fake = Fake::new(&[NODE]);
     let nodes = fake.kind("v1", "Node").unwrap();
-    let change = ObjectChange { place: fake.place(object), object: object.clone(), deleted };
+    let change = ObjectChange { object_ref: fake.object_ref(object), object: object.clone(), deleted };
     concerned(&fake, &nodes, &change, QUARANTINE)
 }
 
 #[test]
 fn a_pod_of_a_missing_node_is_looked_at_after_the_quarantine() {
-    assert_eq!(told(&pod("gone", false), false), Some((Key::Node("gone".into()), QUARANTINE)));
-    assert_eq!(told(&parse(NODE), true), Some((Key::Node("here".into()), QUARANTINE)));
-    assert_eq!(told(&pod("here", false), false), None);
-    assert_eq!(told(&pod("gone", false), true), None);
+    assert_eq!(observed(&pod("gone", false), false), Some((Key::Node("gone".into()), QUARANTINE)));
+    assert_eq!(observed(&parse(NODE), true), Some((Key::Node("here".into()), QUARANTINE)));
+    assert_eq!(observed(&pod("here", false), false), None);
+    assert_eq!(observed(&pod("gone", false), true), None);
 }
 
 #[test]
 fn a_pod_that_ends_is_looked_at_when_it_should_have_gone() {
     let key = Key::Pod { namespace: "n".into(), name: "p".into() };
-    assert_eq!(told(&pod("", true), false), Some((key.clone(), PATIENCE)));
-    assert_eq!(told(&pod("here", true), false), Some((key, PATIENCE)));
-    assert_eq!(told(&pod("", false), false), None);
+    assert_eq!(observed(&pod("", true), false), Some((key.clone(), PATIENCE)));
+    assert_eq!(observed(&pod("here", true), false), Some((key, PATIENCE)));
+    assert_eq!(observed(&pod("", false), false), None);
 }
 
 #[test]
 fn a_node_out_of_service_is_looked_at_and_a_healthy_one_is_not() {
-    assert_eq!(told(&broken(), false), Some((Key::Node("here".into()), Duration::ZERO)));
-    assert_eq!(told(&parse(NODE), false), None);
+    assert_eq!(observed(&broken(), false), Some((Key::Node("here".into()), Duration::ZERO)));
+    assert_eq!(observed(&parse(NODE), false), None);
 }
 
 #[test]

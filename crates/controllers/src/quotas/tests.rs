@@ -18,12 +18,15 @@ fn a_quota_whose_limits_are_not_known_is_counted_at_once() {
 #[test]
 fn what_goes_away_or_ends_gives_back_and_what_comes_does_not() {
     let pods = kind("", "v1", "Pod", "pods", true);
-    let change =
-        |text: &str, deleted| ObjectChange { place: pods.place("n", "p"), object: parse(text), deleted };
+    let change = |text: &str, deleted| ObjectChange {
+        object_ref: pods.object_ref("n", "p"),
+        object: parse(text),
+        deleted,
+    };
     assert!(gives_back(&change("{}", true)));
     assert!(gives_back(&change(r#"{"status":{"phase":"Failed"}}"#, false)));
     assert!(!gives_back(&change(r#"{"status":{"phase":"Running"}}"#, false)));
     let maps = kind("", "v1", "ConfigMap", "configmaps", true);
-    let map = ObjectChange { place: maps.place("n", "m"), object: parse("{}"), deleted: false };
+    let map = ObjectChange { object_ref: maps.object_ref("n", "m"), object: parse("{}"), deleted: false };
     assert!(!gives_back(&map));
 }

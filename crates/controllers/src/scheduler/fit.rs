@@ -20,7 +20,7 @@ pub(crate) struct Cluster {
     pods: HashMap<(Str, Str), Arc<Placed>>,
     by_node: HashMap<Str, BTreeSet<(Str, Str)>>,
     /// Pods with required anti-affinity terms.
-    keeping_away: BTreeSet<(Str, Str)>,
+    with_anti_affinity: BTreeSet<(Str, Str)>,
 }
 
 /// The scheduling-relevant parts of a pod on a node.
@@ -28,7 +28,7 @@ struct Placed {
     node: Str,
     requests: Amounts,
     ports: BTreeSet<Port>,
-    keeps_away: Vec<Value>,
+    anti_affinity: Vec<Value>,
 }
 
 /// A host port: address, protocol, number.
@@ -42,7 +42,7 @@ pub(crate) enum Why {
     Unschedulable,
     Taint,
     Affinity,
-    KeptAway,
+    AntiAffinity,
     Ports,
     NoDevices,
     OutOfReach,
@@ -57,7 +57,7 @@ impl fmt::Display for Why {
             Why::Unschedulable => f.write_str("node(s) were unschedulable"),
             Why::Taint => f.write_str("node(s) had untolerated taint(s)"),
             Why::Affinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
-            Why::KeptAway => f.write_str("node(s) didn't satisfy existing pods anti-affinity rules"),
+            Why::AntiAffinity => f.write_str("node(s) didn't satisfy existing pods anti-affinity rules"),
             Why::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
             Why::NoDevices => f.write_str("cannot allocate all claims"),
             Why::OutOfReach => f.write_str("resourceclaim not available on the node"),
@@ -67,7 +67,7 @@ impl fmt::Display for Why {
 }
 
 /// Formats the reasons like kube-scheduler's `FitError`.
-pub(crate) fn told(nodes: usize, reasons: &Reasons) -> String {
+pub(crate) fn unschedulable_message(nodes: usize, reasons: &Reasons) -> String {
     if nodes == 0 {
         return "no nodes available to schedule pods".to_owned();
     }
@@ -80,7 +80,7 @@ impl Cluster {
     pub(crate) fn forget_pods(&mut self) {
         self.pods.clear();
         self.by_node.clear();
-        self.keeping_away.clear();
+        self.with_anti_affinity.clear();
     }
 
     pub(crate) fn forget_pod(&mut self, at: &(Str, Str)) {
@@ -88,7 +88,7 @@ impl Cluster {
             && let Some(pods) = self.by_node.get_mut(&placed.node)
         {
             pods.remove(at);
-            self.keeping_away.remove(at);
+            self.with_anti_affinity.remove(at);
             if pods.is_empty() {
                 self.by_node.remove(&placed.node);
             }
@@ -101,29 +101,29 @@ impl Cluster {
             return;
         }
         let anti = ["spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
-        let keeps_away = pod.list_at(&anti).to_vec();
-        if !keeps_away.is_empty() {
-            self.keeping_away.insert(at.clone());
+        let anti_affinity = pod.list_at(&anti).to_vec();
+        if !anti_affinity.is_empty() {
+            self.with_anti_affinity.insert(at.clone());
         }
         self.by_node.entry(node.clone()).or_default().insert(at.clone());
-        let placed = Placed { node, requests: requests(pod), ports: ports(pod), keeps_away };
+        let placed = Placed { node, requests: requests(pod), ports: ports(pod), anti_affinity };
         self.pods.insert(at, Arc::new(placed));
     }
 
     /// Topology domains (node label and value) that the anti-affinity of existing pods forbids for a pod.
-    fn kept_away_from(&self, pod: &Value) -> BTreeSet<(Str, Str)> {
-        let mut places = BTreeSet::new();
-        for at in &self.keeping_away {
+    fn forbidden_domains(&self, pod: &Value) -> BTreeSet<(Str, Str)> {
+        let mut domains = BTreeSet::new();
+        for at in &self.with_anti_affinity {
             let Some(placed) = self.pods.get(at) else { continue };
             let Some(node) = self.nodes.get(&placed.node) else { continue };
-            for term in placed.keeps_away.iter().filter(|term| may_be_about(term, &at.0, pod)) {
+            for term in placed.anti_affinity.iter().filter(|term| may_be_about(term, &at.0, pod)) {
                 let label = term.str_at(&["topologyKey"]).unwrap_or_default();
                 if let Some(value) = node.str_at(&["metadata", "labels", label]) {
-                    places.insert((label.into(), value.into()));
+                    domains.insert((label.into(), value.into()));
                 }
             }
         }
-        places
+        domains
     }
 
     /// The nodes that a pod fits on, least utilized first, and the reasons against the others.
@@ -132,7 +132,7 @@ impl Cluster {
         let wanted_ports = ports(pod);
         let selector = Selector::of(pod);
         let tolerations = pod.list_at(&["spec", "tolerations"]);
-        let away = self.kept_away_from(pod);
+        let forbidden = self.forbidden_domains(pod);
         let mut reasons = Reasons::new();
         let mut fitting: Vec<(f64, &Str)> = Vec::new();
         for (name, node) in &self.nodes {
@@ -141,11 +141,11 @@ impl Cluster {
                 why.push(reason);
             } else if !selector.matches(node) {
                 why.push(Why::Affinity);
-            } else if away
+            } else if forbidden
                 .iter()
                 .any(|(label, value)| node.str_at(&["metadata", "labels", label]) == Some(value.as_str()))
             {
-                why.push(Why::KeptAway);
+                why.push(Why::AntiAffinity);
             } else if self.ports_on(name).any(|used| wanted_ports.iter().any(|port| collide(used, port))) {
                 why.push(Why::Ports);
             } else {
@@ -267,8 +267,8 @@ fn accepts(node: &Value, tolerations: &[Value]) -> Result<(), Why> {
             return Err(Why::Unschedulable);
         }
     }
-    let keeps_off = |taint: &&Value| taint.str_at(&["effect"]) != Some("PreferNoSchedule");
-    if node.list_at(&["spec", "taints"]).iter().filter(keeps_off).any(|taint| !tolerated(taint)) {
+    let repels = |taint: &&Value| taint.str_at(&["effect"]) != Some("PreferNoSchedule");
+    if node.list_at(&["spec", "taints"]).iter().filter(repels).any(|taint| !tolerated(taint)) {
         return Err(Why::Taint);
     }
     Ok(())
@@ -318,8 +318,9 @@ impl<'a> Selector<'a> {
 
 /// Reports whether an anti-affinity term of a pod in `namespace` may select this pod. Returns true when that is undecidable here.
 fn may_be_about(term: &Value, namespace: &str, pod: &Value) -> bool {
-    let elsewhere = !term.list_at(&["namespaces"]).is_empty() || term.at(&["namespaceSelector"]).is_some();
-    if !elsewhere && meta::namespace(pod) != namespace {
+    let selects_namespaces =
+        !term.list_at(&["namespaces"]).is_empty() || term.at(&["namespaceSelector"]).is_some();
+    if !selects_namespaces && meta::namespace(pod) != namespace {
         return false;
     }
     let selector = LabelSelector::from_label_selector(term.at(&["labelSelector"]));

@@ -1,6 +1,6 @@
 use value::{Str, Value};
 
-use super::fit::{Cluster, told};
+use super::fit::{Cluster, unschedulable_message};
 use super::readiness::{self, Readiness};
 use super::{is_pending, unknown};
 use crate::fake::parse;
@@ -22,7 +22,7 @@ fn cluster(nodes: &[&str], pods: &[&str]) -> Cluster {
 fn tried(cluster: &Cluster, pod: &str) -> Result<Vec<String>, String> {
     let (fitting, reasons) = cluster.fitting(&parse(pod));
     if fitting.is_empty() {
-        return Err(told(cluster.nodes.len(), &reasons));
+        return Err(unschedulable_message(cluster.nodes.len(), &reasons));
     }
     Ok(fitting.iter().map(ToString::to_string).collect())
 }
@@ -133,7 +133,7 @@ fn what_is_not_known_is_said() {
 }
 
 #[test]
-fn a_pod_that_wants_to_be_alone_keeps_others_from_its_place_only() {
+fn required_anti_affinity_of_a_pod_excludes_only_its_topology_domain() {
     let labelled = |name: &str, zone: &str| {
         format!(
             r#"{{"metadata":{{"name":"{name}","labels":{{"z":"{zone}"}}}},"status":{{"allocatable":{{"pods":"9"}}}}}}"#

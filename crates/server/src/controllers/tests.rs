@@ -129,11 +129,11 @@ fn a_name_stays_one_step_of_a_path_whatever_is_in_it() {
         namespaced: true,
         deletable: true,
         deletes_collections: true,
-        home: StoredBy::Elsewhere,
+        stored_by: StoredBy::AggregatedServer,
     });
     assert_eq!(collection(&kind, "n"), "/apis/g/v1/namespaces/n/ks%3Fwatch=1");
     assert_eq!(
-        path(&kind.place("n", "a?b#c"), "status"),
+        path(&kind.object_ref("n", "a?b#c"), "status"),
         "/apis/g/v1/namespaces/n/ks%3Fwatch=1/a%3Fb%23c/status"
     );
 }

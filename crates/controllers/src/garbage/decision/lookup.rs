@@ -61,7 +61,7 @@ impl<'a, V: ClusterReader> Owners<'a, V> {
         let key = (kind.group.clone(), kind.plural.clone(), reference.name.clone());
         if !self.stored.contains_key(&key) {
             self.turn.read_object().await;
-            let stored = self.read(&kind.place(&self.dependent.namespace, &reference.name))?;
+            let stored = self.read(&kind.object_ref(&self.dependent.namespace, &reference.name))?;
             self.stored.insert(key.clone(), stored);
         }
         let stored = self.stored.get(&key).and_then(Option::as_ref);
@@ -72,8 +72,8 @@ impl<'a, V: ClusterReader> Owners<'a, V> {
         })
     }
 
-    fn read(&self, place: &ObjectRef) -> Result<Option<Stored>, Status> {
-        let found = self.view.metadata(place)?;
+    fn read(&self, object_ref: &ObjectRef) -> Result<Option<Stored>, Status> {
+        let found = self.view.metadata(object_ref)?;
         Ok(found.map(|owner| Stored {
             uid: meta::uid(&owner).into(),
             waits: meta::is_deleting(&owner) && meta::finalizers(&owner).any(|f| f == FOREGROUND),

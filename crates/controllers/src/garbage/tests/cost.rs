@@ -47,26 +47,26 @@ impl ClusterReader for Counted<'_> {
         self.cluster.fake.kinds()
     }
 
-    fn elsewhere(&self) -> AggregatedKinds {
-        self.cluster.fake.elsewhere()
+    fn aggregated_kinds(&self) -> AggregatedKinds {
+        self.cluster.fake.aggregated_kinds()
     }
 
-    fn get(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
+    fn get(&self, object_ref: &ObjectRef) -> Result<Option<Value>, Status> {
         self.note(&self.objects);
         if let Some(object) = &self.restart {
             let mut graph = self.cluster.graph.lock().unwrap();
             graph.restart();
             graph.observe(&ObjectChange {
-                place: self.cluster.fake.place(object),
+                object_ref: self.cluster.fake.object_ref(object),
                 object: object.clone(),
                 deleted: false,
             });
         }
-        self.cluster.fake.get(place)
+        self.cluster.fake.get(object_ref)
     }
 
-    fn metadata(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
-        self.get(place)
+    fn metadata(&self, object_ref: &ObjectRef) -> Result<Option<Value>, Status> {
+        self.get(object_ref)
     }
 
     fn list(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
