@@ -14,27 +14,27 @@ const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 
 /// The two kinds of the API group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FlowControlKind {
     /// The kind `PriorityLevelConfiguration` of a level.
     PriorityLevel,
     FlowSchema,
 }
 
-impl Kind {
+impl FlowControlKind {
     /// Both kinds, levels first because schemas refer to them.
-    pub const ALL: [Kind; 2] = [Kind::PriorityLevel, Kind::FlowSchema];
+    pub const ALL: [FlowControlKind; 2] = [FlowControlKind::PriorityLevel, FlowControlKind::FlowSchema];
 
     pub fn plural(self) -> &'static str {
         match self {
-            Kind::PriorityLevel => "prioritylevelconfigurations",
-            Kind::FlowSchema => "flowschemas",
+            FlowControlKind::PriorityLevel => "prioritylevelconfigurations",
+            FlowControlKind::FlowSchema => "flowschemas",
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Kind::PriorityLevel => "PriorityLevelConfiguration",
-            Kind::FlowSchema => "FlowSchema",
+            FlowControlKind::PriorityLevel => "PriorityLevelConfiguration",
+            FlowControlKind::FlowSchema => "FlowSchema",
         }
     }
 }
@@ -42,7 +42,7 @@ impl Kind {
 /// An object that the server maintains.
 #[derive(Clone, Debug)]
 pub struct Maintained {
-    pub kind: Kind,
+    pub kind: FlowControlKind,
     /// Mandatory objects are always reset, suggested ones only if their annotation allows it.
     pub is_mandatory: bool,
     /// The object with its wanted spec.
@@ -69,14 +69,14 @@ impl Maintained {
     /// annotation, a spec that was never changed is updated, and the annotation is set to the decision.
     pub fn revise(&self, stored: Option<&Value>) -> Revision {
         let Some(stored) = stored else { return Revision::Create(self.object.clone()) };
-        let said = auto_update(stored);
+        let annotated = auto_update(stored);
         let wanted = self.is_mandatory
-            || said.unwrap_or_else(|| stored.int_at(&["metadata", "generation"]) == Some(1));
+            || annotated.unwrap_or_else(|| stored.int_at(&["metadata", "generation"]) == Some(1));
         let mut revised = stored.clone();
         if wanted && !self.is_equal_spec(stored) {
             revised.set_at(&["spec"], self.object.get("spec").cloned().unwrap_or_default());
         }
-        if said != Some(wanted) {
+        if annotated != Some(wanted) {
             let word = if wanted { "true" } else { "false" };
             revised.set_at(&["metadata", "annotations", AUTO_UPDATE], word);
         }
@@ -86,7 +86,7 @@ impl Maintained {
     /// Compares a stored spec with the wanted one. Operators may choose the shares and the lendable percentage of the exempt level.
     fn is_equal_spec(&self, stored: &Value) -> bool {
         let mut wanted = self.object.get("spec").cloned().unwrap_or_default();
-        if self.kind == Kind::PriorityLevel && self.name() == EXEMPT {
+        if self.kind == FlowControlKind::PriorityLevel && self.name() == EXEMPT {
             let Some(exempt) = stored.at(&["spec", "exempt"]) else { return false };
             for field in ["nominalConcurrencyShares", "lendablePercent"] {
                 match exempt.get(field) {
@@ -100,7 +100,7 @@ impl Maintained {
 }
 
 /// Reports whether a stored object was maintained by a former version of the server but not by this one.
-pub fn is_obsolete(kind: Kind, stored: &Value) -> bool {
+pub fn is_obsolete(kind: FlowControlKind, stored: &Value) -> bool {
     let name = api::meta::name(stored);
     let is_known = objects().iter().any(|known| known.kind == kind && known.name() == name);
     !is_known && auto_update(stored) == Some(true)
@@ -121,17 +121,21 @@ pub fn objects() -> Vec<Maintained> {
     let mut add = |kind, is_mandatory, objects: Vec<Value>| {
         all.extend(objects.into_iter().map(|object| Maintained { kind, is_mandatory, object }));
     };
-    add(Kind::PriorityLevel, false, suggested_levels());
-    add(Kind::FlowSchema, false, suggested_schemas());
-    add(Kind::PriorityLevel, true, vec![catch_all_level(), exempt_level()]);
-    add(Kind::FlowSchema, true, vec![exempt_schema(), catch_all_schema()]);
+    add(FlowControlKind::PriorityLevel, false, suggested_levels());
+    add(FlowControlKind::FlowSchema, false, suggested_schemas());
+    add(FlowControlKind::PriorityLevel, true, vec![catch_all_level(), exempt_level()]);
+    add(FlowControlKind::FlowSchema, true, vec![exempt_schema(), catch_all_schema()]);
     all
 }
 
 /// The mandatory level of requests that are never limited.
 pub fn exempt_level() -> Value {
     let exempt = Value::map([("lendablePercent", 0_i64), ("nominalConcurrencyShares", 0)]);
-    object(Kind::PriorityLevel, EXEMPT, Value::map([("exempt", exempt), ("type", "Exempt".into())]))
+    object(
+        FlowControlKind::PriorityLevel,
+        EXEMPT,
+        Value::map([("exempt", exempt), ("type", "Exempt".into())]),
+    )
 }
 
 /// The mandatory level of requests that match no other schema.
@@ -217,7 +221,7 @@ fn suggested_schemas() -> Vec<Value> {
     ]
 }
 
-fn object(kind: Kind, name: &str, spec: Value) -> Value {
+fn object(kind: FlowControlKind, name: &str, spec: Value) -> Value {
     let annotations = Value::map([(AUTO_UPDATE, "true")]);
     let metadata = Value::map([("annotations", annotations), ("name", name.into())]);
     Value::map([
@@ -234,7 +238,11 @@ fn limited(name: &str, shares: i64, lendable: i64, response: Value) -> Value {
         ("limitResponse", response),
         ("nominalConcurrencyShares", shares.into()),
     ]);
-    object(Kind::PriorityLevel, name, Value::map([("limited", limited), ("type", "Limited".into())]))
+    object(
+        FlowControlKind::PriorityLevel,
+        name,
+        Value::map([("limited", limited), ("type", "Limited".into())]),
+    )
 }
 
 fn schema(
@@ -261,7 +269,7 @@ fn schema(
     if !method.is_empty() {
         spec.set_at(&["distinguisherMethod", "type"], method);
     }
-    object(Kind::FlowSchema, name, spec)
+    object(FlowControlKind::FlowSchema, name, spec)
 }
 
 fn subject(kind: &str, field: &str, of: Value) -> Value {

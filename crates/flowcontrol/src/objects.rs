@@ -65,7 +65,7 @@ pub struct FlowSchema {
     pub distinguisher: Distinguisher,
     /// The stored `Dangling` condition, if there is one.
     pub dangling: Option<DanglingCondition>,
-    rules: Vec<Rule>,
+    rules: Vec<FlowSchemaRule>,
 }
 
 /// The part of the `Dangling` condition that this crate maintains.
@@ -117,7 +117,7 @@ impl FlowSchema {
             precedence: object.int_at(&["spec", "matchingPrecedence"]).unwrap_or_default(),
             distinguisher,
             dangling,
-            rules: object.list_at(&["spec", "rules"]).iter().map(Rule::read).collect(),
+            rules: object.list_at(&["spec", "rules"]).iter().map(FlowSchemaRule::read).collect(),
         }
     }
 
@@ -134,7 +134,7 @@ impl FlowSchema {
 }
 
 #[derive(Clone, Debug)]
-struct Rule {
+struct FlowSchemaRule {
     subjects: Vec<Subject>,
     resources: Vec<ResourceRule>,
     others: Vec<NonResourceRule>,
@@ -219,9 +219,9 @@ impl Subject {
     }
 }
 
-impl Rule {
+impl FlowSchemaRule {
     fn read(rule: &Value) -> Self {
-        Rule {
+        FlowSchemaRule {
             subjects: rule.list_at(&["subjects"]).iter().filter_map(Subject::read).collect(),
             resources: rule.list_at(&["resourceRules"]).iter().map(ResourceRule::read).collect(),
             others: rule.list_at(&["nonResourceRules"]).iter().map(NonResourceRule::read).collect(),

@@ -18,12 +18,12 @@ use value::Str;
 
 use crate::SeatSeconds;
 use crate::dealer::Dealer;
-use crate::estimate::Work;
+use crate::estimate::WorkEstimate;
 use crate::fast_path::FastPath;
 use crate::flow_stats::{FlowStats, LevelGauges, RejectReason};
 use crate::statistics::{Integrator, Period};
 use fast::FastUse;
-use queue::{Queue, Queues};
+use queue::{Queue, QueuesByIndex};
 pub use slab::RequestId;
 use slab::Slab;
 
@@ -54,7 +54,7 @@ pub enum Queuing {
 }
 
 /// Data that the caller attaches to a request.
-pub trait Ticket {
+pub trait RequestTicket {
     /// Called when a waiting request may run, with the queue set locked.
     fn dispatched(&mut self);
 }
@@ -68,7 +68,7 @@ pub struct Arrival<T> {
     /// Hash of its flow, which selects its queue.
     pub hash: u64,
     /// Its estimated cost in seats and time.
-    pub work: Work,
+    pub work: WorkEstimate,
     /// Number of watches that will receive its event, if that was determined.
     pub interested_watches: Option<usize>,
     /// It is a watch, of which only the start uses seats.
@@ -80,10 +80,10 @@ pub struct Arrival<T> {
 
 /// The decision about an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum ArrivalDecision {
     /// It may run; [`QueueSet::finish`] gives its seats back.
     Executing(RequestId),
-    /// It waits until [`Ticket::dispatched`].
+    /// It waits until [`RequestTicket::dispatched`].
     Waiting(RequestId),
     /// It is rejected for this reason.
     Rejected(RejectReason),
@@ -111,12 +111,12 @@ pub struct Ended {
 
 /// A request that waits or occupies seats.
 #[derive(Debug)]
-pub struct Request<T> {
+pub struct TrackedRequest<T> {
     /// Index of its flow schema.
     pub flow: usize,
     pub distinguisher: Str,
     /// Its work; final seats are reduced to the limit when it is dispatched.
-    pub work: Work,
+    pub work: WorkEstimate,
     /// Time at which it arrived.
     pub arrived: Duration,
     /// Time at which it started to execute; `None` while it waits.
@@ -126,7 +126,7 @@ pub struct Request<T> {
     pub ticket: T,
     hash: u64,
     /// Its work as estimated on arrival.
-    asked: Work,
+    arrival_work: WorkEstimate,
     is_watch: bool,
     is_resumed: bool,
     is_lingering: bool,
@@ -135,7 +135,7 @@ pub struct Request<T> {
     final_work: SeatSeconds,
 }
 
-impl<T> Request<T> {
+impl<T> TrackedRequest<T> {
     /// Reports whether it executes; afterwards it may still occupy seats.
     pub fn is_executing(&self) -> bool {
         self.started.is_some() && !self.is_lingering
@@ -160,7 +160,7 @@ struct Execution {
 }
 
 impl Execution {
-    fn of<T>(request: &Request<T>, now: Duration) -> Self {
+    fn of<T>(request: &TrackedRequest<T>, now: Duration) -> Self {
         Execution {
             flow: request.flow,
             seats: request.work.max_seats(),
@@ -175,8 +175,8 @@ impl Execution {
 pub struct QueueSet<T> {
     queuing: Queuing,
     limit: u64,
-    queues: Queues,
-    requests: Slab<Request<T>>,
+    queues: QueuesByIndex,
+    requests: Slab<TrackedRequest<T>>,
     /// The virtual time; `last_sync` is the real time at which it was updated.
     current_r: SeatSeconds,
     last_sync: Duration,
@@ -191,7 +191,7 @@ pub struct QueueSet<T> {
     seats_in_use: u64,
     seats_waiting: u64,
     enqueues: u64,
-    pub(crate) counts: Counts,
+    pub(crate) counts: RequestTotals,
     demand: Integrator,
     pub(crate) gauges: LevelGauges,
     flows: Vec<FlowStats>,
@@ -201,7 +201,7 @@ pub struct QueueSet<T> {
 
 /// Total numbers of requests of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RequestTotals {
     /// Requests that started to execute.
     pub dispatched: u64,
     /// Requests that were rejected, for any reason.
@@ -225,13 +225,13 @@ pub struct Load {
     pub seats_waiting: u64,
 }
 
-impl<T: Ticket> QueueSet<T> {
+impl<T: RequestTicket> QueueSet<T> {
     /// A queue set without seats; [`QueueSet::configure`] sets their number.
     pub fn new(queuing: Queuing, now: Duration) -> Self {
         QueueSet {
             queuing,
             limit: 0,
-            queues: Queues::default(),
+            queues: QueuesByIndex::default(),
             requests: Slab::default(),
             current_r: SeatSeconds::ZERO,
             last_sync: now,
@@ -243,7 +243,7 @@ impl<T: Ticket> QueueSet<T> {
             seats_in_use: 0,
             seats_waiting: 0,
             enqueues: 0,
-            counts: Counts::default(),
+            counts: RequestTotals::default(),
             demand: Integrator::new(now),
             gauges: LevelGauges::new(now),
             flows: Vec::new(),
@@ -297,7 +297,7 @@ impl<T: Ticket> QueueSet<T> {
     }
 
     /// Admits, queues or rejects a request.
-    pub fn start(&mut self, now: Duration, arrival: Arrival<T>) -> Admission {
+    pub fn start(&mut self, now: Duration, arrival: Arrival<T>) -> ArrivalDecision {
         self.sync(now);
         if !arrival.is_resumed
             && let Some(flow) = self.flows.get_mut(arrival.flow)
@@ -315,7 +315,7 @@ impl<T: Ticket> QueueSet<T> {
                 self.executes(&Execution::of(&request, now));
                 let id = self.requests.insert(request);
                 self.note_load(now);
-                Admission::Executing(id)
+                ArrivalDecision::Executing(id)
             }
             Queuing::Queue { dealer, length_limit, .. } => {
                 let index = self.choose(dealer, arrival.hash);
@@ -328,15 +328,15 @@ impl<T: Ticket> QueueSet<T> {
                     // No other request waits, so this one is next.
                     let id = self.pass(now, index, arrival);
                     self.note_load(now);
-                    return Admission::Executing(id);
+                    return ArrivalDecision::Executing(id);
                 }
                 let id = self.insert(now, Some(index), arrival);
                 self.enqueue(index, id);
                 self.dispatch_all(now);
                 self.note_load(now);
                 match self.requests.get(id) {
-                    Some(Request { started: Some(_), .. }) => Admission::Executing(id),
-                    _ => Admission::Waiting(id),
+                    Some(TrackedRequest { started: Some(_), .. }) => ArrivalDecision::Executing(id),
+                    _ => ArrivalDecision::Waiting(id),
                 }
             }
         }
@@ -354,7 +354,7 @@ impl<T: Ticket> QueueSet<T> {
             flow: request.flow,
             distinguisher: request.distinguisher,
             hash: request.hash,
-            work: request.asked,
+            work: request.arrival_work,
             interested_watches: None,
             is_watch: request.is_watch,
             is_resumed: true,
@@ -371,7 +371,12 @@ impl<T: Ticket> QueueSet<T> {
         }
     }
 
-    fn end(&mut self, now: Duration, id: RequestId, is_suspended: bool) -> (Ended, Option<Request<T>>) {
+    fn end(
+        &mut self,
+        now: Duration,
+        id: RequestId,
+        is_suspended: bool,
+    ) -> (Ended, Option<TrackedRequest<T>>) {
         self.sync(now);
         let (mut linger, mut gone) = (None, None);
         if let Some(request) = self.requests.get_mut(id)
@@ -485,12 +490,12 @@ impl<T: Ticket> QueueSet<T> {
         self.requests.get_mut(id).map(|request| &mut request.ticket)
     }
 
-    pub fn request(&self, id: RequestId) -> Option<&Request<T>> {
+    pub fn request(&self, id: RequestId) -> Option<&TrackedRequest<T>> {
         self.requests.get(id)
     }
 
     /// All requests that wait or occupy seats.
-    pub fn requests(&self) -> impl Iterator<Item = (RequestId, &Request<T>)> {
+    pub fn requests(&self) -> impl Iterator<Item = (RequestId, &TrackedRequest<T>)> {
         self.requests.iter()
     }
 
@@ -516,13 +521,13 @@ impl<T: Ticket> QueueSet<T> {
         }
     }
 
-    fn reject(&mut self, flow: usize, reason: RejectReason) -> Admission {
+    fn reject(&mut self, flow: usize, reason: RejectReason) -> ArrivalDecision {
         self.counts.rejected += 1;
         if let Some(flow) = self.flows.get_mut(flow) {
             flow.rejected(reason);
             flow.waited(Duration::ZERO, false);
         }
-        Admission::Rejected(reason)
+        ArrivalDecision::Rejected(reason)
     }
 
     /// The queue of the flow's hand with the least waiting work.
@@ -553,10 +558,10 @@ impl<T: Ticket> QueueSet<T> {
         self.requests.insert(request)
     }
 
-    fn request_of(&self, now: Duration, queue: Option<u32>, arrival: Arrival<T>) -> Request<T> {
+    fn request_of(&self, now: Duration, queue: Option<u32>, arrival: Arrival<T>) -> TrackedRequest<T> {
         let Arrival { flow, distinguisher, hash, work, is_watch, is_resumed, ticket, .. } = arrival;
         let final_work = SeatSeconds::of(work.final_seats, work.additional_latency);
-        Request {
+        TrackedRequest {
             flow,
             distinguisher,
             work,
@@ -565,7 +570,7 @@ impl<T: Ticket> QueueSet<T> {
             queue,
             ticket,
             hash,
-            asked: work,
+            arrival_work: work,
             is_watch,
             is_resumed,
             is_lingering: false,
@@ -617,7 +622,7 @@ impl<T: Ticket> QueueSet<T> {
     }
 
     /// Removes a request from its queue; the caller updates the statistics of the flow schema.
-    fn unqueue(&mut self, index: u32, id: RequestId, request: &Request<T>) {
+    fn unqueue(&mut self, index: u32, id: RequestId, request: &TrackedRequest<T>) {
         let Some(queue) = self.queues.get_mut(index) else { return };
         if queue.remove(id, request.total_work, &request.work) {
             self.waiting -= 1;
@@ -707,7 +712,7 @@ impl<T: Ticket> QueueSet<T> {
     }
 
     /// Charges a queue for the actual time of a request.
-    fn settle(&mut self, index: u32, work: Work, took: Duration) {
+    fn settle(&mut self, index: u32, work: WorkEstimate, took: Duration) {
         let Some(queue) = self.queues.get_mut(index) else { return };
         queue.executing -= 1;
         let initial = work.initial_seats;
@@ -719,7 +724,7 @@ impl<T: Ticket> QueueSet<T> {
         self.bound(index);
     }
 
-    fn give_back(&mut self, id: RequestId) -> Option<Request<T>> {
+    fn give_back(&mut self, id: RequestId) -> Option<TrackedRequest<T>> {
         let request = self.requests.remove(id)?;
         let seats = request.work.max_seats();
         self.seats_in_use -= seats;
