@@ -14,7 +14,7 @@ use api::{Status, meta};
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, ObjectChange, PatchBody, ResourceKind, WatchScope, unless_gone};
+use crate::api::{Api, ObjectChange, PatchBody, ResourceKind, WatchSource, unless_gone};
 use crate::drive::{self, Controller, Next};
 use crate::events;
 pub use counts::{ClaimLabels, ClaimObserver, ObserveClaims};
@@ -35,44 +35,46 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_BASE: usize = 57;
 
 #[expect(clippy::struct_field_names, reason = "each is called for the kind it is")]
-struct Claims<A> {
+struct ResourceClaimController<A> {
     api: Arc<A>,
     pods: Arc<ResourceKind>,
     claims: Arc<ResourceKind>,
     templates: Arc<ResourceKind>,
     namespaces: Arc<ResourceKind>,
     admin_access: bool,
-    users: Mutex<Users>,
+    pod_claims: Mutex<PodClaimIndex>,
     observer: Option<ObserveClaims>,
-    counts: Mutex<counts::Counts>,
+    counts: Mutex<counts::ClaimCounts>,
 }
 
 /// Index of the claims and templates that pods reference, by namespace and name.
 #[derive(Default)]
-struct Users {
+struct PodClaimIndex {
     by_claim: HashMap<(Str, Str), BTreeSet<Str>>,
     by_template: HashMap<(Str, Str), BTreeSet<Str>>,
     /// Claim names and template names of each pod, used to remove its index entries.
     of_pod: HashMap<(Str, Str), (Vec<Str>, Vec<Str>)>,
 }
 
-impl Users {
+impl PodClaimIndex {
     /// Reports whether every pod that a claim is reserved for has been observed.
-    fn know_all(&self, namespace: &Str, claim: &Value) -> bool {
+    fn has_all_reserving_pods(&self, namespace: &Str, claim: &Value) -> bool {
         let seen = |reservation: &Value| {
             let pod = Str::from(reservation.str_at(&["name"]).unwrap_or_default());
             self.of_pod.contains_key(&(namespace.clone(), pod))
         };
-        reservations(claim).iter().all(|reservation| !is_of_pod(reservation) || seen(reservation))
+        reservations(claim).iter().all(|reservation| !is_for_pod(reservation) || seen(reservation))
     }
 
     /// Keys of the pods in a namespace that reference claim templates.
-    fn with_templates_in(&self, namespace: &Str) -> Vec<Key> {
-        let wanting =
+    fn with_templates_in(&self, namespace: &Str) -> Vec<ClaimControllerKey> {
+        let pods =
             self.of_pod.iter().filter(|((own, _), (_, templates))| own == namespace && !templates.is_empty());
-        wanting
-            .map(|((namespace, name), _)| Key::Pod { namespace: namespace.clone(), name: name.clone() })
-            .collect()
+        pods.map(|((namespace, name), _)| ClaimControllerKey::Pod {
+            namespace: namespace.clone(),
+            name: name.clone(),
+        })
+        .collect()
     }
 
     fn forget(&mut self, namespace: &Str, pod: &Str) {
@@ -92,18 +94,18 @@ impl Users {
 
     fn remember(&mut self, namespace: &Str, pod: &Str, object: &Value) {
         self.forget(namespace, pod);
-        let wanted = object.list_at(&["spec", "resourceClaims"]);
+        let entries = object.list_at(&["spec", "resourceClaims"]);
         let extended = extended_claim(object);
-        if wanted.is_empty() && extended.is_none() {
+        if entries.is_empty() && extended.is_none() {
             return;
         }
-        let claims: Vec<Str> = wanted
+        let claims: Vec<Str> = entries
             .iter()
-            .filter_map(|one| named(object, one).ok().flatten())
-            .map(|named| named.name)
+            .filter_map(|one| resolve_claim(object, one).ok().flatten())
+            .map(|resolved| resolved.name)
             .chain(extended.map(Str::from))
             .collect();
-        let templates: Vec<Str> = wanted
+        let templates: Vec<Str> = entries
             .iter()
             .filter_map(|one| one.str_at(&["resourceClaimTemplateName"]))
             .map(Str::from)
@@ -118,7 +120,7 @@ impl Users {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Key {
+enum ClaimControllerKey {
     Pod { namespace: Str, name: Str },
     Claim { namespace: Str, name: Str },
 }
@@ -139,65 +141,70 @@ pub(crate) async fn run<A: Api>(
         return;
     };
     let sources =
-        [&pods, &claims, &templates, &namespaces].map(|kind| WatchScope::Kind(Arc::clone(kind))).to_vec();
-    let users = Mutex::default();
-    let counts = Mutex::new(counts::Counts::new(observer.clone()));
-    let controller = Claims {
+        [&pods, &claims, &templates, &namespaces].map(|kind| WatchSource::Kind(Arc::clone(kind))).to_vec();
+    let pod_claims = Mutex::default();
+    let counts = Mutex::new(counts::ClaimCounts::new(observer.clone()));
+    let controller = ResourceClaimController {
         api: Arc::clone(&api),
         pods,
         claims,
         templates,
         namespaces,
         admin_access,
-        users,
+        pod_claims,
         observer,
         counts,
     };
     drive::run(controller, api, sources, stop).await;
 }
 
-impl<A: Api> Controller for Claims<A> {
-    type Key = Key;
+impl<A: Api> Controller for ResourceClaimController<A> {
+    type Key = ClaimControllerKey;
     const NAME: &'static str = NAME;
     const WORKERS: usize = 5;
 
-    fn restart(&self, source: &WatchScope) {
-        if matches!(source, WatchScope::Kind(kind) if *kind == self.claims) {
+    fn restart(&self, source: &WatchSource) {
+        if matches!(source, WatchSource::Kind(kind) if *kind == self.claims) {
             self.counts.lock().unwrap_or_else(PoisonError::into_inner).restart();
         }
     }
 
-    fn observe(&self, change: &ObjectChange) -> Vec<(Key, Duration)> {
+    fn observe(&self, change: &ObjectChange) -> Vec<(ClaimControllerKey, Duration)> {
         if change.object_ref.kind == self.claims {
             let at = (change.object_ref.namespace.clone(), change.object_ref.name.clone());
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            counts.saw(at, &change.object, change.deleted);
+            counts.observe(at, &change.object, change.deleted);
         }
-        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pod_claims = self.pod_claims.lock().unwrap_or_else(PoisonError::into_inner);
         let (namespace, name) = (&change.object_ref.namespace, &change.object_ref.name);
-        let pod = |name: &Str| Key::Pod { namespace: namespace.clone(), name: name.clone() };
-        let claim = |name: &Str| Key::Claim { namespace: namespace.clone(), name: name.clone() };
-        let all = |index: &HashMap<(Str, Str), BTreeSet<Str>>| -> Vec<Key> {
+        let pod = |name: &Str| ClaimControllerKey::Pod { namespace: namespace.clone(), name: name.clone() };
+        let claim =
+            |name: &Str| ClaimControllerKey::Claim { namespace: namespace.clone(), name: name.clone() };
+        let all = |index: &HashMap<(Str, Str), BTreeSet<Str>>| -> Vec<ClaimControllerKey> {
             index.get(&(namespace.clone(), name.clone())).into_iter().flatten().map(pod).collect()
         };
         let keys = if change.object_ref.kind == self.pods {
             if change.deleted || is_done(&change.object) {
                 // Index the last state too: it may name claims that an earlier state did not.
-                users.remember(namespace, name, &change.object);
-                let used = users.of_pod.get(&(namespace.clone(), name.clone()));
+                pod_claims.remember(namespace, name, &change.object);
+                let used = pod_claims.of_pod.get(&(namespace.clone(), name.clone()));
                 let keys = used.into_iter().flat_map(|(claims, _)| claims).map(claim).collect();
-                users.forget(namespace, name);
+                pod_claims.forget(namespace, name);
                 keys
             } else {
-                users.remember(namespace, name, &change.object);
+                pod_claims.remember(namespace, name, &change.object);
                 let asks = !change.object.list_at(&["spec", "resourceClaims"]).is_empty();
                 if asks { vec![pod(name)] } else { Vec::new() }
             }
         } else if change.object_ref.kind == self.claims {
-            let mut keys: Vec<(Key, Duration)> =
-                all(&users.by_claim).into_iter().map(|key| (key, Duration::ZERO)).collect();
+            let mut keys: Vec<(ClaimControllerKey, Duration)> =
+                all(&pod_claims.by_claim).into_iter().map(|key| (key, Duration::ZERO)).collect();
             if !change.deleted {
-                let wait = if users.know_all(namespace, &change.object) { Duration::ZERO } else { PATIENCE };
+                let wait = if pod_claims.has_all_reserving_pods(namespace, &change.object) {
+                    Duration::ZERO
+                } else {
+                    PATIENCE
+                };
                 keys.push((claim(name), wait));
             }
             return keys;
@@ -205,49 +212,53 @@ impl<A: Api> Controller for Claims<A> {
             Vec::new()
         } else if change.object_ref.kind == self.namespaces {
             // A new label on the namespace may allow admin access now.
-            users.with_templates_in(name)
+            pod_claims.with_templates_in(name)
         } else {
-            all(&users.by_template)
+            all(&pod_claims.by_template)
         };
         keys.into_iter().map(|key| (key, Duration::ZERO)).collect()
     }
 
-    async fn reconcile(&self, key: Key) -> Result<Next<Key>, Status> {
+    async fn reconcile(&self, key: ClaimControllerKey) -> Result<Next<ClaimControllerKey>, Status> {
         match key {
-            Key::Pod { namespace, name } => self.pod(&namespace, &name).await,
-            Key::Claim { namespace, name } => self.claim(&namespace, &name).await,
+            ClaimControllerKey::Pod { namespace, name } => self.pod(&namespace, &name).await,
+            ClaimControllerKey::Claim { namespace, name } => self.claim(&namespace, &name).await,
         }?;
         Ok(Next::Done)
     }
 }
 
-impl<A: Api> Claims<A> {
+impl<A: Api> ResourceClaimController<A> {
     /// Creates the claims that a pod needs and, if it already has a node, reserves them.
     async fn pod(&self, namespace: &str, name: &str) -> Result<(), Status> {
         let Some(pod) = self.api.get(&self.pods.object_ref(namespace, name))? else { return Ok(()) };
         if meta::is_deleting(&pod) || is_done(&pod) {
             return Ok(());
         }
-        let wanted = pod.list_at(&["spec", "resourceClaims"]);
-        let mut made = BTreeMap::new();
+        let entries = pod.list_at(&["spec", "resourceClaims"]);
+        let mut claim_names = BTreeMap::new();
         let mut there = None;
-        for one in wanted {
-            match self.make(&pod, one, &mut there).await {
+        for one in entries {
+            match self.ensure_claim(&pod, one, &mut there).await {
                 Ok(None) => {}
                 Ok(Some(claim)) => {
-                    made.insert(one.str_at(&["name"]).unwrap_or_default().to_owned(), claim);
+                    claim_names.insert(one.str_at(&["name"]).unwrap_or_default().to_owned(), claim);
                 }
                 Err(refused) => {
                     let entry = one.str_at(&["name"]).unwrap_or_default();
                     let words = format!("PodResourceClaim {entry}: {}", refused.why);
                     events::warn(&*self.api, &pod, "FailedResourceClaimCreation", &words, EVENT_SOURCE).await;
                     // The namespace is watched, so wait for it to change instead of retrying.
-                    return if refused.is_for_the_namespace { Ok(()) } else { Err(Status::internal(words)) };
+                    return if refused.needs_namespace_change {
+                        Ok(())
+                    } else {
+                        Err(Status::internal(words))
+                    };
                 }
             }
         }
-        if !made.is_empty() {
-            let statuses = made.iter().map(|(name, claim)| {
+        if !claim_names.is_empty() {
+            let statuses = claim_names.iter().map(|(name, claim)| {
                 Value::map([
                     ("name", Value::from(name.as_str())),
                     ("resourceClaimName", Value::from(claim.as_str())),
@@ -264,7 +275,7 @@ impl<A: Api> Claims<A> {
         if pod.str_at(&["spec", "nodeName"]).unwrap_or_default().is_empty() {
             return Ok(());
         }
-        for one in wanted {
+        for one in entries {
             self.reserve(&pod, one).await?;
         }
         Ok(())
@@ -272,28 +283,28 @@ impl<A: Api> Claims<A> {
 
     /// Returns the name of the claim to record in the pod's status, creating the claim if none exists; `None` if there is no change.
     /// `there` caches the claims owned by the pod across calls.
-    async fn make(
+    async fn ensure_claim(
         &self,
         pod: &Value,
         one: &Value,
         there: &mut Option<Vec<Value>>,
-    ) -> Result<Option<Str>, NoClaim> {
+    ) -> Result<Option<Str>, ClaimCreationError> {
         let namespace = meta::namespace(pod);
-        match named(pod, one) {
-            Err(Unnamed::Unknown) => {
+        match resolve_claim(pod, one) {
+            Err(UnresolvedClaim::Unknown) => {
                 let entry = one.str_at(&["name"]).unwrap_or_default();
-                return Err(NoClaim::because(format!(
+                return Err(ClaimCreationError::because(format!(
                     "checking for claim before creating it: pod claim {entry}: none of the supported fields are set"
                 )));
             }
             Ok(None) => return Ok(None),
-            Ok(Some(Named { name, made })) => {
+            Ok(Some(ResolvedClaim { name, created_for_pod })) => {
                 let there = self.api.get(&self.claims.object_ref(namespace, &name))?;
-                if there.is_some_and(|claim| !made || is_of(pod, &claim)) {
+                if there.is_some_and(|claim| !created_for_pod || is_owned_by_pod(pod, &claim)) {
                     return Ok(None);
                 }
             }
-            Err(Unnamed::NotYet) => {}
+            Err(UnresolvedClaim::NotYet) => {}
         }
         let Some(template) = one.str_at(&["resourceClaimTemplateName"]) else { return Ok(None) };
         let pod_claim = one.str_at(&["name"]).unwrap_or_default();
@@ -302,7 +313,7 @@ impl<A: Api> Claims<A> {
             Some(own) => own,
             None => {
                 let mut all = self.api.list(&self.claims, namespace)?;
-                all.retain(|claim| is_of(pod, claim));
+                all.retain(|claim| is_owned_by_pod(pod, claim));
                 there.insert(all)
             }
         };
@@ -316,27 +327,30 @@ impl<A: Api> Claims<A> {
         let there = self.api.get(&self.templates.object_ref(namespace, template))?;
         let quoted = api::field::quote(template);
         let template = there.ok_or_else(|| {
-            NoClaim::because(format!(
+            ClaimCreationError::because(format!(
                 "resource claim template {quoted}: resourceclaimtemplate.resource.k8s.io {quoted} not found"
             ))
         })?;
         let requests = template.list_at(&["spec", "spec", "devices", "requests"]);
         let admin_access = api::admin_access::first_asking(requests).is_some();
         if admin_access && !self.admin_access {
-            return Err(NoClaim::because("admin access is requested, but the feature is disabled"));
+            return Err(ClaimCreationError::because(
+                "admin access is requested, but the feature is disabled",
+            ));
         }
         // The server would reject the claim on every attempt.
         if admin_access && !self.allows_admin_access(namespace)? {
             let why = format!("resource claim template {quoted}: {}", api::admin_access::refusal());
-            return Err(NoClaim { why, is_for_the_namespace: true });
+            return Err(ClaimCreationError { why, needs_namespace_change: true });
         }
         let claim = from_template(pod, pod_claim, &template);
-        let made = self.api.create(&self.claims, namespace, &claim).await;
+        let created = self.api.create(&self.claims, namespace, &claim).await;
         if let Some(ObserveClaims(observer)) = &self.observer {
-            observer.created(admin_access, made.is_ok());
+            observer.created(admin_access, created.is_ok());
         }
-        made.map(|claim| Some(meta::name(&claim).into()))
-            .map_err(|why| NoClaim::because(format!("create ResourceClaim : {why}")))
+        created
+            .map(|claim| Some(meta::name(&claim).into()))
+            .map_err(|why| ClaimCreationError::because(format!("create ResourceClaim : {why}")))
     }
 
     /// Reports whether a namespace is labelled for admin access to devices.
@@ -347,10 +361,12 @@ impl<A: Api> Claims<A> {
 
     /// Reserves an allocated claim for a pod that was bound without the scheduler.
     async fn reserve(&self, pod: &Value, one: &Value) -> Result<(), Status> {
-        let Ok(Some(Named { name, made })) = named(pod, one) else { return Ok(()) };
+        let Ok(Some(ResolvedClaim { name, created_for_pod })) = resolve_claim(pod, one) else {
+            return Ok(());
+        };
         let object_ref = self.claims.object_ref(meta::namespace(pod), &name);
         let Some(mut claim) = self.api.get(&object_ref)? else { return Ok(()) };
-        let usable = is_allocated(&claim) && (!made || is_of(pod, &claim));
+        let usable = is_allocated(&claim) && (!created_for_pod || is_owned_by_pod(pod, &claim));
         if !usable || is_reserved_for(&claim, pod) || reservations(&claim).len() >= MAX_RESERVATIONS {
             return Ok(());
         }
@@ -365,7 +381,7 @@ impl<A: Api> Claims<A> {
         let before = reservations(&claim).len();
         let mut left = Vec::with_capacity(before);
         for reservation in reservations(&claim) {
-            if self.stands(namespace, reservation)? {
+            if self.is_in_use(namespace, reservation)? {
                 left.push(reservation.clone());
             }
         }
@@ -400,7 +416,11 @@ impl<A: Api> Claims<A> {
     }
 
     /// Removes the delete-protection finalizer.
-    async fn unguard(&self, mut claim: Value, object_ref: &crate::api::ObjectRef) -> Result<Value, Status> {
+    async fn unguard(
+        &self,
+        mut claim: Value,
+        object_ref: &crate::api::TypedObjectRef,
+    ) -> Result<Value, Status> {
         if let Some(all) = claim.at_mut(&["metadata", "finalizers"]).and_then(Value::as_list_mut) {
             all.retain(|one| one.as_str() != Some(FINALIZER));
         }
@@ -412,9 +432,9 @@ impl<A: Api> Claims<A> {
     }
 
     /// Reports whether the consumer of a reservation still uses the claim. Reservations of consumers other than pods always count.
-    fn stands(&self, namespace: &str, reservation: &Value) -> Result<bool, Status> {
+    fn is_in_use(&self, namespace: &str, reservation: &Value) -> Result<bool, Status> {
         let text = |field: &str| reservation.str_at(&[field]).unwrap_or_default();
-        if !is_of_pod(reservation) {
+        if !is_for_pod(reservation) {
             return Ok(true);
         }
         let pod = self.api.get(&self.pods.object_ref(namespace, text("name")))?;
@@ -423,34 +443,34 @@ impl<A: Api> Claims<A> {
 }
 
 /// The reason why no claim was created for a pod.
-struct NoClaim {
+struct ClaimCreationError {
     why: String,
     /// Only a change of the namespace's labels can resolve the failure.
-    is_for_the_namespace: bool,
+    needs_namespace_change: bool,
 }
 
-impl NoClaim {
+impl ClaimCreationError {
     fn because(why: impl Into<String>) -> Self {
-        NoClaim { why: why.into(), is_for_the_namespace: false }
+        ClaimCreationError { why: why.into(), needs_namespace_change: false }
     }
 }
 
-impl From<Status> for NoClaim {
+impl From<Status> for ClaimCreationError {
     fn from(status: Status) -> Self {
-        NoClaim::because(status.to_string())
+        ClaimCreationError::because(status.to_string())
     }
 }
 
 /// The claim that an entry of `spec.resourceClaims` refers to.
-pub(crate) struct Named {
+pub(crate) struct ResolvedClaim {
     pub(crate) name: Str,
     /// The claim was created for the pod and must therefore be owned by it.
-    pub(crate) made: bool,
+    pub(crate) created_for_pod: bool,
 }
 
 /// The reason why an entry does not resolve to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unnamed {
+pub(crate) enum UnresolvedClaim {
     /// No claim was created from the template yet.
     NotYet,
     /// The entry sets neither `resourceClaimName` nor `resourceClaimTemplateName`.
@@ -458,17 +478,19 @@ pub(crate) enum Unnamed {
 }
 
 /// Resolves an entry of `spec.resourceClaims`; `None` if the pod's status records that it needs no claim.
-pub(crate) fn named(pod: &Value, one: &Value) -> Result<Option<Named>, Unnamed> {
+pub(crate) fn resolve_claim(pod: &Value, one: &Value) -> Result<Option<ResolvedClaim>, UnresolvedClaim> {
     if let Some(name) = one.str_at(&["resourceClaimName"]) {
-        return Ok(Some(Named { name: name.into(), made: false }));
+        return Ok(Some(ResolvedClaim { name: name.into(), created_for_pod: false }));
     }
     if one.str_at(&["resourceClaimTemplateName"]).is_none() {
-        return Err(Unnamed::Unknown);
+        return Err(UnresolvedClaim::Unknown);
     }
     let statuses = pod.list_at(&["status", "resourceClaimStatuses"]);
     let noted = statuses.iter().find(|status| status.str_at(&["name"]) == one.str_at(&["name"]));
-    let noted = noted.ok_or(Unnamed::NotYet)?;
-    Ok(noted.str_at(&["resourceClaimName"]).map(|name| Named { name: name.into(), made: true }))
+    let noted = noted.ok_or(UnresolvedClaim::NotYet)?;
+    Ok(noted
+        .str_at(&["resourceClaimName"])
+        .map(|name| ResolvedClaim { name: name.into(), created_for_pod: true }))
 }
 
 /// The claim that a scheduler created for extended resources of a pod that DRA drivers provide.
@@ -477,7 +499,7 @@ fn extended_claim(pod: &Value) -> Option<&str> {
 }
 
 /// Reports whether the pod is the controlling owner of a claim.
-pub(crate) fn is_of(pod: &Value, claim: &Value) -> bool {
+pub(crate) fn is_owned_by_pod(pod: &Value, claim: &Value) -> bool {
     owning_pod(claim).is_some_and(|owner| owner.str_at(&["uid"]) == Some(meta::uid(pod)))
 }
 
@@ -504,7 +526,7 @@ pub(crate) fn reservations(claim: &Value) -> &[Value] {
 }
 
 /// Reports whether the consumer of a reservation is a pod.
-fn is_of_pod(reservation: &Value) -> bool {
+fn is_for_pod(reservation: &Value) -> bool {
     reservation.str_at(&["apiGroup"]).unwrap_or_default().is_empty()
         && reservation.str_at(&["resource"]) == Some("pods")
 }

@@ -10,7 +10,7 @@ use api::{Status, meta};
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, ObjectChange, ResourceKind, WatchScope, unless_gone};
+use crate::api::{Api, ObjectChange, ResourceKind, WatchSource, unless_gone};
 use crate::drive::{self, Controller, Next};
 
 /// Name of the service account it uses, because Kubernetes has none for this task.
@@ -24,7 +24,7 @@ struct Expiry<A> {
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, life: Duration, stop: watch::Receiver<bool>) {
     let Some(events) = api.kind("v1", "Event") else { return };
-    let sources = vec![WatchScope::Kind(Arc::clone(&events))];
+    let sources = vec![WatchSource::Kind(Arc::clone(&events))];
     drive::run(Expiry { api: Arc::clone(&api), events, life }, api, sources, stop).await;
 }
 

@@ -36,8 +36,8 @@ async fn emit(
     let name = format!("{}.{:016x}", meta::name(object), hash.finish());
     let now = Timestamp::from_seconds(api.now()).time();
     let object_ref = events.object_ref(namespace, &name);
-    if let Ok(Some(said)) = api.get(&object_ref) {
-        let count = said.int_at(&["count"]).unwrap_or(1).saturating_add(1);
+    if let Ok(Some(existing)) = api.get(&object_ref) {
+        let count = existing.int_at(&["count"]).unwrap_or(1).saturating_add(1);
         let patch = Value::map([
             ("count", Value::from(count)),
             ("lastTimestamp", Value::from(now)),

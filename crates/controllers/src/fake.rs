@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{Status, meta};
 use value::{Value, json};
 
-use crate::api::{AggregatedKinds, ClusterReader, ObjectRef, ResourceKind, StoredBy};
+use crate::api::{AggregatedKinds, ClusterReader, ResourceKind, StoredBy, TypedObjectRef};
 
 /// A deletable kind that this server stores.
 pub(crate) fn kind(
@@ -51,7 +51,7 @@ impl Fake {
         Fake { kinds, objects: objects.iter().map(|text| parse(text)).collect() }
     }
 
-    pub(crate) fn object_ref(&self, object: &Value) -> ObjectRef {
+    pub(crate) fn object_ref(&self, object: &Value) -> TypedObjectRef {
         let gvk = meta::gvk(object);
         let kind = self.kind(&gvk.api_version(), &gvk.kind).unwrap();
         kind.object_ref(meta::namespace(object), meta::name(object))
@@ -71,11 +71,11 @@ impl ClusterReader for Fake {
         AggregatedKinds::default()
     }
 
-    fn get(&self, object_ref: &ObjectRef) -> Result<Option<Value>, Status> {
+    fn get(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status> {
         Ok(self.objects.iter().find(|object| self.object_ref(object) == *object_ref).cloned())
     }
 
-    fn metadata(&self, object_ref: &ObjectRef) -> Result<Option<Value>, Status> {
+    fn metadata(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status> {
         self.get(object_ref)
     }
 

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tracing::debug;
 use value::{Str, Value};
 
-use crate::api::{Api, ObjectChange, ObjectRef, ResourceKind, StoredBy, WatchScope, unless_gone};
+use crate::api::{Api, ObjectChange, ResourceKind, StoredBy, TypedObjectRef, WatchSource, unless_gone};
 use crate::drive::{self, Controller, Next};
 use crate::queue::Backoff;
 
@@ -45,7 +45,7 @@ struct Namespaces<A> {
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, stop: watch::Receiver<bool>) {
     let Some(namespaces) = api.kind("v1", "Namespace") else { return };
-    let sources = vec![WatchScope::Kind(Arc::clone(&namespaces))];
+    let sources = vec![WatchSource::Kind(Arc::clone(&namespaces))];
     drive::run(Namespaces { api: Arc::clone(&api), namespaces }, api, sources, stop).await;
 }
 
@@ -67,13 +67,13 @@ impl<A: Api> Controller for Namespaces<A> {
         let object_ref = self.namespaces.object_ref("", &name);
         let Some(namespace) = self.api.get(&object_ref)? else { return Ok(Next::Done) };
         match step(&namespace) {
-            Step::Nothing => return Ok(Next::Done),
-            Step::Mark(marked) => {
+            NamespaceStep::Nothing => return Ok(Next::Done),
+            NamespaceStep::Mark(marked) => {
                 // The change of the phase queues the key again.
                 unless_gone(self.api.update(&object_ref, "status", &marked).await)?;
                 return Ok(Next::Done);
             }
-            Step::Empty => {}
+            NamespaceStep::Empty => {}
         }
         let findings = self.empty(&name, &namespace).await?;
         self.report(&object_ref, &namespace, &findings).await;
@@ -128,7 +128,7 @@ impl<A: Api> Namespaces<A> {
     }
 
     /// Writes the conditions. On a conflict the next reconciliation writes them.
-    async fn report(&self, object_ref: &ObjectRef, namespace: &Value, findings: &Findings) {
+    async fn report(&self, object_ref: &TypedObjectRef, namespace: &Value, findings: &Findings) {
         let stored = namespace.list_at(&["status", "conditions"]);
         let Some(conditions) = conditions::updated(stored, findings, self.api.now()) else { return };
         let mut namespace = namespace.clone();
@@ -141,7 +141,7 @@ impl<A: Api> Namespaces<A> {
 
 /// The next step for a namespace in its stored state.
 #[derive(Debug, PartialEq)]
-enum Step {
+enum NamespaceStep {
     /// The namespace is not being deleted, or is already finalized.
     Nothing,
     /// Set the phase to `Terminating`, so that no object is created in it any more.
@@ -150,16 +150,20 @@ enum Step {
     Empty,
 }
 
-fn step(namespace: &Value) -> Step {
+fn step(namespace: &Value) -> NamespaceStep {
     if !meta::is_deleting(namespace) {
-        return Step::Nothing;
+        return NamespaceStep::Nothing;
     }
     if namespace.str_at(&["status", "phase"]) != Some("Terminating") {
         let mut marked = namespace.clone();
         marked.set_at(&["status", "phase"], "Terminating");
-        return Step::Mark(marked);
+        return NamespaceStep::Mark(marked);
     }
-    if namespace.list_at(&["spec", "finalizers"]).is_empty() { Step::Nothing } else { Step::Empty }
+    if namespace.list_at(&["spec", "finalizers"]).is_empty() {
+        NamespaceStep::Nothing
+    } else {
+        NamespaceStep::Empty
+    }
 }
 
 /// The namespace without this controller's finalizer.

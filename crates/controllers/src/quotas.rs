@@ -10,7 +10,7 @@ use api::{Status, meta};
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, ObjectChange, ResourceKind, WatchScope};
+use crate::api::{Api, ObjectChange, ResourceKind, WatchSource};
 use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "resourcequota-controller";
@@ -23,11 +23,11 @@ const NOW_AND_THEN: Duration = Duration::from_mins(5);
 const BUSY: Duration = Duration::from_millis(50);
 
 /// The future returned by [`Recount`].
-pub type Counting = Pin<Box<dyn Future<Output = Result<bool, Status>> + Send>>;
+pub type RecountFuture = Pin<Box<dyn Future<Output = Result<bool, Status>> + Send>>;
 
 /// Recounts one quota, given namespace and name. Resolves to false if it must be retried shortly.
 #[derive(Clone)]
-pub struct Recount(pub Arc<dyn Fn(Str, Str) -> Counting + Send + Sync>);
+pub struct Recount(pub Arc<dyn Fn(Str, Str) -> RecountFuture + Send + Sync>);
 
 impl fmt::Debug for Recount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,8 +44,8 @@ struct Recounting<A> {
 pub(crate) async fn run<A: Api>(api: Arc<A>, recount: Recount, stop: watch::Receiver<bool>) {
     let Some(quotas) = api.kind("v1", "ResourceQuota") else { return };
     let shrinking = ["Pod", "Service", "PersistentVolumeClaim"];
-    let mut sources = vec![WatchScope::Kind(Arc::clone(&quotas)), WatchScope::Owners];
-    sources.extend(shrinking.iter().filter_map(|kind| api.kind("v1", kind)).map(WatchScope::Kind));
+    let mut sources = vec![WatchSource::Kind(Arc::clone(&quotas)), WatchSource::Owners];
+    sources.extend(shrinking.iter().filter_map(|kind| api.kind("v1", kind)).map(WatchSource::Kind));
     drive::run(Recounting { api: Arc::clone(&api), quotas, recount }, api, sources, stop).await;
 }
 

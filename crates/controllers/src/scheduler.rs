@@ -12,7 +12,7 @@ mod devices;
 mod fit;
 mod pause;
 mod readiness;
-mod unknown;
+mod unsupported;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,11 +25,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use value::{Str, Value};
 
-use crate::api::{Api, ObjectChange, ObjectRef, PatchBody, ResourceKind, WatchScope};
-use crate::claims::{self, FINALIZER, MAX_RESERVATIONS, Named, Unnamed};
+use crate::api::{Api, ObjectChange, PatchBody, ResourceKind, TypedObjectRef, WatchSource};
+use crate::claims::{self, FINALIZER, MAX_RESERVATIONS, ResolvedClaim, UnresolvedClaim};
 use crate::drive::{self, Controller, Next};
-use devices::{Devices, Lent, Missed};
-use fit::{Cluster, Why};
+use devices::{Devices, LentAllocator, MissedChanges};
+use fit::{Cluster, NodeRejection};
 use pause::Pause;
 use readiness::Readiness;
 
@@ -53,12 +53,12 @@ struct Scheduler<A> {
     classes: Arc<ResourceKind>,
     slices: Arc<ResourceKind>,
     bindings: Arc<ResourceKind>,
-    known: Arc<Mutex<Known>>,
+    cache: Arc<Mutex<SchedulerCache>>,
 }
 
 /// The cluster as observed, plus own writes that are not observed yet. Changes are observed on the threads that serve requests, so a
 /// search must not hold this lock: see [`choose`].
-struct Known {
+struct SchedulerCache {
     cluster: Arc<Cluster>,
     pending: BTreeSet<(Str, Str)>,
     /// UIDs of pods bound by this scheduler. Older observations that show them unbound are ignored.
@@ -67,7 +67,7 @@ struct Known {
     /// Built from `devices` on demand; absent while outdated or lent.
     allocator: Option<DeviceAllocator>,
     /// Changes to apply to the allocator while a search has it; `None` if it is not lent.
-    lent: Option<Missed>,
+    lent: Option<MissedChanges>,
     /// Namespaces whose claims exhausted a search budget: their pods that need devices are not retried before a given time.
     costly: HashMap<Str, Pause>,
 }
@@ -77,9 +77,9 @@ fn revision(object: &Value) -> u64 {
     meta::resource_version(object).parse().unwrap_or(0)
 }
 
-impl Known {
+impl SchedulerCache {
     /// Records the current state of a claim. Ignores states older than the known one, and the deletion of an earlier object of the name.
-    fn saw_claim(&mut self, at: (Str, Str), claim: &Value, deleted: bool) {
+    fn observe_claim(&mut self, at: (Str, Str), claim: &Value, deleted: bool) {
         let newer = |known: &Value| revision(known) > revision(claim);
         if self
             .devices
@@ -91,7 +91,7 @@ impl Known {
         }
         let claim = Arc::new(claim.clone());
         if let Some(allocator) = &mut self.allocator {
-            devices::tell(allocator, &claim, deleted);
+            devices::apply_claim_change(allocator, &claim, deleted);
         } else if let Some(missed) = &mut self.lent {
             missed.claims.push((Arc::clone(&claim), deleted));
         }
@@ -128,8 +128,8 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Re
         return;
     };
     let sources = [&nodes, &namespaces, &classes, &slices, &rules, &claims, &pods];
-    let sources = sources.map(|kind| WatchScope::Kind(Arc::clone(kind))).to_vec();
-    let known = Known {
+    let sources = sources.map(|kind| WatchSource::Kind(Arc::clone(kind))).to_vec();
+    let cache = SchedulerCache {
         cluster: Arc::default(),
         pending: BTreeSet::new(),
         bound: HashMap::new(),
@@ -138,7 +138,7 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Re
         lent: None,
         costly: HashMap::new(),
     };
-    let known = Arc::new(Mutex::new(known));
+    let cache = Arc::new(Mutex::new(cache));
     let scheduler = Scheduler {
         api: Arc::clone(&api),
         pods,
@@ -148,135 +148,136 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Re
         classes,
         slices,
         bindings,
-        known,
+        cache,
     };
     drive::run(scheduler, api, sources, stop).await;
 }
 
 /// A pod that has to be scheduled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct PodKey {
     namespace: Str,
     name: Str,
 }
 
 impl<A: Api> Controller for Scheduler<A> {
-    type Key = Key;
+    type Key = PodKey;
     const NAME: &'static str = NAME;
     // Two pods at a time could be given the same device.
     const WORKERS: usize = 1;
 
-    fn restart(&self, source: &WatchScope) {
-        let WatchScope::Kind(kind) = source else { return };
-        let mut known = self.known();
+    fn restart(&self, source: &WatchSource) {
+        let WatchSource::Kind(kind) = source else { return };
+        let mut cache = self.cache();
         if *kind == self.namespaces {
             // Namespaces are not cached here.
             return;
         }
         if *kind == self.pods {
-            Arc::make_mut(&mut known.cluster).forget_pods();
-            known.pending.clear();
-            known.bound.clear();
+            Arc::make_mut(&mut cache.cluster).forget_pods();
+            cache.pending.clear();
+            cache.bound.clear();
         } else if *kind == self.nodes {
-            Arc::make_mut(&mut known.cluster).nodes.clear();
+            Arc::make_mut(&mut cache.cluster).nodes.clear();
         } else if *kind == self.claims {
-            known.devices.claims.clear();
+            cache.devices.claims.clear();
         } else if *kind == self.classes {
-            known.devices.classes.clear();
+            cache.devices.classes.clear();
         } else if *kind == self.slices {
-            known.devices.slices.clear();
+            cache.devices.slices.clear();
         } else {
-            known.devices.taint_rules.clear();
+            cache.devices.taint_rules.clear();
         }
-        known.forget_allocator();
+        cache.forget_allocator();
     }
 
-    fn observe(&self, change: &ObjectChange) -> Vec<(Key, Duration)> {
-        let mut known = self.known();
-        let known = &mut *known;
+    fn observe(&self, change: &ObjectChange) -> Vec<(PodKey, Duration)> {
+        let mut cache = self.cache();
+        let cache = &mut *cache;
         let ObjectChange { object_ref, object, deleted } = change;
         let at = (object_ref.namespace.clone(), object_ref.name.clone());
         if object_ref.kind == self.pods {
-            if known.bound.get(&at).is_some_and(|uid| uid == meta::uid(object)) {
+            if cache.bound.get(&at).is_some_and(|uid| uid == meta::uid(object)) {
                 if !*deleted && is_pending(object) {
                     return Vec::new();
                 }
-                known.bound.remove(&at);
+                cache.bound.remove(&at);
             }
-            Arc::make_mut(&mut known.cluster).forget_pod(&at);
+            Arc::make_mut(&mut cache.cluster).forget_pod(&at);
             if !*deleted && is_pending(object) {
-                let fresh = known.pending.insert(at);
+                let fresh = cache.pending.insert(at);
                 let wait = if fresh { Duration::ZERO } else { GATHER };
                 return vec![(
-                    Key { namespace: object_ref.namespace.clone(), name: object_ref.name.clone() },
+                    PodKey { namespace: object_ref.namespace.clone(), name: object_ref.name.clone() },
                     wait,
                 )];
             }
-            known.pending.remove(&at);
+            cache.pending.remove(&at);
             let ended = *deleted || claims::is_done(object);
             if !ended {
-                Arc::make_mut(&mut known.cluster).remember_pod(at, object);
+                Arc::make_mut(&mut cache.cluster).remember_pod(at, object);
                 return Vec::new();
             }
         } else if object_ref.kind == self.nodes {
-            let cluster = Arc::make_mut(&mut known.cluster);
+            let cluster = Arc::make_mut(&mut cache.cluster);
             cluster.nodes.remove(&object_ref.name);
             if !*deleted {
                 cluster.nodes.insert(object_ref.name.clone(), Arc::new(object.clone()));
             }
         } else if object_ref.kind == self.claims {
-            known.saw_claim(at, object, *deleted);
+            cache.observe_claim(at, object, *deleted);
         } else if object_ref.kind == self.namespaces {
-            let inside = known.pending.iter().filter(|(namespace, _)| *namespace == object_ref.name);
+            let inside = cache.pending.iter().filter(|(namespace, _)| *namespace == object_ref.name);
             let key =
-                |(namespace, name): &(Str, Str)| Key { namespace: namespace.clone(), name: name.clone() };
+                |(namespace, name): &(Str, Str)| PodKey { namespace: namespace.clone(), name: name.clone() };
             return inside.map(|at| (key(at), GATHER)).collect();
         } else {
             let objects = if object_ref.kind == self.classes {
-                &mut known.devices.classes
+                &mut cache.devices.classes
             } else if object_ref.kind == self.slices {
-                &mut known.devices.slices
+                &mut cache.devices.slices
             } else {
-                &mut known.devices.taint_rules
+                &mut cache.devices.taint_rules
             };
             objects.remove(&object_ref.name);
             if !*deleted {
                 objects.insert(object_ref.name.clone(), Arc::new(object.clone()));
             }
-            known.forget_allocator();
+            cache.forget_allocator();
         }
         // The more pods are pending, the longer changes are batched before all are retried.
-        let wait = GATHER * u32::try_from(1 + known.pending.len() / 100).unwrap_or(u32::MAX);
-        let key = |(namespace, name): &(Str, Str)| Key { namespace: namespace.clone(), name: name.clone() };
-        known.pending.iter().map(|at| (key(at), wait)).collect()
+        let wait = GATHER * u32::try_from(1 + cache.pending.len() / 100).unwrap_or(u32::MAX);
+        let key =
+            |(namespace, name): &(Str, Str)| PodKey { namespace: namespace.clone(), name: name.clone() };
+        cache.pending.iter().map(|at| (key(at), wait)).collect()
     }
 
-    async fn reconcile(&self, key: Key) -> Result<Next<Key>, Status> {
+    async fn reconcile(&self, key: PodKey) -> Result<Next<PodKey>, Status> {
         let object_ref = self.pods.object_ref(&key.namespace, &key.name);
         let Some(pod) = self.api.get(&object_ref)?.filter(is_pending) else { return Ok(Next::Done) };
-        let wanted = match self.wanted(&pod)? {
+        let pod_claims = match self.pod_claims(&pod)? {
             Err(why) => {
-                self.say(&object_ref, &pod, &why).await?;
+                self.report_unschedulable(&object_ref, &pod, &why).await?;
                 return Ok(Next::Done);
             }
-            Ok(wanted) => wanted,
+            Ok(pod_claims) => pod_claims,
         };
-        if let Some(next) = self.wait_for_devices(&object_ref, &pod, &wanted.shared).await? {
+        if let Some(next) = self.wait_for_devices(&object_ref, &pod, &pod_claims.shared).await? {
             return Ok(next);
         }
-        if !wanted.open.is_empty()
-            && let Some(pause) = self.known().costly.get(&key.namespace)
+        if !pod_claims.open.is_empty()
+            && let Some(pause) = self.cache().costly.get(&key.namespace)
             && let Some(wait) = pause.left(Instant::now())
         {
             return Ok(Next::After(wait));
         }
-        let (shared, asks_devices) = (wanted.shared.clone(), !wanted.open.is_empty());
+        let (shared, asks_devices) = (pod_claims.shared.clone(), !pod_claims.open.is_empty());
         let chosen = {
-            let (known, pod) = (Arc::clone(&self.known), pod.clone());
+            let (cache, pod) = (Arc::clone(&self.cache), pod.clone());
             // The search is CPU-bound and must not block an async worker thread.
             let attempt = value::Budget::new(u64::MAX);
             let own = attempt.clone();
-            let mut search = tokio::task::spawn_blocking(move || choose(&known, &pod, wanted, &own));
+            let mut search = tokio::task::spawn_blocking(move || choose(&cache, &pod, pod_claims, &own));
             let chosen = match tokio::time::timeout(MAX_SEARCH, &mut search).await {
                 Ok(chosen) => chosen,
                 Err(_) => {
@@ -289,29 +290,29 @@ impl<A: Api> Controller for Scheduler<A> {
         match chosen {
             Ok(placement) => {
                 let node = placement.node.clone();
-                if let Err(error) = self.carry_out(&object_ref, &pod, placement).await {
+                if let Err(error) = self.write_placement(&object_ref, &pod, placement).await {
                     // A conflict or a deleted pod is expected and not worth an event.
                     if !matches!(error.code(), 404 | 409) {
                         let why = format!("cannot be assigned to node {node}: {error}");
-                        self.say_because(&object_ref, &pod, "SchedulerError", &why).await?;
+                        self.report_condition(&object_ref, &pod, "SchedulerError", &why).await?;
                     }
                     return Err(error);
                 }
                 if asks_devices {
-                    self.known().costly.remove(&key.namespace);
+                    self.cache().costly.remove(&key.namespace);
                 }
             }
             Err(refused) => {
-                self.say(&object_ref, &pod, &refused.why).await?;
+                self.report_unschedulable(&object_ref, &pod, &refused.why).await?;
                 if refused.is_out_of_reach {
-                    self.let_go(&pod, &shared).await?;
+                    self.deallocate_unreachable(&pod, &shared).await?;
                 }
                 if refused.is_too_costly {
-                    let mut known = self.known();
-                    let pause = Pause::after(known.costly.get(&key.namespace), Instant::now());
+                    let mut cache = self.cache();
+                    let pause = Pause::after(cache.costly.get(&key.namespace), Instant::now());
                     let wait = pause.length;
-                    known.costly.retain(|_, former| !former.is_forgotten(Instant::now()));
-                    known.costly.insert(key.namespace, pause);
+                    cache.costly.retain(|_, former| !former.is_forgotten(Instant::now()));
+                    cache.costly.insert(key.namespace, pause);
                     return Ok(Next::After(wait));
                 }
             }
@@ -339,13 +340,13 @@ struct Placement {
 }
 
 /// The claims of a pod: `open` are not allocated yet, `shared` are.
-struct Wanted {
+struct PodClaims {
     open: Vec<Value>,
     shared: Vec<Value>,
 }
 
 /// The reason why a pod was not scheduled.
-struct Refused {
+struct SchedulingFailure {
     why: String,
     /// An already allocated claim was not available on at least one node.
     is_out_of_reach: bool,
@@ -353,25 +354,26 @@ struct Refused {
     is_too_costly: bool,
 }
 
-impl From<String> for Refused {
+impl From<String> for SchedulingFailure {
     fn from(why: String) -> Self {
-        Refused { why, is_out_of_reach: false, is_too_costly: false }
+        SchedulingFailure { why, is_out_of_reach: false, is_too_costly: false }
     }
 }
 
 /// Finds the best node for a pod, or the reason why there is none. Works on a snapshot, so that observing changes never waits for it.
 fn choose(
-    known: &Mutex<Known>,
+    cache: &Mutex<SchedulerCache>,
     pod: &Value,
-    wanted: Wanted,
+    pod_claims: PodClaims,
     attempt: &value::Budget,
-) -> Result<Placement, Refused> {
-    if let Some(why) = unknown::asked(pod) {
+) -> Result<Placement, SchedulingFailure> {
+    if let Some(why) = unsupported::first_unsupported_feature(pod) {
         return Err(format!("not scheduled: {why}, which this scheduler does not know").into());
     }
-    let read: Result<Vec<PendingClaim>, dra::Error> = wanted.open.iter().map(PendingClaim::read).collect();
+    let read: Result<Vec<PendingClaim>, dra::Error> =
+        pod_claims.open.iter().map(PendingClaim::read).collect();
     let read = read.map_err(|error| error.to_string())?;
-    let cluster = Arc::clone(&known.lock().unwrap_or_else(PoisonError::into_inner).cluster);
+    let cluster = Arc::clone(&cache.lock().unwrap_or_else(PoisonError::into_inner).cluster);
     let terms = fit::terms_size(pod).saturating_mul(cluster.nodes.len());
     if terms > MAX_COMPARED {
         let why = format!(
@@ -381,71 +383,71 @@ fn choose(
         return Err(why.into());
     }
     let (fitting, mut reasons) = cluster.fitting(pod);
-    let mut allocator = (!read.is_empty()).then(|| Lent::take(known));
+    let mut allocator = (!read.is_empty()).then(|| LentAllocator::take(cache));
     let mut budget = AllocationBudget::of(attempt);
     for name in fitting {
         let Some(object) = cluster.nodes.get(&name) else { continue };
         let node = CandidateNode::of(object);
-        let reached = wanted.shared.iter().all(|claim| {
+        let reached = pod_claims.shared.iter().all(|claim| {
             claim.at(&["status", "allocation"]).is_some_and(|a| node.reaches(a).unwrap_or(false))
         });
         if !reached {
-            *reasons.entry(Why::OutOfReach).or_insert(0) += 1;
+            *reasons.entry(NodeRejection::OutOfReach).or_insert(0) += 1;
             continue;
         }
         let Some(allocator) = &mut allocator else {
-            return Ok(Placement { node: name, allocated: Vec::new(), shared: wanted.shared });
+            return Ok(Placement { node: name, allocated: Vec::new(), shared: pod_claims.shared });
         };
         match allocator.get().allocate(&read, &node, &mut budget) {
             Ok(Some(allocations)) => {
-                for (claim, allocation) in wanted.open.iter().zip(&allocations) {
+                for (claim, allocation) in pod_claims.open.iter().zip(&allocations) {
                     allocator.get().hold(meta::uid(claim), allocation);
                 }
-                let allocated = wanted.open.into_iter().zip(allocations).collect();
-                return Ok(Placement { node: name, allocated, shared: wanted.shared });
+                let allocated = pod_claims.open.into_iter().zip(allocations).collect();
+                return Ok(Placement { node: name, allocated, shared: pod_claims.shared });
             }
-            Ok(None) => *reasons.entry(Why::NoDevices).or_insert(0) += 1,
+            Ok(None) => *reasons.entry(NodeRejection::NoDevices).or_insert(0) += 1,
             // An error about search complexity on one node ends the whole search instead of repeating it on all of them.
             Err(error) if error.concerns_only_the_node() && !matches!(error, dra::Error::TooComplex(_)) => {
-                *reasons.entry(Why::Devices(error.to_string())).or_insert(0) += 1;
+                *reasons.entry(NodeRejection::Devices(error.to_string())).or_insert(0) += 1;
             }
             Err(error) => {
                 let is_too_costly = matches!(error, dra::Error::TooCostly | dra::Error::TooComplex(_));
-                return Err(Refused { is_too_costly, ..error.to_string().into() });
+                return Err(SchedulingFailure { is_too_costly, ..error.to_string().into() });
             }
         }
     }
     let why = fit::unschedulable_message(cluster.nodes.len(), &reasons);
-    let is_out_of_reach = reasons.contains_key(&Why::OutOfReach);
-    Err(Refused { is_out_of_reach, ..why.into() })
+    let is_out_of_reach = reasons.contains_key(&NodeRejection::OutOfReach);
+    Err(SchedulingFailure { is_out_of_reach, ..why.into() })
 }
 
 impl<A: Api> Scheduler<A> {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, SchedulerCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records a claim that was just written, before the watch delivers it.
-    fn wrote(&self, claim: &Value) {
+    fn record_written_claim(&self, claim: &Value) {
         let at = (meta::namespace(claim).into(), meta::name(claim).into());
-        self.known().saw_claim(at, claim, false);
+        self.cache().observe_claim(at, claim, false);
     }
 
     /// Resolves the claims of a pod; the inner `Err` says which claim it still waits for.
-    fn wanted(&self, pod: &Value) -> Result<Result<Wanted, String>, Status> {
-        let mut wanted = Wanted { open: Vec::new(), shared: Vec::new() };
+    fn pod_claims(&self, pod: &Value) -> Result<Result<PodClaims, String>, Status> {
+        let mut pod_claims = PodClaims { open: Vec::new(), shared: Vec::new() };
         for one in pod.list_at(&["spec", "resourceClaims"]) {
             let entry = one.str_at(&["name"]).unwrap_or_default();
-            let Named { name, made } = match claims::named(pod, one) {
-                Ok(Some(named)) => named,
+            let ResolvedClaim { name, created_for_pod } = match claims::resolve_claim(pod, one) {
+                Ok(Some(resolved)) => resolved,
                 Ok(None) => continue,
-                Err(Unnamed::NotYet) => {
+                Err(UnresolvedClaim::NotYet) => {
                     return Ok(Err(format!(
                         "waiting for resource claim of {} to be created",
                         api::field::quote(entry)
                     )));
                 }
-                Err(Unnamed::Unknown) => {
+                Err(UnresolvedClaim::Unknown) => {
                     return Ok(Err(format!("pod claim {entry}: none of the supported fields are set")));
                 }
             };
@@ -454,7 +456,7 @@ impl<A: Api> Scheduler<A> {
                 return Ok(Err(format!("resourceclaim.resource.k8s.io {quoted} not found")));
             };
             let quoted = api::field::quote(&name);
-            if made && !claims::is_of(pod, &claim) {
+            if created_for_pod && !claims::is_owned_by_pod(pod, &claim) {
                 return Ok(Err(format!("resource claim {quoted} was not created for this pod")));
             }
             if meta::is_deleting(&claim) {
@@ -464,16 +466,16 @@ impl<A: Api> Scheduler<A> {
                 if let Some(why) = self.lacks_admin_access(&claim)? {
                     return Ok(Err(why));
                 }
-                wanted.open.push(claim);
+                pod_claims.open.push(claim);
             } else if claims::is_reserved_for(&claim, pod)
                 || claims::reservations(&claim).len() < MAX_RESERVATIONS
             {
-                wanted.shared.push(claim);
+                pod_claims.shared.push(claim);
             } else {
                 return Ok(Err(format!("resourceclaim {quoted} is in use by as many pods as can share it")));
             }
         }
-        Ok(Ok(wanted))
+        Ok(Ok(pod_claims))
     }
 
     /// Returns why a claim may not be allocated with admin access: the server rejects such an allocation unless the namespace is labelled
@@ -492,10 +494,10 @@ impl<A: Api> Scheduler<A> {
     /// claims whose devices failed.
     async fn wait_for_devices(
         &self,
-        object_ref: &ObjectRef,
+        object_ref: &TypedObjectRef,
         pod: &Value,
         claims: &[Value],
-    ) -> Result<Option<Next<Key>>, Status> {
+    ) -> Result<Option<Next<PodKey>>, Status> {
         let now = self.api.now();
         let mut until = None;
         for claim in claims.iter().filter(|claim| claims::is_reserved_for(claim, pod)) {
@@ -506,27 +508,32 @@ impl<A: Api> Scheduler<A> {
                     until = Some(until.map_or(wait, |until: i64| until.min(wait)));
                 }
                 Readiness::Failed(why) => {
-                    self.say(object_ref, pod, &why).await?;
+                    self.report_unschedulable(object_ref, pod, &why).await?;
                     let at = self.claims.object_ref(meta::namespace(claim), meta::name(claim));
-                    self.take_back(&at, pod, true).await?;
+                    self.release_claim(&at, pod, true).await?;
                     // Return an error so that the next attempt is delayed: the same devices would be allocated again.
                     return Err(Status::internal(why));
                 }
             }
         }
         let Some(wait) = until else { return Ok(None) };
-        self.say(object_ref, pod, "waiting for devices to be made ready (binding conditions)").await?;
+        self.report_unschedulable(
+            object_ref,
+            pod,
+            "waiting for devices to be made ready (binding conditions)",
+        )
+        .await?;
         Ok(Some(Next::After(Duration::from_secs(u64::try_from(wait).unwrap_or(1)))))
     }
 
     /// Deallocates the first claim that only this pod uses and that prevented it from being scheduled.
-    async fn let_go(&self, pod: &Value, claims: &[Value]) -> Result<(), Status> {
+    async fn deallocate_unreachable(&self, pod: &Value, claims: &[Value]) -> Result<(), Status> {
         for claim in claims {
             let unused =
                 claims::reservations(claim).iter().all(|one| one.str_at(&["uid"]) == Some(meta::uid(pod)));
             if unused && meta::finalizers(claim).any(|one| one == FINALIZER) {
                 let at = self.claims.object_ref(meta::namespace(claim), meta::name(claim));
-                self.take_back(&at, pod, true).await?;
+                self.release_claim(&at, pod, true).await?;
                 return Ok(());
             }
         }
@@ -534,14 +541,14 @@ impl<A: Api> Scheduler<A> {
     }
 
     /// Writes the claims, then binds the pod; reverts the claims if a write fails.
-    async fn carry_out(
+    async fn write_placement(
         &self,
-        object_ref: &ObjectRef,
+        object_ref: &TypedObjectRef,
         pod: &Value,
         placement: Placement,
     ) -> Result<(), Status> {
         let Placement { node, allocated, shared } = placement;
-        let mut written: Vec<(ObjectRef, bool)> = Vec::new();
+        let mut written: Vec<(TypedObjectRef, bool)> = Vec::new();
         let mut outcome = Ok(());
         let now = self.api.now();
         let waits = shared.iter().any(|claim| readiness::of(claim, now) != Readiness::Ready)
@@ -549,8 +556,8 @@ impl<A: Api> Scheduler<A> {
                 allocation.results.iter().any(|result| result.binding_conditions.is_some())
             });
         let fresh = allocated.into_iter().map(|(claim, allocation)| (claim, Some(allocation)));
-        let known = shared.into_iter().map(|claim| (claim, None));
-        for (claim, allocation) in fresh.chain(known) {
+        let already_allocated = shared.into_iter().map(|claim| (claim, None));
+        for (claim, allocation) in fresh.chain(already_allocated) {
             let at = self.claims.object_ref(meta::namespace(&claim), meta::name(&claim));
             let first = allocation.is_some();
             if let Err(error) = self.reserve(&at, claim, allocation, pod).await {
@@ -570,31 +577,31 @@ impl<A: Api> Scheduler<A> {
             let words =
                 format!("Successfully assigned {}/{} to {node}", object_ref.namespace, object_ref.name);
             crate::events::inform(&*self.api, pod, "Scheduled", &words, SCHEDULER_NAME).await;
-            let mut known = self.known();
+            let mut cache = self.cache();
             let at = (object_ref.namespace.clone(), object_ref.name.clone());
             let mut there = pod.clone();
             there.set_at(&["spec", "nodeName"], node.as_str());
-            known.pending.remove(&at);
-            known.bound.insert(at.clone(), meta::uid(pod).into());
-            let cluster = Arc::make_mut(&mut known.cluster);
+            cache.pending.remove(&at);
+            cache.bound.insert(at.clone(), meta::uid(pod).into());
+            let cluster = Arc::make_mut(&mut cache.cluster);
             cluster.forget_pod(&at);
             cluster.remember_pod(at, &there);
             return Ok(());
         };
         for (at, first) in written {
-            if let Err(error) = self.take_back(&at, pod, first).await {
+            if let Err(error) = self.release_claim(&at, pod, first).await {
                 tracing::warn!(claim = %at, %error, "a claim could not be taken back from a pod that was not placed");
             }
         }
         // Rebuild the allocator: the stored claims may differ from the devices held in it.
-        self.known().forget_allocator();
+        self.cache().forget_allocator();
         Err(error)
     }
 
     /// Allocates a claim if `allocation` is given, and adds the pod to its reservations.
     async fn reserve(
         &self,
-        at: &ObjectRef,
+        at: &TypedObjectRef,
         mut claim: Value,
         allocation: Option<ClaimAllocation>,
         pod: &Value,
@@ -616,11 +623,11 @@ impl<A: Api> Scheduler<A> {
             claims::add_reservation(&mut claim, pod);
         }
         let written = self.api.update(at, "status", &claim).await?;
-        self.wrote(&written);
+        self.record_written_claim(&written);
         Ok(())
     }
 
-    async fn take_back(&self, at: &ObjectRef, pod: &Value, first: bool) -> Result<(), Status> {
+    async fn release_claim(&self, at: &TypedObjectRef, pod: &Value, first: bool) -> Result<(), Status> {
         let Some(mut claim) = self.api.get(at)? else { return Ok(()) };
         let left: Vec<Value> = claims::reservations(&claim)
             .iter()
@@ -632,11 +639,11 @@ impl<A: Api> Scheduler<A> {
         }
         claim.set_at(&["status", "reservedFor"], Value::List(left));
         let written = self.api.update(at, "status", &claim).await?;
-        self.wrote(&written);
+        self.record_written_claim(&written);
         Ok(())
     }
 
-    async fn bind(&self, object_ref: &ObjectRef, pod: &Value, node: &str) -> Result<(), Status> {
+    async fn bind(&self, object_ref: &TypedObjectRef, pod: &Value, node: &str) -> Result<(), Status> {
         let mut binding = crate::api::object(&self.bindings, &object_ref.namespace, &object_ref.name);
         binding.set_at(&["metadata", "uid"], meta::uid(pod));
         binding.set_at(&["target"], Value::map([("kind", "Node"), ("name", node)]));
@@ -644,14 +651,19 @@ impl<A: Api> Scheduler<A> {
     }
 
     /// Sets the `PodScheduled` condition and emits an event, unless the condition already has this message.
-    async fn say(&self, object_ref: &ObjectRef, pod: &Value, why: &str) -> Result<(), Status> {
-        self.say_because(object_ref, pod, "Unschedulable", why).await
+    async fn report_unschedulable(
+        &self,
+        object_ref: &TypedObjectRef,
+        pod: &Value,
+        why: &str,
+    ) -> Result<(), Status> {
+        self.report_condition(object_ref, pod, "Unschedulable", why).await
     }
 
-    /// Like [`Self::say`], with a given reason for the condition.
-    async fn say_because(
+    /// Like [`Self::report_unschedulable`], with a given reason for the condition.
+    async fn report_condition(
         &self,
-        object_ref: &ObjectRef,
+        object_ref: &TypedObjectRef,
         pod: &Value,
         reason: &str,
         why: &str,
@@ -686,7 +698,7 @@ impl<A: Api> Scheduler<A> {
 }
 
 /// Number of nodes that were rejected for each reason.
-type Reasons = BTreeMap<Why, usize>;
+type Reasons = BTreeMap<NodeRejection, usize>;
 
 #[cfg(test)]
 mod tests;

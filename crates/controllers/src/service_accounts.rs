@@ -7,7 +7,7 @@ use api::Status;
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, ObjectChange, ResourceKind, WatchScope, object};
+use crate::api::{Api, ObjectChange, ResourceKind, WatchSource, object};
 use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "service-account-controller";
@@ -27,8 +27,8 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, stop: watch::Receiver<bool>) {
         return;
     };
     let sources = vec![
-        WatchScope::Kind(Arc::clone(&namespaces)),
-        WatchScope::Named(Arc::clone(&accounts), ACCOUNT.into()),
+        WatchSource::Kind(Arc::clone(&namespaces)),
+        WatchSource::Named(Arc::clone(&accounts), ACCOUNT.into()),
     ];
     let controller = ServiceAccounts { api: Arc::clone(&api), namespaces, accounts };
     drive::run(controller, api, sources, stop).await;

@@ -17,26 +17,26 @@ use super::Reasons;
 #[derive(Clone, Default)]
 pub(crate) struct Cluster {
     pub(crate) nodes: BTreeMap<Str, Arc<Value>>,
-    pods: HashMap<(Str, Str), Arc<Placed>>,
+    pods: HashMap<(Str, Str), Arc<PodOnNode>>,
     by_node: HashMap<Str, BTreeSet<(Str, Str)>>,
     /// Pods with required anti-affinity terms.
     with_anti_affinity: BTreeSet<(Str, Str)>,
 }
 
 /// The scheduling-relevant parts of a pod on a node.
-struct Placed {
+struct PodOnNode {
     node: Str,
     requests: Amounts,
-    ports: BTreeSet<Port>,
+    ports: BTreeSet<HostPort>,
     anti_affinity: Vec<Value>,
 }
 
 /// A host port: address, protocol, number.
-type Port = (Str, Str, i64);
+type HostPort = (Str, Str, i64);
 
 /// A reason that rejects a node; displayed with kube-scheduler's wording.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Why {
+pub(crate) enum NodeRejection {
     Insufficient(Str),
     TooManyPods,
     Unschedulable,
@@ -49,19 +49,21 @@ pub(crate) enum Why {
     Devices(String),
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for NodeRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::Insufficient(resource) => write!(f, "Insufficient {resource}"),
-            Why::TooManyPods => f.write_str("Too many pods"),
-            Why::Unschedulable => f.write_str("node(s) were unschedulable"),
-            Why::Taint => f.write_str("node(s) had untolerated taint(s)"),
-            Why::Affinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
-            Why::AntiAffinity => f.write_str("node(s) didn't satisfy existing pods anti-affinity rules"),
-            Why::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
-            Why::NoDevices => f.write_str("cannot allocate all claims"),
-            Why::OutOfReach => f.write_str("resourceclaim not available on the node"),
-            Why::Devices(error) => f.write_str(error),
+            NodeRejection::Insufficient(resource) => write!(f, "Insufficient {resource}"),
+            NodeRejection::TooManyPods => f.write_str("Too many pods"),
+            NodeRejection::Unschedulable => f.write_str("node(s) were unschedulable"),
+            NodeRejection::Taint => f.write_str("node(s) had untolerated taint(s)"),
+            NodeRejection::Affinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
+            NodeRejection::AntiAffinity => {
+                f.write_str("node(s) didn't satisfy existing pods anti-affinity rules")
+            }
+            NodeRejection::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
+            NodeRejection::NoDevices => f.write_str("cannot allocate all claims"),
+            NodeRejection::OutOfReach => f.write_str("resourceclaim not available on the node"),
+            NodeRejection::Devices(error) => f.write_str(error),
         }
     }
 }
@@ -106,7 +108,7 @@ impl Cluster {
             self.with_anti_affinity.insert(at.clone());
         }
         self.by_node.entry(node.clone()).or_default().insert(at.clone());
-        let placed = Placed { node, requests: requests(pod), ports: ports(pod), anti_affinity };
+        let placed = PodOnNode { node, requests: requests(pod), ports: ports(pod), anti_affinity };
         self.pods.insert(at, Arc::new(placed));
     }
 
@@ -130,7 +132,7 @@ impl Cluster {
     pub(crate) fn fitting(&self, pod: &Value) -> (Vec<Str>, Reasons) {
         let wants = requests(pod);
         let wanted_ports = ports(pod);
-        let selector = Selector::of(pod);
+        let selector = NodeConstraints::of(pod);
         let tolerations = pod.list_at(&["spec", "tolerations"]);
         let forbidden = self.forbidden_domains(pod);
         let mut reasons = Reasons::new();
@@ -140,14 +142,14 @@ impl Cluster {
             if let Err(reason) = accepts(node, tolerations) {
                 why.push(reason);
             } else if !selector.matches(node) {
-                why.push(Why::Affinity);
+                why.push(NodeRejection::Affinity);
             } else if forbidden
                 .iter()
                 .any(|(label, value)| node.str_at(&["metadata", "labels", label]) == Some(value.as_str()))
             {
-                why.push(Why::AntiAffinity);
+                why.push(NodeRejection::AntiAffinity);
             } else if self.ports_on(name).any(|used| wanted_ports.iter().any(|port| collide(used, port))) {
-                why.push(Why::Ports);
+                why.push(NodeRejection::Ports);
             } else {
                 why = self.lacking(name, node, &wants);
             }
@@ -162,7 +164,7 @@ impl Cluster {
         (fitting.into_iter().map(|(_, name)| name.clone()).collect(), reasons)
     }
 
-    fn on(&self, node: &Str) -> impl Iterator<Item = &Placed> {
+    fn on(&self, node: &Str) -> impl Iterator<Item = &PodOnNode> {
         self.by_node
             .get(node)
             .into_iter()
@@ -170,7 +172,7 @@ impl Cluster {
             .filter_map(|at| self.pods.get(at).map(|placed| &**placed))
     }
 
-    fn ports_on<'a>(&'a self, node: &Str) -> impl Iterator<Item = &'a Port> + use<'a> {
+    fn ports_on<'a>(&'a self, node: &Str) -> impl Iterator<Item = &'a HostPort> + use<'a> {
         self.by_node
             .get(node)
             .into_iter()
@@ -188,7 +190,7 @@ impl Cluster {
     }
 
     /// Resources of which a node has too little for the pod.
-    fn lacking(&self, name: &Str, node: &Value, wants: &Amounts) -> Vec<Why> {
+    fn lacking(&self, name: &Str, node: &Value, wants: &Amounts) -> Vec<NodeRejection> {
         let has = pod_resources::amounts(node.at(&["status", "allocatable"]));
         let used = self.used(name);
         let nothing = Quantity::ZERO;
@@ -196,15 +198,15 @@ impl Cluster {
         let pods = self.by_node.get(name).map_or(0, BTreeSet::len);
         let room = has.get("pods").map_or(0, Quantity::value);
         if i64::try_from(pods).is_ok_and(|pods| pods >= room) {
-            why.push(Why::TooManyPods);
+            why.push(NodeRejection::TooManyPods);
         }
-        for (resource, wanted) in wants {
-            if wanted.is_zero() {
+        for (resource, requested) in wants {
+            if requested.is_zero() {
                 continue;
             }
             let used = used.get(resource).unwrap_or(&nothing);
-            if used.add(wanted) > *has.get(resource).unwrap_or(&nothing) {
-                why.push(Why::Insufficient(resource.clone()));
+            if used.add(requested) > *has.get(resource).unwrap_or(&nothing) {
+                why.push(NodeRejection::Insufficient(resource.clone()));
             }
         }
         why
@@ -237,7 +239,7 @@ fn requests(pod: &Value) -> Amounts {
     total
 }
 
-fn ports(pod: &Value) -> BTreeSet<Port> {
+fn ports(pod: &Value) -> BTreeSet<HostPort> {
     let sidecars =
         pod.list_at(&["spec", "initContainers"]).iter().filter(|one| pod_resources::is_sidecar(one));
     let containers = pod.list_at(&["spec", "containers"]).iter().chain(sidecars);
@@ -253,23 +255,23 @@ fn ports(pod: &Value) -> BTreeSet<Port> {
         .collect()
 }
 
-fn collide(a: &Port, b: &Port) -> bool {
+fn collide(a: &HostPort, b: &HostPort) -> bool {
     let anywhere = |ip: &Str| ip == "0.0.0.0" || ip == "::";
     a.1 == b.1 && a.2 == b.2 && (a.0 == b.0 || anywhere(&a.0) || anywhere(&b.0))
 }
 
 /// Checks a node's taints and its `unschedulable` field against tolerations.
-fn accepts(node: &Value, tolerations: &[Value]) -> Result<(), Why> {
+fn accepts(node: &Value, tolerations: &[Value]) -> Result<(), NodeRejection> {
     let tolerated = |taint: &Value| tolerations.iter().any(|toleration| tolerates(toleration, taint));
     if node.at(&["spec", "unschedulable"]) == Some(&Value::Bool(true)) {
         let taint = Value::map([("key", "node.kubernetes.io/unschedulable"), ("effect", "NoSchedule")]);
         if !tolerated(&taint) {
-            return Err(Why::Unschedulable);
+            return Err(NodeRejection::Unschedulable);
         }
     }
     let repels = |taint: &&Value| taint.str_at(&["effect"]) != Some("PreferNoSchedule");
     if node.list_at(&["spec", "taints"]).iter().filter(repels).any(|taint| !tolerated(taint)) {
-        return Err(Why::Taint);
+        return Err(NodeRejection::Taint);
     }
     Ok(())
 }
@@ -288,16 +290,16 @@ fn tolerates(toleration: &Value, taint: &Value) -> bool {
 }
 
 /// The node selector and required node affinity of a pod.
-struct Selector<'a> {
+struct NodeConstraints<'a> {
     labels: Option<&'a value::Map>,
     /// `None` if there is no required affinity; an unreadable one matches no node.
     affinity: Option<Result<NodeSelector, dra::NodeSelectorError>>,
 }
 
-impl<'a> Selector<'a> {
+impl<'a> NodeConstraints<'a> {
     fn of(pod: &'a Value) -> Self {
         let required = ["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
-        Selector {
+        NodeConstraints {
             labels: pod.at(&["spec", "nodeSelector"]).and_then(Value::as_map),
             affinity: pod.at(&required).filter(|required| !required.is_null()).map(NodeSelector::read),
         }

@@ -2,7 +2,7 @@ use value::{Str, Value};
 
 use super::fit::{Cluster, unschedulable_message};
 use super::readiness::{self, Readiness};
-use super::{is_pending, unknown};
+use super::{is_pending, unsupported};
 use crate::fake::parse;
 
 fn cluster(nodes: &[&str], pods: &[&str]) -> Cluster {
@@ -126,9 +126,9 @@ fn what_is_not_known_is_said() {
         (r#"{"volumes":[{"name":"d","emptyDir":{}}]}"#, None),
         (r#"{"schedulingGroup":{"podGroupName":"g"}}"#, Some("group")),
     ] {
-        let said = unknown::asked(&parse(&format!(r#"{{"spec":{spec}}}"#)));
-        assert_eq!(said.is_some(), words.is_some(), "{spec}");
-        assert!(said.unwrap_or_default().contains(words.unwrap_or_default()), "{spec}");
+        let feature = unsupported::first_unsupported_feature(&parse(&format!(r#"{{"spec":{spec}}}"#)));
+        assert_eq!(feature.is_some(), words.is_some(), "{spec}");
+        assert!(feature.unwrap_or_default().contains(words.unwrap_or_default()), "{spec}");
     }
 }
 
