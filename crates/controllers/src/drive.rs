@@ -18,7 +18,7 @@ use crate::queue::{Backoff, KeyOutcome, WorkQueue};
 /// Capacity of the channel from the watches to the loop.
 const CHANGES: usize = 256;
 /// Consecutive failures of a key from which on they are logged as warnings.
-const WORRYING: u32 = 8;
+const WARN_AFTER: u32 = 8;
 
 /// The part that differs between controllers.
 pub(crate) trait Controller: Send + Sync + 'static {
@@ -115,8 +115,8 @@ pub(crate) async fn run<C: Controller>(
                 let (id, result) = match ended {
                     Ok((id, result)) => (id, result),
                     Err(panicked) => {
-                        error!(controller = C::NAME, error = %panicked, "a reconciliation ended badly");
-                        (panicked.id(), Err(Status::internal("the reconciliation ended badly")))
+                        error!(controller = C::NAME, error = %panicked, "reconciliation panicked; retrying with backoff");
+                        (panicked.id(), Err(Status::internal("the reconciliation panicked")))
                     }
                 };
                 if let Some(key) = keys.remove(&id) {
@@ -142,10 +142,12 @@ fn finish<C: Controller>(queue: &mut WorkQueue<C::Key>, key: &C::Key, result: Re
     match result {
         Ok(Next::Keys(more)) => more.into_iter().for_each(|key| queue.add(key, now, now)),
         Ok(_) => {}
-        Err(error) if failures >= WORRYING => {
-            warn!(controller = C::NAME, ?key, %error, failures, "reconciliation fails again and again");
+        Err(error) if failures >= WARN_AFTER => {
+            warn!(controller = C::NAME, ?key, %error, failures, "reconciliation keeps failing; retrying with backoff");
         }
-        Err(error) => debug!(controller = C::NAME, ?key, %error, failures, "reconciliation failed"),
+        Err(error) => {
+            debug!(controller = C::NAME, ?key, %error, failures, "reconciliation failed; retrying with backoff")
+        }
     }
 }
 

@@ -44,7 +44,7 @@ async fn emit(
             ("message", Value::from(message)),
         ]);
         if let Err(error) = api.patch(&object_ref, "", &PatchBody::Merge(patch)).await {
-            tracing::debug!(%error, "an event could not be counted");
+            tracing::debug!(event = %object_ref, %error, "cannot update the count of an event");
         }
         return;
     }
@@ -72,6 +72,6 @@ async fn emit(
     }
     event.set_at(&["source", "component"], component);
     if let Err(error) = api.create(&events, namespace, &event).await {
-        tracing::debug!(%error, "an event could not be written");
+        tracing::debug!(event = %object_ref, %error, "cannot create an event");
     }
 }

@@ -71,11 +71,16 @@ impl<A: Api> Controller for GarbageCollector<A> {
             GarbageDecision::Nothing => Ok(Next::Done),
             GarbageDecision::Attempt(dependents) => Ok(Next::Keys(dependents)),
             GarbageDecision::Impossible { dependent, owner } => {
-                warn!(%dependent, ?owner, "an object outside of namespaces names an owner inside of one");
+                warn!(
+                    %dependent,
+                    ?owner,
+                    "cannot resolve an owner reference: a cluster-scoped object must not reference a namespaced owner; \
+                     the object is left alone until its metadata.ownerReferences are corrected"
+                );
                 Ok(Next::Done)
             }
             GarbageDecision::UnknownKind { dependent, kind } => {
-                debug!(%dependent, kind, "an owner is of a kind that is not served");
+                debug!(%dependent, kind, "cannot resolve an owner reference: its kind is not served; retrying later");
                 Ok(Next::After(UNKNOWN_KIND))
             }
             GarbageDecision::Do(actions) => {

@@ -134,7 +134,7 @@ impl<A: Api> Namespaces<A> {
         let mut namespace = namespace.clone();
         namespace.set_at(&["status", "conditions"], conditions);
         if let Err(error) = self.api.update(object_ref, "status", &namespace).await {
-            debug!(namespace = %object_ref.name, %error, "the conditions could not be written");
+            debug!(namespace = %object_ref.name, %error, "cannot write the conditions of a terminating namespace; the next reconciliation retries");
         }
     }
 }

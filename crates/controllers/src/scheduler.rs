@@ -285,7 +285,7 @@ impl<A: Api> Controller for Scheduler<A> {
                     search.await
                 }
             };
-            chosen.map_err(|_| Status::internal("the scheduler ended badly"))?
+            chosen.map_err(|_| Status::internal("the search for a node panicked"))?
         };
         match chosen {
             Ok(placement) => {
@@ -590,7 +590,11 @@ impl<A: Api> Scheduler<A> {
         };
         for (at, first) in written {
             if let Err(error) = self.release_claim(&at, pod, first).await {
-                tracing::warn!(claim = %at, %error, "a claim could not be taken back from a pod that was not placed");
+                tracing::warn!(
+                    claim = %at,
+                    %error,
+                    "cannot release a claim whose pod could not be bound; it stays reserved for the pod"
+                );
             }
         }
         // Rebuild the allocator: the stored claims may differ from the devices held in it.
