@@ -6,6 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::estimate::WorkEstimate;
 
 /// Records the names of requests that are dispatched after waiting, in order.
 #[derive(Clone, Debug)]
