@@ -145,14 +145,12 @@ pub fn catch_all_level() -> Value {
 
 /// The mandatory schema of the cluster's administrators.
 pub fn exempt_schema() -> Value {
-    schema(EXEMPT, EXEMPT, 1, "", groups(&[names::MASTERS]), vec![every_resource()], vec![every_path()])
+    schema(EXEMPT, EXEMPT, 1, "", every_request_of(groups(&[names::MASTERS])))
 }
 
 /// The mandatory schema that matches all users.
 pub fn catch_all_schema() -> Value {
-    let subjects = groups(&[names::UNAUTHENTICATED, names::AUTHENTICATED]);
-    let (resources, paths) = (vec![every_resource()], vec![every_path()]);
-    schema(CATCH_ALL, CATCH_ALL, 10_000, "ByUser", subjects, resources, paths)
+    schema(CATCH_ALL, CATCH_ALL, 10_000, "ByUser", every_request_of(all_users()))
 }
 
 /// Name, shares, lendable percent, queues and hand size.
@@ -178,46 +176,31 @@ fn suggested_levels() -> Vec<Value> {
 
 fn suggested_schemas() -> Vec<Value> {
     let (user, namespace) = ("ByUser", "ByNamespace");
-    let all = || (vec![every_resource()], vec![every_path()]);
-    let everything = |name, level, precedence, method, subjects| {
-        let (resources, paths) = all();
-        schema(name, level, precedence, method, subjects, resources, paths)
-    };
-    let everybody = || groups(&[names::UNAUTHENTICATED, names::AUTHENTICATED]);
     let leases = |verbs: &[&str]| resource_rule(verbs, "coordination.k8s.io", &["leases"], false);
     let mut electing = users(&[CONTROLLER_MANAGER, names::SCHEDULER]);
     electing.extend(kube_system_accounts());
     let nodes = resource_rule(&["*"], "", &["nodes", "nodes/status"], true);
+    let node_status = rule(groups(&[names::NODES]), vec![nodes, leases(&["*"])], Vec::new());
+    let elections = rule(electing, vec![leases(&["get", "create", "update"])], Vec::new());
     let probes = Value::map([
         ("nonResourceURLs", Value::list(["/healthz", "/readyz", "/livez"])),
         ("verbs", Value::list(["get"])),
     ]);
+    let probes = rule(all_users(), Vec::new(), vec![probes]);
+    let controller_manager = every_request_of(users(&[CONTROLLER_MANAGER]));
+    let scheduler = every_request_of(users(&[names::SCHEDULER]));
+    let system_accounts = every_request_of(kube_system_accounts());
+    let accounts = every_request_of(groups(&[names::SERVICE_ACCOUNTS]));
     vec![
-        everything("system-nodes", "system", 500, user, groups(&[names::NODES])),
-        schema(
-            "system-node-high",
-            "node-high",
-            400,
-            user,
-            groups(&[names::NODES]),
-            vec![nodes, leases(&["*"])],
-            Vec::new(),
-        ),
-        schema("probes", EXEMPT, 2, "", everybody(), Vec::new(), vec![probes]),
-        schema(
-            "system-leader-election",
-            "leader-election",
-            100,
-            user,
-            electing,
-            vec![leases(&["get", "create", "update"])],
-            Vec::new(),
-        ),
-        everything("kube-controller-manager", "workload-high", 800, namespace, users(&[CONTROLLER_MANAGER])),
-        everything("kube-scheduler", "workload-high", 800, namespace, users(&[names::SCHEDULER])),
-        everything("kube-system-service-accounts", "workload-high", 900, namespace, kube_system_accounts()),
-        everything("service-accounts", "workload-low", 9000, user, groups(&[names::SERVICE_ACCOUNTS])),
-        everything("global-default", "global-default", 9900, user, everybody()),
+        schema("system-nodes", "system", 500, user, every_request_of(groups(&[names::NODES]))),
+        schema("system-node-high", "node-high", 400, user, node_status),
+        schema("probes", EXEMPT, 2, "", probes),
+        schema("system-leader-election", "leader-election", 100, user, elections),
+        schema("kube-controller-manager", "workload-high", 800, namespace, controller_manager),
+        schema("kube-scheduler", "workload-high", 800, namespace, scheduler),
+        schema("kube-system-service-accounts", "workload-high", 900, namespace, system_accounts),
+        schema("service-accounts", "workload-low", 9000, user, accounts),
+        schema("global-default", "global-default", 9900, user, every_request_of(all_users())),
     ]
 }
 
@@ -245,22 +228,8 @@ fn limited(name: &str, shares: i64, lendable: i64, response: Value) -> Value {
     )
 }
 
-fn schema(
-    name: &str,
-    level: &str,
-    precedence: i64,
-    method: &str,
-    subjects: Vec<Value>,
-    resources: Vec<Value>,
-    paths: Vec<Value>,
-) -> Value {
-    let mut rule = Value::map([("subjects", Value::List(subjects))]);
-    if !resources.is_empty() {
-        rule.set_at(&["resourceRules"], Value::List(resources));
-    }
-    if !paths.is_empty() {
-        rule.set_at(&["nonResourceRules"], Value::List(paths));
-    }
+/// A FlowSchema with one rule; an empty `method` means that all its requests are one flow.
+fn schema(name: &str, level: &str, precedence: i64, method: &str, rule: Value) -> Value {
     let mut spec = Value::map([
         ("matchingPrecedence", precedence.into()),
         ("priorityLevelConfiguration", Value::map([("name", level)])),
@@ -270,6 +239,26 @@ fn schema(
         spec.set_at(&["distinguisherMethod", "type"], method);
     }
     object(FlowControlKind::FlowSchema, name, spec)
+}
+
+fn rule(subjects: Vec<Value>, resource_rules: Vec<Value>, non_resource_rules: Vec<Value>) -> Value {
+    let mut rule = Value::map([("subjects", Value::List(subjects))]);
+    if !resource_rules.is_empty() {
+        rule.set_at(&["resourceRules"], Value::List(resource_rules));
+    }
+    if !non_resource_rules.is_empty() {
+        rule.set_at(&["nonResourceRules"], Value::List(non_resource_rules));
+    }
+    rule
+}
+
+/// A rule that matches all requests of these subjects.
+fn every_request_of(subjects: Vec<Value>) -> Value {
+    rule(subjects, vec![every_resource()], vec![every_path()])
+}
+
+fn all_users() -> Vec<Value> {
+    groups(&[names::UNAUTHENTICATED, names::AUTHENTICATED])
 }
 
 fn subject(kind: &str, field: &str, of: Value) -> Value {
