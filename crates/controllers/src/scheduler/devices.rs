@@ -7,7 +7,7 @@ use api::meta;
 use dra::{DeviceAllocator, DraGates};
 use value::{Str, Value};
 
-use super::SchedulerCache;
+use super::cache::SchedulerCache;
 
 /// The objects from which an allocator is built.
 #[derive(Clone)]

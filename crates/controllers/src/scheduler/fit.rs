@@ -11,8 +11,6 @@ use api::selector::LabelSelector;
 use dra::{CandidateNode, NodeSelector};
 use value::{Str, Value};
 
-use super::Reasons;
-
 /// Nodes and the resources that their pods use.
 #[derive(Clone, Default)]
 pub(crate) struct Cluster {
@@ -67,6 +65,9 @@ impl fmt::Display for NodeRejection {
         }
     }
 }
+
+/// Number of nodes that were rejected for each reason.
+pub(crate) type Reasons = BTreeMap<NodeRejection, usize>;
 
 /// Formats the reasons like kube-scheduler's `FitError`.
 pub(crate) fn unschedulable_message(nodes: usize, reasons: &Reasons) -> String {
