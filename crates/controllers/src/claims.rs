@@ -5,6 +5,9 @@
 //! create a claim in a namespace that no longer allows it.
 
 mod counts;
+mod creation;
+mod index;
+mod objects;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +21,12 @@ use crate::api::{Api, ObjectChange, PatchBody, ResourceKind, WatchSource, unless
 use crate::drive::{self, Controller, Next};
 use crate::events;
 pub use counts::{ClaimLabels, ClaimObserver, ObserveClaims};
+use index::PodClaimIndex;
+pub(crate) use objects::{
+    ResolvedClaim, UnresolvedClaim, add_reservation, is_allocated, is_done, is_owned_by_pod, is_reserved_for,
+    reservations, resolve_claim,
+};
+use objects::{is_for_pod, owning_pod};
 
 pub(crate) const NAME: &str = "resource-claim-controller";
 
@@ -25,15 +34,10 @@ pub(crate) const NAME: &str = "resource-claim-controller";
 const EVENT_SOURCE: &str = "resource_claim";
 /// Finalizer that protects an allocated claim from deletion.
 pub(crate) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
-/// Annotation with the entry of `spec.resourceClaims` that the claim was created for.
-const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
 /// Maximum number of pods in `status.reservedFor`, as in kube-apiserver.
 pub(crate) const MAX_RESERVATIONS: usize = 256;
 /// Delay before a reservation for an unobserved pod is checked: the reserving scheduler may have seen the pod earlier than we did.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Maximum bytes of a generated name before the random suffix.
-const MAX_BASE: usize = 57;
-
 #[expect(clippy::struct_field_names, reason = "each is called for the kind it is")]
 struct ResourceClaimController<A> {
     api: Arc<A>,
@@ -45,78 +49,6 @@ struct ResourceClaimController<A> {
     pod_claims: Mutex<PodClaimIndex>,
     observer: Option<ObserveClaims>,
     counts: Mutex<counts::ClaimCounts>,
-}
-
-/// Index of the claims and templates that pods reference, by namespace and name.
-#[derive(Default)]
-struct PodClaimIndex {
-    by_claim: HashMap<(Str, Str), BTreeSet<Str>>,
-    by_template: HashMap<(Str, Str), BTreeSet<Str>>,
-    /// Claim names and template names of each pod, used to remove its index entries.
-    of_pod: HashMap<(Str, Str), (Vec<Str>, Vec<Str>)>,
-}
-
-impl PodClaimIndex {
-    /// Reports whether every pod that a claim is reserved for has been observed.
-    fn has_all_reserving_pods(&self, namespace: &Str, claim: &Value) -> bool {
-        let seen = |reservation: &Value| {
-            let pod = Str::from(reservation.str_at(&["name"]).unwrap_or_default());
-            self.of_pod.contains_key(&(namespace.clone(), pod))
-        };
-        reservations(claim).iter().all(|reservation| !is_for_pod(reservation) || seen(reservation))
-    }
-
-    /// Keys of the pods in a namespace that reference claim templates.
-    fn with_templates_in(&self, namespace: &Str) -> Vec<ClaimControllerKey> {
-        let pods =
-            self.of_pod.iter().filter(|((own, _), (_, templates))| own == namespace && !templates.is_empty());
-        pods.map(|((namespace, name), _)| ClaimControllerKey::Pod {
-            namespace: namespace.clone(),
-            name: name.clone(),
-        })
-        .collect()
-    }
-
-    fn forget(&mut self, namespace: &Str, pod: &Str) {
-        let Some((claims, templates)) = self.of_pod.remove(&(namespace.clone(), pod.clone())) else { return };
-        for (index, names) in [(&mut self.by_claim, claims), (&mut self.by_template, templates)] {
-            for name in names {
-                let key = (namespace.clone(), name);
-                if let Some(pods) = index.get_mut(&key) {
-                    pods.remove(pod);
-                    if pods.is_empty() {
-                        index.remove(&key);
-                    }
-                }
-            }
-        }
-    }
-
-    fn remember(&mut self, namespace: &Str, pod: &Str, object: &Value) {
-        self.forget(namespace, pod);
-        let entries = object.list_at(&["spec", "resourceClaims"]);
-        let extended = extended_claim(object);
-        if entries.is_empty() && extended.is_none() {
-            return;
-        }
-        let claims: Vec<Str> = entries
-            .iter()
-            .filter_map(|one| resolve_claim(object, one).ok().flatten())
-            .map(|resolved| resolved.name)
-            .chain(extended.map(Str::from))
-            .collect();
-        let templates: Vec<Str> = entries
-            .iter()
-            .filter_map(|one| one.str_at(&["resourceClaimTemplateName"]))
-            .map(Str::from)
-            .collect();
-        for (index, names) in [(&mut self.by_claim, &claims), (&mut self.by_template, &templates)] {
-            for name in names {
-                index.entry((namespace.clone(), name.clone())).or_default().insert(pod.clone());
-            }
-        }
-        self.of_pod.insert((namespace.clone(), pod.clone()), (claims, templates));
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -281,84 +213,6 @@ impl<A: Api> ResourceClaimController<A> {
         Ok(())
     }
 
-    /// Returns the name of the claim to record in the pod's status, creating the claim if none exists; `None` if there is no change.
-    /// `there` caches the claims owned by the pod across calls.
-    async fn ensure_claim(
-        &self,
-        pod: &Value,
-        one: &Value,
-        there: &mut Option<Vec<Value>>,
-    ) -> Result<Option<Str>, ClaimCreationError> {
-        let namespace = meta::namespace(pod);
-        match resolve_claim(pod, one) {
-            Err(UnresolvedClaim::Unknown) => {
-                let entry = one.str_at(&["name"]).unwrap_or_default();
-                return Err(ClaimCreationError::because(format!(
-                    "checking for claim before creating it: pod claim {entry}: none of the supported fields are set"
-                )));
-            }
-            Ok(None) => return Ok(None),
-            Ok(Some(ResolvedClaim { name, created_for_pod })) => {
-                let there = self.api.get(&self.claims.object_ref(namespace, &name))?;
-                if there.is_some_and(|claim| !created_for_pod || is_owned_by_pod(pod, &claim)) {
-                    return Ok(None);
-                }
-            }
-            Err(UnresolvedClaim::NotYet) => {}
-        }
-        let Some(template) = one.str_at(&["resourceClaimTemplateName"]) else { return Ok(None) };
-        let pod_claim = one.str_at(&["name"]).unwrap_or_default();
-        // A claim may have been created while the update of the pod's status failed.
-        let own = match there {
-            Some(own) => own,
-            None => {
-                let mut all = self.api.list(&self.claims, namespace)?;
-                all.retain(|claim| is_owned_by_pod(pod, claim));
-                there.insert(all)
-            }
-        };
-        let orphan = own.iter().find(|claim| {
-            !meta::is_deleting(claim)
-                && claim.str_at(&["metadata", "annotations", POD_CLAIM]) == Some(pod_claim)
-        });
-        if let Some(orphan) = orphan {
-            return Ok(Some(meta::name(orphan).into()));
-        }
-        let there = self.api.get(&self.templates.object_ref(namespace, template))?;
-        let quoted = api::field::quote(template);
-        let template = there.ok_or_else(|| {
-            ClaimCreationError::because(format!(
-                "resource claim template {quoted}: resourceclaimtemplate.resource.k8s.io {quoted} not found"
-            ))
-        })?;
-        let requests = template.list_at(&["spec", "spec", "devices", "requests"]);
-        let admin_access = api::admin_access::first_asking(requests).is_some();
-        if admin_access && !self.admin_access {
-            return Err(ClaimCreationError::because(
-                "admin access is requested, but the feature is disabled",
-            ));
-        }
-        // The server would reject the claim on every attempt.
-        if admin_access && !self.allows_admin_access(namespace)? {
-            let why = format!("resource claim template {quoted}: {}", api::admin_access::refusal());
-            return Err(ClaimCreationError { why, needs_namespace_change: true });
-        }
-        let claim = from_template(pod, pod_claim, &template);
-        let created = self.api.create(&self.claims, namespace, &claim).await;
-        if let Some(ObserveClaims(observer)) = &self.observer {
-            observer.created(admin_access, created.is_ok());
-        }
-        created
-            .map(|claim| Some(meta::name(&claim).into()))
-            .map_err(|why| ClaimCreationError::because(format!("create ResourceClaim : {why}")))
-    }
-
-    /// Reports whether a namespace is labelled for admin access to devices.
-    fn allows_admin_access(&self, namespace: &str) -> Result<bool, Status> {
-        let namespace = self.api.get(&self.namespaces.object_ref("", namespace))?;
-        Ok(namespace.is_some_and(|namespace| api::admin_access::allowed_by(&namespace).is_some()))
-    }
-
     /// Reserves an allocated claim for a pod that was bound without the scheduler.
     async fn reserve(&self, pod: &Value, one: &Value) -> Result<(), Status> {
         let Ok(Some(ResolvedClaim { name, created_for_pod })) = resolve_claim(pod, one) else {
@@ -440,137 +294,6 @@ impl<A: Api> ResourceClaimController<A> {
         let pod = self.api.get(&self.pods.object_ref(namespace, text("name")))?;
         Ok(pod.is_some_and(|pod| meta::uid(&pod) == text("uid") && !is_done(&pod)))
     }
-}
-
-/// The reason why no claim was created for a pod.
-struct ClaimCreationError {
-    why: String,
-    /// Only a change of the namespace's labels can resolve the failure.
-    needs_namespace_change: bool,
-}
-
-impl ClaimCreationError {
-    fn because(why: impl Into<String>) -> Self {
-        ClaimCreationError { why: why.into(), needs_namespace_change: false }
-    }
-}
-
-impl From<Status> for ClaimCreationError {
-    fn from(status: Status) -> Self {
-        ClaimCreationError::because(status.to_string())
-    }
-}
-
-/// The claim that an entry of `spec.resourceClaims` refers to.
-pub(crate) struct ResolvedClaim {
-    pub(crate) name: Str,
-    /// The claim was created for the pod and must therefore be owned by it.
-    pub(crate) created_for_pod: bool,
-}
-
-/// The reason why an entry does not resolve to a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UnresolvedClaim {
-    /// No claim was created from the template yet.
-    NotYet,
-    /// The entry sets neither `resourceClaimName` nor `resourceClaimTemplateName`.
-    Unknown,
-}
-
-/// Resolves an entry of `spec.resourceClaims`; `None` if the pod's status records that it needs no claim.
-pub(crate) fn resolve_claim(pod: &Value, one: &Value) -> Result<Option<ResolvedClaim>, UnresolvedClaim> {
-    if let Some(name) = one.str_at(&["resourceClaimName"]) {
-        return Ok(Some(ResolvedClaim { name: name.into(), created_for_pod: false }));
-    }
-    if one.str_at(&["resourceClaimTemplateName"]).is_none() {
-        return Err(UnresolvedClaim::Unknown);
-    }
-    let statuses = pod.list_at(&["status", "resourceClaimStatuses"]);
-    let noted = statuses.iter().find(|status| status.str_at(&["name"]) == one.str_at(&["name"]));
-    let noted = noted.ok_or(UnresolvedClaim::NotYet)?;
-    Ok(noted
-        .str_at(&["resourceClaimName"])
-        .map(|name| ResolvedClaim { name: name.into(), created_for_pod: true }))
-}
-
-/// The claim that a scheduler created for extended resources of a pod that DRA drivers provide.
-fn extended_claim(pod: &Value) -> Option<&str> {
-    pod.str_at(&["status", "extendedResourceClaimStatus", "resourceClaimName"])
-}
-
-/// Reports whether the pod is the controlling owner of a claim.
-pub(crate) fn is_owned_by_pod(pod: &Value, claim: &Value) -> bool {
-    owning_pod(claim).is_some_and(|owner| owner.str_at(&["uid"]) == Some(meta::uid(pod)))
-}
-
-fn owning_pod(claim: &Value) -> Option<&Value> {
-    claim.list_at(&["metadata", "ownerReferences"]).iter().find(|owner| {
-        owner.at(&["controller"]) == Some(&Value::Bool(true))
-            && owner.str_at(&["apiVersion"]) == Some("v1")
-            && owner.str_at(&["kind"]) == Some("Pod")
-    })
-}
-
-/// Reports whether a pod will not run any more: it has finished, or is deleted before it was bound.
-pub(crate) fn is_done(pod: &Value) -> bool {
-    matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed"))
-        || (meta::is_deleting(pod) && pod.str_at(&["spec", "nodeName"]).unwrap_or_default().is_empty())
-}
-
-pub(crate) fn is_allocated(claim: &Value) -> bool {
-    claim.at(&["status", "allocation"]).is_some_and(|allocation| !allocation.is_null())
-}
-
-pub(crate) fn reservations(claim: &Value) -> &[Value] {
-    claim.list_at(&["status", "reservedFor"])
-}
-
-/// Reports whether the consumer of a reservation is a pod.
-fn is_for_pod(reservation: &Value) -> bool {
-    reservation.str_at(&["apiGroup"]).unwrap_or_default().is_empty()
-        && reservation.str_at(&["resource"]) == Some("pods")
-}
-
-pub(crate) fn is_reserved_for(claim: &Value, pod: &Value) -> bool {
-    reservations(claim).iter().any(|one| one.str_at(&["uid"]) == Some(meta::uid(pod)))
-}
-
-pub(crate) fn add_reservation(claim: &mut Value, pod: &Value) {
-    let mut all = reservations(claim).to_vec();
-    all.push(Value::map([("resource", "pods"), ("name", meta::name(pod)), ("uid", meta::uid(pod))]));
-    claim.set_at(&["status", "reservedFor"], Value::List(all));
-}
-
-/// Builds the claim of a pod from its template.
-fn from_template(pod: &Value, pod_claim: &str, template: &Value) -> Value {
-    let mut claim = Value::map([("apiVersion", "resource.k8s.io/v1"), ("kind", "ResourceClaim")]);
-    claim.set_at(&["metadata", "generateName"], base_name(meta::name(pod), pod_claim));
-    for field in ["labels", "annotations"] {
-        if let Some(given) = template.at(&["spec", "metadata", field]) {
-            claim.set_at(&["metadata", field], given.clone());
-        }
-    }
-    claim.set_at(&["metadata", "annotations", POD_CLAIM], pod_claim);
-    let owner = Value::map([
-        ("apiVersion", Value::from("v1")),
-        ("kind", Value::from("Pod")),
-        ("name", Value::from(meta::name(pod))),
-        ("uid", Value::from(meta::uid(pod))),
-        ("controller", Value::Bool(true)),
-    ]);
-    claim.set_at(&["metadata", "ownerReferences"], Value::List(vec![owner]));
-    claim.set_at(&["spec"], template.at(&["spec", "spec"]).cloned().unwrap_or_default());
-    claim
-}
-
-/// Joins both names for `generateName`, truncating each in proportion if they are too long together.
-fn base_name(pod: &str, claim: &str) -> String {
-    let whole = format!("{pod}-{claim}-");
-    if whole.len() <= MAX_BASE {
-        return whole;
-    }
-    let cut = |name: &str| name.chars().take(name.len() * MAX_BASE / whole.len()).collect::<String>();
-    format!("{}-{}", cut(pod), cut(claim))
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use value::{Str, Value};
 
-use super::{POD_CLAIM, is_allocated};
+use super::creation::POD_CLAIM;
+use super::objects::is_allocated;
 
 /// Annotation of a claim that a scheduler created for the extended resources of a pod.
 const EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";

@@ -1,6 +1,5 @@
-use super::{
-    PodClaimIndex, UnresolvedClaim, base_name, from_template, is_done, is_owned_by_pod, resolve_claim,
-};
+use super::creation::{base_name, from_template};
+use super::{PodClaimIndex, UnresolvedClaim, is_done, is_owned_by_pod, resolve_claim};
 use crate::fake::parse;
 
 #[test]
