@@ -37,8 +37,9 @@ pub(crate) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// Maximum number of pods in `status.reservedFor`, as in kube-apiserver.
 pub(crate) const MAX_RESERVATIONS: usize = 256;
 /// Delay before a reservation for an unobserved pod is checked: the reserving scheduler may have seen the pod earlier than we did.
-const PATIENCE: Duration = Duration::from_secs(30);
-#[expect(clippy::struct_field_names, reason = "each is called for the kind it is")]
+const UNOBSERVED_POD_DELAY: Duration = Duration::from_secs(30);
+
+#[expect(clippy::struct_field_names, reason = "fields are named after the resources whose kinds they hold")]
 struct ResourceClaimController<A> {
     api: Arc<A>,
     pods: Arc<ResourceKind>,
@@ -135,7 +136,7 @@ impl<A: Api> Controller for ResourceClaimController<A> {
                 let wait = if pod_claims.has_all_reserving_pods(namespace, &change.object) {
                     Duration::ZERO
                 } else {
-                    PATIENCE
+                    UNOBSERVED_POD_DELAY
                 };
                 keys.push((claim(name), wait));
             }
@@ -169,9 +170,9 @@ impl<A: Api> ResourceClaimController<A> {
         }
         let entries = pod.list_at(&["spec", "resourceClaims"]);
         let mut claim_names = BTreeMap::new();
-        let mut there = None;
+        let mut own_claims = None;
         for one in entries {
-            match self.ensure_claim(&pod, one, &mut there).await {
+            match self.ensure_claim(&pod, one, &mut own_claims).await {
                 Ok(None) => {}
                 Ok(Some(claim)) => {
                     claim_names.insert(one.str_at(&["name"]).unwrap_or_default().to_owned(), claim);
@@ -240,22 +241,22 @@ impl<A: Api> ResourceClaimController<A> {
             }
         }
         let unused = left.is_empty();
-        let guarded = |claim: &Value| meta::finalizers(claim).any(|one| one == FINALIZER);
+        let is_protected = |claim: &Value| meta::finalizers(claim).any(|one| one == FINALIZER);
         if left.len() < before {
             claim.set_at(&["status", "reservedFor"], Value::List(left));
-            if unused && guarded(&claim) {
+            if unused && is_protected(&claim) {
                 claim.remove_at(&["status", "allocation"]);
             }
             claim = self.api.update(&object_ref, "status", &claim).await?;
-            if guarded(&claim) && !is_allocated(&claim) {
-                claim = self.unguard(claim, &object_ref).await?;
+            if is_protected(&claim) && !is_allocated(&claim) {
+                claim = self.remove_finalizer(claim, &object_ref).await?;
             }
-        } else if guarded(&claim) && meta::is_deleting(&claim) && unused {
+        } else if is_protected(&claim) && meta::is_deleting(&claim) && unused {
             if is_allocated(&claim) {
                 claim.remove_at(&["status", "allocation"]);
                 claim = self.api.update(&object_ref, "status", &claim).await?;
             }
-            claim = self.unguard(claim, &object_ref).await?;
+            claim = self.remove_finalizer(claim, &object_ref).await?;
         }
         if unused && let Some(owner) = owning_pod(&claim) {
             let pod = self
@@ -270,7 +271,7 @@ impl<A: Api> ResourceClaimController<A> {
     }
 
     /// Removes the delete-protection finalizer.
-    async fn unguard(
+    async fn remove_finalizer(
         &self,
         mut claim: Value,
         object_ref: &crate::api::TypedObjectRef,

@@ -16,9 +16,9 @@ use crate::api::{Api, ChangeStream as _, ObjectChange, ObjectEvent, WatchSource}
 use crate::queue::{Backoff, KeyOutcome, WorkQueue};
 
 /// Capacity of the channel from the watches to the loop.
-const CHANGES: usize = 256;
+const CHANNEL_CAPACITY: usize = 256;
 /// Consecutive failures of a key from which on they are logged as warnings.
-const WARN_AFTER: u32 = 8;
+const WARN_AFTER_FAILURES: u32 = 8;
 
 /// The part that differs between controllers.
 pub(crate) trait Controller: Send + Sync + 'static {
@@ -72,7 +72,7 @@ pub(crate) async fn run<C: Controller>(
     mut stop: watch::Receiver<bool>,
 ) {
     let controller = Arc::new(controller);
-    let (sender, mut messages) = mpsc::channel(CHANGES);
+    let (sender, mut messages) = mpsc::channel(CHANNEL_CAPACITY);
     let mut feeds = JoinSet::new();
     let mut unlisted: HashSet<usize> = (0..sources.len()).collect();
     for (number, what) in sources.into_iter().enumerate() {
@@ -142,7 +142,7 @@ fn finish<C: Controller>(queue: &mut WorkQueue<C::Key>, key: &C::Key, result: Re
     match result {
         Ok(Next::Keys(more)) => more.into_iter().for_each(|key| queue.add(key, now, now)),
         Ok(_) => {}
-        Err(error) if failures >= WARN_AFTER => {
+        Err(error) if failures >= WARN_AFTER_FAILURES => {
             warn!(controller = C::NAME, ?key, %error, failures, "reconciliation keeps failing; retrying with backoff");
         }
         Err(error) => {

@@ -19,7 +19,7 @@ use crate::drive::{self, Controller, Next};
 pub(crate) const NAME: &str = "pod-garbage-collector";
 
 /// Delay before a pod in deletion is checked, so that a regular deletion, which takes more than one write, can complete first.
-const PATIENCE: Duration = Duration::from_secs(20);
+const DELETION_CHECK_DELAY: Duration = Duration::from_secs(20);
 
 struct PodGarbageCollector<A> {
     api: Arc<A>,
@@ -132,7 +132,7 @@ fn key_to_check(
         namespace: change.object_ref.namespace.clone(),
         name: change.object_ref.name.clone(),
     };
-    meta::is_deleting(&change.object).then_some((key, PATIENCE))
+    meta::is_deleting(&change.object).then_some((key, DELETION_CHECK_DELAY))
 }
 
 /// Reports why no kubelet will stop a pod, if so. A missing node counts only after the quarantine.

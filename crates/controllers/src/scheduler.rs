@@ -38,7 +38,7 @@ pub(crate) const NAME: &str = "kube-scheduler";
 /// Value of `spec.schedulerName` that selects this scheduler.
 const SCHEDULER_NAME: &str = "default-scheduler";
 /// Delay that batches changes, so that pending pods are retried once for a group of them.
-const GATHER: Duration = Duration::from_millis(20);
+const BATCH_DELAY: Duration = Duration::from_millis(20);
 
 struct Scheduler<A> {
     api: Arc<A>,
@@ -145,7 +145,7 @@ impl<A: Api> Controller for Scheduler<A> {
             Arc::make_mut(&mut cache.cluster).forget_pod(&at);
             if !*deleted && is_pending(object) {
                 let fresh = cache.pending.insert(at);
-                let wait = if fresh { Duration::ZERO } else { GATHER };
+                let wait = if fresh { Duration::ZERO } else { BATCH_DELAY };
                 return vec![(PodKey::of(&object_ref.namespace, &object_ref.name), wait)];
             }
             cache.pending.remove(&at);
@@ -164,7 +164,7 @@ impl<A: Api> Controller for Scheduler<A> {
             cache.observe_claim(at, object, *deleted);
         } else if object_ref.kind == self.namespaces {
             let inside = cache.pending.iter().filter(|(namespace, _)| *namespace == object_ref.name);
-            return inside.map(|(namespace, name)| (PodKey::of(namespace, name), GATHER)).collect();
+            return inside.map(|(namespace, name)| (PodKey::of(namespace, name), BATCH_DELAY)).collect();
         } else {
             let objects = if object_ref.kind == self.classes {
                 &mut cache.devices.classes
@@ -180,7 +180,7 @@ impl<A: Api> Controller for Scheduler<A> {
             cache.forget_allocator();
         }
         // The more pods are pending, the longer changes are batched before all are retried.
-        let wait = GATHER * u32::try_from(1 + cache.pending.len() / 100).unwrap_or(u32::MAX);
+        let wait = BATCH_DELAY * u32::try_from(1 + cache.pending.len() / 100).unwrap_or(u32::MAX);
         cache.pending.iter().map(|(namespace, name)| (PodKey::of(namespace, name), wait)).collect()
     }
 

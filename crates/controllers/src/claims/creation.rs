@@ -33,12 +33,12 @@ impl From<Status> for ClaimCreationError {
 
 impl<A: Api> ResourceClaimController<A> {
     /// Returns the name of the claim to record in the pod's status, creating the claim if none exists; `None` if there is no change.
-    /// `there` caches the claims owned by the pod across calls.
+    /// `own_claims` caches the claims owned by the pod across calls.
     pub(super) async fn ensure_claim(
         &self,
         pod: &Value,
         one: &Value,
-        there: &mut Option<Vec<Value>>,
+        own_claims: &mut Option<Vec<Value>>,
     ) -> Result<Option<Str>, ClaimCreationError> {
         let namespace = meta::namespace(pod);
         match resolve_claim(pod, one) {
@@ -50,8 +50,8 @@ impl<A: Api> ResourceClaimController<A> {
             }
             Ok(None) => return Ok(None),
             Ok(Some(ResolvedClaim { name, created_for_pod })) => {
-                let there = self.api.get(&self.claims.object_ref(namespace, &name))?;
-                if there.is_some_and(|claim| !created_for_pod || is_owned_by_pod(pod, &claim)) {
+                let stored = self.api.get(&self.claims.object_ref(namespace, &name))?;
+                if stored.is_some_and(|claim| !created_for_pod || is_owned_by_pod(pod, &claim)) {
                     return Ok(None);
                 }
             }
@@ -60,12 +60,12 @@ impl<A: Api> ResourceClaimController<A> {
         let Some(template) = one.str_at(&["resourceClaimTemplateName"]) else { return Ok(None) };
         let pod_claim = one.str_at(&["name"]).unwrap_or_default();
         // A claim may have been created while the update of the pod's status failed.
-        let own = match there {
+        let own = match own_claims {
             Some(own) => own,
             None => {
                 let mut all = self.api.list(&self.claims, namespace)?;
                 all.retain(|claim| is_owned_by_pod(pod, claim));
-                there.insert(all)
+                own_claims.insert(all)
             }
         };
         let orphan = own.iter().find(|claim| {
@@ -75,9 +75,20 @@ impl<A: Api> ResourceClaimController<A> {
         if let Some(orphan) = orphan {
             return Ok(Some(meta::name(orphan).into()));
         }
-        let there = self.api.get(&self.templates.object_ref(namespace, template))?;
-        let quoted = api::field::quote(template);
-        let template = there.ok_or_else(|| {
+        self.create_from_template(pod, pod_claim, template).await.map(Some)
+    }
+
+    /// Creates the claim of a pod for one entry of `spec.resourceClaims` and returns its name.
+    async fn create_from_template(
+        &self,
+        pod: &Value,
+        pod_claim: &str,
+        template_name: &str,
+    ) -> Result<Str, ClaimCreationError> {
+        let namespace = meta::namespace(pod);
+        let stored = self.api.get(&self.templates.object_ref(namespace, template_name))?;
+        let quoted = api::field::quote(template_name);
+        let template = stored.ok_or_else(|| {
             ClaimCreationError::because(format!(
                 "resource claim template {quoted}: resourceclaimtemplate.resource.k8s.io {quoted} not found"
             ))
@@ -100,7 +111,7 @@ impl<A: Api> ResourceClaimController<A> {
             observer.created(admin_access, created.is_ok());
         }
         created
-            .map(|claim| Some(meta::name(&claim).into()))
+            .map(|claim| meta::name(&claim).into())
             .map_err(|why| ClaimCreationError::because(format!("create ResourceClaim : {why}")))
     }
 

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use value::Value;
 
-use super::{OrphanReason, PATIENCE, PodGcKey, failed, key_to_check, orphan_reason};
+use super::{DELETION_CHECK_DELAY, OrphanReason, PodGcKey, failed, key_to_check, orphan_reason};
 use crate::api::{ClusterReader as _, ObjectChange};
 use crate::fake::{Fake, parse};
 
@@ -53,8 +53,8 @@ fn a_pod_of_a_missing_node_is_looked_at_after_the_quarantine() {
 #[test]
 fn a_pod_that_ends_is_looked_at_when_it_should_have_gone() {
     let key = PodGcKey::Pod { namespace: "n".into(), name: "p".into() };
-    assert_eq!(observed(&pod("", true), false), Some((key.clone(), PATIENCE)));
-    assert_eq!(observed(&pod("here", true), false), Some((key, PATIENCE)));
+    assert_eq!(observed(&pod("", true), false), Some((key.clone(), DELETION_CHECK_DELAY)));
+    assert_eq!(observed(&pod("here", true), false), Some((key, DELETION_CHECK_DELAY)));
     assert_eq!(observed(&pod("", false), false), None);
 }
 
