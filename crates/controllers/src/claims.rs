@@ -39,7 +39,6 @@ pub(crate) const MAX_RESERVATIONS: usize = 256;
 /// Delay before a reservation for an unobserved pod is checked: the reserving scheduler may have seen the pod earlier than we did.
 const UNOBSERVED_POD_DELAY: Duration = Duration::from_secs(30);
 
-#[expect(clippy::struct_field_names, reason = "fields are named after the resources whose kinds they hold")]
 struct ResourceClaimController<A> {
     api: Arc<A>,
     pods: Arc<ResourceKind>,

@@ -146,7 +146,7 @@ fn finish<C: Controller>(queue: &mut WorkQueue<C::Key>, key: &C::Key, result: Re
             warn!(controller = C::NAME, ?key, %error, failures, "reconciliation keeps failing; retrying with backoff");
         }
         Err(error) => {
-            debug!(controller = C::NAME, ?key, %error, failures, "reconciliation failed; retrying with backoff")
+            debug!(controller = C::NAME, ?key, %error, failures, "reconciliation failed; retrying with backoff");
         }
     }
 }
