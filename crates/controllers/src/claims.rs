@@ -125,8 +125,8 @@ impl<A: Api> Controller for ResourceClaimController<A> {
                 keys
             } else {
                 pod_claims.remember(namespace, name, &change.object);
-                let asks = !change.object.list_at(&["spec", "resourceClaims"]).is_empty();
-                if asks { vec![pod(name)] } else { Vec::new() }
+                let has_claims = !change.object.list_at(&["spec", "resourceClaims"]).is_empty();
+                if has_claims { vec![pod(name)] } else { Vec::new() }
             }
         } else if change.object_ref.kind == self.claims {
             let mut keys: Vec<(ClaimControllerKey, Duration)> =

@@ -262,17 +262,17 @@ impl ResourceRule {
         }
     }
 
-    fn matches(&self, asked: &RequestDigest<'_>) -> bool {
+    fn matches(&self, attributes: &RequestDigest<'_>) -> bool {
         let is_named = |(resource, subresource): &(Str, Str)| {
-            resource == asked.resource && subresource == asked.subresource
+            resource == attributes.resource && subresource == attributes.subresource
         };
-        self.verbs.contains(asked.verb)
+        self.verbs.contains(attributes.verb)
             && self.resources.as_ref().is_none_or(|resources| resources.iter().any(is_named))
-            && self.groups.contains(asked.group)
-            && if asked.namespace.is_empty() {
+            && self.groups.contains(attributes.group)
+            && if attributes.namespace.is_empty() {
                 self.cluster_scope
             } else {
-                self.namespaces.contains(asked.namespace)
+                self.namespaces.contains(attributes.namespace)
             }
     }
 }
@@ -291,10 +291,12 @@ impl NonResourceRule {
         }
     }
 
-    fn matches(&self, asked: &RequestDigest<'_>) -> bool {
-        let is_named =
-            |(url, below): &(Str, Str)| asked.path == url.as_str() || asked.path.starts_with(below.as_str());
-        self.verbs.contains(asked.verb) && self.urls.as_ref().is_none_or(|urls| urls.iter().any(is_named))
+    fn matches(&self, attributes: &RequestDigest<'_>) -> bool {
+        let is_named = |(url, below): &(Str, Str)| {
+            attributes.path == url.as_str() || attributes.path.starts_with(below.as_str())
+        };
+        self.verbs.contains(attributes.verb)
+            && self.urls.as_ref().is_none_or(|urls| urls.iter().any(is_named))
     }
 }
 

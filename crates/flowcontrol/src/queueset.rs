@@ -67,7 +67,7 @@ pub struct QueueSet<T> {
     current_r: SeatSeconds,
     last_sync: Duration,
     /// Index of the queue that was served last.
-    robin: u32,
+    last_served: u32,
     /// Number of queues with waiting or executing requests.
     active_queues: u32,
     /// Seats in use by requests from queues.
@@ -108,7 +108,7 @@ impl<T: RequestTicket> QueueSet<T> {
             requests: Slab::default(),
             current_r: SeatSeconds::ZERO,
             last_sync: now,
-            robin: 0,
+            last_served: 0,
             active_queues: 0,
             queue_seats_in_use: 0,
             waiting: 0,
@@ -185,7 +185,7 @@ impl<T: RequestTicket> QueueSet<T> {
                 }
                 let mut request = self.request_of(now, None, arrival);
                 request.started = Some(now);
-                self.executes(&Execution::of(&request, now));
+                self.record_execution(&Execution::of(&request, now));
                 let id = self.requests.insert(request);
                 self.note_load(now);
                 ArrivalDecision::Executing(id)
@@ -199,7 +199,7 @@ impl<T: RequestTicket> QueueSet<T> {
                 }
                 if self.waiting == 0 && self.occupied() < self.limit && has_room {
                     // No other request waits, so this one is next.
-                    let id = self.pass(now, index, arrival);
+                    let id = self.execute_unqueued(now, index, arrival);
                     self.note_load(now);
                     return ArrivalDecision::Executing(id);
                 }
@@ -264,7 +264,7 @@ impl<T: RequestTicket> QueueSet<T> {
                 flow.finished((!is_suspended).then_some(took), is_watch);
             }
             if let Some(index) = queue {
-                self.settle(index, work, took);
+                self.charge_actual_time(index, work, took);
             }
             if is_suspended || work.additional_latency.is_zero() {
                 gone = self.give_back(id);
@@ -300,7 +300,7 @@ impl<T: RequestTicket> QueueSet<T> {
         let waited = now.saturating_sub(request.arrived);
         if let Some(index) = request.queue {
             self.unqueue(index, id, &request);
-            self.bound(index);
+            self.bound_next_dispatch(index);
             self.forget_if_idle(index);
         }
         self.counts.rejected += 1;

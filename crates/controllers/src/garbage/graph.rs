@@ -90,22 +90,22 @@ impl OwnerGraph {
         if uid.is_empty() {
             return Vec::new();
         }
-        if change.deleted { self.gone(uid) } else { self.there(Str::from(uid), change) }
+        if change.deleted { self.observe_deletion(uid) } else { self.observe_object(Str::from(uid), change) }
     }
 
-    fn gone(&mut self, uid: &str) -> Vec<Str> {
+    fn observe_deletion(&mut self, uid: &str) -> Vec<Str> {
         let mut affected = Vec::new();
         if let Some(node) = self.nodes.remove(uid) {
             for owner in &node.owners {
                 self.unlink(&owner.uid, uid);
-                affected.extend(self.waiting(&owner.uid));
+                affected.extend(self.if_in_foreground_deletion(&owner.uid));
             }
         }
         affected.extend(self.dependents.get(uid).into_iter().flat_map(BTreeMap::keys).cloned());
         affected
     }
 
-    fn there(&mut self, uid: Str, change: &ObjectChange) -> Vec<Str> {
+    fn observe_object(&mut self, uid: Str, change: &ObjectChange) -> Vec<Str> {
         let owners: Vec<OwnerReference> = meta::owner_references(&change.object).collect();
         let deletion = DeletionState::of(&change.object);
         let (old_owners, was) = self
@@ -121,7 +121,7 @@ impl OwnerGraph {
                 self.unlink(&old.uid, &uid);
             }
             if old.block_owner_deletion && blocks != Some(true) {
-                affected.extend(self.waiting(&old.uid));
+                affected.extend(self.if_in_foreground_deletion(&old.uid));
             }
         }
         for owner in &owners {
@@ -145,7 +145,7 @@ impl OwnerGraph {
     }
 
     /// Returns `uid` if it is in foreground deletion.
-    fn waiting(&self, uid: &Str) -> Option<Str> {
+    fn if_in_foreground_deletion(&self, uid: &Str) -> Option<Str> {
         self.nodes.get(uid).filter(|node| node.deletion == DeletionState::Foreground).map(|_| uid.clone())
     }
 

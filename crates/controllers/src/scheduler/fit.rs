@@ -25,12 +25,12 @@ pub(crate) struct Cluster {
 struct PodOnNode {
     node: Str,
     requests: Amounts,
-    ports: BTreeSet<HostPort>,
+    ports: BTreeSet<PodHostPort>,
     anti_affinity: Vec<Value>,
 }
 
 /// A host port: address, protocol, number.
-type HostPort = (Str, Str, i64);
+type PodHostPort = (Str, Str, i64);
 
 /// A reason that rejects a node; displayed with kube-scheduler's wording.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,8 +131,8 @@ impl Cluster {
 
     /// The nodes that a pod fits on, least utilized first, and the reasons against the others.
     pub(crate) fn fitting(&self, pod: &Value) -> (Vec<Str>, Reasons) {
-        let wants = requests(pod);
-        let wanted_ports = ports(pod);
+        let pod_requests = requests(pod);
+        let pod_ports = ports(pod);
         let selector = NodeConstraints::of(pod);
         let tolerations = pod.list_at(&["spec", "tolerations"]);
         let forbidden = self.forbidden_domains(pod);
@@ -149,13 +149,13 @@ impl Cluster {
                 .any(|(label, value)| node.str_at(&["metadata", "labels", label]) == Some(value.as_str()))
             {
                 why.push(NodeRejection::AntiAffinity);
-            } else if self.ports_on(name).any(|used| wanted_ports.iter().any(|port| collide(used, port))) {
+            } else if self.ports_on(name).any(|used| pod_ports.iter().any(|port| collide(used, port))) {
                 why.push(NodeRejection::Ports);
             } else {
-                why = self.lacking(name, node, &wants);
+                why = self.insufficient_resources(name, node, &pod_requests);
             }
             if why.is_empty() {
-                fitting.push((self.fullness(name, node, &wants), name));
+                fitting.push((self.utilization(name, node, &pod_requests), name));
             }
             for reason in why {
                 *reasons.entry(reason).or_insert(0) += 1;
@@ -173,7 +173,7 @@ impl Cluster {
             .filter_map(|at| self.pods.get(at).map(|placed| &**placed))
     }
 
-    fn ports_on<'a>(&'a self, node: &Str) -> impl Iterator<Item = &'a HostPort> + use<'a> {
+    fn ports_on<'a>(&'a self, node: &Str) -> impl Iterator<Item = &'a PodHostPort> + use<'a> {
         self.by_node
             .get(node)
             .into_iter()
@@ -191,7 +191,7 @@ impl Cluster {
     }
 
     /// Resources of which a node has too little for the pod.
-    fn lacking(&self, name: &Str, node: &Value, wants: &Amounts) -> Vec<NodeRejection> {
+    fn insufficient_resources(&self, name: &Str, node: &Value, pod_requests: &Amounts) -> Vec<NodeRejection> {
         let has = pod_resources::amounts(node.at(&["status", "allocatable"]));
         let used = self.used(name);
         let nothing = Quantity::ZERO;
@@ -201,7 +201,7 @@ impl Cluster {
         if i64::try_from(pods).is_ok_and(|pods| pods >= room) {
             why.push(NodeRejection::TooManyPods);
         }
-        for (resource, requested) in wants {
+        for (resource, requested) in pod_requests {
             if requested.is_zero() {
                 continue;
             }
@@ -214,10 +214,10 @@ impl Cluster {
     }
 
     /// Utilization of a node with the pod on it: the larger fraction of CPU and memory.
-    fn fullness(&self, name: &Str, node: &Value, wants: &Amounts) -> f64 {
+    fn utilization(&self, name: &Str, node: &Value, pod_requests: &Amounts) -> f64 {
         let has = pod_resources::amounts(node.at(&["status", "allocatable"]));
         let mut used = self.used(name);
-        pod_resources::add(&mut used, wants);
+        pod_resources::add(&mut used, pod_requests);
         let part = |resource: &str| match (used.get(resource), has.get(resource)) {
             (Some(used), Some(has)) if !has.is_zero() => used.as_approximate_f64() / has.as_approximate_f64(),
             _ => 0.0,
@@ -240,7 +240,7 @@ fn requests(pod: &Value) -> Amounts {
     total
 }
 
-fn ports(pod: &Value) -> BTreeSet<HostPort> {
+fn ports(pod: &Value) -> BTreeSet<PodHostPort> {
     let sidecars =
         pod.list_at(&["spec", "initContainers"]).iter().filter(|one| pod_resources::is_sidecar(one));
     let containers = pod.list_at(&["spec", "containers"]).iter().chain(sidecars);
@@ -256,7 +256,7 @@ fn ports(pod: &Value) -> BTreeSet<HostPort> {
         .collect()
 }
 
-fn collide(a: &HostPort, b: &HostPort) -> bool {
+fn collide(a: &PodHostPort, b: &PodHostPort) -> bool {
     let anywhere = |ip: &Str| ip == "0.0.0.0" || ip == "::";
     a.1 == b.1 && a.2 == b.2 && (a.0 == b.0 || anywhere(&a.0) || anywhere(&b.0))
 }

@@ -27,12 +27,12 @@ impl<A: Api> Scheduler<A> {
         why: &str,
     ) -> Result<(), Status> {
         let conditions = pod.list_at(&["status", "conditions"]);
-        let said = conditions.iter().any(|one| {
+        let is_reported = conditions.iter().any(|one| {
             one.str_at(&["type"]) == Some("PodScheduled")
                 && one.str_at(&["status"]) == Some("False")
                 && one.str_at(&["message"]) == Some(why)
         });
-        if said {
+        if is_reported {
             return Ok(());
         }
         let now = Timestamp::from_seconds(self.api.now()).time();

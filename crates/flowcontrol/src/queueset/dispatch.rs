@@ -48,7 +48,7 @@ impl<T: RequestTicket> QueueSet<T> {
     }
 
     /// Executes a request that no other precedes, as if it were enqueued and dispatched at once.
-    pub(super) fn pass(&mut self, now: Duration, index: u32, arrival: Arrival<T>) -> RequestId {
+    pub(super) fn execute_unqueued(&mut self, now: Duration, index: u32, arrival: Arrival<T>) -> RequestId {
         let mut request = self.request_of(now, Some(index), arrival);
         let queue = self.queues.get_or_add(index);
         if queue.is_idle() {
@@ -63,11 +63,11 @@ impl<T: RequestTicket> QueueSet<T> {
         let execution = Execution::of(&request, now);
         queue.begin(execution.seats, request.total_work);
         self.queue_seats_in_use += execution.seats;
-        self.robin = index;
+        self.last_served = index;
         if let Some(flow) = self.flows.get_mut(request.flow) {
             flow.passed_queue();
         }
-        self.executes(&execution);
+        self.record_execution(&execution);
         self.requests.insert(request)
     }
 
@@ -85,7 +85,7 @@ impl<T: RequestTicket> QueueSet<T> {
         if let Some(flow) = self.flows.get_mut(request.flow) {
             flow.entered_queue(&request.work, length);
         }
-        self.bound(index);
+        self.bound_next_dispatch(index);
     }
 
     /// Removes a request from its queue; the caller updates the statistics of the flow schema.
@@ -101,7 +101,7 @@ impl<T: RequestTicket> QueueSet<T> {
     }
 
     /// Prevents a virtual start before the request's arrival: otherwise a queue could accumulate its unused share.
-    pub(super) fn bound(&mut self, index: u32) {
+    pub(super) fn bound_next_dispatch(&mut self, index: u32) {
         let Some(queue) = self.queues.get_mut(index) else { return };
         if let Some(oldest) = queue.oldest().and_then(|id| self.requests.get(id)) {
             queue.next_dispatch = queue.next_dispatch.max(oldest.arrived_at);
@@ -128,7 +128,7 @@ impl<T: RequestTicket> QueueSet<T> {
     /// The queue whose oldest request would finish first; ties go to the first one after the queue that was served last.
     fn next(&self) -> Option<(u32, RequestId)> {
         let mut best: Option<(SeatSeconds, u32, RequestId)> = None;
-        for (index, queue) in self.queues.iter_after(self.robin) {
+        for (index, queue) in self.queues.iter_after(self.last_served) {
             let Some(id) = queue.oldest() else { continue };
             let Some(request) = self.requests.get(id) else { continue };
             let finish = queue.next_dispatch + request.total_work;
@@ -156,16 +156,16 @@ impl<T: RequestTicket> QueueSet<T> {
         self.waiting -= 1;
         self.seats_waiting -= waited_with.max_seats();
         self.queue_seats_in_use += execution.seats;
-        self.robin = index;
+        self.last_served = index;
         if let Some(flow) = self.flows.get_mut(flow) {
             flow.left_queue(&waited_with);
         }
-        self.executes(&execution);
-        self.bound(index);
+        self.record_execution(&execution);
+        self.bound_next_dispatch(index);
     }
 
     /// Records a request that starts to execute.
-    pub(super) fn executes(&mut self, execution: &Execution) {
+    pub(super) fn record_execution(&mut self, execution: &Execution) {
         let Execution { flow, seats, waited, is_new } = *execution;
         self.executing += 1;
         self.seats_in_use += seats;
@@ -179,7 +179,7 @@ impl<T: RequestTicket> QueueSet<T> {
     }
 
     /// Charges a queue for the actual time of a request.
-    pub(super) fn settle(&mut self, index: u32, work: WorkEstimate, took: Duration) {
+    pub(super) fn charge_actual_time(&mut self, index: u32, work: WorkEstimate, took: Duration) {
         let Some(queue) = self.queues.get_mut(index) else { return };
         queue.executing -= 1;
         let initial = work.initial_seats;
@@ -188,7 +188,7 @@ impl<T: RequestTicket> QueueSet<T> {
         if queue.is_idle() {
             self.active_queues -= 1;
         }
-        self.bound(index);
+        self.bound_next_dispatch(index);
     }
 
     /// Removes an idle queue if there are many, or if its index is above the configured number.
