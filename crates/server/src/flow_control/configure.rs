@@ -101,7 +101,7 @@ impl FlowControl {
         let mut configured = self.configured();
         match (kind, new) {
             (FlowControlKind::FlowSchema, Some(new)) => {
-                drop(configured.schemas.insert(name, FlowSchema::read(new)))
+                drop(configured.schemas.insert(name, FlowSchema::read(new)));
             }
             (FlowControlKind::FlowSchema, None) => drop(configured.schemas.remove(&name)),
             (FlowControlKind::PriorityLevel, new) => match new.map(PriorityLevel::read) {
