@@ -13,8 +13,8 @@ use api::{Status, names};
 use authn::InternalIdentity;
 use authz::rbac::aggregation;
 use controllers::{
-    AggregatedKinds, Api, ChangeStream, ClusterReader, FailedDiscovery, ObjectChange, ObjectEvent, ObjectRef,
-    ObserveClaims, Options, PatchBody, Recount, ResourceKind, StoredBy, WatchScope,
+    AggregatedKinds, Api, ChangeStream, ClusterReader, ControllerOptions, FailedDiscovery, ObjectChange,
+    ObjectEvent, ObserveClaims, PatchBody, Recount, ResourceKind, StoredBy, TypedObjectRef, WatchSource,
 };
 use documents::discovery::RemoteVersion;
 use http::Method;
@@ -47,18 +47,18 @@ pub(crate) fn start(
     let recount = state.admission.chain.plugins().any(|plugin| plugin == "ResourceQuota").then_some(recount);
     start_with(
         state,
-        Options {
+        ControllerOptions {
             recount,
             scheduler,
             event_ttl,
             admin_access: state.apis.admin_access,
             observe_claims: Some(ObserveClaims(state.metrics.claims.clone())),
-            ..Options::new(root_ca, aggregate)
+            ..ControllerOptions::new(root_ca, aggregate)
         },
     )
 }
 
-fn start_with(state: &Arc<State>, options: Options) -> JoinHandle<()> {
+fn start_with(state: &Arc<State>, options: ControllerOptions) -> JoinHandle<()> {
     let kinds = Arc::new(Kinds::of(&state.apis.catalog));
     let access = |name| InProcess {
         state: Arc::clone(state),
@@ -99,7 +99,7 @@ impl Kinds {
     }
 
     /// The object a storage key belongs to. Its kind follows from the key's prefix alone.
-    fn place(&self, catalog: &Catalog, key: &str) -> Option<ObjectRef> {
+    fn object_ref(&self, catalog: &Catalog, key: &str) -> Option<TypedObjectRef> {
         let (prefix, rest) = key.split_at_checked(keys::prefix_end(key)?)?;
         let kind = match self.by_prefix.get(prefix) {
             Some(kind) => Arc::clone(kind),
@@ -109,7 +109,7 @@ impl Kinds {
             }
         };
         let (namespace, name) = if kind.namespaced { rest.split_once('/')? } else { ("", rest) };
-        Some(kind.place(namespace, name))
+        Some(kind.object_ref(namespace, name))
     }
 }
 
@@ -123,7 +123,7 @@ fn kind(served: &catalog::ServedResource) -> ResourceKind {
         namespaced: served.namespaced,
         deletable: has(Verb::Delete),
         deletes_collections: has(Verb::DeleteCollection),
-        home: StoredBy::Here,
+        stored_by: StoredBy::ThisServer,
     }
 }
 
@@ -141,14 +141,17 @@ impl InProcess {
 
     /// The client that reaches the server storing the objects of a kind.
     fn client_for(&self, kind: &ResourceKind) -> Client {
-        match kind.home {
-            StoredBy::Here => self.client.clone(),
-            StoredBy::Elsewhere => self.client.elsewhere(),
+        match kind.stored_by {
+            StoredBy::ThisServer => self.client.clone(),
+            StoredBy::AggregatedServer => self.client.elsewhere(),
         }
     }
 
-    fn entry(&self, place: &ObjectRef) -> Option<Arc<StoredEntry>> {
-        self.state.storage.store.get(&self.served(&place.kind)?.key(&place.namespace, &place.name))
+    fn entry(&self, object_ref: &TypedObjectRef) -> Option<Arc<StoredEntry>> {
+        self.state
+            .storage
+            .store
+            .get(&self.served(&object_ref.kind)?.key(&object_ref.namespace, &object_ref.name))
     }
 
     fn scope(&self, kind: &ResourceKind, namespace: &str) -> Option<String> {
@@ -180,16 +183,16 @@ impl ClusterReader for InProcess {
         self.kinds.all.iter().cloned().chain(custom).collect()
     }
 
-    fn elsewhere(&self) -> AggregatedKinds {
+    fn aggregated_kinds(&self) -> AggregatedKinds {
         elsewhere(self.state.apis.aggregation.remote_versions())
     }
 
-    fn get(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
-        self.entry(place).map(|entry| self.object(&place.kind, &entry)).transpose()
+    fn get(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status> {
+        self.entry(object_ref).map(|entry| self.object(&object_ref.kind, &entry)).transpose()
     }
 
-    fn metadata(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
-        self.entry(place).map(|entry| skim::metadata(&entry)).transpose()
+    fn metadata(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status> {
+        self.entry(object_ref).map(|entry| skim::metadata(&entry)).transpose()
     }
 
     fn list(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
@@ -252,14 +255,14 @@ impl StoreWatch {
             }
         };
         Some(ObjectChange {
-            place: self.kinds.place(&self.state.apis.catalog, &entry.key)?,
+            object_ref: self.kinds.object_ref(&self.state.apis.catalog, &entry.key)?,
             object: object?,
             deleted,
         })
     }
 
     fn decode(&self, entry: &StoredEntry) -> Option<Value> {
-        let kind = self.kinds.place(&self.state.apis.catalog, &entry.key)?.kind;
+        let kind = self.kinds.object_ref(&self.state.apis.catalog, &entry.key)?.kind;
         let served = self.state.apis.catalog.find(&kind.group, &kind.version, &kind.plural)?;
         served.show_unconverted(entry).map(Sent::into_value).ok()
     }
@@ -286,11 +289,11 @@ impl ChangeStream for StoreWatch {
 impl Api for InProcess {
     type Watch = StoreWatch;
 
-    fn watch(&self, what: &WatchScope) -> (Vec<ObjectChange>, StoreWatch) {
+    fn watch(&self, what: &WatchSource) -> (Vec<ObjectChange>, StoreWatch) {
         let (scope, filter) = match what {
-            WatchScope::Kind(kind) => (self.scope(kind, ""), Filter::All),
-            WatchScope::Named(kind, name) => (self.scope(kind, ""), Filter::Named(name.clone())),
-            WatchScope::Owners => (None, Filter::Owners),
+            WatchSource::Kind(kind) => (self.scope(kind, ""), Filter::All),
+            WatchSource::Named(kind, name) => (self.scope(kind, ""), Filter::Named(name.clone())),
+            WatchSource::Owners => (None, Filter::Owners),
         };
         let (page, events) = self.state.storage.store.list_and_watch(scope.as_deref().unwrap_or(keys::ROOT));
         let watch =
@@ -303,12 +306,22 @@ impl Api for InProcess {
         self.client.create(&collection(kind, namespace), object).await
     }
 
-    async fn update(&self, place: &ObjectRef, subresource: &str, object: &Value) -> Result<Value, Status> {
-        self.client.update(&path(place, subresource), object).await
+    async fn update(
+        &self,
+        object_ref: &TypedObjectRef,
+        subresource: &str,
+        object: &Value,
+    ) -> Result<Value, Status> {
+        self.client.update(&path(object_ref, subresource), object).await
     }
 
-    async fn patch(&self, place: &ObjectRef, subresource: &str, patch: &PatchBody) -> Result<Value, Status> {
-        let path = path(place, subresource);
+    async fn patch(
+        &self,
+        object_ref: &TypedObjectRef,
+        subresource: &str,
+        patch: &PatchBody,
+    ) -> Result<Value, Status> {
+        let path = path(object_ref, subresource);
         match patch {
             PatchBody::Merge(patch) => self.client.merge_patch(&path, patch).await,
             PatchBody::Strategic(patch) => {
@@ -318,13 +331,16 @@ impl Api for InProcess {
         }
     }
 
-    async fn list_elsewhere(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
+    async fn list_aggregated(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
         items(self.client.elsewhere().get(&collection(kind, namespace)).await?)
     }
 
-    async fn delete(&self, place: &ObjectRef, options: &Value) -> Result<(), Status> {
-        is_segment(&place.name).map_err(Status::internal)?;
-        self.client_for(&place.kind).delete(&path(place, ""), &delete_options(options)).await.map(drop)
+    async fn delete(&self, object_ref: &TypedObjectRef, options: &Value) -> Result<(), Status> {
+        is_segment(&object_ref.name).map_err(Status::internal)?;
+        self.client_for(&object_ref.kind)
+            .delete(&path(object_ref, ""), &delete_options(options))
+            .await
+            .map(drop)
     }
 
     async fn delete_collection(
@@ -360,7 +376,7 @@ fn elsewhere(mut versions: Vec<RemoteVersion>) -> AggregatedKinds {
                 namespaced: text(&["scope"]) == "Namespaced",
                 deletable: has("delete"),
                 deletes_collections: has("deletecollection"),
-                home: StoredBy::Elsewhere,
+                stored_by: StoredBy::AggregatedServer,
             };
             // Already listed in a version of higher priority.
             let known = found.kinds.iter().any(|k| k.group == kind.group && k.plural == kind.plural);
@@ -426,8 +442,9 @@ fn collection(kind: &ResourceKind, namespace: &str) -> String {
 }
 
 /// The path of an object, or of its subresource unless that is empty.
-fn path(place: &ObjectRef, subresource: &str) -> String {
-    let mut path = format!("{}/{}", collection(&place.kind, &place.namespace), encode_path(&place.name));
+fn path(object_ref: &TypedObjectRef, subresource: &str) -> String {
+    let mut path =
+        format!("{}/{}", collection(&object_ref.kind, &object_ref.namespace), encode_path(&object_ref.name));
     if !subresource.is_empty() {
         path.push('/');
         path.push_str(subresource);

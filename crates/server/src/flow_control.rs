@@ -17,8 +17,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use authn::Caller;
 use flowcontrol::{
-    Admission, Arrival, Class, Configuration, Controller, Ended, FastSeat, PerShard, Phase, PresentRequest,
-    PresentRequests, RequestDigest, RequestId, Ticket, Traffic, WatchScope, WatchTracker, Withdrawn,
+    Arrival, ArrivalDecision, Class, Ended, FastSeat, PerShard, PresentRequest, PresentRequests,
+    PriorityLevelController, RequestClassifier, RequestDigest, RequestId, RequestPhase, RequestTicket,
+    Traffic, WatchIdentifier, WatchTracker, Withdrawn,
 };
 use http::{HeaderName, HeaderValue, Response};
 use tokio::sync::{Notify, oneshot};
@@ -88,7 +89,7 @@ impl Shared {
 /// The current configuration, with the response headers of each class.
 struct InForce {
     shared: Arc<Shared>,
-    configuration: Arc<Configuration<Waiter>>,
+    configuration: Arc<RequestClassifier<Waiter>>,
     /// Indexed like the classes of the configuration.
     uids: Vec<MatchedUids>,
 }
@@ -150,7 +151,7 @@ pub(crate) struct Waiter {
     wake: Option<oneshot::Sender<()>>,
 }
 
-impl Ticket for Waiter {
+impl RequestTicket for Waiter {
     fn dispatched(&mut self) {
         if let Some(wake) = self.wake.take() {
             // If the waiting request is gone, dropping its seat dispatches the next one.
@@ -216,7 +217,8 @@ impl Refused {
 impl FlowControl {
     /// Limits requests to `seats` at once, using the mandatory objects until the stored ones are loaded.
     pub(crate) fn new(seats: usize, request_timeout: Duration) -> Arc<Self> {
-        let mut controller = Controller::new(u32::try_from(seats).unwrap_or(u32::MAX), Duration::ZERO);
+        let mut controller =
+            PriorityLevelController::new(u32::try_from(seats).unwrap_or(u32::MAX), Duration::ZERO);
         let first = controller.configure(Duration::ZERO, Vec::new(), Vec::new());
         let mut traffic = Traffic::new(Duration::ZERO);
         let executing = u64::try_from(first.max_executing).unwrap_or_default();
@@ -231,7 +233,7 @@ impl FlowControl {
         Arc::new(FlowControl {
             epoch_time: SystemTime::now(),
             configured: Mutex::new(configure::Configured::new(controller)),
-            in_force: ArcSwap::from_pointee(InForce::per_shard(&shared, first.configuration)),
+            in_force: ArcSwap::from_pointee(InForce::per_shard(&shared, first.classifier)),
             watches: Arc::default(),
             shared,
         })
@@ -264,15 +266,15 @@ impl FlowControl {
 
     /// Maximum of concurrently executing requests in the last second: `(reading, mutating)`.
     pub(crate) fn executing(&self) -> (usize, usize) {
-        self.most(Phase::Executing)
+        self.most(RequestPhase::Executing)
     }
 
     /// Maximum of queued requests in the last second: `(reading, mutating)`.
     pub(crate) fn waiting(&self) -> (usize, usize) {
-        self.most(Phase::Waiting)
+        self.most(RequestPhase::Waiting)
     }
 
-    fn most(&self, phase: Phase) -> (usize, usize) {
+    fn most(&self, phase: RequestPhase) -> (usize, usize) {
         let mut traffic = self.traffic();
         let mut most = |mutating| usize::try_from(traffic.watermark(phase, mutating)).unwrap_or_default();
         (most(false), most(true))
@@ -319,7 +321,7 @@ impl FlowControl {
 
 impl InForce {
     /// Every shard has values of its own to take references to; the configuration is the same.
-    fn per_shard(shared: &Arc<Shared>, configuration: Configuration<Waiter>) -> PerShard<Arc<Self>> {
+    fn per_shard(shared: &Arc<Shared>, configuration: RequestClassifier<Waiter>) -> PerShard<Arc<Self>> {
         let configuration = Arc::new(configuration);
         PerShard::new(|| {
             let uids = (0..configuration.len()).map(|index| MatchedUids::of(configuration.class(index)));
@@ -460,14 +462,14 @@ impl FairSeat {
         let now = self.assignment.shared().now();
         let mut queues = self.assignment.class().level.queues();
         match queues.start(now, arrival) {
-            Admission::Executing(id) => {
+            ArrivalDecision::Executing(id) => {
                 let is_crowded = queues.limit() < self.assignment.shared().present.count();
                 drop(queues);
                 self.begins(now, id);
                 Started::Executing { is_crowded: is_crowded && !self.assignment.class().is_exempt }
             }
-            Admission::Rejected(_) => Started::Refused,
-            Admission::Waiting(id) => {
+            ArrivalDecision::Rejected(_) => Started::Refused,
+            ArrivalDecision::Waiting(id) => {
                 let (wake, dispatched) = oneshot::channel();
                 if let Some(ticket) = queues.ticket_mut(id) {
                     ticket.wake = Some(wake);
@@ -503,21 +505,21 @@ impl FairSeat {
 
     fn begins(&mut self, now: Duration, id: RequestId) {
         self.hold = Hold::Executing(id);
-        self.note(now, Phase::Executing, 1);
+        self.note(now, RequestPhase::Executing, 1);
     }
 
     fn stops_executing(&self, now: Duration) {
-        self.note(now, Phase::Executing, -1);
+        self.note(now, RequestPhase::Executing, -1);
     }
 
-    fn note(&self, now: Duration, phase: Phase, change: i64) {
+    fn note(&self, now: Duration, phase: RequestPhase, change: i64) {
         self.assignment.shared().traffic().note(now, phase, !self.is_read_only, change);
     }
 
     /// Counts a rejection; returns the `Retry-After` delay in seconds.
     fn refused(&self) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.assignment.class().level.refused(now.as_secs())
+        self.assignment.class().level.record_rejection(now.as_secs())
     }
 
     fn finish(&self, id: RequestId) {
@@ -580,7 +582,7 @@ struct Waiting {
 
 impl Waiting {
     fn begin(seat: &FairSeat, now: Duration, dispatched: oneshot::Receiver<()>) -> Self {
-        seat.note(now, Phase::Waiting, 1);
+        seat.note(now, RequestPhase::Waiting, 1);
         Waiting { assignment: seat.assignment.clone(), is_read_only: seat.is_read_only, dispatched }
     }
 }
@@ -588,7 +590,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let shared = self.assignment.shared();
-        shared.traffic().note(shared.now(), Phase::Waiting, !self.is_read_only, -1);
+        shared.traffic().note(shared.now(), RequestPhase::Waiting, !self.is_read_only, -1);
     }
 }
 
@@ -596,11 +598,11 @@ impl Drop for Waiting {
 #[derive(Debug)]
 struct OpenWatch {
     watches: Arc<WatchTracker>,
-    scope: WatchScope,
+    scope: WatchIdentifier,
 }
 
 impl OpenWatch {
-    fn begin(watches: &Arc<WatchTracker>, scope: WatchScope) -> Self {
+    fn begin(watches: &Arc<WatchTracker>, scope: WatchIdentifier) -> Self {
         watches.register(&scope);
         OpenWatch { watches: Arc::clone(watches), scope }
     }
