@@ -96,9 +96,10 @@ impl Aggregation {
             metrics: AvailabilityMetrics::new(metrics).map_err(ConfigError::other)?,
             redirects,
         });
-        let kept = Arc::clone(&registry);
+        let informed = Arc::clone(&registry);
         let notes = Notes::of(unreadable, Concern::Registration);
-        let followed = start_informer(store, keys::API_SERVICES, notes, move |old, new| kept.apply(old, new));
+        let followed =
+            start_informer(store, keys::API_SERVICES, notes, move |old, new| informed.apply(old, new));
         Ok(Aggregation { registry, followed })
     }
 
@@ -214,9 +215,9 @@ impl Registry {
             let mut service = ApiService::read(new);
             if let Some(remote) = &mut service.remote {
                 // Reuse the connection pool unless the endpoint or its trust settings changed, for example on status updates.
-                let kept = before.as_ref().and_then(|before| before.remote.as_ref());
-                remote.transport = match kept.filter(|kept| kept.is_at_the_place_of(remote)) {
-                    Some(kept) => Arc::clone(&kept.transport),
+                let former = before.as_ref().and_then(|before| before.remote.as_ref());
+                remote.transport = match former.filter(|former| former.has_endpoint_of(remote)) {
+                    Some(former) => Arc::clone(&former.transport),
                     None => self.transport(remote),
                 };
             }

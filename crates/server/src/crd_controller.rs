@@ -455,9 +455,9 @@ impl Keeper {
             names::set(&mut status, "Terminating", condition, &self.now());
             crd.set_at(&["status"], status);
             if done {
-                let kept: Vec<Value> =
+                let finalizers: Vec<Value> =
                     meta::finalizers(&crd).filter(|found| *found != CLEANUP).map(Value::from).collect();
-                meta::set(&mut crd, "finalizers", Value::List(kept));
+                meta::set(&mut crd, "finalizers", Value::List(finalizers));
             }
             match self.client.update(&format!("{PATH}/{name}/status"), &crd).await {
                 Ok(updated) => return Ok(Some(updated)),

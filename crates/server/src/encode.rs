@@ -175,7 +175,7 @@ mod tests {
     use super::{head, indent, record};
 
     #[test]
-    fn kind_and_version_come_first_and_the_revision_has_its_place() {
+    fn kind_and_api_version_come_first_and_the_revision_is_located() {
         let object = json::parse(br#"{"apiVersion":"v1","data":{"a":"b"},"kind":"ConfigMap","metadata":{"uid":"u","name":"n","resourceVersion":"7"}}"#).unwrap();
         let record = record(&head("v1", "ConfigMap"), &object, Vec::new());
         let body = std::str::from_utf8(&record.body).unwrap();

@@ -218,14 +218,14 @@ pub async fn track(
         return set(object, live.at(MANAGED_FIELDS).cloned());
     }
     let tracked = with_versions(state, kind, |versions| {
-        door(kind, subresource, &api_version, versions, now).track(live, &new, manager)
+        field_management(kind, subresource, &api_version, versions, now).track(live, &new, manager)
     });
     // If a conversion webhook fails, the managed fields of the old object stay as they are.
     let tracked = tracked.await.unwrap_or_else(|_| live.at(MANAGED_FIELDS).cloned());
     set(object, tracked);
 }
 
-fn door<'a>(
+fn field_management<'a>(
     kind: &'a ServedResource,
     subresource: Subresource,
     api_version: &'a str,
@@ -264,7 +264,7 @@ pub fn track_posted(kind: &GroupVersionKind, subresource: &str, object: &mut Val
     for object in [&mut nothing, &mut new] {
         schema::decode::fill(object, schema);
     }
-    let door = FieldManagement {
+    let field_management = FieldManagement {
         api_version: &api_version,
         schema,
         subresource,
@@ -272,10 +272,10 @@ pub fn track_posted(kind: &GroupVersionKind, subresource: &str, object: &mut Val
         versions: &OnlyVersion,
         now,
     };
-    set(object, door.track(&nothing, &new, manager));
+    set(object, field_management.track(&nothing, &new, manager));
 }
 
-fn scale_door(kind: &ServedResource, now: i64) -> FieldManagement<'_> {
+fn scale_field_management(kind: &ServedResource, now: i64) -> FieldManagement<'_> {
     FieldManagement {
         api_version: apply::SCALE_VERSION,
         schema: kind.subresource_schema(Subresource::Scale),
@@ -300,7 +300,7 @@ pub fn track_scale(kind: &ServedResource, shown: &Sent, object: &mut Sent, manag
     for scale in [&mut live, &mut new] {
         schema::decode::fill(scale, schema);
     }
-    set(object, scale_door(kind, now).track(&live, &new, manager));
+    set(object, scale_field_management(kind, now).track(&live, &new, manager));
 }
 
 /// The scale of a workload, with the managed fields that concern its replicas.
@@ -354,7 +354,7 @@ pub async fn configure(
             None => empty.clone(),
         };
         schema::decode::fill(&mut live, schema);
-        scale_door(kind, now).apply(&live, &empty, config, manager, force)
+        scale_field_management(kind, now).apply(&live, &empty, config, manager, force)
     } else {
         let api_version = kind.gvk.api_version();
         let empty = kind.nothing();
@@ -372,7 +372,8 @@ pub async fn configure(
             })?;
         }
         with_versions(state, kind, |versions| {
-            door(kind, subresource, &api_version, versions, now).apply(live, &empty, config, manager, force)
+            field_management(kind, subresource, &api_version, versions, now)
+                .apply(live, &empty, config, manager, force)
         })
         .await?
     };

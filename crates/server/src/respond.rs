@@ -238,8 +238,8 @@ fn encode(call: &mut Call, kind: Option<&ServedResource>, answer: Answer) -> Res
         Answer::Plain(code, body) => plain(code, body),
         Answer::Public(code, content_type, seconds, body) => {
             let mut response = respond(code, content_type, body);
-            if let Ok(kept) = HeaderValue::try_from(format!("public, max-age={seconds}")) {
-                response.headers_mut().insert(CACHE_CONTROL, kept);
+            if let Ok(cache_control) = HeaderValue::try_from(format!("public, max-age={seconds}")) {
+                response.headers_mut().insert(CACHE_CONTROL, cache_control);
             }
             response
         }
@@ -403,7 +403,7 @@ fn compressed(call: &Call, mut response: Response<Body>) -> Response<Body> {
 fn bounded(warnings: Vec<String>) -> Vec<String> {
     const TOTAL: usize = 4 * 1024;
     const EACH: usize = 256;
-    let mut kept: Vec<String> = Vec::new();
+    let mut sent: Vec<String> = Vec::new();
     let (mut written, mut cutting) = (0, false);
     let cut = |text: String| text.chars().take(EACH).collect::<String>();
     for text in warnings {
@@ -416,14 +416,14 @@ fn bounded(warnings: Vec<String>) -> Vec<String> {
         }
         let text = if cutting { cut(text) } else { text };
         written += text.chars().count();
-        kept.push(text);
+        sent.push(text);
         if !cutting && written > TOTAL {
             cutting = true;
-            kept = kept.into_iter().map(cut).collect();
-            written = kept.iter().map(|text| text.chars().count()).sum();
+            sent = sent.into_iter().map(cut).collect();
+            written = sent.iter().map(|text| text.chars().count()).sum();
         }
     }
-    kept
+    sent
 }
 
 /// Value of a `Warning` header: code 299, no agent, the text quoted.

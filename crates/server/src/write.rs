@@ -19,8 +19,8 @@ mod metadata;
 mod posted;
 
 pub use admitted::{Admitted, AdmittedDelete, AdmittedPost, MarkProof, Marked, Mutated};
-pub use metadata::place;
 pub(crate) use metadata::remove_server_metadata;
+pub use metadata::set_namespace;
 pub use posted::Posted;
 
 use metadata::{copy_meta, dedup_owners};
@@ -217,7 +217,7 @@ impl Subject<'_> {
     pub async fn admit_create(&self, call: &mut Call, mutated: Mutated) -> Result<Admitted, Status> {
         let Mutated { mut object } = mutated;
         // The caller was authorized for the request's namespace only, so mutation must not move the object to another one.
-        place(&mut object, if self.kind.namespaced { &call.info.namespace } else { "" })?;
+        set_namespace(&mut object, if self.kind.namespaced { &call.info.namespace } else { "" })?;
         remove_server_metadata(&mut object);
         meta::set(&mut object, "uid", crate::random::uid());
         meta::set(&mut object, "creationTimestamp", api::time::Timestamp::from_seconds(call.now).time());
@@ -628,13 +628,13 @@ fn commit_status(error: &CommitError, resource: &GroupResource, name: &str) -> S
 const MAX_ERRORS: usize = 500;
 
 /// Upper limit of bytes of errors in one response; the first error is included whatever its length.
-const MAX_TOLD: usize = 1 << 20;
+const MAX_ERROR_BYTES: usize = 1 << 20;
 
-/// Truncates errors to [`MAX_ERRORS`] and [`MAX_TOLD`].
-fn told(errors: &FieldErrors) -> &[FieldError] {
+/// Truncates errors to [`MAX_ERRORS`] and [`MAX_ERROR_BYTES`].
+fn truncate_errors(errors: &FieldErrors) -> &[FieldError] {
     let mut bytes = 0;
     let fits = |error: &&FieldError| {
-        let has_room = bytes <= MAX_TOLD;
+        let has_room = bytes <= MAX_ERROR_BYTES;
         bytes += error.body().len();
         has_room
     };
@@ -651,7 +651,7 @@ fn refuse_invalid(
     if errors.is_empty() {
         return Ok(());
     }
-    let shown = told(errors);
+    let shown = truncate_errors(errors);
     if subject.kind.row().is_none() {
         // Use the group and kind that the object names: they may be wrong, which is then one of the errors.
         return Err(Status::invalid_with_repeats(&meta::gvk(object).group_kind(), name, shown));

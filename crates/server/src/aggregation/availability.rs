@@ -202,9 +202,9 @@ async fn ask(state: &State, service: &ApiService, remote: &Remote) -> Result<(),
     let mut attempts: JoinSet<Result<(), String>> = JoinSet::new();
     for _ in 0..ATTEMPTS {
         let (transport, path, user) = (transport.clone(), path.clone(), user.clone());
-        let place = locate(&state.storage.store, remote);
+        let host = locate(&state.storage.store, remote);
         attempts.spawn(async move {
-            let url = format!("https://{}{path}", place?);
+            let url = format!("https://{}{path}", host?);
             let failing = |why: String| format!("failing or missing response from {url}: {why}");
             let uri: Uri = url.parse().map_err(|error| failing(format!("{error}")))?;
             let request = forward::own_request(Method::GET, uri, &user).map_err(failing)?;

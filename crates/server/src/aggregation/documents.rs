@@ -234,8 +234,8 @@ pub(super) async fn get(
 ) -> Result<Got, String> {
     let remote = service.remote.as_ref().ok_or("it is served here")?;
     let transport = (*remote.transport).as_ref().map_err(Clone::clone)?;
-    let place = availability::locate(&state.storage.store, remote)?;
-    let uri: Uri = format!("https://{place}{path}").parse().map_err(|_| "it is at no URL".to_owned())?;
+    let host = availability::locate(&state.storage.store, remote)?;
+    let uri: Uri = format!("https://{host}{path}").parse().map_err(|_| "it is at no URL".to_owned())?;
     let mut request = forward::own_request(Method::GET, uri, user)?;
     request.headers_mut().extend(headers);
     let response = transport.send(request).await.map_err(|failure| failure.message)?;

@@ -36,7 +36,7 @@ use crate::unsent::Payer;
 use passing::{Passed, Passing};
 
 pub(crate) use headers::encode_path;
-pub(super) use headers::{encode_query, identify, incoming, kept, outgoing, say_for_whom};
+pub(super) use headers::{encode_query, forwarded_trailers, identify, incoming, outgoing, say_for_whom};
 
 /// Time limit of discovery requests: clients query all groups, and one slow server would delay them.
 const DISCOVERY: Duration = Duration::from_secs(5);
@@ -55,8 +55,8 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
         Ok(transport) => transport,
         Err(why) => return plain(500, why),
     };
-    let place = match availability::locate(&state.storage.store, remote) {
-        Ok(place) => place,
+    let host = match availability::locate(&state.storage.store, remote) {
+        Ok(host) => host,
         Err(why) => {
             warn!(api_service = %service.name, why, "an API server cannot be found");
             return unavailable();
@@ -86,9 +86,9 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
     let path = encode_path(&call.info.path);
     let query = encode_query(call.query.pairs());
     let url = if query.is_empty() {
-        format!("https://{place}{path}")
+        format!("https://{host}{path}")
     } else {
-        format!("https://{place}{path}?{query}")
+        format!("https://{host}{path}?{query}")
     };
     let Ok(uri) = url.parse::<Uri>() else { return unavailable() };
 
@@ -107,8 +107,9 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
         request.headers_mut().remove(CONTENT_LENGTH);
         return upgrade::handle(state, transport, request, upgrade, limits).await;
     }
-    say_for_whom(request.headers_mut(), &path, &place);
-    let trailers = move |frame| headers::trailers_of(frame, |sent| kept(sent, front_proxy.as_ref()));
+    say_for_whom(request.headers_mut(), &path, &host);
+    let trailers =
+        move |frame| headers::trailers_of(frame, |sent| forwarded_trailers(sent, front_proxy.as_ref()));
     *request.body_mut() = body.map_frame(trailers).boxed_unsync();
     let is_discovery = !call.info.is_resource && call.info.path.trim_matches('/').split('/').count() == 3;
     let answer = answer(state, transport, request, is_discovery, limits);
@@ -244,7 +245,7 @@ fn stream(mut body: Incoming, limits: AnswerLimits, mut stop: watch::Receiver<bo
 
 /// Sends a frame once there is room and memory budget for it; `false` if the client is gone.
 async fn pass(sender: &mpsc::Sender<Part>, part: Part, payer: Option<&Payer>) -> bool {
-    let Ok(place) = sender.reserve().await else { return false };
+    let Ok(permit) = sender.reserve().await else { return false };
     let charged = match (part, payer) {
         (Part::Frame(frame), Some(payer)) => Part::Frame(match frame.into_data() {
             Ok(data) => Frame::data(payer.charge_when_possible(data).await),
@@ -252,7 +253,7 @@ async fn pass(sender: &mpsc::Sender<Part>, part: Part, payer: Option<&Payer>) ->
         }),
         (part, _) => part,
     };
-    place.send(charged);
+    permit.send(charged);
     true
 }
 

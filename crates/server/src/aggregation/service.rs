@@ -77,7 +77,7 @@ impl Remote {
     }
 
     /// Whether both have the same Service, port and trust settings, so that a connection pool can be shared.
-    pub(super) fn is_at_the_place_of(&self, other: &Remote) -> bool {
+    pub(super) fn has_endpoint_of(&self, other: &Remote) -> bool {
         (&self.namespace, &self.service, self.port, &self.ca_bundle, self.insecure)
             == (&other.namespace, &other.service, other.port, &other.ca_bundle, other.insecure)
     }

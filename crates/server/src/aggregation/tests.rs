@@ -6,7 +6,9 @@ use documents::discovery::of_custom_version;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use value::json;
 
-use super::forward::{encode_path, encode_query, identify, incoming, kept, outgoing, say_for_whom};
+use super::forward::{
+    encode_path, encode_query, forwarded_trailers, identify, incoming, outgoing, say_for_whom,
+};
 use super::register::{Step, step};
 use super::service::{ApiService, Managed};
 use crate::outbound::{Forward, Trust};
@@ -76,7 +78,7 @@ fn nor_does_it_in_what_comes_after_the_body() {
         ("authorization", "Bearer secret"),
         ("transfer-encoding", "chunked"),
     ];
-    assert_eq!(lines(&kept(&headers(&trailers), Some(&proxy))), ["digest: sha-256=x"]);
+    assert_eq!(lines(&forwarded_trailers(&headers(&trailers), Some(&proxy))), ["digest: sha-256=x"]);
 }
 
 #[test]
@@ -99,7 +101,7 @@ fn an_upgrade_keeps_its_headers_and_loses_its_token() {
 }
 
 #[test]
-fn a_user_is_told_in_headers_and_a_name_that_would_arrive_as_another_is_not() {
+fn identity_headers_carry_the_user_and_refuse_a_name_that_would_arrive_changed() {
     let mut user = User::named("jane").in_groups(["a", "b"]);
     user.uid = "42".into();
     user.extra = BTreeMap::from([("example.com/Sc opes%".into(), vec!["x".into(), "y".into()])]);
@@ -152,8 +154,8 @@ fn paths_and_queries_are_encoded_as_go_does() {
 }
 
 #[test]
-fn the_next_server_is_told_the_path_without_its_detours() {
-    for (path, told) in
+fn the_forwarded_uri_is_the_normalized_path() {
+    for (path, forwarded) in
         [("/a/b", "/a/b"), ("/a//b/../c/", "/a/c/"), ("/", "/"), ("/a/%2E%2E/b", "/a/%2E%2E/b")]
     {
         let mut headers = HeaderMap::new();
@@ -163,7 +165,7 @@ fn the_next_server_is_told_the_path_without_its_detours() {
             [
                 "x-forwarded-host: h:1".to_owned(),
                 "x-forwarded-proto: https".to_owned(),
-                format!("x-forwarded-uri: {told}")
+                format!("x-forwarded-uri: {forwarded}")
             ]
         );
     }
@@ -178,9 +180,9 @@ fn service(label: &str, remote: bool) -> ApiService {
     ApiService::read(&json::parse(text.as_bytes()).unwrap())
 }
 
-/// The decision table of kube-aggregator's autoregister controller, by stored label and wanted registration.
+/// The decision table of kube-aggregator's autoregister controller, by stored label and desired registration.
 #[test]
-fn what_is_managed_is_kept_and_what_is_not_is_left_alone() {
+fn registration_follows_the_decision_table_of_the_autoregister_controller() {
     let wanted = of_custom_version("g", "v1");
     let start = Some((&wanted, Managed::OnStart));
     let always = Some((&wanted, Managed::Always));
@@ -210,7 +212,7 @@ fn what_is_managed_is_kept_and_what_is_not_is_left_alone() {
 }
 
 #[test]
-fn a_bundle_that_cannot_be_read_trusts_nobody() {
+fn an_undecodable_ca_bundle_trusts_no_server() {
     let remote = |bundle: &str| {
         let text = format!(
             r#"{{"metadata":{{"name":"v1.g"}},"spec":{{"group":"g","version":"v1","caBundle":"{bundle}","service":{{"name":"s","namespace":"n"}}}}}}"#
@@ -219,6 +221,6 @@ fn a_bundle_that_cannot_be_read_trusts_nobody() {
     };
     assert_eq!(remote(""), b"");
     assert_eq!(remote("eA=="), b"x");
-    let nobody = remote("!");
-    assert!(Forward::new("s.n.svc", Trust::Authorities(nobody), None).is_err());
+    let undecodable = remote("!");
+    assert!(Forward::new("s.n.svc", Trust::Authorities(undecodable), None).is_err());
 }

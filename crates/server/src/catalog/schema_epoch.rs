@@ -35,7 +35,7 @@ impl SchemaEpoch {
     /// of writers, however often the CRD changes while one of them is slow.
     pub fn instead_of(former: &SchemaEpoch) -> Arc<Self> {
         let mut all = former.former().clone();
-        all.retain(some);
+        all.retain(has_active_writers);
         all.push(Arc::clone(&former.writers));
         Arc::new(SchemaEpoch {
             after: AtomicU64::new(NEVER),
@@ -62,7 +62,7 @@ impl SchemaEpoch {
         if former.is_empty() {
             return true;
         }
-        former.retain(some);
+        former.retain(has_active_writers);
         if former.is_empty() {
             self.after.store(revision(), Ordering::SeqCst);
         }
@@ -75,7 +75,7 @@ impl SchemaEpoch {
 }
 
 /// Reports whether a schema has active writers.
-fn some(writers: &Arc<AtomicUsize>) -> bool {
+fn has_active_writers(writers: &Arc<AtomicUsize>) -> bool {
     writers.load(Ordering::SeqCst) > 0
 }
 
@@ -94,7 +94,7 @@ mod tests {
     use super::SchemaEpoch;
 
     #[test]
-    fn what_is_written_after_a_revision_is_fresh() {
+    fn writes_after_the_revision_conform() {
         let epoch = SchemaEpoch::after(5);
         assert!(!epoch.has(5));
         assert!(epoch.has(6));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fresh_while_somebody_writes_by_a_former_schema() {
+    fn no_write_conforms_while_a_former_schema_has_writers() {
         let first = SchemaEpoch::after(5);
         let writing = first.write();
         let second = SchemaEpoch::instead_of(&first);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_takes_its_time_makes_no_chain_of_schemas() {
+    fn a_slow_writer_does_not_accumulate_former_schemas() {
         let first = SchemaEpoch::after(5);
         let writing = first.write();
         let mut last = first;
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_by_the_schema_as_it_is_keeps_nobody_waiting() {
+    fn writers_of_the_current_schema_do_not_delay_settling() {
         let first = SchemaEpoch::after(5);
         let second = SchemaEpoch::instead_of(&first);
         let _writing = second.write();

@@ -19,7 +19,7 @@ fn an_answer_that_cannot_be_read_is_no_success() {
 }
 
 #[test]
-fn a_refusal_is_told_as_it_was_given_and_not_in_full_length() {
+fn an_error_response_becomes_its_status_with_a_truncated_message() {
     let status = read(409, br#"{"reason":"Conflict","message":"no","details":{"name":"x"}}"#).unwrap_err();
     assert_eq!((status.code(), status.reason(), status.message()), (409, "Conflict", "no"));
     assert_eq!(read(404, b"<html>").unwrap_err().code(), 404);

@@ -314,10 +314,10 @@ fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value,
             ));
         }
     };
-    let mut kept: Map = original.get("metadata").and_then(Value::as_map).cloned().unwrap_or_default();
+    let mut merged: Map = original.get("metadata").and_then(Value::as_map).cloned().unwrap_or_default();
     for field in ["labels", "annotations"] {
         match metadata.get(field) {
-            None | Some(Value::Null) => drop(kept.remove(field)),
+            None | Some(Value::Null) => drop(merged.remove(field)),
             Some(Value::Map(entries)) => {
                 let wrong = entries.iter().find(|(_, value)| !matches!(value, Value::String(_)));
                 if let Some((key, value)) = wrong {
@@ -326,13 +326,13 @@ fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value,
                         go::type_name(value)
                     ));
                 }
-                if kept.get(field).and_then(Value::as_map) != Some(entries) {
+                if merged.get(field).and_then(Value::as_map) != Some(entries) {
                     let errors = api::validation::meta::converted(field, entries);
                     if !errors.is_empty() {
                         return Err(format!("metadata: {}", api::field::aggregate(errors)));
                     }
                 }
-                kept.insert(field, Value::Map(entries.clone()));
+                merged.insert(field, Value::Map(entries.clone()));
             }
             Some(other) => {
                 let kind = go::type_name(other);
@@ -341,7 +341,7 @@ fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value,
         }
     }
     let mut result = converted.clone();
-    result.set_at(&["metadata"], Value::Map(kept));
+    result.set_at(&["metadata"], Value::Map(merged));
     Ok(result)
 }
 

@@ -8,7 +8,7 @@ use crate::decode::{self, Draft};
 use crate::options::WriteOptions;
 use crate::ownership::{self, Writer};
 use crate::state::State;
-use crate::write::{StoreError, Subject, WriteOutcome, place, remove_server_metadata};
+use crate::write::{StoreError, Subject, WriteOutcome, remove_server_metadata, set_namespace};
 
 /// Maximum number of generated names that are tried.
 const NAME_ATTEMPTS: usize = 8;
@@ -38,7 +38,7 @@ pub async fn create(
     let subject =
         Subject { state, kind, subresource, options: &options_value, dry_run: options.dry_run, writer };
     remove_server_metadata(draft.object_mut());
-    place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
+    set_namespace(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     let generated =
         meta::name(draft.object()).is_empty() && !meta::text(draft.object(), "generateName").is_empty();
     let original = generated.then(|| draft.clone());

@@ -279,11 +279,11 @@ fn check_budget(budget: &Value) -> Result<i64, Status> {
     if number("observedGeneration") < budget.int_at(&["metadata", "generation"]).unwrap_or(0) {
         return Err(in_progress(name));
     }
-    let forbid = |why: &str, told: &str| {
+    let forbid = |why: &str, detail: &str| {
         let resource = GroupResource::new("policy", "poddisruptionbudget");
         let cause = StatusCause {
             reason: "DisruptionBudget".into(),
-            message: format!("The disruption budget {name} does not allow evicting pods currently: {told}"),
+            message: format!("The disruption budget {name} does not allow evicting pods currently: {detail}"),
             ..StatusCause::default()
         };
         let details = StatusDetails {

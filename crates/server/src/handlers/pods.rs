@@ -135,7 +135,7 @@ pub async fn posted(
     options: &WriteOptions,
 ) -> Result<Value, Status> {
     let mut object = decode::posted(call, expected, options.field_validation).await?;
-    write::place(&mut object, &call.info.namespace)?;
+    write::set_namespace(&mut object, &call.info.namespace)?;
     Ok(object)
 }
 

@@ -48,7 +48,7 @@ pub async fn read(state: &State, call: &mut Call, kind: &ServedResource) -> Resu
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let mut object = decode::object(call, kind, options.field_validation).await?.object;
     remove_server_metadata(&mut object);
-    crate::write::place(&mut object, if kind.namespaced { &call.info.namespace } else { "" })?;
+    crate::write::set_namespace(&mut object, if kind.namespaced { &call.info.namespace } else { "" })?;
     let manager = ownership::manager(&options.field_manager, &call.headers);
     let written = ownership::Written { old: None, empty: &[], manager: &manager };
     ownership::track(state, kind, Subresource::None, written, &mut object, call.now).await;

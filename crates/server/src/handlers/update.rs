@@ -16,7 +16,7 @@ use crate::negotiate;
 use crate::options::{FieldValidation, WriteOptions};
 use crate::ownership::{self, Writer};
 use crate::state::State;
-use crate::write::{OPTIMISTIC_LOCK, StoreError, Subject, WriteOutcome, place};
+use crate::write::{OPTIMISTIC_LOCK, StoreError, Subject, WriteOutcome, set_namespace};
 
 /// Maximum number of attempts when other writes conflict and the client did not name a revision.
 const ATTEMPTS: usize = 16;
@@ -52,7 +52,7 @@ pub async fn put(
         Subresource::Scale => decode::scale(call, kind, options.field_validation).await?,
         _ => Draft::Object(decode::object(call, kind, options.field_validation).await?),
     };
-    place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
+    set_namespace(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     check_name(call, draft.object())?;
     change(state, call, kind, subresource, &options, Source::Object(draft)).await
 }
@@ -196,7 +196,7 @@ fn patched(
     let strict = options.field_validation != FieldValidation::Ignore;
     let applied = patch::apply(patch, &current, body, strict)?;
     let mut draft = decode::patched(call, kind, subresource, applied, options.field_validation)?;
-    place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
+    set_namespace(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     check_name(call, draft.object())?;
     Ok(draft)
 }
@@ -231,7 +231,7 @@ async fn configured(
     if old.is_none() {
         ownership::refuse_uid(kind, &call.info.name, draft.object())?;
     }
-    place(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
+    set_namespace(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     check_name(call, draft.object())?;
     Ok(draft)
 }

@@ -322,8 +322,8 @@ impl Sender {
     async fn send(&self, chunk: Bytes) -> bool {
         let sent = async {
             // Charge the bytes last, so that a chunk that waits for the channel holds no budget.
-            let place = self.channel.reserve().await.ok()?;
-            place.send(match &self.payer {
+            let permit = self.channel.reserve().await.ok()?;
+            permit.send(match &self.payer {
                 Some(payer) => payer.charge_when_possible(chunk).await,
                 None => chunk,
             });

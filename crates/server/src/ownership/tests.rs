@@ -37,9 +37,9 @@ fn managed_fields_that_admission_broke_are_put_back() {
     assert_eq!(broken, object(OWNED));
     // Managed fields that admission left alone, removed or changed to a valid value stay.
     for good in [OWNED.to_owned(), r#"{"data":{}}"#.to_owned(), OWNED.replace("\"a\"", "\"b\"")] {
-        let mut kept = object(&good);
-        assert_eq!(mend(&mut kept, before.clone()), None);
-        assert_eq!(kept, object(&good));
+        let mut valid = object(&good);
+        assert_eq!(mend(&mut valid, before.clone()), None);
+        assert_eq!(valid, object(&good));
     }
 }
 
@@ -50,7 +50,7 @@ fn new_times_count_only_if_something_else_changed() {
     drop_times(&mut same, &old);
     assert_eq!(same, old);
     let changed = OWNED.replace("2026", "2027").replace("\"v\"", "\"w\"");
-    let mut kept = object(&changed);
-    drop_times(&mut kept, &old);
-    assert_eq!(kept, object(&changed));
+    let mut updated = object(&changed);
+    drop_times(&mut updated, &old);
+    assert_eq!(updated, object(&changed));
 }

@@ -6,13 +6,13 @@ fn lengths(warnings: &[usize]) -> Vec<usize> {
 }
 
 #[test]
-fn warnings_that_are_short_together_are_told_in_full() {
+fn warnings_that_are_short_together_are_sent_in_full() {
     assert_eq!(lengths(&[4000, 96]), [4000, 96]);
     assert_eq!(lengths(&vec![1; 500]), vec![1; 500]);
 }
 
 #[test]
-fn of_long_warnings_the_beginnings_are_told_while_there_is_room() {
+fn long_warnings_are_cut_and_sent_until_the_total_limit() {
     assert_eq!(lengths(&[4000, 97]), [256, 97]);
     assert_eq!(lengths(&[300; 20]), [256; 16]);
     // The last warning may exceed the limit a little.
@@ -23,8 +23,8 @@ fn of_long_warnings_the_beginnings_are_told_while_there_is_room() {
 
 #[test]
 fn what_a_header_cannot_carry_is_left_out() {
-    let told = bounded(vec![String::new(), "two\nlines".to_owned(), "fine".to_owned()]);
-    assert_eq!(told, ["fine"]);
+    let sent = bounded(vec![String::new(), "two\nlines".to_owned(), "fine".to_owned()]);
+    assert_eq!(sent, ["fine"]);
 }
 
 #[test]

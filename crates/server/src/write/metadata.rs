@@ -14,7 +14,7 @@ pub(crate) fn remove_server_metadata(object: &mut Value) {
 }
 
 /// Sets the request's namespace on an object, or removes it if `namespace` is empty. Refuses an object that names another namespace.
-pub fn place(object: &mut Value, namespace: &str) -> Result<(), Status> {
+pub fn set_namespace(object: &mut Value, namespace: &str) -> Result<(), Status> {
     let own = meta::namespace(object);
     if own == namespace {
         Ok(())

@@ -73,11 +73,11 @@ pub(in super::super) fn outgoing(
             continue;
         }
         if *name == header::SEC_WEBSOCKET_PROTOCOL {
-            let kept = value.to_str().map(protocols_without_token).unwrap_or_default();
-            if let Ok(kept) = HeaderValue::try_from(kept)
-                && !kept.is_empty()
+            let protocols = value.to_str().map(protocols_without_token).unwrap_or_default();
+            if let Ok(protocols) = HeaderValue::try_from(protocols)
+                && !protocols.is_empty()
             {
-                headers.append(name.clone(), kept);
+                headers.append(name.clone(), protocols);
             }
             continue;
         }
@@ -118,7 +118,10 @@ fn is_ours_to_say(name: &str, front_proxy: Option<&FrontProxy>) -> bool {
 }
 
 /// The request trailers to forward. The rules for headers apply.
-pub(in super::super) fn kept(received: &HeaderMap, front_proxy: Option<&FrontProxy>) -> HeaderMap {
+pub(in super::super) fn forwarded_trailers(
+    received: &HeaderMap,
+    front_proxy: Option<&FrontProxy>,
+) -> HeaderMap {
     let goes_on = |name: &HeaderName| {
         !HOP_BY_HOP.contains(&name.as_str()) && !is_ours_to_say(name.as_str(), front_proxy)
     };

@@ -14,7 +14,7 @@ use crate::request_info::Query;
 const SCOPE: &str = "/registry/configmaps/default/";
 
 /// The revisions that a watch from `after` returns at once, if the store reports the revisions `seen` while the watch begins.
-fn told(store: &Store, after: u64, seen: &[u64]) -> Vec<u64> {
+fn revisions_sent(store: &Store, after: u64, seen: &[u64]) -> Vec<u64> {
     let query = Query::parse(&format!("watch=1&resourceVersion={after}"));
     let options = ListOptions::parse(&query, true).unwrap();
     let seen = Cell::new(seen);
@@ -44,10 +44,10 @@ async fn what_is_written_while_a_watch_of_the_future_begins_is_not_lost() {
     }
     let [first, second, third] = revisions[..] else { panic!("three were made") };
     // At first only one object existed; the others were created before the watch was registered.
-    assert_eq!(told(&state.storage.store, second, &[first, third]), [third]);
+    assert_eq!(revisions_sent(&state.storage.store, second, &[first, third]), [third]);
     // The requested revision is still in the future.
-    assert_eq!(told(&state.storage.store, third + 1000, &[third, third]), [] as [u64; 0]);
+    assert_eq!(revisions_sent(&state.storage.store, third + 1000, &[third, third]), [] as [u64; 0]);
     // The requested revision already existed.
-    assert_eq!(told(&state.storage.store, first, &[third]), [second, third]);
+    assert_eq!(revisions_sent(&state.storage.store, first, &[third]), [second, third]);
     server.running.stop().await;
 }
