@@ -1,6 +1,6 @@
 //! API aggregation: proxies requests to the aggregated API servers that `APIService` objects register.
 //!
-//! One informer keeps [`Aggregation`] up to date. A request whose path belongs to an aggregated API server is authenticated
+//! One informer keeps [`ApiAggregation`] up to date. A request whose path belongs to an aggregated API server is authenticated
 //! and authorized here and then proxied ([`forward`]); admission is left to that server. Background tasks track whether each
 //! server is reachable ([`availability`]) and fetch its discovery and OpenAPI documents ([`documents`]) with time and size
 //! limits, so a server that hangs delays no request. The groups served locally also get APIServices ([`register`]).
@@ -44,7 +44,7 @@ const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const CORE: &str = "v1.";
 
 /// All registered APIServices and the documents fetched from aggregated API servers.
-pub(crate) struct Aggregation {
+pub(crate) struct ApiAggregation {
     registry: Arc<Registry>,
     followed: InformerProgress,
 }
@@ -71,7 +71,7 @@ struct Services {
     remote: BTreeMap<Str, BTreeMap<Str, Arc<ApiService>>>,
 }
 
-impl Aggregation {
+impl ApiAggregation {
     /// Loads the stored APIServices and follows them with an informer. Fails if `identity` is not a usable key pair.
     pub(crate) fn start(
         store: &Store,
@@ -100,7 +100,7 @@ impl Aggregation {
         let notes = Notes::of(unreadable, Concern::Registration);
         let followed =
             start_informer(store, keys::API_SERVICES, notes, move |old, new| informed.apply(old, new));
-        Ok(Aggregation { registry, followed })
+        Ok(ApiAggregation { registry, followed })
     }
 
     /// Waits until the informer has applied the writes up to `revision`.
@@ -261,7 +261,7 @@ fn check(identity: &outbound::Identity) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-impl std::fmt::Debug for Aggregation {
+impl std::fmt::Debug for ApiAggregation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Aggregation")
     }

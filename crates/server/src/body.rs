@@ -33,11 +33,11 @@ enum Inner {
     Shared(Bytes),
     Spliced(Splice),
     Stream(mpsc::Receiver<Bytes>),
-    Forwarded(mpsc::Receiver<Part>),
+    Forwarded(mpsc::Receiver<ForwardedPart>),
 }
 
 #[derive(Debug)]
-pub enum Part {
+pub enum ForwardedPart {
     Frame(Frame<Bytes>),
     /// Marks a complete body. A body without it was cut short.
     End,
@@ -60,7 +60,7 @@ impl Body {
 
     /// Returns a body that fails with [`Cut`] on the first poll.
     pub fn cut() -> Self {
-        // The sender is dropped, so no [`Part::End`] arrives.
+        // The sender is dropped, so no [`ForwardedPart::End`] arrives.
         Body::of(Inner::Forwarded(mpsc::channel(1).1))
     }
 
@@ -74,8 +74,8 @@ impl Body {
         Body::of(Inner::Stream(receiver))
     }
 
-    /// Sends the parts of another server's response until [`Part::End`].
-    pub fn forwarded(receiver: mpsc::Receiver<Part>) -> Self {
+    /// Sends the parts of another server's response until [`ForwardedPart::End`].
+    pub fn forwarded(receiver: mpsc::Receiver<ForwardedPart>) -> Self {
         Body::of(Inner::Forwarded(receiver))
     }
 
@@ -178,7 +178,7 @@ impl HttpBody for Body {
             Inner::Forwarded(receiver) => {
                 let part = match receiver.poll_recv(cx) {
                     Poll::Pending => return Poll::Pending,
-                    Poll::Ready(Some(Part::Frame(frame))) => return Poll::Ready(Some(Ok(frame))),
+                    Poll::Ready(Some(ForwardedPart::Frame(frame))) => return Poll::Ready(Some(Ok(frame))),
                     Poll::Ready(part) => part,
                 };
                 self.inner = Inner::Whole(Bytes::new());

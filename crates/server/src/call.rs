@@ -26,7 +26,7 @@ use crate::body::Body;
 use crate::byte_budget::{Account, ByteBudget, ByteCharge};
 use crate::discard::Discarding;
 use crate::heavy::Effort;
-use crate::paced::{Paced, ReadError};
+use crate::paced::{BodyReadError, Paced};
 use crate::request_info::{Query, RequestInfo};
 use crate::seats::Seat;
 use crate::unsent::Payer;
@@ -43,7 +43,7 @@ pub(crate) struct AuthenticatedRequest {
     pub(crate) info: RequestInfo,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
-    pub(crate) body: Unread,
+    pub(crate) body: RequestBody,
     /// Warnings of authentication, returned in the response.
     pub(crate) warnings: Vec<String>,
     pub(crate) record: Record,
@@ -80,7 +80,7 @@ pub struct Call {
     pub payer: Option<Payer>,
     permit: Permit,
     caller: Caller,
-    body: Unread,
+    body: RequestBody,
     /// Charge of the body, until the request ends, because what is decoded from it lives as long.
     charge: Option<ByteCharge>,
     warnings: Vec<String>,
@@ -92,7 +92,7 @@ pub struct Call {
 }
 
 /// The parts of a network request besides its head.
-pub struct Arriving {
+pub struct IncomingBody {
     pub body: Discarding,
     /// The connection to upgrade to another protocol, if the client may do so.
     pub upgrade: Option<OnUpgrade>,
@@ -102,9 +102,9 @@ pub struct Arriving {
 }
 
 /// A request body and how it can be read.
-pub enum Unread {
+pub enum RequestBody {
     /// Still arriving over the network.
-    Incoming(Box<Arriving>),
+    Incoming(Box<IncomingBody>),
     /// In memory: the request comes from inside this process.
     Here(Bytes),
     /// In memory, and only another server may answer the request.
@@ -113,10 +113,10 @@ pub enum Unread {
     Done,
 }
 
-impl Unread {
+impl RequestBody {
     /// True for a network body that was not empty on arrival.
     pub(crate) fn arrives(&self) -> bool {
-        matches!(self, Unread::Incoming(arriving) if arriving.body.had_content())
+        matches!(self, RequestBody::Incoming(arriving) if arriving.body.had_content())
     }
 }
 
@@ -234,15 +234,15 @@ impl Call {
     /// Derived from how the request arrived; see [`AnsweredBy`].
     pub fn answered_by(&self) -> AnsweredBy {
         match self.body {
-            Unread::Incoming(_) => AnsweredBy::Anybody,
-            Unread::Elsewhere(_) => AnsweredBy::Others,
-            Unread::Here(_) | Unread::Done => AnsweredBy::Us,
+            RequestBody::Incoming(_) => AnsweredBy::Anybody,
+            RequestBody::Elsewhere(_) => AnsweredBy::Others,
+            RequestBody::Here(_) | RequestBody::Done => AnsweredBy::Us,
         }
     }
 
     /// Takes the unread body, to forward it.
-    pub fn take_body(&mut self) -> Unread {
-        std::mem::replace(&mut self.body, Unread::Done)
+    pub fn take_body(&mut self) -> RequestBody {
+        std::mem::replace(&mut self.body, RequestBody::Done)
     }
 
     /// Reads the body; a second call returns an empty one. A request with a large body continues in the heavy
@@ -261,12 +261,14 @@ impl Call {
     }
 
     async fn read_unread(&mut self) -> Result<Bytes, Status> {
-        match std::mem::replace(&mut self.body, Unread::Done) {
-            Unread::Done => Ok(Bytes::new()),
-            Unread::Here(bytes) | Unread::Elsewhere(bytes) if bytes.len() > MAX_BODY => Err(too_large()),
-            Unread::Here(bytes) | Unread::Elsewhere(bytes) => Ok(bytes),
-            Unread::Incoming(arriving) if arriving.body.is_end_stream() => Ok(Bytes::new()),
-            Unread::Incoming(arriving) => {
+        match std::mem::replace(&mut self.body, RequestBody::Done) {
+            RequestBody::Done => Ok(Bytes::new()),
+            RequestBody::Here(bytes) | RequestBody::Elsewhere(bytes) if bytes.len() > MAX_BODY => {
+                Err(too_large())
+            }
+            RequestBody::Here(bytes) | RequestBody::Elsewhere(bytes) => Ok(bytes),
+            RequestBody::Incoming(arriving) if arriving.body.is_end_stream() => Ok(Bytes::new()),
+            RequestBody::Incoming(arriving) => {
                 let deadline = self.deadline;
                 let receiving = self.receive(*arriving);
                 let Some(deadline) = deadline else { return receiving.await };
@@ -277,8 +279,8 @@ impl Call {
     }
 
     /// Receives a body from the network. The seat is released while the body must be waited for.
-    async fn receive(&mut self, arriving: Arriving) -> Result<Bytes, Status> {
-        let Arriving { body, budget, peer, .. } = arriving;
+    async fn receive(&mut self, arriving: IncomingBody) -> Result<Bytes, Status> {
+        let IncomingBody { body, budget, peer, .. } = arriving;
         let charge = self.charge.insert(budget.open(Account::of(self.caller.user(), peer))?);
         let mut body = Paced::new(body);
         // Most bodies arrive in one frame, which is not copied.
@@ -296,11 +298,11 @@ impl Call {
             let data = match frame {
                 None => break,
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
-                Some(Err(ReadError::TooSlow)) => {
+                Some(Err(BodyReadError::TooSlow)) => {
                     budget.count_slow();
                     return Err(too_slow());
                 }
-                Some(Err(ReadError::Broken(e))) => {
+                Some(Err(BodyReadError::Broken(e))) => {
                     return Err(Status::bad_request(format!("the request body could not be read: {e}")));
                 }
             };
@@ -327,11 +329,11 @@ fn too_large() -> Status {
 
 /// Status 408: the client sends its body too slowly.
 pub fn too_slow() -> Status {
-    Status::failure(408, api::StatusReason::Timeout, format!("Timeout: {}", ReadError::TooSlow))
+    Status::failure(408, api::StatusReason::Timeout, format!("Timeout: {}", BodyReadError::TooSlow))
 }
 
 /// The result of a handler before encoding; the first field is the HTTP status.
-pub enum Answer {
+pub enum HandlerResponse {
     /// A stored object, encoded for the request's version.
     Entry(u16, Arc<StoredEntry>),
     /// An object in the request's version.

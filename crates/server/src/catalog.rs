@@ -22,7 +22,7 @@ use value::Str;
 
 pub use custom::CustomKinds;
 pub use schema_epoch::{SchemaEpoch, SchemaWriter};
-pub use served_resource::{Custom, ServedResource};
+pub use served_resource::{CustomResourceVersion, ServedResource};
 pub use shapes::{Sent, StoredObject, Working};
 pub use subresource::Subresource;
 

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use http_body_util::{BodyExt as _, Limited};
 use value::{Value, json, write};
 
-use crate::call::Unread;
+use crate::call::RequestBody;
 use crate::heavy::Effort;
 use crate::pipeline::{self, InternalRequest};
 use crate::respond;
@@ -63,7 +63,7 @@ impl Client {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         headers.insert(USER_AGENT, self.agent.clone());
         let body = body.map(|b| Bytes::from(write::to_vec(b))).unwrap_or_default();
-        let body = if self.elsewhere { Unread::Elsewhere(body) } else { Unread::Here(body) };
+        let body = if self.elsewhere { RequestBody::Elsewhere(body) } else { RequestBody::Here(body) };
         let (state, caller) = (Arc::clone(&self.state), self.caller.clone());
         if !self.elsewhere {
             // Work on large objects by controllers must not delay clients either.

@@ -15,10 +15,10 @@ use crd::{CrdConversion, Room};
 use storage::StoredEntry;
 use value::Value;
 
-pub use webhook::{TIMEOUT, Targets};
+pub use webhook::{ConversionWebhookClients, TIMEOUT};
 
-use crate::call::Answer;
-use crate::catalog::{Custom, Sent, ServedResource, StoredObject, Subresource, Working};
+use crate::call::HandlerResponse;
+use crate::catalog::{CustomResourceVersion, Sent, ServedResource, StoredObject, Subresource, Working};
 use crate::keys;
 use crate::state::State;
 
@@ -72,7 +72,7 @@ impl Converter<'_> {
     /// the error of the batch.
     async fn retry_one_by_one(
         &self,
-        custom: &Custom,
+        custom: &CustomResourceVersion,
         entries: &[Arc<StoredEntry>],
         until: Instant,
         together: Status,
@@ -143,7 +143,11 @@ impl Converter<'_> {
     }
 
     /// Applies the current schemas to stored objects and converts them to the version of the request.
-    async fn current(&self, custom: &Custom, stored: Vec<StoredObject>) -> Result<Vec<Working>, Status> {
+    async fn current(
+        &self,
+        custom: &CustomResourceVersion,
+        stored: Vec<StoredObject>,
+    ) -> Result<Vec<Working>, Status> {
         let mut room = Room::for_list();
         let mut objects: Vec<Value> = stored.into_iter().map(StoredObject::into_value).collect();
         for object in &mut objects {
@@ -157,7 +161,11 @@ impl Converter<'_> {
         Ok(objects.into_iter().map(Working::of_converted).collect())
     }
 
-    async fn current_one(&self, custom: &Custom, stored: StoredObject) -> Result<Working, Status> {
+    async fn current_one(
+        &self,
+        custom: &CustomResourceVersion,
+        stored: StoredObject,
+    ) -> Result<Working, Status> {
         self.current(custom, vec![stored]).await?.pop().ok_or_else(no_result)
     }
 
@@ -201,22 +209,22 @@ impl Converter<'_> {
         subresource: Subresource,
         code: u16,
         entry: Arc<StoredEntry>,
-    ) -> Result<Answer, Status> {
+    ) -> Result<HandlerResponse, Status> {
         match (subresource, self.resource.as_custom()) {
             (Subresource::Scale, Some(custom)) => {
                 let object = self.load(&entry).await?;
                 let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
-                Ok(Answer::Object(code, crd::scale::get(paths, &object)?))
+                Ok(HandlerResponse::Object(code, crd::scale::get(paths, &object)?))
             }
             (Subresource::Scale, None) => {
                 let scale = self.resource.view(subresource, &self.resource.load_built_in(&entry)?)?;
-                Ok(Answer::Object(code, scale.into_value()))
+                Ok(HandlerResponse::Object(code, scale.into_value()))
             }
             (_, Some(_)) if self.resource.must_convert(&entry) => {
                 let object = self.resource.to_sent(self.load(&entry).await?);
-                Ok(Answer::Object(code, object.into_value()))
+                Ok(HandlerResponse::Object(code, object.into_value()))
             }
-            _ => Ok(Answer::Entry(code, entry)),
+            _ => Ok(HandlerResponse::Entry(code, entry)),
         }
     }
 }
@@ -243,7 +251,7 @@ fn corrupt(key: &str, revision: u64, status: &Status) -> String {
 /// Converts custom resources, each from the version it names, and drops fields that are unknown in the wanted version.
 async fn convert_and_prune(
     state: &State,
-    custom: &Custom,
+    custom: &CustomResourceVersion,
     objects: Vec<Value>,
     wanted: &GroupVersion,
 ) -> Result<Vec<Value>, Status> {
@@ -262,7 +270,7 @@ async fn convert_and_prune(
 /// Converts custom resources, each from the version it names, without pruning.
 async fn convert(
     state: &State,
-    custom: &Custom,
+    custom: &CustomResourceVersion,
     mut objects: Vec<Value>,
     wanted: &GroupVersion,
 ) -> Result<Vec<Value>, Status> {

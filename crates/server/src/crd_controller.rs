@@ -61,16 +61,16 @@ impl CrdProgress {
 
 /// The stored bytes of a CRD, shared with the store. They are decoded again when a schema is compiled.
 #[derive(Debug)]
-struct Stored(Arc<StoredEntry>);
+struct StoredCrdSource(Arc<StoredEntry>);
 
-impl CrdSource for Stored {
+impl CrdSource for StoredCrdSource {
     fn load(&self) -> Option<Value> {
         encode::tree(&self.0).ok()
     }
 }
 
 /// Follows CRDs in the store and updates the catalog.
-pub(crate) struct Informer {
+pub(crate) struct CrdInformer {
     /// The keys of all stored CRDs, to detect deletions after a relist.
     seen: BTreeSet<Arc<str>>,
     events: ListWatch,
@@ -78,7 +78,7 @@ pub(crate) struct Informer {
 }
 
 /// Loads the stored CRDs into the catalog.
-pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) -> (CrdProgress, Informer) {
+pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) -> (CrdProgress, CrdInformer) {
     let (page, events) = ListWatch::start(store, CRDS);
     let mut seen = BTreeSet::new();
     let mut crds = Vec::with_capacity(page.entries.len());
@@ -105,11 +105,11 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
         true
     });
     let (sender, revision) = watch::channel(page.revision);
-    (CrdProgress { revision }, Informer { seen, events, sender })
+    (CrdProgress { revision }, CrdInformer { seen, events, sender })
 }
 
 fn read(entry: &Arc<StoredEntry>) -> Result<CustomResourceDefinition, Status> {
-    let source: Arc<dyn CrdSource> = Arc::new(Stored(Arc::clone(entry)));
+    let source: Arc<dyn CrdSource> = Arc::new(StoredCrdSource(Arc::clone(entry)));
     Ok(CustomResourceDefinition::read(&encode::tree(entry)?, &source, kinds::table::overlapping))
 }
 
@@ -150,7 +150,7 @@ fn group_of(crd: &Value) -> &str {
     crd.str_at(&["spec", "group"]).unwrap_or_default()
 }
 
-impl Informer {
+impl CrdInformer {
     /// Updates the catalog from a stored CRD, unless the catalog is newer: the status task serves a CRD before its status is stored.
     /// A CRD that cannot be decoded is no longer served, requests for its resource are denied, and no other CRD gets its kind.
     fn put(&mut self, state: &State, entry: &Arc<StoredEntry>) {
@@ -235,10 +235,10 @@ impl Informer {
 }
 
 /// Starts the informer task and the status task.
-pub(crate) fn start(state: &Arc<State>, follower: Informer) {
+pub(crate) fn start(state: &Arc<State>, informer: CrdInformer) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    tokio::spawn(follower.run(Arc::clone(state), sender.clone()));
-    let keeper = Arc::new(Keeper {
+    tokio::spawn(informer.run(Arc::clone(state), sender.clone()));
+    let writer = Arc::new(CrdStatusWriter {
         client: Client::new(Arc::clone(state), InternalIdentity::ApiServer),
         state: Arc::clone(state),
         emptying: Mutex::default(),
@@ -246,7 +246,7 @@ pub(crate) fn start(state: &Arc<State>, follower: Informer) {
         writers: Arc::new(Semaphore::new(WRITERS)),
         again: sender,
     });
-    tokio::spawn(keeper.run(receiver));
+    tokio::spawn(writer.run(receiver));
 }
 
 /// A CRD with its new status, not yet written.
@@ -257,7 +257,7 @@ struct NewStatus {
 }
 
 /// Writes the status of CRDs, and deletes the objects of terminating ones.
-struct Keeper {
+struct CrdStatusWriter {
     state: Arc<State>,
     client: Client,
     /// The CRDs whose objects are being deleted.
@@ -268,7 +268,7 @@ struct Keeper {
     again: mpsc::UnboundedSender<Str>,
 }
 
-impl Keeper {
+impl CrdStatusWriter {
     async fn run(self: Arc<Self>, mut changed: mpsc::UnboundedReceiver<Str>) {
         let mut stop = self.state.stopping();
         loop {
@@ -285,17 +285,17 @@ impl Keeper {
                 Ok(None) => {}
                 Ok(Some(change)) => {
                     // Writes run in parallel: CRDs are often created by the hundred, and each write waits for the disk.
-                    let Ok(writer) = Arc::clone(&self.writers).acquire_owned().await else { return };
+                    let Ok(permit) = Arc::clone(&self.writers).acquire_owned().await else { return };
                     self.writing().insert(name.clone(), false);
-                    let keeper = Arc::clone(&self);
+                    let writer = Arc::clone(&self);
                     tokio::spawn(async move {
-                        let outcome = keeper.write(&name, change).await;
-                        drop(writer);
-                        if keeper.writing().remove(&name) == Some(true) {
-                            let _ = keeper.again.send(name.clone());
+                        let outcome = writer.write(&name, change).await;
+                        drop(permit);
+                        if writer.writing().remove(&name) == Some(true) {
+                            let _ = writer.again.send(name.clone());
                         }
                         if let Err(status) = outcome {
-                            keeper.retry(name, &status);
+                            writer.retry(name, &status);
                         }
                     });
                 }
@@ -339,16 +339,16 @@ impl Keeper {
         if meta::is_deleting(&crd) && meta::finalizers(&crd).any(|found| found == CLEANUP) {
             let is_first = self.emptying.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
             if is_first {
-                let (keeper, name) = (Arc::clone(self), name.clone());
+                let (writer, name) = (Arc::clone(self), name.clone());
                 tokio::spawn(async move {
-                    if let Err(status) = keeper.empty(&name).await {
+                    if let Err(status) = writer.empty(&name).await {
                         warn!(crd = %name, error = %status, "could not delete the objects of a deleted CRD yet; trying again");
                     }
-                    keeper.emptying.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
+                    writer.emptying.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
                     // Retry what is left, as long as the CRD exists.
-                    if keeper.state.storage.store.get(&format!("{CRDS}{name}")).is_some() {
+                    if writer.state.storage.store.get(&format!("{CRDS}{name}")).is_some() {
                         tokio::time::sleep(AGAIN).await;
-                        let _ = keeper.again.send(name);
+                        let _ = writer.again.send(name);
                     }
                 });
             }
@@ -382,7 +382,7 @@ impl Keeper {
     }
 
     fn serve(&self, crd: &Value, entry: &Arc<StoredEntry>) {
-        let source: Arc<dyn CrdSource> = Arc::new(Stored(Arc::clone(entry)));
+        let source: Arc<dyn CrdSource> = Arc::new(StoredCrdSource(Arc::clone(entry)));
         let read = CustomResourceDefinition::read(crd, &source, kinds::table::overlapping);
         self.state.apis.catalog.change_custom(|custom| {
             // If the CRD was changed or deleted in the meantime, the informer updates the catalog.

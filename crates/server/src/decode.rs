@@ -11,29 +11,29 @@ use schema::patch::{Patched, undecodable};
 use value::{Str, Value, json, yaml};
 
 use crate::call::Call;
-use crate::catalog::{Custom, Sent, ServedResource, Subresource, Working};
+use crate::catalog::{CustomResourceVersion, Sent, ServedResource, Subresource, Working};
 use crate::negotiate::{self, BodyMedia};
 use crate::options::FieldValidation;
 
 /// A decoded request body without unknown fields, not yet admitted.
 #[derive(Clone, Debug)]
 pub enum Draft {
-    Object(Decoded),
+    Object(DraftObject),
     /// A `Scale` for an object of the resource.
     Scale(Sent),
 }
 
 #[derive(Clone, Debug)]
-pub struct Decoded {
+pub struct DraftObject {
     /// The object, with defaults.
     pub object: Working,
     /// Fields that were sent as empty lists and that the kind writes even when they are empty: unlike omitted fields, the client owns them.
     pub(crate) empty: Vec<Vec<Str>>,
 }
 
-impl From<Working> for Decoded {
+impl From<Working> for DraftObject {
     fn from(object: Working) -> Self {
-        Decoded { object, empty: Vec::new() }
+        DraftObject { object, empty: Vec::new() }
     }
 }
 
@@ -150,7 +150,7 @@ pub async fn object(
     call: &mut Call,
     kind: &ServedResource,
     validation: FieldValidation,
-) -> Result<Decoded, Status> {
+) -> Result<DraftObject, Status> {
     let media = negotiate::body_media(&call.headers)?;
     let body = call.read_body().await?;
     let mut tree = read(&body, media, &kind.gvk)?;
@@ -196,7 +196,7 @@ fn unreadable_kind(object: &Value, is_typed: bool) -> Option<String> {
 }
 
 /// The schema of the version that an object names; an empty schema if the CRD does not have that version.
-fn custom_schema(custom: &Custom, sent: &GroupVersionKind) -> Arc<CompiledVersion> {
+fn custom_schema(custom: &CustomResourceVersion, sent: &GroupVersionKind) -> Arc<CompiledVersion> {
     match custom.crd.version(&sent.version) {
         Some(version) => Arc::clone(version.compiled()),
         None => Arc::new(CompiledVersion::of_nothing()),
@@ -208,10 +208,10 @@ fn custom_schema(custom: &Custom, sent: &GroupVersionKind) -> Arc<CompiledVersio
 fn from_custom_tree(
     call: &mut Call,
     kind: &ServedResource,
-    custom: &Custom,
+    custom: &CustomResourceVersion,
     tree: Tree,
     validation: FieldValidation,
-) -> Result<Decoded, Status> {
+) -> Result<DraftObject, Status> {
     let Tree { value: mut object, duplicates, strict_yaml, .. } = tree;
     let sent = meta::gvk(&object);
     let refused = |why: String| {
@@ -274,7 +274,7 @@ pub fn from_tree(
     kind: &ServedResource,
     tree: Tree,
     validation: FieldValidation,
-) -> Result<Decoded, Status> {
+) -> Result<DraftObject, Status> {
     if let Some(custom) = kind.as_custom() {
         return from_custom_tree(call, kind, custom, tree, validation);
     }
@@ -333,7 +333,7 @@ pub fn from_tree(
     } else {
         call.record().request_object(&object);
     }
-    Ok(Decoded { object, empty })
+    Ok(DraftObject { object, empty })
 }
 
 /// Error text for an object of the kind `sent` where `expected` is required.

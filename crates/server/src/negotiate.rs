@@ -45,13 +45,13 @@ impl Media {
 
 /// The form in which the client wants objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum ObjectForm {
     /// The objects themselves, in full.
     Object,
     /// `meta.k8s.io` `Table`, in `v1` or `v1beta1`.
     Table(&'static str),
     /// `meta.k8s.io` `PartialObjectMetadata` or its list, in `v1` or `v1beta1`.
-    Metadata(&'static str, List),
+    Metadata(&'static str, MetadataShape),
 }
 
 /// The forms that are available for a response.
@@ -67,15 +67,15 @@ pub enum Forms {
 
 /// The form of partial metadata that was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum List {
+pub enum MetadataShape {
     One,
     Many,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepted {
+pub struct NegotiatedResponse {
     pub media: Media,
-    pub form: Form,
+    pub form: ObjectForm,
     /// Indents JSON for human readers.
     pub pretty: bool,
 }
@@ -139,20 +139,24 @@ pub fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
 }
 
 /// Negotiates a response that consists of objects. `forms` limits what they can be converted to.
-pub fn accept(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<Accepted, Status> {
+pub fn accept(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<NegotiatedResponse, Status> {
     routed(headers, ANSWERS)?;
     choose(headers, query, forms)
 }
 
 /// Negotiates a response outside any resource, such as discovery, which has no table form.
-pub fn accept_page(headers: &HeaderMap, query: &Query, path: &str) -> Result<Accepted, Status> {
+pub fn accept_page(headers: &HeaderMap, query: &Query, path: &str) -> Result<NegotiatedResponse, Status> {
     let segments = path.split('/').filter(|segment| !segment.is_empty()).count();
     match path.split('/').find(|segment| !segment.is_empty()) {
         // kube-apiserver installs the lists of groups beside its router, so they skip the router's check.
         None | Some("apis") if segments < 3 => choose(headers, query, Forms::AsTheyAre),
         Some("version") => {
             routed(headers, &["application/json"])?;
-            Ok(Accepted { media: Media::Json, form: Form::Object, pretty: is_pretty(headers, query) })
+            Ok(NegotiatedResponse {
+                media: Media::Json,
+                form: ObjectForm::Object,
+                pretty: is_pretty(headers, query),
+            })
         }
         _ => accept(headers, query, Forms::AsTheyAre),
     }
@@ -167,7 +171,7 @@ fn routed(headers: &HeaderMap, available: &[&str]) -> Result<(), Status> {
     if clauses(headers).iter().any(takes) { Ok(()) } else { Err(Status::no_representation(available)) }
 }
 
-fn choose(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<Accepted, Status> {
+fn choose(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<NegotiatedResponse, Status> {
     let pretty = is_pretty(headers, query);
     for clause in clauses(headers) {
         let media = if clause.covers("application", "json") {
@@ -178,26 +182,28 @@ fn choose(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<Accepted, 
             continue;
         };
         let form = match (clause.param("as"), clause.param("g"), clause.param("v")) {
-            (None, _, _) => Form::Object,
-            (Some("Table"), Some("meta.k8s.io"), Some("v1")) if forms == Forms::All => Form::Table("v1"),
+            (None, _, _) => ObjectForm::Object,
+            (Some("Table"), Some("meta.k8s.io"), Some("v1")) if forms == Forms::All => {
+                ObjectForm::Table("v1")
+            }
             (Some("Table"), Some("meta.k8s.io"), Some("v1beta1")) if forms == Forms::All => {
-                Form::Table("v1beta1")
+                ObjectForm::Table("v1beta1")
             }
             (
                 Some(kind @ ("PartialObjectMetadata" | "PartialObjectMetadataList")),
                 Some("meta.k8s.io"),
                 Some(version),
             ) if forms != Forms::AsTheyAre => {
-                let list = if kind.ends_with("List") { List::Many } else { List::One };
+                let list = if kind.ends_with("List") { MetadataShape::Many } else { MetadataShape::One };
                 match version {
-                    "v1" => Form::Metadata("v1", list),
-                    "v1beta1" => Form::Metadata("v1beta1", list),
+                    "v1" => ObjectForm::Metadata("v1", list),
+                    "v1beta1" => ObjectForm::Metadata("v1beta1", list),
                     _ => continue,
                 }
             }
             _ => continue,
         };
-        return Ok(Accepted { media, form, pretty });
+        return Ok(NegotiatedResponse { media, form, pretty });
     }
     Err(Status::not_acceptable(ANSWERS))
 }

@@ -20,7 +20,7 @@ use crate::state::State;
 
 /// How a write changes field ownership.
 #[derive(Clone, Copy, Debug)]
-pub enum Writer<'a> {
+pub enum FieldTracking<'a> {
     /// An update by this field manager, to be tracked.
     Updates(&'a str),
     /// The managed fields are final already: a configuration was applied, or the server only sets fields of its own.

@@ -20,7 +20,7 @@ pub const PAUSE: Duration = Duration::from_secs(15);
 
 /// Reason why a body was not read to its end.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum BodyReadError {
     /// Below the minimum rate, or paused too long.
     #[error("the request body arrived at less than {RATE} bytes per second")]
     TooSlow,
@@ -54,22 +54,22 @@ impl<B> Paced<B> {
 
 impl<B: Body<Data = Bytes> + Unpin> Body for Paced<B>
 where
-    ReadError: From<B::Error>,
+    BodyReadError: From<B::Error>,
 {
     type Data = Bytes;
-    type Error = ReadError;
+    type Error = BodyReadError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ReadError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyReadError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) {
             let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()).and_then(Frame::data_ref);
             self.received = self.received.saturating_add(data.map_or(0, |data| data.remaining() as u64));
             if self.waiting.is_some() {
                 self.last = Some(Instant::now());
             }
-            return Poll::Ready(frame.map(|frame| frame.map_err(ReadError::from)));
+            return Poll::Ready(frame.map(|frame| frame.map_err(BodyReadError::from)));
         }
         let began = self.waiting.as_ref().map_or_else(Instant::now, |(began, _)| *began);
         let due = self.due(began);
@@ -77,7 +77,7 @@ where
         if late.deadline() != due {
             late.as_mut().reset(due);
         }
-        late.as_mut().poll(cx).map(|()| Some(Err(ReadError::TooSlow)))
+        late.as_mut().poll(cx).map(|()| Some(Err(BodyReadError::TooSlow)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -101,7 +101,7 @@ mod tests {
     use http_body_util::BodyExt as _;
     use tokio::sync::mpsc;
 
-    use super::{Paced, ReadError};
+    use super::{BodyReadError, Paced};
 
     struct Sent(mpsc::Receiver<usize>);
 
@@ -117,14 +117,14 @@ mod tests {
         }
     }
 
-    impl From<Infallible> for ReadError {
+    impl From<Infallible> for BodyReadError {
         fn from(never: Infallible) -> Self {
             match never {}
         }
     }
 
     /// Reads a body of `parts` frames of `bytes` bytes, sent at intervals of `every`.
-    async fn read(parts: usize, bytes: usize, every: Duration) -> Result<usize, ReadError> {
+    async fn read(parts: usize, bytes: usize, every: Duration) -> Result<usize, BodyReadError> {
         let (sender, receiver) = mpsc::channel(1);
         tokio::spawn(async move {
             for _ in 0..parts {
@@ -152,7 +152,7 @@ mod tests {
             [(60, 1000, 20 * second), (600, 1, second), (1, 100_000, 6 * second), (2, 100_000, 16 * second)]
         {
             let read = read(parts, bytes, every).await;
-            assert!(matches!(read, Err(ReadError::TooSlow)), "{parts} of {bytes}: {read:?}");
+            assert!(matches!(read, Err(BodyReadError::TooSlow)), "{parts} of {bytes}: {read:?}");
         }
     }
 }

@@ -27,7 +27,9 @@ use crate::aggregation;
 use crate::audit::{Record, Sent};
 use crate::body::Body;
 use crate::byte_budget::Account;
-use crate::call::{Answer, AnsweredBy, AuthenticatedRequest, Call, EXPRESSIONS, RequestLimits, Unread};
+use crate::call::{
+    AnsweredBy, AuthenticatedRequest, Call, EXPRESSIONS, HandlerResponse, RequestBody, RequestLimits,
+};
 use crate::catalog::{ServedResource, Subresource};
 use crate::flow_control::{Asking, ClientGone};
 use crate::handlers;
@@ -43,10 +45,10 @@ use crate::unsent::Payer;
 use attributes::attributes;
 use authenticate::{Authenticated, HttpHeaders, authenticate};
 use incoming::{catch_panic, complete};
-use route::{Target, find_resource, route_resource};
+use route::{RoutedResource, find_resource, route_resource};
 
 /// A response, with the facts that metrics and audit need.
-struct Outcome {
+struct RequestOutcome {
     response: Response<Body>,
     /// True if the request was routed to a served resource or path.
     known: bool,
@@ -64,10 +66,10 @@ enum AuditEnd {
     Recorded,
 }
 
-impl Outcome {
+impl RequestOutcome {
     /// Outcome of a request that is not known to refer to a served resource or path.
     fn unknown(response: Response<Body>) -> Self {
-        Outcome { response, known: false, audit_end: AuditEnd::Open }
+        RequestOutcome { response, known: false, audit_end: AuditEnd::Open }
     }
 }
 
@@ -97,12 +99,12 @@ async fn serve(
     received: ReceivedRequest<'_>,
     query: Query,
     headers: HeaderMap,
-    body: Unread,
-) -> Outcome {
+    body: RequestBody,
+) -> RequestOutcome {
     let ReceivedRequest { peer, uri, info, record, limit, started, effort, gone } = received;
     let sent = Sent { uri, info, headers: &headers, peer: peer.address.ip() };
     let refuse = |status: &Status, headers: &HeaderMap, query: &Query| {
-        Outcome::unknown(respond::refusal(status, headers, query, record))
+        RequestOutcome::unknown(respond::refusal(status, headers, query, record))
     };
 
     let deadline = match limit {
@@ -110,7 +112,7 @@ async fn serve(
         Ok(limit) => started.checked_add(limit),
         Err(why) => {
             record.open(None, sent);
-            return Outcome {
+            return RequestOutcome {
                 audit_end: AuditEnd::Unauthenticated,
                 ..refuse(&Status::bad_request(why), &headers, &query)
             };
@@ -122,7 +124,10 @@ async fn serve(
         Ok(authenticated) => authenticated,
         Err(status) => {
             record.open(None, sent);
-            return Outcome { audit_end: AuditEnd::Unauthenticated, ..refuse(&status, &headers, &query) };
+            return RequestOutcome {
+                audit_end: AuditEnd::Unauthenticated,
+                ..refuse(&status, &headers, &query)
+            };
         }
     };
     let Authenticated { caller, annotations, warnings } = authenticated;
@@ -134,7 +139,7 @@ async fn serve(
     }
     if let Err(why) = record.received().await {
         let response = respond::internal_error(&info.path, why);
-        return Outcome { audit_end: AuditEnd::Recorded, ..Outcome::unknown(response) };
+        return RequestOutcome { audit_end: AuditEnd::Recorded, ..RequestOutcome::unknown(response) };
     }
 
     // Reject further requests of a client that does not read its responses.
@@ -146,17 +151,18 @@ async fn serve(
     if !health::is_page(&info.path)
         && let Err(status) = payer.check_room()
     {
-        return Outcome::unknown(respond::too_many_requests(&status));
+        return RequestOutcome::unknown(respond::too_many_requests(&status));
     }
 
     // stage: impersonate
     let chain = state.authorization.chain.load_full();
     let (requested, last_modes) = (attributes(info), &state.authentication.impersonations);
-    let caller =
-        match authz::impersonate(&chain, &caller, &HttpHeaders(&headers), &requested, last_modes).await {
-            Ok(caller) => caller,
-            Err(status) => return Outcome::unknown(respond::forbidden(&status, &headers, &query, record)),
-        };
+    let caller = match authz::impersonate(&chain, &caller, &HttpHeaders(&headers), &requested, last_modes)
+        .await
+    {
+        Ok(caller) => caller,
+        Err(status) => return RequestOutcome::unknown(respond::forbidden(&status, &headers, &query, record)),
+    };
     record.impersonated(&caller);
 
     // stage: queue
@@ -166,13 +172,13 @@ async fn serve(
             let asking = Asking { state, caller, info, query, arrived: started, deadline, has_body, gone };
             match control.admit(asking).await {
                 Ok(seat) => seat.into(),
-                Err(refused) => return Outcome::unknown(refused.response()),
+                Err(refused) => return RequestOutcome::unknown(refused.response()),
             }
         }
         Some(_) => Seat::default(),
         None => match state.serving.seats.take(caller.user(), info) {
             Ok(seat) => seat,
-            Err(status) => return Outcome::unknown(respond::too_many_requests(&status)),
+            Err(status) => return RequestOutcome::unknown(respond::too_many_requests(&status)),
         },
     };
 
@@ -204,16 +210,16 @@ async fn serve(
 }
 
 /// Runs the stages that every request passes, from the network or from inside this process.
-async fn finish(state: &Arc<State>, uri: &str, request: AuthenticatedRequest) -> Outcome {
+async fn finish(state: &Arc<State>, uri: &str, request: AuthenticatedRequest) -> RequestOutcome {
     // stage: authorize
     let mut call = match authorize(state, uri, request).await {
         Ok(call) => call,
-        Err(refused) => return Outcome::unknown(*refused),
+        Err(refused) => return RequestOutcome::unknown(*refused),
     };
 
     // stage: forward
     if let Some(response) = forward(state, &mut call).await {
-        return Outcome::unknown(response);
+        return RequestOutcome::unknown(response);
     }
 
     // stage: route
@@ -280,21 +286,21 @@ async fn forward(state: &Arc<State>, call: &mut Call) -> Option<Response<Body>> 
 }
 
 /// Serves paths that are not resources: discovery, OpenAPI, health, metrics.
-async fn serve_document(state: &Arc<State>, mut call: Call) -> Outcome {
+async fn serve_document(state: &Arc<State>, mut call: Call) -> RequestOutcome {
     if !handlers::documents::is_path(state, &call.info.path) {
-        return Outcome::unknown(respond::page_not_found());
+        return RequestOutcome::unknown(respond::page_not_found());
     }
     let result = Box::pin(handlers::documents::handle(state, &mut call)).await;
     call.effort.enter_lane(respond::encoding(&call, None, &result)).await;
     let known = result.is_ok();
-    Outcome { known, ..Outcome::unknown(respond::finish(&mut call, None, result)) }
+    RequestOutcome { known, ..RequestOutcome::unknown(respond::finish(&mut call, None, result)) }
 }
 
-async fn serve_resource(state: &Arc<State>, mut call: Call) -> Outcome {
+async fn serve_resource(state: &Arc<State>, mut call: Call) -> RequestOutcome {
     let (found, _schema_writer) = find_resource(&state.apis.catalog, &call);
     let target = match route_resource(state, &mut call, found) {
         Ok(target) => target,
-        Err(response) => return Outcome::unknown(*response),
+        Err(response) => return RequestOutcome::unknown(*response),
     };
     warn_of_deprecation(state, &mut call, &target.kind);
     call.effort.set_routed();
@@ -306,7 +312,7 @@ async fn serve_resource(state: &Arc<State>, mut call: Call) -> Outcome {
 
     // stage: answer
     call.effort.enter_lane(respond::encoding(&call, Some(&kind), &result)).await;
-    Outcome { known: true, ..Outcome::unknown(respond::finish(&mut call, Some(&kind), result)) }
+    RequestOutcome { known: true, ..RequestOutcome::unknown(respond::finish(&mut call, Some(&kind), result)) }
 }
 
 fn warn_of_deprecation(state: &State, call: &mut Call, kind: &ServedResource) {
@@ -337,7 +343,7 @@ pub struct InternalRequest<'a> {
     /// The path, with the query if any.
     pub target: &'a str,
     pub headers: HeaderMap,
-    pub body: Unread,
+    pub body: RequestBody,
     /// A caller that drives the request in the heavy lane
     /// ([`HeavyLane::drive`](crate::heavy::HeavyLane::drive)) passes a clone there.
     pub effort: Effort,
@@ -366,15 +372,19 @@ pub async fn internal(state: &Arc<State>, request: InternalRequest<'_>) -> Respo
     let work = Box::pin(async {
         if let Err(why) = record.received().await {
             let response = respond::internal_error(&info.path, why);
-            return Outcome { audit_end: AuditEnd::Recorded, ..Outcome::unknown(response) };
+            return RequestOutcome { audit_end: AuditEnd::Recorded, ..RequestOutcome::unknown(response) };
         }
         finish(state, target, request).await
     });
     complete(limit, &info, &effort, &record, std::pin::pin!(catch_panic(work))).await.response
 }
 
-async fn dispatch(state: &Arc<State>, call: &mut Call, target: Target) -> Result<Answer, Status> {
-    let Target { kind, verb } = target;
+async fn dispatch(
+    state: &Arc<State>,
+    call: &mut Call,
+    target: RoutedResource,
+) -> Result<HandlerResponse, Status> {
+    let RoutedResource { kind, verb } = target;
     let kind = &kind;
     if verb == Verb::Watch && !kind.verbs.contains(&verb) {
         return Err(Status::method_not_supported(&kind.resource, "watch"));

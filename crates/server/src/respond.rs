@@ -16,12 +16,12 @@ use value::{Value, write, yaml};
 
 use crate::audit::Record;
 use crate::body::Body;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 use crate::catalog::ServedResource;
 use crate::decode::internal_package;
 use crate::encode;
 use crate::heavy::LARGE;
-use crate::negotiate::{self, Accepted, Form, Forms, List, Media};
+use crate::negotiate::{self, Forms, Media, MetadataShape, NegotiatedResponse, ObjectForm};
 use crate::request_info::Query;
 use crate::table::{self, Of, TableOptions, TableRequest};
 
@@ -32,7 +32,7 @@ const GZIP_FROM: u64 = 128 * 1024;
 pub fn finish(
     call: &mut Call,
     kind: Option<&ServedResource>,
-    result: Result<Answer, Status>,
+    result: Result<HandlerResponse, Status>,
 ) -> Response<Body> {
     let mut response = match result.and_then(|answer| encode(call, kind, answer)) {
         Ok(response) => response,
@@ -43,31 +43,39 @@ pub fn finish(
 }
 
 /// Estimated work, in bytes, to encode an answer; 0 if stored bytes are sent unchanged.
-pub fn encoding(call: &Call, kind: Option<&ServedResource>, result: &Result<Answer, Status>) -> usize {
+pub fn encoding(
+    call: &Call,
+    kind: Option<&ServedResource>,
+    result: &Result<HandlerResponse, Status>,
+) -> usize {
     let packs = || call.info.is_read_only() && call.headers.get(ACCEPT_ENCODING).is_some_and(takes_gzip);
     match result {
-        Ok(Answer::Entry(_, entry)) => {
+        Ok(HandlerResponse::Entry(_, entry)) => {
             let size = entry.body.len();
             let Some(kind) = kind.filter(|kind| table::work(kind, size) > LARGE) else { return size };
             let accepted = negotiate::accept(&call.headers, &call.query, forms(call, kind)).ok();
             let is_plain =
-                accepted.is_some_and(|a| a.form == Form::Object && a.media == Media::Json && !a.pretty);
+                accepted.is_some_and(|a| a.form == ObjectForm::Object && a.media == Media::Json && !a.pretty);
             match accepted.map(|accepted| accepted.form) {
-                Some(Form::Table(_)) => table::work(kind, size),
+                Some(ObjectForm::Table(_)) => table::work(kind, size),
                 _ if is_plain && !packs() && !call.record().wants_response() => 0,
                 _ => size,
             }
         }
-        Ok(Answer::Object(_, value)) => {
+        Ok(HandlerResponse::Object(_, value)) => {
             let size = value.size_up_to(LARGE + 1);
             let asks_table = |kind: &&ServedResource| {
                 let accepted = negotiate::accept(&call.headers, &call.query, forms(call, kind));
-                accepted.is_ok_and(|accepted| matches!(accepted.form, Form::Table(_)))
+                accepted.is_ok_and(|accepted| matches!(accepted.form, ObjectForm::Table(_)))
             };
             let columns = kind.filter(|kind| table::work(kind, size) > LARGE).filter(asks_table);
             columns.map_or(size, |kind| table::work(kind, size))
         }
-        Ok(Answer::Raw(.., body) | Answer::Public(.., body) | Answer::With(.., body)) => {
+        Ok(
+            HandlerResponse::Raw(.., body)
+            | HandlerResponse::Public(.., body)
+            | HandlerResponse::With(.., body),
+        ) => {
             let large = body.len().filter(|len| *len >= GZIP_FROM && packs());
             large.map_or(0, |len| usize::try_from(len).unwrap_or(usize::MAX))
         }
@@ -172,9 +180,11 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
 pub fn can_answer(call: &Call, kind: &ServedResource, verb: Verb) -> Result<(), Status> {
     let accepted = negotiate::accept(&call.headers, &call.query, forms(call, kind))?;
     match (accepted.form, verb) {
-        (Form::Table(_), _) => TableOptions::parse(&call.query).map(drop),
-        (Form::Metadata(_, List::One), Verb::DeleteCollection) => Err(is_a_list(kind)),
-        (Form::Metadata(_, List::Many), Verb::Create | Verb::Update | Verb::Patch) if !kind.is_virtual() => {
+        (ObjectForm::Table(_), _) => TableOptions::parse(&call.query).map(drop),
+        (ObjectForm::Metadata(_, MetadataShape::One), Verb::DeleteCollection) => Err(is_a_list(kind)),
+        (ObjectForm::Metadata(_, MetadataShape::Many), Verb::Create | Verb::Update | Verb::Patch)
+            if !kind.is_virtual() =>
+        {
             Err(is_no_list(kind))
         }
         _ => Ok(()),
@@ -232,18 +242,22 @@ pub fn is_a_list(kind: &ServedResource) -> Status {
     Status::failure(406, StatusReason::NotAcceptable, message)
 }
 
-fn encode(call: &mut Call, kind: Option<&ServedResource>, answer: Answer) -> Result<Response<Body>, Status> {
+fn encode(
+    call: &mut Call,
+    kind: Option<&ServedResource>,
+    answer: HandlerResponse,
+) -> Result<Response<Body>, Status> {
     let response = match answer {
-        Answer::Raw(code, content_type, body) => respond(code, content_type, body),
-        Answer::Plain(code, body) => plain(code, body),
-        Answer::Public(code, content_type, seconds, body) => {
+        HandlerResponse::Raw(code, content_type, body) => respond(code, content_type, body),
+        HandlerResponse::Plain(code, body) => plain(code, body),
+        HandlerResponse::Public(code, content_type, seconds, body) => {
             let mut response = respond(code, content_type, body);
             if let Ok(cache_control) = HeaderValue::try_from(format!("public, max-age={seconds}")) {
                 response.headers_mut().insert(CACHE_CONTROL, cache_control);
             }
             response
         }
-        Answer::With(code, content_type, headers, body) => {
+        HandlerResponse::With(code, content_type, headers, body) => {
             let mut response = respond(code, content_type, body);
             for (name, value) in headers {
                 let Ok(value) = HeaderValue::try_from(value) else { continue };
@@ -255,10 +269,13 @@ fn encode(call: &mut Call, kind: Option<&ServedResource>, answer: Answer) -> Res
             }
             response
         }
-        Answer::Entry(code, entry) => {
+        HandlerResponse::Entry(code, entry) => {
             let kind = kind.ok_or_else(|| Status::internal("an entry without a kind"))?;
             let accepted = negotiate::accept(&call.headers, &call.query, forms(call, kind))?;
-            if accepted.form == Form::Object && accepted.media == Media::Json && !kind.must_convert(&entry) {
+            if accepted.form == ObjectForm::Object
+                && accepted.media == Media::Json
+                && !kind.must_convert(&entry)
+            {
                 let bytes = kind.bytes(&entry);
                 let body = match accepted.pretty {
                     true => Body::from(encode::indent(&bytes)),
@@ -270,7 +287,7 @@ fn encode(call: &mut Call, kind: Option<&ServedResource>, answer: Answer) -> Res
                 object(call, Some(kind), code, kind.show_unconverted(&entry)?.into_value(), accepted)?
             }
         }
-        Answer::Object(code, value) => {
+        HandlerResponse::Object(code, value) => {
             if value.str_at(&["kind"]) == Some("Status") {
                 call.record().response_status(&value);
             }
@@ -308,12 +325,12 @@ fn object(
     kind: Option<&ServedResource>,
     code: u16,
     value: Value,
-    accepted: Accepted,
+    accepted: NegotiatedResponse,
 ) -> Result<Response<Body>, Status> {
     let own_form = matches!(value.str_at(&["kind"]), Some("Status" | "Table" | "PartialObjectMetadataList"));
     let is_list = |kind: &ServedResource| value.str_at(&["kind"]) == Some(&*kind.list_kind());
     let value = match (accepted.form, kind) {
-        (Form::Table(version), Some(kind)) if !own_form => {
+        (ObjectForm::Table(version), Some(kind)) if !own_form => {
             let mut options = TableOptions::parse(&call.query)?;
             let revision = Some(api::meta::resource_version(&value)).filter(|revision| !revision.is_empty());
             let metadata = Value::map(revision.map(|revision| ("resourceVersion", revision)));
@@ -332,13 +349,17 @@ fn object(
             }
             table
         }
-        (Form::Metadata(_, List::One), Some(kind)) if is_list(kind) => return Err(is_a_list(kind)),
-        (Form::Metadata(version, List::Many), Some(kind)) if is_list(kind) => {
+        (ObjectForm::Metadata(_, MetadataShape::One), Some(kind)) if is_list(kind) => {
+            return Err(is_a_list(kind));
+        }
+        (ObjectForm::Metadata(version, MetadataShape::Many), Some(kind)) if is_list(kind) => {
             let metadata = value.at(&["metadata"]).cloned().unwrap_or_default();
             table::partial_list(value.list_at(&["items"]), version, metadata)
         }
-        (Form::Metadata(version, List::One), Some(_)) if !own_form => table::partial(&value, version),
-        (Form::Metadata(_, List::Many), Some(kind)) if !own_form => {
+        (ObjectForm::Metadata(version, MetadataShape::One), Some(_)) if !own_form => {
+            table::partial(&value, version)
+        }
+        (ObjectForm::Metadata(_, MetadataShape::Many), Some(kind)) if !own_form => {
             return Err(is_no_list(kind));
         }
         _ => value,

@@ -44,11 +44,11 @@ pub(crate) struct Unreadable {
     store: Store,
     /// Whether one was ever found. Usually there is none, and the lock is never taken.
     any: AtomicBool,
-    objects: Mutex<BTreeMap<Arc<str>, Found>>,
+    objects: Mutex<BTreeMap<Arc<str>, UnreadableObject>>,
 }
 
 #[derive(Debug)]
-struct Found {
+struct UnreadableObject {
     revision: u64,
     why: Status,
     concerns: BTreeSet<Concern>,
@@ -65,7 +65,7 @@ impl Unreadable {
         found
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Found>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, UnreadableObject>> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -75,7 +75,8 @@ impl Unreadable {
         let known = objects.get(&entry.key).is_some_and(|found| found.revision == entry.revision);
         if !known {
             error!(key = %entry.key, error = why.message(), "a stored object cannot be read; stop the server and remove it with `portcullis store delete-key`");
-            let found = Found { revision: entry.revision, why: why.clone(), concerns: BTreeSet::new() };
+            let found =
+                UnreadableObject { revision: entry.revision, why: why.clone(), concerns: BTreeSet::new() };
             objects.insert(Arc::clone(&entry.key), found);
         }
         if let Some((found, concern)) = objects.get_mut(&entry.key).zip(concern) {
@@ -91,7 +92,7 @@ impl Unreadable {
     }
 
     /// The error of the first object that matches `is_meant`. Objects that were changed or deleted in the meantime are dropped.
-    fn first(&self, is_meant: impl Fn(&str, &Found) -> bool) -> Option<Status> {
+    fn first(&self, is_meant: impl Fn(&str, &UnreadableObject) -> bool) -> Option<Status> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
@@ -124,7 +125,7 @@ impl Unreadable {
 
     /// Fails if the object with this name and this concern cannot be decoded.
     pub(crate) fn check_named(&self, concern: &Concern, name: &str) -> Result<(), Status> {
-        let is_meant = |key: &str, found: &Found| {
+        let is_meant = |key: &str, found: &UnreadableObject| {
             found.concerns.contains(concern) && key.rsplit('/').next() == Some(name)
         };
         self.first(is_meant).map_or(Ok(()), Err)

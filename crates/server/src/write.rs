@@ -29,17 +29,17 @@ use crate::addresses::Held;
 use crate::admission::param_access;
 use crate::call::Call;
 use crate::catalog::{ServedResource, Subresource, Working};
-use crate::decode::{Decoded, Draft};
+use crate::decode::{Draft, DraftObject};
 use crate::device_access;
 use crate::encode;
-use crate::ownership::{self, Writer};
+use crate::ownership::{self, FieldTracking};
 use crate::signer_access;
 use crate::state::State;
 use crate::unreadable::Concern;
 
 /// Context of one write, shared by all stages.
 #[derive(Clone, Copy)]
-pub struct Subject<'a> {
+pub struct WriteContext<'a> {
     pub state: &'a State,
     pub kind: &'a ServedResource,
     pub subresource: Subresource,
@@ -47,7 +47,7 @@ pub struct Subject<'a> {
     pub options: &'a Value,
     pub dry_run: bool,
     /// Decides whether the write is recorded in `metadata.managedFields`.
-    pub writer: Writer<'a>,
+    pub tracking: FieldTracking<'a>,
 }
 
 /// Result of a successful write.
@@ -70,7 +70,7 @@ pub enum StoreError {
     Refused(Status),
 }
 
-impl Subject<'_> {
+impl WriteContext<'_> {
     fn attributes<'c>(
         &'c self,
         call: &'c Call,
@@ -156,7 +156,7 @@ impl Subject<'_> {
                 let old = old.ok_or_else(|| Status::not_found(&self.kind.resource, &name))?;
                 dedup_owners(call, &mut scale, false);
                 let shown = ownership::scale_of(self.kind, old)?;
-                if let Writer::Updates(manager) = self.writer {
+                if let FieldTracking::Updates(manager) = self.tracking {
                     ownership::track_scale(self.kind, &shown, &mut scale, manager, call.now);
                 }
                 self.run_mutating(call, operation, &name, Some(&mut scale), Some(&shown)).await?;
@@ -164,10 +164,10 @@ impl Subject<'_> {
                 ownership::from_scale(self.kind, old, &scale, &mut object)?;
                 object
             }
-            Draft::Object(Decoded { mut object, empty }) => {
+            Draft::Object(DraftObject { mut object, empty }) => {
                 dedup_owners(call, &mut object, false);
                 strategy::stamp(self.kind.strategy(), &mut object, &self.state.strategy_context(call));
-                if let Writer::Updates(manager) = self.writer {
+                if let FieldTracking::Updates(manager) = self.tracking {
                     let written = ownership::Written { old, empty: &empty, manager };
                     ownership::track(self.state, self.kind, self.subresource, written, &mut object, call.now)
                         .await;
@@ -401,7 +401,7 @@ impl Subject<'_> {
         let name = meta::name(&object).to_owned();
         let mut record = self.record(&object).await?;
         let fits = record.as_ref().is_ok_and(|record| record.size() <= self.state.storage.store.max_record());
-        if !fits && matches!(self.writer, Writer::Updates(_)) {
+        if !fits && matches!(self.tracking, FieldTracking::Updates(_)) {
             // Drop managed fields rather than refuse an object that fits without them.
             ownership::forget(&mut object);
             record = self.record(&object).await?;
@@ -643,7 +643,7 @@ fn truncate_errors(errors: &FieldErrors) -> &[FieldError] {
 }
 
 fn refuse_invalid(
-    subject: &Subject<'_>,
+    context: &WriteContext<'_>,
     object: &Value,
     name: &str,
     errors: &FieldErrors,
@@ -652,11 +652,11 @@ fn refuse_invalid(
         return Ok(());
     }
     let shown = truncate_errors(errors);
-    if subject.kind.row().is_none() {
+    if context.kind.row().is_none() {
         // Use the group and kind that the object names: they may be wrong, which is then one of the errors.
         return Err(Status::invalid_with_repeats(&meta::gvk(object).group_kind(), name, shown));
     }
-    let kind = subject.kind.stored.group_kind();
+    let kind = context.kind.stored.group_kind();
     // CRD validation reports duplicate errors as often as kube-apiserver does.
     if kind.group == "apiextensions.k8s.io" {
         return Err(Status::invalid_with_repeats(&kind, name, shown));

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use server::Ephemeral;
-use server::call::Unread;
+use server::call::RequestBody;
 use server::client::Client;
 use server::heavy::Effort;
 use server::pipeline::{self, InternalRequest};
@@ -68,7 +68,7 @@ async fn watch(state: &Arc<State>, path: &str) -> String {
         method: Method::GET,
         target: path,
         headers,
-        body: Unread::Here(Bytes::new()),
+        body: RequestBody::Here(Bytes::new()),
         effort: Effort::default(),
     };
     let response = pipeline::internal(state, request).await;
@@ -154,7 +154,7 @@ async fn an_answer_that_the_client_does_not_take_is_refused_before_anything_happ
             method: method.clone(),
             target: &path,
             headers,
-            body: Unread::Here(body),
+            body: RequestBody::Here(body),
             effort: Effort::default(),
         };
         let answer = pipeline::internal(state, request).await;

@@ -20,7 +20,7 @@ use value::{Str, Value, json, write};
 use crate::admission::informers::{CameFrom, ListedBinding, ListedPolicy};
 use crate::admission::registered::ListedWebhook;
 use crate::body::Body;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 use crate::manifests::FolderStatus;
 use crate::negotiate;
 use crate::state::State;
@@ -37,7 +37,7 @@ const PLUGINS: [&str; 4] = [
 ];
 
 /// Renders the page as text or JSON, by the header `Accept`. `?plugin=NAME` shows one plugin alone.
-pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<Answer, Status> {
+pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<HandlerResponse, Status> {
     let wanted = call.query.get("plugin").map(str::to_owned);
     if let Some(wanted) = &wanted
         && !PLUGINS.contains(&wanted.as_str())
@@ -79,7 +79,7 @@ pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<Answer, Stat
         .await
         .map_err(|_| Status::internal("the page could not be made"))?;
     let content_type = if as_json { "application/json" } else { "text/plain; charset=utf-8" };
-    Ok(Answer::Raw(200, content_type, Body::from(body)))
+    Ok(HandlerResponse::Raw(200, content_type, Body::from(body)))
 }
 
 /// One plugin as the page shows it.

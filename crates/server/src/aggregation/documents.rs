@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tracing::debug;
 use value::{Str, Value, json};
 
-use super::{Aggregation, ApiService, CORE, availability, forward};
+use super::{ApiAggregation, ApiService, CORE, availability, forward};
 use crate::state::State;
 
 /// Interval between fetches from a server that responds, and the upper limit of the retry backoff.
@@ -38,12 +38,12 @@ const ASKING: &str = "system:kube-aggregator";
 /// Fetched documents by name of the APIService.
 #[derive(Default)]
 pub(crate) struct Documents {
-    by_service: Mutex<BTreeMap<Str, Said>>,
+    by_service: Mutex<BTreeMap<Str, RemoteDocuments>>,
 }
 
 /// Documents of one aggregated API server. A field stays empty until its first successful fetch.
 #[derive(Clone, Default)]
-pub(super) struct Said {
+pub(super) struct RemoteDocuments {
     /// Its version entry in the aggregated discovery document, marked stale if the last fetch failed.
     pub(super) entry: Option<Value>,
     /// Its OpenAPI v3 documents: path in the index, and server-relative URL.
@@ -53,7 +53,7 @@ pub(super) struct Said {
 }
 
 impl Documents {
-    pub(super) fn hear(&self, name: &Str, change: impl FnOnce(&mut Said)) {
+    pub(super) fn update(&self, name: &Str, change: impl FnOnce(&mut RemoteDocuments)) {
         let mut all = self.by_service.lock().unwrap_or_else(PoisonError::into_inner);
         change(all.entry(name.clone()).or_default());
     }
@@ -66,12 +66,12 @@ impl Documents {
         all.len() < before
     }
 
-    pub(super) fn said(&self, name: &str) -> Said {
+    pub(super) fn get(&self, name: &str) -> RemoteDocuments {
         self.by_service.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned().unwrap_or_default()
     }
 }
 
-impl Aggregation {
+impl ApiAggregation {
     /// Entries of remote versions in the aggregated discovery document.
     pub(crate) fn remote_versions(&self) -> Vec<RemoteVersion> {
         let services = self.remotes();
@@ -80,8 +80,8 @@ impl Aggregation {
         services
             .map(|service| {
                 let registration = service.registration.clone();
-                let said = self.documents().said(&service.name).entry;
-                let entry = said.unwrap_or_else(|| discovery::stale_version(&registration.version));
+                let fetched = self.documents().get(&service.name).entry;
+                let entry = fetched.unwrap_or_else(|| discovery::stale_version(&registration.version));
                 RemoteVersion { registration, entry }
             })
             .collect()
@@ -103,7 +103,7 @@ impl Aggregation {
 
     /// The OpenAPI v3 documents of one server. If the group is also served locally, its group document is the local one.
     pub(super) fn documents_of(&self, service: &ApiService) -> Vec<(String, String)> {
-        let mut documents = self.documents().said(&service.name).v3;
+        let mut documents = self.documents().get(&service.name).v3;
         if self.serves_itself(&service.registration.group) {
             documents.retain(|(path, _)| *path == v3_path(service));
         }
@@ -117,15 +117,15 @@ impl Aggregation {
             let rank = |s: &ApiService| std::cmp::Reverse(s.registration.group_priority);
             (rank(a), &a.name).cmp(&(rank(b), &b.name))
         });
-        services.iter().filter_map(|service| self.documents().said(&service.name).v2).collect()
+        services.iter().filter_map(|service| self.documents().get(&service.name).v2).collect()
     }
 
     /// The OpenAPI v2 documents of aggregated API servers without OpenAPI v3, by path in the v3 index.
     pub(crate) fn only_v2(&self) -> Vec<(String, Arc<Value>)> {
         let services = self.remotes();
         let found = services.iter().filter_map(|service| {
-            let said = self.documents().said(&service.name);
-            said.v2.filter(|_| said.v3.is_empty()).map(|document| (v3_path(service), document))
+            let documents = self.documents().get(&service.name);
+            documents.v2.filter(|_| documents.v3.is_empty()).map(|document| (v3_path(service), document))
         });
         found.collect()
     }
@@ -139,13 +139,13 @@ pub(super) fn v3_path(service: &ApiService) -> String {
 /// Refetches the discovery document of an APIService until the APIService is deleted.
 pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
     let mut retry = FIRST_RETRY;
-    let mut known = None;
+    let mut last = None;
     loop {
         let Some(service) = state.apis.aggregation.registry.services.load().all.get(&name).cloned() else {
             return;
         };
         let registration = &service.registration;
-        let fetched = match tokio::time::timeout(TIMEOUT, fetch(&state, &service, &mut known)).await {
+        let fetched = match tokio::time::timeout(TIMEOUT, fetch(&state, &service, &mut last)).await {
             Ok(fetched) => fetched,
             Err(_) => Err("request timed out".to_owned()),
         };
@@ -156,14 +156,14 @@ pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
             }
             Err(why) => {
                 debug!(api_service = %name, why, "an API server does not say what it serves");
-                known = None;
+                last = None;
                 let wait = retry;
                 retry = (retry * 2).min(REFRESH);
                 wait
             }
         };
         let entry = fetched.unwrap_or_else(|_| discovery::stale_version(&registration.version));
-        state.apis.aggregation.documents().hear(&name, |said| said.entry = Some(entry));
+        state.apis.aggregation.documents().update(&name, |documents| documents.entry = Some(entry));
         tokio::select! {
             () = refresh.notified() => {}
             () = tokio::time::sleep(wait) => {}
@@ -172,25 +172,25 @@ pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
 }
 
 /// The last response with its `ETag`, for conditional requests.
-type Known = Option<(HeaderValue, Value)>;
+type EtaggedVersion = Option<(HeaderValue, Value)>;
 
-async fn fetch(state: &State, service: &ApiService, known: &mut Known) -> Result<Value, String> {
+async fn fetch(state: &State, service: &ApiService, last: &mut EtaggedVersion) -> Result<Value, String> {
     let registration = &service.registration;
     let user = User::named(ASKING).in_groups([authn::names::MASTERS]);
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
-    if let Some((tag, _)) = &known {
+    if let Some((tag, _)) = &last {
         headers.insert(IF_NONE_MATCH, tag.clone());
     }
     let answer = get(state, service, "/apis", &user, headers, MAX_DISCOVERY).await?;
     let aggregated =
         answer.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(is_aggregated);
-    match (answer.status, known.as_ref()) {
+    match (answer.status, last.as_ref()) {
         (304, Some((_, entry))) => return Ok(entry.clone()),
         (200, _) if aggregated => {
             let list = json::parse(&answer.body).map_err(|error| error.to_string())?;
             let entry = discovery::aggregated_versions(&list, &registration.group, &registration.version)?;
-            *known = answer.headers.get(ETAG).map(|tag| (tag.clone(), entry.clone()));
+            *last = answer.headers.get(ETAG).map(|tag| (tag.clone(), entry.clone()));
             return Ok(entry);
         }
         (503, _) => return Err("the service returned 503".to_owned()),
@@ -217,7 +217,7 @@ fn is_aggregated(content_type: &str) -> bool {
 }
 
 /// A response whose body was read completely.
-pub(super) struct Got {
+pub(super) struct FetchedDocument {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
@@ -231,7 +231,7 @@ pub(super) async fn get(
     user: &User,
     headers: HeaderMap,
     limit: usize,
-) -> Result<Got, String> {
+) -> Result<FetchedDocument, String> {
     let remote = service.remote.as_ref().ok_or("it is served here")?;
     let transport = (*remote.transport).as_ref().map_err(Clone::clone)?;
     let host = availability::locate(&state.storage.store, remote)?;
@@ -241,5 +241,5 @@ pub(super) async fn get(
     let response = transport.send(request).await.map_err(|failure| failure.message)?;
     let (parts, body) = response.into_parts();
     let body = Limited::new(body, limit).collect().await.map_err(|error| error.to_string())?.to_bytes();
-    Ok(Got { status: parts.status.as_u16(), headers: parts.headers, body })
+    Ok(FetchedDocument { status: parts.status.as_u16(), headers: parts.headers, body })
 }

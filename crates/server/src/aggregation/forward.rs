@@ -25,8 +25,8 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 
 use super::{ApiService, availability};
-use crate::body::{Body, Part};
-use crate::call::{Arriving, Call, Unread, too_slow};
+use crate::body::{Body, ForwardedPart};
+use crate::call::{Call, IncomingBody, RequestBody, too_slow};
 use crate::config::Redirects;
 use crate::outbound::{Forward, Outgoing};
 use crate::respond;
@@ -66,8 +66,8 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
     let is_paced = !call.info.is_long_running();
     let mut passing = None;
     let (body, peer, upgrade) = match call.take_body() {
-        Unread::Incoming(arriving) => {
-            let Arriving { body, peer, upgrade, budget } = *arriving;
+        RequestBody::Incoming(arriving) => {
+            let IncomingBody { body, peer, upgrade, budget } = *arriving;
             let body = if is_paced && !body.is_end_stream() {
                 let (body, end) = Passing::new(body);
                 passing = Some((end, budget));
@@ -77,11 +77,11 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
             };
             (body, peer, upgrade)
         }
-        Unread::Here(bytes) | Unread::Elsewhere(bytes) => {
+        RequestBody::Here(bytes) | RequestBody::Elsewhere(bytes) => {
             let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
             (body, IpAddr::V6(Ipv6Addr::LOCALHOST), None)
         }
-        Unread::Done => return plain(500, "the request has no body to pass on"),
+        RequestBody::Done => return plain(500, "the request has no body to pass on"),
     };
     let path = encode_path(&call.info.path);
     let query = encode_query(call.query.pairs());
@@ -224,11 +224,11 @@ fn stream(mut body: Incoming, limits: AnswerLimits, mut stop: watch::Receiver<bo
                 () = &mut over => return,
             };
             let part = match frame {
-                Some(Ok(frame)) => Part::Frame(headers::trailers_of(frame, incoming)),
+                Some(Ok(frame)) => ForwardedPart::Frame(headers::trailers_of(frame, incoming)),
                 Some(Err(error)) => return debug!(%error, "an API server broke off its answer"),
-                None => Part::End,
+                None => ForwardedPart::End,
             };
-            let ends = matches!(part, Part::End);
+            let ends = matches!(part, ForwardedPart::End);
             // The deadline also applies while a client is not reading.
             let passed = tokio::select! {
                 sent = pass(&sender, part, payer.as_ref()) => sent,
@@ -244,10 +244,10 @@ fn stream(mut body: Incoming, limits: AnswerLimits, mut stop: watch::Receiver<bo
 }
 
 /// Sends a frame once there is room and memory budget for it; `false` if the client is gone.
-async fn pass(sender: &mpsc::Sender<Part>, part: Part, payer: Option<&Payer>) -> bool {
+async fn pass(sender: &mpsc::Sender<ForwardedPart>, part: ForwardedPart, payer: Option<&Payer>) -> bool {
     let Ok(permit) = sender.reserve().await else { return false };
     let charged = match (part, payer) {
-        (Part::Frame(frame), Some(payer)) => Part::Frame(match frame.into_data() {
+        (ForwardedPart::Frame(frame), Some(payer)) => ForwardedPart::Frame(match frame.into_data() {
             Ok(data) => Frame::data(payer.charge_when_possible(data).await),
             Err(frame) => frame,
         }),

@@ -51,20 +51,20 @@ pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
             }
         };
         let mut news = false;
-        state.apis.aggregation.documents().hear(&name, |said| {
+        state.apis.aggregation.documents().update(&name, |fetched| {
             // A failed fetch keeps the documents of the previous one.
             if let Ok(v3) = v3
-                && said.v3 != v3
+                && fetched.v3 != v3
             {
-                said.v3 = v3;
+                fetched.v3 = v3;
                 news = true;
             }
             match v2 {
-                Ok(Some(Fetched::Document(document))) if said.v2.as_deref() != Some(&document) => {
-                    said.v2 = Some(Arc::new(document));
+                Ok(Some(Fetched::Document(document))) if fetched.v2.as_deref() != Some(&document) => {
+                    fetched.v2 = Some(Arc::new(document));
                     news = true;
                 }
-                Ok(None) => news |= said.v2.take().is_some(),
+                Ok(None) => news |= fetched.v2.take().is_some(),
                 Ok(Some(_)) | Err(_) => {}
             }
         });

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tracing::warn;
 use value::{Str, Value};
 
-use super::service::{AUTOMANAGED, ApiService, Managed};
+use super::service::{AUTOMANAGED, ApiService, AutoManaged};
 use super::{PATH, Services};
 use crate::bootstrap::Hook;
 use crate::client::Client;
@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// The write that reconciles one APIService.
 #[derive(Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum ApiServiceAction {
     Keep,
     Create,
     Update,
@@ -35,39 +35,39 @@ pub(super) enum Step {
 
 /// Decides how to reconcile one APIService. `synced`: it was reconciled at least once since startup; `at_start`: it existed
 /// when the server started.
-pub(super) fn step(
-    wanted: Option<(&Registration, Managed)>,
+pub(super) fn reconcile_action(
+    wanted: Option<(&Registration, AutoManaged)>,
     stored: Option<&ApiService>,
     synced: bool,
     at_start: bool,
-) -> Step {
-    if synced && wanted.is_some_and(|(_, managed)| managed == Managed::OnStart) {
-        return Step::Keep;
+) -> ApiServiceAction {
+    if synced && wanted.is_some_and(|(_, managed)| managed == AutoManaged::OnStart) {
+        return ApiServiceAction::Keep;
     }
     let Some(stored) = stored else {
-        return if wanted.is_some() { Step::Create } else { Step::Keep };
+        return if wanted.is_some() { ApiServiceAction::Create } else { ApiServiceAction::Keep };
     };
     match (stored.managed, wanted) {
-        (Managed::No, _) => Step::Keep,
-        (Managed::OnStart, _) if !at_start || synced => Step::Keep,
-        (_, None) => Step::Delete,
+        (AutoManaged::No, _) => ApiServiceAction::Keep,
+        (AutoManaged::OnStart, _) if !at_start || synced => ApiServiceAction::Keep,
+        (_, None) => ApiServiceAction::Delete,
         (_, Some((registration, _))) => {
             let same = stored.registration == *registration && stored.remote.is_none();
-            if same { Step::Keep } else { Step::Update }
+            if same { ApiServiceAction::Keep } else { ApiServiceAction::Update }
         }
     }
 }
 
 /// The APIServices this server wants: one for each served group and version.
-fn wanted(state: &State) -> BTreeMap<Str, (Registration, Managed)> {
+fn wanted(state: &State) -> BTreeMap<Str, (Registration, AutoManaged)> {
     let built_in = discovery::built_in(state.apis.catalog.served()).into_iter();
-    let mut wanted: BTreeMap<Str, (Registration, Managed)> =
-        built_in.map(|found| (found.name().into(), (found, Managed::OnStart))).collect();
+    let mut wanted: BTreeMap<Str, (Registration, AutoManaged)> =
+        built_in.map(|found| (found.name().into(), (found, AutoManaged::OnStart))).collect();
     for crd in state.apis.catalog.custom().crds() {
         for version in crd.versions.iter().filter(|version| version.served) {
             let registration = discovery::of_custom_version(&crd.group, &version.name);
             // A CRD may add resources to a built-in group; its APIService stays the built-in one.
-            wanted.entry(registration.name().into()).or_insert((registration, Managed::Always));
+            wanted.entry(registration.name().into()).or_insert((registration, AutoManaged::Always));
         }
     }
     wanted
@@ -103,9 +103,13 @@ impl Registrar {
             let stored = services.all.get(name);
             let asked = wanted.get(name);
             let now = asked.map(|(registration, managed)| (registration, *managed));
-            let step =
-                step(now, stored.map(|s| &**s), self.synced.contains(name), self.at_start.contains(name));
-            if step == Step::Keep {
+            let action = reconcile_action(
+                now,
+                stored.map(|s| &**s),
+                self.synced.contains(name),
+                self.at_start.contains(name),
+            );
+            if action == ApiServiceAction::Keep {
                 self.synced.insert(name.clone());
                 continue;
             }
@@ -113,7 +117,7 @@ impl Registrar {
             let object = asked.map(|(registration, managed)| object(registration, *managed));
             let uid = stored.map(|stored| stored.uid.clone()).unwrap_or_default();
             writes.spawn(async move {
-                let done = write(&client, &name, step, object, &uid).await;
+                let done = write(&client, &name, action, object, &uid).await;
                 (name, done)
             });
         }
@@ -149,21 +153,21 @@ impl Registrar {
 async fn write(
     client: &Client,
     name: &str,
-    step: Step,
+    action: ApiServiceAction,
     object: Option<Value>,
     uid: &str,
 ) -> Result<(), Status> {
     let path = format!("{PATH}/{name}");
-    let done = match (step, object) {
-        (Step::Create, Some(object)) => client.create(PATH, &object).await,
-        (Step::Update, Some(object)) => match client.get(&path).await {
+    let done = match (action, object) {
+        (ApiServiceAction::Create, Some(object)) => client.create(PATH, &object).await,
+        (ApiServiceAction::Update, Some(object)) => match client.get(&path).await {
             Ok(mut stored) => {
                 stored.set_at(&["spec"], object.get("spec").cloned().unwrap_or_default());
                 client.update(&path, &stored).await
             }
             Err(status) => Err(status),
         },
-        (Step::Delete, _) => {
+        (ApiServiceAction::Delete, _) => {
             let mut options = Value::map([("kind", "DeleteOptions"), ("apiVersion", "v1")]);
             options.set_at(&["preconditions", "uid"], uid);
             client.delete(&path, &options).await
@@ -178,7 +182,7 @@ async fn write(
 }
 
 /// The manifest of a local APIService.
-fn object(registration: &Registration, managed: Managed) -> Value {
+fn object(registration: &Registration, managed: AutoManaged) -> Value {
     let mut object = Value::map([("apiVersion", "apiregistration.k8s.io/v1"), ("kind", "APIService")]);
     meta::set(&mut object, "name", registration.name());
     object.set_at(&["metadata", "labels", AUTOMANAGED], managed.label());

@@ -19,7 +19,7 @@ pub(crate) struct ApiService {
     pub(crate) name: Str,
     pub(super) uid: Str,
     pub(crate) registration: Registration,
-    pub(super) managed: Managed,
+    pub(super) managed: AutoManaged,
     /// Whether its `Available` condition is `True` with reason `Local`.
     pub(super) says_local: bool,
     /// The aggregated API server; `None` if this server serves the group itself.
@@ -28,7 +28,7 @@ pub(crate) struct ApiService {
 
 /// How this server manages an APIService (value of the automanaged label).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Managed {
+pub(super) enum AutoManaged {
     No,
     /// Reconciled once, when the server starts.
     OnStart,
@@ -36,20 +36,20 @@ pub(super) enum Managed {
     Always,
 }
 
-impl Managed {
+impl AutoManaged {
     pub(super) fn parse(label: &str) -> Self {
         match label {
-            "onstart" => Managed::OnStart,
-            "true" => Managed::Always,
-            _ => Managed::No,
+            "onstart" => AutoManaged::OnStart,
+            "true" => AutoManaged::Always,
+            _ => AutoManaged::No,
         }
     }
 
     pub(super) fn label(self) -> &'static str {
         match self {
-            Managed::No => "",
-            Managed::OnStart => "onstart",
-            Managed::Always => "true",
+            AutoManaged::No => "",
+            AutoManaged::OnStart => "onstart",
+            AutoManaged::Always => "true",
         }
     }
 }
@@ -92,7 +92,7 @@ impl ApiService {
             .list_at(&["status", "conditions"])
             .iter()
             .find(|condition| condition.str_at(&["type"]) == Some(AVAILABLE));
-        let said = |field: &str| condition.and_then(|c| c.str_at(&[field])).unwrap_or_default();
+        let condition_field = |field: &str| condition.and_then(|c| c.str_at(&[field])).unwrap_or_default();
         let reference = object.at(&["spec", "service"]).filter(|reference| reference.as_map().is_some());
         let remote = reference.map(|_| Remote {
             namespace: text(&["spec", "service", "namespace"]),
@@ -106,7 +106,7 @@ impl ApiService {
                 .decode(text(&["spec", "caBundle"]).as_bytes())
                 .unwrap_or_else(|_| b"unreadable".to_vec()),
             insecure: object.bool_at(&["spec", "insecureSkipTLSVerify"]) == Some(true),
-            available: said("status") == "True",
+            available: condition_field("status") == "True",
             transport: Arc::new(Err("no transport yet".to_owned())),
         });
         ApiService {
@@ -118,8 +118,10 @@ impl ApiService {
                 group_priority: number(&["spec", "groupPriorityMinimum"]),
                 version_priority: number(&["spec", "versionPriority"]),
             },
-            managed: Managed::parse(object.str_at(&["metadata", "labels", AUTOMANAGED]).unwrap_or_default()),
-            says_local: said("status") == "True" && said("reason") == "Local",
+            managed: AutoManaged::parse(
+                object.str_at(&["metadata", "labels", AUTOMANAGED]).unwrap_or_default(),
+            ),
+            says_local: condition_field("status") == "True" && condition_field("reason") == "Local",
             remote,
         }
     }

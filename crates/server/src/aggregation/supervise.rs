@@ -42,7 +42,7 @@ impl Tasks {
     }
 
     /// Notifies the tasks that a changed transport or availability concerns, and remembers `remote`.
-    fn hear(&mut self, remote: &Remote) {
+    fn follow(&mut self, remote: &Remote) {
         let moved = !Arc::ptr_eq(&self.remote.transport, &remote.transport);
         if moved {
             self.moved.notify_one();
@@ -83,7 +83,7 @@ pub(super) async fn run(state: Arc<State>) {
                 continue;
             }
             match (&service.remote, tasks.get_mut(name)) {
-                (Some(remote), Some(tasks)) => tasks.hear(remote),
+                (Some(remote), Some(tasks)) => tasks.follow(remote),
                 (Some(remote), None) => {
                     tasks.insert(name.clone(), Tasks::start(&state, service, remote));
                 }

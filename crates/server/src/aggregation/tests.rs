@@ -9,8 +9,8 @@ use value::json;
 use super::forward::{
     encode_path, encode_query, forwarded_trailers, identify, incoming, outgoing, say_for_whom,
 };
-use super::register::{Step, step};
-use super::service::{ApiService, Managed};
+use super::register::{ApiServiceAction, reconcile_action};
+use super::service::{ApiService, AutoManaged};
 use crate::outbound::{Forward, Trust};
 
 fn headers(list: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -184,31 +184,40 @@ fn service(label: &str, remote: bool) -> ApiService {
 #[test]
 fn registration_follows_the_decision_table_of_the_autoregister_controller() {
     let wanted = of_custom_version("g", "v1");
-    let start = Some((&wanted, Managed::OnStart));
-    let always = Some((&wanted, Managed::Always));
+    let start = Some((&wanted, AutoManaged::OnStart));
+    let always = Some((&wanted, AutoManaged::Always));
     let (local, other) = (service("true", false), service("true", true));
     // No APIService is stored.
-    assert_eq!(step(None, None, false, false), Step::Keep);
-    assert_eq!(step(start, None, false, false), Step::Create);
-    assert_eq!(step(start, None, true, true), Step::Keep, "once is enough");
-    assert_eq!(step(always, None, true, true), Step::Create);
+    assert_eq!(reconcile_action(None, None, false, false), ApiServiceAction::Keep);
+    assert_eq!(reconcile_action(start, None, false, false), ApiServiceAction::Create);
+    assert_eq!(reconcile_action(start, None, true, true), ApiServiceAction::Keep, "once is enough");
+    assert_eq!(reconcile_action(always, None, true, true), ApiServiceAction::Create);
     // The stored one is not managed.
     for wanted in [None, start, always] {
-        assert_eq!(step(wanted, Some(&service("", true)), false, true), Step::Keep);
+        assert_eq!(reconcile_action(wanted, Some(&service("", true)), false, true), ApiServiceAction::Keep);
     }
     // Managed at startup only, but created later.
     for wanted in [None, start, always] {
-        assert_eq!(step(wanted, Some(&service("onstart", true)), false, false), Step::Keep);
+        assert_eq!(
+            reconcile_action(wanted, Some(&service("onstart", true)), false, false),
+            ApiServiceAction::Keep
+        );
     }
     // Managed at startup, and present then.
-    assert_eq!(step(None, Some(&service("onstart", false)), false, true), Step::Delete);
-    assert_eq!(step(start, Some(&service("onstart", true)), false, true), Step::Update);
-    assert_eq!(step(start, Some(&service("onstart", true)), true, true), Step::Keep);
-    assert_eq!(step(None, Some(&service("onstart", false)), true, true), Step::Keep);
+    assert_eq!(
+        reconcile_action(None, Some(&service("onstart", false)), false, true),
+        ApiServiceAction::Delete
+    );
+    assert_eq!(
+        reconcile_action(start, Some(&service("onstart", true)), false, true),
+        ApiServiceAction::Update
+    );
+    assert_eq!(reconcile_action(start, Some(&service("onstart", true)), true, true), ApiServiceAction::Keep);
+    assert_eq!(reconcile_action(None, Some(&service("onstart", false)), true, true), ApiServiceAction::Keep);
     // Managed on every change.
-    assert_eq!(step(None, Some(&local), true, true), Step::Delete);
-    assert_eq!(step(always, Some(&other), true, true), Step::Update);
-    assert_eq!(step(always, Some(&local), true, true), Step::Keep);
+    assert_eq!(reconcile_action(None, Some(&local), true, true), ApiServiceAction::Delete);
+    assert_eq!(reconcile_action(always, Some(&other), true, true), ApiServiceAction::Update);
+    assert_eq!(reconcile_action(always, Some(&local), true, true), ApiServiceAction::Keep);
 }
 
 #[test]

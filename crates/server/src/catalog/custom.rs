@@ -10,15 +10,15 @@ use super::served_resource::ServedResource;
 
 #[derive(Clone, Debug, Default)]
 pub struct CustomKinds {
-    groups: BTreeMap<Str, Arc<Group>>,
+    groups: BTreeMap<Str, Arc<CustomGroup>>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Group {
+struct CustomGroup {
     /// Keyed by version and plural name.
     kinds: HashMap<(Str, Str), Arc<ServedResource>>,
     /// Every readable CRD by name, established or not.
-    crds: BTreeMap<Str, Known>,
+    crds: BTreeMap<Str, CatalogedCrd>,
     /// Name of the CRD that owns a kind or list kind.
     owners: HashMap<Str, Str>,
     /// Names of stored CRDs that cannot be read, so that their kinds are unknown.
@@ -27,7 +27,7 @@ struct Group {
 
 /// A CRD with the revision at which it was stored.
 #[derive(Clone, Debug)]
-struct Known {
+struct CatalogedCrd {
     crd: Arc<crd::CustomResourceDefinition>,
     revision: u64,
     epoch: Arc<SchemaEpoch>,
@@ -35,10 +35,10 @@ struct Known {
     lost_kind: bool,
 }
 
-impl Group {
+impl CustomGroup {
     fn remove(&mut self, name: &str) {
         self.unreadable.remove(name);
-        let Some(Known { crd: former, .. }) = self.crds.remove(name) else { return };
+        let Some(CatalogedCrd { crd: former, .. }) = self.crds.remove(name) else { return };
         for version in &former.versions {
             self.kinds.remove(&(version.name.clone(), former.names.plural.clone()));
         }
@@ -80,7 +80,7 @@ impl CustomKinds {
                 group.kinds.insert(key, Arc::new(kind));
             }
         }
-        group.crds.insert(crd.name.clone(), Known { crd, revision, epoch, lost_kind });
+        group.crds.insert(crd.name.clone(), CatalogedCrd { crd, revision, epoch, lost_kind });
     }
 
     /// Removes a CRD and its resources.
@@ -114,36 +114,36 @@ impl CustomKinds {
     /// The established CRDs, ordered by group and name.
     pub fn crds(&self) -> impl Iterator<Item = &Arc<crd::CustomResourceDefinition>> {
         let all = self.groups.values().flat_map(|group| group.crds.values());
-        all.map(|known| &known.crd).filter(|crd| crd.established)
+        all.map(|cataloged| &cataloged.crd).filter(|crd| crd.established)
     }
 
     /// The CRDs of a group, established or not.
     pub fn of_group(&self, group: &str) -> impl Iterator<Item = &Arc<crd::CustomResourceDefinition>> {
-        let known = self.groups.get(group).into_iter().flat_map(|group| group.crds.values());
-        known.map(|known| &known.crd)
+        let crds = self.groups.get(group).into_iter().flat_map(|group| group.crds.values());
+        crds.map(|cataloged| &cataloged.crd)
     }
 
-    fn known(&self, name: &str) -> Option<&Known> {
+    fn cataloged(&self, name: &str) -> Option<&CatalogedCrd> {
         self.groups.get(group_of(name))?.crds.get(name)
     }
 
     pub fn epoch(&self, name: &str) -> Option<Arc<SchemaEpoch>> {
-        self.known(name).map(|known| Arc::clone(&known.epoch))
+        self.cataloged(name).map(|cataloged| Arc::clone(&cataloged.epoch))
     }
 
     /// Looks up a CRD by name, established or not.
     pub fn crd(&self, name: &str) -> Option<&Arc<crd::CustomResourceDefinition>> {
-        self.known(name).map(|known| &known.crd)
+        self.cataloged(name).map(|cataloged| &cataloged.crd)
     }
 
     /// Reports whether the status of a CRD claims a kind that another CRD owns.
     pub fn lost_kind(&self, name: &str) -> bool {
-        self.known(name).is_some_and(|known| known.lost_kind)
+        self.cataloged(name).is_some_and(|cataloged| cataloged.lost_kind)
     }
 
     /// Revision at which the CRD was stored.
     pub fn revision(&self, name: &str) -> Option<u64> {
-        self.known(name).map(|known| known.revision)
+        self.cataloged(name).map(|cataloged| cataloged.revision)
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) enum Nature {
     /// A row of the resource table.
     BuiltIn(BuiltIn),
     /// One version of a stored CRD.
-    Custom(Custom),
+    Custom(CustomResourceVersion),
 }
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(super) struct BuiltIn {
 }
 
 #[derive(Debug)]
-pub struct Custom {
+pub struct CustomResourceVersion {
     pub crd: Arc<crd::CustomResourceDefinition>,
     pub version: Arc<crd::CrdVersion>,
     pub stored: Arc<crd::CrdVersion>,
@@ -106,7 +106,7 @@ impl ServedResource {
             prefix: keys::custom_prefix(group, &names.plural),
             head: encode::sorted_head(&gvk.api_version(), &names.kind),
             stored_head: encode::sorted_head(&stored_gvk.api_version(), &names.kind),
-            nature: Nature::Custom(Custom {
+            nature: Nature::Custom(CustomResourceVersion {
                 crd: Arc::clone(crd),
                 version: Arc::clone(version),
                 stored: Arc::clone(stored),
@@ -160,7 +160,7 @@ impl ServedResource {
         self.row().is_some() && self.stored.group == group && self.stored.kind == kind
     }
 
-    pub fn as_custom(&self) -> Option<&Custom> {
+    pub fn as_custom(&self) -> Option<&CustomResourceVersion> {
         match &self.nature {
             Nature::BuiltIn(_) => None,
             Nature::Custom(custom) => Some(custom),

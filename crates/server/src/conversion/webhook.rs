@@ -27,11 +27,11 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Webhook clients by CRD name, each with the configuration it was built from.
 #[derive(Default)]
-pub struct Targets {
+pub struct ConversionWebhookClients {
     known: Mutex<HashMap<Str, (Value, Target)>>,
 }
 
-impl Targets {
+impl ConversionWebhookClients {
     /// Drops the client of a CRD's webhook.
     pub fn forget(&self, crd: &str) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(crd);
@@ -60,10 +60,10 @@ pub(super) async fn call(
     let about = format!("{}, Kind={}", first.group_version(), first.kind);
     let start = std::time::Instant::now();
     let outcome = ask(state, crd, webhook, objects, version).await;
-    let review = outcome.as_ref().map_or_else(Wrong::review, |_| Some(Review::Converted));
+    let review = outcome.as_ref().map_or_else(ConversionFailure::review, |_| Some(Review::Converted));
     let to = version.rsplit('/').next().unwrap_or_default();
     state.metrics.custom.converted(&crd.name, &first.version, to, review, start.elapsed());
-    outcome.map_err(|wrong| wrong.status(&about))
+    outcome.map_err(|failure| failure.status(&about))
 }
 
 async fn ask(
@@ -72,11 +72,11 @@ async fn ask(
     webhook: &Value,
     objects: &[Value],
     version: &str,
-) -> Result<Vec<Value>, Wrong> {
-    let target = target(state, crd, webhook).map_err(Wrong::Call)?;
+) -> Result<Vec<Value>, ConversionFailure> {
+    let target = target(state, crd, webhook).map_err(ConversionFailure::Call)?;
     let reviews = webhook.list_at(&["conversionReviewVersions"]).iter().filter_map(Value::as_str);
     let Some(review) = reviews.into_iter().find(|version| matches!(*version, "v1" | "v1beta1")) else {
-        return Err(Wrong::NoReview);
+        return Err(ConversionFailure::NoReview);
     };
     let uid = crate::random::uid();
     let api_version = format!("apiextensions.k8s.io/{review}");
@@ -101,7 +101,7 @@ async fn ask(
     request.path = format!("{}?timeout={}s", target.url().path(), TIMEOUT.as_secs()).parse().ok();
     let answer = exchange(&target, request).await.map_err(|failure| {
         state.metrics.custom.webhook_failed(&failure);
-        Wrong::Call(failure.message)
+        ConversionFailure::Call(failure.message)
     })?;
     if !(200..300).contains(&answer.status) {
         let reply = WebhookReply {
@@ -109,19 +109,19 @@ async fn ask(
             content_type: answer.content_type().to_owned(),
             body: answer.body.to_vec(),
         };
-        return Err(Wrong::Call(status_of_reply(&reply).message().to_owned()));
+        return Err(ConversionFailure::Call(status_of_reply(&reply).message().to_owned()));
     }
     if answer.body.is_empty() {
-        return Err(Wrong::Call(format!(
+        return Err(ConversionFailure::Call(format!(
             "0-length response with status code: {} and content type: {}",
             answer.status,
             answer.content_type()
         )));
     }
-    let answer = read(&answer.body).map_err(Wrong::Call)?;
-    let converted = converted(&answer, review, &api_version, &uid).map_err(Wrong::Answer)?;
+    let answer = read(&answer.body).map_err(ConversionFailure::Call)?;
+    let converted = converted(&answer, review, &api_version, &uid).map_err(ConversionFailure::Answer)?;
     if converted.len() != objects.len() {
-        return Err(Wrong::Count { returned: converted.len(), expected: objects.len() });
+        return Err(ConversionFailure::Count { returned: converted.len(), expected: objects.len() });
     }
     objects.iter().zip(converted).map(|(original, converted)| restore(original, converted, version)).collect()
 }
@@ -219,7 +219,7 @@ fn converted<'a>(
 
 /// Failure of a conversion webhook.
 #[derive(Debug, PartialEq)]
-enum Wrong {
+enum ConversionFailure {
     /// The CRD lists no `ConversionReview` version that this server supports.
     NoReview,
     /// The call failed, returned an error status, or its body is not an object.
@@ -234,30 +234,30 @@ enum Wrong {
     Object(String),
 }
 
-impl Wrong {
+impl ConversionFailure {
     /// Label of the failure in metrics; `None` if no call was made.
     fn review(&self) -> Option<Review> {
         match self {
-            Wrong::NoReview => None,
-            Wrong::Call(_) => Some(Review::NotAsked),
-            Wrong::Answer(_) => Some(Review::Malformed),
-            Wrong::Count { .. } => Some(Review::Partial),
-            Wrong::NoObject(_) | Wrong::Object(_) => Some(Review::InvalidObject),
+            ConversionFailure::NoReview => None,
+            ConversionFailure::Call(_) => Some(Review::NotAsked),
+            ConversionFailure::Answer(_) => Some(Review::Malformed),
+            ConversionFailure::Count { .. } => Some(Review::Partial),
+            ConversionFailure::NoObject(_) | ConversionFailure::Object(_) => Some(Review::InvalidObject),
         }
     }
 
     /// The error for the client. All text from the webhook passes through here and is truncated.
     fn status(&self, about: &str) -> Status {
         Status::plain(match self {
-            Wrong::NoReview => "no supported conversion review versions".to_owned(),
-            Wrong::Call(why) | Wrong::Answer(why) => {
+            ConversionFailure::NoReview => "no supported conversion review versions".to_owned(),
+            ConversionFailure::Call(why) | ConversionFailure::Answer(why) => {
                 format!("conversion webhook for {about} failed: {}", truncate_remote(why))
             }
-            Wrong::Count { returned, expected } => {
+            ConversionFailure::Count { returned, expected } => {
                 format!("conversion webhook for {about} returned {returned} objects, expected {expected}")
             }
-            Wrong::NoObject(why) => truncate_remote(why).into_owned(),
-            Wrong::Object(why) => {
+            ConversionFailure::NoObject(why) => truncate_remote(why).into_owned(),
+            ConversionFailure::Object(why) => {
                 format!("conversion webhook for {about} returned invalid {}", truncate_remote(why))
             }
         })
@@ -265,22 +265,22 @@ impl Wrong {
 }
 
 /// The converted object with the metadata of the original, except labels and annotations.
-fn restore(original: &Value, converted: &Value, version: &str) -> Result<Value, Wrong> {
+fn restore(original: &Value, converted: &Value, version: &str) -> Result<Value, ConversionFailure> {
     match converted {
         Value::Map(map) if map.get("kind").and_then(Value::as_str).unwrap_or_default().is_empty() => {
             let text = write::to_string(converted);
-            return Err(Wrong::NoObject(format!("Object 'Kind' is missing in '{text}'")));
+            return Err(ConversionFailure::NoObject(format!("Object 'Kind' is missing in '{text}'")));
         }
         Value::Map(_) => {}
-        Value::Null => return Err(Wrong::NoObject("unexpected end of JSON input".to_owned())),
+        Value::Null => return Err(ConversionFailure::NoObject("unexpected end of JSON input".to_owned())),
         other => {
-            return Err(Wrong::NoObject(format!(
+            return Err(ConversionFailure::NoObject(format!(
                 "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
                 other.json_type()
             )));
         }
     }
-    restored(original, converted, version).map_err(Wrong::Object)
+    restored(original, converted, version).map_err(ConversionFailure::Object)
 }
 
 fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value, String> {

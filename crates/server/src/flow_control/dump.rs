@@ -9,10 +9,10 @@ use flowcontrol::dump::{self, Describe};
 
 use super::{FlowControl, Waiter};
 use crate::body::Body;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 
 /// Renders the page `name`; 404 for unknown names.
-pub(crate) fn page(control: &FlowControl, call: &Call, name: &str) -> Result<Answer, Status> {
+pub(crate) fn page(control: &FlowControl, call: &Call, name: &str) -> Result<HandlerResponse, Status> {
     let levels: Vec<Arc<ActiveLevel<Waiter>>> =
         control.configured().controller.levels().map(|(level, _)| Arc::clone(level)).collect();
     let text = match name {
@@ -24,7 +24,7 @@ pub(crate) fn page(control: &FlowControl, call: &Call, name: &str) -> Result<Ans
         }
         _ => return Err(Status::no_such_resource()),
     };
-    Ok(Answer::Raw(200, "text/plain; charset=utf-8", Body::from(text)))
+    Ok(HandlerResponse::Raw(200, "text/plain; charset=utf-8", Body::from(text)))
 }
 
 impl Describe<Waiter> for FlowControl {

@@ -8,11 +8,11 @@ use admission::Operation;
 use api::{GroupKind, GroupVersionKind, Status};
 use authz::Decision;
 use kinds::table::SubresourceRow;
-use location::Located;
+use location::ConnectTarget;
 use value::Value;
 
 use crate::body::Body;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 use crate::catalog::ServedResource;
 use crate::state::State;
 use crate::write::Posted;
@@ -23,7 +23,7 @@ pub async fn handle(
     call: &mut Call,
     kind: &ServedResource,
     subresource: &SubresourceRow,
-) -> Result<Answer, Status> {
+) -> Result<HandlerResponse, Status> {
     if subresource.connect && call.query.get("dryRun").is_some_and(|dry_run| !dry_run.is_empty()) {
         return Err(Status::bad_request("dryRun is not supported"));
     }
@@ -62,15 +62,15 @@ pub async fn handle(
         _ => return Err(Status::no_such_resource()),
     };
     match located {
-        Located::Nowhere => Ok(Answer::Raw(204, "", Body::empty())),
-        Located::Kubelet { host, path } if subresource.name == "log" => {
+        ConnectTarget::Nowhere => Ok(HandlerResponse::Raw(204, "", Body::empty())),
+        ConnectTarget::Kubelet { host, path } if subresource.name == "log" => {
             Err(Status::plain(format!("Get \"https://{host}{path}\": {}", unreachable(&host))))
         }
-        Located::Kubelet { host, .. } if call.headers.contains_key(http::header::UPGRADE) => {
+        ConnectTarget::Kubelet { host, .. } if call.headers.contains_key(http::header::UPGRADE) => {
             Err(Status::internal(format!("error dialing backend: {}", unreachable(&host))))
         }
-        Located::Kubelet { .. } => Err(Status::bad_request("Upgrade request required")),
-        Located::Backend { host } => {
+        ConnectTarget::Kubelet { .. } => Err(Status::bad_request("Upgrade request required")),
+        ConnectTarget::Backend { host } => {
             Err(Status::unavailable(format!("error trying to reach service: {}", unreachable(&host))))
         }
     }

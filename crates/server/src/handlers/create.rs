@@ -2,22 +2,26 @@
 
 use api::{Status, meta};
 
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 use crate::catalog::{ServedResource, Subresource};
 use crate::decode::{self, Draft};
 use crate::options::WriteOptions;
-use crate::ownership::{self, Writer};
+use crate::ownership::{self, FieldTracking};
 use crate::state::State;
-use crate::write::{StoreError, Subject, WriteOutcome, remove_server_metadata, set_namespace};
+use crate::write::{StoreError, WriteContext, WriteOutcome, remove_server_metadata, set_namespace};
 
 /// Maximum number of generated names that are tried.
 const NAME_ATTEMPTS: usize = 8;
 
-pub async fn handle(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
+pub async fn handle(
+    state: &State,
+    call: &mut Call,
+    kind: &ServedResource,
+) -> Result<HandlerResponse, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let draft = Draft::Object(decode::object(call, kind, options.field_validation).await?);
     let manager = ownership::manager(&options.field_manager, &call.headers).into_owned();
-    create(state, call, kind, draft, &options, Writer::Updates(&manager)).await
+    create(state, call, kind, draft, &options, FieldTracking::Updates(&manager)).await
 }
 
 /// Creates a decoded object. Also used by PUT and apply for an object that does not exist, but never through a subresource.
@@ -27,31 +31,37 @@ pub async fn create(
     kind: &ServedResource,
     mut draft: Draft,
     options: &WriteOptions,
-    writer: Writer<'_>,
-) -> Result<Answer, Status> {
+    tracking: FieldTracking<'_>,
+) -> Result<HandlerResponse, Status> {
     if kind.as_custom().is_some_and(|custom| custom.crd.terminating) {
         let why = "create not allowed while custom resource definition is terminating";
         return Err(Status::forbidden(&kind.resource, meta::name(draft.object()), why));
     }
     let options_value = options.to_value("CreateOptions");
     let subresource = Subresource::None;
-    let subject =
-        Subject { state, kind, subresource, options: &options_value, dry_run: options.dry_run, writer };
+    let context = WriteContext {
+        state,
+        kind,
+        subresource,
+        options: &options_value,
+        dry_run: options.dry_run,
+        tracking,
+    };
     remove_server_metadata(draft.object_mut());
     set_namespace(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     let generated =
         meta::name(draft.object()).is_empty() && !meta::text(draft.object(), "generateName").is_empty();
     let original = generated.then(|| draft.clone());
-    let mutated = subject.mutate(call, draft, None).await?;
-    let mut admitted = subject.admit_create(call, mutated).await?;
+    let mutated = context.mutate(call, draft, None).await?;
+    let mut admitted = context.admit_create(call, mutated).await?;
     for attempt in 1.. {
         let name = admitted.name().to_owned();
-        match subject.store(call, admitted, None).await {
+        match context.store(call, admitted, None).await {
             Ok(WriteOutcome::Entry(entry)) => {
                 return kind.converter(state).answer(subresource, 201, entry).await;
             }
             Ok(WriteOutcome::DryRun(object)) => {
-                return Ok(Answer::Object(201, kind.to_sent(object).into_value()));
+                return Ok(HandlerResponse::Object(201, kind.to_sent(object).into_value()));
             }
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) => match &original {
@@ -61,8 +71,8 @@ pub async fn create(
                 }
                 Some(draft) => {
                     // The object passes every stage again under its new name.
-                    let mutated = subject.mutate(call, draft.clone(), None).await?;
-                    admitted = subject.admit_create(call, mutated).await?;
+                    let mutated = context.mutate(call, draft.clone(), None).await?;
+                    admitted = context.admit_create(call, mutated).await?;
                 }
             },
         }

@@ -10,16 +10,16 @@ use kinds::strategy::{self, Propagation};
 use storage::StoredEntry;
 use value::Value;
 
-use super::list::{self, Page};
-use crate::call::{Answer, Call};
+use super::list::{self, SelectedPage};
+use crate::call::{Call, HandlerResponse};
 use crate::catalog::{ServedResource, Subresource, Working};
 use crate::decode;
 use crate::encode;
 use crate::negotiate::{self, BodyMedia};
 use crate::options::DeleteOptions;
-use crate::ownership::Writer;
+use crate::ownership::FieldTracking;
 use crate::state::State;
-use crate::write::{AdmittedDelete, MarkProof, OPTIMISTIC_LOCK, StoreError, Subject, WriteOutcome};
+use crate::write::{AdmittedDelete, MarkProof, OPTIMISTIC_LOCK, StoreError, WriteContext, WriteOutcome};
 
 /// Longest grace period in seconds: a century. Clients must be able to parse the deletion timestamp.
 const MAX_GRACE: i64 = 100 * 365 * 24 * 3600;
@@ -35,19 +35,22 @@ pub const ORPHAN_FINALIZER: &str = "orphan";
 /// Finalizer of an owner while the garbage collector deletes its dependents first.
 pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 
-pub async fn one(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
+pub async fn one(state: &State, call: &mut Call, kind: &ServedResource) -> Result<HandlerResponse, Status> {
     let options = options(call).await?;
     let name = call.info.name.to_string();
     warn_of_orphans(call, kind, &options);
     if options.unreadable {
         return Err(refuse_readable(state, call, kind, &name));
     }
-    let (deleted, answer) = delete(state, call, kind, (&name, &name), &options, Known::Nothing).await?;
+    let (deleted, answer) =
+        delete(state, call, kind, (&name, &name), &options, DeleteProgress::Nothing).await?;
     state.in_force(kind, call.deleted_at).await;
     let code = if !deleted && options.orphan_dependents == Some(false) { 202 } else { 200 };
     Ok(match answer {
-        Answer::Entry(_, entry) => return kind.converter(state).answer(Subresource::None, code, entry).await,
-        Answer::Object(_, object) => Answer::Object(code, object),
+        HandlerResponse::Entry(_, entry) => {
+            return kind.converter(state).answer(Subresource::None, code, entry).await;
+        }
+        HandlerResponse::Object(_, object) => HandlerResponse::Object(code, object),
         raw => raw,
     })
 }
@@ -76,7 +79,11 @@ fn refuse_readable(state: &State, call: &Call, kind: &ServedResource, name: &str
 }
 
 /// Deletes all matching objects one by one and answers with their list. A limit applies to both.
-pub async fn collection(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
+pub async fn collection(
+    state: &State,
+    call: &mut Call,
+    kind: &ServedResource,
+) -> Result<HandlerResponse, Status> {
     let page = list::select(state, call, kind).await?;
     let options = options(call).await?.for_collection()?;
     warn_of_orphans(call, kind, &options);
@@ -93,7 +100,7 @@ async fn each(
     call: &mut Call,
     kind: &ServedResource,
     options: &DeleteOptions,
-    page: &Page,
+    page: &SelectedPage,
 ) -> Result<(), Status> {
     for some in page.entries.chunks(CHUNK) {
         if kind.as_custom().is_some() {
@@ -114,9 +121,10 @@ async fn each(
                 }
                 scoped = kind.namespace_of(&entry.key).into();
             }
-            let known = object.map_or(Known::Nothing, |object| Known::Read(entry.revision, object));
+            let progress =
+                object.map_or(DeleteProgress::Nothing, |object| DeleteProgress::Read(entry.revision, object));
             let previous = std::mem::replace(&mut call.info.namespace, scoped);
-            let outcome = delete(state, call, kind, (&name, ""), options, known).await;
+            let outcome = delete(state, call, kind, (&name, ""), options, progress).await;
             call.info.namespace = previous;
             match outcome {
                 Err(status) if status.code() != 404 => return Err(status),
@@ -172,7 +180,7 @@ async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
 }
 
 /// State of an object that the caller of [`delete`] already knows.
-pub enum Known {
+pub enum DeleteProgress {
     /// The object is not loaded yet.
     Nothing,
     /// The object as loaded at this revision.
@@ -191,27 +199,27 @@ pub async fn admit(
     old: &Working,
     options: &DeleteOptions,
 ) -> Result<Option<AdmittedDelete>, Status> {
-    if matches!(next_step(kind, old, options, call.now), Step::Pending) {
+    if matches!(next_step(kind, old, options, call.now), DeletionStep::Pending) {
         return Ok(None);
     }
     let options_value = options.to_value();
-    let subject = subject(state, kind, options, &options_value);
-    subject.admit_delete(call, meta::name(old), entry, old).await.map(Some)
+    let context = write_context(state, kind, options, &options_value);
+    context.admit_delete(call, meta::name(old), entry, old).await.map(Some)
 }
 
-fn subject<'a>(
+fn write_context<'a>(
     state: &'a State,
     kind: &'a ServedResource,
     options: &DeleteOptions,
     options_value: &'a Value,
-) -> Subject<'a> {
-    Subject {
+) -> WriteContext<'a> {
+    WriteContext {
         state,
         kind,
         subresource: Subresource::None,
         options: options_value,
         dry_run: options.dry_run,
-        writer: Writer::Settled,
+        tracking: FieldTracking::Settled,
     }
 }
 
@@ -223,19 +231,19 @@ pub async fn delete(
     kind: &ServedResource,
     (name, admitted_as): (&str, &str),
     options: &DeleteOptions,
-    mut known: Known,
-) -> Result<(bool, Answer), Status> {
+    mut progress: DeleteProgress,
+) -> Result<(bool, HandlerResponse), Status> {
     let key = kind.key(&call.info.namespace, name);
     let options_value = options.to_value();
-    let subject = subject(state, kind, options, &options_value);
+    let context = write_context(state, kind, options, &options_value);
     for _ in 0..ATTEMPTS {
         let Some(entry) = state.storage.store.get(&key) else {
             return Err(Status::not_found(&kind.resource, name));
         };
         call.enter_lane(entry.body.len()).await;
-        let (read, admitted) = match std::mem::replace(&mut known, Known::Nothing) {
-            Known::Read(revision, object) if revision == entry.revision => (Some(object), None),
-            Known::Admitted(admitted) if admitted.is_for(&entry) => (None, Some(admitted)),
+        let (read, admitted) = match std::mem::replace(&mut progress, DeleteProgress::Nothing) {
+            DeleteProgress::Read(revision, object) if revision == entry.revision => (Some(object), None),
+            DeleteProgress::Admitted(admitted) if admitted.is_for(&entry) => (None, Some(admitted)),
             _ => (None, None),
         };
         let old = match read {
@@ -244,29 +252,29 @@ pub async fn delete(
         };
         check_preconditions(kind, name, &old, options)?;
         let step = match next_step(kind, &old, options, call.now) {
-            Step::Pending => return Ok((false, Answer::Entry(200, entry))),
+            DeletionStep::Pending => return Ok((false, HandlerResponse::Entry(200, entry))),
             step => step,
         };
         let admitted = match admitted {
             Some(admitted) => admitted,
-            None => subject.admit_delete(call, admitted_as, &entry, &old).await?,
+            None => context.admit_delete(call, admitted_as, &entry, &old).await?,
         };
         let outcome = match step {
-            Step::Pending => return Ok((false, Answer::Entry(200, entry))),
-            Step::Gone => subject.delete(call, admitted, &entry, name).await.map(|last| {
+            DeletionStep::Pending => return Ok((false, HandlerResponse::Entry(200, entry))),
+            DeletionStep::Gone => context.delete(call, admitted, &entry, name).await.map(|last| {
                 call.deleted_at = last.revision;
                 (true, gone(kind, name, &old, last))
             }),
-            Step::MarkedGone(object) => {
+            DeletionStep::MarkedGone(object) => {
                 let marked =
-                    subject.store_mark(call, MarkProof::Delete(&admitted), &entry, &object, name).await;
+                    context.store_mark(call, MarkProof::Delete(&admitted), &entry, &object, name).await;
                 match marked.map(|marked| (marked.carry(admitted), marked.outcome)) {
                     Ok((_, WriteOutcome::DryRun(object))) => {
-                        Ok((true, Answer::Object(200, kind.to_sent(object).into_value())))
+                        Ok((true, HandlerResponse::Object(200, kind.to_sent(object).into_value())))
                     }
                     Ok((admitted, WriteOutcome::Entry(marked))) => {
                         let deleted = match admitted {
-                            Some(admitted) => subject.delete(call, admitted, &marked, name).await,
+                            Some(admitted) => context.delete(call, admitted, &marked, name).await,
                             None => Err(StoreError::Conflict),
                         };
                         match deleted {
@@ -284,13 +292,13 @@ pub async fn delete(
                     Err(error) => Err(error),
                 }
             }
-            Step::Marked(object) => {
+            DeletionStep::Marked(object) => {
                 let marked =
-                    subject.store_mark(call, MarkProof::Delete(&admitted), &entry, &object, name).await;
+                    context.store_mark(call, MarkProof::Delete(&admitted), &entry, &object, name).await;
                 marked.map(|marked| match marked.outcome {
-                    WriteOutcome::Entry(entry) => (false, Answer::Entry(200, entry)),
+                    WriteOutcome::Entry(entry) => (false, HandlerResponse::Entry(200, entry)),
                     WriteOutcome::DryRun(object) => {
-                        (false, Answer::Object(200, kind.to_sent(object).into_value()))
+                        (false, HandlerResponse::Object(200, kind.to_sent(object).into_value()))
                     }
                 })
             }
@@ -310,9 +318,9 @@ fn is_gone(state: &State, key: &str, old: &Value) -> bool {
     there.is_none_or(|there| meta::uid(&there) != meta::uid(old))
 }
 
-fn gone(kind: &ServedResource, name: &str, old: &Value, last: Arc<StoredEntry>) -> Answer {
+fn gone(kind: &ServedResource, name: &str, old: &Value, last: Arc<StoredEntry>) -> HandlerResponse {
     if kind.returns_deleted() {
-        return Answer::Entry(200, last);
+        return HandlerResponse::Entry(200, last);
     }
     let status = Status::success(StatusDetails {
         name: name.to_owned(),
@@ -321,7 +329,7 @@ fn gone(kind: &ServedResource, name: &str, old: &Value, last: Arc<StoredEntry>) 
         uid: meta::uid(old).to_owned(),
         ..StatusDetails::default()
     });
-    Answer::Object(200, status.to_value())
+    HandlerResponse::Object(200, status.to_value())
 }
 
 fn check_preconditions(
@@ -364,7 +372,7 @@ fn check_preconditions(
 }
 
 /// The next step in the deletion of an object.
-enum Step {
+enum DeletionStep {
     /// Wait: the object is being deleted already.
     Pending,
     /// Delete the object at once.
@@ -375,7 +383,7 @@ enum Step {
     Marked(Working),
 }
 
-fn next_step(kind: &ServedResource, old: &Working, options: &DeleteOptions, now: i64) -> Step {
+fn next_step(kind: &ServedResource, old: &Working, options: &DeleteOptions, now: i64) -> DeletionStep {
     if kind.is_built_in("", "Namespace") {
         return namespace_step(old, options, now);
     }
@@ -408,7 +416,7 @@ fn next_step(kind: &ServedResource, old: &Working, options: &DeleteOptions, now:
                         graceful = period > 0;
                         timed = true;
                     }
-                    _ => return Step::Pending,
+                    _ => return DeletionStep::Pending,
                 }
             }
         } else {
@@ -422,10 +430,10 @@ fn next_step(kind: &ServedResource, old: &Working, options: &DeleteOptions, now:
     set_propagation_finalizers(kind, &mut marked, options);
     let pending_finalizers = meta::finalizers(&marked).next().is_some();
     if graceful {
-        return Step::Marked(marked);
+        return DeletionStep::Marked(marked);
     }
     if !pending_finalizers {
-        return if timed { Step::MarkedGone(marked) } else { Step::Gone };
+        return if timed { DeletionStep::MarkedGone(marked) } else { DeletionStep::Gone };
     }
     if !meta::is_deleting(&marked) {
         bump_generation(&mut marked);
@@ -435,11 +443,11 @@ fn next_step(kind: &ServedResource, old: &Working, options: &DeleteOptions, now:
         meta::set(&mut marked, "deletionTimestamp", stamp(now));
     }
     meta::set(&mut marked, "deletionGracePeriodSeconds", 0);
-    if marked == *old { Step::Pending } else { Step::Marked(marked) }
+    if marked == *old { DeletionStep::Pending } else { DeletionStep::Marked(marked) }
 }
 
 /// Sets the phase `Terminating`; the namespace controller then deletes the content and removes the finalizers.
-fn namespace_step(old: &Working, options: &DeleteOptions, now: i64) -> Step {
+fn namespace_step(old: &Working, options: &DeleteOptions, now: i64) -> DeletionStep {
     if !meta::is_deleting(old) {
         let mut marked = old.clone();
         meta::set(&mut marked, "deletionTimestamp", stamp(now));
@@ -457,16 +465,16 @@ fn namespace_step(old: &Working, options: &DeleteOptions, now: i64) -> Step {
             (None, None) => has(FOREGROUND_FINALIZER),
         };
         replace_finalizers(&mut marked, orphan, foreground);
-        return Step::Marked(marked);
+        return DeletionStep::Marked(marked);
     }
     if !old.list_at(&["spec", "finalizers"]).is_empty() || meta::finalizers(old).next().is_some() {
-        return Step::Pending;
+        return DeletionStep::Pending;
     }
-    Step::Gone
+    DeletionStep::Gone
 }
 
 /// Adds the cleanup finalizer: a CRD stays until its objects are deleted, see [`crate::crd_controller`].
-fn crd_step(old: &Working, now: i64) -> Step {
+fn crd_step(old: &Working, now: i64) -> DeletionStep {
     let mut marked = old.clone();
     meta::set(&mut marked, "deletionTimestamp", stamp(now));
     let mut finalizers: Vec<Value> = meta::finalizers(old).map(Value::from).collect();
@@ -482,7 +490,7 @@ fn crd_step(old: &Working, now: i64) -> Step {
     );
     names::set(&mut status, "Terminating", pending, &stamp(now));
     marked.set_at(&["status"], status);
-    Step::Marked(marked)
+    DeletionStep::Marked(marked)
 }
 
 /// The deletion timestamp in seconds since the Unix epoch.

@@ -21,7 +21,7 @@ pub use path::is_path;
 
 use super::zpages;
 use crate::body::Body;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 use crate::catalog::CustomKinds;
 use crate::encode;
 use crate::negotiate;
@@ -63,7 +63,7 @@ async fn may_see_reasons(state: &State, call: &Call) -> bool {
     answer.decision == authz::Decision::Allow
 }
 
-pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Status> {
+pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<HandlerResponse, Status> {
     let path = call.info.path.clone();
     let segments = path::segments(&path).ok_or_else(Status::no_such_resource)?;
     // Discovery documents grow by some hundred bytes with every version of a CRD.
@@ -94,14 +94,14 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<Answer, Statu
             // Formatting thousands of series must not block the other requests of this thread.
             let page = tokio::task::spawn_blocking(move || metrics_page(&state)).await;
             let page = page.map_err(|_| Status::internal("the page could not be made"))?;
-            Ok(Answer::Raw(200, METRICS, Body::from(page)))
+            Ok(HandlerResponse::Raw(200, METRICS, Body::from(page)))
         }
         ["metrics", "slis"] => {
             let page = Body::from(state.serving.health.results());
-            Ok(Answer::Raw(200, METRICS, page))
+            Ok(HandlerResponse::Raw(200, METRICS, page))
         }
-        ["statusz"] => zpages::handle(state, call, zpages::Page::Status),
-        ["flagz"] => zpages::handle(state, call, zpages::Page::Flags),
+        ["statusz"] => zpages::handle(state, call, zpages::Zpage::Status),
+        ["flagz"] => zpages::handle(state, call, zpages::Zpage::Flags),
         ["debug", "admission"] => crate::admission::inventory::page(state, call).await,
         ["debug", "api_priority_and_fairness", name] => match &state.serving.flow_control {
             Some((control, _)) => crate::flow_control::dump_page(control, call, name),
@@ -127,7 +127,7 @@ fn allows_method(segments: &[&str], verb: &str) -> bool {
 }
 
 /// Discovery documents at and below `/api` and `/apis`.
-fn discovery_document(state: &State, call: &Call, segments: &[&str]) -> Result<Answer, Status> {
+fn discovery_document(state: &State, call: &Call, segments: &[&str]) -> Result<HandlerResponse, Status> {
     let served = state.apis.catalog.served();
     let crds = state.apis.catalog.custom();
     let custom = || custom_entries(&crds);
@@ -152,11 +152,11 @@ fn discovery_document(state: &State, call: &Call, segments: &[&str]) -> Result<A
         ["apis", group, version] => discovery::resources(served, &custom(), group, version),
         _ => None,
     };
-    document.map(|document| Answer::Object(200, document)).ok_or_else(Status::no_such_resource)
+    document.map(|document| HandlerResponse::Object(200, document)).ok_or_else(Status::no_such_resource)
 }
 
 /// Documents with which relying parties verify service account tokens.
-fn issuer_document(state: &State, call: &Call, segments: &[&str]) -> Result<Answer, Status> {
+fn issuer_document(state: &State, call: &Call, segments: &[&str]) -> Result<HandlerResponse, Status> {
     let tokens = state.authentication.tokens.as_ref();
     match segments {
         [".well-known", "openid-configuration"] => {
@@ -177,14 +177,14 @@ fn issuer_document(state: &State, call: &Call, segments: &[&str]) -> Result<Answ
 }
 
 /// `whole` is true for the page of all checks and false for a single check.
-async fn health_page(state: &State, call: &Call, whole: bool) -> Result<Answer, Status> {
+async fn health_page(state: &State, call: &Call, whole: bool) -> Result<HandlerResponse, Status> {
     let reasons = call.query.get("verbose").is_some() && may_see_reasons(state, call).await;
     let page = state.serving.health.page(&call.info.path, &call.query, reasons);
     let (code, text) = page.ok_or_else(Status::no_such_resource)?;
     Ok(if whole {
-        Answer::Plain(code, Body::from(text))
+        HandlerResponse::Plain(code, Body::from(text))
     } else {
-        Answer::Raw(code, "text/plain; charset=utf-8", Body::from(text))
+        HandlerResponse::Raw(code, "text/plain; charset=utf-8", Body::from(text))
     })
 }
 
@@ -226,11 +226,11 @@ fn published(
     subtype: &str,
     content_type: &'static str,
     page: Vec<u8>,
-) -> Result<Answer, Status> {
+) -> Result<HandlerResponse, Status> {
     if !negotiate::clauses(&call.headers).iter().any(|c| c.covers("application", subtype)) {
         return Err(Status::no_representation(&[content_type]));
     }
-    Ok(Answer::Public(200, content_type, tokens::discovery::MAX_AGE, Body::from(page)))
+    Ok(HandlerResponse::Public(200, content_type, tokens::discovery::MAX_AGE, Body::from(page)))
 }
 
 /// The discovery entries of the served versions of CRDs.
@@ -335,7 +335,7 @@ fn aggregated(headers: &HeaderMap) -> Option<&'static str> {
     None
 }
 
-fn aggregated_answer(call: &Call, document: &Value) -> Answer {
+fn aggregated_answer(call: &Call, document: &Value) -> HandlerResponse {
     let mut body = Vec::new();
     api::order::of(document).write(&mut body, document);
     body.push(b'\n');
@@ -344,15 +344,15 @@ fn aggregated_answer(call: &Call, document: &Value) -> Answer {
     // Shared caches may store it if they respect `Vary` and revalidate.
     let shared = [(ETAG, tag), (CACHE_CONTROL, "public".to_owned()), (VARY, "Accept".to_owned())];
     if known {
-        return Answer::With(304, "", shared.into(), Body::empty());
+        return HandlerResponse::With(304, "", shared.into(), Body::empty());
     }
     let content_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    Answer::With(200, content_type, shared.into(), Body::from(body))
+    HandlerResponse::With(200, content_type, shared.into(), Body::from(body))
 }
 
 /// Indented JSON, whatever the client accepts.
-fn indented(value: &Value) -> Answer {
+fn indented(value: &Value) -> HandlerResponse {
     let mut out = Vec::new();
     api::order::of(value).write(&mut out, value);
-    Answer::Raw(200, "application/json", Body::from(encode::indent(&out)))
+    HandlerResponse::Raw(200, "application/json", Body::from(encode::indent(&out)))
 }

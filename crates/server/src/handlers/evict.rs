@@ -9,15 +9,15 @@ use api::{FieldError, GroupResource, GroupVersionKind, Status, StatusCause, Stat
 use storage::StoredEntry;
 use value::{Path, Value};
 
-use super::delete::{self, Known};
+use super::delete::{self, DeleteProgress};
 use super::pods::{posted, success};
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 use crate::catalog::{ServedResource, Subresource};
 use crate::options::{DeleteOptions, UNREADABLE, WriteOptions};
-use crate::ownership::Writer;
+use crate::ownership::FieldTracking;
 use crate::state::State;
 use crate::write::{
-    AdmittedDelete, AdmittedPost, MarkProof, Marked, OPTIMISTIC_LOCK, Posted, StoreError, Subject,
+    AdmittedDelete, AdmittedPost, MarkProof, Marked, OPTIMISTIC_LOCK, Posted, StoreError, WriteContext,
     WriteOutcome,
 };
 
@@ -26,7 +26,11 @@ const ATTEMPTS: usize = 16;
 /// Maximum number of disrupted pods that the disruption controller has not yet confirmed.
 const MAX_DISRUPTED: usize = 2000;
 
-pub async fn evict(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
+pub async fn evict(
+    state: &Arc<State>,
+    call: &mut Call,
+    kind: &ServedResource,
+) -> Result<HandlerResponse, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let expected = GroupVersionKind::new("policy", "v1", "Eviction");
     let eviction = posted(call, &expected, &options).await?;
@@ -116,7 +120,7 @@ async fn remove(
     kind: &ServedResource,
     evicting: Evicting<'_>,
     deletion: &DeleteOptions,
-) -> Result<Answer, Status> {
+) -> Result<HandlerResponse, Status> {
     let name = call.info.name.to_string();
     let mut deletion = deletion.clone();
     let mut deleted = evicting.deleted;
@@ -129,9 +133,9 @@ async fn remove(
             deletion.resource_version = Some(entry.revision.to_string());
         }
     }
-    let known = deleted.map_or(Known::Nothing, Known::Admitted);
-    delete::delete(state, call, kind, (&name, &name), &deletion, known).await?;
-    Ok(Answer::Object(201, success()))
+    let progress = deleted.map_or(DeleteProgress::Nothing, DeleteProgress::Admitted);
+    delete::delete(state, call, kind, (&name, &name), &deletion, progress).await?;
+    Ok(HandlerResponse::Object(201, success()))
 }
 
 /// Adds the condition `DisruptionTarget` to the pod, retrying on conflicts.
@@ -143,13 +147,13 @@ async fn mark_evicted(
     deletion: &DeleteOptions,
 ) -> Result<Marked, Status> {
     let (options, name) = (Value::Null, call.info.name.as_str());
-    let subject = Subject {
+    let context = WriteContext {
         state,
         kind,
         subresource: Subresource::Status,
         options: &options,
         dry_run: false,
-        writer: Writer::Settled,
+        tracking: FieldTracking::Settled,
     };
     let mut entry = Arc::clone(first);
     for _ in 0..ATTEMPTS {
@@ -174,7 +178,7 @@ async fn mark_evicted(
             None => conditions.push(condition),
         }
         pod.set_at(&["status", "conditions"], Value::List(conditions));
-        match subject.store_mark(call, MarkProof::Post(admitted), &entry, &pod, name).await {
+        match context.store_mark(call, MarkProof::Post(admitted), &entry, &pod, name).await {
             Ok(marked) => return Ok(marked),
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) => {}
@@ -224,13 +228,13 @@ async fn spend_budget(
         .find(&"policy".into(), &"v1".into(), &"poddisruptionbudgets".into())
         .ok_or_else(Status::no_such_resource)?;
     let options = Value::Null;
-    let subject = Subject {
+    let context = WriteContext {
         state,
         kind: &budgets,
         subresource: Subresource::Status,
         options: &options,
         dry_run,
-        writer: Writer::Settled,
+        tracking: FieldTracking::Settled,
     };
     let mut name = String::new();
     for _ in 0..ATTEMPTS {
@@ -262,7 +266,7 @@ async fn spend_budget(
             set_exhausted(&mut budget, &time);
         }
         budget.set_at(&["status", "disruptedPods", meta::name(pod)], time);
-        match subject.store_mark(call, MarkProof::Post(admitted), &entry, &budget, &name).await {
+        match context.store_mark(call, MarkProof::Post(admitted), &entry, &budget, &name).await {
             Ok(_) => return Ok(None),
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) => {}

@@ -2,7 +2,7 @@
 
 use api::Status;
 
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 use crate::catalog::{ServedResource, Subresource};
 use crate::state::State;
 
@@ -12,7 +12,7 @@ pub async fn handle(
     call: &Call,
     kind: &ServedResource,
     subresource: Subresource,
-) -> Result<Answer, Status> {
+) -> Result<HandlerResponse, Status> {
     if let Some(wanted) = crate::options::revision(call.query.get("resourceVersion").unwrap_or_default())
         .map_err(Status::plain)?
         && wanted > state.storage.store.revision()

@@ -12,10 +12,10 @@ use storage::{ListAt, ListRequest, ReadError, StoredEntry};
 use value::{Value, json, write};
 
 use crate::body::Body;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 use crate::catalog::{Sent, ServedResource};
 use crate::encode;
-use crate::negotiate::{self, Form, Forms, List as Wanted, Media};
+use crate::negotiate::{self, Forms, Media, MetadataShape, ObjectForm};
 use crate::options::{self, ListOptions};
 use crate::respond;
 use crate::splice::Splice;
@@ -46,7 +46,7 @@ pub fn selection(call: &Call, kind: &ServedResource) -> Result<Selection, Status
 }
 
 #[derive(Debug)]
-pub struct Page {
+pub struct SelectedPage {
     /// Entries in key order.
     pub entries: Vec<Arc<StoredEntry>>,
     /// Revision of the snapshot.
@@ -57,13 +57,17 @@ pub struct Page {
     pub remaining: Option<u64>,
 }
 
-pub async fn handle(state: &State, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
+pub async fn handle(
+    state: &State,
+    call: &mut Call,
+    kind: &ServedResource,
+) -> Result<HandlerResponse, Status> {
     let page = select(state, call, kind).await?;
     answer(state, call, kind, page).await
 }
 
 /// Reads the entries that match the request's options and selectors.
-pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result<Page, Status> {
+pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result<SelectedPage, Status> {
     let mut options = ListOptions::parse(&call.query, false)?;
     if options.resource_version == "0" && options.continue_token.is_empty() {
         // kube-apiserver answers such a request from its watch cache, without pages.
@@ -111,7 +115,7 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
     };
     let revision = if from.latest_after_expiry { state.storage.store.revision() } else { page.revision };
     let next = more.map(|key| continue_token(&key, &scope, revision)).unwrap_or_default();
-    Ok(Page { entries, revision, next, remaining })
+    Ok(SelectedPage { entries, revision, next, remaining })
 }
 
 /// Start of a list: the snapshot, and the key to continue after.
@@ -246,27 +250,28 @@ pub async fn answer(
     state: &State,
     call: &mut Call,
     kind: &ServedResource,
-    page: Page,
-) -> Result<Answer, Status> {
+    page: SelectedPage,
+) -> Result<HandlerResponse, Status> {
     let accepted = negotiate::accept(&call.headers, &call.query, Forms::All)?;
-    let plain = accepted.form == Form::Object && !page.entries.iter().any(|entry| kind.must_convert(entry));
+    let plain =
+        accepted.form == ObjectForm::Object && !page.entries.iter().any(|entry| kind.must_convert(entry));
     if plain && accepted.media == Media::Json && !accepted.pretty {
-        return Ok(Answer::Raw(200, "application/json", Body::spliced(spliced(kind, page))));
+        return Ok(HandlerResponse::Raw(200, "application/json", Body::spliced(spliced(kind, page))));
     }
     // All other forms are built in memory.
     let size = page.entries.iter().map(|entry| entry.body.len()).sum();
-    let is_table = matches!(accepted.form, Form::Table(_));
+    let is_table = matches!(accepted.form, ObjectForm::Table(_));
     call.effort.enter_lane(if is_table { table::work(kind, size) } else { size }).await;
     let metadata = list_metadata(kind, &page);
     let value = match accepted.form {
-        Form::Object if plain => {
+        ObjectForm::Object if plain => {
             let bytes = spliced(kind, page).whole();
             if accepted.media == Media::Json {
-                return Ok(Answer::Raw(200, "application/json", Body::from(encode::indent(&bytes))));
+                return Ok(HandlerResponse::Raw(200, "application/json", Body::from(encode::indent(&bytes))));
             }
             json::parse_wrapped(&bytes).map_err(Status::internal)?
         }
-        Form::Object => {
+        ObjectForm::Object => {
             let mut items = kind.converter(state).show_all(&page.entries).await?;
             if kind.row().is_some() {
                 for item in &mut items {
@@ -276,8 +281,8 @@ pub async fn answer(
             }
             list_object(&kind.list_kind(), &kind.gvk.api_version(), metadata, values(items))
         }
-        Form::Metadata(_, Wanted::One) => return Err(respond::is_a_list(kind)),
-        Form::Metadata(version, Wanted::Many) => {
+        ObjectForm::Metadata(_, MetadataShape::One) => return Err(respond::is_a_list(kind)),
+        ObjectForm::Metadata(version, MetadataShape::Many) => {
             let mut metadata = metadata;
             drop_empty_continue(&mut metadata);
             let items: Vec<Value> = match kind.row() {
@@ -289,7 +294,7 @@ pub async fn answer(
             };
             table::partial_list(&items, version, metadata)
         }
-        Form::Table(version) => {
+        ObjectForm::Table(version) => {
             let options = TableOptions { of: Of::List, ..TableOptions::parse(&call.query)? };
             let mut metadata = metadata;
             drop_empty_continue(&mut metadata);
@@ -304,7 +309,7 @@ pub async fn answer(
             table
         }
     };
-    Ok(Answer::Object(200, value))
+    Ok(HandlerResponse::Object(200, value))
 }
 
 /// Removes an empty `continue`: tables and partial metadata omit it.
@@ -323,7 +328,7 @@ fn list_object(kind: &str, api_version: &str, metadata: Value, items: Vec<Value>
     ])
 }
 
-fn list_metadata(kind: &ServedResource, page: &Page) -> Value {
+fn list_metadata(kind: &ServedResource, page: &SelectedPage) -> Value {
     let mut metadata = Value::map([("resourceVersion", page.revision.to_string())]);
     if kind.row().is_none() && page.next.is_empty() {
         // Go writes the field of an unstructured list even when it is empty.
@@ -339,7 +344,7 @@ fn list_metadata(kind: &ServedResource, page: &Page) -> Value {
 }
 
 /// The list as JSON, built from stored bytes.
-fn spliced(kind: &ServedResource, page: Page) -> Splice {
+fn spliced(kind: &ServedResource, page: SelectedPage) -> Splice {
     let mut head = Vec::with_capacity(256);
     let mut foot = Vec::new();
     if kind.row().is_none() {

@@ -7,19 +7,23 @@ use api::time::Timestamp;
 use api::{GroupKind, GroupResource, GroupVersionKind, Status, meta};
 use value::{Map, Value};
 
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 use crate::catalog::{ServedResource, Subresource};
 use crate::decode;
 use crate::options::WriteOptions;
-use crate::ownership::Writer;
+use crate::ownership::FieldTracking;
 use crate::state::State;
-use crate::write::{self, MarkProof, OPTIMISTIC_LOCK, Posted, StoreError, Subject};
+use crate::write::{self, MarkProof, OPTIMISTIC_LOCK, Posted, StoreError, WriteContext};
 
 /// Maximum number of attempts when other writes to the pod conflict.
 const ATTEMPTS: usize = 16;
 
 /// Assigns a pod to a node.
-pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
+pub async fn bind(
+    state: &Arc<State>,
+    call: &mut Call,
+    kind: &ServedResource,
+) -> Result<HandlerResponse, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let expected = GroupVersionKind::new("", "v1", "Binding");
     let binding = posted(call, &expected, &options).await?;
@@ -56,13 +60,13 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &ServedResource) ->
     }
 
     let pods = pods(state)?;
-    let subject = Subject {
+    let context = WriteContext {
         state,
         kind: &pods,
         subresource: Subresource::None,
         options: &options_value,
         dry_run: options.dry_run,
-        writer: Writer::Settled,
+        tracking: FieldTracking::Settled,
     };
     let key = pods.key(&call.info.namespace, &pod);
     for _ in 0..ATTEMPTS {
@@ -80,8 +84,8 @@ pub async fn bind(state: &Arc<State>, call: &mut Call, kind: &ServedResource) ->
         }
         assign(&mut object, &binding, call.now)
             .map_err(|why| Status::conflict(&GroupResource::new("", "pods/binding"), &pod, why))?;
-        match subject.store_mark(call, MarkProof::Post(&admitted), &entry, &object, &pod).await {
-            Ok(_) => return Ok(Answer::Object(201, success())),
+        match context.store_mark(call, MarkProof::Post(&admitted), &entry, &object, &pod).await {
+            Ok(_) => return Ok(HandlerResponse::Object(201, success())),
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) => {}
         }

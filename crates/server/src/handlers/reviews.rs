@@ -10,7 +10,7 @@ use authz::review;
 use value::{Map, Value};
 
 use super::{evict, list, pods, tokens};
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 use crate::catalog::{ServedResource, Subresource};
 use crate::decode;
 use crate::options::WriteOptions;
@@ -19,7 +19,11 @@ use crate::state::State;
 use crate::write::{BYTES_OF_ENTRY, Posted, remove_server_metadata};
 
 /// Dispatches requests for virtual resources and for subresources that take another kind.
-pub async fn handle(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
+pub async fn handle(
+    state: &Arc<State>,
+    call: &mut Call,
+    kind: &ServedResource,
+) -> Result<HandlerResponse, Status> {
     match (kind.gvk.kind.as_str(), call.info.subresource.as_str()) {
         ("Pod", "binding") | ("Binding", "") => pods::bind(state, call, kind).await,
         ("Pod", "eviction") => evict::evict(state, call, kind).await,
@@ -71,7 +75,7 @@ async fn access_review(
     call: &mut Call,
     kind: &ServedResource,
     asker: Asker,
-) -> Result<Answer, Status> {
+) -> Result<HandlerResponse, Status> {
     let mut review = read(state, call, kind).await?;
     let errors = kinds::table::behavior(&kind.stored.group_kind())
         .rules
@@ -97,10 +101,14 @@ async fn access_review(
     let attributes = review::attributes(&spec);
     let answer = state.authorization.chain.load_full().decide(&user, &attributes).await;
     review.set_at(&["status"], review::status(&answer, &attributes));
-    Ok(Answer::Object(201, kind.empty_with(review)))
+    Ok(HandlerResponse::Object(201, kind.empty_with(review)))
 }
 
-async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
+async fn rules_review(
+    state: &Arc<State>,
+    call: &mut Call,
+    kind: &ServedResource,
+) -> Result<HandlerResponse, Status> {
     let mut review = read(state, call, kind).await?;
     let namespace = review.str_at(&["spec", "namespace"]).unwrap_or_default().to_owned();
     if namespace.is_empty() {
@@ -113,20 +121,20 @@ async fn rules_review(state: &Arc<State>, call: &mut Call, kind: &ServedResource
     review.set_at(&["metadata"], Value::Map(Map::new()));
     review.set_at(&["spec"], Value::Map(Map::new()));
     review.set_at(&["status"], review::rules_status(&rules));
-    Ok(Answer::Object(201, kind.empty_with(review)))
+    Ok(HandlerResponse::Object(201, kind.empty_with(review)))
 }
 
-async fn self_review(call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
+async fn self_review(call: &mut Call, kind: &ServedResource) -> Result<HandlerResponse, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let mut review = decode::object(call, kind, options.field_validation).await?.object.into_value();
     review.set_at(&["metadata"], Value::Map(Map::new()));
     meta::set(&mut review, "creationTimestamp", api::time::Timestamp::from_seconds(call.now).time());
     review.set_at(&["status", "userInfo"], call.user().to_user_info());
-    Ok(Answer::Object(201, kind.empty_with(review)))
+    Ok(HandlerResponse::Object(201, kind.empty_with(review)))
 }
 
 /// Answers `componentstatuses`; the store is the only component.
-fn component_status(state: &State, call: &Call, kind: &ServedResource) -> Result<Answer, Status> {
+fn component_status(state: &State, call: &Call, kind: &ServedResource) -> Result<HandlerResponse, Status> {
     let healthy = state.storage.store.health();
     let mut item = Value::map([("kind", "ComponentStatus"), ("apiVersion", "v1")]);
     item.set_at(&["metadata", "name"], "etcd-0");
@@ -138,7 +146,7 @@ fn component_status(state: &State, call: &Call, kind: &ServedResource) -> Result
     };
     item.set_at(&["conditions"], Value::List(vec![condition]));
     match call.info.verb.as_str() {
-        "get" if call.info.name == "etcd-0" => Ok(Answer::Object(200, item)),
+        "get" if call.info.name == "etcd-0" => Ok(HandlerResponse::Object(200, item)),
         // kube-apiserver uses the singular name here.
         "get" => Err(Status::not_found(&GroupResource::new("", "componentstatus"), &call.info.name)),
         _ => {
@@ -150,7 +158,7 @@ fn component_status(state: &State, call: &Call, kind: &ServedResource) -> Result
             item.remove_at(&["kind"]);
             item.remove_at(&["apiVersion"]);
             list.set_at(&["items"], Value::List(selected.then_some(item).into_iter().collect()));
-            Ok(Answer::Object(200, list))
+            Ok(HandlerResponse::Object(200, list))
         }
     }
 }

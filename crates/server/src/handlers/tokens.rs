@@ -14,7 +14,7 @@ use authz::{AuthorizationAttributes, AuthorizerChain, Decision};
 use value::{Map, Str, Value};
 
 use super::pods::posted;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 use crate::catalog::ServedResource;
 use crate::encode;
 use crate::options::WriteOptions;
@@ -29,7 +29,11 @@ const DENIED_ANNOTATION: &str = "webhook-authentication.k8s.io/token-request-den
 const LOGGED_CHARACTERS: usize = 256;
 
 /// Issues a token for the service account (`serviceaccounts/token`).
-pub async fn request(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
+pub async fn request(
+    state: &Arc<State>,
+    call: &mut Call,
+    kind: &ServedResource,
+) -> Result<HandlerResponse, Status> {
     let begun = Instant::now();
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let expected = GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest");
@@ -125,7 +129,7 @@ async fn answer(
     call: &mut Call,
     kind: &ServedResource,
     request: PostedTokenRequest,
-) -> Result<Answer, TokenRequestRefusal> {
+) -> Result<HandlerResponse, TokenRequestRefusal> {
     let PostedTokenRequest { object, options, expected, empty } = request;
     let Some(tokens) = &state.authentication.tokens else { return Err(Status::no_such_resource().into()) };
     let name = call.info.name.to_string();
@@ -175,7 +179,7 @@ async fn answer(
     if let Some(schema) = schema::of(&expected.group, &expected.version, &expected.kind) {
         schema::decode::fill(&mut answer, schema);
     }
-    Ok(Answer::Object(201, answer))
+    Ok(HandlerResponse::Object(201, answer))
 }
 
 /// Attests what the service account is authorized for.
@@ -202,7 +206,11 @@ impl Attester for Authorized {
 }
 
 /// Authenticates the token in a `TokenReview`.
-pub async fn review(state: &Arc<State>, call: &mut Call, kind: &ServedResource) -> Result<Answer, Status> {
+pub async fn review(
+    state: &Arc<State>,
+    call: &mut Call,
+    kind: &ServedResource,
+) -> Result<HandlerResponse, Status> {
     let mut review = super::reviews::read(state, call, kind).await?;
     let token = review.str_at(&["spec", "token"]).unwrap_or_default().to_owned();
     if token.is_empty() {
@@ -240,5 +248,5 @@ pub async fn review(state: &Arc<State>, call: &mut Call, kind: &ServedResource) 
         }
     }
     review.set_at(&["status"], Value::Map(status));
-    Ok(Answer::Object(201, kind.empty_with(review)))
+    Ok(HandlerResponse::Object(201, kind.empty_with(review)))
 }

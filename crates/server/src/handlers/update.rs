@@ -9,14 +9,14 @@ use storage::StoredEntry;
 use value::Value;
 
 use super::create;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 use crate::catalog::{ServedResource, Subresource, Working};
 use crate::decode::{self, Draft};
 use crate::negotiate;
 use crate::options::{FieldValidation, WriteOptions};
-use crate::ownership::{self, Writer};
+use crate::ownership::{self, FieldTracking};
 use crate::state::State;
-use crate::write::{OPTIMISTIC_LOCK, StoreError, Subject, WriteOutcome, set_namespace};
+use crate::write::{OPTIMISTIC_LOCK, StoreError, WriteContext, WriteOutcome, set_namespace};
 
 /// Maximum number of attempts when other writes conflict and the client did not name a revision.
 const ATTEMPTS: usize = 16;
@@ -32,7 +32,7 @@ const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 /// Origin of the new object.
-enum Source {
+enum UpdateSource {
     /// A PUT: the object, or a `Scale`.
     Object(Draft),
     /// A patch of the stored object: its type and body.
@@ -46,7 +46,7 @@ pub async fn put(
     call: &mut Call,
     kind: &ServedResource,
     subresource: Subresource,
-) -> Result<Answer, Status> {
+) -> Result<HandlerResponse, Status> {
     let options = WriteOptions::parse("UpdateOptions", &call.query)?;
     let mut draft = match subresource {
         Subresource::Scale => decode::scale(call, kind, options.field_validation).await?,
@@ -54,7 +54,7 @@ pub async fn put(
     };
     set_namespace(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     check_name(call, draft.object())?;
-    change(state, call, kind, subresource, &options, Source::Object(draft)).await
+    change(state, call, kind, subresource, &options, UpdateSource::Object(draft)).await
 }
 
 pub async fn patch(
@@ -62,7 +62,7 @@ pub async fn patch(
     call: &mut Call,
     kind: &ServedResource,
     subresource: Subresource,
-) -> Result<Answer, Status> {
+) -> Result<HandlerResponse, Status> {
     let sent = negotiate::content_type(&call.headers);
     let served = if kind.row().is_some() { PATCH_TYPES } else { CUSTOM_PATCH_TYPES };
     let Some(patch_type) = served.iter().find(|t| **t == sent) else {
@@ -76,7 +76,8 @@ pub async fn patch(
         let options = WriteOptions::parse_apply(&call.query)?;
         let (config, strict) = decode::configuration(&body)?;
         call.record().request_patch(&config);
-        return change(state, call, kind, subresource, &options, Source::Configuration(config, strict)).await;
+        return change(state, call, kind, subresource, &options, UpdateSource::Configuration(config, strict))
+            .await;
     }
     let options = WriteOptions::parse("PatchOptions", &call.query)?;
     if call.record().wants_request()
@@ -84,7 +85,7 @@ pub async fn patch(
     {
         call.record().request_patch(&patch);
     }
-    change(state, call, kind, subresource, &options, Source::Patch(patch_type, body)).await
+    change(state, call, kind, subresource, &options, UpdateSource::Patch(patch_type, body)).await
 }
 
 async fn change(
@@ -93,22 +94,28 @@ async fn change(
     kind: &ServedResource,
     subresource: Subresource,
     options: &WriteOptions,
-    source: Source,
-) -> Result<Answer, Status> {
+    source: UpdateSource,
+) -> Result<HandlerResponse, Status> {
     let name = call.info.name.clone();
     let key = kind.key(&call.info.namespace, &name);
     let options_value = options.to_value("UpdateOptions");
     let manager = ownership::manager(&options.field_manager, &call.headers).into_owned();
-    let writer = match source {
-        Source::Configuration(..) => Writer::Settled,
-        Source::Object(_) | Source::Patch(..) => Writer::Updates(&manager),
+    let tracking = match source {
+        UpdateSource::Configuration(..) => FieldTracking::Settled,
+        UpdateSource::Object(_) | UpdateSource::Patch(..) => FieldTracking::Updates(&manager),
     };
-    let subject =
-        Subject { state, kind, subresource, options: &options_value, dry_run: options.dry_run, writer };
+    let context = WriteContext {
+        state,
+        kind,
+        subresource,
+        options: &options_value,
+        dry_run: options.dry_run,
+        tracking,
+    };
     for _ in 0..ATTEMPTS {
         let Some(old) = state.storage.store.get(&key) else {
             return match source {
-                Source::Object(draft) if kind.creates_on_update(subresource) => {
+                UpdateSource::Object(draft) if kind.creates_on_update(subresource) => {
                     let uid = meta::uid(draft.object());
                     if !uid.is_empty() {
                         // A uid refers to an existing object.
@@ -116,13 +123,15 @@ async fn change(
                         return Err(Status::conflict(&kind.resource, &name, why));
                     }
                     state.authorization.authorize_create(call, kind).await?;
-                    create::create(state, call, kind, draft, options, writer).await
+                    create::create(state, call, kind, draft, options, tracking).await
                 }
-                Source::Configuration(config, strict) if ServedResource::creates_on_apply(subresource) => {
+                UpdateSource::Configuration(config, strict)
+                    if ServedResource::creates_on_apply(subresource) =>
+                {
                     let sent = (&config, strict.as_deref());
-                    let draft = configured(call, &subject, options, None, sent).await?;
+                    let draft = configured(call, &context, options, None, sent).await?;
                     state.authorization.authorize_create(call, kind).await?;
-                    create::create(state, call, kind, draft, options, writer).await
+                    create::create(state, call, kind, draft, options, tracking).await
                 }
                 _ => Err(Status::not_found(&kind.resource, &name)),
             };
@@ -132,13 +141,13 @@ async fn change(
         let old_object = kind.converter(state).load(&old).await?;
         check_uid(kind, &old, &old_object, &source, options.dry_run)?;
         let new = match &source {
-            Source::Object(draft) => draft.clone(),
-            Source::Patch(patch_type, body) => {
-                patched(call, &subject, options, &old_object, (patch_type, body))?
+            UpdateSource::Object(draft) => draft.clone(),
+            UpdateSource::Patch(patch_type, body) => {
+                patched(call, &context, options, &old_object, (patch_type, body))?
             }
-            Source::Configuration(config, strict) => {
+            UpdateSource::Configuration(config, strict) => {
                 let sent = (config, strict.as_deref());
-                configured(call, &subject, options, Some(&old_object), sent).await?
+                configured(call, &context, options, Some(&old_object), sent).await?
             }
         };
         let named_revision = {
@@ -146,20 +155,20 @@ async fn change(
             !sent.is_empty() && sent != old.revision.to_string()
         };
         let conditional =
-            matches!(source, Source::Object(_)) && !meta::resource_version(new.object()).is_empty();
-        let mutated = subject.mutate(call, new, Some(&old_object)).await?;
-        let admitted = subject.admit_update(call, mutated, &old, &old_object).await?;
+            matches!(source, UpdateSource::Object(_)) && !meta::resource_version(new.object()).is_empty();
+        let mutated = context.mutate(call, new, Some(&old_object)).await?;
+        let admitted = context.admit_update(call, mutated, &old, &old_object).await?;
         let last = is_last_finalizer(kind, admitted.object(), &old_object);
         let stored = if last {
             // Answer with the updated object, which no longer has the finalizer.
             let (admitted, object) = admitted.into_delete(&old);
-            let deleted = subject.delete(call, admitted, &old, &name).await;
+            let deleted = context.delete(call, admitted, &old, &name).await;
             if let Ok(last) = &deleted {
                 state.in_force(kind, last.revision).await;
             }
             deleted.map(|_| WriteOutcome::DryRun(object))
         } else {
-            subject.store(call, admitted, Some(&old)).await
+            context.store(call, admitted, Some(&old)).await
         };
         match stored {
             Ok(WriteOutcome::Entry(entry)) => {
@@ -167,7 +176,7 @@ async fn change(
             }
             Ok(WriteOutcome::DryRun(object)) => {
                 let object = kind.answer_object(subresource, object)?;
-                return Ok(Answer::Object(200, object.into_value()));
+                return Ok(HandlerResponse::Object(200, object.into_value()));
             }
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) if conditional || named_revision => break,
@@ -180,12 +189,12 @@ async fn change(
 /// Applies a patch to the stored object in the version of the request.
 fn patched(
     call: &mut Call,
-    subject: &Subject<'_>,
+    context: &WriteContext<'_>,
     options: &WriteOptions,
     old: &Working,
     (patch_type, body): (&str, &Bytes),
 ) -> Result<Draft, Status> {
-    let &Subject { kind, subresource, .. } = subject;
+    let &WriteContext { kind, subresource, .. } = context;
     let current = kind.to_change(subresource, old)?;
     let schema = kind.subresource_schema(subresource);
     let patch = match patch_type {
@@ -204,12 +213,12 @@ fn patched(
 /// Merges an applied configuration into the stored object in the version of the request.
 async fn configured(
     call: &mut Call,
-    subject: &Subject<'_>,
+    context: &WriteContext<'_>,
     options: &WriteOptions,
     old: Option<&Working>,
     (config, strict): (&Value, Option<&str>),
 ) -> Result<Draft, Status> {
-    let &Subject { state, kind, subresource, .. } = subject;
+    let &WriteContext { state, kind, subresource, .. } = context;
     let applying = ownership::Applying {
         config,
         manager: &options.field_manager,
@@ -256,10 +265,10 @@ fn check_uid(
     kind: &ServedResource,
     entry: &Arc<StoredEntry>,
     old: &Value,
-    source: &Source,
+    source: &UpdateSource,
     dry_run: bool,
 ) -> Result<(), Status> {
-    let Source::Object(draft) = source else { return Ok(()) };
+    let UpdateSource::Object(draft) = source else { return Ok(()) };
     let (sent, there) = (meta::uid(draft.object()), meta::uid(old));
     if sent.is_empty() || sent == there {
         return Ok(());

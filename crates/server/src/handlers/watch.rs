@@ -20,11 +20,11 @@ use value::{Budget, Value};
 use self::shared_frames::Watcher;
 use super::list::{selection, too_large};
 use crate::body::Body;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 use crate::catalog::ServedResource;
 use crate::drain::PATIENCE;
 use crate::heavy::LARGE;
-use crate::negotiate::{self, Form, Forms, Media};
+use crate::negotiate::{self, Forms, Media, ObjectForm};
 use crate::options::ListOptions;
 use crate::respond;
 use crate::seats::Seat;
@@ -50,7 +50,7 @@ struct Sender {
     kind: Arc<ServedResource>,
     watcher: Watcher,
     selection: Arc<Selection>,
-    form: Form,
+    form: ObjectForm,
     table: TableOptions,
     headed: bool,
     now: i64,
@@ -65,7 +65,11 @@ struct Sender {
 }
 
 /// Starts a watch and answers with its stream.
-pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<ServedResource>) -> Result<Answer, Status> {
+pub fn handle(
+    state: &Arc<State>,
+    call: &mut Call,
+    kind: Arc<ServedResource>,
+) -> Result<HandlerResponse, Status> {
     let options = ListOptions::parse(&call.query, true)?;
     let accepted =
         negotiate::accept(&call.headers, &call.query, Forms::All).map_err(|status| {
@@ -88,7 +92,7 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<ServedResource>) ->
     let begin = begin(&state.storage.store, &options, &scope, || state.storage.store.revision())?;
     // A negative timeout leaves no time for events.
     if options.timeout_seconds.is_some_and(i64::is_negative) {
-        return Ok(Answer::Raw(200, "application/json", Body::empty()));
+        return Ok(HandlerResponse::Raw(200, "application/json", Body::empty()));
     }
     let (channel, receiver) = mpsc::channel(CHUNKS);
     let account = call.payer.as_ref().map(|payer| payer.owner().clone());
@@ -123,7 +127,7 @@ pub fn handle(state: &Arc<State>, call: &mut Call, kind: Arc<ServedResource>) ->
         }
         drop(running);
     });
-    Ok(Answer::Raw(200, "application/json", Body::stream(receiver)))
+    Ok(HandlerResponse::Raw(200, "application/json", Body::stream(receiver)))
 }
 
 /// The first events of a watch.
@@ -382,7 +386,7 @@ impl Sender {
             }
             return;
         }
-        if unfiltered && self.form == Form::Object && !self.kind.must_convert(&event.entry) {
+        if unfiltered && self.form == ObjectForm::Object && !self.kind.must_convert(&event.entry) {
             let encoded = event.encoded.get_or_init(|| {
                 let mut out = Vec::with_capacity(event.entry.body.len() + 32);
                 frame(&mut out, word, trimmed(&event.entry));
@@ -400,7 +404,7 @@ impl Sender {
 
     async fn entry(&mut self, word: &'static str, entry: &Arc<StoredEntry>) {
         self.counter.inc();
-        if self.form == Form::Object && !self.kind.must_convert(entry) {
+        if self.form == ObjectForm::Object && !self.kind.must_convert(entry) {
             let mut out = Vec::with_capacity(entry.body.len() + 32);
             if self.kind.is_stored_version() {
                 frame(&mut out, word, trimmed(entry));
@@ -412,7 +416,7 @@ impl Sender {
             return;
         }
         self.worked = self.worked.saturating_add(entry.body.len());
-        let is_table = matches!(self.form, Form::Table(_));
+        let is_table = matches!(self.form, ObjectForm::Table(_));
         let options = TableOptions { headers: is_table && !self.headed, ..self.table };
         match self.watcher.frame(self.form, options, word, entry).await {
             Ok(frame) => {
@@ -444,9 +448,9 @@ impl Sender {
         ]);
         object.set_at(&["metadata"], metadata);
         let object = match self.form {
-            Form::Object => self.kind.empty_with(object),
-            Form::Metadata(version, _) => table::partial(&object, version),
-            Form::Table(version) => {
+            ObjectForm::Object => self.kind.empty_with(object),
+            ObjectForm::Metadata(version, _) => table::partial(&object, version),
+            ObjectForm::Table(version) => {
                 let options =
                     TableOptions { headers: !std::mem::replace(&mut self.headed, true), ..self.table };
                 let metadata = Value::map([("resourceVersion", revision.to_string())]);

@@ -10,7 +10,7 @@ use value::Value;
 
 use super::documents;
 use crate::body::Body;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 use crate::negotiate::{self, Media};
 use crate::respond;
 use crate::state::State;
@@ -22,93 +22,95 @@ const COMPONENT: &str = "apiserver";
 const FORMS: &[&str] = &["application/json", "application/yaml", "text/plain"];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Page {
+pub enum Zpage {
     Status,
     Flags,
 }
 
-impl Page {
+impl Zpage {
     fn word(self) -> &'static str {
         match self {
-            Page::Status => "statusz",
-            Page::Flags => "flagz",
+            Zpage::Status => "statusz",
+            Zpage::Flags => "flagz",
         }
     }
 
     fn kind(self) -> &'static str {
         match self {
-            Page::Status => "Statusz",
-            Page::Flags => "Flagz",
+            Zpage::Status => "Statusz",
+            Zpage::Flags => "Flagz",
         }
     }
 
-    fn content_type(self, media: Media, version: Version) -> String {
+    fn content_type(self, media: Media, version: ZpageVersion) -> String {
         let media = if media == Media::Yaml { "yaml" } else { "json" };
         format!("application/{media};g=config.k8s.io;v={};as={}", version.word(), self.kind())
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Version {
+enum ZpageVersion {
     Alpha,
     Beta,
 }
 
-impl Version {
+impl ZpageVersion {
     fn word(self) -> &'static str {
         match self {
-            Version::Alpha => "v1alpha1",
-            Version::Beta => "v1beta1",
+            ZpageVersion::Alpha => "v1alpha1",
+            ZpageVersion::Beta => "v1beta1",
         }
     }
 }
 
 /// The form of a page that a client accepts.
 #[derive(Debug, PartialEq)]
-enum Wanted {
+enum ZpageForm {
     Text,
-    Object(Media, Version),
+    Object(Media, ZpageVersion),
 }
 
-fn wanted(headers: &HeaderMap, page: Page) -> Option<Wanted> {
+fn requested_form(headers: &HeaderMap, page: Zpage) -> Option<ZpageForm> {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     if accept.trim().is_empty() {
-        return Some(Wanted::Text);
+        return Some(ZpageForm::Text);
     }
     negotiate::clauses(headers).iter().find_map(|clause| {
         let object = (clause.param("g"), clause.param("as")) == (Some("config.k8s.io"), Some(page.kind()));
         let version = match clause.param("v") {
-            Some("v1beta1") => Some(Version::Beta),
-            Some("v1alpha1") => Some(Version::Alpha),
+            Some("v1beta1") => Some(ZpageVersion::Beta),
+            Some("v1alpha1") => Some(ZpageVersion::Alpha),
             _ => None,
         };
         match version.filter(|_| object) {
             Some(version) if clause.covers("application", "json") => {
-                Some(Wanted::Object(Media::Json, version))
+                Some(ZpageForm::Object(Media::Json, version))
             }
             Some(version) if clause.covers("application", "yaml") => {
-                Some(Wanted::Object(Media::Yaml, version))
+                Some(ZpageForm::Object(Media::Yaml, version))
             }
             Some(_) => None,
-            None => (clause.covers("text", "plain") && clause.param("as").is_none()).then_some(Wanted::Text),
+            None => {
+                (clause.covers("text", "plain") && clause.param("as").is_none()).then_some(ZpageForm::Text)
+            }
         }
     })
 }
 
-pub fn handle(state: &State, call: &mut Call, page: Page) -> Result<Answer, Status> {
-    let wanted = wanted(&call.headers, page).ok_or_else(|| Status::not_acceptable(FORMS))?;
-    let Wanted::Object(media, version) = wanted else {
+pub fn handle(state: &State, call: &mut Call, page: Zpage) -> Result<HandlerResponse, Status> {
+    let requested_form = requested_form(&call.headers, page).ok_or_else(|| Status::not_acceptable(FORMS))?;
+    let ZpageForm::Object(media, version) = requested_form else {
         let body = match page {
-            Page::Status => status_text(state, call.now),
-            Page::Flags => flags_text(&state.info.flags),
+            Zpage::Status => status_text(state, call.now),
+            Zpage::Flags => flags_text(&state.info.flags),
         };
         let text = format!(
             "\n{COMPONENT} {}\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n{body}",
             page.word()
         );
-        return Ok(Answer::Raw(200, "text/plain; charset=utf-8", Body::from(text)));
+        return Ok(HandlerResponse::Raw(200, "text/plain; charset=utf-8", Body::from(text)));
     };
-    if version == Version::Alpha {
+    if version == ZpageVersion::Alpha {
         call.warn(format!(
             "This version of the {} endpoint is deprecated. Please use a newer version.",
             page.word()
@@ -120,14 +122,14 @@ pub fn handle(state: &State, call: &mut Call, page: Page) -> Result<Answer, Stat
     ]);
     object.set_at(&["metadata", "name"], COMPONENT);
     match page {
-        Page::Status => {
+        Zpage::Status => {
             object.set_at(&["startTime"], Timestamp::from_seconds(state.info.started).time());
             object.set_at(&["uptimeSeconds"], up(state, call.now));
             object.set_at(&["binaryVersion"], crate::version::BINARY);
             object.set_at(&["emulationVersion"], emulated(state));
             object.set_at(&["paths"], Value::list(folders(state)));
         }
-        Page::Flags => {
+        Zpage::Flags => {
             for (name, value) in &state.info.flags {
                 object.set_at(&["flags", name], value.as_str());
             }
@@ -136,7 +138,7 @@ pub fn handle(state: &State, call: &mut Call, page: Page) -> Result<Answer, Stat
     let pretty = negotiate::is_pretty(&call.headers, &call.query);
     let body = respond::render(&object, order::of(&object), media, pretty);
     let headers = vec![(CONTENT_TYPE, page.content_type(media, version))];
-    Ok(Answer::With(200, "", headers, Body::from(body)))
+    Ok(HandlerResponse::With(200, "", headers, Body::from(body)))
 }
 
 fn up(state: &State, now: i64) -> i64 {
@@ -226,26 +228,26 @@ impl Date {
 mod tests {
     use http::{HeaderMap, HeaderValue, header::ACCEPT};
 
-    use super::{Media, Page, Version, Wanted, date, flags_text, unix_date, wanted};
+    use super::{Media, Zpage, ZpageForm, ZpageVersion, date, flags_text, requested_form, unix_date};
 
     #[test]
     fn pages_are_text_unless_an_object_is_asked_for_by_name() {
         let asked = |accept: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
-            wanted(&headers, Page::Status)
+            requested_form(&headers, Zpage::Status)
         };
-        assert_eq!(wanted(&HeaderMap::new(), Page::Flags), Some(Wanted::Text));
+        assert_eq!(requested_form(&HeaderMap::new(), Zpage::Flags), Some(ZpageForm::Text));
         for text in ["", "*/*", "text/*", "text/plain", "application/json, text/plain;q=0.1"] {
-            assert_eq!(asked(text), Some(Wanted::Text), "{text}");
+            assert_eq!(asked(text), Some(ZpageForm::Text), "{text}");
         }
         assert_eq!(
             asked("application/json;v=v1beta1;g=config.k8s.io;as=Statusz"),
-            Some(Wanted::Object(Media::Json, Version::Beta))
+            Some(ZpageForm::Object(Media::Json, ZpageVersion::Beta))
         );
         assert_eq!(
             asked("application/yaml;v=v1alpha1;g=config.k8s.io;as=Statusz"),
-            Some(Wanted::Object(Media::Yaml, Version::Alpha))
+            Some(ZpageForm::Object(Media::Yaml, ZpageVersion::Alpha))
         );
         for nothing in [
             "application/json",
@@ -260,11 +262,11 @@ mod tests {
     #[test]
     fn an_object_says_what_it_is() {
         assert_eq!(
-            Page::Status.content_type(Media::Json, Version::Beta),
+            Zpage::Status.content_type(Media::Json, ZpageVersion::Beta),
             "application/json;g=config.k8s.io;v=v1beta1;as=Statusz"
         );
         assert_eq!(
-            Page::Flags.content_type(Media::Yaml, Version::Alpha),
+            Zpage::Flags.content_type(Media::Yaml, ZpageVersion::Alpha),
             "application/yaml;g=config.k8s.io;v=v1alpha1;as=Flagz"
         );
     }

@@ -15,11 +15,11 @@ use hyper::upgrade::OnUpgrade;
 use tokio::sync::oneshot;
 use tracing::error;
 
-use super::{AuditEnd, Outcome, ReceivedRequest, parse, serve};
+use super::{AuditEnd, ReceivedRequest, RequestOutcome, parse, serve};
 use crate::accept::{self, Peer};
 use crate::audit::{self, Record};
 use crate::body::Body;
-use crate::call::{Arriving, Unread};
+use crate::call::{IncomingBody, RequestBody};
 use crate::discard::Discarding;
 use crate::flow_control::ClientGone;
 use crate::heavy::{CancelOnDrop, Effort};
@@ -109,7 +109,7 @@ struct IncomingRequest {
     query: Query,
     info: Arc<RequestInfo>,
     headers: HeaderMap,
-    body: Arriving,
+    body: IncomingBody,
     effort: Effort,
     gone: ClientGone,
     present: Option<PresentRequest>,
@@ -123,7 +123,7 @@ impl IncomingRequest {
         let (info, query) = parse(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default());
         let uri = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
         let budget = Arc::clone(&state.serving.body_budget);
-        let body = Arriving { body: Discarding::new(body), upgrade, peer: peer.address.ip(), budget };
+        let body = IncomingBody { body: Discarding::new(body), upgrade, peer: peer.address.ip(), budget };
         IncomingRequest {
             started,
             peer,
@@ -195,7 +195,7 @@ impl IncomingRequest {
             gone,
         };
         // Boxed at once: the future is large, and moving it costs as much as serving a small request.
-        let work = Box::pin(serve(state, received, query, headers, Unread::Incoming(Box::new(body))));
+        let work = Box::pin(serve(state, received, query, headers, RequestBody::Incoming(Box::new(body))));
         let mut work = std::pin::pin!(catch_panic(work));
         let Answered { mut response, known, late } =
             complete(longest, &info, &routing, &record, work.as_mut()).await;
@@ -258,7 +258,7 @@ pub(super) async fn complete(
     info: &RequestInfo,
     effort: &Effort,
     record: &Record,
-    work: Pin<&mut impl Future<Output = Result<Outcome, String>>>,
+    work: Pin<&mut impl Future<Output = Result<RequestOutcome, String>>>,
 ) -> Answered {
     let outcome = if info.is_long_running() {
         Some(work.await)
@@ -266,12 +266,12 @@ pub(super) async fn complete(
         tokio::time::timeout(longest, work).await.ok()
     };
     let late = outcome.is_none();
-    let Outcome { mut response, known, audit_end } = match outcome {
+    let RequestOutcome { mut response, known, audit_end } = match outcome {
         Some(Ok(outcome)) => outcome,
         Some(Err(what)) => {
             error!(path = info.path, what, "a handler panicked");
             record.panicked(&what).await;
-            Outcome {
+            RequestOutcome {
                 response: respond::panicked(),
                 known: effort.is_routed(),
                 audit_end: AuditEnd::Recorded,
@@ -280,7 +280,7 @@ pub(super) async fn complete(
         None => {
             let status = Status::timeout("request did not complete within the allotted timeout", 0);
             let response = respond::refusal(&status, &HeaderMap::new(), &Query::default(), record);
-            Outcome { response, known: effort.is_routed(), audit_end: AuditEnd::Open }
+            RequestOutcome { response, known: effort.is_routed(), audit_end: AuditEnd::Open }
         }
     };
     let code = response.status().as_u16();

@@ -15,7 +15,7 @@ use crate::respond;
 use crate::state::State;
 use crate::unreadable::Concern;
 
-pub(super) struct Target {
+pub(super) struct RoutedResource {
     pub(super) kind: Arc<ServedResource>,
     pub(super) verb: Verb,
 }
@@ -42,7 +42,7 @@ pub(super) fn route_resource(
     state: &State,
     call: &mut Call,
     found: Option<Arc<ServedResource>>,
-) -> Result<Target, Box<Response<Body>>> {
+) -> Result<RoutedResource, Box<Response<Body>>> {
     let routed = match found {
         None => {
             // While a CRD cannot be decoded, its resource is unknown rather than absent.
@@ -69,7 +69,7 @@ pub(super) fn route_resource(
 
 /// Routes a request for a built-in resource. Accepts only paths that kube-apiserver's router accepts: a path
 /// that is routed in another way than it was authorized would bypass authorization.
-fn route(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Status> {
+fn route(call: &Call, kind: Arc<ServedResource>) -> Result<RoutedResource, Status> {
     let info = &call.info;
     let named = info.path_name().is_some();
     if info.in_namespace && !kind.namespaced {
@@ -94,7 +94,7 @@ fn route(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Status> {
             return Err(Status::no_such_resource());
         }
         if subresource.name == "proxy" && matches!(info.method, Method::HEAD | Method::OPTIONS) {
-            return Ok(Target { kind, verb: Verb::Get });
+            return Ok(RoutedResource { kind, verb: Verb::Get });
         }
         subresource.verbs
     };
@@ -126,12 +126,12 @@ fn route(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Status> {
     if !verbs.contains(&verb) && !verbs.contains(&routed) {
         return Err(Status::method_not_allowed());
     }
-    Ok(Target { kind, verb })
+    Ok(RoutedResource { kind, verb })
 }
 
 /// Routes a request for a custom resource, for which kube-apiserver has another router. `Err(None)` means an
 /// unknown path.
-fn route_custom(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Option<Status>> {
+fn route_custom(call: &Call, kind: Arc<ServedResource>) -> Result<RoutedResource, Option<Status>> {
     let info = &call.info;
     let across = matches!(info.verb.as_str(), "list" | "watch");
     if info.in_namespace && !kind.namespaced
@@ -162,5 +162,5 @@ fn route_custom(call: &Call, kind: Arc<ServedResource>) -> Result<Target, Option
     if matches!(verb, Verb::Get | Verb::Delete) && !named || info.method == Method::HEAD {
         return Err(unsupported());
     }
-    Ok(Target { kind, verb })
+    Ok(RoutedResource { kind, verb })
 }

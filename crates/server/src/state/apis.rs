@@ -3,7 +3,7 @@
 use documents::openapi::OpenApi;
 
 use super::Storage;
-use crate::aggregation::Aggregation;
+use crate::aggregation::ApiAggregation;
 use crate::catalog::Catalog;
 use crate::config::{ApisConfig, ConfigError};
 use crate::conversion;
@@ -17,8 +17,8 @@ pub struct ServedApis {
     /// How far the custom resources of the catalog follow the stored CRDs.
     pub(crate) crds: CrdProgress,
     /// The conversion webhooks of CRDs.
-    pub conversions: conversion::Targets,
-    pub(crate) aggregation: Aggregation,
+    pub conversions: conversion::ConversionWebhookClients,
+    pub(crate) aggregation: ApiAggregation,
     /// The OpenAPI documents; each is built when it is first requested.
     pub openapi: OpenApi,
     /// Limits how many OpenAPI documents are built at a time.
@@ -49,7 +49,7 @@ impl ApisConfig {
         storage: &Storage,
         metrics: &Metrics,
         context: &ApisContext,
-    ) -> Result<(ServedApis, crd_controller::Informer), ConfigError> {
+    ) -> Result<(ServedApis, crd_controller::CrdInformer), ConfigError> {
         let ApisConfig { served, proxy_client, redirects, allow_privileged, admin_access } = self;
         let Storage { store, unreadable, .. } = storage;
         let catalog = Catalog::new(served.clone());
@@ -58,8 +58,14 @@ impl ApisConfig {
         let apis = ServedApis {
             catalog,
             crds,
-            conversions: conversion::Targets::default(),
-            aggregation: Aggregation::start(store, unreadable, proxy_client.as_ref(), redirects, registry)?,
+            conversions: conversion::ConversionWebhookClients::default(),
+            aggregation: ApiAggregation::start(
+                store,
+                unreadable,
+                proxy_client.as_ref(),
+                redirects,
+                registry,
+            )?,
             openapi: OpenApi::new(served, "1.37").with_issuer(context.has_issuer_discovery),
             openapi_builders: OpenApiBuilders::default(),
             shared_frames: SharedFrames::new(registry).map_err(ConfigError::other)?,

@@ -3,8 +3,8 @@
 //!
 //! | write | proof | made by |
 //! |---|---|---|
-//! | create, update, status, scale | [`Admitted`] | [`Subject::admit_create`], [`Subject::admit_update`] |
-//! | delete, finalizers | [`AdmittedDelete`] | [`Subject::admit_delete`], [`Admitted::into_delete`] |
+//! | create, update, status, scale | [`Admitted`] | [`WriteContext::admit_create`], [`WriteContext::admit_update`] |
+//! | delete, finalizers | [`AdmittedDelete`] | [`WriteContext::admit_delete`], [`Admitted::into_delete`] |
 //! | binding, eviction | [`AdmittedPost`] | [`Posted::validate`](super::Posted::validate) |
 //!
 //! The fields are private. These are the types:
@@ -33,16 +33,16 @@
 //! The store does not accept an object that was only mutated:
 //!
 //! ```
-//! use server::write::{Admitted, StoreError, Subject, WriteOutcome};
-//! async fn store(subject: Subject<'_>, call: &server::call::Call, admitted: Admitted) -> Result<WriteOutcome, StoreError> {
-//!     subject.store(call, admitted, None).await
+//! use server::write::{Admitted, StoreError, WriteContext, WriteOutcome};
+//! async fn store(context: WriteContext<'_>, call: &server::call::Call, admitted: Admitted) -> Result<WriteOutcome, StoreError> {
+//!     context.store(call, admitted, None).await
 //! }
 //! ```
 //!
 //! ```compile_fail,E0308
-//! use server::write::{Mutated, StoreError, Subject, WriteOutcome};
-//! async fn store(subject: Subject<'_>, call: &server::call::Call, mutated: Mutated) -> Result<WriteOutcome, StoreError> {
-//!     subject.store(call, mutated, None).await
+//! use server::write::{Mutated, StoreError, WriteContext, WriteOutcome};
+//! async fn store(context: WriteContext<'_>, call: &server::call::Call, mutated: Mutated) -> Result<WriteOutcome, StoreError> {
+//!     context.store(call, mutated, None).await
 //! }
 //! ```
 
@@ -52,7 +52,7 @@ use api::meta;
 use storage::{Expect, StoredEntry};
 
 #[cfg(doc)]
-use super::Subject;
+use super::WriteContext;
 use super::WriteOutcome;
 use crate::addresses::Held;
 use crate::catalog::Working;
@@ -125,7 +125,7 @@ pub enum MarkProof<'a> {
     Post(&'a AdmittedPost),
 }
 
-/// Result of a successful [`Subject::store_mark`].
+/// Result of a successful [`WriteContext::store_mark`].
 #[derive(Debug)]
 pub struct Marked {
     pub outcome: WriteOutcome,

@@ -16,7 +16,7 @@ use http_body_util::{BodyExt as _, Limited};
 
 use super::{Located, Loopback, go_seconds, time_left};
 use crate::body::Body;
-use crate::call::Unread;
+use crate::call::RequestBody;
 use crate::heavy::Effort;
 use crate::outbound::{WEBHOOK_AGENT, max_answer_to};
 use crate::pipeline::{self, InternalRequest};
@@ -45,7 +45,7 @@ pub(super) async fn ask(
     let caller = Caller::internal(InternalIdentity::ApiServer);
     let longest = max_answer_to(outgoing.body.len());
     // Only an aggregated server may answer: no path of this server answers reviews, and a call to itself could recurse without end.
-    let body = Unread::Elsewhere(Bytes::from(outgoing.body));
+    let body = RequestBody::Elsewhere(Bytes::from(outgoing.body));
     let request = InternalRequest {
         caller,
         method: Method::POST,

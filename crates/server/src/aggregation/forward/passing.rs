@@ -8,7 +8,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
 
 use crate::discard::Discarding;
-use crate::paced::{Paced, ReadError};
+use crate::paced::{BodyReadError, Paced};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
@@ -35,16 +35,16 @@ impl Passing {
 
 impl Body for Passing {
     type Data = Bytes;
-    type Error = ReadError;
+    type Error = BodyReadError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ReadError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyReadError>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         let end = match &polled {
-            Poll::Ready(Some(Err(ReadError::TooSlow))) => Some(Passed::TooSlow),
-            Poll::Ready(None | Some(Err(ReadError::Broken(_)))) => Some(Passed::Ended),
+            Poll::Ready(Some(Err(BodyReadError::TooSlow))) => Some(Passed::TooSlow),
+            Poll::Ready(None | Some(Err(BodyReadError::Broken(_)))) => Some(Passed::Ended),
             Poll::Ready(Some(Ok(_))) if self.body.is_end_stream() => Some(Passed::Ended),
             Poll::Ready(Some(Ok(_))) | Poll::Pending => None,
         };

@@ -1,6 +1,6 @@
 use value::{Value, json};
 
-use super::{Wrong, converted, read, restore};
+use super::{ConversionFailure, converted, read, restore};
 use crate::truncate_remote::MAX_TEXT;
 
 fn parse(text: &str) -> Value {
@@ -66,7 +66,7 @@ fn a_conversion_changes_what_an_object_is_and_never_which_one() {
         wrong.set_at(path, value);
         assert_eq!(
             restore(&original, &wrong, "example.com/v2").unwrap_err(),
-            Wrong::Object(expected.to_owned())
+            ConversionFailure::Object(expected.to_owned())
         );
     }
     for (wrong, expected) in [
@@ -76,14 +76,14 @@ fn a_conversion_changes_what_an_object_is_and_never_which_one() {
     ] {
         assert_eq!(
             restore(&original, &parse(wrong), "example.com/v2").unwrap_err(),
-            Wrong::NoObject(expected.to_owned())
+            ConversionFailure::NoObject(expected.to_owned())
         );
     }
     let mut bad = result;
     bad.set_at(&["metadata", "labels", "bad key"], "x");
     let wrong = restore(&original, &bad, "example.com/v2").unwrap_err();
     assert!(
-        matches!(&wrong, Wrong::Object(why) if why.starts_with("metadata: metadata.labels: Invalid value")),
+        matches!(&wrong, ConversionFailure::Object(why) if why.starts_with("metadata: metadata.labels: Invalid value")),
         "{wrong:?}"
     );
 }
@@ -100,11 +100,15 @@ fn what_is_no_review_at_all_is_refused_in_the_words_of_the_decoder() {
 #[test]
 fn what_a_webhook_says_is_not_passed_on_in_full_length() {
     let long = "x".repeat(1 << 20);
-    for wrong in [Wrong::Call(long.clone()), Wrong::NoObject(long.clone()), Wrong::Object(long)] {
+    for wrong in [
+        ConversionFailure::Call(long.clone()),
+        ConversionFailure::NoObject(long.clone()),
+        ConversionFailure::Object(long),
+    ] {
         let status = wrong.status("example.com/v1, Kind=T");
         assert!(status.message().len() < MAX_TEXT + 100, "{}", status.message().len());
         assert!(status.message().ends_with("x..."));
     }
-    let status = Wrong::Call("no way".to_owned()).status("example.com/v1, Kind=T");
+    let status = ConversionFailure::Call("no way".to_owned()).status("example.com/v1, Kind=T");
     assert_eq!(status.message(), "conversion webhook for example.com/v1, Kind=T failed: no way");
 }

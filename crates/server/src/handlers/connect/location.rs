@@ -20,7 +20,7 @@ const KUBELET_PORT: i64 = 10250;
 
 /// Address of a connection.
 #[derive(Debug, PartialEq)]
-pub(super) enum Located {
+pub(super) enum ConnectTarget {
     /// The pod is not scheduled yet, so its log is empty.
     Nowhere,
     /// The kubelet of a node.
@@ -68,7 +68,7 @@ fn joined(host: &str, port: &str) -> String {
 }
 
 /// Resolves a pod to its IP; without a port, to the first port of its containers.
-pub(super) fn pod(store: &Store, namespace: &str, id: &str) -> Result<Located, Status> {
+pub(super) fn pod(store: &Store, namespace: &str, id: &str) -> Result<ConnectTarget, Status> {
     let (name, port) = name_and_port(id, "pod")?;
     let pod = get(store, "pods", &keys::namespaced(keys::PODS, namespace, name), name)?;
     let containers = pod.list_at(&["spec", "containers"]);
@@ -80,11 +80,11 @@ pub(super) fn pod(store: &Store, namespace: &str, id: &str) -> Result<Located, S
     if !address.parse().is_ok_and(is_routable) {
         return Err(Status::bad_request("address not allowed"));
     }
-    Ok(Located::Backend { host: joined(address, &port) })
+    Ok(ConnectTarget::Backend { host: joined(address, &port) })
 }
 
 /// Resolves a service to a ready endpoint that is a pod of the same namespace.
-pub(super) fn service(store: &Store, namespace: &str, id: &str) -> Result<Located, Status> {
+pub(super) fn service(store: &Store, namespace: &str, id: &str) -> Result<ConnectTarget, Status> {
     let (name, port) = name_and_port(id, "service")?;
     let mut port_name = port.to_owned();
     if let Ok(number) = port.parse::<i64>() {
@@ -110,7 +110,7 @@ pub(super) fn service(store: &Store, namespace: &str, id: &str) -> Result<Locate
             let endpoints = slice.list_at(&["endpoints"]);
             let found = endpoints.iter().filter(ready).find_map(|e| pod_address(store, namespace, e));
             if let Some(address) = found {
-                return Ok(Located::Backend { host: joined(&address, &number.to_string()) });
+                return Ok(ConnectTarget::Backend { host: joined(&address, &number.to_string()) });
             }
         }
     }
@@ -131,14 +131,14 @@ fn pod_address(store: &Store, namespace: &str, endpoint: &Value) -> Option<Strin
 }
 
 /// Resolves a node to its preferred address, by default with the port of its kubelet.
-pub(super) fn node(store: &Store, id: &str) -> Result<Located, Status> {
+pub(super) fn node(store: &Store, id: &str) -> Result<ConnectTarget, Status> {
     let (name, port) = name_and_port(id, "node")?;
     let (host, kubelet) = kubelet(store, "nodes", name)?;
     if host.parse().is_ok_and(|ip| !is_routable(ip)) {
         return Err(Status::bad_request("address not allowed"));
     }
     let port = if port.is_empty() { kubelet } else { port.to_owned() };
-    Ok(Located::Backend { host: joined(&host, &port) })
+    Ok(ConnectTarget::Backend { host: joined(&host, &port) })
 }
 
 /// Address and port of a node's kubelet. In the error for a missing node kube-apiserver names the requested resource, `asked`.
@@ -169,7 +169,7 @@ pub(super) fn container(
     name: &str,
     stream: &str,
     options: &Value,
-) -> Result<Located, Status> {
+) -> Result<ConnectTarget, Status> {
     let pod = get(store, "pods", &keys::namespaced(keys::PODS, namespace, name), name)?;
     let container = match stream {
         "portforward" => String::new(),
@@ -178,13 +178,13 @@ pub(super) fn container(
     let on = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
     if on.is_empty() {
         return match stream {
-            "log" => Ok(Located::Nowhere),
+            "log" => Ok(ConnectTarget::Nowhere),
             _ => Err(Status::bad_request(format!("pod {name} does not have a host assigned"))),
         };
     }
     let (host, port) = kubelet(store, "pods", on)?;
     let path = format!("/containerLogs/{namespace}/{name}/{container}");
-    Ok(Located::Kubelet { host: joined(&host, &port), path })
+    Ok(ConnectTarget::Kubelet { host: joined(&host, &port), path })
 }
 
 /// The requested container, or the only one if none is named.

@@ -12,20 +12,25 @@ use tokio::sync::Semaphore;
 use value::Str;
 
 use crate::body::Body;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerResponse};
 use crate::handlers::zpages;
 use crate::negotiate;
 use crate::state::State;
 
 /// Serves an OpenAPI document. `path` has the segments after `/openapi`.
-pub(super) async fn handle(state: &Arc<State>, call: &Call, path: &[&str]) -> Result<Answer, Status> {
+pub(super) async fn handle(
+    state: &Arc<State>,
+    call: &Call,
+    path: &[&str],
+) -> Result<HandlerResponse, Status> {
     let builders = &state.apis.openapi_builders;
     match path {
         ["v3"] => {
             let index =
                 build(state, &builders.v3, |openapi, current| Some(openapi.v3_index(current))).await?;
-            Ok(index
-                .map_or_else(missing, |index| Answer::Raw(200, "text/plain; charset=utf-8", shared(&index))))
+            Ok(index.map_or_else(missing, |index| {
+                HandlerResponse::Raw(200, "text/plain; charset=utf-8", shared(&index))
+            }))
         }
         ["v3", name] => {
             let wanted = (*name).to_owned();
@@ -35,7 +40,7 @@ pub(super) async fn handle(state: &Arc<State>, call: &Call, path: &[&str]) -> Re
         }
         ["v2"] => {
             let Some(protobuf) = wants_protobuf(&call.headers) else {
-                return Ok(Answer::With(406, "", vary_2(), Body::empty()));
+                return Ok(HandlerResponse::With(406, "", vary_2(), Body::empty()));
             };
             let document = build(state, &builders.v2, move |openapi, current| {
                 Some(if protobuf {
@@ -108,22 +113,22 @@ fn report_left_out(crds: &[Str]) {
 
 /// A body that shares the bytes of the document with other responses.
 fn shared(document: &Arc<Document>) -> Body {
-    struct Made(Arc<Document>);
-    impl AsRef<[u8]> for Made {
+    struct CachedBody(Arc<Document>);
+    impl AsRef<[u8]> for CachedBody {
         fn as_ref(&self) -> &[u8] {
             &self.0.body
         }
     }
-    Body::shared(Bytes::from_owner(Made(Arc::clone(document))))
+    Body::shared(Bytes::from_owner(CachedBody(Arc::clone(document))))
 }
 
-fn missing() -> Answer {
-    Answer::Raw(404, "", Body::empty())
+fn missing() -> HandlerResponse {
+    HandlerResponse::Raw(404, "", Body::empty())
 }
 
-type Headers = Vec<(HeaderName, String)>;
+type ResponseHeaders = Vec<(HeaderName, String)>;
 
-fn vary_2() -> Headers {
+fn vary_2() -> ResponseHeaders {
     vec![(VARY, "Accept-Encoding".to_owned()), (VARY, "Accept".to_owned())]
 }
 
@@ -137,21 +142,26 @@ fn wants_protobuf(headers: &HeaderMap) -> Option<bool> {
 }
 
 /// A document with its entity tag, or 304 if the client already has it.
-fn tagged(call: &Call, content_type: &'static str, mut headers: Headers, document: &Arc<Document>) -> Answer {
+fn tagged(
+    call: &Call,
+    content_type: &'static str,
+    mut headers: ResponseHeaders,
+    document: &Arc<Document>,
+) -> HandlerResponse {
     let tag = format!("\"{}\"", document.hash);
     let has = call.headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(tag.as_str());
     headers.push((ETAG, tag));
     let body = if has { Body::empty() } else { shared(document) };
-    Answer::With(if has { 304 } else { 200 }, content_type, headers, body)
+    HandlerResponse::With(if has { 304 } else { 200 }, content_type, headers, body)
 }
 
 /// A document of version 3. A request with its current hash may be cached for a year; another hash is redirected to the current one.
-fn version_3(call: &Call, path: &str, document: &Arc<Document>) -> Answer {
+fn version_3(call: &Call, path: &str, document: &Arc<Document>) -> HandlerResponse {
     const YEAR: i64 = 365 * 24 * 3600;
     let json = "application/json";
     let mut headers = vec![(VARY, "Accept".to_owned())];
     if !negotiate::clauses(&call.headers).iter().any(|clause| clause.covers("application", "json")) {
-        return Answer::With(406, "", headers, Body::empty());
+        return HandlerResponse::With(406, "", headers, Body::empty());
     }
     match call.query.get("hash").filter(|hash| !hash.is_empty()) {
         Some(hash) if hash == document.hash => {
@@ -161,7 +171,7 @@ fn version_3(call: &Call, path: &str, document: &Arc<Document>) -> Answer {
         Some(_) => {
             headers.push((ETAG, format!("\"{}\"", document.hash)));
             headers.push((LOCATION, format!("/openapi/v3/{path}?hash={}", document.hash)));
-            return Answer::With(301, json, headers, Body::empty());
+            return HandlerResponse::With(301, json, headers, Body::empty());
         }
         None => {}
     }

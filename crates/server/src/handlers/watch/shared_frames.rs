@@ -17,7 +17,7 @@ use super::frame;
 use crate::catalog::ServedResource;
 use crate::heavy::{CancelOnDrop, Effort, LARGE};
 use crate::metrics::MetricRegistry;
-use crate::negotiate::Form;
+use crate::negotiate::ObjectForm;
 use crate::respond;
 use crate::state::State;
 use crate::table::{self, Include, TableOptions, TableRequest};
@@ -41,7 +41,7 @@ pub struct FrameKey {
     kind: GroupVersionKind,
     /// Uid and generation of the CRD.
     crd: Option<(Str, i64)>,
-    form: Form,
+    form: ObjectForm,
     include: Include,
     has_headers: bool,
 }
@@ -49,7 +49,7 @@ pub struct FrameKey {
 impl FrameKey {
     pub fn new(
         kind: &ServedResource,
-        form: Form,
+        form: ObjectForm,
         table: TableOptions,
         word: &'static str,
         entry: &StoredEntry,
@@ -69,12 +69,12 @@ impl FrameKey {
 }
 
 pub struct SharedFrames {
-    held: Mutex<Held>,
+    held: Mutex<FrameCache>,
     made: IntCounter,
 }
 
 #[derive(Default)]
-struct Held {
+struct FrameCache {
     frames: HashMap<FrameKey, (Bytes, i64)>,
     /// Keys from oldest to newest.
     order: VecDeque<FrameKey>,
@@ -92,7 +92,7 @@ impl SharedFrames {
         Ok(SharedFrames { held: Mutex::default(), made })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, FrameCache> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -141,7 +141,7 @@ impl Watcher {
     /// The frame of an event, from the cache or converted now.
     pub async fn frame(
         &self,
-        form: Form,
+        form: ObjectForm,
         options: TableOptions,
         word: &'static str,
         entry: &Arc<StoredEntry>,
@@ -151,8 +151,8 @@ impl Watcher {
             return Ok(frame);
         }
         let size = match form {
-            Form::Table(_) => table::work(&self.kind, entry.body.len()),
-            Form::Object | Form::Metadata(..) => entry.body.len(),
+            ObjectForm::Table(_) => table::work(&self.kind, entry.body.len()),
+            ObjectForm::Object | ObjectForm::Metadata(..) => entry.body.len(),
         };
         let (own, entry) = (self.clone(), Arc::clone(entry));
         self.aside(size, async move |budget| {
@@ -165,9 +165,9 @@ impl Watcher {
             let object = own.kind.converter(&own.state).load(&entry).await?;
             let object = own.kind.to_sent(object).into_value();
             let shown = match form {
-                Form::Object => object,
-                Form::Metadata(version, _) => table::partial(&object, version),
-                Form::Table(version) => {
+                ObjectForm::Object => object,
+                ObjectForm::Metadata(version, _) => table::partial(&object, version),
+                ObjectForm::Table(version) => {
                     let metadata = Value::map([("resourceVersion", entry.revision.to_string())]);
                     let allowance = &TableAllowance::new(&budget);
                     let request = TableRequest { version, options, now, allowance };
