@@ -310,7 +310,7 @@ impl CrdStatusWriter {
 
     /// Retries after a delay. After a 404 or 409 the informer sends the CRD again, so no retry is needed.
     fn retry(&self, name: Str, status: &Status) {
-        debug!(crd = %name, error = %status, "the status of a definition could not be written yet");
+        debug!(crd = %name, error = %status, "could not write the status of a CRD; trying again");
         if !matches!(status.code(), 404 | 409) {
             self.send_later(name);
         }
@@ -342,7 +342,7 @@ impl CrdStatusWriter {
                 let (writer, name) = (Arc::clone(self), name.clone());
                 tokio::spawn(async move {
                     if let Err(status) = writer.empty(&name).await {
-                        warn!(crd = %name, error = %status, "could not delete the objects of a deleted CRD yet; trying again");
+                        warn!(crd = %name, error = %status, "could not delete all objects of a deleted CRD; trying again");
                     }
                     writer.emptying.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
                     // Retry what is left, as long as the CRD exists.

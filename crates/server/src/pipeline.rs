@@ -251,7 +251,7 @@ async fn authorize(
         }
         Err(Denial::Failed { error }) => {
             record.undecided();
-            warn!(%error, path = info.path, "authorization failed");
+            warn!(%error, path = info.path, "the authorizer chain returned an error; the request is refused");
             Err(Box::new(respond::internal_error(uri, &error)))
         }
     }

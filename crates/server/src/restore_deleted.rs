@@ -60,11 +60,11 @@ impl RestoreDeleted {
                 () = self.deleted.notified() => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
-            while let Err((what, status)) = self.restore(&client).await {
+            while let Err((object, status)) = self.restore(&client).await {
                 warn!(
-                    what,
-                    why = status.message(),
-                    "what the server needs was deleted and could not be brought back yet"
+                    object,
+                    error = status.message(),
+                    "could not recreate a deleted object that the server needs; trying again. A policy or webhook may deny the write"
                 );
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}

@@ -74,7 +74,7 @@ impl Unreadable {
         let mut objects = self.lock();
         let known = objects.get(&entry.key).is_some_and(|found| found.revision == entry.revision);
         if !known {
-            error!(key = %entry.key, error = why.message(), "a stored object cannot be read; stop the server and remove it with `portcullis store delete-key`");
+            error!(key = %entry.key, error = why.message(), "could not decode a stored object; stop the server and remove it with `portcullis store delete-key`");
             let found =
                 UnreadableObject { revision: entry.revision, why: why.clone(), concerns: BTreeSet::new() };
             objects.insert(Arc::clone(&entry.key), found);

@@ -618,7 +618,7 @@ fn commit_status(error: &CommitError, resource: &GroupResource, name: &str) -> S
             "etcdserver: mvcc: database space exceeded: the store holds {live} bytes of objects and its quota is {quota}; delete objects or raise --quota-backend-bytes"
         )),
         CommitError::Unavailable(_) | CommitError::Closed => {
-            tracing::error!(error = %error, %resource, name, "a write could not be stored");
+            tracing::error!(error = %error, %resource, name, "could not store a write; the object is unchanged. Check the storage backend");
             Status::internal("the store cannot write; nothing was changed")
         }
     }

@@ -65,7 +65,7 @@ pub(super) async fn keep(state: Arc<State>, name: Str, moved: Arc<Notify>) {
         let finding = find(&state, &service, remote).await;
         let written = say(&state, &client, &name, &finding).await;
         if let Err(status) = &written {
-            debug!(api_service = %name, error = %status, "the status of an APIService could not be written yet");
+            debug!(api_service = %name, error = %status, "could not write the status of an APIService; trying again");
         }
         let wait = if written.is_err() || finding.reason == "FailedDiscoveryCheck" {
             let wait = retry;
@@ -91,7 +91,7 @@ pub(super) async fn local(state: Arc<State>, name: Str) {
         message: "Local APIServices are always available".to_owned(),
     };
     if let Err(status) = say(&state, &client, &name, &finding).await {
-        debug!(api_service = %name, error = %status, "the status of an APIService could not be written");
+        debug!(api_service = %name, error = %status, "could not write the status of a local APIService");
     }
 }
 

@@ -155,7 +155,7 @@ pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
                 REFRESH
             }
             Err(why) => {
-                debug!(api_service = %name, why, "an API server does not say what it serves");
+                debug!(api_service = %name, why, "could not fetch the discovery document of an aggregated API server; trying again");
                 last = None;
                 let wait = retry;
                 retry = (retry * 2).min(REFRESH);
@@ -232,10 +232,12 @@ pub(super) async fn get(
     headers: HeaderMap,
     limit: usize,
 ) -> Result<FetchedDocument, String> {
-    let remote = service.remote.as_ref().ok_or("it is served here")?;
+    let remote = service.remote.as_ref().ok_or("the APIService is local")?;
     let transport = (*remote.transport).as_ref().map_err(Clone::clone)?;
     let host = availability::locate(&state.storage.store, remote)?;
-    let uri: Uri = format!("https://{host}{path}").parse().map_err(|_| "it is at no URL".to_owned())?;
+    let uri: Uri = format!("https://{host}{path}")
+        .parse()
+        .map_err(|_| "the address of the Service is not a valid URL".to_owned())?;
     let mut request = forward::own_request(Method::GET, uri, user)?;
     request.headers_mut().extend(headers);
     let response = transport.send(request).await.map_err(|failure| failure.message)?;

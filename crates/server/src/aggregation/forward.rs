@@ -58,7 +58,7 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
     let host = match availability::locate(&state.storage.store, remote) {
         Ok(host) => host,
         Err(why) => {
-            warn!(api_service = %service.name, why, "an API server cannot be found");
+            warn!(api_service = %service.name, why, "could not resolve the Service of an aggregated API server; check spec.service of its APIService");
             return unavailable();
         }
     };
@@ -158,7 +158,7 @@ async fn answer(
     let response = match sent {
         Ok(Ok(response)) => response,
         Ok(Err(failure)) => {
-            debug!(%failure, "an API server cannot be reached");
+            debug!(%failure, "could not reach an aggregated API server");
             return unreachable(&failure.message);
         }
         Err(_) => return unreachable("context deadline exceeded"),
@@ -225,7 +225,9 @@ fn stream(mut body: Incoming, limits: AnswerLimits, mut stop: watch::Receiver<bo
             };
             let part = match frame {
                 Some(Ok(frame)) => ForwardedPart::Frame(headers::trailers_of(frame, incoming)),
-                Some(Err(error)) => return debug!(%error, "an API server broke off its answer"),
+                Some(Err(error)) => {
+                    return debug!(%error, "an aggregated API server ended its response early");
+                }
                 None => ForwardedPart::End,
             };
             let ends = matches!(part, ForwardedPart::End);

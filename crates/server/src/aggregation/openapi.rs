@@ -44,7 +44,7 @@ pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
                 REFRESH
             }
             Some(why) => {
-                debug!(api_service = %name, why, "an API server does not say how it is used");
+                debug!(api_service = %name, why, "could not fetch the OpenAPI documents of an aggregated API server; trying again");
                 let wait = retry;
                 retry = (retry * 2).min(REFRESH);
                 wait

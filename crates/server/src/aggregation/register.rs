@@ -130,7 +130,7 @@ impl Registrar {
                     self.synced.insert(name);
                 }
                 Ok((name, Err(status))) => {
-                    warn!(api_service = %name, error = %status, "an APIService could not be registered yet");
+                    warn!(api_service = %name, error = %status, "could not write a local APIService; trying again. A policy or webhook may deny the write");
                     complete = false;
                     refused.get_or_insert((name, status));
                 }

@@ -189,7 +189,7 @@ fn read_status(error: &ReadError, from: &Start, scope: &str, state: &State) -> S
         }
         ReadError::Future { current } => too_large(state.storage.store.revision().max(*current), *current),
         ReadError::Unavailable(_) => {
-            tracing::error!(%error, "a list could not be read");
+            tracing::error!(%error, "could not read a list from the store. Check the storage backend");
             Status::internal("the store cannot read")
         }
     }

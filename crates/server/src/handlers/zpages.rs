@@ -127,7 +127,7 @@ pub fn handle(state: &State, call: &mut Call, page: Zpage) -> Result<HandlerResp
             object.set_at(&["uptimeSeconds"], up(state, call.now));
             object.set_at(&["binaryVersion"], crate::version::BINARY);
             object.set_at(&["emulationVersion"], emulated(state));
-            object.set_at(&["paths"], Value::list(folders(state)));
+            object.set_at(&["paths"], Value::list(first_segments(state)));
         }
         Zpage::Flags => {
             for (name, value) in &state.info.flags {
@@ -150,8 +150,8 @@ fn emulated(state: &State) -> String {
 }
 
 /// First path segments of the pages for debugging, without API, OpenAPI and OpenID documents.
-fn folders(state: &State) -> Vec<String> {
-    let mut folders: Vec<String> = documents::paths(state)
+fn first_segments(state: &State) -> Vec<String> {
+    let mut first_segments: Vec<String> = documents::paths(state)
         .iter()
         .filter_map(|path| path.split('/').nth(1))
         .filter(|first| {
@@ -159,8 +159,8 @@ fn folders(state: &State) -> Vec<String> {
         })
         .map(|first| format!("/{first}"))
         .collect();
-    folders.dedup();
-    folders
+    first_segments.dedup();
+    first_segments
 }
 
 fn status_text(state: &State, now: i64) -> String {
@@ -173,7 +173,7 @@ fn status_text(state: &State, now: i64) -> String {
         up % 60,
         crate::version::BINARY,
         emulated(state),
-        folders(state).join(" ")
+        first_segments(state).join(" ")
     )
 }
 

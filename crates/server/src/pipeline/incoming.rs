@@ -269,7 +269,7 @@ pub(super) async fn complete(
     let RequestOutcome { mut response, known, audit_end } = match outcome {
         Some(Ok(outcome)) => outcome,
         Some(Err(what)) => {
-            error!(path = info.path, what, "a handler panicked");
+            error!(path = info.path, panic = what, "a request handler panicked; the response is a 500");
             record.panicked(&what).await;
             RequestOutcome {
                 response: respond::panicked(),

@@ -59,7 +59,9 @@ pub(super) async fn handle(
         // The client's connection is upgraded only after the response below has been sent.
         match tokio::try_join!(client, server) {
             Ok((client, server)) => join(client, server, stop).await,
-            Err(error) => debug!(%error, "a connection did not change its protocol"),
+            Err(error) => {
+                debug!(%error, "could not upgrade the connection between a client and an aggregated API server")
+            }
         }
     });
     answer
