@@ -1,0 +1,243 @@
+//! The validate stage: completes a mutated object, applies the rules of its kind and runs validating admission.
+
+use admission::Operation;
+use api::{FieldError, FieldErrors, Status, meta};
+use crd::ValidationFindings;
+use kinds::strategy;
+use storage::{Expect, StoredEntry};
+use value::{Budget, Path, Value};
+
+use super::metadata::{copy_meta, remove_server_metadata, set_namespace};
+use super::{Admitted, AdmittedDelete, Mutated, OPTIMISTIC_LOCK, WriteContext};
+use crate::addresses::Held;
+use crate::admission::param_access;
+use crate::call::Call;
+use crate::catalog::{Subresource, Working};
+use crate::device_access;
+use crate::ownership;
+use crate::signer_access;
+use crate::unreadable::Concern;
+
+impl WriteContext<'_> {
+    /// Sets the server-owned metadata of a new object, allocates service addresses, validates the object and runs validating admission.
+    pub async fn admit_create(&self, call: &mut Call, mutated: Mutated) -> Result<Admitted, Status> {
+        let Mutated { mut object } = mutated;
+        // The caller was authorized for the request's namespace only, so mutation must not move the object to another one.
+        set_namespace(&mut object, if self.kind.namespaced { &call.info.namespace } else { "" })?;
+        remove_server_metadata(&mut object);
+        meta::set(&mut object, "uid", crate::random::uid());
+        meta::set(&mut object, "creationTimestamp", api::time::Timestamp::from_seconds(call.now).time());
+        let base = meta::text(&object, "generateName").to_owned();
+        if meta::name(&object).is_empty() && !base.is_empty() {
+            let base: String = base.chars().take(crate::random::MAX_BASE).collect();
+            meta::set(&mut object, "name", format!("{base}{}", crate::random::suffix()));
+        }
+        let held = self.allocate(&mut object, None)?;
+        self.kind.prepare_create(&mut object, &self.state.strategy_context(call));
+        device_access::drop_admin(self.state, self.kind, &mut object, None);
+        let mut context = self.state.validation_context(call.now);
+        context.version = call.info.version.clone();
+        let validate = |budget: &Budget| {
+            context.budget = budget.clone();
+            self.kind.validate_create(&object, &context)
+        };
+        let ValidationFindings { mut errors, warnings } = call.effort.spend(validate).await;
+        call.effort.check()?;
+        if errors.is_empty() {
+            errors = api::validation::meta::create(
+                &object,
+                self.kind.namespaced,
+                api::validation::meta::path_segment,
+            );
+        }
+        let name = meta::name(&object).to_owned();
+        if errors.is_empty() {
+            errors.extend(self.check_params(call, &object, None).await);
+        }
+        let mut all = device_access::check_admin(self.state, call, self.kind, &object, None);
+        if !all.is_empty() && !self.dry_run {
+            self.state.metrics.admin_access(&self.kind.stored.kind, false);
+        }
+        all.extend(errors);
+        refuse_invalid(self, &object, &name, &all)?;
+        for warning in warnings {
+            call.warn(warning);
+        }
+        strategy::canonicalize(self.kind.strategy(), &mut object);
+        self.run_validating(call, Operation::Create, &name, Some(&object), None).await?;
+        // kube-apiserver makes this check in its storage layer, which skips it for dry runs and for updates that create.
+        if call.info.verb == "create" && !self.dry_run && !meta::resource_version(&object).is_empty() {
+            return Err(Status::plain("resourceVersion should not be set on objects to be created"));
+        }
+        Ok(Admitted { object, expect: Expect::Absent, held })
+    }
+
+    /// Turns a mutated object into the successor of `old`: copies server-owned metadata, validates the object and runs validating
+    /// admission.
+    pub async fn admit_update(
+        &self,
+        call: &mut Call,
+        mutated: Mutated,
+        old: &StoredEntry,
+        old_object: &Working,
+    ) -> Result<Admitted, Status> {
+        let Mutated { mut object } = mutated;
+        let name = call.info.name.clone();
+        // Strategies and validation compare the new object with the stored one, so remove from both the fields that are written even when
+        // empty.
+        let mut before = old_object.clone();
+        self.kind.normalise(&mut before);
+        let before = &before;
+        self.kind.normalise(&mut object);
+        self.check_revision(&mut object, old, &name)?;
+        let held = self.allocate(&mut object, Some(old_object))?;
+        copy_meta(&mut object, old_object, "generation");
+        let context = self.state.strategy_context(call);
+        self.kind.prepare_update(self.subresource, &mut object, before, &context);
+        device_access::drop_admin(self.state, self.kind, &mut object, Some(before));
+        if meta::uid(&object).is_empty() {
+            copy_meta(&mut object, old_object, "uid");
+        }
+        copy_meta(&mut object, old_object, "creationTimestamp");
+        if meta::is_deleting(old_object) {
+            copy_meta(&mut object, old_object, "deletionTimestamp");
+        }
+        if object.at(&["metadata", "deletionGracePeriodSeconds"]).is_none() {
+            copy_meta(&mut object, old_object, "deletionGracePeriodSeconds");
+        }
+        let mut context = self.state.validation_context(call.now);
+        context.version = call.info.version.clone();
+        let mut errors = api::validation::meta::update_any(&object, before, self.kind.namespaced);
+        if self.subresource == Subresource::Status {
+            errors.extend(device_access::check_admin(self.state, call, self.kind, &object, Some(before)));
+            errors.extend(device_access::check_status(self.state, call, self.kind, &object, before).await);
+        }
+        let validate = |budget: &Budget| {
+            context.budget = budget.clone();
+            self.kind.validate_update(self.subresource, &object, before, &context)
+        };
+        let found = call.effort.spend(validate).await;
+        call.effort.check()?;
+        errors.extend(found.errors);
+        if errors.is_empty() && self.subresource == Subresource::None {
+            errors.extend(self.check_params(call, &object, Some(before)).await);
+        }
+        if errors.is_empty() && self.subresource == Subresource::Status {
+            errors.extend(signer_access::check_status(self.state, call, self.kind, &object, before).await);
+        }
+        refuse_invalid(self, &object, &name, &errors)?;
+        for warning in found.warnings {
+            call.warn(warning);
+        }
+        strategy::canonicalize(self.kind.strategy(), &mut object);
+        ownership::drop_times(&mut object, before);
+        if self.subresource == Subresource::Scale {
+            let (new, old) = (
+                self.kind.view(Subresource::Scale, &object)?,
+                self.kind.view(Subresource::Scale, old_object)?,
+            );
+            self.run_validating(call, Operation::Update, &name, Some(&new), Some(&old)).await?;
+        } else {
+            self.run_validating(call, Operation::Update, &name, Some(&object), Some(before)).await?;
+        }
+        Ok(Admitted { object, expect: Expect::Revision(old.revision), held })
+    }
+
+    /// Requires that a client that writes an admission policy or a binding can read its parameter objects.
+    async fn check_params(&self, call: &Call, new: &Value, old: Option<&Value>) -> Option<FieldError> {
+        if *call.caller().via() == authn::Via::Internal {
+            return None;
+        }
+        param_access::check(self.state, call.user(), &self.kind.built_in_kind(), new, old).await
+    }
+
+    /// Requires the stored `resourceVersion` in an update, or none where the kind allows unconditional updates.
+    fn check_revision(&self, object: &mut Value, old: &StoredEntry, name: &str) -> Result<(), Status> {
+        let sent = meta::resource_version(object);
+        let sent_revision = match sent {
+            "" => 0,
+            text => text.parse::<u64>().map_err(|_| {
+                let quoted = api::field::quote(text);
+                Status::plain(format!("strconv.ParseUint: parsing {quoted}: invalid syntax"))
+            })?,
+        };
+        if sent_revision == 0 {
+            if !self.kind.allows_unconditional_update() {
+                let kind = api::GroupKind::new(
+                    self.kind.resource.group.clone(),
+                    self.kind.resource.resource.clone(),
+                );
+                let path = Path::root().field("metadata").field("resourceVersion");
+                let error = FieldError::invalid(&path, 0, "must be specified for an update");
+                return Err(Status::invalid(&kind, name, &[error]));
+            }
+            meta::set(object, "resourceVersion", old.revision.to_string());
+        } else if sent_revision != old.revision {
+            return Err(Status::conflict(&self.kind.resource, name, OPTIMISTIC_LOCK));
+        }
+        Ok(())
+    }
+
+    /// Runs both admission stages for the deletion of `old`, the object in `entry`. `name` goes into the admission attributes.
+    pub async fn admit_delete(
+        &self,
+        call: &mut Call,
+        name: &str,
+        entry: &StoredEntry,
+        old: &Working,
+    ) -> Result<AdmittedDelete, Status> {
+        self.run_mutating(call, Operation::Delete, name, None, Some(old)).await?;
+        self.run_validating(call, Operation::Delete, name, None, Some(old)).await?;
+        Ok(AdmittedDelete::of(entry))
+    }
+
+    /// Allocates the cluster IPs and node ports of a Service; `None` for other kinds.
+    fn allocate(&self, object: &mut Value, old: Option<&Value>) -> Result<Option<Held>, Status> {
+        if !self.is_service() || !matches!(self.subresource, Subresource::None) {
+            return Ok(None);
+        }
+        // An unreadable Service may own addresses, which must not be allocated twice.
+        self.state.storage.unreadable.check(&Concern::Addresses)?;
+        Ok(Some(self.state.storage.addresses.allocate(object, old, self.dry_run)?))
+    }
+}
+
+/// Upper limit of errors in one response, so that its size does not depend on the number of mistakes.
+const MAX_ERRORS: usize = 500;
+
+/// Upper limit of bytes of errors in one response; the first error is included whatever its length.
+const MAX_ERROR_BYTES: usize = 1 << 20;
+
+/// Truncates errors to [`MAX_ERRORS`] and [`MAX_ERROR_BYTES`].
+fn truncate_errors(errors: &FieldErrors) -> &[FieldError] {
+    let mut bytes = 0;
+    let fits = |error: &&FieldError| {
+        let has_room = bytes <= MAX_ERROR_BYTES;
+        bytes += error.body().len();
+        has_room
+    };
+    let count = errors.iter().take(MAX_ERRORS).take_while(fits).count();
+    errors.get(..count).unwrap_or_default()
+}
+
+fn refuse_invalid(
+    context: &WriteContext<'_>,
+    object: &Value,
+    name: &str,
+    errors: &FieldErrors,
+) -> Result<(), Status> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let shown = truncate_errors(errors);
+    if context.kind.row().is_none() {
+        // Use the group and kind that the object names: they may be wrong, which is then one of the errors.
+        return Err(Status::invalid_with_repeats(&meta::gvk(object).group_kind(), name, shown));
+    }
+    let kind = context.kind.stored.group_kind();
+    // CRD validation reports duplicate errors as often as kube-apiserver does.
+    if kind.group == "apiextensions.k8s.io" {
+        return Err(Status::invalid_with_repeats(&kind, name, shown));
+    }
+    Err(Status::invalid(&kind, name, shown))
+}

@@ -1,0 +1,162 @@
+//! The mutate stage: managed fields, mutating admission and the check for privilege escalation.
+
+use admission::{AdmissionAttributes, AdmissionNotes, Operation, VersionedObject};
+use api::{Status, meta};
+use authz::rbac::escalation;
+use kinds::strategy;
+use value::{Str, Value};
+
+use super::metadata::dedup_owners;
+use super::{Mutated, WriteContext};
+use crate::call::Call;
+use crate::catalog::{Subresource, Working};
+use crate::decode::{Draft, DraftObject};
+use crate::ownership::{self, FieldTracking};
+
+/// Comparing one RBAC rule entry costs about as much as processing this many bytes of an object; see
+/// [`Effort::enter_lane`](crate::heavy::Effort::enter_lane).
+pub const BYTES_OF_ENTRY: usize = 32;
+
+impl WriteContext<'_> {
+    fn attributes<'c>(
+        &'c self,
+        call: &'c Call,
+        operation: Operation,
+        name: &str,
+        old: Option<&'c Value>,
+    ) -> AdmissionAttributes<'c> {
+        AdmissionAttributes {
+            user: call.user(),
+            operation,
+            kind: self.kind.admission_kind(self.subresource),
+            stored_kind: self.stored_admission_kind(),
+            resource: self.kind.resource.clone(),
+            version: self.kind.gvk.version.clone(),
+            subresource: Str::new_static(self.subresource.name()),
+            namespace: call.info.namespace.clone(),
+            name: name.into(),
+            old_object: VersionedObject::new(old),
+            options: self.options,
+            dry_run: self.dry_run,
+            now: call.now,
+            deadline: call.deadline,
+            snapshot: call.admission_snapshot.clone(),
+        }
+    }
+
+    /// The kind of the objects that admission receives: `Scale` for the `scale` subresource, otherwise the working kind.
+    fn stored_admission_kind(&self) -> api::GroupVersionKind {
+        match self.subresource {
+            Subresource::Scale => self.kind.admission_kind(self.subresource),
+            _ => self.kind.working().clone(),
+        }
+    }
+
+    /// Runs the mutating admission plugins. Fails if objects that admission depends on cannot be read.
+    pub(super) async fn run_mutating(
+        &self,
+        call: &mut Call,
+        operation: Operation,
+        name: &str,
+        object: Option<&mut Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        let mut notes = AdmissionNotes::default();
+        let attributes = self.attributes(call, operation, name, old);
+        let outcome = self.state.admission.chain.mutate(&attributes, object, self.state, &mut notes).await;
+        call.note(notes);
+        self.state.admission_is_informed(&call.info.namespace)?;
+        outcome
+    }
+
+    /// Runs the validating admission plugins. Fails if objects that admission depends on cannot be read.
+    pub(super) async fn run_validating(
+        &self,
+        call: &mut Call,
+        operation: Operation,
+        name: &str,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        let mut notes = AdmissionNotes::default();
+        let attributes = self.attributes(call, operation, name, old);
+        let outcome = self.state.admission.chain.validate(&attributes, object, self.state, &mut notes).await;
+        call.note(notes);
+        self.state.admission_is_informed(&call.info.namespace)?;
+        outcome
+    }
+
+    /// Tracks managed fields, runs mutating admission and checks for privilege escalation. Without `old` the operation is a create. The
+    /// draft must be a `Scale` for the `scale` subresource and an object otherwise.
+    pub async fn mutate(
+        &self,
+        call: &mut Call,
+        draft: Draft,
+        old: Option<&Working>,
+    ) -> Result<Mutated, Status> {
+        call.effort.check()?;
+        self.enter_lane(call, draft.object()).await;
+        let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+        let name = if old.is_some() { call.info.name.clone() } else { meta::name(draft.object()).into() };
+        let mut object = match draft {
+            Draft::Scale(mut scale) => {
+                let old = old.ok_or_else(|| Status::not_found(&self.kind.resource, &name))?;
+                dedup_owners(call, &mut scale, false);
+                let shown = ownership::scale_of(self.kind, old)?;
+                if let FieldTracking::Updates(manager) = self.tracking {
+                    ownership::track_scale(self.kind, &shown, &mut scale, manager, call.now);
+                }
+                self.run_mutating(call, operation, &name, Some(&mut scale), Some(&shown)).await?;
+                let mut object = self.kind.apply_scale(&scale, old)?;
+                ownership::from_scale(self.kind, old, &scale, &mut object)?;
+                object
+            }
+            Draft::Object(DraftObject { mut object, empty }) => {
+                dedup_owners(call, &mut object, false);
+                strategy::stamp(self.kind.strategy(), &mut object, &self.state.strategy_context(call));
+                if let FieldTracking::Updates(manager) = self.tracking {
+                    let written = ownership::Written { old, empty: &empty, manager };
+                    ownership::track(self.state, self.kind, self.subresource, written, &mut object, call.now)
+                        .await;
+                }
+                let managed = ownership::managed_fields(&object);
+                self.run_mutating(call, operation, &name, Some(&mut object), old.map(|old| &**old)).await?;
+                if let Some(warning) = ownership::mend(&mut object, managed) {
+                    call.warn(warning);
+                }
+                object
+            }
+        };
+        dedup_owners(call, &mut object, true);
+        self.check_escalation(call, &object, old.map(|old| &**old)).await?;
+        Ok(Mutated { object })
+    }
+
+    /// Moves the request to the heavy lane for a custom resource that becomes large with defaults, or whose CRD has rules that compile
+    /// regular expressions from the object, even if the request body is small.
+    async fn enter_lane(&self, call: &Call, object: &Value) {
+        let Some(custom) = self.kind.as_custom() else { return };
+        let (compiled, context) = (custom.version.compiled(), self.state.validation_context(call.now));
+        let is_work = compiled.compiles_data(context.bounds());
+        call.effort.enter_lane(if is_work { usize::MAX } else { compiled.size_with_defaults(object) }).await;
+    }
+
+    /// Refuses roles and bindings that grant permissions the caller does not have: see [`authz::rbac::escalation`].
+    async fn check_escalation(&self, call: &Call, new: &Value, old: Option<&Value>) -> Result<(), Status> {
+        // A custom resource grants no permissions, even if its group and kind have the names of RBAC's.
+        let row = self.kind.row().filter(|row| row.group == authz::rbac::GROUP);
+        let Some(row) = row else { return Ok(()) };
+        let chain = self.state.authorization.chain_for(call.caller());
+        let (user, index, namespace) =
+            (call.user(), &*self.state.authorization.rbac, call.info.namespace.as_str());
+        // A small binding may refer to a large role.
+        let entries = escalation::entries(index, user, namespace, new);
+        call.effort.enter_lane(entries.saturating_mul(BYTES_OF_ENTRY)).await;
+        match row.plural {
+            "roles" | "clusterroles" => {
+                escalation::check_role(&chain, index, user, namespace, meta::name(new), old, new).await
+            }
+            _ => escalation::check_binding(&chain, index, user, namespace, old, new).await,
+        }
+    }
+}
