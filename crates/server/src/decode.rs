@@ -1,5 +1,8 @@
 //! The decode stage: turns a request body into a [`Draft`] of the requested resource.
 
+mod patch;
+mod posted;
+
 use std::sync::Arc;
 
 use api::field::quote;
@@ -7,13 +10,15 @@ use api::{GroupVersion, GroupVersionKind, Status, meta};
 use bytes::Bytes;
 use crd::CompiledVersion;
 use data_encoding::HEXLOWER;
-use schema::patch::{Patched, undecodable};
 use value::{Str, Value, json, yaml};
 
 use crate::call::Call;
 use crate::catalog::{CustomResourceVersion, Sent, ServedResource, Subresource, Working};
 use crate::negotiate::{self, BodyMedia};
 use crate::options::FieldValidation;
+
+pub use patch::{configuration, configured, patched};
+pub use posted::{posted, scale};
 
 /// A decoded request body without unknown fields, not yet admitted.
 #[derive(Clone, Debug)]
@@ -243,31 +248,6 @@ fn from_custom_tree(
     Ok(object.into())
 }
 
-pub async fn scale(
-    call: &mut Call,
-    kind: &ServedResource,
-    validation: FieldValidation,
-) -> Result<Draft, Status> {
-    posted(call, &kind.admission_kind(Subresource::Scale), validation)
-        .await
-        .map(|scale| Draft::Scale(Sent::new(scale)))
-}
-
-/// Reads the body as `expected`, the kind that a subresource takes.
-pub async fn posted(
-    call: &mut Call,
-    expected: &GroupVersionKind,
-    validation: FieldValidation,
-) -> Result<Value, Status> {
-    let media = negotiate::body_media(&call.headers)?;
-    let body = call.read_body().await?;
-    let tree = read(&body, media, expected)?;
-    if !matches!(tree.value, Value::Map(_)) {
-        return Err(unrecognized(&expected.kind, &body, &no_object(&tree.value)));
-    }
-    other_kind(call, tree, expected, validation)
-}
-
 /// Turns a tree into an object of `kind`: checks its version and kind, then its fields, and fills in defaults.
 pub fn from_tree(
     call: &mut Call,
@@ -361,75 +341,6 @@ fn unregistered(sent: &GroupVersionKind, expected: &GroupVersionKind) -> String 
     )
 }
 
-/// Decodes a patched object. Errors refer to the patch, as in kube-apiserver.
-pub fn patched(
-    call: &mut Call,
-    kind: &ServedResource,
-    subresource: Subresource,
-    patched: Patched,
-    validation: FieldValidation,
-) -> Result<Draft, Status> {
-    let Patched { mut object, strict, quoted, converted } = patched;
-    let expected = kind.admission_kind(subresource);
-    if converted {
-        object.set_at(&["apiVersion"], expected.api_version());
-        object.set_at(&["kind"], expected.kind.clone());
-    }
-    let sent = meta::gvk(&object);
-    let custom = kind.as_custom().filter(|_| subresource != Subresource::Scale);
-    if sent.kind != expected.kind && custom.is_none() {
-        return Err(undecodable(&quoted, &unregistered(&sent, &expected)));
-    }
-    if sent != expected && custom.is_none() {
-        return Err(Status::bad_request(format!(
-            "the API version in the data ({}) does not match the expected API version ({})",
-            sent.group_version(),
-            expected.group_version()
-        )));
-    }
-    schema::apply::mark_reset(&mut object);
-    let empty = match custom {
-        None if subresource != Subresource::Scale => schema::decode::empty_lists(&object, kind.schema()),
-        _ => Vec::new(),
-    };
-    let unknown = match custom {
-        // An object that the patch turned into another kind is refused by validation.
-        Some(_) if sent.kind != expected.kind || sent.group != expected.group => Vec::new(),
-        Some(custom) => custom_schema(custom, &sent)
-            .coerce(&mut object, validation != FieldValidation::Ignore)
-            .map_err(|error| undecodable(&quoted, &error))?,
-        None => {
-            let schema = kind.subresource_schema(subresource);
-            let outcome = if converted {
-                schema::decode::convert(&mut object, schema)
-            } else {
-                schema::decode::normalise(&mut object, schema)
-            };
-            if let Some(error) = outcome.type_error(&[]) {
-                return Err(undecodable(&quoted, &error));
-            }
-            outcome.unknown
-        }
-    };
-    let mut complaints = strict;
-    complaints.extend(schema::decode::strict_errors(&unknown, &[]));
-    if !complaints.is_empty() {
-        match validation {
-            FieldValidation::Ignore => {}
-            FieldValidation::Warn => complaints.into_iter().for_each(|error| call.warn(error)),
-            FieldValidation::Strict => {
-                let why = format!("strict decoding error: {}", complaints.join(", "));
-                return Err(undecodable(&quoted, &why));
-            }
-        }
-    }
-    let mut draft = Draft::through(kind, subresource, object)?;
-    if let Draft::Object(decoded) = &mut draft {
-        decoded.empty = empty;
-    }
-    Ok(draft)
-}
-
 /// Handles unknown and duplicate fields as the request's `fieldValidation` demands: ignores them, warns about them, or returns the error
 /// that refuses the object.
 fn report_strict_errors(
@@ -453,111 +364,6 @@ pub fn warn(call: &mut Call, error: &str) {
         Some(lines) => lines.lines().for_each(|line| call.warn(line.trim())),
         None => call.warn(error),
     }
-}
-
-/// Parses the body of a server-side apply. Also returns the strict decoder's message about duplicate keys.
-pub fn configuration(body: &Bytes) -> Result<(Value, Option<String>), Status> {
-    // kube-apiserver first converts a body that does not look like JSON to JSON, for its audit log; hence the different error texts.
-    let what = if body.trim_ascii_start().starts_with(b"{") {
-        "error decoding patch: error converting YAML to JSON"
-    } else {
-        "error encoding patch"
-    };
-    let refused = |e: yaml::Error| Status::bad_request(format!("{what}: {e}"));
-    let read = yaml::body(body).map_err(refused)?;
-    match read.value {
-        Value::Map(_) | Value::Null => Ok((read.value, read.strict)),
-        other => Err(Status::bad_request(format!(
-            "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            other.json_type()
-        ))),
-    }
-}
-
-/// Turns the merged object of a server-side apply into a draft. `config` provides the name and namespace for error messages.
-pub fn configured(
-    kind: &ServedResource,
-    subresource: Subresource,
-    mut object: Value,
-    config: &Value,
-) -> Result<Draft, Status> {
-    if let Some(custom) = kind.as_custom().filter(|_| subresource != Subresource::Scale) {
-        custom.version.compiled().coerce_applied(&mut object).map_err(Status::plain)?;
-        return Draft::through(kind, subresource, object);
-    }
-    let outcome = schema::decode::convert(&mut object, kind.subresource_schema(subresource));
-    if let Some(error) = outcome.type_error(&[]) {
-        let GroupVersionKind { group, version, kind } = kind.admission_kind(subresource);
-        let inner = if error.starts_with("illegal base64") { "error decoding from json: " } else { "" };
-        return Err(Status::plain(format!(
-            "failed to convert new object ({}/{}; {group}/{version}, Kind={kind}) to proper version: unable to convert unstructured object to {group}/{version}, Kind={kind}: {inner}{error}",
-            meta::namespace(config),
-            meta::name(config),
-        )));
-    }
-    Draft::through(kind, subresource, object)
-}
-
-/// Accepts `policy/v1beta1` evictions, which clients still send although that version is no longer served.
-fn is_former(sent: &GroupVersionKind, expected: &GroupVersionKind) -> bool {
-    let eviction = |kind: &GroupVersionKind| kind.group == "policy" && kind.kind == "Eviction";
-    sent.version == "v1beta1" && eviction(sent) && eviction(expected)
-}
-
-/// Decodes a tree as `expected`, the kind that a subresource takes.
-fn other_kind(
-    call: &mut Call,
-    tree: Tree,
-    expected: &GroupVersionKind,
-    validation: FieldValidation,
-) -> Result<Value, Status> {
-    let Tree { value: mut object, duplicates, strict_yaml, json } = tree;
-    let mut sent = meta::gvk(&object);
-    if sent.kind.is_empty() {
-        sent.kind = expected.kind.clone();
-    }
-    if sent.group.is_empty() && sent.version.is_empty() {
-        (sent.group, sent.version) = (expected.group.clone(), expected.version.clone());
-    }
-    if sent != *expected && !is_former(&sent, expected) {
-        return Err(Status::bad_request(format!(
-            "{} in version {} cannot be handled as a {}: {}",
-            sent.kind,
-            quote(&sent.version),
-            expected.kind,
-            unregistered(&sent, expected)
-        )));
-    }
-    let Some(schema) = schema::of(&expected.group, &expected.version, &expected.kind) else {
-        return Err(Status::no_such_resource());
-    };
-    let refused = |why: String| {
-        Status::bad_request(format!(
-            "{} in version {} cannot be handled as a {}: {why}",
-            expected.kind,
-            quote(&sent.version),
-            expected.kind
-        ))
-    };
-    let duplicates = schema::decode::met_duplicates(schema, duplicates);
-    let outcome = schema::decode::normalise(&mut object, schema);
-    if let Some(error) = outcome.type_error(&json) {
-        return Err(refused(error));
-    }
-    let mut strict: Vec<String> = strict_yaml.into_iter().collect();
-    strict.extend(schema::decode::strict_errors_of(&json, &outcome.unknown, &duplicates));
-    report_strict_errors(call, validation, &strict).map_err(refused)?;
-    object.set_at(&["apiVersion"], expected.api_version());
-    object.set_at(&["kind"], expected.kind.clone());
-    if call.record().wants_request() {
-        let mut sent = object.clone();
-        kinds::table::behavior(&expected.group_kind()).apply_defaults(&mut sent);
-        schema::decode::fill(&mut sent, schema);
-        call.record().request_object(&sent);
-    } else {
-        call.record().request_object(&object);
-    }
-    Ok(object)
 }
 
 /// The beginning of a body for error messages: text if it looks like a JSON object, otherwise hex.

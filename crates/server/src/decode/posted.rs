@@ -1,0 +1,98 @@
+//! Decodes bodies of the kinds that subresources take: `Scale`, `Binding`, `Eviction`, reviews and token requests.
+
+use api::field::quote;
+use api::{GroupVersionKind, Status, meta};
+use value::Value;
+
+use super::{Draft, Tree, no_object, read, report_strict_errors, unrecognized, unregistered};
+use crate::call::Call;
+use crate::catalog::{Sent, ServedResource, Subresource};
+use crate::negotiate;
+use crate::options::FieldValidation;
+
+pub async fn scale(
+    call: &mut Call,
+    kind: &ServedResource,
+    validation: FieldValidation,
+) -> Result<Draft, Status> {
+    posted(call, &kind.admission_kind(Subresource::Scale), validation)
+        .await
+        .map(|scale| Draft::Scale(Sent::new(scale)))
+}
+
+/// Reads the body as `expected`, the kind that a subresource takes.
+pub async fn posted(
+    call: &mut Call,
+    expected: &GroupVersionKind,
+    validation: FieldValidation,
+) -> Result<Value, Status> {
+    let media = negotiate::body_media(&call.headers)?;
+    let body = call.read_body().await?;
+    let tree = read(&body, media, expected)?;
+    if !matches!(tree.value, Value::Map(_)) {
+        return Err(unrecognized(&expected.kind, &body, &no_object(&tree.value)));
+    }
+    other_kind(call, tree, expected, validation)
+}
+
+/// Accepts `policy/v1beta1` evictions, which clients still send although that version is no longer served.
+fn is_former(sent: &GroupVersionKind, expected: &GroupVersionKind) -> bool {
+    let eviction = |kind: &GroupVersionKind| kind.group == "policy" && kind.kind == "Eviction";
+    sent.version == "v1beta1" && eviction(sent) && eviction(expected)
+}
+
+/// Decodes a tree as `expected`, the kind that a subresource takes.
+fn other_kind(
+    call: &mut Call,
+    tree: Tree,
+    expected: &GroupVersionKind,
+    validation: FieldValidation,
+) -> Result<Value, Status> {
+    let Tree { value: mut object, duplicates, strict_yaml, json } = tree;
+    let mut sent = meta::gvk(&object);
+    if sent.kind.is_empty() {
+        sent.kind = expected.kind.clone();
+    }
+    if sent.group.is_empty() && sent.version.is_empty() {
+        (sent.group, sent.version) = (expected.group.clone(), expected.version.clone());
+    }
+    if sent != *expected && !is_former(&sent, expected) {
+        return Err(Status::bad_request(format!(
+            "{} in version {} cannot be handled as a {}: {}",
+            sent.kind,
+            quote(&sent.version),
+            expected.kind,
+            unregistered(&sent, expected)
+        )));
+    }
+    let Some(schema) = schema::of(&expected.group, &expected.version, &expected.kind) else {
+        return Err(Status::no_such_resource());
+    };
+    let refused = |why: String| {
+        Status::bad_request(format!(
+            "{} in version {} cannot be handled as a {}: {why}",
+            expected.kind,
+            quote(&sent.version),
+            expected.kind
+        ))
+    };
+    let duplicates = schema::decode::met_duplicates(schema, duplicates);
+    let outcome = schema::decode::normalise(&mut object, schema);
+    if let Some(error) = outcome.type_error(&json) {
+        return Err(refused(error));
+    }
+    let mut strict: Vec<String> = strict_yaml.into_iter().collect();
+    strict.extend(schema::decode::strict_errors_of(&json, &outcome.unknown, &duplicates));
+    report_strict_errors(call, validation, &strict).map_err(refused)?;
+    object.set_at(&["apiVersion"], expected.api_version());
+    object.set_at(&["kind"], expected.kind.clone());
+    if call.record().wants_request() {
+        let mut sent = object.clone();
+        kinds::table::behavior(&expected.group_kind()).apply_defaults(&mut sent);
+        schema::decode::fill(&mut sent, schema);
+        call.record().request_object(&sent);
+    } else {
+        call.record().request_object(&object);
+    }
+    Ok(object)
+}
