@@ -1,12 +1,11 @@
 //! DELETE of an object or a collection: preconditions, grace periods, finalizers and propagation.
 
+mod step;
+
 use std::sync::Arc;
 
-use api::time::Timestamp;
 use api::{GroupResource, GroupVersionKind, Status, StatusDetails, meta};
 use authn::Via;
-use crd::names;
-use kinds::strategy::{self, Propagation};
 use storage::StoredEntry;
 use value::Value;
 
@@ -21,19 +20,14 @@ use crate::ownership::FieldTracking;
 use crate::state::State;
 use crate::write::{AdmittedDelete, MarkProof, OPTIMISTIC_LOCK, StoreError, WriteContext, WriteOutcome};
 
-/// Longest grace period in seconds: a century. Clients must be able to parse the deletion timestamp.
-const MAX_GRACE: i64 = 100 * 365 * 24 * 3600;
+use step::{DeletionStep, next_step};
+pub use step::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 
 /// Number of objects of a collection that are loaded together.
 const CHUNK: usize = 500;
 
 /// Maximum number of attempts when other writes conflict with the deletion.
 const ATTEMPTS: usize = 16;
-
-/// Finalizer of an owner while the garbage collector orphans its dependents.
-pub const ORPHAN_FINALIZER: &str = "orphan";
-/// Finalizer of an owner while the garbage collector deletes its dependents first.
-pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 
 pub async fn one(state: &State, call: &mut Call, kind: &ServedResource) -> Result<HandlerResponse, Status> {
     let options = options(call).await?;
@@ -199,7 +193,7 @@ pub async fn admit(
     old: &Working,
     options: &DeleteOptions,
 ) -> Result<Option<AdmittedDelete>, Status> {
-    if matches!(next_step(kind, old, options, call.now), DeletionStep::Pending) {
+    if next_step(kind, old, options, call.now).is_none() {
         return Ok(None);
     }
     let options_value = options.to_value();
@@ -251,65 +245,99 @@ pub async fn delete(
             None => kind.converter(state).load(&entry).await?,
         };
         check_preconditions(kind, name, &old, options)?;
-        let step = match next_step(kind, &old, options, call.now) {
-            DeletionStep::Pending => return Ok((false, HandlerResponse::Entry(200, entry))),
-            step => step,
+        let Some(step) = next_step(kind, &old, options, call.now) else {
+            return Ok((false, HandlerResponse::Entry(200, entry)));
         };
         let admitted = match admitted {
             Some(admitted) => admitted,
             None => context.admit_delete(call, admitted_as, &entry, &old).await?,
         };
-        let outcome = match step {
-            DeletionStep::Pending => return Ok((false, HandlerResponse::Entry(200, entry))),
-            DeletionStep::Gone => context.delete(call, admitted, &entry, name).await.map(|last| {
-                call.deleted_at = last.revision;
-                (true, gone(kind, name, &old, last))
-            }),
-            DeletionStep::MarkedGone(object) => {
-                let marked =
-                    context.store_mark(call, MarkProof::Delete(&admitted), &entry, &object, name).await;
-                match marked.map(|marked| (marked.carry(admitted), marked.outcome)) {
-                    Ok((_, WriteOutcome::DryRun(object))) => {
-                        Ok((true, HandlerResponse::Object(200, kind.to_sent(object).into_value())))
-                    }
-                    Ok((admitted, WriteOutcome::Entry(marked))) => {
-                        let deleted = match admitted {
-                            Some(admitted) => context.delete(call, admitted, &marked, name).await,
-                            None => Err(StoreError::Conflict),
-                        };
-                        match deleted {
-                            // A client that saw the mark completed the deletion first. The object is gone, as requested, and this is its
-                            // last state.
-                            Err(StoreError::Conflict) if is_gone(state, &key, &old) => {
-                                Ok((true, gone(kind, name, &old, marked)))
-                            }
-                            deleted => deleted.map(|last| {
-                                call.deleted_at = last.revision;
-                                (true, gone(kind, name, &old, last))
-                            }),
-                        }
-                    }
-                    Err(error) => Err(error),
-                }
-            }
-            DeletionStep::Marked(object) => {
-                let marked =
-                    context.store_mark(call, MarkProof::Delete(&admitted), &entry, &object, name).await;
-                marked.map(|marked| match marked.outcome {
-                    WriteOutcome::Entry(entry) => (false, HandlerResponse::Entry(200, entry)),
-                    WriteOutcome::DryRun(object) => {
-                        (false, HandlerResponse::Object(200, kind.to_sent(object).into_value()))
-                    }
-                })
-            }
-        };
-        match outcome {
+        let target = DeletionTarget { name, entry: &entry, old: &old };
+        match target.execute(&context, call, step, admitted).await {
             Ok(done) => return Ok(done),
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) => {}
         }
     }
     Err(Status::conflict(&kind.resource, name, OPTIMISTIC_LOCK))
+}
+
+/// An object at the revision for which its deletion was admitted.
+#[derive(Clone, Copy)]
+struct DeletionTarget<'a> {
+    name: &'a str,
+    entry: &'a Arc<StoredEntry>,
+    old: &'a Working,
+}
+
+impl DeletionTarget<'_> {
+    /// Executes a step of the deletion. Returns whether the object is gone, and the response.
+    async fn execute(
+        self,
+        context: &WriteContext<'_>,
+        call: &mut Call,
+        step: DeletionStep,
+        admitted: AdmittedDelete,
+    ) -> Result<(bool, HandlerResponse), StoreError> {
+        match step {
+            DeletionStep::Remove => self.remove(context, call, admitted, self.entry).await,
+            DeletionStep::MarkAndRemove(object) => {
+                self.mark_and_remove(context, call, &object, admitted).await
+            }
+            DeletionStep::Mark(object) => {
+                let proof = MarkProof::Delete(&admitted);
+                let marked = context.store_mark(call, proof, self.entry, &object, self.name).await?;
+                Ok((false, marked_response(context.kind, marked.outcome)))
+            }
+        }
+    }
+
+    /// Deletes the object at `entry`.
+    async fn remove(
+        self,
+        context: &WriteContext<'_>,
+        call: &mut Call,
+        admitted: AdmittedDelete,
+        entry: &Arc<StoredEntry>,
+    ) -> Result<(bool, HandlerResponse), StoreError> {
+        let last = context.delete(call, admitted, entry, self.name).await?;
+        call.deleted_at = last.revision;
+        Ok((true, gone(context.kind, self.name, self.old, last)))
+    }
+
+    async fn mark_and_remove(
+        self,
+        context: &WriteContext<'_>,
+        call: &mut Call,
+        object: &Working,
+        admitted: AdmittedDelete,
+    ) -> Result<(bool, HandlerResponse), StoreError> {
+        let proof = MarkProof::Delete(&admitted);
+        let marked = context.store_mark(call, proof, self.entry, object, self.name).await?;
+        let admitted = marked.carry(admitted);
+        let entry = match marked.outcome {
+            WriteOutcome::Entry(entry) => entry,
+            dry_run => return Ok((true, marked_response(context.kind, dry_run))),
+        };
+        let removed = match admitted {
+            Some(admitted) => self.remove(context, call, admitted, &entry).await,
+            None => Err(StoreError::Conflict),
+        };
+        match removed {
+            // A client that saw the mark completed the deletion first. The object is gone, as requested, and this is its last state.
+            Err(StoreError::Conflict) if is_gone(context.state, &self.entry.key, self.old) => {
+                Ok((true, gone(context.kind, self.name, self.old, entry)))
+            }
+            removed => removed,
+        }
+    }
+}
+
+fn marked_response(kind: &ServedResource, outcome: WriteOutcome) -> HandlerResponse {
+    match outcome {
+        WriteOutcome::Entry(entry) => HandlerResponse::Entry(200, entry),
+        WriteOutcome::DryRun(object) => HandlerResponse::Object(200, kind.to_sent(object).into_value()),
+    }
 }
 
 /// Reports whether the object is gone; another object may have its name.
@@ -369,183 +397,4 @@ fn check_preconditions(
         return Err(Status::conflict(&about, name, why));
     }
     Ok(())
-}
-
-/// The next step in the deletion of an object.
-enum DeletionStep {
-    /// Wait: the object is being deleted already.
-    Pending,
-    /// Delete the object at once.
-    Gone,
-    /// Mark the object with a grace period of zero, so that watches see it, and then delete it.
-    MarkedGone(Working),
-    /// Mark the object; it is deleted when its grace period and finalizers are done.
-    Marked(Working),
-}
-
-fn next_step(kind: &ServedResource, old: &Working, options: &DeleteOptions, now: i64) -> DeletionStep {
-    if kind.is_built_in("", "Namespace") {
-        return namespace_step(old, options, now);
-    }
-    if kind.is_built_in("apiextensions.k8s.io", "CustomResourceDefinition") && !meta::is_deleting(old) {
-        return crd_step(old, now);
-    }
-    let requested = options.grace_period_seconds.map(|s| if s < 0 { 1 } else { s.min(MAX_GRACE) });
-    let deleting = meta::is_deleting(old);
-    let current_grace = old.int_at(&["metadata", "deletionGracePeriodSeconds"]);
-    let mut marked = old.clone();
-    let mut graceful = false;
-    let mut timed = false;
-    let grace = strategy::check_graceful_delete(kind.strategy(), old, requested);
-    if let Some(grace) = grace.map(|g| g.clamp(0, MAX_GRACE)) {
-        if deleting {
-            let current = current_grace.unwrap_or(0);
-            if current != 0 {
-                // A grace period can be shortened but not extended.
-                match requested {
-                    Some(wanted) if wanted < current => {
-                        let begun = seconds(old).unwrap_or(now);
-                        let mut at = begun.saturating_sub(current).saturating_add(wanted);
-                        let mut period = wanted;
-                        if at < now {
-                            at = now;
-                            period = i64::from(wanted != 0);
-                        }
-                        meta::set(&mut marked, "deletionTimestamp", stamp(at));
-                        meta::set(&mut marked, "deletionGracePeriodSeconds", period);
-                        graceful = period > 0;
-                        timed = true;
-                    }
-                    _ => return DeletionStep::Pending,
-                }
-            }
-        } else {
-            meta::set(&mut marked, "deletionTimestamp", stamp(now + grace));
-            meta::set(&mut marked, "deletionGracePeriodSeconds", grace);
-            bump_generation(&mut marked);
-            graceful = grace > 0;
-            timed = true;
-        }
-    }
-    set_propagation_finalizers(kind, &mut marked, options);
-    let pending_finalizers = meta::finalizers(&marked).next().is_some();
-    if graceful {
-        return DeletionStep::Marked(marked);
-    }
-    if !pending_finalizers {
-        return if timed { DeletionStep::MarkedGone(marked) } else { DeletionStep::Gone };
-    }
-    if !meta::is_deleting(&marked) {
-        bump_generation(&mut marked);
-    }
-    let later = seconds(&marked).is_none_or(|at| at > now);
-    if later {
-        meta::set(&mut marked, "deletionTimestamp", stamp(now));
-    }
-    meta::set(&mut marked, "deletionGracePeriodSeconds", 0);
-    if marked == *old { DeletionStep::Pending } else { DeletionStep::Marked(marked) }
-}
-
-/// Sets the phase `Terminating`; the namespace controller then deletes the content and removes the finalizers.
-fn namespace_step(old: &Working, options: &DeleteOptions, now: i64) -> DeletionStep {
-    if !meta::is_deleting(old) {
-        let mut marked = old.clone();
-        meta::set(&mut marked, "deletionTimestamp", stamp(now));
-        marked.set_at(&["status", "phase"], "Terminating");
-        let policy = options.propagation_policy.as_deref();
-        let has = |f: &str| meta::finalizers(old).any(|o| o == f);
-        let orphan = match (options.orphan_dependents, policy) {
-            (Some(orphan), _) => orphan,
-            (None, Some(policy)) => policy == "Orphan",
-            (None, None) => has(ORPHAN_FINALIZER),
-        };
-        let foreground = match (options.orphan_dependents, policy) {
-            (Some(_), _) => false,
-            (None, Some(policy)) => policy == "Foreground",
-            (None, None) => has(FOREGROUND_FINALIZER),
-        };
-        replace_finalizers(&mut marked, orphan, foreground);
-        return DeletionStep::Marked(marked);
-    }
-    if !old.list_at(&["spec", "finalizers"]).is_empty() || meta::finalizers(old).next().is_some() {
-        return DeletionStep::Pending;
-    }
-    DeletionStep::Gone
-}
-
-/// Adds the cleanup finalizer: a CRD stays until its objects are deleted, see [`crate::crd_controller`].
-fn crd_step(old: &Working, now: i64) -> DeletionStep {
-    let mut marked = old.clone();
-    meta::set(&mut marked, "deletionTimestamp", stamp(now));
-    let mut finalizers: Vec<Value> = meta::finalizers(old).map(Value::from).collect();
-    if !meta::finalizers(old).any(|finalizer| finalizer == names::CLEANUP) {
-        finalizers.push(names::CLEANUP.into());
-    }
-    meta::set(&mut marked, "finalizers", Value::List(finalizers));
-    let mut status = marked.get("status").cloned().unwrap_or_default();
-    let pending = (
-        "True",
-        "InstanceDeletionPending",
-        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
-    );
-    names::set(&mut status, "Terminating", pending, &stamp(now));
-    marked.set_at(&["status"], status);
-    DeletionStep::Marked(marked)
-}
-
-/// The deletion timestamp in seconds since the Unix epoch.
-fn seconds(object: &Value) -> Option<i64> {
-    Timestamp::parse(meta::text(object, "deletionTimestamp")).ok().map(|t| t.seconds)
-}
-
-fn stamp(seconds: i64) -> String {
-    Timestamp::from_seconds(seconds).time()
-}
-
-fn bump_generation(object: &mut Value) {
-    if let Some(generation) = object.int_at(&["metadata", "generation"]).filter(|g| *g > 0) {
-        meta::set(object, "generation", generation.saturating_add(1));
-    }
-}
-
-/// Sets the garbage collector's finalizers from the options, or else the object's finalizers, or else the kind's default.
-fn set_propagation_finalizers(kind: &ServedResource, object: &mut Value, options: &DeleteOptions) {
-    let default = strategy::default_propagation(kind.strategy());
-    let has = |f: &str| meta::finalizers(object).any(|o| o == f);
-    let policy = options.propagation_policy.as_deref();
-    let (orphan, foreground) = match (default, options.orphan_dependents, policy) {
-        (Propagation::Unsupported, ..) => (false, false),
-        (_, Some(orphan), _) => (orphan, false),
-        (_, None, Some(policy)) => (policy == "Orphan", policy == "Foreground"),
-        (default, None, None) => {
-            let first =
-                meta::finalizers(object).find(|f| matches!(*f, ORPHAN_FINALIZER | FOREGROUND_FINALIZER));
-            match first {
-                Some(ORPHAN_FINALIZER) => (true, false),
-                Some(_) => (false, true),
-                None => (default == Propagation::Orphan, false),
-            }
-        }
-    };
-    if has(ORPHAN_FINALIZER) != orphan || has(FOREGROUND_FINALIZER) != foreground {
-        replace_finalizers(object, orphan, foreground);
-    }
-}
-
-fn replace_finalizers(object: &mut Value, orphan: bool, foreground: bool) {
-    let mut finalizers: Vec<Value> = meta::finalizers(object)
-        .filter(|f| !matches!(*f, ORPHAN_FINALIZER | FOREGROUND_FINALIZER))
-        .map(Value::from)
-        .collect();
-    if orphan {
-        finalizers.push(ORPHAN_FINALIZER.into());
-    }
-    if foreground {
-        finalizers.push(FOREGROUND_FINALIZER.into());
-    }
-    if finalizers.is_empty() {
-        object.remove_at(&["metadata", "finalizers"]);
-    } else {
-        meta::set(object, "finalizers", Value::List(finalizers));
-    }
 }
