@@ -66,68 +66,63 @@ impl RequestInfo {
         info.version = (*version).into();
         parts = rest;
 
-        let mut special = "";
-        match parts {
+        let prefix_verb = match parts {
             [verb @ ("proxy" | "watch"), rest @ ..] if !rest.is_empty() => {
-                special = verb;
-                info.verb = (*verb).into();
                 parts = rest;
+                Some(*verb)
             }
-            _ => {
-                info.verb = match *method {
-                    http::Method::POST => "create",
-                    http::Method::GET | http::Method::HEAD => "get",
-                    http::Method::PUT => "update",
-                    http::Method::PATCH => "patch",
-                    http::Method::DELETE => "delete",
-                    _ => "",
-                }
-                .into();
-            }
-        }
+            _ => None,
+        };
+        info.verb = prefix_verb.unwrap_or_else(|| verb_of_method(method)).into();
+        info.watch_prefix = prefix_verb == Some("watch");
+        info.parse_resource(parts, prefix_verb == Some("proxy"));
+        info.apply_query(query);
+        info
+    }
+
+    /// Sets namespace, resource, name and subresource from the segments after the version. The deprecated `proxy/` prefix has no
+    /// subresources.
+    fn parse_resource(&mut self, mut parts: &[&str], is_proxy: bool) {
         if let ["namespaces", namespace, rest @ ..] = parts {
-            info.namespace = (*namespace).into();
+            self.namespace = (*namespace).into();
             // `namespaces/NAME/status` refers to the namespace itself; other segments are resources inside
             // it.
             if let [first, ..] = rest
                 && !matches!(*first, "status" | "finalize")
             {
                 parts = rest;
-                info.in_namespace = true;
+                self.in_namespace = true;
             }
         }
-        info.watch_prefix = special == "watch";
-        info.parts = parts.iter().map(|part| Str::from(*part)).collect();
-        if let [resource, rest @ ..] = parts {
-            info.resource = (*resource).into();
-            if let [name, rest @ ..] = rest {
-                info.name = (*name).into();
-                if let [subresource, ..] = rest
-                    && special != "proxy"
-                {
-                    info.subresource = (*subresource).into();
-                }
-            }
+        self.parts = parts.iter().map(|part| Str::from(*part)).collect();
+        let mut parts = parts.iter().map(|part| Str::from(*part));
+        self.resource = parts.next().unwrap_or_default();
+        self.name = parts.next().unwrap_or_default();
+        if !is_proxy {
+            self.subresource = parts.next().unwrap_or_default();
         }
-        if info.name.is_empty() && info.verb == "get" {
-            info.verb = if query.is_true("watch") { "watch" } else { "list" }.into();
+    }
+
+    /// Turns `get` and `delete` without a name into the verbs for collections, and sets the selectors of those.
+    fn apply_query(&mut self, query: &Query) {
+        if self.name.is_empty() && self.verb == "get" {
+            self.verb = if query.is_true("watch") { "watch" } else { "list" }.into();
         }
-        if info.name.is_empty() && info.verb == "delete" {
-            info.verb = "deletecollection".into();
+        if self.name.is_empty() && self.verb == "delete" {
+            self.verb = "deletecollection".into();
         }
-        if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
-            query.get("labelSelector").unwrap_or_default().clone_into(&mut info.label_selector);
-            query.get("fieldSelector").unwrap_or_default().clone_into(&mut info.field_selector);
+        if matches!(self.verb.as_str(), "list" | "watch" | "deletecollection") {
+            query.get("labelSelector").unwrap_or_default().clone_into(&mut self.label_selector);
+            query.get("fieldSelector").unwrap_or_default().clone_into(&mut self.field_selector);
             // A list that selects one name is authorized for that name.
-            if info.name.is_empty()
-                && info.verb != "deletecollection"
-                && !info.watch_prefix
+            if self.name.is_empty()
+                && self.verb != "deletecollection"
+                && !self.watch_prefix
                 && let Some(name) = single_name(query)
             {
-                info.name = name;
+                self.name = name;
             }
         }
-        info
     }
 
     /// True if the client determines the duration, so that neither in-flight limits nor a deadline apply.
@@ -218,6 +213,18 @@ impl Query {
     /// True if a parameter is present and neither `false` nor `0`; kube-apiserver reads `?watch` as true.
     pub fn is_true(&self, key: &str) -> bool {
         self.get(key).is_some_and(|v| !matches!(v.to_ascii_lowercase().as_str(), "false" | "0"))
+    }
+}
+
+/// The verb of a request for one object; empty for other methods.
+fn verb_of_method(method: &http::Method) -> &'static str {
+    match *method {
+        http::Method::POST => "create",
+        http::Method::GET | http::Method::HEAD => "get",
+        http::Method::PUT => "update",
+        http::Method::PATCH => "patch",
+        http::Method::DELETE => "delete",
+        _ => "",
     }
 }
 

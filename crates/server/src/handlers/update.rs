@@ -16,7 +16,7 @@ use crate::negotiate;
 use crate::options::{FieldValidation, WriteOptions};
 use crate::ownership::{self, FieldTracking};
 use crate::state::State;
-use crate::write::{OPTIMISTIC_LOCK, StoreError, WriteContext, WriteOutcome, set_namespace};
+use crate::write::{Admitted, OPTIMISTIC_LOCK, StoreError, WriteContext, WriteOutcome, set_namespace};
 
 /// Maximum number of attempts when other writes conflict and the client did not name a revision.
 const ATTEMPTS: usize = 16;
@@ -114,42 +114,13 @@ async fn change(
     };
     for _ in 0..ATTEMPTS {
         let Some(old) = state.storage.store.get(&key) else {
-            return match source {
-                UpdateSource::Object(draft) if kind.creates_on_update(subresource) => {
-                    let uid = meta::uid(draft.object());
-                    if !uid.is_empty() {
-                        // A uid refers to an existing object.
-                        let why = ServedResource::uid_mismatch(&key, uid, "", options.dry_run);
-                        return Err(Status::conflict(&kind.resource, &name, why));
-                    }
-                    state.authorization.authorize_create(call, kind).await?;
-                    create::create(state, call, kind, draft, options, tracking).await
-                }
-                UpdateSource::Configuration(config, strict)
-                    if ServedResource::creates_on_apply(subresource) =>
-                {
-                    let sent = (&config, strict.as_deref());
-                    let draft = configured(call, &context, options, None, sent).await?;
-                    state.authorization.authorize_create(call, kind).await?;
-                    create::create(state, call, kind, draft, options, tracking).await
-                }
-                _ => Err(Status::not_found(&kind.resource, &name)),
-            };
+            return create_missing(&context, call, options, source, &key).await;
         };
         call.enter_lane(old.body.len()).await;
         call.effort.check()?;
         let old_object = kind.converter(state).load(&old).await?;
         check_uid(kind, &old, &old_object, &source, options.dry_run)?;
-        let new = match &source {
-            UpdateSource::Object(draft) => draft.clone(),
-            UpdateSource::Patch(patch_type, body) => {
-                patched(call, &context, options, &old_object, (patch_type, body))?
-            }
-            UpdateSource::Configuration(config, strict) => {
-                let sent = (config, strict.as_deref());
-                configured(call, &context, options, Some(&old_object), sent).await?
-            }
-        };
+        let new = new_object(&context, call, options, &source, &old_object).await?;
         let named_revision = {
             let sent = meta::resource_version(new.object());
             !sent.is_empty() && sent != old.revision.to_string()
@@ -158,18 +129,7 @@ async fn change(
             matches!(source, UpdateSource::Object(_)) && !meta::resource_version(new.object()).is_empty();
         let mutated = context.mutate(call, new, Some(&old_object)).await?;
         let admitted = context.admit_update(call, mutated, &old, &old_object).await?;
-        let last = is_last_finalizer(kind, admitted.object(), &old_object);
-        let stored = if last {
-            // Answer with the updated object, which no longer has the finalizer.
-            let (admitted, object) = admitted.into_delete(&old);
-            let deleted = context.delete(call, admitted, &old, &name).await;
-            if let Ok(last) = &deleted {
-                state.in_force(kind, last.revision).await;
-            }
-            deleted.map(|_| WriteOutcome::DryRun(object))
-        } else {
-            context.store(call, admitted, Some(&old)).await
-        };
+        let stored = store_or_delete(&context, call, admitted, &old, &old_object).await;
         match stored {
             Ok(WriteOutcome::Entry(entry)) => {
                 return kind.converter(state).answer(subresource, 200, entry).await;
@@ -184,6 +144,70 @@ async fn change(
         }
     }
     Err(Status::conflict(&kind.resource, &name, OPTIMISTIC_LOCK))
+}
+
+/// Creates the object of a PUT or a server-side apply that does not exist yet, where the resource and the subresource allow that.
+async fn create_missing(
+    context: &WriteContext<'_>,
+    call: &mut Call,
+    options: &WriteOptions,
+    source: UpdateSource,
+    key: &str,
+) -> Result<HandlerResponse, Status> {
+    let &WriteContext { state, kind, subresource, tracking, .. } = context;
+    let draft = match source {
+        UpdateSource::Object(draft) if kind.creates_on_update(subresource) => {
+            let uid = meta::uid(draft.object());
+            if !uid.is_empty() {
+                // A uid refers to an existing object.
+                let why = ServedResource::uid_mismatch(key, uid, "", options.dry_run);
+                return Err(Status::conflict(&kind.resource, &call.info.name, why));
+            }
+            draft
+        }
+        UpdateSource::Configuration(config, strict) if ServedResource::creates_on_apply(subresource) => {
+            let sent = (&config, strict.as_deref());
+            configured(call, context, options, None, sent).await?
+        }
+        _ => return Err(Status::not_found(&kind.resource, &call.info.name)),
+    };
+    state.authorization.authorize_create(call, kind).await?;
+    create::create(state, call, kind, draft, options, tracking).await
+}
+
+/// The new object, computed from `old` for a patch or a server-side apply.
+async fn new_object(
+    context: &WriteContext<'_>,
+    call: &mut Call,
+    options: &WriteOptions,
+    source: &UpdateSource,
+    old: &Working,
+) -> Result<Draft, Status> {
+    match source {
+        UpdateSource::Object(draft) => Ok(draft.clone()),
+        UpdateSource::Patch(patch_type, body) => patched(call, context, options, old, (patch_type, body)),
+        UpdateSource::Configuration(config, strict) => {
+            configured(call, context, options, Some(old), (config, strict.as_deref())).await
+        }
+    }
+}
+
+/// Stores an admitted update, or deletes the object if the update removes its last finalizer.
+async fn store_or_delete(
+    context: &WriteContext<'_>,
+    call: &Call,
+    admitted: Admitted,
+    old: &Arc<StoredEntry>,
+    old_object: &Working,
+) -> Result<WriteOutcome, StoreError> {
+    if !is_last_finalizer(context.kind, admitted.object(), old_object) {
+        return context.store(call, admitted, Some(old)).await;
+    }
+    // The response is the updated object, which no longer has the finalizer.
+    let (admitted, object) = admitted.into_delete(old);
+    let last = context.delete(call, admitted, old, &call.info.name).await?;
+    context.state.in_force(context.kind, last.revision).await;
+    Ok(WriteOutcome::DryRun(object))
 }
 
 /// Applies a patch to the stored object in the version of the request.

@@ -212,29 +212,12 @@ async fn send_initial_events(
 
 /// Runs a watch to its end. It holds its seat while it sends initial events, except while the client is slow to read them.
 async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: Instant, mut seat: Seat) {
-    let mut said = 0;
-    let mut watch = match begin {
-        Begin::Events(watch, after) => {
-            said = after;
-            watch
-        }
-        Begin::Error(status) => {
-            sender.error(&status);
-            let _ = sender.flush().await;
-            return;
-        }
-        Begin::Entries(entries, watch) => {
-            let revision = watch.progress();
-            if !send_initial_events(&mut sender, entries, revision, &options, &mut seat).await {
-                return;
-            }
-            watch
-        }
+    let Some((mut watch, after)) = send_beginning(&mut sender, begin, &options, &mut seat).await else {
+        return;
     };
     seat.release();
+    let mut sent_revision = after;
     let mut bookmark_at = Instant::now() + BOOKMARK_EVERY;
-    // Events up to this revision are not sent, even if they are still to come.
-    let after = said;
     let mut crds = sender.state.apis.crds.changes();
     let is_custom = sender.kind.as_custom().is_some();
     loop {
@@ -252,8 +235,8 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
             () = tokio::time::sleep_until(bookmark_at), if options.bookmarks => {
                 bookmark_at = Instant::now() + BOOKMARK_EVERY;
                 let progress = watch.progress();
-                if progress > said {
-                    said = progress;
+                if progress > sent_revision {
+                    sent_revision = progress;
                     sender.bookmark(progress, false);
                     if !sender.flush().await {
                         return;
@@ -269,29 +252,38 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
             }
             return;
         };
-        let mut event = match next {
-            Ok(event) => Some(event),
+        let event = match next {
+            Ok(event) => event,
             Err(error) => return sender.end(&error).await,
         };
-        // Send all pending events together.
-        while let Some(current) = event.take() {
-            if current.revision > after {
-                said = current.revision;
-                sender.event(&current).await;
-            }
-            if sender.is_full() {
-                break;
-            }
-            match watch.try_next() {
-                Ok(next) => event = next,
-                Err(error) => {
-                    let _ = sender.flush().await;
-                    return sender.end(&error).await;
-                }
-            }
+        let ended = sender.pending_events(event, &mut watch, after, &mut sent_revision).await;
+        let is_connected = sender.flush().await;
+        match ended {
+            Err(error) => return sender.end(&error).await,
+            Ok(()) if !is_connected => return,
+            Ok(()) => {}
         }
-        if !sender.flush().await {
-            return;
+    }
+}
+
+/// Sends the initial events or the error with which a watch begins. Returns the changes to send, and the revision up to which they are
+/// not sent, even if they are still to come. `None` if the watch is over.
+async fn send_beginning(
+    sender: &mut Sender,
+    begin: Begin,
+    options: &ListOptions,
+    seat: &mut Seat,
+) -> Option<(Watch, u64)> {
+    match begin {
+        Begin::Events(watch, after) => Some((watch, after)),
+        Begin::Error(status) => {
+            sender.error(&status);
+            let _ = sender.flush().await;
+            None
+        }
+        Begin::Entries(entries, watch) => {
+            let revision = watch.progress();
+            send_initial_events(sender, entries, revision, options, seat).await.then_some((watch, 0))
         }
     }
 }
@@ -305,6 +297,29 @@ impl Sender {
         kind.as_custom()
             .zip(now)
             .is_none_or(|(was, now)| was.crd.uid != now.crd.uid || was.crd.generation != now.crd.generation)
+    }
+
+    /// Buffers `event` and the events that are already available after it, until the buffer is full. Sets `sent_revision` to the last
+    /// one.
+    async fn pending_events(
+        &mut self,
+        event: Arc<StoreEvent>,
+        watch: &mut Watch,
+        after: u64,
+        sent_revision: &mut u64,
+    ) -> Result<(), WatchError> {
+        let mut event = Some(event);
+        while let Some(current) = event.take() {
+            if current.revision > after {
+                *sent_revision = current.revision;
+                self.event(&current).await;
+            }
+            if self.is_full() {
+                break;
+            }
+            event = watch.try_next()?;
+        }
+        Ok(())
     }
 
     fn is_full(&self) -> bool {
