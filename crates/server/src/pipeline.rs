@@ -93,6 +93,14 @@ fn parse(method: &Method, path: &str, query: &str) -> (RequestInfo, Query) {
     (RequestInfo::parse(method, &percent_decode(path, false), &query), query)
 }
 
+/// Refuses a request that was not authenticated, and opens its audit record.
+fn refuse_unauthenticated(status: &Status, sent: Sent<'_>, query: &Query, record: &Record) -> RequestOutcome {
+    let headers = sent.headers;
+    record.open(None, sent);
+    let response = respond::refusal(status, headers, query, record);
+    RequestOutcome { audit_end: AuditEnd::Unauthenticated, ..RequestOutcome::unknown(response) }
+}
+
 /// Runs the stages that only network requests pass, then [`finish`].
 async fn serve(
     state: &Arc<State>,
@@ -103,32 +111,17 @@ async fn serve(
 ) -> RequestOutcome {
     let ReceivedRequest { peer, uri, info, record, limit, started, effort, gone } = received;
     let sent = Sent { uri, info, headers: &headers, peer: peer.address.ip() };
-    let refuse = |status: &Status, headers: &HeaderMap, query: &Query| {
-        RequestOutcome::unknown(respond::refusal(status, headers, query, record))
-    };
 
     let deadline = match limit {
         _ if info.is_long_running() => None,
         Ok(limit) => started.checked_add(limit),
-        Err(why) => {
-            record.open(None, sent);
-            return RequestOutcome {
-                audit_end: AuditEnd::Unauthenticated,
-                ..refuse(&Status::bad_request(why), &headers, &query)
-            };
-        }
+        Err(why) => return refuse_unauthenticated(&Status::bad_request(why), sent, &query, record),
     };
 
     // stage: authenticate
     let authenticated = match authenticate(state, peer, info, &headers).await {
         Ok(authenticated) => authenticated,
-        Err(status) => {
-            record.open(None, sent);
-            return RequestOutcome {
-                audit_end: AuditEnd::Unauthenticated,
-                ..refuse(&status, &headers, &query)
-            };
-        }
+        Err(status) => return refuse_unauthenticated(&status, sent, &query, record),
     };
     let Authenticated { caller, annotations, warnings } = authenticated;
 
@@ -142,17 +135,10 @@ async fn serve(
         return RequestOutcome { audit_end: AuditEnd::Recorded, ..RequestOutcome::unknown(response) };
     }
 
-    // Reject further requests of a client that does not read its responses.
-    let account = Account::of(caller.user(), peer.address.ip());
-    if !info.is_long_running() {
-        effort.set_account(account.owner());
-    }
-    let payer = Payer::new(&state.serving.answer_budget, account);
-    if !health::is_page(&info.path)
-        && let Err(status) = payer.check_room()
-    {
-        return RequestOutcome::unknown(respond::too_many_requests(&status));
-    }
+    let payer = match response_payer(state, &caller, peer, info, &effort) {
+        Ok(payer) => payer,
+        Err(status) => return RequestOutcome::unknown(respond::too_many_requests(&status)),
+    };
 
     // stage: impersonate
     let chain = state.authorization.chain.load_full();
@@ -166,20 +152,12 @@ async fn serve(
     record.impersonated(&caller);
 
     // stage: queue
-    let seat = match &state.serving.flow_control {
-        Some((control, _)) if info.verb == "watch" || !info.is_long_running() => {
-            let (caller, query, has_body) = (&caller, &query, body.arrives());
-            let asking = Asking { state, caller, info, query, arrived: started, deadline, has_body, gone };
-            match control.admit(asking).await {
-                Ok(seat) => seat.into(),
-                Err(refused) => return RequestOutcome::unknown(refused.response()),
-            }
-        }
-        Some(_) => Seat::default(),
-        None => match state.serving.seats.take(caller.user(), info) {
-            Ok(seat) => seat,
-            Err(status) => return RequestOutcome::unknown(respond::too_many_requests(&status)),
-        },
+    let has_body = body.arrives();
+    let asking =
+        Asking { state, caller: &caller, info, query: &query, arrived: started, deadline, has_body, gone };
+    let seat = match take_seat(asking).await {
+        Ok(seat) => seat,
+        Err(refused) => return RequestOutcome::unknown(*refused),
     };
 
     let assignment = seat.assignment();
@@ -198,15 +176,56 @@ async fn serve(
     if let Some(assignment) = assignment {
         assignment.add_to(&mut outcome.response);
     }
-    if let Err(status) = outcome.response.body_mut().charge_to(payer) {
-        if written.has_written() {
+    charge_response(&mut outcome.response, payer, &written);
+    outcome
+}
+
+/// The account that the response is charged to. Refuses requests of a client that does not read its responses, except for health pages.
+fn response_payer(
+    state: &State,
+    caller: &Caller,
+    peer: &Peer,
+    info: &RequestInfo,
+    effort: &Effort,
+) -> Result<Payer, Status> {
+    let account = Account::of(caller.user(), peer.address.ip());
+    if !info.is_long_running() {
+        effort.set_account(account.owner());
+    }
+    let payer = Payer::new(&state.serving.answer_budget, account);
+    if !health::is_page(&info.path) {
+        payer.check_room()?;
+    }
+    Ok(payer)
+}
+
+/// Waits for a seat by API Priority and Fairness, or takes one of the in-flight limits where that is off. Long-running requests other
+/// than watches need none. The error is the complete response.
+async fn take_seat(asking: Asking<'_>) -> Result<Seat, Box<Response<Body>>> {
+    let Asking { state, caller, info, .. } = asking;
+    match &state.serving.flow_control {
+        Some((control, _)) if info.verb == "watch" || !info.is_long_running() => {
+            control.admit(asking).await.map(Seat::from).map_err(|refused| Box::new(refused.response()))
+        }
+        Some(_) => Ok(Seat::default()),
+        None => state
+            .serving
+            .seats
+            .take(caller.user(), info)
+            .map_err(|status| Box::new(respond::too_many_requests(&status))),
+    }
+}
+
+/// Charges the response to the client's account until the client has read it. Refuses the request if the account is exhausted.
+fn charge_response(response: &mut Response<Body>, payer: Payer, effort: &Effort) {
+    if let Err(status) = response.body_mut().charge_to(payer) {
+        if effort.has_written() {
             // The write is stored, so the response must not say that it was refused.
-            *outcome.response.body_mut() = Body::cut();
+            *response.body_mut() = Body::cut();
         } else {
-            outcome.response = respond::too_many_requests(&status);
+            *response = respond::too_many_requests(&status);
         }
     }
-    outcome
 }
 
 /// Runs the stages that every request passes, from the network or from inside this process.

@@ -21,11 +21,13 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::body::Incoming;
-use tokio::sync::{mpsc, watch};
+use hyper::upgrade::OnUpgrade;
+use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, warn};
 
 use super::{ApiService, availability};
 use crate::body::{Body, ForwardedPart};
+use crate::byte_budget::ByteBudget;
 use crate::call::{Call, IncomingBody, RequestBody, too_slow};
 use crate::config::Redirects;
 use crate::outbound::{Forward, Outgoing};
@@ -47,41 +49,14 @@ const PARTS: usize = 8;
 
 /// Proxies a request and streams the response back.
 pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiService) -> Response<Body> {
-    let Some(remote) = &service.remote else { return plain(404, "") };
-    if !remote.available {
-        return unavailable();
-    }
-    let transport = match &*remote.transport {
-        Ok(transport) => transport,
-        Err(why) => return plain(500, why),
-    };
-    let host = match availability::locate(&state.storage.store, remote) {
-        Ok(host) => host,
-        Err(why) => {
-            warn!(api_service = %service.name, why, "could not resolve the Service of an aggregated API server; check spec.service of its APIService");
-            return unavailable();
-        }
+    let (transport, host) = match connect(state, service) {
+        Ok(found) => found,
+        Err(refused) => return *refused,
     };
     // A long-running request holds no flow-control seat, and its body may be an endless stream.
     let is_paced = !call.info.is_long_running();
-    let mut passing = None;
-    let (body, peer, upgrade) = match call.take_body() {
-        RequestBody::Incoming(arriving) => {
-            let IncomingBody { body, peer, upgrade, budget } = *arriving;
-            let body = if is_paced && !body.is_end_stream() {
-                let (body, end) = Passing::new(body);
-                passing = Some((end, budget));
-                body.map_err(Into::into).boxed_unsync()
-            } else {
-                body.map_err(Into::into).boxed_unsync()
-            };
-            (body, peer, upgrade)
-        }
-        RequestBody::Here(bytes) | RequestBody::Elsewhere(bytes) => {
-            let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
-            (body, IpAddr::V6(Ipv6Addr::LOCALHOST), None)
-        }
-        RequestBody::Done => return plain(500, "the request has no body to pass on"),
+    let Some(ForwardedBody { body, peer, upgrade, pace }) = ForwardedBody::take(call, is_paced) else {
+        return plain(500, "the request has no body to pass on");
     };
     let path = encode_path(&call.info.path);
     let query = encode_query(call.query.pairs());
@@ -113,9 +88,78 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
     *request.body_mut() = body.map_frame(trailers).boxed_unsync();
     let is_discovery = !call.info.is_resource && call.info.path.trim_matches('/').split('/').count() == 3;
     let answer = answer(state, transport, request, is_discovery, limits);
-    let Some((end, budget)) = passing else { return answer.await };
+    match pace {
+        Some(pace) => answer_while_body_arrives(call, answer, pace).await,
+        None => answer.await,
+    }
+}
+
+/// The connection pool and the address of an aggregated API server. The error is the complete response.
+fn connect<'s>(state: &State, service: &'s ApiService) -> Result<(&'s Forward, String), Box<Response<Body>>> {
+    let Some(remote) = &service.remote else { return Err(Box::new(plain(404, ""))) };
+    if !remote.available {
+        return Err(Box::new(unavailable()));
+    }
+    let transport = (*remote.transport).as_ref().map_err(|why| Box::new(plain(500, why)))?;
+    match availability::locate(&state.storage.store, remote) {
+        Ok(host) => Ok((transport, host)),
+        Err(why) => {
+            warn!(
+                api_service = %service.name,
+                why,
+                "could not resolve the Service of an aggregated API server; check spec.service of its APIService"
+            );
+            Err(Box::new(unavailable()))
+        }
+    }
+}
+
+/// The body of a request and the connection that it arrives on.
+struct ForwardedBody {
+    body: Outgoing,
+    peer: IpAddr,
+    upgrade: Option<OnUpgrade>,
+    /// Set while the body arrives and must keep the minimum rate.
+    pace: Option<BodyPace>,
+}
+
+/// Reports how the arrival of a body ended, and the budget that counts slow bodies.
+struct BodyPace {
+    end: oneshot::Receiver<Passed>,
+    budget: Arc<ByteBudget>,
+}
+
+impl ForwardedBody {
+    /// `None` if the body was taken before.
+    fn take(call: &mut Call, is_paced: bool) -> Option<Self> {
+        match call.take_body() {
+            RequestBody::Incoming(incoming) => {
+                let IncomingBody { body, peer, upgrade, budget } = *incoming;
+                let (body, pace) = if is_paced && !body.is_end_stream() {
+                    let (body, end) = Passing::new(body);
+                    (body.map_err(Into::into).boxed_unsync(), Some(BodyPace { end, budget }))
+                } else {
+                    (body.map_err(Into::into).boxed_unsync(), None)
+                };
+                Some(ForwardedBody { body, peer, upgrade, pace })
+            }
+            RequestBody::Here(bytes) | RequestBody::Elsewhere(bytes) => {
+                let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
+                let peer = IpAddr::V6(Ipv6Addr::LOCALHOST);
+                Some(ForwardedBody { body, peer, upgrade: None, pace: None })
+            }
+            RequestBody::Done => None,
+        }
+    }
+}
+
+/// Waits for the response. As with a body that is read locally, the request holds no flow-control seat while its body arrives.
+async fn answer_while_body_arrives(
+    call: &mut Call,
+    answer: impl Future<Output = Response<Body>>,
+    BodyPace { end, budget }: BodyPace,
+) -> Response<Body> {
     tokio::pin!(answer);
-    // As with a body that is read locally, the request holds no flow-control seat while its body arrives.
     call.seat.release();
     tokio::select! {
         response = answer.as_mut() => return response,

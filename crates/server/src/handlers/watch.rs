@@ -4,6 +4,7 @@
 //! event; only selectors, tables and other versions require another encoding. A watch that does not keep up is ended.
 
 pub mod shared_frames;
+mod start;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +13,14 @@ use api::Status;
 use api::selector::Selection;
 use bytes::{Bytes, BytesMut};
 use crd::columns::TableAllowance;
-use storage::{ChangeKind as EventKind, Store, StoreEvent, StoredEntry, Watch, WatchError, WatchFrom};
+use storage::{ChangeKind as EventKind, StoreEvent, StoredEntry, Watch, WatchError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use value::{Budget, Value};
 
 use self::shared_frames::Watcher;
-use super::list::{selection, too_large};
+use self::start::{WatchStart, start_watch};
+use super::list::selection;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::ServedResource;
@@ -89,7 +91,7 @@ pub fn handle(
         None => kind.scope(&call.info.namespace),
     };
     state.storage.unreadable.check_scope(&scope)?;
-    let begin = begin(&state.storage.store, &options, &scope, || state.storage.store.revision())?;
+    let start = start_watch(&state.storage.store, &options, &scope, || state.storage.store.revision())?;
     // A negative timeout leaves no time for events.
     if options.timeout_seconds.is_some_and(i64::is_negative) {
         return Ok(HandlerResponse::Raw(200, "application/json", Body::empty()));
@@ -122,56 +124,12 @@ pub fn handle(
     let seat = std::mem::take(&mut call.seat);
     tokio::spawn(async move {
         tokio::select! {
-            () = run(sender, begin, options, deadline, seat) => {}
+            () = run(sender, start, options, deadline, seat) => {}
             _ = stop.wait_for(|s| *s) => {}
         }
         drop(running);
     });
     Ok(HandlerResponse::Raw(200, "application/json", Body::stream(receiver)))
-}
-
-/// The first events of a watch.
-enum Begin {
-    /// These entries as ADDED events, then the changes after them.
-    Entries(Vec<Arc<StoredEntry>>, Watch),
-    /// The changes after this revision.
-    Events(Watch, u64),
-    /// A single error event, then the watch ends.
-    Error(Status),
-}
-
-/// Decides how a watch begins. `now` returns the current revision of the store.
-fn begin(store: &Store, options: &ListOptions, scope: &str, now: impl Fn() -> u64) -> Result<Begin, Status> {
-    let revision = crate::options::revision(&options.resource_version).map_err(Status::plain)?.unwrap_or(0);
-    let initial = match options.send_initial_events {
-        Some(send) => send,
-        None => revision == 0,
-    };
-    let current = now();
-    if revision > current {
-        if initial {
-            return Ok(Begin::Error(too_large(revision, current)));
-        }
-        // Without initial events, wait for the events after that revision.
-        match store.watch(scope, WatchFrom::Now) {
-            Ok(watch) if revision > now() => return Ok(Begin::Events(watch, revision)),
-            // The store reached the revision meanwhile and may be past it: begin at the revision as usual.
-            Ok(_) => {}
-            Err(e) => return Ok(Begin::Error(Status::internal(e))),
-        }
-    }
-    if initial {
-        let (page, watch) = store.list_and_watch(scope);
-        return Ok(Begin::Entries(page.entries.iter().cloned().collect(), watch));
-    }
-    let from = if revision == 0 { WatchFrom::Now } else { WatchFrom::Revision(revision) };
-    Ok(match store.watch(scope, from) {
-        Ok(watch) => Begin::Events(watch, revision),
-        Err(WatchError::Compacted { oldest }) => {
-            Begin::Error(Status::expired(format!("too old resource version: {revision} ({oldest})")))
-        }
-        Err(e) => Begin::Error(Status::internal(e)),
-    })
 }
 
 /// Sends the existing objects at the start of a watch. False if the client has disconnected.
@@ -211,8 +169,8 @@ async fn send_initial_events(
 }
 
 /// Runs a watch to its end. It holds its seat while it sends initial events, except while the client is slow to read them.
-async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: Instant, mut seat: Seat) {
-    let Some((mut watch, after)) = send_beginning(&mut sender, begin, &options, &mut seat).await else {
+async fn run(mut sender: Sender, start: WatchStart, options: ListOptions, deadline: Instant, mut seat: Seat) {
+    let Some((mut watch, after)) = send_start(&mut sender, start, &options, &mut seat).await else {
         return;
     };
     seat.release();
@@ -268,20 +226,20 @@ async fn run(mut sender: Sender, begin: Begin, options: ListOptions, deadline: I
 
 /// Sends the initial events or the error with which a watch begins. Returns the changes to send, and the revision up to which they are
 /// not sent, even if they are still to come. `None` if the watch is over.
-async fn send_beginning(
+async fn send_start(
     sender: &mut Sender,
-    begin: Begin,
+    start: WatchStart,
     options: &ListOptions,
     seat: &mut Seat,
 ) -> Option<(Watch, u64)> {
-    match begin {
-        Begin::Events(watch, after) => Some((watch, after)),
-        Begin::Error(status) => {
+    match start {
+        WatchStart::Events(watch, after) => Some((watch, after)),
+        WatchStart::Error(status) => {
             sender.error(&status);
             let _ = sender.flush().await;
             None
         }
-        Begin::Entries(entries, watch) => {
+        WatchStart::Entries(entries, watch) => {
             let revision = watch.progress();
             send_initial_events(sender, entries, revision, options, seat).await.then_some((watch, 0))
         }

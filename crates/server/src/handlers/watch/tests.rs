@@ -5,7 +5,7 @@ use authn::InternalIdentity;
 use storage::Store;
 use value::json;
 
-use super::{Begin, begin};
+use super::{WatchStart, start_watch};
 use crate::Ephemeral;
 use crate::client::Client;
 use crate::options::ListOptions;
@@ -23,12 +23,12 @@ fn revisions_sent(store: &Store, after: u64, seen: &[u64]) -> Vec<u64> {
         seen.set(rest);
         *first
     };
-    let Begin::Events(mut watch, said) = begin(store, &options, SCOPE, now).unwrap() else {
+    let WatchStart::Events(mut watch, sent) = start_watch(store, &options, SCOPE, now).unwrap() else {
         panic!("the watch does not begin");
     };
-    assert_eq!(said, after);
+    assert_eq!(sent, after);
     let events = std::iter::from_fn(|| watch.try_next().unwrap());
-    events.map(|event| event.revision).filter(|revision| *revision > said).collect()
+    events.map(|event| event.revision).filter(|revision| *revision > sent).collect()
 }
 
 #[tokio::test]

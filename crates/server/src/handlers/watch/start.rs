@@ -1,0 +1,58 @@
+//! Decides with which events a watch begins.
+
+use std::sync::Arc;
+
+use api::Status;
+use storage::{Store, StoredEntry, Watch, WatchError, WatchFrom};
+
+use crate::handlers::list::too_large;
+use crate::options::{ListOptions, revision as parse_revision};
+
+/// The first events of a watch.
+pub(super) enum WatchStart {
+    /// These entries as ADDED events, then the changes after them.
+    Entries(Vec<Arc<StoredEntry>>, Watch),
+    /// The changes after this revision.
+    Events(Watch, u64),
+    /// A single error event, then the watch ends.
+    Error(Status),
+}
+
+/// Decides how a watch begins. `now` returns the current revision of the store.
+pub(super) fn start_watch(
+    store: &Store,
+    options: &ListOptions,
+    scope: &str,
+    now: impl Fn() -> u64,
+) -> Result<WatchStart, Status> {
+    let revision = parse_revision(&options.resource_version).map_err(Status::plain)?.unwrap_or(0);
+    let initial = match options.send_initial_events {
+        Some(send) => send,
+        None => revision == 0,
+    };
+    let current = now();
+    if revision > current {
+        if initial {
+            return Ok(WatchStart::Error(too_large(revision, current)));
+        }
+        // Without initial events, wait for the events after that revision.
+        match store.watch(scope, WatchFrom::Now) {
+            Ok(watch) if revision > now() => return Ok(WatchStart::Events(watch, revision)),
+            // The store reached the revision meanwhile and may be past it: begin at the revision as usual.
+            Ok(_) => {}
+            Err(e) => return Ok(WatchStart::Error(Status::internal(e))),
+        }
+    }
+    if initial {
+        let (page, watch) = store.list_and_watch(scope);
+        return Ok(WatchStart::Entries(page.entries.iter().cloned().collect(), watch));
+    }
+    let from = if revision == 0 { WatchFrom::Now } else { WatchFrom::Revision(revision) };
+    Ok(match store.watch(scope, from) {
+        Ok(watch) => WatchStart::Events(watch, revision),
+        Err(WatchError::Compacted { oldest }) => {
+            WatchStart::Error(Status::expired(format!("too old resource version: {revision} ({oldest})")))
+        }
+        Err(e) => WatchStart::Error(Status::internal(e)),
+    })
+}
