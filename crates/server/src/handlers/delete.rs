@@ -317,7 +317,7 @@ impl DeletionTarget<'_> {
         let admitted = marked.carry(admitted);
         let entry = match marked.outcome {
             WriteOutcome::Entry(entry) => entry,
-            dry_run => return Ok((true, marked_response(context.kind, dry_run))),
+            dry_run @ WriteOutcome::DryRun(_) => return Ok((true, marked_response(context.kind, dry_run))),
         };
         let removed = match admitted {
             Some(admitted) => self.remove(context, call, admitted, &entry).await,
