@@ -43,8 +43,10 @@ pub struct CompiledVersion {
 #[derive(Debug, Default)]
 pub struct ValidationFindings {
     pub errors: FieldErrors,
-    /// Sent to the client as `Warning` headers.
+    /// Sent to the client as `Warning` headers, also if there are errors: violations of rules in parts that an update does not change.
     pub warnings: Vec<String>,
+    /// Sent to the client as `Warning` headers if there are no errors.
+    pub warnings_if_valid: Vec<String>,
 }
 
 impl CompiledVersion {

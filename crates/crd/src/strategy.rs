@@ -82,7 +82,7 @@ impl CompiledVersion {
         metadata::check(object, &self.node, &At::ROOT, &mut found.errors);
         lists::check(object, &self.node, &At::ROOT, &mut found.errors);
         self.run_rules(object, None, bounds, &mut found);
-        finalizer_warnings(object, None, &mut found.warnings);
+        finalizer_warnings(object, None, &mut found.warnings_if_valid);
         found.named()
     }
 
@@ -98,7 +98,7 @@ impl CompiledVersion {
         metadata::check(new, &self.node, &At::ROOT, &mut found.errors);
         self.list_errors(new, old, &mut found.errors);
         self.run_rules(new, Some(old), bounds, &mut found);
-        finalizer_warnings(new, Some(old), &mut found.warnings);
+        finalizer_warnings(new, Some(old), &mut found.warnings_if_valid);
         found.named()
     }
 

@@ -69,7 +69,8 @@ impl ServedResource {
             Some(rules) => validation::bounded(|| (rules.create)(object, context)),
             None => FieldErrors::new(),
         };
-        ValidationFindings { errors, warnings: self.behavior().warnings_on_write(object, None) }
+        let warnings_if_valid = self.behavior().warnings_on_write(object, None);
+        ValidationFindings { errors, warnings: Vec::new(), warnings_if_valid }
     }
 
     /// Validates an update through a subresource; returns errors, and warnings for the client.
@@ -100,11 +101,11 @@ impl ServedResource {
                 Subresource::Resize => validation::pod::update_resize(new, old, context),
             }),
         };
-        let warnings = match subresource {
+        let warnings_if_valid = match subresource {
             Subresource::Status => self.behavior().warnings_on_status(new),
             _ => self.behavior().warnings_on_write(new, Some(old)),
         };
-        ValidationFindings { errors, warnings }
+        ValidationFindings { errors, warnings: Vec::new(), warnings_if_valid }
     }
 
     /// Reports whether an update may omit `resourceVersion` and then replaces any revision.

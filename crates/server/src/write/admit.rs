@@ -41,8 +41,12 @@ impl WriteContext<'_> {
             context.budget = budget.clone();
             self.kind.validate_create(&object, &context)
         };
-        let ValidationFindings { mut errors, warnings } = call.effort.spend(validate).await;
+        let ValidationFindings { mut errors, warnings, warnings_if_valid } =
+            call.effort.spend(validate).await;
         call.effort.check()?;
+        for warning in warnings {
+            call.warn(warning);
+        }
         if errors.is_empty() {
             errors = api::validation::meta::create(
                 &object,
@@ -60,7 +64,7 @@ impl WriteContext<'_> {
         }
         all.extend(errors);
         refuse_invalid(self, &object, &name, &all)?;
-        for warning in warnings {
+        for warning in warnings_if_valid {
             call.warn(warning);
         }
         strategy::canonicalize(self.kind.strategy(), &mut object);
@@ -118,6 +122,9 @@ impl WriteContext<'_> {
         };
         let found = call.effort.spend(validate).await;
         call.effort.check()?;
+        for warning in found.warnings {
+            call.warn(warning);
+        }
         errors.extend(found.errors);
         if errors.is_empty() && self.subresource == Subresource::None {
             errors.extend(self.check_params(call, &object, Some(before)).await);
@@ -126,7 +133,7 @@ impl WriteContext<'_> {
             errors.extend(signer_access::check_status(self.state, call, self.kind, &object, before).await);
         }
         refuse_invalid(self, &object, &name, &errors)?;
-        for warning in found.warnings {
+        for warning in found.warnings_if_valid {
             call.warn(warning);
         }
         strategy::canonicalize(self.kind.strategy(), &mut object);
@@ -241,3 +248,6 @@ fn refuse_invalid(
     }
     Err(Status::invalid(&kind, name, shown))
 }
+
+#[cfg(test)]
+mod tests;
