@@ -124,11 +124,11 @@ impl RequestBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnsweredBy {
     /// The server that serves its path, this one or an aggregated one.
-    Anybody,
+    AnyServer,
     /// An aggregated API server only; not found if none serves its path.
-    Others,
+    AggregatedServer,
     /// Only this server itself.
-    Us,
+    ThisServer,
 }
 
 /// Cost of CEL expressions relative to other content of the same size.
@@ -234,9 +234,9 @@ impl Call {
     /// Derived from how the request arrived; see [`AnsweredBy`].
     pub fn answered_by(&self) -> AnsweredBy {
         match self.body {
-            RequestBody::Incoming(_) => AnsweredBy::Anybody,
-            RequestBody::Elsewhere(_) => AnsweredBy::Others,
-            RequestBody::Here(_) | RequestBody::Done => AnsweredBy::Us,
+            RequestBody::Incoming(_) => AnsweredBy::AnyServer,
+            RequestBody::Elsewhere(_) => AnsweredBy::AggregatedServer,
+            RequestBody::Here(_) | RequestBody::Done => AnsweredBy::ThisServer,
         }
     }
 

@@ -58,7 +58,7 @@ pub enum ObjectForm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forms {
     /// Only the object itself.
-    AsTheyAre,
+    ObjectOnly,
     /// Also partial metadata, but no table: virtual resources have no columns.
     Metadata,
     /// Also partial metadata and tables.
@@ -149,7 +149,7 @@ pub fn accept_page(headers: &HeaderMap, query: &Query, path: &str) -> Result<Neg
     let segments = path.split('/').filter(|segment| !segment.is_empty()).count();
     match path.split('/').find(|segment| !segment.is_empty()) {
         // kube-apiserver installs the lists of groups beside its router, so they skip the router's check.
-        None | Some("apis") if segments < 3 => choose(headers, query, Forms::AsTheyAre),
+        None | Some("apis") if segments < 3 => choose(headers, query, Forms::ObjectOnly),
         Some("version") => {
             routed(headers, &["application/json"])?;
             Ok(NegotiatedResponse {
@@ -158,7 +158,7 @@ pub fn accept_page(headers: &HeaderMap, query: &Query, path: &str) -> Result<Neg
                 pretty: is_pretty(headers, query),
             })
         }
-        _ => accept(headers, query, Forms::AsTheyAre),
+        _ => accept(headers, query, Forms::ObjectOnly),
     }
 }
 
@@ -193,7 +193,7 @@ fn choose(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<Negotiated
                 Some(kind @ ("PartialObjectMetadata" | "PartialObjectMetadataList")),
                 Some("meta.k8s.io"),
                 Some(version),
-            ) if forms != Forms::AsTheyAre => {
+            ) if forms != Forms::ObjectOnly => {
                 let list = if kind.ends_with("List") { MetadataShape::Many } else { MetadataShape::One };
                 match version {
                     "v1" => ObjectForm::Metadata("v1", list),

@@ -285,7 +285,7 @@ async fn forward(state: &Arc<State>, call: &mut Call) -> Option<Response<Body>> 
         return Some(respond::page_not_found());
     }
     let answered_by = call.answered_by();
-    if answered_by == AnsweredBy::Us {
+    if answered_by == AnsweredBy::ThisServer {
         return None;
     }
     // While an APIService cannot be decoded, it is unknown which server serves its group and version.
@@ -301,7 +301,7 @@ async fn forward(state: &Arc<State>, call: &mut Call) -> Option<Response<Body>> 
         }
         return Some(Box::pin(aggregation::forward::handle(state, call, &service)).await);
     }
-    (answered_by == AnsweredBy::Others).then(respond::page_not_found)
+    (answered_by == AnsweredBy::AggregatedServer).then(respond::page_not_found)
 }
 
 /// Serves paths that are not resources: discovery, OpenAPI, health, metrics.

@@ -23,7 +23,7 @@ use crate::encode;
 use crate::heavy::LARGE;
 use crate::negotiate::{self, Forms, Media, MetadataShape, NegotiatedResponse, ObjectForm};
 use crate::request_info::Query;
-use crate::table::{self, Of, TableOptions, TableRequest};
+use crate::table::{self, TableOptions, TableRequest, TableScope};
 
 /// Minimum size in bytes of a body that is compressed.
 const GZIP_FROM: u64 = 128 * 1024;
@@ -96,7 +96,7 @@ pub fn warn(response: &mut Response<Body>, warnings: Vec<String>) {
 pub fn refusal(status: &Status, headers: &HeaderMap, query: &Query, record: &Record) -> Response<Body> {
     let pretty = negotiate::is_pretty(headers, query);
     // A `Status` is never a table: a client that accepts only tables gets JSON.
-    let media = negotiate::accept(headers, query, Forms::AsTheyAre).map_or(Media::Json, |a| a.media);
+    let media = negotiate::accept(headers, query, Forms::ObjectOnly).map_or(Media::Json, |a| a.media);
     let value = status.to_value();
     record.response_status(&value);
     if record.wants_response() {
@@ -335,7 +335,7 @@ fn object(
             let revision = Some(api::meta::resource_version(&value)).filter(|revision| !revision.is_empty());
             let metadata = Value::map(revision.map(|revision| ("resourceVersion", revision)));
             let objects = if is_list(kind) {
-                options.of = Of::List;
+                options.of = TableScope::List;
                 value.list_at(&["items"])
             } else {
                 std::slice::from_ref(&value)

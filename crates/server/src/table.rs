@@ -13,20 +13,20 @@ use crate::request_info::Query;
 pub struct TableOptions {
     /// Includes `columnDefinitions`; watch events after the first omit them.
     pub headers: bool,
-    pub include: Include,
-    pub of: Of,
+    pub include: IncludeObject,
+    pub of: TableScope,
 }
 
 /// Distinguishes a list from a single object: some kinds print them differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
+pub enum TableScope {
     One,
     List,
 }
 
 /// The part of its object that each row carries (`includeObject`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Include {
+pub enum IncludeObject {
     None,
     Metadata,
     Object,
@@ -36,9 +36,9 @@ impl TableOptions {
     /// Reads `includeObject` from the query.
     pub fn parse(query: &Query) -> Result<Self, Status> {
         let include = match query.get("includeObject").unwrap_or_default() {
-            "" | "Metadata" => Include::Metadata,
-            "None" => Include::None,
-            "Object" => Include::Object,
+            "" | "Metadata" => IncludeObject::Metadata,
+            "None" => IncludeObject::None,
+            "Object" => IncludeObject::Object,
             other => {
                 return Err(Status::bad_request(format!(
                     "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
@@ -46,7 +46,7 @@ impl TableOptions {
                 )));
             }
         };
-        Ok(TableOptions { headers: true, include, of: Of::One })
+        Ok(TableOptions { headers: true, include, of: TableScope::One })
     }
 }
 
@@ -99,8 +99,8 @@ pub fn table(kind: &ServedResource, objects: &[Value], metadata: Value, request:
         .then(|| objects.iter().map(kinds::convert::autoscaling::v1_to_v2).collect());
     let inside = stored.as_deref().unwrap_or(objects);
     let printed = match options.of {
-        Of::List => crd.rows(&inside.iter().collect::<Vec<_>>(), now),
-        Of::One => {
+        TableScope::List => crd.rows(&inside.iter().collect::<Vec<_>>(), now),
+        TableScope::One => {
             let cells = inside.iter().map(|object| crd.row(object, now));
             cells.enumerate().map(|(index, cells)| print::Row { index, cells }).collect()
         }
@@ -108,7 +108,7 @@ pub fn table(kind: &ServedResource, objects: &[Value], metadata: Value, request:
     let rows: Vec<Value> = printed
         .into_iter()
         .filter_map(|printed| {
-            let shown = if options.include == Include::Object { objects } else { inside };
+            let shown = if options.include == IncludeObject::Object { objects } else { inside };
             let object = shown.get(printed.index)?;
             let conditions = print::row_conditions(&kind.gvk.group, &kind.gvk.kind, object);
             Some(row(object, printed.cells, conditions, version, options))
@@ -139,9 +139,9 @@ fn row(
         row.insert("conditions", Value::List(conditions));
     }
     let shown = match options.include {
-        Include::None => Value::Null,
-        Include::Metadata => partial(object, version),
-        Include::Object => object.clone(),
+        IncludeObject::None => Value::Null,
+        IncludeObject::Metadata => partial(object, version),
+        IncludeObject::Object => object.clone(),
     };
     row.insert("object", shown);
     Value::Map(row)

@@ -120,7 +120,7 @@ fn header_negotiation_never_panics() {
         headers.append(ACCEPT, value.clone());
         headers.append(CONTENT_TYPE, value);
         let query = Query::parse("pretty=1");
-        for forms in [Forms::AsTheyAre, Forms::Metadata, Forms::All] {
+        for forms in [Forms::ObjectOnly, Forms::Metadata, Forms::All] {
             let _ = negotiate::accept(&headers, &query, forms);
         }
         let _ = (

@@ -37,24 +37,24 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// The label that ties an EndpointSlice to its Service.
 pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The user in the front-proxy headers. It is in `system:masters`, so the server's own authorization cannot fail the check.
-const ASKING: &str = "system:kube-aggregator";
+const REQUEST_USER: &str = "system:kube-aggregator";
 
 /// Status, reason and message of the `Available` condition.
 #[derive(Debug, PartialEq)]
-pub(super) struct Finding {
-    truth: &'static str,
+pub(super) struct AvailableCondition {
+    status: &'static str,
     reason: &'static str,
     message: String,
 }
 
-impl Finding {
+impl AvailableCondition {
     fn not(reason: &'static str, message: String) -> Self {
-        Finding { truth: "False", reason, message }
+        AvailableCondition { status: "False", reason, message }
     }
 }
 
 /// Updates the `Available` condition of a remote APIService until the APIService is deleted or becomes local.
-pub(super) async fn keep(state: Arc<State>, name: Str, moved: Arc<Notify>) {
+pub(super) async fn monitor(state: Arc<State>, name: Str, moved: Arc<Notify>) {
     let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let mut retry = FIRST_RETRY;
     loop {
@@ -62,12 +62,12 @@ pub(super) async fn keep(state: Arc<State>, name: Str, moved: Arc<Notify>) {
             return;
         };
         let Some(remote) = &service.remote else { return };
-        let finding = find(&state, &service, remote).await;
-        let written = say(&state, &client, &name, &finding).await;
+        let condition = check_availability(&state, &service, remote).await;
+        let written = write_condition(&state, &client, &name, &condition).await;
         if let Err(status) = &written {
             debug!(api_service = %name, error = %status, "could not write the status of an APIService; trying again");
         }
-        let wait = if written.is_err() || finding.reason == "FailedDiscoveryCheck" {
+        let wait = if written.is_err() || condition.reason == "FailedDiscoveryCheck" {
             let wait = retry;
             retry = (retry * 2).min(LAST_RETRY);
             wait
@@ -85,34 +85,39 @@ pub(super) async fn keep(state: Arc<State>, name: Str, moved: Arc<Notify>) {
 /// Marks a local APIService as available.
 pub(super) async fn local(state: Arc<State>, name: Str) {
     let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
-    let finding = Finding {
-        truth: "True",
+    let condition = AvailableCondition {
+        status: "True",
         reason: "Local",
         message: "Local APIServices are always available".to_owned(),
     };
-    if let Err(status) = say(&state, &client, &name, &finding).await {
+    if let Err(status) = write_condition(&state, &client, &name, &condition).await {
         debug!(api_service = %name, error = %status, "could not write the status of a local APIService");
     }
 }
 
 /// Writes the condition to the APIService's status if it changed.
-async fn say(state: &State, client: &Client, name: &str, finding: &Finding) -> Result<(), Status> {
+async fn write_condition(
+    state: &State,
+    client: &Client,
+    name: &str,
+    condition: &AvailableCondition,
+) -> Result<(), Status> {
     let Some(entry) = state.storage.store.get(&format!("{}{name}", keys::API_SERVICES)) else {
         return Ok(());
     };
     let mut object = encode::tree(&entry)?;
     let is_remote = object.at(&["spec", "service"]).is_some_and(|reference| !reference.is_null());
-    if is_remote == (finding.reason == "Local") {
+    if is_remote == (condition.reason == "Local") {
         // The APIService switched between local and remote since the check, so the result no longer applies.
         return Ok(());
     }
     let metrics = &state.apis.aggregation.registry.metrics;
-    let available = finding.truth == "True";
+    let available = condition.status == "True";
     metrics.is(name, available);
     let mut status = object.get("status").cloned().unwrap_or_default();
     let before = status.clone();
     let now = api::time::Timestamp::from_seconds(state.now()).time();
-    names::set(&mut status, AVAILABLE, (finding.truth, finding.reason, &finding.message), &now);
+    names::set(&mut status, AVAILABLE, (condition.status, condition.reason, &condition.message), &now);
     if status == before {
         return Ok(());
     }
@@ -124,48 +129,53 @@ async fn say(state: &State, client: &Client, name: &str, finding: &Finding) -> R
     client.update(&format!("{PATH}/{name}/status"), &object).await?;
     info!(
         api_service = name,
-        available = finding.truth,
-        reason = finding.reason,
-        message = finding.message,
+        available = condition.status,
+        reason = condition.reason,
+        message = condition.message,
         "the availability of an APIService changed"
     );
     if was_available && !available {
-        metrics.became_unavailable(name, finding.reason);
+        metrics.became_unavailable(name, condition.reason);
     }
     Ok(())
 }
 
 /// Checks the Service, its port and its EndpointSlices, then sends discovery requests. The first failure is the result.
-async fn find(state: &State, service: &ApiService, remote: &Remote) -> Finding {
+async fn check_availability(state: &State, service: &ApiService, remote: &Remote) -> AvailableCondition {
     let (name, namespace) = (&remote.service, quote(&remote.namespace));
     let key = keys::namespaced(keys::SERVICES, &remote.namespace, name);
     let Some(stored) = state.storage.store.get(&key).and_then(|entry| encode::tree(&entry).ok()) else {
-        return Finding::not("ServiceNotFound", format!("service/{name} in {namespace} is not present"));
+        return AvailableCondition::not(
+            "ServiceNotFound",
+            format!("service/{name} in {namespace} is not present"),
+        );
     };
     if stored.str_at(&["spec", "type"]).unwrap_or("ClusterIP") == "ClusterIP" {
         let ports = stored.list_at(&["spec", "ports"]);
         let port = ports.iter().find(|port| port.int_at(&["port"]) == Some(i64::from(remote.port)));
         let Some(port) = port else {
             let message = format!("service/{name} in {namespace} is not listening on port {}", remote.port);
-            return Finding::not("ServicePortError", message);
+            return AvailableCondition::not("ServicePortError", message);
         };
         let port_name = port.str_at(&["name"]).unwrap_or_default();
         let slices = slices(&state.storage.store, remote);
         if slices.is_empty() {
             let message = format!("cannot find endpointslices for service/{name} in {namespace}");
-            return Finding::not("EndpointsNotFound", message);
+            return AvailableCondition::not("EndpointsNotFound", message);
         }
         if !slices.iter().any(|slice| has_ready_endpoint(slice, port_name)) {
             let message = format!(
                 "endpointslices for service/{name} in {namespace} have no addresses with port name {}",
                 quote(port_name)
             );
-            return Finding::not("MissingEndpoints", message);
+            return AvailableCondition::not("MissingEndpoints", message);
         }
     }
     match ask(state, service, remote).await {
-        Ok(()) => Finding { truth: "True", reason: "Passed", message: "all checks passed".to_owned() },
-        Err(why) => Finding::not("FailedDiscoveryCheck", why),
+        Ok(()) => {
+            AvailableCondition { status: "True", reason: "Passed", message: "all checks passed".to_owned() }
+        }
+        Err(why) => AvailableCondition::not("FailedDiscoveryCheck", why),
     }
 }
 
@@ -198,7 +208,7 @@ async fn ask(state: &State, service: &ApiService, remote: &Remote) -> Result<(),
     } else {
         format!("/apis/{}/{}", service.registration.group, service.registration.version)
     };
-    let user = User::named(ASKING).in_groups([authn::names::MASTERS]);
+    let user = User::named(REQUEST_USER).in_groups([authn::names::MASTERS]);
     let mut attempts: JoinSet<Result<(), String>> = JoinSet::new();
     for _ in 0..ATTEMPTS {
         let (transport, path, user) = (transport.clone(), path.clone(), user.clone());

@@ -33,7 +33,7 @@ const MAX_DISCOVERY: usize = 8 << 20;
 const ACCEPTED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The user in the front-proxy headers of these requests.
-const ASKING: &str = "system:kube-aggregator";
+const REQUEST_USER: &str = "system:kube-aggregator";
 
 /// Fetched documents by name of the APIService.
 #[derive(Default)]
@@ -137,7 +137,7 @@ pub(super) fn v3_path(service: &ApiService) -> String {
 }
 
 /// Refetches the discovery document of an APIService until the APIService is deleted.
-pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
+pub(super) async fn refresh_discovery(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
     let mut retry = FIRST_RETRY;
     let mut last = None;
     loop {
@@ -176,7 +176,7 @@ type EtaggedVersion = Option<(HeaderValue, Value)>;
 
 async fn fetch(state: &State, service: &ApiService, last: &mut EtaggedVersion) -> Result<Value, String> {
     let registration = &service.registration;
-    let user = User::named(ASKING).in_groups([authn::names::MASTERS]);
+    let user = User::named(REQUEST_USER).in_groups([authn::names::MASTERS]);
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
     if let Some((tag, _)) = &last {
@@ -199,7 +199,7 @@ async fn fetch(state: &State, service: &ApiService, last: &mut EtaggedVersion) -
     let path = format!("/apis/{}/{}", registration.group, registration.version);
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    let answer = get(state, service, &path, &User::named(ASKING), headers, MAX_DISCOVERY).await?;
+    let answer = get(state, service, &path, &User::named(REQUEST_USER), headers, MAX_DISCOVERY).await?;
     if answer.status != 200 {
         return Err(format!("{path} returned {}", answer.status));
     }

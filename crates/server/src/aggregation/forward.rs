@@ -35,10 +35,12 @@ use crate::respond;
 use crate::state::State;
 use crate::unsent::Payer;
 
-use passing::{Passed, Passing};
+use passing::{BodyEnd, ReportingBody};
 
 pub(crate) use headers::encode_path;
-pub(super) use headers::{encode_query, forwarded_trailers, identify, incoming, outgoing, say_for_whom};
+pub(super) use headers::{
+    encode_query, forwarded_trailers, identify, incoming, outgoing, set_forwarded_headers,
+};
 
 /// Time limit of discovery requests: clients query all groups, and one slow server would delay them.
 const DISCOVERY: Duration = Duration::from_secs(5);
@@ -82,7 +84,7 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
         request.headers_mut().remove(CONTENT_LENGTH);
         return upgrade::handle(state, transport, request, upgrade, limits).await;
     }
-    say_for_whom(request.headers_mut(), &path, &host);
+    set_forwarded_headers(request.headers_mut(), &path, &host);
     let trailers =
         move |frame| headers::trailers_of(frame, |sent| forwarded_trailers(sent, front_proxy.as_ref()));
     *request.body_mut() = body.map_frame(trailers).boxed_unsync();
@@ -125,7 +127,7 @@ struct ForwardedBody {
 
 /// Reports how the arrival of a body ended, and the budget that counts slow bodies.
 struct BodyPace {
-    end: oneshot::Receiver<Passed>,
+    end: oneshot::Receiver<BodyEnd>,
     budget: Arc<ByteBudget>,
 }
 
@@ -136,7 +138,7 @@ impl ForwardedBody {
             RequestBody::Incoming(incoming) => {
                 let IncomingBody { body, peer, upgrade, budget } = *incoming;
                 let (body, pace) = if is_paced && !body.is_end_stream() {
-                    let (body, end) = Passing::new(body);
+                    let (body, end) = ReportingBody::new(body);
                     (body.map_err(Into::into).boxed_unsync(), Some(BodyPace { end, budget }))
                 } else {
                     (body.map_err(Into::into).boxed_unsync(), None)
@@ -163,7 +165,7 @@ async fn answer_while_body_arrives(
     call.seat.release();
     tokio::select! {
         response = answer.as_mut() => return response,
-        end = end => if end == Ok(Passed::TooSlow) {
+        end = end => if end == Ok(BodyEnd::TooSlow) {
             budget.count_slow();
             return respond::refusal(&too_slow(), &call.headers, &call.query, call.record());
         },
@@ -277,7 +279,7 @@ fn stream(mut body: Incoming, limits: AnswerLimits, mut stop: watch::Receiver<bo
             let ends = matches!(part, ForwardedPart::End);
             // The deadline also applies while a client is not reading.
             let passed = tokio::select! {
-                sent = pass(&sender, part, payer.as_ref()) => sent,
+                sent = send_part(&sender, part, payer.as_ref()) => sent,
                 _ = stop.wait_for(|stop| *stop) => false,
                 () = &mut over => false,
             };
@@ -290,7 +292,7 @@ fn stream(mut body: Incoming, limits: AnswerLimits, mut stop: watch::Receiver<bo
 }
 
 /// Sends a frame once there is room and memory budget for it; `false` if the client is gone.
-async fn pass(sender: &mpsc::Sender<ForwardedPart>, part: ForwardedPart, payer: Option<&Payer>) -> bool {
+async fn send_part(sender: &mpsc::Sender<ForwardedPart>, part: ForwardedPart, payer: Option<&Payer>) -> bool {
     let Ok(permit) = sender.reserve().await else { return false };
     let charged = match (part, payer) {
         (ForwardedPart::Frame(frame), Some(payer)) => ForwardedPart::Frame(match frame.into_data() {

@@ -21,10 +21,10 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const MAX_INDEX: usize = 1 << 20;
 const MAX_DOCUMENT: usize = 16 << 20;
 /// The user in the front-proxy headers of these requests.
-const ASKING: &str = "system:aggregator";
+const REQUEST_USER: &str = "system:aggregator";
 
 /// Refetches the OpenAPI documents of an APIService until the APIService is deleted.
-pub(super) async fn keep(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
+pub(super) async fn refresh_openapi(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
     let mut retry = FIRST_RETRY;
     let mut tag = None;
     loop {
@@ -85,7 +85,7 @@ async fn limited<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, 
 /// The documents of the service's version and group that the server's v3 index lists.
 async fn v3(state: &State, service: &ApiService) -> Result<Vec<(String, String)>, String> {
     let answer =
-        get(state, service, "/openapi/v3", &User::named(ASKING), HeaderMap::new(), MAX_INDEX).await?;
+        get(state, service, "/openapi/v3", &User::named(REQUEST_USER), HeaderMap::new(), MAX_INDEX).await?;
     match answer.status {
         200 => {}
         404 => return Ok(Vec::new()),
@@ -118,7 +118,8 @@ async fn v2(
     if let Some(tag) = tag {
         headers.insert(IF_NONE_MATCH, tag.clone());
     }
-    let answer = get(state, service, "/openapi/v2", &User::named(ASKING), headers, MAX_DOCUMENT).await?;
+    let answer =
+        get(state, service, "/openapi/v2", &User::named(REQUEST_USER), headers, MAX_DOCUMENT).await?;
     match answer.status {
         200 => {}
         304 if tag.is_some() => return Ok(Some(Fetched::Same)),

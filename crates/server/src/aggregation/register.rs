@@ -36,18 +36,18 @@ pub(super) enum ApiServiceAction {
 /// Decides how to reconcile one APIService. `synced`: it was reconciled at least once since startup; `at_start`: it existed
 /// when the server started.
 pub(super) fn reconcile_action(
-    wanted: Option<(&Registration, AutoManaged)>,
+    desired: Option<(&Registration, AutoManaged)>,
     stored: Option<&ApiService>,
     synced: bool,
     at_start: bool,
 ) -> ApiServiceAction {
-    if synced && wanted.is_some_and(|(_, managed)| managed == AutoManaged::OnStart) {
+    if synced && desired.is_some_and(|(_, managed)| managed == AutoManaged::OnStart) {
         return ApiServiceAction::Keep;
     }
     let Some(stored) = stored else {
-        return if wanted.is_some() { ApiServiceAction::Create } else { ApiServiceAction::Keep };
+        return if desired.is_some() { ApiServiceAction::Create } else { ApiServiceAction::Keep };
     };
-    match (stored.managed, wanted) {
+    match (stored.managed, desired) {
         (AutoManaged::No, _) => ApiServiceAction::Keep,
         (AutoManaged::OnStart, _) if !at_start || synced => ApiServiceAction::Keep,
         (_, None) => ApiServiceAction::Delete,
@@ -59,18 +59,18 @@ pub(super) fn reconcile_action(
 }
 
 /// The APIServices this server wants: one for each served group and version.
-fn wanted(state: &State) -> BTreeMap<Str, (Registration, AutoManaged)> {
+fn desired(state: &State) -> BTreeMap<Str, (Registration, AutoManaged)> {
     let built_in = discovery::built_in(state.apis.catalog.served()).into_iter();
-    let mut wanted: BTreeMap<Str, (Registration, AutoManaged)> =
+    let mut desired: BTreeMap<Str, (Registration, AutoManaged)> =
         built_in.map(|found| (found.name().into(), (found, AutoManaged::OnStart))).collect();
     for crd in state.apis.catalog.custom().crds() {
         for version in crd.versions.iter().filter(|version| version.served) {
             let registration = discovery::of_custom_version(&crd.group, &version.name);
             // A CRD may add resources to a built-in group; its APIService stays the built-in one.
-            wanted.entry(registration.name().into()).or_insert((registration, AutoManaged::Always));
+            desired.entry(registration.name().into()).or_insert((registration, AutoManaged::Always));
         }
     }
-    wanted
+    desired
 }
 
 /// Reconciles local APIServices, and remembers which ones are done.
@@ -95,14 +95,14 @@ impl Registrar {
 
     /// Reconciles every APIService once. The writes run in parallel and share a commit. Returns whether all succeeded.
     async fn sync(&mut self) -> bool {
-        let wanted = wanted(&self.state);
+        let desired = desired(&self.state);
         let services: Arc<Services> = self.state.apis.aggregation.registry.services.load_full();
         let mut writes: JoinSet<(Str, Result<(), Status>)> = JoinSet::new();
-        let names: BTreeSet<&Str> = wanted.keys().chain(services.all.keys()).collect();
+        let names: BTreeSet<&Str> = desired.keys().chain(services.all.keys()).collect();
         for name in names {
             let stored = services.all.get(name);
-            let asked = wanted.get(name);
-            let now = asked.map(|(registration, managed)| (registration, *managed));
+            let registered = desired.get(name);
+            let now = registered.map(|(registration, managed)| (registration, *managed));
             let action = reconcile_action(
                 now,
                 stored.map(|s| &**s),
@@ -114,14 +114,14 @@ impl Registrar {
                 continue;
             }
             let (client, name) = (self.client.clone(), name.clone());
-            let object = asked.map(|(registration, managed)| object(registration, *managed));
+            let object = registered.map(|(registration, managed)| object(registration, *managed));
             let uid = stored.map(|stored| stored.uid.clone()).unwrap_or_default();
             writes.spawn(async move {
                 let done = write(&client, &name, action, object, &uid).await;
                 (name, done)
             });
         }
-        self.synced.retain(|name| wanted.contains_key(name) || services.all.contains_key(name));
+        self.synced.retain(|name| desired.contains_key(name) || services.all.contains_key(name));
         let mut complete = true;
         let mut refused = None;
         while let Some(done) = writes.join_next().await {

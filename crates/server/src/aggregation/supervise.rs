@@ -34,9 +34,9 @@ impl Tasks {
         let [discovery, openapi] = &refresh;
         let name = || service.name.clone();
         let running = [
-            tokio::spawn(availability::keep(Arc::clone(state), name(), Arc::clone(&moved))),
-            tokio::spawn(documents::keep(Arc::clone(state), name(), Arc::clone(discovery))),
-            tokio::spawn(openapi::keep(Arc::clone(state), name(), Arc::clone(openapi))),
+            tokio::spawn(availability::monitor(Arc::clone(state), name(), Arc::clone(&moved))),
+            tokio::spawn(documents::refresh_discovery(Arc::clone(state), name(), Arc::clone(discovery))),
+            tokio::spawn(openapi::refresh_openapi(Arc::clone(state), name(), Arc::clone(openapi))),
         ];
         Tasks { remote: remote.clone(), moved, refresh, running }
     }

@@ -7,7 +7,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use value::json;
 
 use super::forward::{
-    encode_path, encode_query, forwarded_trailers, identify, incoming, outgoing, say_for_whom,
+    encode_path, encode_query, forwarded_trailers, identify, incoming, outgoing, set_forwarded_headers,
 };
 use super::register::{ApiServiceAction, reconcile_action};
 use super::service::{ApiService, AutoManaged};
@@ -159,7 +159,7 @@ fn the_forwarded_uri_is_the_normalized_path() {
         [("/a/b", "/a/b"), ("/a//b/../c/", "/a/c/"), ("/", "/"), ("/a/%2E%2E/b", "/a/%2E%2E/b")]
     {
         let mut headers = HeaderMap::new();
-        say_for_whom(&mut headers, path, "h:1");
+        set_forwarded_headers(&mut headers, path, "h:1");
         assert_eq!(
             lines(&headers),
             [

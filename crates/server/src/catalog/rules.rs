@@ -6,7 +6,7 @@ use kinds::strategy;
 use kinds::validation::{self, Context, Rules};
 use value::Value;
 
-use super::served_resource::{Nature, ServedResource};
+use super::served_resource::{ResourceOrigin, ServedResource};
 use super::subresource::Subresource;
 
 impl ServedResource {
@@ -30,9 +30,9 @@ impl ServedResource {
 
     /// Prepares an object for creation, before validation: strategies reset the fields that clients cannot set.
     pub fn prepare_create(&self, object: &mut Value, context: &strategy::Context) {
-        match &self.nature {
-            Nature::BuiltIn(_) => strategy::prepare_create(self.strategy(), object, context),
-            Nature::Custom(custom) => custom.version.compiled().prepare_create(object),
+        match &self.origin {
+            ResourceOrigin::BuiltIn(_) => strategy::prepare_create(self.strategy(), object, context),
+            ResourceOrigin::Custom(custom) => custom.version.compiled().prepare_create(object),
         }
     }
 
@@ -44,11 +44,11 @@ impl ServedResource {
         old: &Value,
         context: &strategy::Context,
     ) {
-        match (&self.nature, subresource) {
-            (Nature::Custom(custom), Subresource::Status) => {
+        match (&self.origin, subresource) {
+            (ResourceOrigin::Custom(custom), Subresource::Status) => {
                 custom.version.compiled().prepare_status(new, old);
             }
-            (Nature::Custom(custom), _) => custom.version.compiled().prepare_update(new, old),
+            (ResourceOrigin::Custom(custom), _) => custom.version.compiled().prepare_update(new, old),
             (_, Subresource::None | Subresource::Scale) => {
                 strategy::prepare_update(self.strategy(), new, old, context);
             }
@@ -62,7 +62,7 @@ impl ServedResource {
 
     /// Validates a new object; returns errors, and warnings for the client.
     pub fn validate_create(&self, object: &Value, context: &Context) -> ValidationFindings {
-        if let Nature::Custom(custom) = &self.nature {
+        if let ResourceOrigin::Custom(custom) = &self.origin {
             return custom.version.compiled().validate_create(object, context.bounds());
         }
         let errors = match self.rules() {
@@ -81,7 +81,7 @@ impl ServedResource {
         old: &Value,
         context: &Context,
     ) -> ValidationFindings {
-        if let Nature::Custom(custom) = &self.nature {
+        if let ResourceOrigin::Custom(custom) = &self.origin {
             let compiled = custom.version.compiled();
             return match subresource {
                 Subresource::Status => compiled.validate_status(new, old, context.bounds()),
@@ -115,7 +115,7 @@ impl ServedResource {
 
     /// Completes an object that has only metadata, as in bookmarks, with the fields that Go writes even when they are empty.
     pub fn empty_with(&self, mut object: Value) -> Value {
-        if let Nature::BuiltIn(built_in) = &self.nature {
+        if let ResourceOrigin::BuiltIn(built_in) = &self.origin {
             schema::decode::fill(&mut object, built_in.schema);
         }
         object

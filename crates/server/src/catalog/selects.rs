@@ -8,7 +8,7 @@ use kinds::table::{Field, Fields};
 use storage::StoredEntry;
 use value::Value;
 
-use super::served_resource::{Nature, ServedResource};
+use super::served_resource::{ResourceOrigin, ServedResource};
 use crate::encode;
 
 impl ServedResource {
@@ -63,11 +63,11 @@ impl ServedResource {
 
     /// Refuses a field label that selectors of this kind do not support.
     pub fn check_field(&self, label: &str) -> Result<(), Status> {
-        let custom = match &self.nature {
-            Nature::BuiltIn(built_in) => {
+        let custom = match &self.origin {
+            ResourceOrigin::BuiltIn(built_in) => {
                 return built_in.row.field(&self.gvk.version, label).map(|_| ()).map_err(Status::bad_request);
             }
-            Nature::Custom(custom) => custom,
+            ResourceOrigin::Custom(custom) => custom,
         };
         let known = match label {
             "metadata.name" => true,

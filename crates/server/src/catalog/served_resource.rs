@@ -27,7 +27,7 @@ pub struct ServedResource {
     pub resource: GroupResource,
     pub namespaced: bool,
     pub verbs: &'static [Verb],
-    pub(super) nature: Nature,
+    pub(super) origin: ResourceOrigin,
     pub(super) prefix: String,
     head: Vec<u8>,
     stored_head: Vec<u8>,
@@ -35,7 +35,7 @@ pub struct ServedResource {
 
 /// Origin of a resource.
 #[derive(Debug)]
-pub(super) enum Nature {
+pub(super) enum ResourceOrigin {
     /// A row of the resource table.
     BuiltIn(BuiltIn),
     /// One version of a stored CRD.
@@ -71,7 +71,7 @@ impl ServedResource {
         };
         let stored = GroupVersionKind::new(stored_group, stored_version, row.kind);
         Some(ServedResource {
-            nature: Nature::BuiltIn(BuiltIn {
+            origin: ResourceOrigin::BuiltIn(BuiltIn {
                 row,
                 schema: row.schema(version)?,
                 behavior: table::behavior(&stored.group_kind()),
@@ -106,7 +106,7 @@ impl ServedResource {
             prefix: keys::custom_prefix(group, &names.plural),
             head: encode::sorted_head(&gvk.api_version(), &names.kind),
             stored_head: encode::sorted_head(&stored_gvk.api_version(), &names.kind),
-            nature: Nature::Custom(CustomResourceVersion {
+            origin: ResourceOrigin::Custom(CustomResourceVersion {
                 crd: Arc::clone(crd),
                 version: Arc::clone(version),
                 stored: Arc::clone(stored),
@@ -120,25 +120,25 @@ impl ServedResource {
     /// Kind in whose shape an object is processed between decoding and storing: the stored kind for a built-in resource; for a custom one
     /// the kind of the request, whose schema validates it.
     pub fn working(&self) -> &GroupVersionKind {
-        match &self.nature {
-            Nature::BuiltIn(_) => &self.stored,
-            Nature::Custom(_) => &self.gvk,
+        match &self.origin {
+            ResourceOrigin::BuiltIn(_) => &self.stored,
+            ResourceOrigin::Custom(_) => &self.gvk,
         }
     }
 
     /// Row of the resource table; `None` for a custom resource.
     pub fn row(&self) -> Option<&'static Resource> {
-        match &self.nature {
-            Nature::BuiltIn(built_in) => Some(built_in.row),
-            Nature::Custom(_) => None,
+        match &self.origin {
+            ResourceOrigin::BuiltIn(built_in) => Some(built_in.row),
+            ResourceOrigin::Custom(_) => None,
         }
     }
 
     /// Behavior of the stored kind. A custom resource has none, even if its group and kind are those of a built-in one.
     pub fn behavior(&self) -> &'static KindBehavior {
-        match &self.nature {
-            Nature::BuiltIn(built_in) => built_in.behavior,
-            Nature::Custom(_) => &KindBehavior::NONE,
+        match &self.origin {
+            ResourceOrigin::BuiltIn(built_in) => built_in.behavior,
+            ResourceOrigin::Custom(_) => &KindBehavior::NONE,
         }
     }
 
@@ -149,9 +149,9 @@ impl ServedResource {
     /// Group and kind to look up the rules of built-in resources: strategies, escalation checks, which writes must be waited for. Empty for
     /// a custom resource, even if its group and kind are those of a built-in one.
     pub fn built_in_kind(&self) -> GroupKind {
-        match &self.nature {
-            Nature::BuiltIn(_) => self.stored.group_kind(),
-            Nature::Custom(_) => GroupKind::new("", ""),
+        match &self.origin {
+            ResourceOrigin::BuiltIn(_) => self.stored.group_kind(),
+            ResourceOrigin::Custom(_) => GroupKind::new("", ""),
         }
     }
 
@@ -161,9 +161,9 @@ impl ServedResource {
     }
 
     pub fn as_custom(&self) -> Option<&CustomResourceVersion> {
-        match &self.nature {
-            Nature::BuiltIn(_) => None,
-            Nature::Custom(custom) => Some(custom),
+        match &self.origin {
+            ResourceOrigin::BuiltIn(_) => None,
+            ResourceOrigin::Custom(custom) => Some(custom),
         }
     }
 
@@ -173,19 +173,19 @@ impl ServedResource {
     }
 
     pub fn schema(&self) -> &Schema {
-        match &self.nature {
-            Nature::BuiltIn(built_in) => built_in.schema,
-            Nature::Custom(custom) => custom.version.compiled().schema(),
+        match &self.origin {
+            ResourceOrigin::BuiltIn(built_in) => built_in.schema,
+            ResourceOrigin::Custom(custom) => custom.version.compiled().schema(),
         }
     }
 
     /// Warning for clients that use this version, if it is deprecated.
     pub fn deprecation(&self) -> Option<&str> {
-        match &self.nature {
-            Nature::BuiltIn(built_in) => {
+        match &self.origin {
+            ResourceOrigin::BuiltIn(built_in) => {
                 built_in.row.version(&self.gvk.version).and_then(|version| version.deprecation)
             }
-            Nature::Custom(custom) => custom.version.deprecation.as_deref(),
+            ResourceOrigin::Custom(custom) => custom.version.deprecation.as_deref(),
         }
     }
 
@@ -245,9 +245,9 @@ impl ServedResource {
 
     /// Kind of a list, such as `PodList`.
     pub fn list_kind(&self) -> Cow<'_, str> {
-        match &self.nature {
-            Nature::BuiltIn(_) => Cow::Owned(format!("{}List", self.gvk.kind)),
-            Nature::Custom(custom) => Cow::Borrowed(&custom.crd.names.list_kind),
+        match &self.origin {
+            ResourceOrigin::BuiltIn(_) => Cow::Owned(format!("{}List", self.gvk.kind)),
+            ResourceOrigin::Custom(custom) => Cow::Borrowed(&custom.crd.names.list_kind),
         }
     }
 
@@ -255,19 +255,19 @@ impl ServedResource {
     pub fn subresource(&self, name: &str) -> Option<&'static SubresourceRow> {
         const STATUS: SubresourceRow = SubresourceRow::status("");
         const SCALE: SubresourceRow = SubresourceRow::scale();
-        match (&self.nature, name) {
-            (Nature::BuiltIn(built_in), _) => built_in.row.subresource(name),
-            (Nature::Custom(custom), "status") => custom.version.status.then_some(&STATUS),
-            (Nature::Custom(custom), "scale") => custom.version.scale.as_ref().map(|_| &SCALE),
-            (Nature::Custom(_), _) => None,
+        match (&self.origin, name) {
+            (ResourceOrigin::BuiltIn(built_in), _) => built_in.row.subresource(name),
+            (ResourceOrigin::Custom(custom), "status") => custom.version.status.then_some(&STATUS),
+            (ResourceOrigin::Custom(custom), "scale") => custom.version.scale.as_ref().map(|_| &SCALE),
+            (ResourceOrigin::Custom(_), _) => None,
         }
     }
 
     /// Reports whether the stored bytes cannot be sent in the version of the request, not even with another head.
     pub fn must_convert(&self, entry: &StoredEntry) -> bool {
-        match &self.nature {
-            Nature::BuiltIn(built_in) => built_in.conversion.is_some(),
-            Nature::Custom(custom) => {
+        match &self.origin {
+            ResourceOrigin::BuiltIn(built_in) => built_in.conversion.is_some(),
+            ResourceOrigin::Custom(custom) => {
                 !custom.epoch.has(entry.revision)
                     || !self.is_stored_version()
                     || !entry.body.starts_with(&self.stored_head)
@@ -309,10 +309,12 @@ impl ServedResource {
     }
 
     pub fn stored_schema(&self) -> &Schema {
-        match &self.nature {
-            Nature::BuiltIn(_) => schema::of(&self.stored.group, &self.stored.version, &self.stored.kind)
-                .unwrap_or_else(|| self.schema()),
-            Nature::Custom(custom) => custom.stored.compiled().schema(),
+        match &self.origin {
+            ResourceOrigin::BuiltIn(_) => {
+                schema::of(&self.stored.group, &self.stored.version, &self.stored.kind)
+                    .unwrap_or_else(|| self.schema())
+            }
+            ResourceOrigin::Custom(custom) => custom.stored.compiled().schema(),
         }
     }
 

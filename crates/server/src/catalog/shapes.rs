@@ -15,7 +15,7 @@ use std::ops::{Deref, DerefMut};
 use api::Status;
 use value::Value;
 
-use super::served_resource::{Nature, ServedResource};
+use super::served_resource::{ResourceOrigin, ServedResource};
 
 /// An object in the version of the request, as clients send and read it.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,13 +117,13 @@ impl ServedResource {
     /// Fills in defaults; a built-in resource is converted to its storage version first. Fails if the defaults would make a custom resource
     /// too large to store.
     pub fn to_working(&self, sent: Sent) -> Result<Working, Status> {
-        match &self.nature {
-            Nature::Custom(custom) => {
+        match &self.origin {
+            ResourceOrigin::Custom(custom) => {
                 let Sent(mut object) = sent;
                 custom.version.compiled().default(&mut object).map_err(Status::too_large)?;
                 Ok(Working(object))
             }
-            Nature::BuiltIn(_) => {
+            ResourceOrigin::BuiltIn(_) => {
                 let Working(mut object) = self.to_working_without_defaults(sent);
                 self.behavior().apply_defaults(&mut object);
                 Ok(Working(object))
@@ -133,7 +133,7 @@ impl ServedResource {
 
     /// Like [`ServedResource::to_working`], without defaults.
     fn to_working_without_defaults(&self, Sent(object): Sent) -> Working {
-        let Nature::BuiltIn(built_in) = &self.nature else { return Working(object) };
+        let ResourceOrigin::BuiltIn(built_in) = &self.origin else { return Working(object) };
         let mut object = match &built_in.conversion {
             Some(conversion) => (conversion.to_stored)(&object),
             None => object,
@@ -146,7 +146,7 @@ impl ServedResource {
     /// they are empty.
     pub fn to_sent(&self, working: Working) -> Sent {
         let mut sent = self.to_sent_as_it_is(working);
-        if let Nature::BuiltIn(built_in) = &self.nature
+        if let ResourceOrigin::BuiltIn(built_in) = &self.origin
             && built_in.conversion.is_some()
         {
             schema::decode::fill(&mut sent, built_in.schema);
@@ -156,7 +156,7 @@ impl ServedResource {
 
     /// Like [`ServedResource::to_sent`], without adding empty fields.
     pub fn to_sent_as_it_is(&self, Working(object): Working) -> Sent {
-        let Nature::BuiltIn(built_in) = &self.nature else { return Sent(object) };
+        let ResourceOrigin::BuiltIn(built_in) = &self.origin else { return Sent(object) };
         let mut object = match &built_in.conversion {
             Some(conversion) => (conversion.from_stored)(&object),
             None => object,
@@ -175,24 +175,28 @@ impl ServedResource {
     /// Reads a built-in resource, whose stored and working shapes are equal. Fails for a custom resource, which its
     /// [`Converter`](crate::conversion::Converter) loads.
     pub fn load_built_in(&self, entry: &storage::StoredEntry) -> Result<Working, Status> {
-        match &self.nature {
-            Nature::BuiltIn(_) => StoredObject::read(entry).map(|StoredObject(object)| Working(object)),
-            Nature::Custom(_) => Err(Status::internal("a custom resource was read as a built-in one")),
+        match &self.origin {
+            ResourceOrigin::BuiltIn(_) => {
+                StoredObject::read(entry).map(|StoredObject(object)| Working(object))
+            }
+            ResourceOrigin::Custom(_) => {
+                Err(Status::internal("a custom resource was read as a built-in one"))
+            }
         }
     }
 
     /// A built-in resource in the version of the request, or a custom resource in the version in which it is stored: for entries that need
     /// no conversion, and for controllers, which read only the metadata of custom resources.
     pub fn show_unconverted(&self, entry: &storage::StoredEntry) -> Result<Sent, Status> {
-        match &self.nature {
-            Nature::BuiltIn(_) => self.load_built_in(entry).map(|object| self.to_sent(object)),
-            Nature::Custom(_) => StoredObject::read(entry).map(|StoredObject(object)| Sent(object)),
+        match &self.origin {
+            ResourceOrigin::BuiltIn(_) => self.load_built_in(entry).map(|object| self.to_sent(object)),
+            ResourceOrigin::Custom(_) => StoredObject::read(entry).map(|StoredObject(object)| Sent(object)),
         }
     }
 
     /// The stored object of a built-in resource, equal to its working shape; `None` for a custom resource.
     pub(crate) fn to_stored_built_in(&self, Working(object): &Working) -> Option<StoredObject> {
-        matches!(self.nature, Nature::BuiltIn(_)).then(|| StoredObject(object.clone()))
+        matches!(self.origin, ResourceOrigin::BuiltIn(_)).then(|| StoredObject(object.clone()))
     }
 
     /// An empty object in the version of the request, with the fields that are written even when they are empty.
@@ -212,7 +216,7 @@ impl ServedResource {
 
     /// Adds the fields that the version of the request writes even when they are empty.
     pub fn fill_sent(&self, object: &mut Sent) {
-        if let Nature::BuiltIn(built_in) = &self.nature {
+        if let ResourceOrigin::BuiltIn(built_in) = &self.origin {
             schema::decode::fill(object, built_in.schema);
         }
     }

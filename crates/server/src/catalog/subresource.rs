@@ -4,7 +4,7 @@ use api::{GroupVersionKind, Status};
 use kinds::scale;
 use schema::Schema;
 
-use super::served_resource::{Nature, ServedResource};
+use super::served_resource::{ResourceOrigin, ServedResource};
 use super::shapes::{Sent, Working};
 
 /// The view of an object that a request reads or changes.
@@ -73,13 +73,13 @@ impl ServedResource {
 
     /// An object as a subresource shows it.
     pub fn view(&self, subresource: Subresource, object: &Working) -> Result<Sent, Status> {
-        match (subresource, &self.nature) {
-            (Subresource::Scale, Nature::Custom(custom)) => {
+        match (subresource, &self.origin) {
+            (Subresource::Scale, ResourceOrigin::Custom(custom)) => {
                 let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
                 let scale = crd::scale::from_object(paths, object).map_err(Status::plain)?;
                 Ok(Sent::new(scale.0))
             }
-            (Subresource::Scale, Nature::BuiltIn(_)) => {
+            (Subresource::Scale, ResourceOrigin::BuiltIn(_)) => {
                 Ok(Sent::new(scale::from_object(self.scaled()?, object)))
             }
             _ => Ok(self.to_sent(object.clone())),
@@ -89,8 +89,8 @@ impl ServedResource {
     /// An object as the base of a patch or apply through a subresource. Unlike in [`ServedResource::view`], the scale of a custom resource
     /// may lack fields that its CRD names.
     pub fn to_change(&self, subresource: Subresource, object: &Working) -> Result<Sent, Status> {
-        match (subresource, &self.nature) {
-            (Subresource::Scale, Nature::Custom(custom)) => {
+        match (subresource, &self.origin) {
+            (Subresource::Scale, ResourceOrigin::Custom(custom)) => {
                 let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
                 crd::scale::to_change(paths, object).map(Sent::new).map_err(Status::plain)
             }
@@ -104,12 +104,12 @@ impl ServedResource {
 
     /// Sets the replicas of `old` from a changed scale.
     pub fn apply_scale(&self, scale: &Sent, old: &Working) -> Result<Working, Status> {
-        let object = match &self.nature {
-            Nature::Custom(custom) => {
+        let object = match &self.origin {
+            ResourceOrigin::Custom(custom) => {
                 let paths = custom.version.scale.as_ref().ok_or_else(Status::no_such_resource)?;
                 crd::scale::apply(paths, old, scale)?
             }
-            Nature::BuiltIn(_) => scale::apply(self.scaled()?, old, scale)?,
+            ResourceOrigin::BuiltIn(_) => scale::apply(self.scaled()?, old, scale)?,
         };
         // Only the number of replicas differs from `old`.
         Ok(Working::of_converted(object))

@@ -42,7 +42,7 @@ impl ConversionWebhookClients {
         known.get(&crd.name).filter(|(made_of, _)| made_of == config).map(|(_, target)| target.clone())
     }
 
-    fn keep(&self, crd: &CustomResourceDefinition, config: Value, target: &Target) {
+    fn insert(&self, crd: &CustomResourceDefinition, config: Value, target: &Target) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(crd.name.clone(), (config, target.clone()));
     }
@@ -373,7 +373,7 @@ fn target(state: &State, crd: &CustomResourceDefinition, webhook: &Value) -> Res
     let reach = if dial.is_some() { Reach::Cluster } else { Reach::Configured };
     let endpoint = Endpoint { dial, reach, trust, ..Endpoint::new(url) };
     let target = Target::new(endpoint).map_err(|error| error.to_string())?;
-    state.apis.conversions.keep(crd, key, &target);
+    state.apis.conversions.insert(crd, key, &target);
     Ok(target)
 }
 

@@ -65,7 +65,7 @@ pub async fn create(
             }
             Err(StoreError::Refused(status)) => return Err(status),
             Err(StoreError::Conflict) => match &original {
-                None => return Err(taken(state, kind, call, &name)),
+                None => return Err(already_exists(state, kind, call, &name)),
                 Some(_) if attempt == NAME_ATTEMPTS => {
                     return Err(Status::generate_name_conflict(&kind.resource, &name));
                 }
@@ -80,7 +80,7 @@ pub async fn create(
     Err(Status::generate_name_conflict(&kind.resource, ""))
 }
 
-fn taken(state: &State, kind: &ServedResource, call: &Call, name: &str) -> Status {
+fn already_exists(state: &State, kind: &ServedResource, call: &Call, name: &str) -> Status {
     let there = state.storage.store.get(&kind.key(&call.info.namespace, name));
     let going =
         there.and_then(|entry| crate::encode::tree(&entry).ok()).is_some_and(|o| meta::is_deleting(&o));

@@ -20,7 +20,7 @@ use crate::options::{self, ListOptions};
 use crate::respond;
 use crate::splice::Splice;
 use crate::state::State;
-use crate::table::{self, Of, TableOptions, TableRequest};
+use crate::table::{self, TableOptions, TableRequest, TableScope};
 
 /// Go's raw URL encoding: without padding, and trailing bits are ignored.
 const TOKEN: GeneralPurpose = GeneralPurpose::new(
@@ -295,7 +295,7 @@ pub async fn answer(
             table::partial_list(&items, version, metadata)
         }
         ObjectForm::Table(version) => {
-            let options = TableOptions { of: Of::List, ..TableOptions::parse(&call.query)? };
+            let options = TableOptions { of: TableScope::List, ..TableOptions::parse(&call.query)? };
             let mut metadata = metadata;
             drop_empty_continue(&mut metadata);
             let rows = values(kind.converter(state).show_all(&page.entries).await?);

@@ -69,7 +69,7 @@ pub(in super::super) fn outgoing(
         let text = name.as_str();
         let hop = (HOP_BY_HOP.contains(&text) || dropped.contains(name))
             && !(upgrades && matches!(text, "connection" | "upgrade"));
-        if hop || is_ours_to_say(text, front_proxy) {
+        if hop || is_reserved_header(text, front_proxy) {
             continue;
         }
         if *name == header::SEC_WEBSOCKET_PROTOCOL {
@@ -109,7 +109,7 @@ pub(in super::super) fn outgoing(
 
 /// Whether a client's header must not be forwarded: it carries an identity in a spelling that the aggregated server might accept
 /// ([`comparable_header_name`]), it is a credential, or it belongs to the next connection.
-fn is_ours_to_say(name: &str, front_proxy: Option<&FrontProxy>) -> bool {
+fn is_reserved_header(name: &str, front_proxy: Option<&FrontProxy>) -> bool {
     let comparable = comparable_header_name(name);
     matches!(comparable.as_str(), USER | UID | REMOTE_GROUP | "authorization" | "host" | "expect")
         || comparable.starts_with(EXTRA)
@@ -123,7 +123,7 @@ pub(in super::super) fn forwarded_trailers(
     front_proxy: Option<&FrontProxy>,
 ) -> HeaderMap {
     let goes_on = |name: &HeaderName| {
-        !HOP_BY_HOP.contains(&name.as_str()) && !is_ours_to_say(name.as_str(), front_proxy)
+        !HOP_BY_HOP.contains(&name.as_str()) && !is_reserved_header(name.as_str(), front_proxy)
     };
     received
         .iter()
@@ -208,7 +208,7 @@ fn escape_key(key: &str) -> String {
 }
 
 /// Sets the `X-Forwarded-Uri`, `-Host` and `-Proto` headers. The path is cleaned of empty, `.` and `..` segments.
-pub(in super::super) fn say_for_whom(headers: &mut HeaderMap, path: &str, host: &str) {
+pub(in super::super) fn set_forwarded_headers(headers: &mut HeaderMap, path: &str, host: &str) {
     let mut uri = clean_path(path);
     if path.ends_with('/') && uri != "/" {
         uri.push('/');

@@ -11,7 +11,7 @@ use crate::discard::Discarding;
 use crate::paced::{BodyReadError, Paced};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Passed {
+pub(super) enum BodyEnd {
     /// The body was sent completely, or reading it failed.
     Ended,
     /// The client sends it too slowly.
@@ -20,20 +20,20 @@ pub(super) enum Passed {
 
 /// A paced request body that signals its end through a channel.
 #[derive(Debug)]
-pub(super) struct Passing {
+pub(super) struct ReportingBody {
     body: Paced<Discarding>,
-    ended: Option<oneshot::Sender<Passed>>,
+    ended: Option<oneshot::Sender<BodyEnd>>,
 }
 
-impl Passing {
+impl ReportingBody {
     /// Wraps `body`. The receiver yields how it ended; a receive error means that the body was dropped early.
-    pub(super) fn new(body: Discarding) -> (Self, oneshot::Receiver<Passed>) {
+    pub(super) fn new(body: Discarding) -> (Self, oneshot::Receiver<BodyEnd>) {
         let (ended, end) = oneshot::channel();
-        (Passing { body: Paced::new(body), ended: Some(ended) }, end)
+        (ReportingBody { body: Paced::new(body), ended: Some(ended) }, end)
     }
 }
 
-impl Body for Passing {
+impl Body for ReportingBody {
     type Data = Bytes;
     type Error = BodyReadError;
 
@@ -43,9 +43,9 @@ impl Body for Passing {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyReadError>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         let end = match &polled {
-            Poll::Ready(Some(Err(BodyReadError::TooSlow))) => Some(Passed::TooSlow),
-            Poll::Ready(None | Some(Err(BodyReadError::Broken(_)))) => Some(Passed::Ended),
-            Poll::Ready(Some(Ok(_))) if self.body.is_end_stream() => Some(Passed::Ended),
+            Poll::Ready(Some(Err(BodyReadError::TooSlow))) => Some(BodyEnd::TooSlow),
+            Poll::Ready(None | Some(Err(BodyReadError::Broken(_)))) => Some(BodyEnd::Ended),
+            Poll::Ready(Some(Ok(_))) if self.body.is_end_stream() => Some(BodyEnd::Ended),
             Poll::Ready(Some(Ok(_))) | Poll::Pending => None,
         };
         if let Some(end) = end

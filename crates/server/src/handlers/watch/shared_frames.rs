@@ -20,7 +20,7 @@ use crate::metrics::MetricRegistry;
 use crate::negotiate::ObjectForm;
 use crate::respond;
 use crate::state::State;
-use crate::table::{self, Include, TableOptions, TableRequest};
+use crate::table::{self, IncludeObject, TableOptions, TableRequest};
 
 /// Upper limit of cached bytes.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
@@ -42,7 +42,7 @@ pub struct FrameKey {
     /// Uid and generation of the CRD.
     crd: Option<(Str, i64)>,
     form: ObjectForm,
-    include: Include,
+    include: IncludeObject,
     has_headers: bool,
 }
 
