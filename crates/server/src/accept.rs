@@ -185,7 +185,7 @@ async fn connection<A: Answer>(
     let handshake = TlsAcceptor::from(tls).accept(Socket::new(stream, open));
     let handshake = tokio::select! {
         handshake = tokio::time::timeout(limits.handshake, handshake) => handshake,
-        () = state.asked_to_leave() => return debug!(%address, "TLS handshake given up for others"),
+        () = state.must_close_gracefully() => return debug!(%address, "TLS handshake given up for others"),
     };
     table.handshake_ended(&state);
     let guard = StreamGuard::new(table.metrics().clone());
@@ -232,7 +232,7 @@ async fn connection<A: Answer>(
     let ended = tokio::select! {
         ended = gather.turns(connection.as_mut()) => ended,
         () = silent => return debug!(%address, "no request came"),
-        () = state.asked_to_leave() => {
+        () = state.must_close_gracefully() => {
             // Without any request so far, no response is lost.
             if !state.was_used() {
                 return debug!(%address, "closed for others: no request came");
@@ -240,7 +240,7 @@ async fn connection<A: Answer>(
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = gather.turns(connection.as_mut()) => ended,
-                () = state.told_to_go() => return debug!(%address, "closed for others"),
+                () = state.must_close_now() => return debug!(%address, "closed for others"),
                 () = idle_after(&state, LEAVE) => return debug!(%address, "closed for others: the client stayed"),
             }
         }

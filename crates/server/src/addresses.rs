@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_names_ports_that_nobody_gets_and_never_asks_the_range() {
+    fn a_dry_run_names_unallocated_ports_and_never_asks_the_range() {
         let addresses = addresses();
         let ports = |spec: &str, dry_run: bool| {
             let mut object = service(spec);

@@ -223,7 +223,7 @@ impl Parts {
     pub(crate) fn chain(&self, configuration: &Configuration) -> (Result<AuthorizerChain, String>, Files) {
         let several =
             configuration.authorizers.iter().filter(|a| a.kind == AuthorizerType::Webhook).count() > 1;
-        let standing = SharedAuthorizers {
+        let shared = SharedAuthorizers {
             rbac: self.rbac.clone(),
             node: self.node.clone(),
             abac: self.policies.clone(),
@@ -237,7 +237,7 @@ impl Parts {
             followed.borrow_mut().add(files);
             sender
         };
-        let chain = assemble(configuration, &standing, &sender);
+        let chain = assemble(configuration, &shared, &sender);
         (chain, followed.into_inner())
     }
 

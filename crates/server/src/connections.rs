@@ -42,7 +42,7 @@ pub(crate) struct Connections {
     free: Arc<Semaphore>,
     /// Handshakes in progress, without those whose connection is closing immediately.
     handshakes: AtomicUsize,
-    /// Open connections at level [`TAKE_LEAVE`] or above, and those at [`GO`].
+    /// Open connections at level [`CLOSE_GRACEFULLY`] or above, and those at [`CLOSE_NOW`].
     leaving: AtomicUsize,
     going: AtomicUsize,
     table: Mutex<Table>,
@@ -101,9 +101,9 @@ pub(crate) struct Connection {
 }
 
 /// Values of [`Connection::close`] in increasing order: stay open, close gracefully, close immediately.
-const STAY: u8 = 0;
-const TAKE_LEAVE: u8 = 1;
-const GO: u8 = 2;
+const STAY_OPEN: u8 = 0;
+const CLOSE_GRACEFULLY: u8 = 1;
+const CLOSE_NOW: u8 = 2;
 
 impl Connection {
     /// Counts a request as in flight until the result is dropped.
@@ -123,13 +123,13 @@ impl Connection {
     }
 
     /// Returns when the connection is to be closed gracefully.
-    pub(crate) async fn asked_to_leave(&self) {
-        self.reached(TAKE_LEAVE).await;
+    pub(crate) async fn must_close_gracefully(&self) {
+        self.reached(CLOSE_GRACEFULLY).await;
     }
 
     /// Returns when the connection is to be closed immediately, whatever is in flight.
-    pub(crate) async fn told_to_go(&self) {
-        self.reached(GO).await;
+    pub(crate) async fn must_close_now(&self) {
+        self.reached(CLOSE_NOW).await;
     }
 
     async fn reached(&self, level: u8) {
@@ -190,8 +190,8 @@ impl Drop for Open {
         table.open.remove(&self.connection.id);
         // Read under the lock because levels are raised only under the lock.
         let level = self.connection.close.load(Ordering::Acquire);
-        self.connections.leaving.fetch_sub(usize::from(level >= TAKE_LEAVE), Ordering::Relaxed);
-        self.connections.going.fetch_sub(usize::from(level >= GO), Ordering::Relaxed);
+        self.connections.leaving.fetch_sub(usize::from(level >= CLOSE_GRACEFULLY), Ordering::Relaxed);
+        self.connections.going.fetch_sub(usize::from(level >= CLOSE_NOW), Ordering::Relaxed);
         let client = self.connection.client;
         let left = table.clients.get_mut(&client).map_or(0, |count| {
             *count = count.saturating_sub(1);
@@ -236,7 +236,9 @@ impl Connections {
         loop {
             let taken = self.limits.connections.saturating_sub(self.free.available_permits());
             // Connections that are already closing do not count towards the threshold.
-            for (level, closing, share) in [(TAKE_LEAVE, &self.leaving, HIGH), (GO, &self.going, URGENT)] {
+            for (level, closing, share) in
+                [(CLOSE_GRACEFULLY, &self.leaving, HIGH), (CLOSE_NOW, &self.going, URGENT)]
+            {
                 let staying = taken.saturating_sub(closing.load(Ordering::Relaxed));
                 if staying.saturating_mul(100) >= self.limits.connections.saturating_mul(share) {
                     self.close_idle(Closes::Idle, level);
@@ -271,7 +273,7 @@ impl Connections {
             was_used: AtomicBool::new(false),
             is_upgraded: AtomicBool::new(false),
             last_busy: AtomicU64::new(now),
-            close: AtomicU8::new(STAY),
+            close: AtomicU8::new(STAY_OPEN),
             changed: Notify::new(),
             began: self.began,
             waiting: waiting::Waiting::default(),
@@ -280,7 +282,7 @@ impl Connections {
         self.metrics.set_open(table.open.len());
         drop(table);
         if self.handshakes.fetch_add(1, Ordering::Relaxed) >= self.limits.handshakes {
-            self.close_idle(Closes::Handshaking, GO);
+            self.close_idle(Closes::Handshaking, CLOSE_NOW);
         }
         Some(Open { connections: Arc::clone(self), connection, _permit: permit })
     }
@@ -295,7 +297,7 @@ impl Connections {
     /// Closes idle connections because accepting failed for lack of a file descriptor.
     pub(crate) fn out_of_descriptors(&self) {
         if self.going.load(Ordering::Relaxed) == 0 {
-            self.close_idle(Closes::Idle, GO);
+            self.close_idle(Closes::Idle, CLOSE_NOW);
         }
     }
 
@@ -306,7 +308,7 @@ impl Connections {
             let now = self.began.elapsed().as_secs();
             let table = self.lock();
             let stalled = table.open.values().filter(|connection| connection.waiting.is_stalled(now));
-            let closed = stalled.filter(|connection| self.close(connection, GO) < GO).count();
+            let closed = stalled.filter(|connection| self.close(connection, CLOSE_NOW) < CLOSE_NOW).count();
             drop(table);
             if closed > 0 {
                 self.count_stalled(closed);
@@ -325,8 +327,8 @@ impl Connections {
     /// lock.
     fn close(&self, connection: &Connection, level: u8) -> u8 {
         let before = connection.ask_to_close(level);
-        self.leaving.fetch_add(usize::from(before < TAKE_LEAVE), Ordering::Relaxed);
-        self.going.fetch_add(usize::from(before < GO && level == GO), Ordering::Relaxed);
+        self.leaving.fetch_add(usize::from(before < CLOSE_GRACEFULLY), Ordering::Relaxed);
+        self.going.fetch_add(usize::from(before < CLOSE_NOW && level == CLOSE_NOW), Ordering::Relaxed);
         before
     }
 

@@ -99,7 +99,7 @@ impl Kinds {
     }
 
     /// The object a storage key belongs to. Its kind follows from the key's prefix alone.
-    fn place(&self, catalog: &Catalog, key: &str) -> Option<ObjectRef> {
+    fn object_ref(&self, catalog: &Catalog, key: &str) -> Option<ObjectRef> {
         let (prefix, rest) = key.split_at_checked(keys::prefix_end(key)?)?;
         let kind = match self.by_prefix.get(prefix) {
             Some(kind) => Arc::clone(kind),
@@ -147,8 +147,11 @@ impl InProcess {
         }
     }
 
-    fn entry(&self, place: &ObjectRef) -> Option<Arc<StoredEntry>> {
-        self.state.storage.store.get(&self.served(&place.kind)?.key(&place.namespace, &place.name))
+    fn entry(&self, object_ref: &ObjectRef) -> Option<Arc<StoredEntry>> {
+        self.state
+            .storage
+            .store
+            .get(&self.served(&object_ref.kind)?.key(&object_ref.namespace, &object_ref.name))
     }
 
     fn scope(&self, kind: &ResourceKind, namespace: &str) -> Option<String> {
@@ -184,12 +187,12 @@ impl ClusterReader for InProcess {
         elsewhere(self.state.apis.aggregation.remote_versions())
     }
 
-    fn get(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
-        self.entry(place).map(|entry| self.object(&place.kind, &entry)).transpose()
+    fn get(&self, object_ref: &ObjectRef) -> Result<Option<Value>, Status> {
+        self.entry(object_ref).map(|entry| self.object(&object_ref.kind, &entry)).transpose()
     }
 
-    fn metadata(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
-        self.entry(place).map(|entry| skim::metadata(&entry)).transpose()
+    fn metadata(&self, object_ref: &ObjectRef) -> Result<Option<Value>, Status> {
+        self.entry(object_ref).map(|entry| skim::metadata(&entry)).transpose()
     }
 
     fn list(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
@@ -252,14 +255,14 @@ impl StoreWatch {
             }
         };
         Some(ObjectChange {
-            place: self.kinds.place(&self.state.apis.catalog, &entry.key)?,
+            place: self.kinds.object_ref(&self.state.apis.catalog, &entry.key)?,
             object: object?,
             deleted,
         })
     }
 
     fn decode(&self, entry: &StoredEntry) -> Option<Value> {
-        let kind = self.kinds.place(&self.state.apis.catalog, &entry.key)?.kind;
+        let kind = self.kinds.object_ref(&self.state.apis.catalog, &entry.key)?.kind;
         let served = self.state.apis.catalog.find(&kind.group, &kind.version, &kind.plural)?;
         served.show_unconverted(entry).map(Sent::into_value).ok()
     }
@@ -303,12 +306,22 @@ impl Api for InProcess {
         self.client.create(&collection(kind, namespace), object).await
     }
 
-    async fn update(&self, place: &ObjectRef, subresource: &str, object: &Value) -> Result<Value, Status> {
-        self.client.update(&path(place, subresource), object).await
+    async fn update(
+        &self,
+        object_ref: &ObjectRef,
+        subresource: &str,
+        object: &Value,
+    ) -> Result<Value, Status> {
+        self.client.update(&path(object_ref, subresource), object).await
     }
 
-    async fn patch(&self, place: &ObjectRef, subresource: &str, patch: &PatchBody) -> Result<Value, Status> {
-        let path = path(place, subresource);
+    async fn patch(
+        &self,
+        object_ref: &ObjectRef,
+        subresource: &str,
+        patch: &PatchBody,
+    ) -> Result<Value, Status> {
+        let path = path(object_ref, subresource);
         match patch {
             PatchBody::Merge(patch) => self.client.merge_patch(&path, patch).await,
             PatchBody::Strategic(patch) => {
@@ -322,9 +335,12 @@ impl Api for InProcess {
         items(self.client.elsewhere().get(&collection(kind, namespace)).await?)
     }
 
-    async fn delete(&self, place: &ObjectRef, options: &Value) -> Result<(), Status> {
-        is_segment(&place.name).map_err(Status::internal)?;
-        self.client_for(&place.kind).delete(&path(place, ""), &delete_options(options)).await.map(drop)
+    async fn delete(&self, object_ref: &ObjectRef, options: &Value) -> Result<(), Status> {
+        is_segment(&object_ref.name).map_err(Status::internal)?;
+        self.client_for(&object_ref.kind)
+            .delete(&path(object_ref, ""), &delete_options(options))
+            .await
+            .map(drop)
     }
 
     async fn delete_collection(
@@ -426,8 +442,9 @@ fn collection(kind: &ResourceKind, namespace: &str) -> String {
 }
 
 /// The path of an object, or of its subresource unless that is empty.
-fn path(place: &ObjectRef, subresource: &str) -> String {
-    let mut path = format!("{}/{}", collection(&place.kind, &place.namespace), encode_path(&place.name));
+fn path(object_ref: &ObjectRef, subresource: &str) -> String {
+    let mut path =
+        format!("{}/{}", collection(&object_ref.kind, &object_ref.namespace), encode_path(&object_ref.name));
     if !subresource.is_empty() {
         path.push('/');
         path.push_str(subresource);

@@ -55,29 +55,29 @@ impl WatchedPaths {
     fn add(&mut self, file: &Path) {
         let Ok(file) = std::path::absolute(file) else { return };
         self.folders.extend(file.parent().map(Path::to_owned));
-        let mut place = PathBuf::new();
+        let mut resolved = PathBuf::new();
         let mut ahead: Vec<OsString> = steps(&file);
         let mut followed = 0;
         while let Some(step) = ahead.pop() {
-            let next = place.join(&step);
+            let next = resolved.join(&step);
             match std::fs::read_link(&next) {
                 Ok(target) if followed < MAX_LINKS => {
                     followed += 1;
                     self.links.insert(next);
                     if target.is_absolute() {
-                        place = PathBuf::new();
+                        resolved = PathBuf::new();
                     }
                     ahead.extend(steps(&target));
                 }
                 Ok(_) => return,
                 // The path so far contains no symbolic links, so `..` leads to its parent.
                 Err(_) if step == ".." => {
-                    place.pop();
+                    resolved.pop();
                 }
-                Err(_) => place = next,
+                Err(_) => resolved = next,
             }
         }
-        self.folders.extend(place.parent().map(Path::to_owned));
+        self.folders.extend(resolved.parent().map(Path::to_owned));
     }
 
     /// The folders to watch, including those of symbolic links.
@@ -104,7 +104,7 @@ impl FileWatch {
     pub(crate) fn new(settle: Duration, stopped: watch::Receiver<bool>) -> Self {
         let hint = Arc::new(Notify::new());
         let watched_paths = Arc::new(Mutex::new(WatchedPaths::default()));
-        let heard = {
+        let on_event = {
             let (hint, watched_paths) = (Arc::clone(&hint), Arc::clone(&watched_paths));
             move |event: notify::Result<notify::Event>| match event {
                 // Checking files causes access events; those must not trigger another check.
@@ -119,7 +119,7 @@ impl FileWatch {
                 _ => hint.notify_one(),
             }
         };
-        let watcher = notify::recommended_watcher(heard)
+        let watcher = notify::recommended_watcher(on_event)
             .inspect_err(|error| warn!(%error, "files cannot be watched; they are looked at every minute"))
             .ok();
         let mut poll = tokio::time::interval(POLL);
@@ -131,13 +131,13 @@ impl FileWatch {
     pub(crate) fn watch<'p>(&mut self, files: impl IntoIterator<Item = &'p Path>) {
         let Some(watcher) = &mut self.watcher else { return };
         let watched_paths = WatchedPaths::of(files);
-        let wanted = watched_paths.watched();
+        let directories = watched_paths.watched();
         *self.watched_paths.lock().unwrap_or_else(PoisonError::into_inner) = watched_paths;
-        for gone in self.watched.difference(&wanted) {
+        for gone in self.watched.difference(&directories) {
             let _ = watcher.unwatch(gone);
         }
         // Watch all folders again, because a folder may have been replaced by another of the same name.
-        self.watched = wanted
+        self.watched = directories
             .into_iter()
             .filter(|folder| watcher.watch(folder, RecursiveMode::NonRecursive).is_ok())
             .collect();

@@ -322,8 +322,8 @@ mod tests {
         health.bootstrap.refused("/apiservices", &api::Status::bad_request("v1.: policy 'p' denied it"));
         assert!(ready("").1.contains("[-]autoregister-completion failed: reason withheld"));
         let verbose = Query::parse("verbose");
-        let told = health.page("/readyz", &verbose, true).unwrap().1;
-        assert!(told.contains(
+        let report = health.page("/readyz", &verbose, true).unwrap().1;
+        assert!(report.contains(
             "[-]autoregister-completion failed: /apiservices is not written: v1.: policy 'p' denied it\n"
         ));
         let withheld = health.page("/readyz", &verbose, false).unwrap().1;

@@ -109,9 +109,9 @@ fn data(state: &State, stored: Option<&Value>) -> Value {
         let proxy = authenticator.front_proxy.as_ref().unwrap_or(&none);
         let mut list = |key: &str, own: &[Str], always: bool| {
             let mut names: Vec<Value> = Vec::new();
-            let kept = json::parse(there(key).as_bytes()).unwrap_or_default();
+            let existing = json::parse(there(key).as_bytes()).unwrap_or_default();
             let own = own.iter().cloned().map(Value::String);
-            for name in kept.as_list().unwrap_or_default().iter().cloned().chain(own) {
+            for name in existing.as_list().unwrap_or_default().iter().cloned().chain(own) {
                 if !names.contains(&name) {
                     names.push(name);
                 }

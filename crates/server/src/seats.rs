@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_over_the_limit_is_told_when_to_come_back() {
+    fn a_request_over_the_limit_is_rejected_with_retry_after() {
         let seats = Seats::new(1, 1);
         let (user, list) = (User::named("u"), info(&Method::GET, "/api/v1/pods"));
         let seat = seats.take(&user, &list).unwrap();

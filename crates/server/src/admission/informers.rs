@@ -26,8 +26,8 @@ pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
 
 /// The informers of both kinds of policies.
 pub(crate) struct Informers {
-    validating: Kept,
-    mutating: Kept,
+    validating: PolicyInformer,
+    mutating: PolicyInformer,
 }
 
 impl Informers {
@@ -80,14 +80,14 @@ impl Informers {
 
     /// Waits until the write at `revision` is in force. Returns at once for resources other than policies and bindings.
     pub(crate) async fn reached(&self, resource: &str, revision: u64) {
-        let (kept, which) = match resource {
+        let (informer, which) = match resource {
             "validatingadmissionpolicies" => (&self.validating, 0),
             "validatingadmissionpolicybindings" => (&self.validating, 1),
             "mutatingadmissionpolicies" => (&self.mutating, 0),
             "mutatingadmissionpolicybindings" => (&self.mutating, 1),
             _ => return,
         };
-        kept.reached(which, revision).await;
+        informer.reached(which, revision).await;
     }
 }
 
@@ -114,27 +114,27 @@ pub(crate) struct ListedBinding {
 #[derive(Clone, Debug)]
 pub(crate) struct CameFrom {
     /// File and line of a static manifest; `None` for a stored object.
-    pub(crate) place: Option<(Str, usize)>,
+    pub(crate) manifest_position: Option<(Str, usize)>,
     pub(crate) compiled_in: Duration,
 }
 
 /// The informers of one kind of policies and of its bindings.
-struct Kept {
+struct PolicyInformer {
     /// Compiles the policies of manifest files. Calling the result puts them in force.
     fix: Box<dyn Fn(&LoadedManifests) -> Fixed + Send + Sync>,
     list: Box<dyn Fn() -> Vec<ListedPolicy> + Send + Sync>,
     followed: [InformerProgress; 2],
-    heard: watch::Receiver<u64>,
+    changes: watch::Receiver<u64>,
     built: watch::Receiver<u64>,
 }
 
-impl Kept {
+impl PolicyInformer {
     async fn reached(&self, which: usize, revision: u64) {
         if let Some(followed) = self.followed.get(which) {
             followed.reached(revision).await;
         }
-        let heard = *self.heard.borrow();
-        let _ = self.built.clone().wait_for(|built| *built >= heard).await;
+        let changes = *self.changes.borrow();
+        let _ = self.built.clone().wait_for(|built| *built >= changes).await;
     }
 }
 
@@ -143,7 +143,7 @@ struct Table<P> {
     stored: Policied<P>,
     fixed: Policied<P>,
     /// Counts the changes of stored objects.
-    heard: watch::Sender<u64>,
+    changes: watch::Sender<u64>,
 }
 
 /// Policies and bindings of one source by name, with the origin of each.
@@ -169,7 +169,9 @@ impl<P: AnyPolicy> Policied<P> {
     /// Lists policies in the order of evaluation: by name.
     fn list(&self) -> impl Iterator<Item = ListedPolicy> {
         let from = |all: &BTreeMap<Str, CameFrom>, name: &Str| {
-            all.get(name).cloned().unwrap_or(CameFrom { place: None, compiled_in: Duration::ZERO })
+            all.get(name)
+                .cloned()
+                .unwrap_or(CameFrom { manifest_position: None, compiled_in: Duration::ZERO })
         };
         let mut bound: BTreeMap<&Str, Vec<ListedBinding>> = BTreeMap::new();
         for (name, binding) in &self.bindings {
@@ -199,11 +201,11 @@ fn keep<P: AnyPolicy + 'static>(
     kinds: [&'static str; 2],
     compile: fn(&Value) -> P,
     replace: impl Fn(PolicySnapshot<P>) + Send + Sync + 'static,
-) -> Kept {
-    let (heard, heard_of) = watch::channel(0);
-    let table = Table { stored: Policied::default(), fixed: Policied::default(), heard };
+) -> PolicyInformer {
+    let (changes, changes_seen) = watch::channel(0);
+    let table = Table { stored: Policied::default(), fixed: Policied::default(), changes };
     let shared: Shared<P> = Arc::new((Mutex::new(table), Notify::new()));
-    let hear = Arc::clone(&shared);
+    let for_change = Arc::clone(&shared);
     let policies = start_informer(store, policies, notes.clone(), move |old, new| {
         // Only the spec matters here. Compiling is expensive, so changes of metadata or status are skipped.
         let same = old.zip(new).is_some_and(|(old, new)| old.get("spec") == new.get("spec"));
@@ -212,8 +214,8 @@ fn keep<P: AnyPolicy + 'static>(
         }
         let begun = Instant::now();
         let compiled = new.map(|new| Arc::new(compile(new)));
-        let from = CameFrom { place: None, compiled_in: begun.elapsed() };
-        change(&hear, old.or(new), |table, name| {
+        let from = CameFrom { manifest_position: None, compiled_in: begun.elapsed() };
+        change(&for_change, old.or(new), |table, name| {
             if let Some(policy) = compiled {
                 table.stored.policies_from.insert(name.clone(), from);
                 table.stored.policies.insert(name, policy);
@@ -223,10 +225,10 @@ fn keep<P: AnyPolicy + 'static>(
             }
         });
     });
-    let hear = Arc::clone(&shared);
+    let for_change = Arc::clone(&shared);
     let bindings = start_informer(store, bindings, notes.clone(), move |old, new| {
         let read = new.map(|new| Arc::new(PolicyBinding::read(new)));
-        change(&hear, old.or(new), |table, name| match read {
+        change(&for_change, old.or(new), |table, name| match read {
             Some(binding) => drop(table.stored.bindings.insert(name, binding)),
             None => drop(table.stored.bindings.remove(&name)),
         });
@@ -259,14 +261,20 @@ fn keep<P: AnyPolicy + 'static>(
             let _ = sender.send(build(&shared, &*replace));
         }
     });
-    Kept { fix: Box::new(fix), list: Box::new(list), followed: [policies, bindings], heard: heard_of, built }
+    PolicyInformer {
+        fix: Box::new(fix),
+        list: Box::new(list),
+        followed: [policies, bindings],
+        changes: changes_seen,
+        built,
+    }
 }
 
 fn change<P>(shared: &Shared<P>, object: Option<&Value>, apply: impl FnOnce(&mut Table<P>, Str)) {
     let Some(object) = object else { return };
     let mut table = lock(shared);
     apply(&mut table, api::meta::name(object).into());
-    table.heard.send_modify(|version| *version += 1);
+    table.changes.send_modify(|version| *version += 1);
     shared.1.notify_one();
 }
 
@@ -290,14 +298,14 @@ fn compile_all<P: AnyPolicy>(
         let spec = object.get("spec").unwrap_or(&Value::Null);
         let same = before.get(&name).filter(|old| old.policy().inventory.was_compiled_from(spec));
         let policy = same.map_or_else(|| Arc::new(compile(object)), Arc::clone);
-        let place = Some((file.clone(), *line));
-        made.policies_from.insert(name.clone(), CameFrom { place, compiled_in: begun.elapsed() });
+        let manifest_position = Some((file.clone(), *line));
+        made.policies_from.insert(name.clone(), CameFrom { manifest_position, compiled_in: begun.elapsed() });
         made.policies.insert(name, policy);
     }
     for Manifest { object, file, line } in bindings {
         let name = Str::from(api::meta::name(object));
-        let place = Some((file.clone(), *line));
-        made.bindings_from.insert(name.clone(), CameFrom { place, compiled_in: Duration::ZERO });
+        let manifest_position = Some((file.clone(), *line));
+        made.bindings_from.insert(name.clone(), CameFrom { manifest_position, compiled_in: Duration::ZERO });
         made.bindings.insert(name, Arc::new(PolicyBinding::read(object)));
     }
     made
@@ -311,5 +319,5 @@ fn build<P: AnyPolicy>(shared: &Shared<P>, replace: &impl Fn(PolicySnapshot<P>))
         (PolicySource::Manifest, &table.fixed.policies, &table.fixed.bindings),
         (PolicySource::Api, &table.stored.policies, &table.stored.bindings),
     ]));
-    *table.heard.borrow()
+    *table.changes.borrow()
 }

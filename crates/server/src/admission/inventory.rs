@@ -194,7 +194,7 @@ fn webhooks(listed: &[ListedWebhook], clock: &Clock) -> Vec<Entry> {
 }
 
 fn origin(from: &CameFrom, inventory: &InventoryEntry) -> Origin {
-    match &from.place {
+    match &from.manifest_position {
         Some((file, line)) => Origin::File(file.clone(), *line),
         None => Origin::Object(inventory.uid.clone()),
     }

@@ -57,14 +57,14 @@ pub(crate) struct WebhookTransport {
 /// Recently called targets, each with the value of `clock` at its last use.
 #[derive(Default)]
 struct Targets {
-    by_place: HashMap<Key, (u64, Target)>,
+    by_endpoint: HashMap<Key, (u64, Target)>,
     clock: u64,
 }
 
 impl Targets {
     fn find(&mut self, key: &Key) -> Option<Target> {
         self.clock += 1;
-        let (used, target) = self.by_place.get_mut(key)?;
+        let (used, target) = self.by_endpoint.get_mut(key)?;
         *used = self.clock;
         Some(target.clone())
     }
@@ -196,14 +196,14 @@ impl WebhookTransport {
         if let Some(target) = targets.find(&key) {
             return Ok(target);
         }
-        let Targets { by_place, clock } = &mut *targets;
-        if by_place.len() >= MAX_TARGETS {
-            let oldest = by_place.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| key.clone());
+        let Targets { by_endpoint, clock } = &mut *targets;
+        if by_endpoint.len() >= MAX_TARGETS {
+            let oldest = by_endpoint.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| key.clone());
             if let Some(oldest) = oldest {
-                by_place.remove(&oldest);
+                by_endpoint.remove(&oldest);
             }
         }
-        by_place.insert(key, (*clock, target.clone()));
+        by_endpoint.insert(key, (*clock, target.clone()));
         Ok(target)
     }
 }
@@ -274,8 +274,8 @@ fn sent_on(answer: &Answer, origin: &str, asked: Option<&PathAndQuery>) -> Optio
 }
 
 /// Errors if a webhook has neither a service nor a URL, or a URL that cannot be parsed.
-fn locate(place: &WebhookEndpoint) -> Result<Located, String> {
-    match place {
+fn locate(endpoint: &WebhookEndpoint) -> Result<Located, String> {
+    match endpoint {
         WebhookEndpoint::Unset => Err("webhook configuration must have either service or URL".to_owned()),
         WebhookEndpoint::Service { namespace, name, port, path } => {
             let host_port = format!("{}:{port}", WebhookEndpoint::service_host(namespace, name));

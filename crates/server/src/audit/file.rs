@@ -166,12 +166,12 @@ fn tidy(path: &Path, max_days: u64, max_backups: usize, compress: bool) -> io::R
     let oldest = now.saturating_sub(Duration::from_secs(max_days.saturating_mul(24 * 3600)));
     let oldest = i64::try_from(oldest.as_millis()).unwrap_or(i64::MAX);
     // A file and its compressed form count as one backup, since both exist during compression.
-    let mut kept: Vec<i64> = Vec::new();
+    let mut backup_times: Vec<i64> = Vec::new();
     for (time, file) in backups {
-        if kept.last() != Some(&time) {
-            kept.push(time);
+        if backup_times.last() != Some(&time) {
+            backup_times.push(time);
         }
-        let too_many = max_backups > 0 && kept.len() > max_backups;
+        let too_many = max_backups > 0 && backup_times.len() > max_backups;
         let too_old = max_days > 0 && time < oldest;
         if too_many || too_old {
             fs::remove_file(&file)?;

@@ -135,7 +135,7 @@ fn an_authority_that_was_renewed_vouches_by_the_certificate_that_is_valid() {
 }
 
 #[test]
-fn a_certificate_in_the_file_is_believed_and_vouches_for_nobody() {
+fn a_leaf_certificate_in_the_file_is_trusted_and_issues_no_other() {
     let change = |params: &mut CertificateParams| {
         params.is_ca = IsCa::ExplicitNoCa;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];

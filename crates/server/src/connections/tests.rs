@@ -3,7 +3,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{ClientAddress, ConnectionMetrics, Connections, GO, LogLimit, Open, STAY, TAKE_LEAVE};
+use super::{
+    CLOSE_GRACEFULLY, CLOSE_NOW, ClientAddress, ConnectionMetrics, Connections, LogLimit, Open, STAY_OPEN,
+};
 use crate::accept::Limits;
 use crate::metrics::MetricRegistry;
 
@@ -33,12 +35,12 @@ async fn the_oldest_idle_connection_of_the_address_with_the_most_is_closed() {
         greedy.push(open);
     }
     let in_use = greedy[0].connection().begin();
-    assert!(greedy.iter().all(|open| level(open) == STAY), "eight of ten is not above the mark yet");
+    assert!(greedy.iter().all(|open| level(open) == STAY_OPEN), "eight of ten is not above the mark yet");
     let _ninth = open(&connections, "10.0.0.3").await.unwrap();
-    assert_eq!(level(&greedy[0]), STAY, "a request is in flight");
-    assert_eq!(level(&greedy[1]), TAKE_LEAVE);
-    assert!(greedy.iter().skip(2).all(|open| level(open) == STAY));
-    assert_eq!(level(&other), STAY);
+    assert_eq!(level(&greedy[0]), STAY_OPEN, "a request is in flight");
+    assert_eq!(level(&greedy[1]), CLOSE_GRACEFULLY);
+    assert!(greedy.iter().skip(2).all(|open| level(open) == STAY_OPEN));
+    assert_eq!(level(&other), STAY_OPEN);
     drop(in_use);
     assert!(greedy[0].connection().is_idle());
 }
@@ -54,12 +56,12 @@ async fn a_nearly_full_server_closes_at_once_and_reuses_the_room() {
         let connections = Arc::clone(&connections);
         async move { connections.room().await.is_some() }
     });
-    let mut told = None;
-    while told.is_none() {
+    let mut closing = None;
+    while closing.is_none() {
         tokio::task::yield_now().await;
-        told = all.iter().position(|open| level(open) == GO);
+        closing = all.iter().position(|open| level(open) == CLOSE_NOW);
     }
-    drop(all.remove(told.unwrap()));
+    drop(all.remove(closing.unwrap()));
     assert!(waiting.await.unwrap());
 }
 
@@ -72,7 +74,7 @@ async fn handshakes_in_progress_are_bounded() {
         let permit = connections.room().await.unwrap();
         all.push(connections.open("10.0.0.1".parse().unwrap(), permit).unwrap());
     }
-    let closing: Vec<usize> = (0..17).filter(|number| level(&all[*number]) == GO).collect();
+    let closing: Vec<usize> = (0..17).filter(|number| level(&all[*number]) == CLOSE_NOW).collect();
     assert_eq!(closing, [0, 1, 2], "the oldest, a few at a time");
     assert_eq!(connections.handshakes.load(Ordering::Relaxed), 14);
     drop(all);

@@ -11,8 +11,8 @@ fn root() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn a_plain_file_is_told_of_by_its_folder_alone() {
-    let (_kept, root) = root();
+fn a_plain_file_is_watched_through_its_directory_alone() {
+    let (_temporary, root) = root();
     fs::write(root.join("a"), "x").unwrap();
     let watched_paths = WatchedPaths::of([root.join("a").as_path()]);
     assert_eq!(watched_paths, WatchedPaths { folders: [root.clone()].into(), links: BTreeSet::new() });
@@ -21,8 +21,8 @@ fn a_plain_file_is_told_of_by_its_folder_alone() {
 }
 
 #[test]
-fn every_link_on_the_way_is_told_of_and_nothing_beside_it() {
-    let (_kept, root) = root();
+fn every_link_on_the_way_is_watched_and_nothing_beside_it() {
+    let (_temporary, root) = root();
     let (folder, far) = (root.join("folder"), root.join("far"));
     for path in [&folder, &far, &far.join("v1"), &root.join("deep")] {
         fs::create_dir(path).unwrap();
@@ -42,7 +42,7 @@ fn every_link_on_the_way_is_told_of_and_nothing_beside_it() {
 
 #[test]
 fn links_that_lead_nowhere_or_to_themselves_end_the_search() {
-    let (_kept, root) = root();
+    let (_temporary, root) = root();
     symlink("loop", root.join("loop")).unwrap();
     symlink("gone/file", root.join("dangling")).unwrap();
     let watched_paths = WatchedPaths::of([root.join("loop").as_path()]);

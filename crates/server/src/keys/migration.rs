@@ -93,7 +93,7 @@ fn new_key(entry: &StoredEntry, crds: &HashMap<(Str, Str), Crd>) -> Result<Strin
     if let Some(row) = row
         && stored_head(row).is_some_and(|head| entry.body.starts_with(&head))
     {
-        check_place(entry, rest, row.is_namespaced())?;
+        check_namespace_and_name(entry, rest, row.is_namespaced())?;
         return prefix(row)
             .map(|prefix| format!("{prefix}{rest}"))
             .ok_or("objects of its resource are not stored");
@@ -107,13 +107,13 @@ fn new_key(entry: &StoredEntry, crds: &HashMap<(Str, Str), Crd>) -> Result<Strin
     if !crd.heads.iter().any(|head| entry.body.starts_with(head)) {
         return Err("it does not have the kind and a version of its CustomResourceDefinition");
     }
-    check_place(entry, rest, crd.namespaced)?;
+    check_namespace_and_name(entry, rest, crd.namespaced)?;
     Ok(format!("{}{rest}", custom_prefix(group, plural)))
 }
 
 /// Checks that the rest of a key, `[<namespace>/]<name>`, matches the object's metadata. An object that cannot be decoded is migrated
 /// by its first bytes and the form of its key, so that it is still reported as unreadable.
-fn check_place(entry: &StoredEntry, rest: &str, namespaced: bool) -> Result<(), &'static str> {
+fn check_namespace_and_name(entry: &StoredEntry, rest: &str, namespaced: bool) -> Result<(), &'static str> {
     let (namespace, name) = match rest.split_once('/') {
         Some((namespace, name)) if namespaced && !name.contains('/') => (namespace, name),
         None if !namespaced => ("", rest),

@@ -46,19 +46,19 @@ impl ConnectError {
 /// Opens connections to one endpoint.
 #[derive(Clone)]
 pub(super) struct Connector {
-    way: Arc<Way>,
+    route: Arc<Route>,
 }
 
-struct Way {
+struct Route {
     /// Host and port to connect to; if `None`, those of each request's URL.
-    place: Option<Place>,
+    dial: Option<DialAddress>,
     reach: Reach,
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
 /// A host and port to dial.
 #[derive(Clone)]
-struct Place {
+struct DialAddress {
     host: String,
     port: u16,
 }
@@ -84,14 +84,16 @@ impl Connector {
         } else {
             None
         };
-        Ok(Connector { way: Arc::new(Way { place: Some(Place { host, port }), reach: endpoint.reach, tls }) })
+        Ok(Connector {
+            route: Arc::new(Route { dial: Some(DialAddress { host, port }), reach: endpoint.reach, tls }),
+        })
     }
 
     /// Connects to the host and port of each request's URL; the server must prove the endpoint's name.
     pub(super) fn anywhere(endpoint: &Endpoint) -> Result<Self, EndpointError> {
         let connector = Connector::new(endpoint, true)?;
-        let tls = connector.way.tls.clone();
-        Ok(Connector { way: Arc::new(Way { place: None, reach: endpoint.reach, tls }) })
+        let tls = connector.route.tls.clone();
+        Ok(Connector { route: Arc::new(Route { dial: None, reach: endpoint.reach, tls }) })
     }
 }
 
@@ -146,19 +148,19 @@ impl tower_service::Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let way = Arc::clone(&self.way);
-        Box::pin(async move { way.connect(&uri).await })
+        let route = Arc::clone(&self.route);
+        Box::pin(async move { route.connect(&uri).await })
     }
 }
 
-impl Way {
+impl Route {
     async fn connect(&self, uri: &Uri) -> Result<Stream, ConnectError> {
-        let place = self.place.clone().unwrap_or_else(|| Place {
+        let dial = self.dial.clone().unwrap_or_else(|| DialAddress {
             host: uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned(),
             port: uri.port_u16().unwrap_or(443),
         });
-        let tcp = tokio::time::timeout(DIAL, place.dial(self.reach)).await.map_err(|_| ConnectError {
-            message: format!("dial tcp {}: i/o timeout", place.address()),
+        let tcp = tokio::time::timeout(DIAL, dial.dial(self.reach)).await.map_err(|_| ConnectError {
+            message: format!("dial tcp {}: i/o timeout", dial.address()),
             timed_out: true,
         })??;
         let _ = tcp.set_nodelay(true);
@@ -180,7 +182,7 @@ impl Way {
     }
 }
 
-impl Place {
+impl DialAddress {
     fn address(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)

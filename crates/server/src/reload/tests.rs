@@ -9,13 +9,13 @@ fn followed(first: &str) -> (tempfile::TempDir, std::path::PathBuf, Watched, Arc
     let path = folder.path().join("file");
     std::fs::write(&path, first).unwrap();
     let applied = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&applied);
+    let contents_seen = Arc::clone(&applied);
     let apply = move |contents: &[Vec<u8>]| {
         let text = String::from_utf8(contents[0].clone()).unwrap();
         if text.starts_with("bad") {
             return Err("bad".to_owned());
         }
-        heard.lock().unwrap().push(text);
+        contents_seen.lock().unwrap().push(text);
         Ok(())
     };
     let held = vec![first.as_bytes().to_vec()];

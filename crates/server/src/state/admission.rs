@@ -18,7 +18,7 @@ use crate::admission::provision::NamespaceAutoProvision;
 use crate::admission::quota::Quotas;
 use crate::admission::registered::{RegisteredWebhooks, WebhookCalls, WebhookCredentials};
 use crate::admission::webhooks::{TokenMetrics, WebhookTokens};
-use crate::cluster::{Parsed, Shown};
+use crate::cluster::{ConvertedObjectCache, DecodedObjectCache};
 use crate::config::{AdmissionConfig, ConfigError};
 use crate::identity;
 use crate::loopback::Loopback;
@@ -39,9 +39,9 @@ pub struct Admission {
     /// The clock and the metrics of admission.
     pub(crate) meter: Arc<dyn AdmissionMetrics>,
     /// Decoded objects that plugins look up often.
-    pub(crate) parsed: Parsed,
+    pub(crate) decoded_objects: DecodedObjectCache,
     /// Parameters of policies, converted to the version that the policy names.
-    pub(crate) shown: Shown,
+    pub(crate) converted_objects: ConvertedObjectCache,
 }
 
 /// An admission configuration whose files are read and checked. Building the subsystem from it cannot fail, which
@@ -147,8 +147,8 @@ impl LoadedAdmission {
             webhook_tokens,
             manifests,
             meter,
-            parsed: Parsed::default(),
-            shown: Shown::default(),
+            decoded_objects: DecodedObjectCache::default(),
+            converted_objects: ConvertedObjectCache::default(),
         }
     }
 }

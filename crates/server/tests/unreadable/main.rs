@@ -323,7 +323,7 @@ async fn an_unreadable_role_grants_nothing() {
 /// With an unreadable APIService it is unknown which server serves the group: a request must neither be proxied, nor served locally,
 /// nor get a 404.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_answers_for_the_group_of_an_unreadable_registration() {
+async fn the_group_of_an_unreadable_api_service_is_not_served() {
     let folder = private_folder();
     let server = Server::start(folder.path()).await;
     let things = "/apis/things.example.com/v1/things";

@@ -44,7 +44,7 @@ fn a_line_longer_than_a_file_is_refused_and_an_unbounded_file_takes_it() {
 }
 
 #[test]
-fn a_full_file_that_somebody_took_away_is_begun_anew() {
+fn a_full_file_that_was_removed_is_created_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.log");
     let mut output = Output::file(&path, rotation(1)).unwrap();

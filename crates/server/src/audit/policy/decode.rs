@@ -217,8 +217,8 @@ impl Reader {
     fn rule(&mut self, path: &Path, value: &Value) -> RawRule {
         const OWNER: &str = "PolicyRule";
         let mut out = RawRule::default();
-        let place = Field { owner: KIND, dotted: "rules".to_owned() };
-        for (name, value) in self.object(&place, value, "v1.PolicyRule").iter() {
+        let rules = Field { owner: KIND, dotted: "rules".to_owned() };
+        for (name, value) in self.object(&rules, value, "v1.PolicyRule").iter() {
             let field = Field::new(OWNER, "rules", name);
             match name.as_str() {
                 "level" => out.level = self.text(&field, value, "v1.Level"),
@@ -241,11 +241,11 @@ impl Reader {
         out
     }
 
-    fn resources(&mut self, place: &Field<'_>, path: &Path, value: &Value) -> GroupResources {
+    fn resources(&mut self, rules: &Field<'_>, path: &Path, value: &Value) -> GroupResources {
         const OWNER: &str = "GroupResources";
         let mut out = GroupResources::default();
-        for (name, value) in self.object(place, value, "v1.GroupResources").iter() {
-            let field = Field::new(OWNER, &place.dotted, name);
+        for (name, value) in self.object(rules, value, "v1.GroupResources").iter() {
+            let field = Field::new(OWNER, &rules.dotted, name);
             match name.as_str() {
                 "group" => out.group = self.text(&field, value, "string"),
                 "resources" => out.resources = self.texts(&field, value, "string"),
