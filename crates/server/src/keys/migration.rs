@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use api::{GroupVersion, meta};
 use kinds::table::{self, Resource, Storage};
-use storage::{Entries, StoredEntry};
+use storage::{StoredEntries, StoredEntry};
 use tracing::error;
 use value::Str;
 
@@ -31,7 +31,7 @@ struct Crd {
 }
 
 /// The new keys, in the order of the entries; `None` for an entry that is skipped.
-pub(crate) fn migrate(entries: &Entries) -> Vec<Option<Arc<str>>> {
+pub(crate) fn migrate(entries: &StoredEntries) -> Vec<Option<Arc<str>>> {
     let crds = stored_crds(entries);
     let mut left_out = 0_usize;
     let mut keys = Vec::with_capacity(entries.len());
@@ -56,7 +56,7 @@ pub(crate) fn migrate(entries: &Entries) -> Vec<Option<Arc<str>>> {
     keys
 }
 
-fn stored_crds(entries: &Entries) -> HashMap<(Str, Str), Crd> {
+fn stored_crds(entries: &StoredEntries) -> HashMap<(Str, Str), Crd> {
     let rows = table::group("apiextensions.k8s.io").map(|group| group.resources).unwrap_or_default();
     let head = rows.first().and_then(stored_head).unwrap_or_default();
     let mut crds = HashMap::new();

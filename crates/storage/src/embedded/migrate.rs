@@ -12,7 +12,7 @@ use crate::error::OpenError;
 use crate::key;
 use crate::record::StoredEntry;
 use crate::store::StoreOptions;
-use crate::table::Entries;
+use crate::table::StoredEntries;
 use crate::working_set::WorkingSet;
 
 use super::FORMAT;
@@ -23,7 +23,7 @@ use super::log::Log;
 pub(super) const FROM: u32 = 1;
 
 /// Returns the new key of each entry, in the order of the entries; an entry without one is left out.
-pub type Rekey = Box<dyn FnOnce(&Entries) -> Vec<Option<Arc<str>>> + Send>;
+pub type Rekey = Box<dyn FnOnce(&StoredEntries) -> Vec<Option<Arc<str>>> + Send>;
 
 /// Migrates the file opened as `old` and opens the new one.
 pub(super) fn migrate(old: Log, medium: &Medium, rekey: Rekey) -> Result<Log, OpenError> {
@@ -42,7 +42,7 @@ pub(super) fn migrate(old: Log, medium: &Medium, rekey: Rekey) -> Result<Log, Op
     Ok(log)
 }
 
-fn rekeyed(entries: &Entries, keys: Vec<Option<Arc<str>>>) -> Result<Entries, String> {
+fn rekeyed(entries: &StoredEntries, keys: Vec<Option<Arc<str>>>) -> Result<StoredEntries, String> {
     if keys.len() != entries.len() {
         return Err(format!("{} records got {} keys", entries.len(), keys.len()));
     }
@@ -59,5 +59,5 @@ fn rekeyed(entries: &Entries, keys: Vec<Option<Arc<str>>>) -> Result<Entries, St
         live.push(Arc::new(StoredEntry::new(key, entry.revision, entry.created, &entry.record())));
     }
     live.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-    Ok(Entries::from_vec(live))
+    Ok(StoredEntries::from_vec(live))
 }

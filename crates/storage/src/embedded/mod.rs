@@ -25,16 +25,16 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::{Backend, BoxFuture, Decision, Feed, Range, RangePage, Unavailable};
+use crate::backend::{Backend, BoxFuture, Feed, Range, RangePage, Unavailable, WriteDecision};
 use crate::error::{OpenError, ReadError};
 use crate::record::Write;
-use crate::table::Entries;
+use crate::table::StoredEntries;
 
 pub use self::folder::is_store;
 pub use self::location::StoreLocation;
 pub use self::migrate::Rekey;
 
-use self::disk::{Condition, Medium};
+use self::disk::{FileStatus, Medium};
 use self::log::Log;
 use self::writer::{Job, Writer};
 
@@ -50,14 +50,14 @@ pub struct Embedded {
     /// Maps keys when a file of the previous format is migrated.
     rekey: Mutex<Option<Rekey>>,
     path: PathBuf,
-    running: Mutex<Option<Running>>,
-    shared: Arc<Shared>,
-    condition: Arc<Condition>,
+    running: Mutex<Option<WriterThread>>,
+    shared: Arc<WriterShared>,
+    file_status: Arc<FileStatus>,
 }
 
 /// State shared between the writer thread and its callers.
 #[derive(Default)]
-struct Shared {
+struct WriterShared {
     /// The open file; `None` before it is opened, after it is closed, and while it cannot be reopened.
     log: RwLock<Option<Log>>,
     /// The revision up to which compaction was requested.
@@ -66,7 +66,7 @@ struct Shared {
     trouble: Mutex<Option<String>>,
 }
 
-struct Running {
+struct WriterThread {
     queue: mpsc::Sender<Job>,
     thread: JoinHandle<()>,
 }
@@ -95,21 +95,21 @@ impl Embedded {
     #[must_use]
     pub fn migrating(
         self,
-        rekey: impl FnOnce(&Entries) -> Vec<Option<Arc<str>>> + Send + 'static,
+        rekey: impl FnOnce(&StoredEntries) -> Vec<Option<Arc<str>>> + Send + 'static,
     ) -> Embedded {
         *self.rekey.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(rekey));
         self
     }
 
     fn new(medium: Medium, path: PathBuf) -> Embedded {
-        let condition = medium.condition();
+        let file_status = medium.file_status();
         Embedded {
             medium: Mutex::new(Some(medium)),
             rekey: Mutex::default(),
             path,
             running: Mutex::default(),
             shared: Arc::default(),
-            condition,
+            file_status,
         }
     }
 
@@ -118,7 +118,7 @@ impl Embedded {
         running.as_ref().map(|running| running.queue.clone()).ok_or_else(closed)
     }
 
-    fn stop(&self) -> Option<Running> {
+    fn stop(&self) -> Option<WriterThread> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -145,12 +145,13 @@ impl Backend for Embedded {
                 })
                 .map_err(|error| OpenError::Unavailable(format!("no thread: {error}")))?;
             is_open.await.map_err(|_| OpenError::Unavailable("the writer has ended".to_owned()))??;
-            *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Running { queue, thread });
+            *self.running.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(WriterThread { queue, thread });
             Ok(())
         })
     }
 
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<Decision, Unavailable>> {
+    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, Unavailable>> {
         Box::pin(async move {
             let (answer, decision) = oneshot::channel();
             self.queue()?.send(Job::Commit { write, answer }).await.map_err(|_| closed())?;
@@ -175,7 +176,7 @@ impl Backend for Embedded {
     }
 
     fn file_bytes(&self) -> Option<u64> {
-        Some(self.condition.length())
+        Some(self.file_status.length())
     }
 
     fn compact(&self, revision: u64) {
@@ -202,7 +203,7 @@ impl Backend for Embedded {
     fn close(&self) -> BoxFuture<'_, ()> {
         let running = self.stop();
         Box::pin(async move {
-            let Some(Running { queue, thread }) = running else { return };
+            let Some(WriterThread { queue, thread }) = running else { return };
             drop(queue);
             // The thread ends when the queue is empty; joining waits for at most a few syncs.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
@@ -213,7 +214,7 @@ impl Backend for Embedded {
 impl Drop for Embedded {
     fn drop(&mut self) {
         // The folder must be released before it can be opened again.
-        if let Some(Running { queue, thread }) = self.stop() {
+        if let Some(WriterThread { queue, thread }) = self.stop() {
             drop(queue);
             let _ = thread.join();
         }

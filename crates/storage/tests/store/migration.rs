@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use redb::{Builder, Database, TableDefinition};
 use storage::embedded::StoreLocation as _;
-use storage::{Embedded, Entries, OpenError, ReadError, Store, StoreOptions, WatchError, WatchFrom};
+use storage::{Embedded, OpenError, ReadError, Store, StoreOptions, StoredEntries, WatchError, WatchFrom};
 
 use crate::disk::Disk;
 use crate::fixture::{Dice, at, create, now, remove, update};
@@ -28,7 +28,7 @@ async fn fill(store: &Store) {
 }
 
 /// Maps `/registry/core/things/NAME` to `/registry/things/NAME`.
-fn rekey(entries: &Entries) -> Vec<Option<Arc<str>>> {
+fn rekey(entries: &StoredEntries) -> Vec<Option<Arc<str>>> {
     let new = |key: &str| (!key.contains("/left-out")).then(|| key.replace("/core/", "/").into());
     entries.iter().map(|entry| new(&entry.key)).collect()
 }
@@ -89,7 +89,7 @@ async fn an_old_file_gets_new_keys_and_stays_beside_the_new_one() {
     let again = Store::open(Embedded::at(&other).migrating(rekey), StoreOptions::default()).await.unwrap();
     assert_eq!(all(&again).await, LIVE);
     // A second start does not migrate again.
-    let refuse = |_: &Entries| panic!("a file of this format is migrated");
+    let refuse = |_: &StoredEntries| panic!("a file of this format is migrated");
     let store = Store::open(Embedded::at(&folder).migrating(refuse), StoreOptions::default()).await.unwrap();
     assert_eq!(all(&store).await.len(), 4);
     let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name()).collect();
@@ -115,7 +115,7 @@ async fn an_old_file_without_a_migration_and_a_newer_one_are_refused() {
 
 #[tokio::test]
 async fn keys_that_are_wrong_leave_the_old_file_as_it_was() {
-    type Wrong = fn(&Entries) -> Vec<Option<Arc<str>>>;
+    type Wrong = fn(&StoredEntries) -> Vec<Option<Arc<str>>>;
     let wrong: [(Wrong, &str); 3] = [
         (|_| Vec::new(), "4 records got 0 keys"),
         (|entries| entries.iter().map(|_| Some("/same".into())).collect(), "two records became `/same`"),
