@@ -166,8 +166,8 @@ impl Feed {
     }
 
     /// The current revisions of a key; `None` if it does not exist.
-    pub fn version(&self, key: &str) -> Option<KeyRevisions> {
-        self.0.version(key)
+    pub fn revisions(&self, key: &str) -> Option<KeyRevisions> {
+        self.0.revisions(key)
     }
 
     /// Waits until the feed has reached `revision`.
@@ -209,7 +209,7 @@ impl<'f> Batch<'f> {
         let Write { key, expect, change, priority } = write;
         let current = match self.decided.get(&key) {
             Some(decided) => *decided,
-            None => self.feed.version(&key),
+            None => self.feed.revisions(&key),
         };
         let expected = match expect {
             Expect::Absent => current.is_none(),
@@ -234,11 +234,11 @@ impl<'f> Batch<'f> {
         self.revision += 1;
         let revision = self.revision;
         let created = current.map_or(revision, |current| current.created);
-        let version = match change {
+        let revisions = match change {
             Change::Put(_) => Some(KeyRevisions { revision, created, charge }),
             Change::Delete => None,
         };
-        self.decided.insert(Arc::clone(&key), version);
+        self.decided.insert(Arc::clone(&key), revisions);
         Ok((Done { key, revision, created, change }, current))
     }
 

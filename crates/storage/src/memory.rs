@@ -31,7 +31,9 @@ impl Memory {
         };
         let applied = feed.apply(vec![done]);
         let event = applied.events().first().cloned().flatten();
-        event.map(WriteDecision::Committed).ok_or_else(|| Unavailable("the change was not taken".to_owned()))
+        event
+            .map(WriteDecision::Committed)
+            .ok_or_else(|| Unavailable("the working set did not apply the change".to_owned()))
     }
 }
 

@@ -334,7 +334,7 @@ impl Store {
         if let Change::Put(record) = &write.change {
             if !record.is_valid() {
                 return Err(CommitError::Invalid(
-                    "the place for the revision is outside of the body".to_owned(),
+                    "the offset of the revision is outside of the body".to_owned(),
                 ));
             }
             within("record", record.size(), self.max_record)?;

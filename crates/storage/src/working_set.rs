@@ -195,7 +195,7 @@ impl WorkingSet {
         state.shard(key)?.table.get(key).cloned()
     }
 
-    pub(crate) fn version(&self, key: &str) -> Option<KeyRevisions> {
+    pub(crate) fn revisions(&self, key: &str) -> Option<KeyRevisions> {
         let state = self.read();
         let entry = state.shard(key)?.table.get(key)?;
         Some(KeyRevisions { revision: entry.revision, created: entry.created, charge: entry.charge() })
@@ -455,7 +455,7 @@ impl Prepared {
 
 /// Changes that reads already see. Dropping this notifies the watchers.
 #[derive(Debug)]
-#[must_use = "dropping it tells the watchers, which comes after the writers have been answered"]
+#[must_use = "dropping it notifies the watchers, which must come after the writers have been answered"]
 pub struct AppliedChanges<'s> {
     set: &'s WorkingSet,
     events: Vec<Option<Arc<StoreEvent>>>,

@@ -11,7 +11,7 @@ use redb::{BackendError, Builder, Database, DatabaseError, StorageBackend};
 
 use crate::error::OpenError;
 
-use super::folder::Folder;
+use super::directory::DataDirectory;
 use super::location::StoreLocation;
 
 /// Reads come from the working set, so redb's cache holds little more than the pages of one transaction.
@@ -38,14 +38,14 @@ impl FileStatus {
 }
 
 enum MediumSource {
-    /// A folder that is not locked yet.
+    /// A directory that is not locked yet.
     Path(PathBuf),
-    /// A place, and the path of its file for messages.
+    /// An opened location, and the path of its file for messages.
     StoreLocation(Box<dyn Databases>, PathBuf),
 }
 
 impl Medium {
-    pub(super) fn folder(path: &Path) -> Medium {
+    pub(super) fn directory(path: &Path) -> Medium {
         Medium { source: MediumSource::Path(path.to_owned()), file_status: Arc::default() }
     }
 
@@ -59,12 +59,12 @@ impl Medium {
         Arc::clone(&self.file_status)
     }
 
-    /// Locks the folder, if the source is a folder.
-    pub(super) fn hold(&mut self) -> Result<(), OpenError> {
+    /// Locks the directory, if the source is a directory.
+    pub(super) fn lock(&mut self) -> Result<(), OpenError> {
         if let MediumSource::Path(path) = &self.source {
-            let folder = Folder::hold(path)?;
-            let file = folder.file_path();
-            self.source = MediumSource::StoreLocation(Box::new(folder), file);
+            let directory = DataDirectory::lock(path)?;
+            let file = directory.file_path();
+            self.source = MediumSource::StoreLocation(Box::new(directory), file);
         }
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Medium {
 
     fn databases(&self) -> io::Result<&dyn Databases> {
         match &self.source {
-            MediumSource::Path(_) => Err(io::Error::other("the folder is not held")),
+            MediumSource::Path(_) => Err(io::Error::other("the data directory is not locked")),
             MediumSource::StoreLocation(databases, _) => Ok(&**databases),
         }
     }

@@ -132,9 +132,10 @@ impl Log {
         let reading = self.database.begin_read()?;
         match reading.open_table(META) {
             Ok(meta) => {
-                let found = meta.get(IS)?.ok_or(Error::Foreign("it has no format".to_owned()))?;
+                let found = meta.get(IS)?.ok_or(Error::Foreign("it records no store format".to_owned()))?;
                 let version = found.value().strip_prefix(MAGIC).and_then(|version| version.try_into().ok());
-                let version = version.ok_or(Error::Foreign("its format is of something else".to_owned()))?;
+                let version =
+                    version.ok_or(Error::Foreign("its format record is not that of a store".to_owned()))?;
                 Ok(u32::from_le_bytes(version))
             }
             Err(TableError::TableDoesNotExist(_)) => {
@@ -194,11 +195,13 @@ impl Log {
             let LogRow { done, previous } = row?;
             let live = match touched.get(&done.key) {
                 Some(revision) => *revision,
-                None => feed.version(&done.key).map_or(0, |version| version.revision),
+                None => feed.revisions(&done.key).map_or(0, |revisions| revisions.revision),
             };
             if live != previous {
-                let detail =
-                    format!("revision {} follows revision {previous}, which is not there", done.revision);
+                let detail = format!(
+                    "the row of revision {} replaces revision {previous}, which is missing",
+                    done.revision
+                );
                 return Err(damaged(&detail));
             }
             remember(&mut trail, &done, Some(previous).filter(|previous| *previous > 0));
@@ -283,7 +286,7 @@ fn read(row: Result<(Guard<u64>, Guard<&[u8]>), StorageError>) -> Result<LogRow,
     let (revision, bytes) = row?;
     let revision = revision.value();
     row::decode(revision, bytes.value())
-        .ok_or_else(|| damaged(&format!("the row of revision {revision} is not whole")))
+        .ok_or_else(|| damaged(&format!("the row of revision {revision} cannot be decoded")))
 }
 
 fn compacted(reading: &ReadTransaction) -> Result<u64, Error> {
@@ -331,7 +334,7 @@ impl Fault {
         let path = path.to_owned();
         let detail = self.message;
         match self.what {
-            What::Io(source) => OpenError::Folder { path, source },
+            What::Io(source) => OpenError::DataDirectory { path, source },
             What::Damaged => OpenError::Damaged { path, detail },
             What::Foreign => OpenError::NotAStore { path, detail },
             What::Locked => OpenError::Locked(path),

@@ -35,7 +35,7 @@ pub(super) fn migrate(old: Log, medium: &Medium, rekey: Rekey) -> Result<Log, Op
     drop(old);
     let entries = feed.live();
     let live = rekeyed(&entries, rekey(&entries)).map_err(OpenError::Migration)?;
-    medium.preserve(FROM).map_err(|source| OpenError::Folder { path: path.clone(), source })?;
+    medium.preserve(FROM).map_err(|source| OpenError::DataDirectory { path: path.clone(), source })?;
     let log = Log::make(medium, &live, feed.revision()).map_err(|fault| fault.opening(&path))?;
     let left_out = entries.len() - live.len();
     tracing::info!(path = %path.display(), records = live.len(), left_out, "the store has been migrated");
@@ -44,17 +44,20 @@ pub(super) fn migrate(old: Log, medium: &Medium, rekey: Rekey) -> Result<Log, Op
 
 fn rekeyed(entries: &StoredEntries, keys: Vec<Option<Arc<str>>>) -> Result<StoredEntries, String> {
     if keys.len() != entries.len() {
-        return Err(format!("{} records got {} keys", entries.len(), keys.len()));
+        return Err(format!("{} records were mapped to {} keys", entries.len(), keys.len()));
     }
     let mut given = HashSet::with_capacity(keys.len());
     let mut live = Vec::with_capacity(keys.len());
     for (entry, key) in entries.iter().zip(keys) {
         let Some(key) = key else { continue };
         if !key::is_key(&key) {
-            return Err(format!("`{}` became `{key}`, which is not a key", entry.key));
+            return Err(format!(
+                "the record `{}` would move to `{key}`, which is not a valid key",
+                entry.key
+            ));
         }
         if !given.insert(Arc::clone(&key)) {
-            return Err(format!("two records became `{key}`"));
+            return Err(format!("two records would move to `{key}`"));
         }
         live.push(Arc::new(StoredEntry::new(key, entry.revision, entry.created, &entry.record())));
     }

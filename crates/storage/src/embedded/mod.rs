@@ -9,8 +9,8 @@
 //! A commit costs one sync. redb's *quick repair* would cost a second one on every commit and save, only after a crash,
 //! one pass over the file; loading makes such a pass anyway, so it is not used.
 
+mod directory;
 mod disk;
-mod folder;
 mod location;
 mod log;
 mod migrate;
@@ -30,7 +30,7 @@ use crate::error::{OpenError, ReadError};
 use crate::record::Write;
 use crate::table::StoredEntries;
 
-pub use self::folder::is_store;
+pub use self::directory::is_store;
 pub use self::location::StoreLocation;
 pub use self::migrate::Rekey;
 
@@ -78,10 +78,10 @@ impl fmt::Debug for Embedded {
 }
 
 impl Embedded {
-    /// A store in this folder, which is created if needed.
-    pub fn at(folder: impl AsRef<Path>) -> Embedded {
-        let folder = folder.as_ref();
-        Embedded::new(Medium::folder(folder), folder.to_owned())
+    /// A store in this directory, which is created if needed.
+    pub fn at(directory: impl AsRef<Path>) -> Embedded {
+        let directory = directory.as_ref();
+        Embedded::new(Medium::directory(directory), directory.to_owned())
     }
 
     /// A store in another location, such as a simulated disk.
@@ -127,8 +127,8 @@ impl Backend for Embedded {
     fn start(&self, feed: Feed) -> BoxFuture<'_, Result<(), OpenError>> {
         Box::pin(async move {
             let medium = self.medium.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let medium =
-                medium.ok_or_else(|| OpenError::Unavailable("it has been opened before".to_owned()))?;
+            let medium = medium
+                .ok_or_else(|| OpenError::Unavailable("this backend was already opened once".to_owned()))?;
             let rekey = self.rekey.lock().unwrap_or_else(PoisonError::into_inner).take();
             let (queue, jobs) = mpsc::channel(QUEUE);
             let (opened, is_open) = oneshot::channel();
@@ -143,8 +143,12 @@ impl Backend for Embedded {
                     }
                     Err(error) => drop(opened.send(Err(error))),
                 })
-                .map_err(|error| OpenError::Unavailable(format!("no thread: {error}")))?;
-            is_open.await.map_err(|_| OpenError::Unavailable("the writer has ended".to_owned()))??;
+                .map_err(|error| {
+                    OpenError::Unavailable(format!("cannot start the writer thread: {error}"))
+                })?;
+            is_open.await.map_err(|_| {
+                OpenError::Unavailable("the writer thread ended before the file was open".to_owned())
+            })??;
             *self.running.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(WriterThread { queue, thread });
             Ok(())
@@ -213,7 +217,7 @@ impl Backend for Embedded {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        // The folder must be released before it can be opened again.
+        // The directory must be released before it can be opened again.
         if let Some(WriterThread { queue, thread }) = self.stop() {
             drop(queue);
             let _ = thread.join();

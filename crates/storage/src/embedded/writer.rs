@@ -56,7 +56,7 @@ impl Writer {
         feed: Feed,
         shared: Arc<WriterShared>,
     ) -> Result<Writer, OpenError> {
-        medium.hold()?;
+        medium.lock()?;
         let log = Log::open(&medium, rekey)?;
         let (compacted, trail) = log.load(&feed, &medium.path())?;
         *shared.log.write().unwrap_or_else(PoisonError::into_inner) = Some(log);
@@ -145,7 +145,7 @@ impl Writer {
                 Err(Rejection::Quota(over)) => Ok(WriteDecision::OverQuota(over)),
                 Ok(place) => match applied.events().get(place).cloned().flatten() {
                     Some(event) => Ok(WriteDecision::Committed(event)),
-                    None => Err(Unavailable("the change was not taken".to_owned())),
+                    None => Err(Unavailable("the working set did not apply the change".to_owned())),
                 },
             };
             // The caller may have dropped its future.
@@ -193,7 +193,7 @@ impl Writer {
         let result = log.commit(changes);
         if let Err(fault) = result {
             self.is_broken = true;
-            tracing::error!(reason = %fault.message, "the store cannot write");
+            tracing::error!(reason = %fault.message, "the store cannot write; check space, permissions and health of the disk of the data directory");
             self.set_trouble(Some(fault.message.clone()));
             return Err(Unavailable(fault.message));
         }
