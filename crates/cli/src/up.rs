@@ -10,7 +10,7 @@ use admission::manifests::ManifestSet;
 use anyhow::{Context as _, Result, bail};
 use authn::{Anonymous, FrontProxy};
 use authz::config::Flags;
-use server::pki::{self, Identity};
+use server::pki::{self, TlsIdentity};
 use server::tokens::TokenConfig;
 use server::{Authorization, Config, Data};
 
@@ -113,11 +113,11 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
 
 /// The certificates and keys in the data directory.
 struct ClusterFiles {
-    authority: Identity,
-    serving: Identity,
-    admin: Identity,
-    proxy_authority: Identity,
-    proxy_client: Identity,
+    authority: TlsIdentity,
+    serving: TlsIdentity,
+    admin: TlsIdentity,
+    proxy_authority: TlsIdentity,
+    proxy_client: TlsIdentity,
     signing_key: String,
 }
 
@@ -167,8 +167,8 @@ impl ClusterFiles {
 fn identity(
     folder: &Path,
     name: &str,
-    make: impl FnOnce() -> Result<Identity, pki::Error>,
-) -> Result<Identity> {
+    make: impl FnOnce() -> Result<TlsIdentity, pki::Error>,
+) -> Result<TlsIdentity> {
     let (cert, key) = (folder.join(format!("{name}.crt")), folder.join(format!("{name}.key")));
     match (cert.exists(), key.exists()) {
         (true, true) => {
@@ -176,7 +176,7 @@ fn identity(
             let read = |path: &Path| {
                 fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))
             };
-            Ok(Identity { cert_pem: read(&cert)?, key_pem: read(&key)? })
+            Ok(TlsIdentity { cert_pem: read(&cert)?, key_pem: read(&key)? })
         }
         (false, false) => {
             let made = make()?;

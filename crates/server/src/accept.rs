@@ -25,7 +25,9 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use crate::body::{Body, Cut};
-use crate::connections::{Busy, Connection, ConnectionMetrics, Connections, LogLimit, Open, Socket};
+use crate::connections::{
+    Busy, ConnectionMetrics, ConnectionState, Connections, LogLimit, OpenConnection, TrackedSocket,
+};
 use crate::drain::{self, StreamGuard};
 use crate::trust::Certificates;
 use crate::write_coalescing::coalesce_writes;
@@ -40,7 +42,7 @@ pub struct Peer {
 
 /// Limits on connections, handshakes, headers and streams.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ConnectionLimits {
     /// Maximum open connections; further ones wait in the kernel's listen queue.
     pub connections: usize,
     /// Maximum open connections of one client address; 0 means no limit.
@@ -59,9 +61,9 @@ pub struct Limits {
     pub ping: Duration,
 }
 
-impl Default for Limits {
+impl Default for ConnectionLimits {
     fn default() -> Self {
-        Limits {
+        ConnectionLimits {
             connections: MAX_CONNECTIONS,
             connections_per_address: 0,
             handshakes: MAX_CONNECTIONS / 4,
@@ -78,7 +80,7 @@ impl Default for Limits {
 /// memory.
 const MAX_CONNECTIONS: usize = 16 * 1024;
 
-impl Limits {
+impl ConnectionLimits {
     /// Derives the connection limit from the number of file descriptors that the process may open. A quarter
     /// of them (64 to 1024) stays reserved for the store, logs, watched files and connections to other
     /// servers.
@@ -87,7 +89,7 @@ impl Limits {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         let reserved = (descriptors / 4).clamp(64, 1024);
         let connections = descriptors.saturating_sub(reserved).clamp(16, MAX_CONNECTIONS);
-        Limits { connections, handshakes: (connections / 4).max(16), ..Limits::default() }
+        ConnectionLimits { connections, handshakes: (connections / 4).max(16), ..ConnectionLimits::default() }
     }
 }
 
@@ -95,7 +97,7 @@ impl Limits {
 const LEAVE: Duration = Duration::from_secs(5);
 
 /// Handles the requests of all connections.
-pub trait Answer: Send + Sync + 'static {
+pub trait RequestHandler: Send + Sync + 'static {
     fn answer(
         self: Arc<Self>,
         peer: Peer,
@@ -104,10 +106,10 @@ pub trait Answer: Send + Sync + 'static {
 }
 
 /// Accepts connections until `stop` becomes true, then waits for the open ones to finish.
-pub async fn serve<A: Answer>(
+pub async fn serve<A: RequestHandler>(
     listener: TcpListener,
     tls: Arc<ArcSwap<ServerConfig>>,
-    limits: Limits,
+    limits: ConnectionLimits,
     metrics: ConnectionMetrics,
     answer: Arc<A>,
     mut stop: watch::Receiver<bool>,
@@ -148,7 +150,8 @@ pub async fn serve<A: Answer>(
         let stop = stop.clone();
         let task = tasks.clone();
         tokio::spawn(async move {
-            connection(Accepted { stream, address, open, table }, config, limits, answer, stop).await;
+            connection(AcceptedConnection { stream, address, open, table }, config, limits, answer, stop)
+                .await;
             drop(task);
         });
     }
@@ -165,24 +168,24 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 /// An accepted TCP connection before its TLS handshake.
-struct Accepted {
+struct AcceptedConnection {
     stream: TcpStream,
     address: SocketAddr,
-    open: Open,
+    open: OpenConnection,
     table: Arc<Connections>,
 }
 
-async fn connection<A: Answer>(
-    accepted: Accepted,
+async fn connection<A: RequestHandler>(
+    accepted: AcceptedConnection,
     tls: Arc<ServerConfig>,
-    limits: Limits,
+    limits: ConnectionLimits,
     answer: Arc<A>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let Accepted { stream, address, open, table } = accepted;
+    let AcceptedConnection { stream, address, open, table } = accepted;
     let _ = stream.set_nodelay(true);
     let state = open.connection();
-    let handshake = TlsAcceptor::from(tls).accept(Socket::new(stream, open));
+    let handshake = TlsAcceptor::from(tls).accept(TrackedSocket::new(stream, open));
     let handshake = tokio::select! {
         handshake = tokio::time::timeout(limits.handshake, handshake) => handshake,
         () = state.must_close_gracefully() => return debug!(%address, "TLS handshake given up for others"),
@@ -255,7 +258,7 @@ async fn connection<A: Answer>(
 }
 
 /// Configures HTTP/1 and HTTP/2 with limits on headers, streams, buffers and idle connections.
-fn http_server(limits: Limits, guard: StreamGuard) -> auto::Builder<StreamGuard> {
+fn http_server(limits: ConnectionLimits, guard: StreamGuard) -> auto::Builder<StreamGuard> {
     let mut builder = auto::Builder::new(guard);
     builder
         .http1()
@@ -278,7 +281,7 @@ fn http_server(limits: Limits, guard: StreamGuard) -> auto::Builder<StreamGuard>
 }
 
 /// Waits at least `time`, and then until no request is in flight on the connection.
-async fn idle_after(connection: &Connection, time: Duration) {
+async fn idle_after(connection: &ConnectionState, time: Duration) {
     loop {
         tokio::time::sleep(time).await;
         if connection.is_idle() {
@@ -291,7 +294,7 @@ async fn idle_after(connection: &Connection, time: Duration) {
 struct Sending {
     body: Body,
     /// The HTTP/2 connection that carries it; none for HTTP/1.
-    multiplexed: Option<Arc<Connection>>,
+    multiplexed: Option<Arc<ConnectionState>>,
     _busy: Option<Busy>,
 }
 
@@ -328,11 +331,11 @@ impl HttpBody for Sending {
 
 #[cfg(test)]
 mod tests {
-    use super::Limits;
+    use super::ConnectionLimits;
 
     #[test]
     fn connections_leave_descriptors_for_everything_else() {
-        let of = |descriptors| Limits::for_descriptors(descriptors).connections;
+        let of = |descriptors| ConnectionLimits::for_descriptors(descriptors).connections;
         assert_eq!([0, 100, 128, 1024].map(of), [16, 36, 64, 768]);
         assert_eq!([4096, 1 << 20, u64::MAX].map(of), [3072, 16384, 16384]);
     }

@@ -176,7 +176,7 @@ fn policies(path: &str) -> Result<AbacPolicies, ConfigError> {
 
 /// The parts of a chain that do not depend on its configuration file: built once at start, reused by reloads.
 #[derive(Clone)]
-pub(crate) struct Parts {
+pub(crate) struct AuthorizerParts {
     pub(crate) rbac: Option<Arc<rbac::RbacIndex>>,
     pub(crate) node: Option<Arc<NodeAuthorizer>>,
     policies: Option<Arc<AbacPolicies>>,
@@ -201,9 +201,9 @@ impl LoadedAuthorization {
         index: &Arc<rbac::RbacIndex>,
         node: Option<Arc<NodeAuthorizer>>,
         metrics: Arc<AuthorizationMetrics>,
-    ) -> Result<(AuthorizerChain, Parts, Files), ConfigError> {
+    ) -> Result<(AuthorizerChain, AuthorizerParts, Files), ConfigError> {
         let rbac = self.uses(AuthorizerType::Rbac).then(|| Arc::clone(index));
-        let parts = Parts { rbac, node, policies: self.policies.clone(), metrics };
+        let parts = AuthorizerParts { rbac, node, policies: self.policies.clone(), metrics };
         let (chain, files) = parts.chain(&self.configuration);
         let chain = chain.map_err(|why| {
             let words = format!("invalid authorization config: {why}");
@@ -218,7 +218,7 @@ impl LoadedAuthorization {
     }
 }
 
-impl Parts {
+impl AuthorizerParts {
     /// Builds the chain. Also returns the files that it was built from besides the configuration file, even if it cannot be built.
     pub(crate) fn chain(&self, configuration: &Configuration) -> (Result<AuthorizerChain, String>, Files) {
         let several =

@@ -52,26 +52,30 @@ pub(crate) async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) {
 
 /// The objects to write, in order: first namespaces, because later objects live in them; then the objects that webhooks from an
 /// earlier run depend on, because these webhooks may be called for everything else.
-fn steps(state: &State, port: u16, advertise: IpAddr) -> [Vec<Item>; 3] {
+fn steps(state: &State, port: u16, advertise: IpAddr) -> [Vec<BootstrapItem>; 3] {
     let ranges = cidr::placed(state);
-    let mut first: Vec<Item> =
-        namespaces().map(|placed| Item::new(Hook::SystemNamespaces, placed, Want::Present)).collect();
-    first.push(Item::new(Hook::ServiceCidr, ranges.clone(), Want::CidrPresent));
+    let mut first: Vec<BootstrapItem> = namespaces()
+        .map(|placed| BootstrapItem::new(Hook::SystemNamespaces, placed, Want::Present))
+        .collect();
+    first.push(BootstrapItem::new(Hook::ServiceCidr, ranges.clone(), Want::CidrPresent));
 
-    let role = |object: Value| Item::new(Hook::Roles, (rbac_collection(&object), object), Want::Role);
+    let role =
+        |object: Value| BootstrapItem::new(Hook::Roles, (rbac_collection(&object), object), Want::Role);
     let mut second = Vec::new();
     if state.admission.webhook_tokens.is_some() {
-        second.push(Item::new(Hook::ClusterAuthentication, account::account(), Want::Present));
+        second.push(BootstrapItem::new(Hook::ClusterAuthentication, account::account(), Want::Present));
         second.extend(bootstrap::webhook_tokens().into_iter().map(role));
     }
 
-    let mut third: Vec<Item> = bootstrap::objects().into_iter().map(role).collect();
-    third.extend(priority_classes().map(|class| Item::new(Hook::PriorityClasses, class, Want::Present)));
-    third.push(Item::new(Hook::ServiceCidr, ranges, Want::CidrReady));
-    let service = service::objects(state, port, advertise).into_iter();
+    let mut third: Vec<BootstrapItem> = bootstrap::objects().into_iter().map(role).collect();
     third.extend(
-        service.map(|placed| Item::new(Hook::KubernetesService, placed, Want::Fields(service::RECONCILED))),
+        priority_classes().map(|class| BootstrapItem::new(Hook::PriorityClasses, class, Want::Present)),
     );
+    third.push(BootstrapItem::new(Hook::ServiceCidr, ranges, Want::CidrReady));
+    let service = service::objects(state, port, advertise).into_iter();
+    third.extend(service.map(|placed| {
+        BootstrapItem::new(Hook::KubernetesService, placed, Want::Fields(service::RECONCILED))
+    }));
     [first, second, third]
 }
 
@@ -126,7 +130,7 @@ fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
 }
 
 /// One bootstrap object and the state it should have.
-struct Item {
+struct BootstrapItem {
     hook: Hook,
     collection: String,
     object: Value,
@@ -148,9 +152,9 @@ enum Want {
     CidrReady,
 }
 
-impl Item {
+impl BootstrapItem {
     fn new(hook: Hook, (collection, object): ObjectAt, want: Want) -> Self {
-        Item { hook, collection, object, want }
+        BootstrapItem { hook, collection, object, want }
     }
 
     fn path(&self) -> String {
@@ -159,7 +163,7 @@ impl Item {
     }
 
     async fn write(&self, client: &Client) -> Result<(), Status> {
-        let Item { collection, object, .. } = self;
+        let BootstrapItem { collection, object, .. } = self;
         let path = format!("{collection}/{}", api::meta::name(object));
         let present = |stored: Option<&Value>| match stored {
             Some(_) => ReconcileAction::Keep,

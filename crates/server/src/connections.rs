@@ -19,9 +19,9 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 
 pub use metrics::ConnectionMetrics;
-pub(crate) use socket::Socket;
+pub(crate) use socket::TrackedSocket;
 
-use crate::accept::Limits;
+use crate::accept::ConnectionLimits;
 
 /// Percentage of the connection limit above which idle connections are closed gracefully.
 const HIGH: usize = 80;
@@ -36,7 +36,7 @@ const NEWEST: u64 = 8;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 pub(crate) struct Connections {
-    limits: Limits,
+    limits: ConnectionLimits,
     began: Instant,
     /// One permit per connection that may be open.
     free: Arc<Semaphore>,
@@ -45,16 +45,16 @@ pub(crate) struct Connections {
     /// Open connections at level [`CLOSE_GRACEFULLY`] or above, and those at [`CLOSE_NOW`].
     leaving: AtomicUsize,
     going: AtomicUsize,
-    table: Mutex<Table>,
+    table: Mutex<ConnectionTable>,
     metrics: ConnectionMetrics,
     closing_log: LogLimit,
     stalled_log: LogLimit,
 }
 
 #[derive(Default)]
-struct Table {
+struct ConnectionTable {
     next: u64,
-    open: BTreeMap<u64, Arc<Connection>>,
+    open: BTreeMap<u64, Arc<ConnectionState>>,
     /// Open connections per client.
     clients: HashMap<ClientAddress, usize>,
 }
@@ -81,7 +81,7 @@ impl ClientAddress {
 
 /// State of one open connection, shared by its socket and its requests.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct ConnectionState {
     /// Increases with each accepted connection.
     id: u64,
     client: ClientAddress,
@@ -97,15 +97,15 @@ pub(crate) struct Connection {
     changed: Notify,
     began: Instant,
     /// Parts of response bodies that HTTP/2 has buffered but not sent.
-    waiting: waiting::Waiting,
+    waiting: waiting::BufferedParts,
 }
 
-/// Values of [`Connection::close`] in increasing order: stay open, close gracefully, close immediately.
+/// Values of [`ConnectionState::close`] in increasing order: stay open, close gracefully, close immediately.
 const STAY_OPEN: u8 = 0;
 const CLOSE_GRACEFULLY: u8 = 1;
 const CLOSE_NOW: u8 = 2;
 
-impl Connection {
+impl ConnectionState {
     /// Counts a request as in flight until the result is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> Busy {
         self.busy.fetch_add(1, Ordering::Relaxed);
@@ -148,7 +148,7 @@ impl Connection {
 
 /// Guard of a request in flight.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Connection>);
+pub(crate) struct Busy(Arc<ConnectionState>);
 
 impl Busy {
     /// Marks the connection as upgraded to another protocol: it counts as busy until it is closed.
@@ -166,14 +166,14 @@ impl Drop for Busy {
 }
 
 /// Guard owned by the socket that removes its connection from the table on drop.
-pub(crate) struct Open {
+pub(crate) struct OpenConnection {
     connections: Arc<Connections>,
-    connection: Arc<Connection>,
+    connection: Arc<ConnectionState>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Open {
-    pub(crate) fn connection(&self) -> Arc<Connection> {
+impl OpenConnection {
+    pub(crate) fn connection(&self) -> Arc<ConnectionState> {
         Arc::clone(&self.connection)
     }
 
@@ -183,7 +183,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.connections.handshake_ended(&self.connection);
         let mut table = self.connections.lock();
@@ -214,7 +214,7 @@ enum Closes {
 }
 
 impl Connections {
-    pub(crate) fn new(limits: Limits, metrics: ConnectionMetrics) -> Arc<Self> {
+    pub(crate) fn new(limits: ConnectionLimits, metrics: ConnectionMetrics) -> Arc<Self> {
         metrics.set_limit(limits.connections);
         Arc::new(Connections {
             limits,
@@ -252,7 +252,11 @@ impl Connections {
     }
 
     /// Registers an accepted connection; `None` if its address has reached its limit.
-    pub(crate) fn open(self: &Arc<Self>, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<Open> {
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        address: IpAddr,
+        permit: OwnedSemaphorePermit,
+    ) -> Option<OpenConnection> {
         let client = ClientAddress::of(address);
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut table = self.lock();
@@ -265,7 +269,7 @@ impl Connections {
         *count += 1;
         let id = table.next;
         table.next += 1;
-        let connection = Arc::new(Connection {
+        let connection = Arc::new(ConnectionState {
             id,
             client,
             is_handshaking: AtomicBool::new(true),
@@ -276,7 +280,7 @@ impl Connections {
             close: AtomicU8::new(STAY_OPEN),
             changed: Notify::new(),
             began: self.began,
-            waiting: waiting::Waiting::default(),
+            waiting: waiting::BufferedParts::default(),
         });
         table.open.insert(id, Arc::clone(&connection));
         self.metrics.set_open(table.open.len());
@@ -284,11 +288,11 @@ impl Connections {
         if self.handshakes.fetch_add(1, Ordering::Relaxed) >= self.limits.handshakes {
             self.close_idle(Closes::Handshaking, CLOSE_NOW);
         }
-        Some(Open { connections: Arc::clone(self), connection, _permit: permit })
+        Some(OpenConnection { connections: Arc::clone(self), connection, _permit: permit })
     }
 
     /// Ends the count of a handshake that completed or was given up; idempotent.
-    pub(crate) fn handshake_ended(&self, connection: &Connection) {
+    pub(crate) fn handshake_ended(&self, connection: &ConnectionState) {
         if connection.is_handshaking.swap(false, Ordering::Relaxed) {
             self.handshakes.fetch_sub(1, Ordering::Relaxed);
         }
@@ -325,7 +329,7 @@ impl Connections {
 
     /// Raises the close level of a connection and returns the previous one. The caller must hold the table
     /// lock.
-    fn close(&self, connection: &Connection, level: u8) -> u8 {
+    fn close(&self, connection: &ConnectionState, level: u8) -> u8 {
         let before = connection.ask_to_close(level);
         self.leaving.fetch_add(usize::from(before < CLOSE_GRACEFULLY), Ordering::Relaxed);
         self.going.fetch_add(usize::from(before < CLOSE_NOW && level == CLOSE_NOW), Ordering::Relaxed);
@@ -344,8 +348,8 @@ impl Connections {
     fn close_idle(&self, which: Closes, level: u8) {
         let table = self.lock();
         let newest = NEWEST.min(self.limits.connections as u64 / 16);
-        let is_new = |connection: &Connection| connection.id.saturating_add(newest) >= table.next;
-        let mut idle: BTreeMap<ClientAddress, Vec<&Arc<Connection>>> = BTreeMap::new();
+        let is_new = |connection: &ConnectionState| connection.id.saturating_add(newest) >= table.next;
+        let mut idle: BTreeMap<ClientAddress, Vec<&Arc<ConnectionState>>> = BTreeMap::new();
         for connection in table.open.values() {
             let is_closable = match which {
                 Closes::Idle => connection.is_idle() && !is_new(connection),
@@ -399,7 +403,7 @@ impl Connections {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -28,7 +28,7 @@ use crate::body::Body;
 use crate::request_info::{Query, RequestInfo};
 use crate::respond;
 use crate::state::State;
-pub(crate) use configure::{Informers, run};
+pub(crate) use configure::{FlowControlInformers, run};
 pub(crate) use dump::page as dump_page;
 pub(crate) use maintain::{begin, is_served, maintain};
 pub(crate) use metrics::FlowControlMetrics;
@@ -43,9 +43,9 @@ static PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf
 
 /// Limits concurrent requests according to the stored FlowSchemas and PriorityLevelConfigurations.
 pub struct FlowControl {
-    shared: Arc<Shared>,
+    shared: Arc<FlowControlShared>,
     epoch_time: SystemTime,
-    configured: Mutex<configure::Configured>,
+    configured: Mutex<configure::FlowControlObjects>,
     in_force: ArcSwap<PerShard<Arc<InForce>>>,
     watches: Arc<WatchTracker>,
 }
@@ -57,7 +57,7 @@ impl std::fmt::Debug for FlowControl {
 }
 
 /// State that requests need until they release their seats.
-struct Shared {
+struct FlowControlShared {
     /// All durations passed to `flowcontrol` are relative to this.
     epoch: Instant,
     /// `--request-timeout`: determines the queue wait of requests without a deadline.
@@ -69,7 +69,7 @@ struct Shared {
     changed: Notify,
 }
 
-impl Shared {
+impl FlowControlShared {
     /// Time since the epoch, as `flowcontrol` expects it.
     fn now(&self) -> Duration {
         self.epoch.elapsed()
@@ -87,7 +87,7 @@ impl Shared {
 
 /// The current configuration, with the response headers of each class.
 struct InForce {
-    shared: Arc<Shared>,
+    shared: Arc<FlowControlShared>,
     configuration: Arc<Configuration<Waiter>>,
     /// Indexed like the classes of the configuration.
     uids: Vec<MatchedUids>,
@@ -126,7 +126,7 @@ impl Assignment {
         self.in_force.configuration.class(self.index)
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &FlowControlShared {
         &self.in_force.shared
     }
 
@@ -200,12 +200,12 @@ impl ClientGone {
 }
 
 /// A rejected request, with the delay in seconds for `Retry-After`.
-pub(crate) struct Refused {
+pub(crate) struct FlowRejection {
     assignment: Assignment,
     retry_after: u64,
 }
 
-impl Refused {
+impl FlowRejection {
     pub(crate) fn response(&self) -> Response<Body> {
         let mut response = respond::too_many_requests_after(self.retry_after);
         self.assignment.add_to(&mut response);
@@ -221,7 +221,7 @@ impl FlowControl {
         let mut traffic = Traffic::new(Duration::ZERO);
         let executing = u64::try_from(first.max_executing).unwrap_or_default();
         traffic.set_limits(Duration::ZERO, first.max_waiting, executing);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FlowControlShared {
             epoch: Instant::now(),
             request_timeout,
             traffic: Mutex::new(traffic),
@@ -230,7 +230,7 @@ impl FlowControl {
         });
         Arc::new(FlowControl {
             epoch_time: SystemTime::now(),
-            configured: Mutex::new(configure::Configured::new(controller)),
+            configured: Mutex::new(configure::FlowControlObjects::new(controller)),
             in_force: ArcSwap::from_pointee(InForce::per_shard(&shared, first.configuration)),
             watches: Arc::default(),
             shared,
@@ -251,7 +251,7 @@ impl FlowControl {
     }
 
     /// Adds the seat usage on the fast paths of all levels to the traffic statistics.
-    fn note_fast_paths(&self, configured: &configure::Configured) {
+    fn note_fast_paths(&self, configured: &configure::FlowControlObjects) {
         let now = self.now();
         let (mut nanoseconds, mut most) = (0, 0);
         for (level, _) in configured.controller.levels() {
@@ -279,7 +279,7 @@ impl FlowControl {
     }
 
     /// Classifies a request and waits for its seats.
-    pub(crate) async fn admit(&self, asking: Asking<'_>) -> Result<FairSeat, Refused> {
+    pub(crate) async fn admit(&self, asking: Asking<'_>) -> Result<FairSeat, FlowRejection> {
         let is_light = asking.is_light();
         let Asking { state, caller, info, query, arrived, deadline, has_body: _, gone } = asking;
         let in_force = Arc::clone(self.in_force.load().get());
@@ -307,7 +307,7 @@ impl FlowControl {
         let allowed = deadline
             .map_or(self.shared.request_timeout, |deadline| deadline.saturating_duration_since(arrived));
         if !seat.take(arrival, arrived, allowed).await {
-            return Err(Refused { retry_after: seat.refused(), assignment: seat.assignment.clone() });
+            return Err(FlowRejection { retry_after: seat.refused(), assignment: seat.assignment.clone() });
         }
         if is_watch {
             seat.watch =
@@ -319,7 +319,10 @@ impl FlowControl {
 
 impl InForce {
     /// Every shard has values of its own to take references to; the configuration is the same.
-    fn per_shard(shared: &Arc<Shared>, configuration: Configuration<Waiter>) -> PerShard<Arc<Self>> {
+    fn per_shard(
+        shared: &Arc<FlowControlShared>,
+        configuration: Configuration<Waiter>,
+    ) -> PerShard<Arc<Self>> {
         let configuration = Arc::new(configuration);
         PerShard::new(|| {
             let uids = (0..configuration.len()).map(|index| MatchedUids::of(configuration.class(index)));
@@ -482,7 +485,7 @@ impl FairSeat {
     /// Waits in the queue for a part of `allowed`; `false` if no seat becomes free in time or the client
     /// disconnects.
     async fn wait(&mut self, mut waiting: Waiting, since: Instant, allowed: Duration) -> bool {
-        let until = since.checked_add(Shared::longest_wait(allowed)).unwrap_or(since);
+        let until = since.checked_add(FlowControlShared::longest_wait(allowed)).unwrap_or(since);
         let is_dispatched = tokio::select! {
             biased;
             woken = &mut waiting.dispatched => woken.is_ok(),

@@ -67,7 +67,7 @@ impl Results {
 }
 
 /// A response: `(HTTP status code, text)`.
-pub type Page = (u16, String);
+pub type HealthPage = (u16, String);
 
 /// Endpoints, each with its own path.
 const PAGES: [&str; 3] = ["healthz", "livez", "readyz"];
@@ -196,7 +196,7 @@ impl Health {
 
     /// Renders `/healthz`, `/livez`, `/readyz` or a single check below them; `None` if there is no such
     /// check. The reason of a failure appears only with `?verbose` and if the client may see it (`reasons`).
-    pub fn page(&self, path: &str, query: &Query, reasons: bool) -> Option<Page> {
+    pub fn page(&self, path: &str, query: &Query, reasons: bool) -> Option<HealthPage> {
         let reasons = reasons && query.get("verbose").is_some();
         let shown = |why: String| if reasons { why } else { "reason withheld".to_owned() };
         let path = path.strip_prefix('/')?;

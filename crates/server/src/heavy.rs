@@ -71,10 +71,10 @@ impl Turns {
     }
 
     /// Waits until the account may run one more request in the lane.
-    async fn take(self: &Arc<Self>, account: &Str) -> Turn {
+    async fn take(self: &Arc<Self>, account: &Str) -> AccountTurn {
         let of_account =
             Arc::clone(self.lock().entry(account.clone()).or_insert_with(|| Arc::new(Semaphore::new(TURNS))));
-        let mut turn = Turn { turns: Arc::clone(self), account: account.clone(), permit: None };
+        let mut turn = AccountTurn { turns: Arc::clone(self), account: account.clone(), permit: None };
         turn.permit = of_account.acquire_owned().await.ok();
         turn
     }
@@ -82,13 +82,13 @@ impl Turns {
 
 /// A permit of an account, or the wait for it. Its drop admits the account's next request.
 #[derive(Debug)]
-struct Turn {
+struct AccountTurn {
     turns: Arc<Turns>,
     account: Str,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Drop for Turn {
+impl Drop for AccountTurn {
     fn drop(&mut self) {
         self.permit = None;
         let mut accounts = self.turns.lock();
@@ -220,7 +220,7 @@ struct AtHome<T> {
     /// Released when the work first waits for something, but not when it only yields. A webhook may call this
     /// server with the same account before it answers: if the turn were not released, both would wait for
     /// each other.
-    turn: Option<Turn>,
+    turn: Option<AccountTurn>,
 }
 
 impl<T> Future for AtHome<T> {
@@ -244,12 +244,12 @@ impl<T> Future for AtHome<T> {
 pub struct Effort {
     /// Remaining steps; cancelled when the client no longer waits for the response.
     pub budget: Budget,
-    known: Arc<Known>,
+    known: Arc<EffortState>,
 }
 
 /// State shared by all clones of an [`Effort`].
 #[derive(Debug, Default)]
-struct Known {
+struct EffortState {
     is_large: AtomicBool,
     /// Total cost of expressions at the last yield.
     evaluated: AtomicU64,

@@ -43,7 +43,7 @@ impl RoleInformers {
 }
 
 /// Called with the old and the new object of every change.
-type Apply = Box<dyn Fn(Option<&Value>, Option<&Value>) + Send>;
+type OnObjectChange = Box<dyn Fn(Option<&Value>, Option<&Value>) + Send>;
 
 /// The registry for objects that cannot be decoded, and the decisions that depend on the objects of an informer.
 #[derive(Clone)]
@@ -83,7 +83,7 @@ struct Informer {
     /// The entries that `apply` was last called with, by key.
     seen: BTreeMap<Arc<str>, Arc<StoredEntry>>,
     notes: Notes,
-    apply: Apply,
+    apply: OnObjectChange,
 }
 
 impl Informer {

@@ -76,12 +76,12 @@ impl FolderReports {
 }
 
 /// Replaces the objects of a folder in one step.
-pub(crate) type Apply = Arc<dyn Fn(ManifestSet, &LoadedManifests) + Send + Sync>;
+pub(crate) type ApplyManifests = Arc<dyn Fn(ManifestSet, &LoadedManifests) + Send + Sync>;
 
 /// How a folder is checked and put in force.
 #[derive(Clone)]
 pub(crate) struct LoadContext {
-    pub(crate) apply: Apply,
+    pub(crate) apply: ApplyManifests,
     /// The kinds that expressions are type-checked against.
     pub(crate) kinds: Arc<dyn TypeCheckKinds + Send + Sync>,
     /// Treats warnings about manifests as errors.

@@ -1,8 +1,8 @@
 //! The HTTP client for calls to other servers, such as authorization and admission webhooks.
 //!
-//! An [`Endpoint`] holds a server's address, its trusted CAs and the credentials. A [`Target`] is built from
-//! it once: it validates everything that needs no connection, and pools connections. A call is a [`Request`]
-//! with a time and a size limit; it returns an [`Answer`], or a [`Failure`] with the text of Go's client,
+//! An [`Endpoint`] holds a server's address, its trusted CAs and the credentials. A [`OutboundTarget`] is built from
+//! it once: it validates everything that needs no connection, and pools connections. A call is a [`OutboundRequest`]
+//! with a time and a size limit; it returns an [`OutboundResponse`], or a [`Failure`] with the text of Go's client,
 //! because callers show it to users.
 //!
 //! INVARIANT: passwords and tokens are sent only to a server that proved its name over TLS, and are never
@@ -74,18 +74,18 @@ pub struct Endpoint {
     /// Name that the certificate must match instead of the URL's host.
     pub server_name: Option<String>,
     /// CAs that may sign the server's certificate.
-    pub trust: Trust,
+    pub trust: ServerTrust,
     /// The client certificate and its key.
-    pub identity: Option<Identity>,
+    pub identity: Option<ClientIdentity>,
     /// Source of the `Authorization` header.
-    pub credential: Credential,
+    pub credential: OutboundCredential,
     /// Offers only HTTP/1.1, so that calls spread over the servers behind one address.
     pub http1_only: bool,
 }
 
 /// CAs that may sign a server's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trust {
+pub enum ServerTrust {
     /// The CAs of the system.
     System,
     /// PEM of the CAs, or of the server's own certificate.
@@ -96,7 +96,7 @@ pub enum Trust {
 
 /// A client certificate with its key, both PEM.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct ClientIdentity {
     /// The certificate, with its chain.
     pub certificate: Vec<u8>,
     pub key: Vec<u8>,
@@ -104,7 +104,7 @@ pub struct Identity {
 
 /// Credentials for the `Authorization` header.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub enum Credential {
+pub enum OutboundCredential {
     /// No header is sent.
     #[default]
     None,
@@ -124,31 +124,31 @@ impl Endpoint {
             dial: None,
             reach: Reach::default(),
             server_name: None,
-            trust: Trust::System,
+            trust: ServerTrust::System,
             identity: None,
-            credential: Credential::None,
+            credential: OutboundCredential::None,
             http1_only: false,
         }
     }
 
     /// True if the server's certificate is verified, so that credentials may be sent.
     pub fn is_proven(&self) -> bool {
-        self.url.scheme() == Some(&Scheme::HTTPS) && self.trust != Trust::Anybody
+        self.url.scheme() == Some(&Scheme::HTTPS) && self.trust != ServerTrust::Anybody
     }
 }
 
 /// A bearer token as a header value; `Debug` does not print it.
 #[derive(Clone)]
-pub struct Bearer(HeaderValue);
+pub struct BearerToken(HeaderValue);
 
-impl Bearer {
+impl BearerToken {
     /// `None` if the token is not valid in a header.
     pub fn new(token: &str) -> Option<Self> {
-        sensitive("Bearer ", token).ok().map(Bearer)
+        sensitive("Bearer ", token).ok().map(BearerToken)
     }
 }
 
-impl fmt::Debug for Bearer {
+impl fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Bearer")
     }
@@ -156,14 +156,14 @@ impl fmt::Debug for Bearer {
 
 /// One call to a target.
 #[derive(Clone)]
-pub struct Request {
+pub struct OutboundRequest {
     pub method: Method,
     /// Path and query to use instead of the endpoint's.
     pub path: Option<PathAndQuery>,
     /// Headers other than those of the connection and `Authorization`.
     pub headers: HeaderMap,
     /// A bearer token for this call only, instead of the endpoint's credential.
-    pub bearer: Option<Bearer>,
+    pub bearer: Option<BearerToken>,
     pub body: Bytes,
     /// Time limit from waiting for a connection to the last byte of the response.
     pub timeout: Duration,
@@ -171,13 +171,13 @@ pub struct Request {
     pub max_answer: usize,
 }
 
-impl Request {
+impl OutboundRequest {
     pub fn post_json(body: impl Into<Bytes>, timeout: Duration) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(http::header::ACCEPT, HeaderValue::from_static("application/json, */*"));
         let body = body.into();
-        Request {
+        OutboundRequest {
             method: Method::POST,
             path: None,
             headers,
@@ -191,13 +191,13 @@ impl Request {
 
 /// A complete response of another server.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct OutboundResponse {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Answer {
+impl OutboundResponse {
     /// The `Content-Type` header; empty if absent.
     pub fn content_type(&self) -> &str {
         self.headers.get(http::header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default()
@@ -259,7 +259,7 @@ pub enum EndpointError {
 
 /// A validated endpoint with pooled connections. Clones share the pool.
 #[derive(Clone)]
-pub struct Target {
+pub struct OutboundTarget {
     inner: Arc<Inner>,
 }
 
@@ -272,7 +272,7 @@ struct Inner {
     token: Mutex<Option<(Instant, HeaderValue)>>,
 }
 
-impl Target {
+impl OutboundTarget {
     /// Validates an endpoint. Does not connect yet.
     pub fn new(endpoint: Endpoint) -> Result<Self, EndpointError> {
         let bad = |why| EndpointError::Url(endpoint.url.to_string(), why);
@@ -297,7 +297,9 @@ impl Target {
             .build(connector);
         let proves = endpoint.is_proven();
         let under_way = Semaphore::new(MAX_UNDER_WAY);
-        Ok(Target { inner: Arc::new(Inner { endpoint, proves, client, under_way, token: Mutex::default() }) })
+        Ok(OutboundTarget {
+            inner: Arc::new(Inner { endpoint, proves, client, under_way, token: Mutex::default() }),
+        })
     }
 
     pub fn url(&self) -> &Uri {
@@ -307,11 +309,11 @@ impl Target {
     /// True if the endpoint has credentials that are never sent, because the server's identity is not
     /// verified.
     pub fn withholds_credentials(&self) -> bool {
-        !self.inner.proves && self.inner.endpoint.credential != Credential::None
+        !self.inner.proves && self.inner.endpoint.credential != OutboundCredential::None
     }
 
     /// Sends a request and waits for the whole response.
-    pub async fn send(&self, request: Request) -> Result<Answer, Failure> {
+    pub async fn send(&self, request: OutboundRequest) -> Result<OutboundResponse, Failure> {
         let limit = request.timeout;
         let url = self.inner.url(request.path.as_ref());
         let before = format!("{} {}", method_word(&request.method), quote(&url.to_string()));
@@ -345,7 +347,7 @@ impl Inner {
         Uri::from_parts(parts).unwrap_or_else(|_| self.endpoint.url.clone())
     }
 
-    async fn exchange(&self, url: Uri, request: Request) -> Result<Answer, Broken> {
+    async fn exchange(&self, url: Uri, request: OutboundRequest) -> Result<OutboundResponse, Broken> {
         let _under_way = self
             .under_way
             .acquire()
@@ -376,11 +378,11 @@ impl Inner {
                 return Err(Broken { kind, why: text.into(), bare: true });
             }
         };
-        Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
+        Ok(OutboundResponse { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 
     /// Returns the `Authorization` header of a call.
-    async fn authorization(&self, bearer: Option<Bearer>) -> Result<Option<HeaderValue>, Broken> {
+    async fn authorization(&self, bearer: Option<BearerToken>) -> Result<Option<HeaderValue>, Broken> {
         if !self.proves {
             return match bearer {
                 // A token for this call must not be left out silently, so the call fails.
@@ -391,17 +393,17 @@ impl Inner {
                 None => Ok(None),
             };
         }
-        if let Some(Bearer(value)) = bearer {
+        if let Some(BearerToken(value)) = bearer {
             return Ok(Some(value));
         }
         match &self.endpoint.credential {
-            Credential::None => Ok(None),
-            Credential::Bearer(token) => sensitive("Bearer ", token).map(Some),
-            Credential::Basic(name, password) => {
+            OutboundCredential::None => Ok(None),
+            OutboundCredential::Bearer(token) => sensitive("Bearer ", token).map(Some),
+            OutboundCredential::Basic(name, password) => {
                 let pair = base64::engine::general_purpose::STANDARD.encode(format!("{name}:{password}"));
                 sensitive("Basic ", &pair).map(Some)
             }
-            Credential::TokenFile(path) => self.token_file(path).await.map(Some),
+            OutboundCredential::TokenFile(path) => self.token_file(path).await.map(Some),
         }
     }
 
@@ -508,28 +510,28 @@ fn explain(error: &(dyn std::error::Error + 'static)) -> Broken {
     broken(FailureKind::Broken, error.to_string())
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for ClientIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Identity")
+        f.write_str("ClientIdentity")
     }
 }
 
 /// Omits tokens and passwords.
-impl fmt::Debug for Credential {
+impl fmt::Debug for OutboundCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Credential::None => f.write_str("None"),
-            Credential::Bearer(_) => f.write_str("Bearer"),
-            Credential::TokenFile(path) => write!(f, "TokenFile({})", path.display()),
-            Credential::Basic(name, _) => write!(f, "Basic({name:?})"),
+            OutboundCredential::None => f.write_str("None"),
+            OutboundCredential::Bearer(_) => f.write_str("Bearer"),
+            OutboundCredential::TokenFile(path) => write!(f, "TokenFile({})", path.display()),
+            OutboundCredential::Basic(name, _) => write!(f, "Basic({name:?})"),
         }
     }
 }
 
 /// Omits the headers, the token and the body.
-impl fmt::Debug for Request {
+impl fmt::Debug for OutboundRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request")
+        f.debug_struct("OutboundRequest")
             .field("method", &self.method)
             .field("path", &self.path)
             .field("body", &self.body.len())
@@ -538,9 +540,9 @@ impl fmt::Debug for Request {
     }
 }
 
-impl fmt::Debug for Target {
+impl fmt::Debug for OutboundTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Target").field(&self.inner.endpoint).finish()
+        f.debug_tuple("OutboundTarget").field(&self.inner.endpoint).finish()
     }
 }
 

@@ -24,7 +24,7 @@ use tracing::warn;
 
 use crate::accept::Peer;
 use crate::aggregation;
-use crate::audit::{Record, Sent};
+use crate::audit::{AuditRecord, RecordedRequest};
 use crate::body::Body;
 use crate::byte_budget::Account;
 use crate::call::{Answer, AnsweredBy, AuthenticatedRequest, Call, EXPRESSIONS, RequestLimits, Unread};
@@ -76,7 +76,7 @@ struct ReceivedRequest<'a> {
     peer: &'a Peer,
     uri: &'a str,
     info: &'a Arc<RequestInfo>,
-    record: &'a Record,
+    record: &'a AuditRecord,
     /// The time limit, or the parse error of the client's `timeout` parameter.
     limit: Result<Duration, String>,
     started: Instant,
@@ -100,7 +100,7 @@ async fn serve(
     body: Unread,
 ) -> Outcome {
     let ReceivedRequest { peer, uri, info, record, limit, started, effort, gone } = received;
-    let sent = Sent { uri, info, headers: &headers, peer: peer.address.ip() };
+    let sent = RecordedRequest { uri, info, headers: &headers, peer: peer.address.ip() };
     let refuse = |status: &Status, headers: &HeaderMap, query: &Query| {
         Outcome::unknown(respond::refusal(status, headers, query, record))
     };
@@ -348,11 +348,11 @@ pub async fn internal(state: &Arc<State>, request: InternalRequest<'_>) -> Respo
     let InternalRequest { caller, method, target, headers, body, effort } = request;
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let (info, query) = parse(&method, path, query);
-    let record = Record::begin(state.serving.audit.as_ref(), crate::random::uid());
+    let record = AuditRecord::begin(state.serving.audit.as_ref(), crate::random::uid());
     let limit = state.serving.request_timeout;
     let deadline = Instant::now().checked_add(limit).filter(|_| !info.is_long_running());
     let peer = IpAddr::V6(Ipv6Addr::LOCALHOST);
-    record.open(Some(caller.user()), Sent { uri: target, info: &info, headers: &headers, peer });
+    record.open(Some(caller.user()), RecordedRequest { uri: target, info: &info, headers: &headers, peer });
     let request = AuthenticatedRequest {
         caller,
         info: info.clone(),

@@ -23,7 +23,7 @@ pub(crate) use config_files::ConfigFiles;
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// Puts new contents in force, or returns why they are invalid.
-type Apply = Box<dyn FnMut(&[Vec<u8>]) -> Result<(), String> + Send>;
+type ApplyContents = Box<dyn FnMut(&[Vec<u8>]) -> Result<(), String> + Send>;
 
 /// Files that are reloaded together, such as a certificate and its key.
 pub(crate) struct Watched {
@@ -32,7 +32,7 @@ pub(crate) struct Watched {
     paths: Vec<PathBuf>,
     /// The contents, or the read error, at the last check.
     seen: Result<Vec<Vec<u8>>, String>,
-    apply: Apply,
+    apply: ApplyContents,
 }
 
 impl Watched {

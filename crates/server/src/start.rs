@@ -54,7 +54,7 @@ const RETURN_AFTER: Duration = Duration::from_secs(10);
 /// Starts a server. On an error it has not answered any request. When it returns, the server answers requests and is ready, unless
 /// bootstrap objects are refused or delayed: then `/readyz` names them, and they are written again in the background until they are
 /// accepted.
-pub async fn start(config: Config) -> Result<Running, ConfigError> {
+pub async fn start(config: Config) -> Result<RunningServer, ConfigError> {
     let config_files = ConfigFiles::of(&config);
     let Config {
         listen, storage, apis, authentication, authorization, admission, serving, controllers, ..
@@ -123,11 +123,11 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     info!(%address, connections = connection_limits.connections, "serving");
     let _ = tokio::time::timeout(RETURN_AFTER, state.bootstrap.settled()).await;
     let controllers = background::start_controllers(&state, controllers);
-    Ok(Running { address, state, stop, serving, controllers })
+    Ok(RunningServer { address, state, stop, serving, controllers })
 }
 
-/// A running server. Dropping it without [`Running::stop`] leaves it running until the runtime ends.
-pub struct Running {
+/// A running server. Dropping it without [`RunningServer::stop`] leaves it running until the runtime ends.
+pub struct RunningServer {
     /// The bound address, with the actual port if port 0 was configured.
     pub address: SocketAddr,
     state: Arc<State>,
@@ -136,7 +136,7 @@ pub struct Running {
     controllers: Option<JoinHandle<()>>,
 }
 
-impl Running {
+impl RunningServer {
     /// The subsystems, for other parts of the same process.
     pub fn state(&self) -> &Arc<State> {
         &self.state
@@ -167,8 +167,8 @@ impl Running {
     }
 }
 
-impl std::fmt::Debug for Running {
+impl std::fmt::Debug for RunningServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Running").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("RunningServer").field("address", &self.address).finish_non_exhaustive()
     }
 }

@@ -25,7 +25,7 @@ pub use posted::Posted;
 
 use metadata::{copy_meta, dedup_owners};
 
-use crate::addresses::Held;
+use crate::addresses::AllocatedAddresses;
 use crate::admission::param_access;
 use crate::call::Call;
 use crate::catalog::{ServedResource, Subresource, Working};
@@ -456,7 +456,11 @@ impl Subject<'_> {
     }
 
     /// Allocates the cluster IPs and node ports of a Service; `None` for other kinds.
-    fn allocate(&self, object: &mut Value, old: Option<&Value>) -> Result<Option<Held>, Status> {
+    fn allocate(
+        &self,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<Option<AllocatedAddresses>, Status> {
         if !self.is_service() || !matches!(self.subresource, Subresource::None) {
             return Ok(None);
         }

@@ -97,7 +97,7 @@ pub(crate) type Fixed = Box<dyn FnOnce() + Send>;
 /// A policy as `/debug/admission` shows it.
 pub(crate) struct ListedPolicy {
     pub(crate) name: Str,
-    pub(crate) from: CameFrom,
+    pub(crate) from: PolicyOrigin,
     pub(crate) fails_closed: bool,
     pub(crate) inventory: Arc<InventoryEntry>,
     /// Without bindings the policy is not in force.
@@ -106,13 +106,13 @@ pub(crate) struct ListedPolicy {
 
 /// A binding as `/debug/admission` shows it.
 pub(crate) struct ListedBinding {
-    pub(crate) from: CameFrom,
+    pub(crate) from: PolicyOrigin,
     pub(crate) binding: Arc<PolicyBinding>,
 }
 
 /// The origin of a policy or binding, and how long it took to compile.
 #[derive(Clone, Debug)]
-pub(crate) struct CameFrom {
+pub(crate) struct PolicyOrigin {
     /// File and line of a static manifest; `None` for a stored object.
     pub(crate) manifest_position: Option<(Str, usize)>,
     pub(crate) compiled_in: Duration,
@@ -139,24 +139,24 @@ impl PolicyInformer {
 }
 
 /// All policies and bindings of one kind: stored ones, and `fixed` ones of manifest files.
-struct Table<P> {
-    stored: Policied<P>,
-    fixed: Policied<P>,
+struct PolicyTable<P> {
+    stored: SourcePolicies<P>,
+    fixed: SourcePolicies<P>,
     /// Counts the changes of stored objects.
     changes: watch::Sender<u64>,
 }
 
 /// Policies and bindings of one source by name, with the origin of each.
-struct Policied<P> {
+struct SourcePolicies<P> {
     policies: BTreeMap<Str, Arc<P>>,
     bindings: BTreeMap<Str, Arc<PolicyBinding>>,
-    policies_from: BTreeMap<Str, CameFrom>,
-    bindings_from: BTreeMap<Str, CameFrom>,
+    policies_from: BTreeMap<Str, PolicyOrigin>,
+    bindings_from: BTreeMap<Str, PolicyOrigin>,
 }
 
-impl<P> Default for Policied<P> {
+impl<P> Default for SourcePolicies<P> {
     fn default() -> Self {
-        Policied {
+        SourcePolicies {
             policies: BTreeMap::new(),
             bindings: BTreeMap::new(),
             policies_from: BTreeMap::new(),
@@ -165,13 +165,13 @@ impl<P> Default for Policied<P> {
     }
 }
 
-impl<P: AnyPolicy> Policied<P> {
+impl<P: AnyPolicy> SourcePolicies<P> {
     /// Lists policies in the order of evaluation: by name.
     fn list(&self) -> impl Iterator<Item = ListedPolicy> {
-        let from = |all: &BTreeMap<Str, CameFrom>, name: &Str| {
+        let from = |all: &BTreeMap<Str, PolicyOrigin>, name: &Str| {
             all.get(name)
                 .cloned()
-                .unwrap_or(CameFrom { manifest_position: None, compiled_in: Duration::ZERO })
+                .unwrap_or(PolicyOrigin { manifest_position: None, compiled_in: Duration::ZERO })
         };
         let mut bound: BTreeMap<&Str, Vec<ListedBinding>> = BTreeMap::new();
         for (name, binding) in &self.bindings {
@@ -192,7 +192,7 @@ impl<P: AnyPolicy> Policied<P> {
     }
 }
 
-type Shared<P> = Arc<(Mutex<Table<P>>, Notify)>;
+type SharedPolicyTable<P> = Arc<(Mutex<PolicyTable<P>>, Notify)>;
 
 fn keep<P: AnyPolicy + 'static>(
     store: &Store,
@@ -203,8 +203,8 @@ fn keep<P: AnyPolicy + 'static>(
     replace: impl Fn(PolicySnapshot<P>) + Send + Sync + 'static,
 ) -> PolicyInformer {
     let (changes, changes_seen) = watch::channel(0);
-    let table = Table { stored: Policied::default(), fixed: Policied::default(), changes };
-    let shared: Shared<P> = Arc::new((Mutex::new(table), Notify::new()));
+    let table = PolicyTable { stored: SourcePolicies::default(), fixed: SourcePolicies::default(), changes };
+    let shared: SharedPolicyTable<P> = Arc::new((Mutex::new(table), Notify::new()));
     let for_change = Arc::clone(&shared);
     let policies = start_informer(store, policies, notes.clone(), move |old, new| {
         // Only the spec matters here. Compiling is expensive, so changes of metadata or status are skipped.
@@ -214,7 +214,7 @@ fn keep<P: AnyPolicy + 'static>(
         }
         let begun = Instant::now();
         let compiled = new.map(|new| Arc::new(compile(new)));
-        let from = CameFrom { manifest_position: None, compiled_in: begun.elapsed() };
+        let from = PolicyOrigin { manifest_position: None, compiled_in: begun.elapsed() };
         change(&for_change, old.or(new), |table, name| {
             if let Some(policy) = compiled {
                 table.stored.policies_from.insert(name.clone(), from);
@@ -270,7 +270,11 @@ fn keep<P: AnyPolicy + 'static>(
     }
 }
 
-fn change<P>(shared: &Shared<P>, object: Option<&Value>, apply: impl FnOnce(&mut Table<P>, Str)) {
+fn change<P>(
+    shared: &SharedPolicyTable<P>,
+    object: Option<&Value>,
+    apply: impl FnOnce(&mut PolicyTable<P>, Str),
+) {
     let Some(object) = object else { return };
     let mut table = lock(shared);
     apply(&mut table, api::meta::name(object).into());
@@ -278,7 +282,7 @@ fn change<P>(shared: &Shared<P>, object: Option<&Value>, apply: impl FnOnce(&mut
     shared.1.notify_one();
 }
 
-fn lock<P>(shared: &Shared<P>) -> MutexGuard<'_, Table<P>> {
+fn lock<P>(shared: &SharedPolicyTable<P>) -> MutexGuard<'_, PolicyTable<P>> {
     shared.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -289,9 +293,9 @@ fn compile_all<P: AnyPolicy>(
     kinds: [&str; 2],
     before: &BTreeMap<Str, Arc<P>>,
     compile: fn(&Value) -> P,
-) -> Policied<P> {
+) -> SourcePolicies<P> {
     let [policies, bindings] = kinds.map(|kind| loaded.of_kind(kind));
-    let mut made = Policied::default();
+    let mut made = SourcePolicies::default();
     for Manifest { object, file, line } in policies {
         let name = Str::from(api::meta::name(object));
         let begun = Instant::now();
@@ -299,13 +303,15 @@ fn compile_all<P: AnyPolicy>(
         let same = before.get(&name).filter(|old| old.policy().inventory.was_compiled_from(spec));
         let policy = same.map_or_else(|| Arc::new(compile(object)), Arc::clone);
         let manifest_position = Some((file.clone(), *line));
-        made.policies_from.insert(name.clone(), CameFrom { manifest_position, compiled_in: begun.elapsed() });
+        made.policies_from
+            .insert(name.clone(), PolicyOrigin { manifest_position, compiled_in: begun.elapsed() });
         made.policies.insert(name, policy);
     }
     for Manifest { object, file, line } in bindings {
         let name = Str::from(api::meta::name(object));
         let manifest_position = Some((file.clone(), *line));
-        made.bindings_from.insert(name.clone(), CameFrom { manifest_position, compiled_in: Duration::ZERO });
+        made.bindings_from
+            .insert(name.clone(), PolicyOrigin { manifest_position, compiled_in: Duration::ZERO });
         made.bindings.insert(name, Arc::new(PolicyBinding::read(object)));
     }
     made
@@ -313,7 +319,7 @@ fn compile_all<P: AnyPolicy>(
 
 /// Puts the content of the table in force and returns how many changes that includes. The table stays locked meanwhile, so that an
 /// older snapshot never replaces a newer one.
-fn build<P: AnyPolicy>(shared: &Shared<P>, replace: &impl Fn(PolicySnapshot<P>)) -> u64 {
+fn build<P: AnyPolicy>(shared: &SharedPolicyTable<P>, replace: &impl Fn(PolicySnapshot<P>)) -> u64 {
     let table = lock(shared);
     replace(PolicySnapshot::new([
         (PolicySource::Manifest, &table.fixed.policies, &table.fixed.bindings),

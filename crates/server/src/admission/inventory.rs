@@ -17,7 +17,7 @@ use api::field::quote;
 use api::time::Timestamp;
 use value::{Str, Value, json, write};
 
-use crate::admission::informers::{CameFrom, ListedBinding, ListedPolicy};
+use crate::admission::informers::{ListedBinding, ListedPolicy, PolicyOrigin};
 use crate::admission::registered::ListedWebhook;
 use crate::body::Body;
 use crate::call::{Answer, Call};
@@ -59,10 +59,10 @@ pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<Answer, Stat
         let plugins = PLUGINS
             .iter()
             .filter(|plugin| wanted.as_ref().is_none_or(|wanted| wanted == *plugin))
-            .map(|plugin| Plugin::of(&state, plugin))
+            .map(|plugin| PluginInventory::of(&state, plugin))
             .collect::<Vec<_>>();
         if as_json {
-            let plugins = Value::List(plugins.iter().map(Plugin::json).collect());
+            let plugins = Value::List(plugins.iter().map(PluginInventory::json).collect());
             let mut text = write::to_vec(&Value::map([("plugins", plugins)]));
             text.push(b'\n');
             text
@@ -83,16 +83,16 @@ pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<Answer, Stat
 }
 
 /// One plugin as the page shows it.
-struct Plugin {
+struct PluginInventory {
     name: &'static str,
     enabled: bool,
     folder: Option<FolderStatus>,
-    entries: Vec<Entry>,
+    entries: Vec<InventoryRow>,
     omitted: usize,
 }
 
 /// One policy or webhook as the page shows it.
-struct Entry {
+struct InventoryRow {
     name: Str,
     /// Name of the webhook configuration; `None` for a policy.
     configuration: Option<Str>,
@@ -101,7 +101,7 @@ struct Entry {
     origin: Origin,
     fails_closed: bool,
     in_force: bool,
-    inventory: Shown,
+    inventory: InventoryDetails,
     compiled_in: Option<Duration>,
     bindings: Vec<Bound>,
 }
@@ -110,7 +110,7 @@ struct Bound {
     name: Str,
     origin: Origin,
     actions: Vec<ValidationAction>,
-    inventory: Shown,
+    inventory: InventoryDetails,
 }
 
 enum Origin {
@@ -119,7 +119,7 @@ enum Origin {
 }
 
 /// The content of an [`InventoryEntry`], with wall-clock times.
-struct Shown {
+struct InventoryDetails {
     hash: String,
     rules: Vec<u8>,
     estimate: EstimateRange,
@@ -128,10 +128,10 @@ struct Shown {
     failed: Option<String>,
 }
 
-impl Plugin {
+impl PluginInventory {
     fn of(state: &State, name: &'static str) -> Self {
-        let clock = Clock::now(state);
-        let mut entries: Vec<Entry> = match name {
+        let clock = ClockPair::now(state);
+        let mut entries: Vec<InventoryRow> = match name {
             "MutatingAdmissionPolicy" => policies(state.admission.policies.list_mutating(), &clock),
             "ValidatingAdmissionPolicy" => policies(state.admission.policies.list_validating(), &clock),
             "MutatingAdmissionWebhook" => webhooks(&state.admission.webhooks.list_mutating(), &clock),
@@ -139,7 +139,7 @@ impl Plugin {
         };
         let omitted = entries.len().saturating_sub(MOST);
         entries.truncate(MOST);
-        Plugin {
+        PluginInventory {
             name,
             enabled: state.admission.chain.plugins().any(|plugin| plugin == name),
             folder: state.admission.manifests.of_plugin(name),
@@ -149,24 +149,24 @@ impl Plugin {
     }
 }
 
-fn policies(listed: Vec<ListedPolicy>, clock: &Clock) -> Vec<Entry> {
+fn policies(listed: Vec<ListedPolicy>, clock: &ClockPair) -> Vec<InventoryRow> {
     let bound = |ListedBinding { from, binding }: &ListedBinding| Bound {
         name: binding.name.clone(),
         origin: origin(from, &binding.inventory),
         actions: binding.actions.clone(),
-        inventory: Shown::of(&binding.inventory, clock),
+        inventory: InventoryDetails::of(&binding.inventory, clock),
     };
     // Policies past `MOST` are only counted, so their bindings are not read.
     let entry = |(position, policy): (usize, ListedPolicy)| {
         let bindings: Vec<Bound> =
             if position < MOST { policy.bindings.iter().map(bound).collect() } else { Vec::new() };
-        Entry {
+        InventoryRow {
             configuration: None,
             target: None,
             origin: origin(&policy.from, &policy.inventory),
             fails_closed: policy.fails_closed,
             in_force: !policy.bindings.is_empty(),
-            inventory: Shown::of(&policy.inventory, clock),
+            inventory: InventoryDetails::of(&policy.inventory, clock),
             compiled_in: Some(policy.from.compiled_in),
             bindings,
             name: policy.name,
@@ -175,8 +175,8 @@ fn policies(listed: Vec<ListedPolicy>, clock: &Clock) -> Vec<Entry> {
     listed.into_iter().enumerate().map(entry).collect()
 }
 
-fn webhooks(listed: &[ListedWebhook], clock: &Clock) -> Vec<Entry> {
-    let entry = |ListedWebhook { hook, source }: &ListedWebhook| Entry {
+fn webhooks(listed: &[ListedWebhook], clock: &ClockPair) -> Vec<InventoryRow> {
+    let entry = |ListedWebhook { hook, source }: &ListedWebhook| InventoryRow {
         name: hook.name.clone(),
         configuration: Some(hook.configuration.clone()),
         target: Some(target(hook)),
@@ -186,14 +186,14 @@ fn webhooks(listed: &[ListedWebhook], clock: &Clock) -> Vec<Entry> {
         },
         fails_closed: !hook.ignores_failures,
         in_force: true,
-        inventory: Shown::of(&hook.inventory, clock),
+        inventory: InventoryDetails::of(&hook.inventory, clock),
         compiled_in: None,
         bindings: Vec::new(),
     };
     listed.iter().map(entry).collect()
 }
 
-fn origin(from: &CameFrom, inventory: &InventoryEntry) -> Origin {
+fn origin(from: &PolicyOrigin, inventory: &InventoryEntry) -> Origin {
     match &from.manifest_position {
         Some((file, line)) => Origin::File(file.clone(), *line),
         None => Origin::Object(inventory.uid.clone()),
@@ -215,14 +215,14 @@ fn target(hook: &Webhook) -> String {
 }
 
 /// The current time by the clock of the admission metrics and by the wall clock, to convert times of the former.
-struct Clock {
+struct ClockPair {
     own: Duration,
     wall: SystemTime,
 }
 
-impl Clock {
+impl ClockPair {
     fn now(state: &State) -> Self {
-        Clock { own: state.admission.meter.now(), wall: SystemTime::now() }
+        ClockPair { own: state.admission.meter.now(), wall: SystemTime::now() }
     }
 
     fn at(&self, own: Duration) -> String {
@@ -235,10 +235,10 @@ fn shown_time(at: SystemTime) -> String {
     Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX)).micro_time()
 }
 
-impl Shown {
-    fn of(inventory: &InventoryEntry, clock: &Clock) -> Self {
+impl InventoryDetails {
+    fn of(inventory: &InventoryEntry, clock: &ClockPair) -> Self {
         let counters = inventory.counters();
-        Shown {
+        InventoryDetails {
             hash: inventory.hash(),
             rules: inventory.rules().to_vec(),
             estimate: inventory.estimate,
@@ -281,7 +281,7 @@ impl std::fmt::Display for Origin {
     }
 }
 
-impl Plugin {
+impl PluginInventory {
     fn json(&self) -> Value {
         let mut plugin = Value::map([("name", self.name)]);
         plugin.set_at(&["enabled"], self.enabled);
@@ -363,7 +363,7 @@ fn warning(problem: &ManifestProblem) -> Value {
     value
 }
 
-impl Entry {
+impl InventoryRow {
     fn json(&self, position: usize) -> Value {
         let mut entry = Value::map([("name", self.name.as_str())]);
         entry.set_at(&["position"], number(position));
@@ -398,7 +398,7 @@ impl Entry {
     }
 
     fn text(&self, position: usize, out: &mut String) {
-        let Entry { name, origin, inventory, .. } = self;
+        let InventoryRow { name, origin, inventory, .. } = self;
         let of = self.configuration.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
         let fails = if self.fails_closed { "fails closed" } else { "fails open" };
         let idle = if self.in_force { "" } else { ", bound by nothing" };

@@ -11,7 +11,7 @@ use prometheus::{
     register_int_counter_vec_with_registry,
 };
 
-use crate::admission::summary::Summary;
+use crate::admission::summary::SummaryMetric;
 use crate::metrics::MetricRegistry;
 
 /// Higher status codes are counted as this one, so that a webhook cannot create any number of series.
@@ -24,7 +24,7 @@ const TURNS: usize = 4 * 2 * 2;
 pub(crate) struct AdmissionMeter {
     start: Instant,
     steps: HistogramVec,
-    step_summary: Summary<3>,
+    step_summary: SummaryMetric<3>,
     plugins: HistogramVec,
     /// The series of `plugins`, by position of the plugin in the chain. Every request passes about twenty plugins, and finding a
     /// series by its labels costs more than most of them take.
@@ -33,7 +33,7 @@ pub(crate) struct AdmissionMeter {
     condition_exclusions: IntCounterVec,
     condition_seconds: HistogramVec,
     decisions: Decisions,
-    manifests: EvaluatedManifests,
+    manifests: ManifestMeter,
 }
 
 /// Metrics of the decisions of policies and webhooks.
@@ -51,7 +51,7 @@ struct Decisions {
 }
 
 /// Metrics of the decisions of objects from manifest files, under the names of KEP-5793.
-struct EvaluatedManifests {
+struct ManifestMeter {
     start: Instant,
     decisions: Decisions,
 }
@@ -72,7 +72,7 @@ impl AdmissionMeter {
         let histogram = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
             register_histogram_vec_with_registry!(name, help, labels, buckets.to_vec(), registry)
         };
-        let step_summary = Summary::new(
+        let step_summary = SummaryMetric::new(
             "apiserver_admission_step_admission_duration_seconds_summary",
             "[ALPHA] Admission sub-step latency summary in seconds, broken out for each operation and API resource and step type (validate or admit).",
             ["operation", "rejected", "type"],
@@ -82,7 +82,7 @@ impl AdmissionMeter {
         Ok(AdmissionMeter {
             start,
             decisions: Decisions::new(registry, false)?,
-            manifests: EvaluatedManifests { start, decisions: Decisions::new(registry, true)? },
+            manifests: ManifestMeter { start, decisions: Decisions::new(registry, true)? },
             steps: histogram(
                 "apiserver_admission_step_admission_duration_seconds",
                 "[STABLE] Admission sub-step latency histogram in seconds, broken out for each operation and API resource and step type (validate or admit).",
@@ -317,7 +317,7 @@ macro_rules! decisions {
     };
 }
 
-impl AdmissionMetrics for EvaluatedManifests {
+impl AdmissionMetrics for ManifestMeter {
     fn now(&self) -> Duration {
         self.start.elapsed()
     }

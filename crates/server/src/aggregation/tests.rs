@@ -9,7 +9,7 @@ use value::json;
 use super::forward::{encode_path, encode_query, identify, incoming, kept, outgoing, say_for_whom};
 use super::register::{Step, step};
 use super::service::{ApiService, Managed};
-use crate::outbound::{Forward, Trust};
+use crate::outbound::{Forward, ServerTrust};
 
 fn headers(list: &[(&'static str, &'static str)]) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -220,5 +220,5 @@ fn a_bundle_that_cannot_be_read_trusts_nobody() {
     assert_eq!(remote(""), b"");
     assert_eq!(remote("eA=="), b"x");
     let nobody = remote("!");
-    assert!(Forward::new("s.n.svc", Trust::Authorities(nobody), None).is_err());
+    assert!(Forward::new("s.n.svc", ServerTrust::Authorities(nobody), None).is_err());
 }

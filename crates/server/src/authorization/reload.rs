@@ -13,7 +13,7 @@ use authz::config::{AuthorizerType, Configuration};
 use tokio::sync::watch;
 use tracing::{error, info};
 
-use super::{LoadedAuthorization, Parts, Unusable, parse, read, warn};
+use super::{AuthorizerParts, LoadedAuthorization, Unusable, parse, read, warn};
 use crate::file_watch::FileWatch;
 use crate::files;
 
@@ -53,7 +53,7 @@ struct Tried {
 /// The watched files and their state at the last check.
 struct Followed {
     path: PathBuf,
-    parts: Parts,
+    parts: AuthorizerParts,
     required: Vec<AuthorizerType>,
     read: Vec<u8>,
     /// The configuration of the chain in force. Its files are watched even while the configuration file is invalid, because
@@ -76,7 +76,7 @@ struct Followed {
 /// only the files that they name are watched.
 pub(crate) fn follow(
     loaded: LoadedAuthorization,
-    parts: Parts,
+    parts: AuthorizerParts,
     files: Files,
     chain: &Arc<ArcSwap<AuthorizerChain>>,
     stopped: watch::Receiver<bool>,

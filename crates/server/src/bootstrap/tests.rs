@@ -4,7 +4,7 @@ use authn::InternalIdentity;
 use authz::rbac::reconcile::ReconcileAction;
 use value::{Value, json};
 
-use super::{Hook, Item, Want, brought};
+use super::{BootstrapItem, Hook, Want, brought};
 use crate::Ephemeral;
 use crate::client::Client;
 
@@ -21,7 +21,7 @@ fn slice(family: &str, port: i64) -> Value {
 }
 
 async fn bring(client: &Client, object: Value) -> Result<(), u16> {
-    let item = Item::new(Hook::KubernetesService, (SLICES.to_owned(), object), Want::Fields(FIELDS));
+    let item = BootstrapItem::new(Hook::KubernetesService, (SLICES.to_owned(), object), Want::Fields(FIELDS));
     item.write(client).await.map_err(|status| status.code())
 }
 

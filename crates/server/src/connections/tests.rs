@@ -4,29 +4,30 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{
-    CLOSE_GRACEFULLY, CLOSE_NOW, ClientAddress, ConnectionMetrics, Connections, LogLimit, Open, STAY_OPEN,
+    CLOSE_GRACEFULLY, CLOSE_NOW, ClientAddress, ConnectionMetrics, Connections, LogLimit, OpenConnection,
+    STAY_OPEN,
 };
-use crate::accept::Limits;
+use crate::accept::ConnectionLimits;
 use crate::metrics::MetricRegistry;
 
-fn connections(limits: Limits) -> Arc<Connections> {
+fn connections(limits: ConnectionLimits) -> Arc<Connections> {
     Connections::new(limits, ConnectionMetrics::new(&MetricRegistry::new()).unwrap())
 }
 
-async fn open(connections: &Arc<Connections>, address: &str) -> Option<Open> {
+async fn open(connections: &Arc<Connections>, address: &str) -> Option<OpenConnection> {
     let permit = connections.room().await.unwrap();
     let open = connections.open(address.parse().unwrap(), permit)?;
     connections.handshake_ended(&open.connection());
     Some(open)
 }
 
-fn level(open: &Open) -> u8 {
+fn level(open: &OpenConnection) -> u8 {
     open.connection.close.load(Ordering::Relaxed)
 }
 
 #[tokio::test]
 async fn the_oldest_idle_connection_of_the_address_with_the_most_is_closed() {
-    let connections = connections(Limits { connections: 10, ..Limits::default() });
+    let connections = connections(ConnectionLimits { connections: 10, ..ConnectionLimits::default() });
     let other = open(&connections, "10.0.0.2").await.unwrap();
     let mut greedy = Vec::new();
     for number in 0..7 {
@@ -47,7 +48,7 @@ async fn the_oldest_idle_connection_of_the_address_with_the_most_is_closed() {
 
 #[tokio::test]
 async fn a_nearly_full_server_closes_at_once_and_reuses_the_room() {
-    let connections = connections(Limits { connections: 4, ..Limits::default() });
+    let connections = connections(ConnectionLimits { connections: 4, ..ConnectionLimits::default() });
     let mut all = Vec::new();
     for _ in 0..4 {
         all.push(open(&connections, "10.0.0.1").await.unwrap());
@@ -67,7 +68,7 @@ async fn a_nearly_full_server_closes_at_once_and_reuses_the_room() {
 
 #[tokio::test]
 async fn handshakes_in_progress_are_bounded() {
-    let limits = Limits { connections: 100, handshakes: 16, ..Limits::default() };
+    let limits = ConnectionLimits { connections: 100, handshakes: 16, ..ConnectionLimits::default() };
     let connections = connections(limits);
     let mut all = Vec::new();
     for _ in 0..17 {
@@ -83,7 +84,7 @@ async fn handshakes_in_progress_are_bounded() {
 
 #[tokio::test]
 async fn an_address_may_have_a_fixed_limit() {
-    let limits = Limits { connections_per_address: 1, ..Limits::default() };
+    let limits = ConnectionLimits { connections_per_address: 1, ..ConnectionLimits::default() };
     let connections = connections(limits);
     let first = open(&connections, "10.0.0.1").await;
     assert!(first.is_some());

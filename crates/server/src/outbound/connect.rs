@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::verify::{Proof, Verifier, Voucher};
-use super::{Endpoint, EndpointError, Identity, Reach, Trust};
+use super::{ClientIdentity, Endpoint, EndpointError, Reach, ServerTrust};
 use crate::files::go_words;
 use crate::tls;
 
@@ -99,9 +99,9 @@ impl Connector {
 
 fn client_config(endpoint: &Endpoint) -> Result<ClientConfig, EndpointError> {
     let voucher = match &endpoint.trust {
-        Trust::System => Voucher::system(),
-        Trust::Authorities(pem) => Voucher::from_pem(pem).map_err(EndpointError::Authorities)?,
-        Trust::Anybody => Voucher::anybody(),
+        ServerTrust::System => Voucher::system(),
+        ServerTrust::Authorities(pem) => Voucher::from_pem(pem).map_err(EndpointError::Authorities)?,
+        ServerTrust::Anybody => Voucher::anybody(),
     };
     let identity = |why: String| EndpointError::Identity(why);
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -111,7 +111,7 @@ fn client_config(endpoint: &Endpoint) -> Result<ClientConfig, EndpointError> {
         .with_custom_certificate_verifier(Arc::new(Verifier::new(voucher)));
     let mut config = match &endpoint.identity {
         None => builder.with_no_client_auth(),
-        Some(Identity { certificate, key }) => {
+        Some(ClientIdentity { certificate, key }) => {
             let missing = |what: &str| identity(format!("tls: failed to find any PEM data in {what} input"));
             let chain = tls::certificates(certificate).map_err(|_| missing("certificate"))?;
             let key = tls::private_key(key).map_err(|_| missing("key"))?;
@@ -166,7 +166,7 @@ impl Route {
         let _ = tcp.set_nodelay(true);
         let ends = Ends { local: tcp.local_addr().ok(), peer: tcp.peer_addr().ok() };
         let Some((connector, name)) = &self.tls else {
-            return Ok(Stream { io: TokioIo::new(Socket::Plain(tcp)), ends, http2: false });
+            return Ok(Stream { io: TokioIo::new(OutboundSocket::Plain(tcp)), ends, http2: false });
         };
         let handshake = connector.connect(name.clone(), tcp);
         let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
@@ -178,7 +178,7 @@ impl Route {
             }
         };
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        Ok(Stream { io: TokioIo::new(Socket::Tls(Box::new(stream))), ends, http2 })
+        Ok(Stream { io: TokioIo::new(OutboundSocket::Tls(Box::new(stream))), ends, http2 })
     }
 }
 
@@ -289,12 +289,12 @@ impl Ends {
 
 /// A connection whose I/O errors include both addresses.
 pub(super) struct Stream {
-    io: TokioIo<Socket>,
+    io: TokioIo<OutboundSocket>,
     ends: Ends,
     http2: bool,
 }
 
-enum Socket {
+enum OutboundSocket {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -336,39 +336,39 @@ impl Write for Stream {
     }
 }
 
-impl tokio::io::AsyncRead for Socket {
+impl tokio::io::AsyncRead for OutboundSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut tokio::io::ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Socket::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Socket::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+            OutboundSocket::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            OutboundSocket::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
 }
 
-impl tokio::io::AsyncWrite for Socket {
+impl tokio::io::AsyncWrite for OutboundSocket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = match self.get_mut() {
-            Socket::Plain(stream) => ready!(Pin::new(stream).poll_write(context, bytes)),
-            Socket::Tls(stream) => ready!(Pin::new(stream).poll_write(context, bytes)),
+            OutboundSocket::Plain(stream) => ready!(Pin::new(stream).poll_write(context, bytes)),
+            OutboundSocket::Tls(stream) => ready!(Pin::new(stream).poll_write(context, bytes)),
         };
         Poll::Ready(written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Socket::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Socket::Tls(stream) => Pin::new(stream).poll_flush(context),
+            OutboundSocket::Plain(stream) => Pin::new(stream).poll_flush(context),
+            OutboundSocket::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Socket::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Socket::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+            OutboundSocket::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            OutboundSocket::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use authz::kubeconfig::{self, Connection, KubeconfigError, Material};
 use http::Uri;
 
-use super::{Credential, Endpoint, Identity, Trust};
+use super::{ClientIdentity, Endpoint, OutboundCredential, ServerTrust};
 use crate::files::{go_words, read};
 
 /// Reads the current context of a kubeconfig. Exec plugins and auth providers are rejected, because the
@@ -63,9 +63,9 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
                 "specifying a root certificates file with the insecure flag is not allowed".to_owned()
             );
         }
-        Some(pem) => Trust::Authorities(pem),
-        None if insecure => Trust::Anybody,
-        None => Trust::System,
+        Some(pem) => ServerTrust::Authorities(pem),
+        None if insecure => ServerTrust::Anybody,
+        None => ServerTrust::System,
     };
     Ok(Endpoint {
         server_name: (!server_name.is_empty()).then(|| server_name.to_string()),
@@ -83,19 +83,19 @@ pub(crate) fn shown_as(
     user: &kubeconfig::KubeconfigUser,
     folder: &Path,
     files: &mut Vec<PathBuf>,
-) -> Result<(Option<Identity>, Credential), String> {
+) -> Result<(Option<ClientIdentity>, OutboundCredential), String> {
     let identity = match &user.certificate {
         None => None,
-        Some((certificate, key)) => Some(Identity {
+        Some((certificate, key)) => Some(ClientIdentity {
             certificate: load("client-cert", certificate, folder, files)?,
             key: load("client-key", key, folder, files)?,
         }),
     };
     let credential = match &user.credential {
-        kubeconfig::Credential::None => Credential::None,
-        kubeconfig::Credential::Token(token) => Credential::Bearer(token.to_string()),
+        kubeconfig::Credential::None => OutboundCredential::None,
+        kubeconfig::Credential::Token(token) => OutboundCredential::Bearer(token.to_string()),
         kubeconfig::Credential::Basic(name, password) => {
-            Credential::Basic(name.to_string(), password.to_string())
+            OutboundCredential::Basic(name.to_string(), password.to_string())
         }
         kubeconfig::Credential::TokenFile(file) => {
             let file = folder.join(file.as_str());
@@ -105,7 +105,7 @@ pub(crate) fn shown_as(
                 files.push(file);
                 return Err(why);
             }
-            Credential::TokenFile(file)
+            OutboundCredential::TokenFile(file)
         }
     };
     Ok((identity, credential))

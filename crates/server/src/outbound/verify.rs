@@ -17,7 +17,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, Signatu
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::authorities::{Authorities, Purpose, Refused, Validity};
+use crate::authorities::{Authorities, CertificateRejection, Purpose, Validity};
 
 /// CAs that may sign a server's certificate.
 #[derive(Debug)]
@@ -183,17 +183,26 @@ fn wrong_name(leaf: &X509Certificate<'_>, wanted: &ServerName<'_>) -> String {
 }
 
 /// Explains a failed chain verification with the text of Go's `x509` package.
-fn unproven(why: Refused, leaf: &X509Certificate<'_>, authorities: &Authorities, now: UnixTime) -> String {
+fn unproven(
+    why: CertificateRejection,
+    leaf: &X509Certificate<'_>,
+    authorities: &Authorities,
+    now: UnixTime,
+) -> String {
     let unknown = "x509: certificate signed by unknown authority";
     let why = match why {
-        Refused::Purpose => return "x509: certificate specifies an incompatible key usage".to_owned(),
-        Refused::MayNotSign => {
+        CertificateRejection::Purpose => {
+            return "x509: certificate specifies an incompatible key usage".to_owned();
+        }
+        CertificateRejection::MayNotSign => {
             "x509: invalid signature: parent certificate cannot sign this kind of certificate".to_owned()
         }
-        Refused::OutOfTime(validity) => validity.complaint(now).unwrap_or_default(),
-        Refused::TooManyIntermediates => "x509: too many intermediates for path length constraint".to_owned(),
+        CertificateRejection::OutOfTime(validity) => validity.complaint(now).unwrap_or_default(),
+        CertificateRejection::TooManyIntermediates => {
+            "x509: too many intermediates for path length constraint".to_owned()
+        }
         // A CA of the right name with another key: usually a rotation that only one side has seen.
-        Refused::Unknown => match leaf.signature_algorithm.algorithm.to_id_string().as_str() {
+        CertificateRejection::Unknown => match leaf.signature_algorithm.algorithm.to_id_string().as_str() {
             "1.2.840.113549.1.1.5" => "x509: cannot verify signature: insecure algorithm SHA1-RSA",
             "1.2.840.10045.4.1" => "x509: cannot verify signature: insecure algorithm ECDSA-SHA1",
             id if id.starts_with("1.2.840.113549.1.1.") => "crypto/rsa: verification error",

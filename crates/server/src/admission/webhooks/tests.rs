@@ -60,7 +60,7 @@ fn only_overload_and_errors_of_the_server_are_tried_again() {
         if let Some(after) = after {
             headers.insert(RETRY_AFTER, HeaderValue::from_static(after));
         }
-        Answer { status, headers, body: Bytes::new() }
+        OutboundResponse { status, headers, body: Bytes::new() }
     };
     assert_eq!(retry_after(&answer(429, Some("1"))), Some(Duration::from_secs(1)));
     assert_eq!(retry_after(&answer(503, Some("0"))), Some(Duration::ZERO));
@@ -126,7 +126,7 @@ fn an_answer_may_send_the_client_on_within_the_same_server_only() {
         if let Some(location) = location {
             headers.insert(LOCATION, HeaderValue::from_static(location));
         }
-        let answer = Answer { status, headers, body: Bytes::new() };
+        let answer = OutboundResponse { status, headers, body: Bytes::new() };
         let asked = PathAndQuery::from_static("/a/b?timeout=5s");
         sent_on(&answer, "https://hooks.example:8443", Some(&asked)).map(|path| path.to_string())
     };

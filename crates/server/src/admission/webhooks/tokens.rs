@@ -23,7 +23,7 @@ use value::Value;
 
 use crate::loopback::Loopback;
 use crate::metrics::MetricRegistry;
-use crate::outbound::Bearer;
+use crate::outbound::BearerToken;
 
 /// Age at which a token is renewed; tokens live ten minutes.
 const REPLACED_AFTER: Duration = Duration::from_mins(8);
@@ -106,7 +106,7 @@ struct TokenSlot {
 
 #[derive(Clone)]
 struct CachedToken {
-    bearer: Bearer,
+    bearer: BearerToken,
     from: SystemTime,
     until: SystemTime,
 }
@@ -145,7 +145,7 @@ impl WebhookTokens {
         self: &Arc<Self>,
         recipient: &TokenRecipient,
         deadline: Option<Instant>,
-    ) -> Option<Bearer> {
+    ) -> Option<BearerToken> {
         let mut under_way = match self.look_up(recipient) {
             TokenLookup::Good(bearer) => return Some(bearer),
             TokenLookup::Nothing => return None,
@@ -272,7 +272,7 @@ impl WebhookTokens {
             let at = Duration::from_secs(u64::try_from(at.seconds).ok()?).checked_sub(MARGIN)?;
             SystemTime::UNIX_EPOCH.checked_add(at)
         });
-        match (bearer.and_then(Bearer::new), until) {
+        match (bearer.and_then(BearerToken::new), until) {
             (Some(bearer), Some(until)) => Ok(CachedToken { bearer, from, until }),
             _ => Err(Status::internal("the answer holds no token")),
         }
@@ -313,7 +313,7 @@ impl WebhookTokens {
 
 /// Result of a cache lookup: a valid token, a request in progress, or neither.
 enum TokenLookup {
-    Good(Bearer),
+    Good(BearerToken),
     Soon(TokenRequestInProgress),
     Nothing,
 }

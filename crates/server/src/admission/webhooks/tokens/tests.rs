@@ -22,7 +22,7 @@ fn slot_with_token(age: u64) -> TokenSlot {
     let from = SystemTime::now() - Duration::from_secs(age);
     let until = from + Duration::from_mins(10) - MARGIN;
     TokenSlot {
-        token: Some(CachedToken { bearer: Bearer::new("t").unwrap(), from, until }),
+        token: Some(CachedToken { bearer: BearerToken::new("t").unwrap(), from, until }),
         ..TokenSlot::default()
     }
 }
