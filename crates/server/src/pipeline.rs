@@ -29,7 +29,7 @@ use crate::body::Body;
 use crate::byte_budget::Account;
 use crate::call::{Answer, AnsweredBy, AuthenticatedRequest, Call, EXPRESSIONS, RequestLimits, Unread};
 use crate::catalog::{ServedResource, Subresource};
-use crate::flow_control::{Asking, ClientGone};
+use crate::flow_control::{ClientGone, SeatRequest};
 use crate::handlers;
 use crate::health;
 use crate::heavy::{self, Effort};
@@ -163,7 +163,8 @@ async fn serve(
     let seat = match &state.serving.flow_control {
         Some((control, _)) if info.verb == "watch" || !info.is_long_running() => {
             let (caller, query, has_body) = (&caller, &query, body.arrives());
-            let asking = Asking { state, caller, info, query, arrived: started, deadline, has_body, gone };
+            let asking =
+                SeatRequest { state, caller, info, query, arrived: started, deadline, has_body, gone };
             match control.admit(asking).await {
                 Ok(seat) => seat.into(),
                 Err(refused) => return Outcome::unknown(refused.response()),
