@@ -9,14 +9,15 @@
 //! logged.
 
 mod connect;
+mod credential;
+mod endpoint;
+mod failure;
 mod forward;
 mod kubeconfig;
 mod reach;
 mod verify;
 
-use std::borrow::Cow;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,13 +32,18 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Semaphore;
 
+pub use credential::{BearerToken, ClientIdentity, OutboundCredential};
+pub use endpoint::{Endpoint, EndpointError, ServerTrust};
+pub use failure::{Failure, FailureKind};
 pub use forward::{Forward, Outgoing};
 pub use kubeconfig::from_kubeconfig;
 pub(crate) use kubeconfig::shown_as;
 pub use reach::Reach;
 pub(crate) use reach::is_routable;
 
-use connect::{ConnectError, Connector};
+use connect::Connector;
+use credential::{read_token_file, sensitive};
+use failure::{Broken, broken, explain, method_word};
 
 /// User agent of webhook calls.
 pub const WEBHOOK_AGENT: &str = "kube-apiserver-admission";
@@ -59,101 +65,6 @@ const MAX_IDLE: usize = 25;
 const IDLE: Duration = Duration::from_secs(90);
 /// Interval after which a token file is read again.
 const TOKEN_FILE_LIFE: Duration = Duration::from_secs(10);
-/// Token files longer than this are rejected.
-const MAX_TOKEN_FILE: u64 = 64 << 10;
-
-/// Address, trust and credentials of a server.
-#[derive(Clone, Debug)]
-pub struct Endpoint {
-    /// The URL to call: `https`, or `http` without protection.
-    pub url: Uri,
-    /// `host:port` to connect to instead of the URL's; the certificate must still match the URL's host.
-    pub dial: Option<String>,
-    /// Source of the address, which determines the IP addresses that may be dialed.
-    pub reach: Reach,
-    /// Name that the certificate must match instead of the URL's host.
-    pub server_name: Option<String>,
-    /// CAs that may sign the server's certificate.
-    pub trust: ServerTrust,
-    /// The client certificate and its key.
-    pub identity: Option<ClientIdentity>,
-    /// Source of the `Authorization` header.
-    pub credential: OutboundCredential,
-    /// Offers only HTTP/1.1, so that calls spread over the servers behind one address.
-    pub http1_only: bool,
-}
-
-/// CAs that may sign a server's certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServerTrust {
-    /// The CAs of the system.
-    System,
-    /// PEM of the CAs, or of the server's own certificate.
-    Authorities(Vec<u8>),
-    /// Skips verification (`insecureSkipTLSVerify`); no `Authorization` header is sent to such a server.
-    Anybody,
-}
-
-/// A client certificate with its key, both PEM.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ClientIdentity {
-    /// The certificate, with its chain.
-    pub certificate: Vec<u8>,
-    pub key: Vec<u8>,
-}
-
-/// Credentials for the `Authorization` header.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub enum OutboundCredential {
-    /// No header is sent.
-    #[default]
-    None,
-    /// A fixed bearer token.
-    Bearer(String),
-    /// A file with a bearer token, read again every 10 seconds at most.
-    TokenFile(PathBuf),
-    /// Basic authentication with user name and password.
-    Basic(String, String),
-}
-
-impl Endpoint {
-    /// An endpoint with the system's CAs and no credentials.
-    pub fn new(url: Uri) -> Self {
-        Endpoint {
-            url,
-            dial: None,
-            reach: Reach::default(),
-            server_name: None,
-            trust: ServerTrust::System,
-            identity: None,
-            credential: OutboundCredential::None,
-            http1_only: false,
-        }
-    }
-
-    /// True if the server's certificate is verified, so that credentials may be sent.
-    pub fn is_proven(&self) -> bool {
-        self.url.scheme() == Some(&Scheme::HTTPS) && self.trust != ServerTrust::Anybody
-    }
-}
-
-/// A bearer token as a header value; `Debug` does not print it.
-#[derive(Clone)]
-pub struct BearerToken(HeaderValue);
-
-impl BearerToken {
-    /// `None` if the token is not valid in a header.
-    pub fn new(token: &str) -> Option<Self> {
-        sensitive("Bearer ", token).ok().map(BearerToken)
-    }
-}
-
-impl fmt::Debug for BearerToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Bearer")
-    }
-}
-
 /// One call to a target.
 #[derive(Clone)]
 pub struct OutboundRequest {
@@ -202,59 +113,6 @@ impl OutboundResponse {
     pub fn content_type(&self) -> &str {
         self.headers.get(http::header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default()
     }
-}
-
-/// Reason why there is no response.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Failure {
-    pub kind: FailureKind,
-    /// Text of Go's client: `Post "https://…": dial tcp 127.0.0.1:1: connect: connection refused`.
-    pub message: String,
-}
-
-impl Failure {
-    /// True if the server's certificate has only a Common Name and no SAN.
-    pub fn lacks_alternative_names(&self) -> bool {
-        self.message.contains("x509: certificate relies on legacy Common Name field")
-    }
-
-    /// True if the server's certificate has a SHA-1 signature.
-    pub fn is_signed_with_sha1(&self) -> bool {
-        let words = "x509: cannot verify signature: insecure algorithm";
-        self.message.split_once(words).is_some_and(|(_, which)| which.contains("SHA1"))
-    }
-}
-
-/// Categories of failures, to decide on retries and metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureKind {
-    /// The time limit was exceeded.
-    Timeout,
-    /// No connection: unknown address, connection refused, or certificate verification failed.
-    Connect,
-    /// The connection was reset; a retry may succeed.
-    Reset,
-    /// The connection ended early, or the response was invalid.
-    Broken,
-    /// The response exceeded the size limit.
-    TooLarge,
-    /// The request was not sent: an unreadable credential or an invalid URL.
-    Unsent,
-}
-
-/// Configuration errors of an endpoint, independent of the network.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EndpointError {
-    /// The URL has no host or an unsupported scheme.
-    #[error("{url} is not a URL that can be called: {1}", url = quote(.0))]
-    Url(String, &'static str),
-    /// The CA bundle cannot be parsed.
-    #[error("unable to load root certificates: {0}")]
-    Authorities(String),
-    /// The client certificate cannot be parsed, or its key does not match.
-    #[error("{0}")]
-    Identity(String),
 }
 
 /// A validated endpoint with pooled connections. Clones share the pool.
@@ -325,17 +183,6 @@ impl OutboundTarget {
             Err(_) => Err(fail(FailureKind::Timeout, "context deadline exceeded")),
         }
     }
-}
-
-/// An internal failure; a `bare` message gets no prefix with the method and URL.
-struct Broken {
-    kind: FailureKind,
-    why: Cow<'static, str>,
-    bare: bool,
-}
-
-fn broken(kind: FailureKind, why: impl Into<Cow<'static, str>>) -> Broken {
-    Broken { kind, why: why.into(), bare: false }
 }
 
 impl Inner {
@@ -416,7 +263,7 @@ impl Inner {
             return Ok(value.clone());
         }
         let file = path.to_owned();
-        let read = tokio::task::spawn_blocking(move || read_token(&file)).await;
+        let read = tokio::task::spawn_blocking(move || read_token_file(&file)).await;
         let token = match read {
             Ok(Ok(token)) => token,
             Ok(Err(why)) => {
@@ -439,92 +286,6 @@ impl Inner {
         let value = sensitive("Bearer ", &token)?;
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), value.clone()));
         Ok(value)
-    }
-}
-
-fn read_token(path: &std::path::Path) -> Result<String, String> {
-    use std::io::Read as _;
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    let mut text = String::new();
-    file.take(MAX_TOKEN_FILE + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    if u64::try_from(text.len()).is_ok_and(|len| len > MAX_TOKEN_FILE) {
-        return Err("it is too long to be a token".to_owned());
-    }
-    let token = text.trim();
-    if token.is_empty() {
-        return Err("it is empty".to_owned());
-    }
-    Ok(token.to_owned())
-}
-
-/// Builds a header value that is excluded from debug output.
-fn sensitive(scheme: &str, secret: &str) -> Result<HeaderValue, Broken> {
-    let mut value = HeaderValue::try_from(format!("{scheme}{secret}"))
-        .map_err(|_| broken(FailureKind::Unsent, "the credential cannot be sent in a header"))?;
-    value.set_sensitive(true);
-    Ok(value)
-}
-
-/// The method as in the errors of Go's client: `Post`.
-fn method_word(method: &Method) -> String {
-    let mut word = method.as_str().to_ascii_lowercase();
-    if let Some(first) = word.get_mut(..1) {
-        first.make_ascii_uppercase();
-    }
-    word
-}
-
-/// Finds the failure's kind and text in the chain of error sources.
-fn explain(error: &(dyn std::error::Error + 'static)) -> Broken {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(connect) = error.downcast_ref::<ConnectError>() {
-            let kind = if connect.timed_out { FailureKind::Timeout } else { FailureKind::Connect };
-            return broken(kind, connect.message.clone());
-        }
-        if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            return match io.kind() {
-                std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe => {
-                    broken(FailureKind::Reset, io.to_string())
-                }
-                std::io::ErrorKind::UnexpectedEof => broken(FailureKind::Broken, "EOF"),
-                _ => broken(FailureKind::Broken, io.to_string()),
-            };
-        }
-        if let Some(hyper) = error.downcast_ref::<hyper::Error>() {
-            if hyper.is_incomplete_message() {
-                return broken(FailureKind::Broken, "EOF");
-            }
-            if hyper.is_parse() {
-                let why = format!(
-                    "net/http: HTTP/1.x transport connection broken: malformed HTTP response: {hyper}"
-                );
-                return broken(FailureKind::Broken, why);
-            }
-        }
-        if error.source().is_none() {
-            return broken(FailureKind::Broken, error.to_string());
-        }
-        cause = error.source();
-    }
-    broken(FailureKind::Broken, error.to_string())
-}
-
-impl fmt::Debug for ClientIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClientIdentity")
-    }
-}
-
-/// Omits tokens and passwords.
-impl fmt::Debug for OutboundCredential {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OutboundCredential::None => f.write_str("None"),
-            OutboundCredential::Bearer(_) => f.write_str("Bearer"),
-            OutboundCredential::TokenFile(path) => write!(f, "TokenFile({})", path.display()),
-            OutboundCredential::Basic(name, _) => write!(f, "Basic({name:?})"),
-        }
     }
 }
 
