@@ -4,6 +4,7 @@
 //! other. This module bounds headers, streams and idle times; [`crate::connections`] bounds the number of
 //! connections.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -98,7 +99,7 @@ const LEAVE: Duration = Duration::from_secs(5);
 
 /// Handles the requests of all connections.
 pub trait RequestHandler: Send + Sync + 'static {
-    fn answer(
+    fn handle(
         self: Arc<Self>,
         peer: Peer,
         request: http::Request<Incoming>,
@@ -111,7 +112,7 @@ pub async fn serve<A: RequestHandler>(
     tls: Arc<ArcSwap<ServerConfig>>,
     limits: ConnectionLimits,
     metrics: ConnectionMetrics,
-    answer: Arc<A>,
+    handler: Arc<A>,
     mut stop: watch::Receiver<bool>,
 ) {
     let table = Connections::new(limits, metrics);
@@ -132,7 +133,7 @@ pub async fn serve<A: RequestHandler>(
                     // stops the server.
                     table.accept_failed();
                     if let Some(unlogged) = failures.due() {
-                        warn!(error = %e, unlogged, "accept failed");
+                        warn!(error = %e, unlogged, "accept failed; if this persists, raise the file descriptor limit");
                     }
                     if e.kind() != io::ErrorKind::ConnectionAborted {
                         table.out_of_descriptors();
@@ -146,11 +147,11 @@ pub async fn serve<A: RequestHandler>(
         let Some(open) = table.open(address.ip(), room) else { continue };
         let config = tls.load_full();
         let table = Arc::clone(&table);
-        let answer = Arc::clone(&answer);
+        let handler = Arc::clone(&handler);
         let stop = stop.clone();
         let task = tasks.clone();
         tokio::spawn(async move {
-            connection(AcceptedConnection { stream, address, open, table }, config, limits, answer, stop)
+            connection(AcceptedConnection { stream, address, open, table }, config, limits, handler, stop)
                 .await;
             drop(task);
         });
@@ -179,7 +180,7 @@ async fn connection<A: RequestHandler>(
     accepted: AcceptedConnection,
     tls: Arc<ServerConfig>,
     limits: ConnectionLimits,
-    answer: Arc<A>,
+    handler: Arc<A>,
     mut stop: watch::Receiver<bool>,
 ) {
     let AcceptedConnection { stream, address, open, table } = accepted;
@@ -188,7 +189,7 @@ async fn connection<A: RequestHandler>(
     let handshake = TlsAcceptor::from(tls).accept(TrackedSocket::new(stream, open));
     let handshake = tokio::select! {
         handshake = tokio::time::timeout(limits.handshake, handshake) => handshake,
-        () = state.must_close_gracefully() => return debug!(%address, "TLS handshake given up for others"),
+        () = state.must_close_gracefully() => return debug!(%address, "TLS handshake aborted to admit other connections"),
     };
     table.handshake_ended(&state);
     let guard = StreamGuard::new(table.metrics().clone());
@@ -201,59 +202,64 @@ async fn connection<A: RequestHandler>(
     let certificates = Certificates::new(stream.get_ref().1.peer_certificates().unwrap_or_default());
     let peer = Peer { address, certificates: Arc::new(certificates) };
     let requests = Arc::clone(&state);
-    let service = service_fn(move |request| {
-        let busy = requests.begin();
-        let answer = Arc::clone(&answer);
-        let peer = peer.clone();
-        // On HTTP/1 the socket detects clients that do not read. HTTP/2 multiplexes responses, so it needs
-        // its own check.
-        let multiplexed = (request.version() == http::Version::HTTP_2).then(|| Arc::clone(&requests));
-        async move {
-            let response = answer.answer(peer, request).await;
-            if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
-                busy.upgraded();
-                return Ok::<_, std::convert::Infallible>(response.map(|body| Sending {
-                    body,
-                    multiplexed,
-                    _busy: None,
-                }));
-            }
-            Ok(response.map(|body| Sending { body, multiplexed, _busy: Some(busy) }))
-        }
-    });
+    let service = service_fn(move |request| respond(Arc::clone(&handler), peer.clone(), request, &requests));
     let builder = http_server(limits, guard);
-    let (stream, gather) = coalesce_writes(stream);
+    let (stream, flusher) = coalesce_writes(stream);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
-    // Closes a connection on which no request arrives within the header deadline.
-    let silent = async {
-        tokio::time::sleep(limits.headers).await;
-        if state.was_used() {
-            std::future::pending::<()>().await;
-        }
-    };
     let ended = tokio::select! {
-        ended = gather.turns(connection.as_mut()) => ended,
-        () = silent => return debug!(%address, "no request came"),
+        ended = flusher.turns(connection.as_mut()) => ended,
+        () = unused_after(&state, limits.headers) => return debug!(%address, "closed: no request arrived in time"),
         () = state.must_close_gracefully() => {
             // Without any request so far, no response is lost.
             if !state.was_used() {
-                return debug!(%address, "closed for others: no request came");
+                return debug!(%address, "closed to admit other connections: no request arrived");
             }
             connection.as_mut().graceful_shutdown();
             tokio::select! {
-                ended = gather.turns(connection.as_mut()) => ended,
-                () = state.must_close_now() => return debug!(%address, "closed for others"),
-                () = idle_after(&state, LEAVE) => return debug!(%address, "closed for others: the client stayed"),
+                ended = flusher.turns(connection.as_mut()) => ended,
+                () = state.must_close_now() => return debug!(%address, "closed to admit other connections"),
+                () = idle_after(&state, LEAVE) => return debug!(%address, "closed to admit other connections: the client did not close it"),
             }
         }
         () = stopped(&mut stop) => {
             connection.as_mut().graceful_shutdown();
-            gather.turns(connection.as_mut()).await
+            flusher.turns(connection.as_mut()).await
         }
     };
     if let Err(e) = ended {
         debug!(%address, error = %e, "connection ended");
+    }
+}
+
+/// Handles one request. It counts as in flight until its response body is dropped, or until it is upgraded.
+fn respond<A: RequestHandler>(
+    handler: Arc<A>,
+    peer: Peer,
+    request: http::Request<Incoming>,
+    connection: &Arc<ConnectionState>,
+) -> impl Future<Output = Result<http::Response<Sending>, Infallible>> + use<A> {
+    let busy = connection.begin();
+    // On HTTP/1 the socket detects clients that do not read. HTTP/2 multiplexes responses, so it needs
+    // its own check.
+    let multiplexed = (request.version() == http::Version::HTTP_2).then(|| Arc::clone(connection));
+    async move {
+        let response = handler.handle(peer, request).await;
+        let busy = if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
+            busy.upgraded();
+            None
+        } else {
+            Some(busy)
+        };
+        Ok(response.map(|body| Sending { body, multiplexed, _busy: busy }))
+    }
+}
+
+/// Returns after `time` if no request has arrived on the connection by then; otherwise never.
+async fn unused_after(connection: &ConnectionState, time: Duration) {
+    tokio::time::sleep(time).await;
+    if connection.was_used() {
+        std::future::pending::<()>().await;
     }
 }
 

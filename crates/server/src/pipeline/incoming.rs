@@ -31,7 +31,7 @@ use crate::state::State;
 impl accept::RequestHandler for State {
     // Not an `async fn`, because a request counts as present before its future is first polled. Boxed,
     // because HTTP/2 moves the future several times.
-    fn answer(
+    fn handle(
         self: Arc<Self>,
         peer: Peer,
         request: Request<Incoming>,
