@@ -195,7 +195,7 @@ impl BootstrapItem {
             match self.write(&client).await {
                 Ok(()) => {
                     if pause > PAUSE {
-                        info!(object = path, "bootstrap wrote an object that had been refused");
+                        info!(object = path, "wrote a bootstrap object that was refused before");
                     }
                     return state.bootstrap.done(&path);
                 }
@@ -204,7 +204,7 @@ impl BootstrapItem {
                         object = path,
                         error = status.message(),
                         retry_seconds = pause.as_secs_f32(),
-                        "bootstrap could not write an object; the server is not ready without it and tries again"
+                        "cannot write a bootstrap object; the server is not ready until a retry succeeds"
                     );
                     state.bootstrap.refused(&path, &status);
                 }

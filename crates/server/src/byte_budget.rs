@@ -239,7 +239,7 @@ impl ByteBudget {
                 reason,
                 ?owner,
                 unlogged,
-                "the budget for bytes held for clients is exceeded: requests are refused"
+                "requests are refused, because the budget for bytes held for clients is exceeded"
             );
         }
         Status::too_many_requests(message, 1)

@@ -323,7 +323,7 @@ impl Connections {
     fn count_stalled(&self, count: usize) {
         self.metrics.closed("stalled", count);
         if let Some(unlogged) = self.stalled_log.due() {
-            warn!(closing = count, unlogged, "answers were not read: closing their connections");
+            warn!(closing = count, unlogged, "closing connections whose clients do not read responses");
         }
     }
 
@@ -397,7 +397,7 @@ impl Connections {
                     closing = closed,
                     reason,
                     unlogged,
-                    "many connections: closing the oldest idle ones of the address that has the most"
+                    "the connection limit is near: closing the oldest idle connections of the address that has the most"
                 );
             }
         }

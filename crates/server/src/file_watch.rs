@@ -120,7 +120,7 @@ impl FileWatch {
             }
         };
         let watcher = notify::recommended_watcher(on_event)
-            .inspect_err(|error| warn!(%error, "files cannot be watched; they are looked at every minute"))
+            .inspect_err(|error| warn!(%error, "cannot watch files for changes; checking them every minute instead"))
             .ok();
         let mut poll = tokio::time::interval(POLL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);

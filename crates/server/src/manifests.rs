@@ -347,7 +347,7 @@ impl ManifestFolders {
             match looked.await {
                 Ok(back) => (folders, watched) = back,
                 Err(error) => {
-                    error!(%error, "static manifests are no longer followed; what is in force stays");
+                    error!(%error, "stopped watching static manifests; those in force stay, restart the server to load changes");
                     reports.statuses.unfollowed();
                     return;
                 }

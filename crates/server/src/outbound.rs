@@ -269,7 +269,7 @@ impl Inner {
             Ok(Err(why)) => {
                 return match known {
                     Some((_, value)) => {
-                        tracing::warn!(file = %path.display(), why, "the token file cannot be read; the last token stays in use");
+                        tracing::warn!(file = %path.display(), why, "cannot read the token file; the last token stays in use");
                         Ok(value)
                     }
                     None => {

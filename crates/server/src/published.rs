@@ -43,7 +43,7 @@ pub(crate) fn publish(state: &Arc<State>, changed: Arc<Notify>, mut stopped: wat
                 warn!(
                     object = path,
                     error = error.message(),
-                    "the ConfigMap could not be written; trying again"
+                    "cannot write the ConfigMap; retrying"
                 );
                 state.bootstrap.refused(&path, &error);
                 tokio::select! {

@@ -59,10 +59,10 @@ impl Watched {
         self.seen = now;
         metrics.reloaded(self.flag, applied.is_ok());
         match applied {
-            Ok(()) => info!(flag = self.flag, "a changed file is in force"),
+            Ok(()) => info!(flag = self.flag, "loaded changed files"),
             Err(why) => error!(
                 flag = self.flag,
-                why, "a changed file cannot be used; the last good one stays in force"
+                why, "cannot load changed files; the previous contents stay in force"
             ),
         }
     }
@@ -97,7 +97,7 @@ pub(crate) async fn follow(
         match looked.await {
             Ok(back) => followed = back,
             Err(error) => {
-                error!(%error, "files are no longer followed");
+                error!(%error, "stopped watching configuration files; restart the server to load changes");
                 return;
             }
         }

@@ -64,7 +64,7 @@ impl RestoreDeleted {
                 warn!(
                     what,
                     why = status.message(),
-                    "what the server needs was deleted and could not be brought back yet"
+                    "cannot restore a deleted object that the server needs; retrying"
                 );
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}

@@ -116,11 +116,11 @@ impl RotatedFile {
             static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
             let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
             if let Err(error) = tidy(&path, max_days, max_backups, compress) {
-                warn!(%error, path = %path.display(), "old audit logs could not be tidied");
+                warn!(%error, path = %path.display(), "cannot compress or remove old audit logs");
             }
         };
         if let Err(error) = std::thread::Builder::new().name("audit-tidy".to_owned()).spawn(work) {
-            warn!(%error, "old audit logs could not be tidied");
+            warn!(%error, "cannot start the thread that compresses and removes old audit logs");
         }
     }
 }

@@ -232,7 +232,7 @@ impl AuditLog {
 
     fn lost(&self, plugin: &str, why: &str) {
         self.counters.errors.with_label_values(&[plugin]).inc();
-        error!(plugin, why, "an audit event was lost");
+        error!(plugin, why, "audit event lost");
     }
 }
 
@@ -304,7 +304,7 @@ impl AuditWriter {
         for (outcome, listener) in outcomes.into_iter().zip(listeners) {
             if let Err(error) = &outcome {
                 self.counters.errors.with_label_values(&["log"]).inc();
-                error!(%error, "an audit event could not be written");
+                error!(%error, "cannot write an audit event; check the audit log file and its disk");
             }
             if let Some(listener) = listener {
                 // The waiting request may have been dropped.

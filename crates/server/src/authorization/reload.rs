@@ -121,7 +121,7 @@ async fn run(mut followed: Followed, chain: Arc<ArcSwap<AuthorizerChain>>, stopp
         match looked.await {
             Ok(back) => followed = back,
             Err(error) => {
-                error!(%error, "the authorization configuration is no longer followed");
+                error!(%error, "stopped watching the authorization configuration; restart the server to load changes");
                 return;
             }
         }

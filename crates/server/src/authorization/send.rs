@@ -31,7 +31,7 @@ pub(crate) fn sender(
     if target.withholds_credentials() {
         tracing::warn!(
             webhook = name,
-            "the kubeconfig does not let the webhook prove who it is, so its credentials are not sent"
+            "credentials are not sent to the webhook, because its kubeconfig does not verify the server; set certificate-authority"
         );
     }
     let nanos = i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);

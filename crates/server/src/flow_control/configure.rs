@@ -110,7 +110,7 @@ impl FlowControl {
             (Kind::PriorityLevel, new) => match new.map(PriorityLevel::read) {
                 Some(Ok(level)) => drop(configured.levels.insert(name, level)),
                 Some(Err(why)) => {
-                    warn!(name = name.as_str(), why, "ignoring a PriorityLevelConfiguration that is broken");
+                    warn!(name = name.as_str(), why, "ignoring an invalid PriorityLevelConfiguration");
                     configured.levels.remove(&name);
                 }
                 None => drop(configured.levels.remove(&name)),
@@ -202,7 +202,7 @@ async fn write_statuses(
                 warn!(
                     schema = schema.as_str(),
                     why = status.message(),
-                    "could not write the status of a FlowSchema yet"
+                    "cannot write the status of a FlowSchema; retrying"
                 );
                 postponed.insert(schema, condition);
             }

@@ -50,7 +50,7 @@ pub(crate) fn migrate(entries: &StoredEntries) -> Vec<Option<Arc<str>>> {
     if left_out > 0 {
         error!(
             left_out,
-            "objects were left out of the migrated store; they are in the old file, which is kept beside it"
+            "objects were left out of the migrated store; the old file beside it still contains them"
         );
     }
     keys

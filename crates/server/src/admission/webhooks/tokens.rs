@@ -159,7 +159,7 @@ impl WebhookTokens {
             warn!(
                 configuration = %recipient.configuration,
                 audience = %recipient.audience,
-                "a webhook is called without a token, because none could be had in time"
+                "calling a webhook without a token, because none was issued in time"
             );
         }
         let slots = self.slots();
@@ -227,7 +227,7 @@ impl WebhookTokens {
                         configuration = %recipient.configuration,
                         audience = %recipient.audience,
                         why = status.message(),
-                        "a token for a webhook could not be had; while there is none the webhook is called without"
+                        "cannot get a token for a webhook; it is called without one until a retry succeeds"
                     );
                 }
                 (None, _) => {}
