@@ -86,8 +86,8 @@ pub struct FeatureGate {
 pub enum Data {
     /// In memory; the objects are lost when the process ends.
     Memory,
-    /// An embedded store in this folder.
-    Folder(PathBuf),
+    /// An embedded store in this directory.
+    Directory(PathBuf),
 }
 
 /// Whether redirects by aggregated API servers reach the client (`--aggregator-reject-forwarding-redirect`).
@@ -188,10 +188,10 @@ pub struct AdmissionConfig {
     pub configuration_file: Option<PathBuf>,
     /// Settings of built-in plugins that come from flags.
     pub plugins: admission::plugins::Settings,
-    /// The feature gate `ManifestBasedAdmissionControlConfig`: folders of static manifests are allowed, and the API
+    /// The feature gate `ManifestBasedAdmissionControlConfig`: directories of static manifests are allowed, and the API
     /// rejects object names that are reserved for static manifests.
     pub static_manifests: bool,
-    /// Folders of static manifests, besides those that `configuration_file` names.
+    /// Directories of static manifests, besides those that `configuration_file` names.
     pub manifests: Vec<(ManifestSet, PathBuf)>,
     /// Warnings about static manifests are errors: the server does not start, and a reload keeps the last good manifests.
     pub strict_manifests: bool,

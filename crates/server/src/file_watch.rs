@@ -1,7 +1,7 @@
 //! Notifications that files may have changed.
 //!
-//! Folders are watched rather than files, so that a rename onto a file and the swap of a symbolic link, as in ConfigMap volumes, are
-//! noticed; so are the folders of all symbolic links on the path to a file. A notification is only a hint: its receiver compares
+//! Directories are watched rather than files, so that a rename onto a file and the swap of a symbolic link, as in ConfigMap volumes, are
+//! noticed; so are the directories of all symbolic links on the path to a file. A notification is only a hint: its receiver compares
 //! contents. In addition, a check is due every minute.
 
 use std::collections::BTreeSet;
@@ -35,9 +35,9 @@ pub(crate) struct FileWatch {
 /// The paths whose events count as notifications.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct WatchedPaths {
-    /// Any event in these folders counts.
-    folders: BTreeSet<PathBuf>,
-    /// Only events of the symbolic links themselves count; their folders may contain unrelated files.
+    /// Any event in these directories counts.
+    directories: BTreeSet<PathBuf>,
+    /// Only events of the symbolic links themselves count; their directories may contain unrelated files.
     links: BTreeSet<PathBuf>,
 }
 
@@ -51,10 +51,10 @@ impl WatchedPaths {
         watched_paths
     }
 
-    /// Adds the folder in the file's path, the folder it resolves to, and the symbolic links in between.
+    /// Adds the directory in the file's path, the directory it resolves to, and the symbolic links in between.
     fn add(&mut self, file: &Path) {
         let Ok(file) = std::path::absolute(file) else { return };
-        self.folders.extend(file.parent().map(Path::to_owned));
+        self.directories.extend(file.parent().map(Path::to_owned));
         let mut resolved = PathBuf::new();
         let mut ahead: Vec<OsString> = steps(&file);
         let mut followed = 0;
@@ -77,19 +77,19 @@ impl WatchedPaths {
                 Err(_) => resolved = next,
             }
         }
-        self.folders.extend(resolved.parent().map(Path::to_owned));
+        self.directories.extend(resolved.parent().map(Path::to_owned));
     }
 
-    /// The folders to watch, including those of symbolic links.
+    /// The directories to watch, including those of symbolic links.
     fn watched(&self) -> BTreeSet<PathBuf> {
         let around = self.links.iter().filter_map(|link| link.parent());
-        self.folders.iter().map(PathBuf::as_path).chain(around).map(Path::to_owned).collect()
+        self.directories.iter().map(PathBuf::as_path).chain(around).map(Path::to_owned).collect()
     }
 
     /// Whether an event at this path counts as a notification.
     fn has(&self, path: &Path) -> bool {
-        let is_within = path.parent().is_some_and(|folder| self.folders.contains(folder));
-        is_within || self.folders.contains(path) || self.links.contains(path)
+        let is_within = path.parent().is_some_and(|directory| self.directories.contains(directory));
+        is_within || self.directories.contains(path) || self.links.contains(path)
     }
 }
 
@@ -120,7 +120,9 @@ impl FileWatch {
             }
         };
         let watcher = notify::recommended_watcher(on_event)
-            .inspect_err(|error| warn!(%error, "cannot watch files for changes; checking them every minute instead"))
+            .inspect_err(
+                |error| warn!(%error, "cannot watch files for changes; checking them every minute instead"),
+            )
             .ok();
         let mut poll = tokio::time::interval(POLL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -136,10 +138,10 @@ impl FileWatch {
         for gone in self.watched.difference(&directories) {
             let _ = watcher.unwatch(gone);
         }
-        // Watch all folders again, because a folder may have been replaced by another of the same name.
+        // Watch all directories again, because a directory may have been replaced by another of the same name.
         self.watched = directories
             .into_iter()
-            .filter(|folder| watcher.watch(folder, RecursiveMode::NonRecursive).is_ok())
+            .filter(|directory| watcher.watch(directory, RecursiveMode::NonRecursive).is_ok())
             .collect();
     }
 
@@ -165,7 +167,7 @@ impl FileWatch {
 /// The reason for a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// A watched folder or link changed, possibly without affecting the files.
+    /// A watched directory or link changed, possibly without affecting the files.
     Hinted,
     /// The polling interval has passed.
     InAnyCase,

@@ -40,11 +40,7 @@ pub(crate) fn publish(state: &Arc<State>, changed: Arc<Notify>, mut stopped: wat
         loop {
             let mut pause = PAUSE;
             while let Err(error) = sync(&state, &client).await {
-                warn!(
-                    object = path,
-                    error = error.message(),
-                    "cannot write the ConfigMap; retrying"
-                );
+                warn!(object = path, error = error.message(), "cannot write the ConfigMap; retrying");
                 state.bootstrap.refused(&path, &error);
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}

@@ -1,6 +1,6 @@
 //! Reloads certificates, CA bundles and tokens when their files change.
 //!
-//! Folders are watched rather than files, so that a rename onto a file and the swap of a symbolic link, as in ConfigMap volumes, are
+//! Directories are watched rather than files, so that a rename onto a file and the swap of a symbolic link, as in ConfigMap volumes, are
 //! noticed. A notification is only a hint: contents are compared, and all files are checked every minute in any case. Invalid content
 //! changes nothing: the last valid content stays in force, and the failure is logged and counted.
 

@@ -91,7 +91,7 @@ impl Informers {
     }
 }
 
-/// Puts the compiled policies of a folder in force.
+/// Puts the compiled policies of a directory in force.
 pub(crate) type Fixed = Box<dyn FnOnce() + Send>;
 
 /// A policy as `/debug/admission` shows it.
@@ -286,7 +286,7 @@ fn lock<P>(shared: &SharedPolicyTable<P>) -> MutexGuard<'_, PolicyTable<P>> {
     shared.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Compiles the policies and bindings of a folder. A policy with an unchanged spec is taken from `before`, with its counters, because
+/// Compiles the policies and bindings of a directory. A policy with an unchanged spec is taken from `before`, with its counters, because
 /// compiling is expensive.
 fn compile_all<P: AnyPolicy>(
     loaded: &LoadedManifests,

@@ -21,7 +21,7 @@ use crate::admission::informers::{ListedBinding, ListedPolicy, PolicyOrigin};
 use crate::admission::registered::ListedWebhook;
 use crate::body::Body;
 use crate::call::{Answer, Call};
-use crate::manifests::FolderStatus;
+use crate::manifests::DirectoryStatus;
 use crate::negotiate;
 use crate::state::State;
 
@@ -86,7 +86,7 @@ pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<Answer, Stat
 struct PluginInventory {
     name: &'static str,
     enabled: bool,
-    folder: Option<FolderStatus>,
+    directory: Option<DirectoryStatus>,
     entries: Vec<InventoryRow>,
     omitted: usize,
 }
@@ -142,7 +142,7 @@ impl PluginInventory {
         PluginInventory {
             name,
             enabled: state.admission.chain.plugins().any(|plugin| plugin == name),
-            folder: state.admission.manifests.of_plugin(name),
+            directory: state.admission.manifests.of_plugin(name),
             entries,
             omitted,
         }
@@ -285,8 +285,8 @@ impl PluginInventory {
     fn json(&self) -> Value {
         let mut plugin = Value::map([("name", self.name)]);
         plugin.set_at(&["enabled"], self.enabled);
-        if let Some(folder) = &self.folder {
-            plugin.set_at(&["manifests"], reloads(folder));
+        if let Some(directory) = &self.directory {
+            plugin.set_at(&["manifests"], reloads(directory));
         }
         let entries = self.entries.iter().enumerate().map(|(position, entry)| entry.json(position + 1));
         plugin.set_at(&["entries"], Value::List(entries.collect()));
@@ -298,20 +298,20 @@ impl PluginInventory {
 
     fn text(&self, out: &mut String) {
         let _ = writeln!(out, "{}: {}", self.name, if self.enabled { "on" } else { "off" });
-        if let Some(folder) = &self.folder {
-            let _ = write!(out, "  manifests in {}", quote(&folder.folder));
-            if let Some(good) = &folder.in_force {
+        if let Some(directory) = &self.directory {
+            let _ = write!(out, "  manifests in {}", quote(&directory.directory));
+            if let Some(good) = &directory.in_force {
                 let hash = if good.hash.is_empty() { "no content" } else { &good.hash };
                 let _ = write!(out, ": {} objects, {hash}, loaded {}", good.objects, shown_time(good.since));
             }
-            if !folder.followed {
+            if !directory.followed {
                 let _ = write!(out, "; NO LONGER FOLLOWED");
             }
             let _ = writeln!(out);
-            for warning in folder.in_force.iter().flat_map(|good| &good.warnings) {
+            for warning in directory.in_force.iter().flat_map(|good| &good.warnings) {
                 let _ = writeln!(out, "  warning: {}", quote(&warning.one_line()));
             }
-            if let Some((at, why)) = &folder.failure {
+            if let Some((at, why)) = &directory.failure {
                 let _ = writeln!(out, "  last failure {}: {}", shown_time(*at), quote(why));
             }
         }
@@ -325,12 +325,12 @@ impl PluginInventory {
     }
 }
 
-/// The state of a folder: the manifests in force with their warnings, and the last reload with its error, if it failed.
-fn reloads(folder: &FolderStatus) -> Value {
-    let mut value = Value::map([("folder", folder.folder.as_str())]);
-    value.set_at(&["followed"], folder.followed);
+/// The state of a directory: the manifests in force with their warnings, and the last reload with its error, if it failed.
+fn reloads(directory: &DirectoryStatus) -> Value {
+    let mut value = Value::map([("folder", directory.directory.as_str())]);
+    value.set_at(&["followed"], directory.followed);
     let mut last = None;
-    if let Some(good) = &folder.in_force {
+    if let Some(good) = &directory.in_force {
         value.set_at(&["hash"], good.hash.as_str());
         value.set_at(&["objects"], number(good.objects));
         value.set_at(&["lastSuccess"], shown_time(good.since));
@@ -339,7 +339,7 @@ fn reloads(folder: &FolderStatus) -> Value {
         }
         last = Some((good.since, "success"));
     }
-    if let Some((at, why)) = &folder.failure {
+    if let Some((at, why)) = &directory.failure {
         value.set_at(&["lastFailure", "time"], shown_time(*at));
         value.set_at(&["lastFailure", "error"], why.as_str());
         last = last.filter(|(since, _)| since >= at).or(Some((*at, "failure")));

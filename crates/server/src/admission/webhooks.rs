@@ -278,8 +278,8 @@ fn sent_on(answer: &OutboundResponse, origin: &str, asked: Option<&PathAndQuery>
     if location.is_empty() || location.contains(':') || location.starts_with("//") {
         return None;
     }
-    let (folder, _) = asked?.path().rsplit_once('/')?;
-    format!("{folder}/{location}").parse().ok()
+    let (directory, _) = asked?.path().rsplit_once('/')?;
+    format!("{directory}/{location}").parse().ok()
 }
 
 /// Errors if a webhook has neither a service nor a URL, or a URL that cannot be parsed.

@@ -89,7 +89,7 @@ struct Inner {
 
 #[derive(Debug)]
 struct AuditedRequest {
-    verdict: AuditDecision,
+    decision: AuditDecision,
     event: Mutex<Event>,
     is_long_running: bool,
     /// Set once the last event is written or none is to be written.
@@ -121,7 +121,7 @@ impl Drop for Inner {
 impl Inner {
     /// Writes an event without waiting for it.
     fn write_later(&self, open: &AuditedRequest, event: &Event, stage: Stage) {
-        if !open.verdict.omit_stages.contains(&stage) {
+        if !open.decision.omit_stages.contains(&stage) {
             self.audit.log.write_later(event, stage, now());
         }
     }
@@ -163,9 +163,9 @@ impl AuditRecord {
     pub(crate) fn open(&self, user: Option<&User>, sent: RecordedRequest<'_>) {
         let Some(inner) = &self.0 else { return };
         let RecordedRequest { uri, info, headers, peer } = sent;
-        let verdict = inner.audit.policy.judge(user, info);
-        inner.audit.counters.levels.with_label_values(&[verdict.level.as_str()]).inc();
-        if verdict.level == Level::None {
+        let decision = inner.audit.policy.evaluate(user, info);
+        inner.audit.counters.levels.with_label_values(&[decision.level.as_str()]).inc();
+        if decision.level == Level::None {
             return;
         }
         let object = info.is_resource.then(|| AuditObjectRef {
@@ -178,7 +178,7 @@ impl AuditRecord {
             ..AuditObjectRef::default()
         });
         let event = Event {
-            level: verdict.level,
+            level: decision.level,
             id: inner.id.clone(),
             uri: uri.to_owned(),
             verb: info.verb.clone(),
@@ -195,7 +195,7 @@ impl AuditRecord {
         };
         // Only the first call has an effect.
         let _ = inner.open.set(AuditedRequest {
-            verdict,
+            decision,
             event: Mutex::new(event),
             is_long_running: info.is_long_running(),
             is_closed: AtomicBool::new(false),
@@ -209,7 +209,7 @@ impl AuditRecord {
 
     /// Like [`AuditRecord::opened`], if the policy's level is at least `level`.
     fn wants(&self, level: Level) -> Option<&AuditedRequest> {
-        self.opened().map(|(_, open)| open).filter(|open| open.verdict.level >= level)
+        self.opened().map(|(_, open)| open).filter(|open| open.decision.level >= level)
     }
 
     /// Adds an annotation. The first value of a key wins; another value is logged and dropped.
@@ -220,7 +220,7 @@ impl AuditRecord {
     /// Like [`AuditRecord::annotate`], but only from `level` on, since some annotations contain parts of an
     /// object.
     pub fn annotate_from(&self, level: Level, key: &str, value: impl Into<String>) {
-        let Some((inner, open)) = self.opened().filter(|(_, open)| open.verdict.level >= level) else {
+        let Some((inner, open)) = self.opened().filter(|(_, open)| open.decision.level >= level) else {
             return;
         };
         let value = value.into();
@@ -294,7 +294,7 @@ impl AuditRecord {
                 *field = text.into();
             }
         }
-        if open.verdict.level >= Level::Request {
+        if open.decision.level >= Level::Request {
             event.request_object = Some(open.encode(object).into());
         }
     }
@@ -311,7 +311,7 @@ impl AuditRecord {
         let text = json.strip_suffix(b"\n").unwrap_or(json);
         // Go's encoder emits no white space, even for pretty-printed responses.
         let is_compact = !text.contains(&b'\n');
-        let encoded = if is_compact && !open.verdict.omit_managed_fields {
+        let encoded = if is_compact && !open.decision.omit_managed_fields {
             Bytes::copy_from_slice(text)
         } else {
             match json::parse_wrapped(text) {
@@ -397,7 +397,7 @@ impl AuditRecord {
 
     async fn write(&self, stage: Stage, at: i64) -> bool {
         let Some((inner, open)) = self.opened() else { return true };
-        if open.verdict.omit_stages.contains(&stage) {
+        if open.decision.omit_stages.contains(&stage) {
             return true;
         }
         let event = open.event().clone();
@@ -408,7 +408,7 @@ impl AuditRecord {
 impl AuditedRequest {
     /// Encodes an object for the event, without managed fields if the policy omits them.
     fn encode(&self, object: &Value) -> Vec<u8> {
-        if !self.verdict.omit_managed_fields {
+        if !self.decision.omit_managed_fields {
             return compact(object);
         }
         let mut object = object.clone();

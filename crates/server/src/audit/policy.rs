@@ -86,7 +86,7 @@ pub struct Policy {
 /// A rule; all its conditions must match, and an empty list matches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AuditRule {
-    verdict: AuditDecision,
+    decision: AuditDecision,
     users: Vec<Str>,
     user_groups: Vec<Str>,
     verbs: Vec<Str>,
@@ -110,9 +110,9 @@ impl Policy {
     }
 
     /// Evaluates the rules; `user` is `None` if authentication failed.
-    pub fn judge(&self, user: Option<&User>, info: &RequestInfo) -> AuditDecision {
+    pub fn evaluate(&self, user: Option<&User>, info: &RequestInfo) -> AuditDecision {
         match self.rules.iter().find(|rule| rule.matches(user, info)) {
-            Some(rule) => rule.verdict.clone(),
+            Some(rule) => rule.decision.clone(),
             None => AuditDecision { level: Level::None, omit_stages: Vec::new(), omit_managed_fields: false },
         }
     }

@@ -15,13 +15,13 @@ use crate::request_info::{Query, RequestInfo};
 struct AuditLog {
     audit: Option<Arc<Audit>>,
     path: std::path::PathBuf,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 impl AuditLog {
     fn new(rules: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("audit.log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
         let policy = format!("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: {rules}");
         let config = AuditConfig {
             policy: Policy::parse(policy.as_bytes()).unwrap(),
@@ -34,7 +34,7 @@ impl AuditLog {
             },
         };
         let audit = Audit::open(Some(config), &MetricRegistry::new()).unwrap();
-        AuditLog { audit, path, _folder: folder }
+        AuditLog { audit, path, _directory: directory }
     }
 
     fn record(&self, method: &Method, uri: &str) -> AuditRecord {

@@ -1,6 +1,6 @@
 //! Reloads the authorization configuration: a changed file is read and checked, and the new chain replaces the old one in one step.
 //!
-//! Folders are watched rather than files, to notice a rename onto a file and a swapped symlink, as in ConfigMap volumes. A
+//! Directories are watched rather than files, to notice a rename onto a file and a swapped symlink, as in ConfigMap volumes. A
 //! notification is only a hint: contents are compared, and all files are read again every minute in any case.
 
 use std::path::{Path, PathBuf};

@@ -24,10 +24,10 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
     let text = read(path).map_err(|why| {
         format!("error loading config file {}: open {}: {why}", shown(path), path.display())
     })?;
-    let folder = path.parent().unwrap_or(Path::new("/"));
+    let directory = path.parent().unwrap_or(Path::new("/"));
     let missing = RefCell::new(Vec::new());
     let opens = |file: &str| {
-        let file = folder.join(file);
+        let file = directory.join(file);
         let there = std::fs::File::open(&file)
             .map(|_| ())
             .map_err(|error| format!("open {}: {}", file.display(), go_words(&error)));
@@ -54,9 +54,9 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
         return Err("proxy-url is not supported: the server connects directly".to_owned());
     }
     let authorities =
-        certificate_authority.map(|pem| load("certificate-authority", &pem, folder, files)).transpose()?;
+        certificate_authority.map(|pem| load("certificate-authority", &pem, directory, files)).transpose()?;
     let user = kubeconfig::KubeconfigUser { certificate, credential };
-    let (identity, credential) = shown_as(&user, folder, files)?;
+    let (identity, credential) = shown_as(&user, directory, files)?;
     let trust = match authorities {
         Some(_) if insecure => {
             return Err(
@@ -76,19 +76,19 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
     })
 }
 
-/// Loads the certificate and credential of a kubeconfig user. File names are relative to `folder`. The files
+/// Loads the certificate and credential of a kubeconfig user. File names are relative to `directory`. The files
 /// read are added to `files`, except the token file, which is read again on its own; it is added if it cannot
 /// be read.
 pub(crate) fn shown_as(
     user: &kubeconfig::KubeconfigUser,
-    folder: &Path,
+    directory: &Path,
     files: &mut Vec<PathBuf>,
 ) -> Result<(Option<ClientIdentity>, OutboundCredential), String> {
     let identity = match &user.certificate {
         None => None,
         Some((certificate, key)) => Some(ClientIdentity {
-            certificate: load("client-cert", certificate, folder, files)?,
-            key: load("client-key", key, folder, files)?,
+            certificate: load("client-cert", certificate, directory, files)?,
+            key: load("client-key", key, directory, files)?,
         }),
     };
     let credential = match &user.credential {
@@ -98,7 +98,7 @@ pub(crate) fn shown_as(
             OutboundCredential::Basic(name.to_string(), password.to_string())
         }
         kubeconfig::Credential::TokenFile(file) => {
-            let file = folder.join(file.as_str());
+            let file = directory.join(file.as_str());
             // As in client-go, a token file that is unreadable at startup is an error.
             if let Err(why) = read(&file) {
                 let why = format!("open {}: {why}", file.display());
@@ -111,11 +111,16 @@ pub(crate) fn shown_as(
     Ok((identity, credential))
 }
 
-fn load(what: &str, material: &Material, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Vec<u8>, String> {
+fn load(
+    what: &str,
+    material: &Material,
+    directory: &Path,
+    files: &mut Vec<PathBuf>,
+) -> Result<Vec<u8>, String> {
     match material {
         Material::Inline(bytes) => Ok(bytes.clone()),
         Material::File(file) => {
-            let file = folder.join(file.as_str());
+            let file = directory.join(file.as_str());
             let content =
                 read(&file).map_err(|why| format!("unable to read {what} {}: {why}", file.display()));
             files.push(file);

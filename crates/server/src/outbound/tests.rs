@@ -398,8 +398,8 @@ async fn a_kubeconfig_is_read_with_its_files_and_its_token_file_is_followed() {
     let authority = authority("ca");
     let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
     let server = server(&served, Habit::Echo, &["http/1.1"], None).await;
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
     write("ca.pem", &authority.pem);
     write("token", " first\n");
     let kubeconfig = |user: &str| {
@@ -408,11 +408,11 @@ async fn a_kubeconfig_is_read_with_its_files_and_its_token_file_is_followed() {
             server.address
         )
     };
-    let path = folder.path().join("config");
+    let path = directory.path().join("config");
     write("config", &kubeconfig("{tokenFile: token}"));
     let mut files = Vec::new();
     let endpoint = from_kubeconfig(&path, &mut files).unwrap();
-    assert_eq!(files, [path.clone(), folder.path().join("ca.pem")]);
+    assert_eq!(files, [path.clone(), directory.path().join("ca.pem")]);
     let target = OutboundTarget::new(endpoint).unwrap();
     assert_eq!(said(&target, post("{}")).await, "HTTP/1.1 POST /hook Bearer first {}");
     write("token", "second");
@@ -430,11 +430,11 @@ async fn a_kubeconfig_is_read_with_its_files_and_its_token_file_is_followed() {
     // The error lists missing files too, so that they can be watched.
     let (why, files) = refused("{tokenFile: nope}");
     assert!(why.contains("no such file or directory"), "{why}");
-    assert!(files.contains(&folder.path().join("nope")), "{files:?}");
+    assert!(files.contains(&directory.path().join("nope")), "{files:?}");
     let (why, files) = refused("{client-certificate: nope, client-key: nokey}");
     assert!(why.contains("unable to read client-cert "), "{why}");
     assert!(
-        files.contains(&folder.path().join("nope")) && files.contains(&folder.path().join("nokey")),
+        files.contains(&directory.path().join("nope")) && files.contains(&directory.path().join("nokey")),
         "{files:?}"
     );
 }
@@ -444,8 +444,8 @@ async fn a_token_file_that_is_too_long_is_no_token() {
     let authority = authority("ca");
     let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
     let server = server(&served, Habit::Echo, &["http/1.1"], None).await;
-    let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("token");
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
     let credential = OutboundCredential::TokenFile(token.clone());
     let target = OutboundTarget::new(Endpoint { credential, ..endpoint(&server, &authority) }).unwrap();
     // A token file without any earlier good content: the request is not sent.
@@ -467,8 +467,8 @@ async fn a_token_file_that_is_too_long_is_no_token() {
 
 #[test]
 fn an_address_with_a_password_is_refused_without_showing_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("config");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config");
     let of = |server: &str| {
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters:\n- name: c\n  cluster: {{server: '{server}'}}\ncontexts:\n- name: x\n  context: {{cluster: c}}\n"

@@ -25,9 +25,9 @@ impl Credentials {
         })?;
         let users = KubeconfigUsers::parse(&text)
             .map_err(|error| format!("error loading config file {quoted}: {error}"))?;
-        let folder = path.parent().unwrap_or(Path::new("/"));
+        let directory = path.parent().unwrap_or(Path::new("/"));
         let users = users.try_map(|user| {
-            let (identity, credential) = shown_as(&user, folder, &mut Vec::new())?;
+            let (identity, credential) = shown_as(&user, directory, &mut Vec::new())?;
             Ok::<_, String>(ShownAs { identity, credential })
         })?;
         Ok(Credentials { users })

@@ -44,8 +44,8 @@ fn counters() -> Counters {
 
 #[tokio::test]
 async fn a_blocking_log_has_the_line_when_it_returns() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("audit.log");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
     let log = AuditLog::open(config(&path, Mode::Blocking), counters()).unwrap();
     assert!(log.write(&event(), Stage::ResponseComplete, 0).await);
     assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
@@ -71,8 +71,8 @@ async fn what_cannot_be_written_stops_a_request_only_in_strict_mode_and_is_count
 
 #[tokio::test]
 async fn a_batch_that_finds_the_queue_full_is_lost_and_counted() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("audit.log");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
     // The writer waits for a batch of ten longer than the test lasts, so no event leaves the queue.
     let batch = AuditBatch { buffer: 2, max_size: 10, max_wait: Duration::from_hours(1), throttle: None };
     let counters = counters();
@@ -89,8 +89,8 @@ async fn a_batch_that_finds_the_queue_full_is_lost_and_counted() {
 
 #[tokio::test]
 async fn an_event_that_is_too_large_loses_its_objects_and_then_the_ends_of_its_texts() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("audit.log");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
     let counters = counters();
     let written = async |event: &Event, max| {
         let config = LogConfig { max_event: Some(max), ..config(&path, Mode::Blocking) };

@@ -30,7 +30,7 @@ pub(super) fn policy(bytes: &[u8]) -> Result<Policy, String> {
         Stage::ALL.into_iter().filter(named).collect()
     };
     let rules = raw.rules.iter().map(|rule| AuditRule {
-        verdict: AuditDecision {
+        decision: AuditDecision {
             level: Level::ALL.into_iter().find(|l| rule.level == l.as_str()).unwrap_or(Level::None),
             omit_stages: stages(&rule.omit_stages),
             omit_managed_fields: rule.omit_managed_fields.unwrap_or(raw.omit_managed_fields),
