@@ -27,7 +27,7 @@ use tracing::{debug, warn};
 
 use crate::body::{Body, Cut};
 use crate::connections::{
-    Busy, ConnectionMetrics, ConnectionState, Connections, LogLimit, OpenConnection, TrackedSocket,
+    ConnectionMetrics, ConnectionState, Connections, LogLimit, OpenConnection, RequestInFlight, TrackedSocket,
 };
 use crate::drain::{self, StreamGuard};
 use crate::trust::Certificates;
@@ -301,7 +301,7 @@ struct Sending {
     body: Body,
     /// The HTTP/2 connection that carries it; none for HTTP/1.
     multiplexed: Option<Arc<ConnectionState>>,
-    _busy: Option<Busy>,
+    _busy: Option<RequestInFlight>,
 }
 
 impl HttpBody for Sending {

@@ -39,7 +39,7 @@ struct AllocationTable {
     tried: Option<i64>,
 }
 
-/// The allocations for a Service being written. Dropping it without [`AllocatedAddresses::keep`] reverts them.
+/// The allocations for a Service being written. Dropping it without [`AllocatedAddresses::commit`] reverts them.
 #[derive(Debug)]
 pub struct AllocatedAddresses {
     addresses: Addresses,
@@ -108,7 +108,7 @@ impl Addresses {
 
 impl AllocatedAddresses {
     /// Commits the allocations after a successful write, and releases those that the Service no longer uses.
-    pub fn keep(mut self) {
+    pub fn commit(mut self) {
         self.give_back(|allocation| allocation.to_release);
     }
 
@@ -287,7 +287,7 @@ mod tests {
         }
         // Five of the six addresses: the first belongs to the `kubernetes` Service.
         for _ in 0..5 {
-            addresses.allocate(&mut make(), None, false).unwrap().keep();
+            addresses.allocate(&mut make(), None, false).unwrap().commit();
         }
         assert!(
             addresses.allocate(&mut make(), None, false).unwrap_err().message().contains("range is full")
@@ -312,7 +312,7 @@ mod tests {
             }
         }
         let mut own = make("default", "kubernetes");
-        addresses.allocate(&mut own, None, false).unwrap().keep();
+        addresses.allocate(&mut own, None, false).unwrap().commit();
         addresses.release(&own);
         assert!(addresses.allocate(&mut make("default", "thief"), None, false).is_err(), "after a deletion");
         assert!(addresses.allocate(&mut own, None, false).is_ok());
@@ -347,7 +347,7 @@ mod tests {
             )
         };
         let mut first = make();
-        addresses.allocate(&mut first, None, false).unwrap().keep();
+        addresses.allocate(&mut first, None, false).unwrap().commit();
         let refused = addresses.allocate(&mut make(), None, false).unwrap_err();
         assert!(refused.message().contains("provided IP is already allocated"), "{refused}");
         addresses.release(&first);

@@ -244,7 +244,7 @@ impl Registry {
     /// Builds a new connection pool with the trust settings and client certificate for `remote`.
     fn transport(&self, remote: &Remote) -> Arc<Result<Forward, String>> {
         let trust = match (&remote.ca_bundle, remote.insecure) {
-            (_, true) => ServerTrust::Anybody,
+            (_, true) => ServerTrust::AnyServer,
             (bundle, false) if bundle.is_empty() => ServerTrust::System,
             (bundle, false) => ServerTrust::Authorities(bundle.clone()),
         };
@@ -255,7 +255,7 @@ impl Registry {
 
 /// Checks that the certificate and key parse and form a usable pair.
 fn check(identity: &outbound::ClientIdentity) -> Result<(), String> {
-    Forward::new("a.b.svc", ServerTrust::Anybody, Some(identity.clone()))
+    Forward::new("a.b.svc", ServerTrust::AnyServer, Some(identity.clone()))
         .map(drop)
         .map_err(|error| error.to_string())
 }

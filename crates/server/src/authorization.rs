@@ -22,7 +22,7 @@ use authz::node::NodeAuthorizer;
 use authz::{AuthorizerChain, ReviewCompiler, SharedAuthorizers, assemble, rbac};
 
 pub use observe::AuthorizationMetrics;
-pub(crate) use reload::{Files, follow};
+pub(crate) use reload::{ReferencedFiles, follow};
 
 use crate::config::ConfigError;
 use crate::files;
@@ -201,7 +201,7 @@ impl LoadedAuthorization {
         index: &Arc<rbac::RbacIndex>,
         node: Option<Arc<NodeAuthorizer>>,
         metrics: Arc<AuthorizationMetrics>,
-    ) -> Result<(AuthorizerChain, AuthorizerParts, Files), ConfigError> {
+    ) -> Result<(AuthorizerChain, AuthorizerParts, ReferencedFiles), ConfigError> {
         let rbac = self.uses(AuthorizerType::Rbac).then(|| Arc::clone(index));
         let parts = AuthorizerParts { rbac, node, policies: self.policies.clone(), metrics };
         let (chain, files) = parts.chain(&self.configuration);
@@ -220,7 +220,10 @@ impl LoadedAuthorization {
 
 impl AuthorizerParts {
     /// Builds the chain. Also returns the files that it was built from besides the configuration file, even if it cannot be built.
-    pub(crate) fn chain(&self, configuration: &Configuration) -> (Result<AuthorizerChain, String>, Files) {
+    pub(crate) fn chain(
+        &self,
+        configuration: &Configuration,
+    ) -> (Result<AuthorizerChain, String>, ReferencedFiles) {
         let several =
             configuration.authorizers.iter().filter(|a| a.kind == AuthorizerType::Webhook).count() > 1;
         let shared = SharedAuthorizers {
@@ -229,7 +232,7 @@ impl AuthorizerParts {
             abac: self.policies.clone(),
             observer: self.metrics.observer(several),
         };
-        let followed = std::cell::RefCell::new(Files::default());
+        let followed = std::cell::RefCell::new(ReferencedFiles::default());
         let sender = |name: &str, webhook: &WebhookConfiguration| {
             let mut files = Vec::new();
             let path = Path::new(webhook.kubeconfig.as_str());

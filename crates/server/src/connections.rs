@@ -107,10 +107,10 @@ const CLOSE_NOW: u8 = 2;
 
 impl ConnectionState {
     /// Counts a request as in flight until the result is dropped.
-    pub(crate) fn begin(self: &Arc<Self>) -> Busy {
+    pub(crate) fn begin(self: &Arc<Self>) -> RequestInFlight {
         self.busy.fetch_add(1, Ordering::Relaxed);
         self.was_used.store(true, Ordering::Relaxed);
-        Busy(Arc::clone(self))
+        RequestInFlight(Arc::clone(self))
     }
 
     /// True once a request has arrived on it.
@@ -148,16 +148,16 @@ impl ConnectionState {
 
 /// Guard of a request in flight.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<ConnectionState>);
+pub(crate) struct RequestInFlight(Arc<ConnectionState>);
 
-impl Busy {
+impl RequestInFlight {
     /// Marks the connection as upgraded to another protocol: it counts as busy until it is closed.
     pub(crate) fn upgraded(self) {
         self.0.is_upgraded.store(true, Ordering::Relaxed);
     }
 }
 
-impl Drop for Busy {
+impl Drop for RequestInFlight {
     fn drop(&mut self) {
         let now = u64::try_from(self.0.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.0.last_busy.store(now, Ordering::Relaxed);
@@ -206,7 +206,7 @@ impl Drop for OpenConnection {
 
 /// Selects the connections to close.
 #[derive(Clone, Copy, PartialEq)]
-enum Closes {
+enum IdleKind {
     /// Idle ones, because the connection limit is nearly reached.
     Idle,
     /// Unfinished TLS handshakes, because there are too many of them.
@@ -241,7 +241,7 @@ impl Connections {
             {
                 let staying = taken.saturating_sub(closing.load(Ordering::Relaxed));
                 if staying.saturating_mul(100) >= self.limits.connections.saturating_mul(share) {
-                    self.close_idle(Closes::Idle, level);
+                    self.close_idle(IdleKind::Idle, level);
                 }
             }
             let permit = tokio::time::timeout(LOOK_AGAIN, Arc::clone(&self.free).acquire_owned());
@@ -286,7 +286,7 @@ impl Connections {
         self.metrics.set_open(table.open.len());
         drop(table);
         if self.handshakes.fetch_add(1, Ordering::Relaxed) >= self.limits.handshakes {
-            self.close_idle(Closes::Handshaking, CLOSE_NOW);
+            self.close_idle(IdleKind::Handshaking, CLOSE_NOW);
         }
         Some(OpenConnection { connections: Arc::clone(self), connection, _permit: permit })
     }
@@ -301,7 +301,7 @@ impl Connections {
     /// Closes idle connections because accepting failed for lack of a file descriptor.
     pub(crate) fn out_of_descriptors(&self) {
         if self.going.load(Ordering::Relaxed) == 0 {
-            self.close_idle(Closes::Idle, CLOSE_NOW);
+            self.close_idle(IdleKind::Idle, CLOSE_NOW);
         }
     }
 
@@ -345,15 +345,15 @@ impl Connections {
     }
 
     /// Closes the longest idle connections, each time from the client with the most connections.
-    fn close_idle(&self, which: Closes, level: u8) {
+    fn close_idle(&self, which: IdleKind, level: u8) {
         let table = self.lock();
         let newest = NEWEST.min(self.limits.connections as u64 / 16);
         let is_new = |connection: &ConnectionState| connection.id.saturating_add(newest) >= table.next;
         let mut idle: BTreeMap<ClientAddress, Vec<&Arc<ConnectionState>>> = BTreeMap::new();
         for connection in table.open.values() {
             let is_closable = match which {
-                Closes::Idle => connection.is_idle() && !is_new(connection),
-                Closes::Handshaking => connection.is_handshaking.load(Ordering::Relaxed),
+                IdleKind::Idle => connection.is_idle() && !is_new(connection),
+                IdleKind::Handshaking => connection.is_handshaking.load(Ordering::Relaxed),
             };
             if is_closable && connection.close.load(Ordering::Relaxed) < level {
                 idle.entry(connection.client).or_default().push(connection);
@@ -364,8 +364,8 @@ impl Connections {
             // Sorted descending, so that `pop` returns the longest idle one.
             connections.sort_by_key(|c| std::cmp::Reverse((c.last_busy.load(Ordering::Relaxed), c.id)));
             let count = match which {
-                Closes::Idle => table.clients.get(client).copied().unwrap_or(0),
-                Closes::Handshaking => connections.len(),
+                IdleKind::Idle => table.clients.get(client).copied().unwrap_or(0),
+                IdleKind::Handshaking => connections.len(),
             };
             most.push((count, *client));
         }
@@ -376,7 +376,7 @@ impl Connections {
             let Some(connections) = idle.get_mut(&client) else { continue };
             let Some(connection) = connections.pop() else { continue };
             self.close(connection, level);
-            if which == Closes::Handshaking {
+            if which == IdleKind::Handshaking {
                 self.handshake_ended(connection);
             }
             closed += 1;
@@ -388,7 +388,7 @@ impl Connections {
         drop(idle);
         drop(table);
         if closed > 0 {
-            let reason = if which == Closes::Idle { "idle" } else { "handshake" };
+            let reason = if which == IdleKind::Idle { "idle" } else { "handshake" };
             self.metrics.closed(reason, closed);
             if let Some(unlogged) = self.closing_log.due() {
                 warn!(

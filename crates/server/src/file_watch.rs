@@ -147,17 +147,17 @@ impl FileWatch {
 
     /// Waits until files should be checked. The first call returns at once, because a file may have changed since it was read. `None` when
     /// the server stops.
-    pub(crate) async fn next(&mut self) -> Option<Look> {
+    pub(crate) async fn next(&mut self) -> Option<CheckReason> {
         loop {
             if *self.stopped.borrow() {
                 return None;
             }
             tokio::select! {
                 changed = self.stopped.changed() => changed.ok()?,
-                _ = self.poll.tick() => return Some(Look::InAnyCase),
+                _ = self.poll.tick() => return Some(CheckReason::PollInterval),
                 () = self.hint.notified() => {
                     tokio::time::sleep(self.settle).await;
-                    return Some(Look::Hinted);
+                    return Some(CheckReason::Notified);
                 }
             }
         }
@@ -166,11 +166,11 @@ impl FileWatch {
 
 /// The reason for a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum CheckReason {
     /// A watched directory or link changed, possibly without affecting the files.
-    Hinted,
+    Notified,
     /// The polling interval has passed.
-    InAnyCase,
+    PollInterval,
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ impl Informer {
         self.seen = there;
     }
 
-    fn hear(&mut self, event: &StoreEvent) {
+    fn apply_event(&mut self, event: &StoreEvent) {
         let key = Arc::clone(&event.entry.key);
         if event.kind == Change::Deleted {
             self.apply(self.seen.get(&key), None);
@@ -134,7 +134,7 @@ async fn run(mut informer: Informer, mut events: ListWatch, revision: watch::Sen
     while let Some(update) = events.next().await {
         let reached = match update {
             Update::Event(event) => {
-                informer.hear(&event);
+                informer.apply_event(&event);
                 event.revision
             }
             Update::Relisted(page) => {

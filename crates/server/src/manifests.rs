@@ -23,7 +23,7 @@ use tracing::{error, info, warn};
 
 use crate::admission::configuration::PluginConfigurations;
 use crate::config::{ConfigError, FileProblems};
-use crate::file_watch::{FileWatch, Look};
+use crate::file_watch::{CheckReason, FileWatch};
 
 pub(crate) use directory_status::{DirectoryStatus, DirectoryStatuses};
 pub(crate) use metrics::ManifestMetrics;
@@ -97,10 +97,10 @@ impl LoadContext {
         &self,
         (set, directory): (ManifestSet, &Path),
         files: &[ManifestFile],
-        judged: &mut AcceptedFiles,
+        accepted_files: &mut AcceptedFiles,
     ) -> Result<LoadedManifests, LoadError> {
         let rules = LoadOptions { strict: self.strict, kinds: &*self.kinds };
-        manifests::load_changed(set, &directory.display().to_string(), files, rules, judged)
+        manifests::load_changed(set, &directory.display().to_string(), files, rules, accepted_files)
     }
 }
 
@@ -115,7 +115,7 @@ struct LoadedDirectory {
     /// The files at the last check.
     seen: Vec<ManifestFile>,
     /// Accepted files, which are not checked again while they stay the same.
-    judged: AcceptedFiles,
+    accepted_files: AcceptedFiles,
     /// The last check found the directory still being written, and reported that.
     still_written: bool,
     /// The last reload failed.
@@ -135,8 +135,8 @@ impl LoadedDirectory {
         } else {
             settled(set, &path, &[]).map_err(Unsettled::into_refused)?
         };
-        let mut judged = AcceptedFiles::default();
-        let loaded = context.load((set, &path), &files, &mut judged)?;
+        let mut accepted_files = AcceptedFiles::default();
+        let loaded = context.load((set, &path), &files, &mut accepted_files)?;
         (context.apply)(set, &loaded);
         let mut directory = LoadedDirectory {
             set,
@@ -145,7 +145,7 @@ impl LoadedDirectory {
             objects: BTreeSet::new(),
             warnings: Vec::new(),
             seen: files,
-            judged,
+            accepted_files,
             still_written: false,
             fails: false,
         };
@@ -179,13 +179,13 @@ impl LoadedDirectory {
     }
 
     /// Reads the directory again, and puts it in force if it has changed and is valid.
-    fn look(&mut self, why: Look, context: &LoadContext, reports: &DirectoryReports) {
+    fn check(&mut self, why: CheckReason, context: &LoadContext, reports: &DirectoryReports) {
         let (files, missing) = match settled(self.set, &self.path, &self.seen) {
             Ok(files) => (files, None),
             Err(Unsettled::Unreadable(refused)) => (Vec::new(), Some(refused)),
             Err(Unsettled::StillWritten(refused)) => {
                 // A directory that is being written causes many notifications: it is reported once, and then once a minute.
-                if !self.still_written || why != Look::Hinted {
+                if !self.still_written || why != CheckReason::Notified {
                     self.failed(&refused, reports);
                 }
                 self.still_written = true;
@@ -196,7 +196,7 @@ impl LoadedDirectory {
         // Invalid content is reported again only after a change or after a minute.
         let same = files == self.seen;
         self.seen = files;
-        if same && why == Look::Hinted && !settled_again {
+        if same && why == CheckReason::Notified && !settled_again {
             return;
         }
         if let Some(refused) = missing {
@@ -208,7 +208,7 @@ impl LoadedDirectory {
         if unchanged && same && !self.fails {
             return;
         }
-        let loaded = match context.load((self.set, &self.path), &self.seen, &mut self.judged) {
+        let loaded = match context.load((self.set, &self.path), &self.seen, &mut self.accepted_files) {
             Ok(loaded) => loaded,
             Err(refused) => return self.failed(&refused, reports),
         };
@@ -343,7 +343,7 @@ impl ManifestDirectories {
             let (context, reporter) = (context.clone(), reports.clone());
             let looked = tokio::task::spawn_blocking(move || {
                 for directory in &mut directories {
-                    directory.look(why, &context, &reporter);
+                    directory.check(why, &context, &reporter);
                 }
                 let watched = directories.iter().flat_map(LoadedDirectory::watched).collect();
                 (directories, watched)

@@ -36,8 +36,8 @@ pub use credential::{BearerToken, ClientIdentity, OutboundCredential};
 pub use endpoint::{Endpoint, EndpointError, ServerTrust};
 pub use failure::{Failure, FailureKind};
 pub use forward::{Forward, Outgoing};
+pub(crate) use kubeconfig::client_credentials;
 pub use kubeconfig::from_kubeconfig;
-pub(crate) use kubeconfig::shown_as;
 pub use reach::Reach;
 pub(crate) use reach::is_routable;
 

@@ -113,11 +113,11 @@ impl Seats {
     }
 
     /// Number of occupied seats: `(reading, mutating)`.
-    pub fn taken(&self) -> (usize, usize) {
-        let taken = |pool: &Option<Arc<Semaphore>>, limit: usize| {
+    pub fn in_use(&self) -> (usize, usize) {
+        let in_use = |pool: &Option<Arc<Semaphore>>, limit: usize| {
             pool.as_ref().map_or(0, |p| limit.saturating_sub(p.available_permits()))
         };
-        (taken(&self.reading, self.limits.0), taken(&self.mutating, self.limits.1))
+        (in_use(&self.reading, self.limits.0), in_use(&self.mutating, self.limits.1))
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
         let (user, post) = (User::named("u"), info(&Method::POST, "/api/v1/pods"));
         let mut slow = seats.take(&user, &post).unwrap();
         slow.reacquire().await.unwrap();
-        assert_eq!(seats.taken(), (0, 1), "a seat that was not released is not taken twice");
+        assert_eq!(seats.in_use(), (0, 1), "a seat that was not released is not taken twice");
         slow.release();
         let other = seats.take(&user, &post).unwrap();
         let mut again = Box::pin(slow.reacquire());
@@ -175,9 +175,9 @@ mod tests {
         drop(other);
         assert!(seats.take(&user, &post).is_err(), "the one that waits comes first");
         again.await.unwrap();
-        assert_eq!(seats.taken(), (0, 1));
+        assert_eq!(seats.in_use(), (0, 1));
         drop(slow);
-        assert_eq!(seats.taken(), (0, 0));
+        assert_eq!(seats.in_use(), (0, 0));
     }
 
     #[tokio::test]

@@ -428,7 +428,7 @@ impl Subject<'_> {
         let entry = self
             .commit(call, write, &name, move || {
                 if let Some(held) = held {
-                    held.keep();
+                    held.commit();
                 }
             })
             .await?;

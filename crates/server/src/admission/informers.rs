@@ -39,7 +39,7 @@ impl Informers {
         mutating: Arc<MutatingPolicies>,
     ) -> Self {
         let notes = Notes::of(unreadable, Concern::Admission);
-        let validating = keep(
+        let validating = start_policy_informer(
             store,
             &notes,
             [keys::VALIDATING_POLICIES, keys::VALIDATING_BINDINGS],
@@ -47,7 +47,7 @@ impl Informers {
             ValidatingPolicy::compile,
             move |snapshot| validating.replace(snapshot),
         );
-        let mutating = keep(
+        let mutating = start_policy_informer(
             store,
             &notes,
             [keys::MUTATING_POLICIES, keys::MUTATING_BINDINGS],
@@ -59,12 +59,12 @@ impl Informers {
     }
 
     /// Compiles the validating policies of manifest files. Calling the result puts them in force.
-    pub(crate) fn fix_validating(&self, loaded: &LoadedManifests) -> Fixed {
+    pub(crate) fn fix_validating(&self, loaded: &LoadedManifests) -> PutInForce {
         (self.validating.fix)(loaded)
     }
 
     /// Compiles the mutating policies of manifest files. Calling the result puts them in force.
-    pub(crate) fn fix_mutating(&self, loaded: &LoadedManifests) -> Fixed {
+    pub(crate) fn fix_mutating(&self, loaded: &LoadedManifests) -> PutInForce {
         (self.mutating.fix)(loaded)
     }
 
@@ -92,7 +92,7 @@ impl Informers {
 }
 
 /// Puts the compiled policies of a directory in force.
-pub(crate) type Fixed = Box<dyn FnOnce() + Send>;
+pub(crate) type PutInForce = Box<dyn FnOnce() + Send>;
 
 /// A policy as `/debug/admission` shows it.
 pub(crate) struct ListedPolicy {
@@ -121,7 +121,7 @@ pub(crate) struct PolicyOrigin {
 /// The informers of one kind of policies and of its bindings.
 struct PolicyInformer {
     /// Compiles the policies of manifest files. Calling the result puts them in force.
-    fix: Box<dyn Fn(&LoadedManifests) -> Fixed + Send + Sync>,
+    fix: Box<dyn Fn(&LoadedManifests) -> PutInForce + Send + Sync>,
     list: Box<dyn Fn() -> Vec<ListedPolicy> + Send + Sync>,
     followed: [InformerProgress; 2],
     changes: watch::Receiver<u64>,
@@ -194,7 +194,7 @@ impl<P: AnyPolicy> SourcePolicies<P> {
 
 type SharedPolicyTable<P> = Arc<(Mutex<PolicyTable<P>>, Notify)>;
 
-fn keep<P: AnyPolicy + 'static>(
+fn start_policy_informer<P: AnyPolicy + 'static>(
     store: &Store,
     notes: &Notes,
     [policies, bindings]: [&str; 2],
@@ -241,7 +241,7 @@ fn keep<P: AnyPolicy + 'static>(
             let before = lock(&shared).fixed.policies.clone();
             let fixed = compile_all(loaded, kinds, &before, compile);
             let (shared, replace) = (Arc::clone(&shared), Arc::clone(&replace));
-            let fixed: Fixed = Box::new(move || {
+            let fixed: PutInForce = Box::new(move || {
                 lock(&shared).fixed = fixed;
                 build(&shared, &*replace);
             });

@@ -338,7 +338,7 @@ pub(crate) fn retry_after(answer: &OutboundResponse) -> Option<Duration> {
 
 /// Client credentials: a certificate, a token or a password.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ShownAs {
+pub(crate) struct WebhookClientCredentials {
     identity: Option<ClientIdentity>,
     credential: OutboundCredential,
 }

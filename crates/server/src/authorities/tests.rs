@@ -53,7 +53,7 @@ fn now() -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(NOW).unwrap()))
 }
 
-fn judged(
+fn verify(
     trusted: &[&Made],
     chain: &[CertificateDer<'static>],
     purpose: Purpose,
@@ -65,7 +65,7 @@ fn judged(
 /// Verifies a client certificate that was signed by a CA with the modified parameters.
 fn vouches(change: impl FnOnce(&mut CertificateParams)) -> Result<(), CertificateRejection> {
     let root = root("root", change);
-    judged(&[&root], &[leaf(&root)], Purpose::Client)
+    verify(&[&root], &[leaf(&root)], Purpose::Client)
 }
 
 fn ends(params: &mut CertificateParams, at: i64) {
@@ -92,7 +92,7 @@ fn an_authority_vouches_if_it_may_sign() {
     let root = root("root", |_| {});
     let between = signed(&root, "between", signs_data);
     let chain = [leaf(&between), between.der.clone()];
-    assert_eq!(judged(&[&root], &chain, Purpose::Client), Err(CertificateRejection::MayNotSign));
+    assert_eq!(verify(&[&root], &chain, Purpose::Client), Err(CertificateRejection::MayNotSign));
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn an_authority_vouches_for_its_purpose() {
     ] {
         let root = root("root", |params| params.extended_key_usages = usages);
         let chain = [leaf(&root)];
-        assert_eq!(judged(&[&root], &chain, Purpose::Client), client);
-        assert_eq!(judged(&[&root], &chain, Purpose::Server), server);
+        assert_eq!(verify(&[&root], &chain, Purpose::Client), client);
+        assert_eq!(verify(&[&root], &chain, Purpose::Server), server);
     }
 }
 
@@ -114,10 +114,10 @@ fn an_authority_vouches_for_its_purpose() {
 fn an_authority_vouches_for_chains_of_the_length_that_it_allows() {
     for (most, outcome) in [(1, Ok(())), (0, Err(CertificateRejection::TooManyIntermediates))] {
         let root = root("root", |params| params.is_ca = IsCa::Ca(BasicConstraints::Constrained(most)));
-        assert_eq!(judged(&[&root], &[leaf(&root)], Purpose::Client), Ok(()));
+        assert_eq!(verify(&[&root], &[leaf(&root)], Purpose::Client), Ok(()));
         let between = signed(&root, "between", |_| {});
         let chain = [leaf(&between), between.der.clone()];
-        assert_eq!(judged(&[&root], &chain, Purpose::Client), outcome);
+        assert_eq!(verify(&[&root], &chain, Purpose::Client), outcome);
     }
 }
 
@@ -131,11 +131,11 @@ fn an_authority_that_was_renewed_vouches_by_the_certificate_that_is_valid() {
     };
     let chain = [leaf(&old)];
     for trusted in [[&old, &renewed], [&renewed, &old]] {
-        assert_eq!(judged(&trusted, &chain, Purpose::Client), Ok(()));
+        assert_eq!(verify(&trusted, &chain, Purpose::Client), Ok(()));
     }
-    assert!(matches!(judged(&[&old], &chain, Purpose::Client), Err(CertificateRejection::OutOfTime(_))));
+    assert!(matches!(verify(&[&old], &chain, Purpose::Client), Err(CertificateRejection::OutOfTime(_))));
     let stranger = root("root", |_| {});
-    assert_eq!(judged(&[&stranger], &chain, Purpose::Client), Err(CertificateRejection::Unknown));
+    assert_eq!(verify(&[&stranger], &chain, Purpose::Client), Err(CertificateRejection::Unknown));
 }
 
 #[test]
@@ -146,10 +146,10 @@ fn a_leaf_certificate_in_the_file_is_trusted_and_issues_no_other() {
     };
     let pinned = root("pinned", change);
     let own = [pinned.der.clone()];
-    assert_eq!(judged(&[&pinned], &own, Purpose::Client), Ok(()));
-    assert_eq!(judged(&[&pinned], &own, Purpose::Server), Err(CertificateRejection::Purpose));
-    assert_eq!(judged(&[&pinned], &[leaf(&pinned)], Purpose::Client), Err(CertificateRejection::MayNotSign));
+    assert_eq!(verify(&[&pinned], &own, Purpose::Client), Ok(()));
+    assert_eq!(verify(&[&pinned], &own, Purpose::Server), Err(CertificateRejection::Purpose));
+    assert_eq!(verify(&[&pinned], &[leaf(&pinned)], Purpose::Client), Err(CertificateRejection::MayNotSign));
     let expired = root("pinned", |params| ends(params, NOW - DAY));
     let own = [expired.der.clone()];
-    assert!(matches!(judged(&[&expired], &own, Purpose::Client), Err(CertificateRejection::OutOfTime(_))));
+    assert!(matches!(verify(&[&expired], &own, Purpose::Client), Err(CertificateRejection::OutOfTime(_))));
 }

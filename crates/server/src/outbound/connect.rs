@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::verify::{Proof, Verifier, Voucher};
+use super::verify::{TrustedAuthorities, VerificationFailure, Verifier};
 use super::{ClientIdentity, Endpoint, EndpointError, Reach, ServerTrust};
 use crate::files::go_words;
 use crate::tls;
@@ -98,17 +98,19 @@ impl Connector {
 }
 
 fn client_config(endpoint: &Endpoint) -> Result<ClientConfig, EndpointError> {
-    let voucher = match &endpoint.trust {
-        ServerTrust::System => Voucher::system(),
-        ServerTrust::Authorities(pem) => Voucher::from_pem(pem).map_err(EndpointError::Authorities)?,
-        ServerTrust::Anybody => Voucher::anybody(),
+    let trusted = match &endpoint.trust {
+        ServerTrust::System => TrustedAuthorities::system(),
+        ServerTrust::Authorities(pem) => {
+            TrustedAuthorities::from_pem(pem).map_err(EndpointError::Authorities)?
+        }
+        ServerTrust::AnyServer => TrustedAuthorities::any_server(),
     };
     let identity = |why: String| EndpointError::Identity(why);
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| identity(error.to_string()))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Verifier::new(voucher)));
+        .with_custom_certificate_verifier(Arc::new(Verifier::new(trusted)));
     let mut config = match &endpoint.identity {
         None => builder.with_no_client_auth(),
         Some(ClientIdentity { certificate, key }) => {
@@ -226,7 +228,7 @@ impl DialAddress {
 fn handshake_words(error: &io::Error, ends: &Ends) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))) => {
-            match other.0.downcast_ref::<Proof>() {
+            match other.0.downcast_ref::<VerificationFailure>() {
                 Some(proof) => format!("tls: failed to verify certificate: {proof}"),
                 None => format!("tls: failed to verify certificate: {other:?}"),
             }

@@ -34,7 +34,7 @@ pub enum ServerTrust {
     /// PEM of the CAs, or of the server's own certificate.
     Authorities(Vec<u8>),
     /// Skips verification (`insecureSkipTLSVerify`); no `Authorization` header is sent to such a server.
-    Anybody,
+    AnyServer,
 }
 
 impl Endpoint {
@@ -54,7 +54,7 @@ impl Endpoint {
 
     /// True if the server's certificate is verified, so that credentials may be sent.
     pub fn is_proven(&self) -> bool {
-        self.url.scheme() == Some(&Scheme::HTTPS) && self.trust != ServerTrust::Anybody
+        self.url.scheme() == Some(&Scheme::HTTPS) && self.trust != ServerTrust::AnyServer
     }
 }
 

@@ -56,7 +56,7 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
     let authorities =
         certificate_authority.map(|pem| load("certificate-authority", &pem, directory, files)).transpose()?;
     let user = kubeconfig::KubeconfigUser { certificate, credential };
-    let (identity, credential) = shown_as(&user, directory, files)?;
+    let (identity, credential) = client_credentials(&user, directory, files)?;
     let trust = match authorities {
         Some(_) if insecure => {
             return Err(
@@ -64,7 +64,7 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
             );
         }
         Some(pem) => ServerTrust::Authorities(pem),
-        None if insecure => ServerTrust::Anybody,
+        None if insecure => ServerTrust::AnyServer,
         None => ServerTrust::System,
     };
     Ok(Endpoint {
@@ -79,7 +79,7 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
 /// Loads the certificate and credential of a kubeconfig user. File names are relative to `directory`. The files
 /// read are added to `files`, except the token file, which is read again on its own; it is added if it cannot
 /// be read.
-pub(crate) fn shown_as(
+pub(crate) fn client_credentials(
     user: &kubeconfig::KubeconfigUser,
     directory: &Path,
     files: &mut Vec<PathBuf>,

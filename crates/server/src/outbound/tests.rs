@@ -331,7 +331,7 @@ async fn credentials_do_not_leave_over_a_connection_that_proves_nothing() {
     let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
     let server = server(&served, Habit::Echo, BOTH, None).await;
     let target = OutboundTarget::new(Endpoint {
-        trust: ServerTrust::Anybody,
+        trust: ServerTrust::AnyServer,
         credential: OutboundCredential::Bearer("secret".to_owned()),
         ..endpoint(&server, &authority)
     })
