@@ -4,7 +4,8 @@
 //! manifests, starts the background tasks, and serves. The order of these steps matters:
 //!
 //! - TLS, authorization and admission are checked before the port is bound, and the port is bound before the store is opened, so that
-//!   most servers that cannot start leave the store alone. (No test.)
+//!   most servers that cannot start leave the store alone. Tests: `a_port_in_use_is_reported_before_the_store_is_created`,
+//!   `tls_authorization_and_admission_are_checked_before_the_port_is_bound`.
 //! - Objects that cannot be decoded are known before anything is derived from the store: requests that depend on them are denied
 //!   from the start. Test: `what_an_unreadable_object_decides_about_is_refused_after_a_start_and_at_once`.
 //! - Informers have read the store when their subsystem is built: stored roles, policies, webhooks and CRDs are in force for the first
@@ -17,7 +18,8 @@
 //!   refuse bootstrap objects, or a webhook that needs this server may delay them. `/readyz` fails until bootstrap is done. Tests:
 //!   `a_policy_that_refuses_bootstrap_objects_is_reported_and_bootstrap_goes_on_when_it_is_gone`,
 //!   `a_webhook_that_never_answers_does_not_hold_up_the_start`.
-//! - Controllers start last, under the same condition or after [`RETURN_AFTER`]. (No test.)
+//! - Controllers start last, under the same condition or after [`RETURN_AFTER`]. Test:
+//!   `controllers_write_their_first_objects_after_bootstrap_is_done`.
 //! - Stopping ends the listener and the controllers, then waits for mutating requests, then closes the store, then the audit log. Tests:
 //!   `a_write_under_way_is_finished_before_the_server_ends`, `a_signal_ends_watches_and_then_the_server`,
 //!   `a_server_with_controllers_stops`.

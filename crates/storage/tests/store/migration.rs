@@ -119,7 +119,7 @@ async fn an_old_file_without_a_migration_and_a_newer_one_are_refused() {
 async fn keys_that_are_wrong_leave_the_old_file_as_it_was() {
     type Wrong = fn(&StoredEntries) -> Vec<Option<Arc<str>>>;
     let wrong: [(Wrong, &str); 3] = [
-        (|_| Vec::new(), "4 records got 0 keys"),
+        (|_| Vec::new(), "4 records were mapped to 0 keys"),
         (
             |entries| entries.iter().map(|_| Some("/same".into())).collect(),
             "two records would move to `/same`",
