@@ -80,7 +80,7 @@ async fn only_the_most_recent_targets_are_cached() {
     let transport = transport(store);
     for port in 1..=MAX_TARGETS + 10 {
         let endpoint = WebhookEndpoint::Url(format!("https://127.0.0.1:{port}/").into());
-        let webhook = WebhookTarget { endpoint: endpoint, ca_bundle: Vec::new() };
+        let webhook = WebhookTarget { endpoint, ca_bundle: Vec::new() };
         let located = locate(&webhook.endpoint).unwrap();
         let endpoint = transport.endpoint(&webhook, &located).unwrap();
         transport.target((webhook, None), endpoint).unwrap();
