@@ -7,7 +7,7 @@ use api::{Status, meta};
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, ObjectChange, PatchBody, ResourceKind, WatchScope, unless_gone};
+use crate::api::{Api, ObjectChange, PatchBody, ResourceKind, WatchSource, unless_gone};
 use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "clusterrole-aggregation-controller";
@@ -19,7 +19,7 @@ pub type Aggregate = fn(&Value, &[&Value]) -> Option<Vec<Value>>;
 /// Maximum nesting of aggregated roles resolved in one reconciliation. Deeper nesting takes further reconciliations.
 const DEPTH: usize = 8;
 
-struct Aggregation<A> {
+struct ClusterRoleAggregation<A> {
     api: Arc<A>,
     roles: Arc<ResourceKind>,
     aggregate: Aggregate,
@@ -27,11 +27,11 @@ struct Aggregation<A> {
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, aggregate: Aggregate, stop: watch::Receiver<bool>) {
     let Some(roles) = api.kind("rbac.authorization.k8s.io/v1", "ClusterRole") else { return };
-    let sources = vec![WatchScope::Kind(Arc::clone(&roles))];
-    drive::run(Aggregation { api: Arc::clone(&api), roles, aggregate }, api, sources, stop).await;
+    let sources = vec![WatchSource::Kind(Arc::clone(&roles))];
+    drive::run(ClusterRoleAggregation { api: Arc::clone(&api), roles, aggregate }, api, sources, stop).await;
 }
 
-impl<A: Api> Controller for Aggregation<A> {
+impl<A: Api> Controller for ClusterRoleAggregation<A> {
     /// One key for all roles, because dependencies between roles are known only from all of them.
     type Key = ();
     const NAME: &'static str = NAME;
@@ -45,12 +45,12 @@ impl<A: Api> Controller for Aggregation<A> {
         let writes =
             outdated(self.api.list(&self.roles, "")?, self.aggregate).into_iter().map(|(name, rules)| {
                 let patch = PatchBody::Merge(Value::map([("rules", rules)]));
-                (self.roles.place("", &name), patch)
+                (self.roles.object_ref("", &name), patch)
             });
         let mut under_way = tokio::task::JoinSet::new();
-        for (place, patch) in writes {
+        for (object_ref, patch) in writes {
             let api = Arc::clone(&self.api);
-            under_way.spawn(async move { unless_gone(api.patch(&place, "", &patch).await) });
+            under_way.spawn(async move { unless_gone(api.patch(&object_ref, "", &patch).await) });
         }
         let mut outcome = Ok(Next::Done);
         while let Some(written) = under_way.join_next().await {

@@ -23,16 +23,16 @@ pub struct ResourceKind {
     pub deletable: bool,
     /// The resource supports `deletecollection`.
     pub deletes_collections: bool,
-    pub home: StoredBy,
+    pub stored_by: StoredBy,
 }
 
 /// The server that stores the objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredBy {
     /// Stored by this server.
-    Here,
+    ThisServer,
     /// Stored by an aggregated API server.
-    Elsewhere,
+    AggregatedServer,
 }
 
 /// Namespaced resources of the aggregated API servers.
@@ -78,9 +78,9 @@ impl ResourceKind {
     }
 
     /// Identifies an object by namespace and name; `namespace` is ignored for cluster-scoped kinds.
-    pub fn place(self: &Arc<Self>, namespace: &str, name: &str) -> ObjectRef {
+    pub fn object_ref(self: &Arc<Self>, namespace: &str, name: &str) -> TypedObjectRef {
         let namespace = if self.namespaced { Str::from(namespace) } else { Str::default() };
-        ObjectRef { kind: Arc::clone(self), namespace, name: name.into() }
+        TypedObjectRef { kind: Arc::clone(self), namespace, name: name.into() }
     }
 }
 
@@ -93,14 +93,14 @@ impl fmt::Display for ResourceKind {
 
 /// Identifies one object: kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ObjectRef {
+pub struct TypedObjectRef {
     pub kind: Arc<ResourceKind>,
     /// Empty for cluster-scoped objects.
     pub namespace: Str,
     pub name: Str,
 }
 
-impl fmt::Display for ObjectRef {
+impl fmt::Display for TypedObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind.plural, self.name)?;
         if self.namespace.is_empty() { Ok(()) } else { write!(f, " in {}", self.namespace) }
@@ -116,12 +116,12 @@ pub trait ClusterReader: Send + Sync {
     fn kinds(&self) -> Vec<Arc<ResourceKind>>;
 
     /// Namespaced resources of the aggregated API servers.
-    fn elsewhere(&self) -> AggregatedKinds;
+    fn aggregated_kinds(&self) -> AggregatedKinds;
 
-    fn get(&self, place: &ObjectRef) -> Result<Option<Value>, Status>;
+    fn get(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status>;
 
     /// Reads only an object's metadata: `{"metadata": …}`.
-    fn metadata(&self, place: &ObjectRef) -> Result<Option<Value>, Status>;
+    fn metadata(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status>;
 
     /// Lists the objects of a kind in a namespace; an empty namespace means all of them.
     fn list(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status>;
@@ -141,7 +141,7 @@ pub trait ClusterReader: Send + Sync {
 
 /// Selects the changes that a watch delivers.
 #[derive(Clone, Debug)]
-pub enum WatchScope {
+pub enum WatchSource {
     /// All objects of one kind.
     Kind(Arc<ResourceKind>),
     /// Objects of one kind with this name, in every namespace.
@@ -154,8 +154,8 @@ pub enum WatchScope {
 /// A change of one object, as delivered by a watch.
 #[derive(Clone, Debug)]
 pub struct ObjectChange {
-    pub place: ObjectRef,
-    /// The object, or its last state if it was deleted; only its metadata for [`WatchScope::Owners`].
+    pub object_ref: TypedObjectRef,
+    /// The object, or its last state if it was deleted; only its metadata for [`WatchSource::Owners`].
     pub object: Value,
     pub deleted: bool,
 }
@@ -191,7 +191,7 @@ pub trait Api: ClusterReader + 'static {
     type Watch: ChangeStream;
 
     /// Lists the current objects and watches from that point on, without a gap.
-    fn watch(&self, what: &WatchScope) -> (Vec<ObjectChange>, Self::Watch);
+    fn watch(&self, what: &WatchSource) -> (Vec<ObjectChange>, Self::Watch);
 
     /// Creates an object and returns it as stored.
     fn create(
@@ -204,7 +204,7 @@ pub trait Api: ClusterReader + 'static {
     /// Replaces an object through a subresource; an empty subresource means the object itself.
     fn update(
         &self,
-        place: &ObjectRef,
+        object_ref: &TypedObjectRef,
         subresource: &str,
         object: &Value,
     ) -> impl Future<Output = Result<Value, Status>> + Send;
@@ -212,20 +212,24 @@ pub trait Api: ClusterReader + 'static {
     /// Patches an object through a subresource; an empty subresource means the object itself.
     fn patch(
         &self,
-        place: &ObjectRef,
+        object_ref: &TypedObjectRef,
         subresource: &str,
         patch: &PatchBody,
     ) -> impl Future<Output = Result<Value, Status>> + Send;
 
     /// Lists the objects of a kind in a namespace from the aggregated API server that stores them.
-    fn list_elsewhere(
+    fn list_aggregated(
         &self,
         kind: &ResourceKind,
         namespace: &str,
     ) -> impl Future<Output = Result<Vec<Value>, Status>> + Send;
 
     /// Deletes an object; `options` is a `DeleteOptions`.
-    fn delete(&self, place: &ObjectRef, options: &Value) -> impl Future<Output = Result<(), Status>> + Send;
+    fn delete(
+        &self,
+        object_ref: &TypedObjectRef,
+        options: &Value,
+    ) -> impl Future<Output = Result<(), Status>> + Send;
 
     /// Deletes every object of a kind in a namespace; `options` is a `DeleteOptions`.
     fn delete_collection(

@@ -12,13 +12,13 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, warn};
 
-use crate::api::{Api, ChangeStream as _, ObjectChange, ObjectEvent, WatchScope};
-use crate::queue::{Backoff, Outcome, Queue};
+use crate::api::{Api, ChangeStream as _, ObjectChange, ObjectEvent, WatchSource};
+use crate::queue::{Backoff, KeyOutcome, WorkQueue};
 
 /// Capacity of the channel from the watches to the loop.
-const CHANGES: usize = 256;
+const CHANNEL_CAPACITY: usize = 256;
 /// Consecutive failures of a key from which on they are logged as warnings.
-const WORRYING: u32 = 8;
+const WARN_AFTER_FAILURES: u32 = 8;
 
 /// The part that differs between controllers.
 pub(crate) trait Controller: Send + Sync + 'static {
@@ -37,7 +37,7 @@ pub(crate) trait Controller: Send + Sync + 'static {
 
     /// Called before a source is listed again; observations from it may have missed changes. No key is reconciled before all
     /// sources are listed.
-    fn restart(&self, source: &WatchScope) {
+    fn restart(&self, source: &WatchSource) {
         let _ = source;
     }
 
@@ -56,9 +56,9 @@ pub(crate) enum Next<K> {
     Keys(Vec<K>),
 }
 
-enum Message {
+enum SourceMessage {
     /// The full list of a source follows, as changes.
-    Restart(usize, WatchScope),
+    Restart(usize, WatchSource),
     /// The list of that source is complete.
     Listed(usize),
     Change(ObjectChange),
@@ -68,18 +68,18 @@ enum Message {
 pub(crate) async fn run<C: Controller>(
     controller: C,
     api: Arc<impl Api>,
-    sources: Vec<WatchScope>,
+    sources: Vec<WatchSource>,
     mut stop: watch::Receiver<bool>,
 ) {
     let controller = Arc::new(controller);
-    let (sender, mut messages) = mpsc::channel(CHANGES);
+    let (sender, mut messages) = mpsc::channel(CHANNEL_CAPACITY);
     let mut feeds = JoinSet::new();
     let mut unlisted: HashSet<usize> = (0..sources.len()).collect();
     for (number, what) in sources.into_iter().enumerate() {
         feeds.spawn(feed(Arc::clone(&api), number, what, sender.clone()));
     }
     drop(sender);
-    let mut queue: Queue<C::Key> = Queue::new(C::BACKOFF);
+    let mut queue: WorkQueue<C::Key> = WorkQueue::new(C::BACKOFF);
     let mut work: JoinSet<Result<Next<C::Key>, Status>> = JoinSet::new();
     let mut keys: HashMap<Id, C::Key> = HashMap::new();
     loop {
@@ -96,14 +96,14 @@ pub(crate) async fn run<C: Controller>(
         tokio::select! {
             _ = stop.wait_for(|stopping| *stopping) => break,
             message = messages.recv() => match message {
-                Some(Message::Restart(number, what)) => {
+                Some(SourceMessage::Restart(number, what)) => {
                     unlisted.insert(number);
                     controller.restart(&what);
                 }
-                Some(Message::Listed(number)) => {
+                Some(SourceMessage::Listed(number)) => {
                     unlisted.remove(&number);
                 }
-                Some(Message::Change(change)) => {
+                Some(SourceMessage::Change(change)) => {
                     let now = Instant::now();
                     for (key, wait) in controller.observe(&change) {
                         queue.add(key, now + wait, now);
@@ -115,8 +115,8 @@ pub(crate) async fn run<C: Controller>(
                 let (id, result) = match ended {
                     Ok((id, result)) => (id, result),
                     Err(panicked) => {
-                        error!(controller = C::NAME, error = %panicked, "a reconciliation ended badly");
-                        (panicked.id(), Err(Status::internal("the reconciliation ended badly")))
+                        error!(controller = C::NAME, error = %panicked, "reconciliation panicked; retrying with backoff");
+                        (panicked.id(), Err(Status::internal("the reconciliation panicked")))
                     }
                 };
                 if let Some(key) = keys.remove(&id) {
@@ -131,21 +131,23 @@ pub(crate) async fn run<C: Controller>(
     while work.join_next().await.is_some() {}
 }
 
-fn finish<C: Controller>(queue: &mut Queue<C::Key>, key: &C::Key, result: Result<Next<C::Key>, Status>) {
+fn finish<C: Controller>(queue: &mut WorkQueue<C::Key>, key: &C::Key, result: Result<Next<C::Key>, Status>) {
     let now = Instant::now();
     let outcome = match &result {
-        Ok(Next::After(wait)) => Outcome::After(*wait),
-        Ok(Next::Done | Next::Keys(_)) => Outcome::Done,
-        Err(_) => Outcome::Failed,
+        Ok(Next::After(wait)) => KeyOutcome::After(*wait),
+        Ok(Next::Done | Next::Keys(_)) => KeyOutcome::Done,
+        Err(_) => KeyOutcome::Failed,
     };
     let failures = queue.finish(key.clone(), outcome, now);
     match result {
         Ok(Next::Keys(more)) => more.into_iter().for_each(|key| queue.add(key, now, now)),
         Ok(_) => {}
-        Err(error) if failures >= WORRYING => {
-            warn!(controller = C::NAME, ?key, %error, failures, "reconciliation fails again and again");
+        Err(error) if failures >= WARN_AFTER_FAILURES => {
+            warn!(controller = C::NAME, ?key, %error, failures, "reconciliation keeps failing; retrying with backoff");
         }
-        Err(error) => debug!(controller = C::NAME, ?key, %error, failures, "reconciliation failed"),
+        Err(error) => {
+            debug!(controller = C::NAME, ?key, %error, failures, "reconciliation failed; retrying with backoff");
+        }
     }
 }
 
@@ -156,24 +158,24 @@ async fn wait_until(due: Option<Instant>) {
 }
 
 /// Sends the current state and then the changes of a source; starts over when its watch misses changes.
-async fn feed(api: Arc<impl Api>, number: usize, what: WatchScope, messages: mpsc::Sender<Message>) {
+async fn feed(api: Arc<impl Api>, number: usize, what: WatchSource, messages: mpsc::Sender<SourceMessage>) {
     loop {
         let (initial, mut watch) = api.watch(&what);
-        if messages.send(Message::Restart(number, what.clone())).await.is_err() {
+        if messages.send(SourceMessage::Restart(number, what.clone())).await.is_err() {
             return;
         }
         for change in initial {
-            if messages.send(Message::Change(change)).await.is_err() {
+            if messages.send(SourceMessage::Change(change)).await.is_err() {
                 return;
             }
         }
-        if messages.send(Message::Listed(number)).await.is_err() {
+        if messages.send(SourceMessage::Listed(number)).await.is_err() {
             return;
         }
         loop {
             match watch.next().await {
                 ObjectEvent::Change(change) => {
-                    if messages.send(Message::Change(change)).await.is_err() {
+                    if messages.send(SourceMessage::Change(change)).await.is_err() {
                         return;
                     }
                 }

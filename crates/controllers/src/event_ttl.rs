@@ -10,7 +10,7 @@ use api::{Status, meta};
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, ObjectChange, ResourceKind, WatchScope, unless_gone};
+use crate::api::{Api, ObjectChange, ResourceKind, WatchSource, unless_gone};
 use crate::drive::{self, Controller, Next};
 
 /// Name of the service account it uses, because Kubernetes has none for this task.
@@ -24,7 +24,7 @@ struct Expiry<A> {
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, life: Duration, stop: watch::Receiver<bool>) {
     let Some(events) = api.kind("v1", "Event") else { return };
-    let sources = vec![WatchScope::Kind(Arc::clone(&events))];
+    let sources = vec![WatchSource::Kind(Arc::clone(&events))];
     drive::run(Expiry { api: Arc::clone(&api), events, life }, api, sources, stop).await;
 }
 
@@ -38,13 +38,13 @@ impl<A: Api> Controller for Expiry<A> {
         if change.deleted {
             return Vec::new();
         }
-        let key = (change.place.namespace.clone(), change.place.name.clone());
+        let key = (change.object_ref.namespace.clone(), change.object_ref.name.clone());
         vec![(key, left(&change.object, self.life, self.api.now()))]
     }
 
     async fn reconcile(&self, (namespace, name): Self::Key) -> Result<Next<Self::Key>, Status> {
-        let place = self.events.place(&namespace, &name);
-        let Some(event) = self.api.get(&place)? else { return Ok(Next::Done) };
+        let object_ref = self.events.object_ref(&namespace, &name);
+        let Some(event) = self.api.get(&object_ref)? else { return Ok(Next::Done) };
         let left = left(&event, self.life, self.api.now());
         if !left.is_zero() {
             return Ok(Next::After(left));
@@ -53,7 +53,7 @@ impl<A: Api> Controller for Expiry<A> {
         let mut options = Value::default();
         options.set_at(&["preconditions", "uid"], meta::uid(&event));
         options.set_at(&["preconditions", "resourceVersion"], meta::resource_version(&event));
-        unless_gone(self.api.delete(&place, &options).await)?;
+        unless_gone(self.api.delete(&object_ref, &options).await)?;
         Ok(Next::Done)
     }
 }

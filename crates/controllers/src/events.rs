@@ -35,16 +35,16 @@ async fn emit(
     (meta::uid(object), reason).hash(&mut hash);
     let name = format!("{}.{:016x}", meta::name(object), hash.finish());
     let now = Timestamp::from_seconds(api.now()).time();
-    let place = events.place(namespace, &name);
-    if let Ok(Some(said)) = api.get(&place) {
-        let count = said.int_at(&["count"]).unwrap_or(1).saturating_add(1);
+    let object_ref = events.object_ref(namespace, &name);
+    if let Ok(Some(existing)) = api.get(&object_ref) {
+        let count = existing.int_at(&["count"]).unwrap_or(1).saturating_add(1);
         let patch = Value::map([
             ("count", Value::from(count)),
             ("lastTimestamp", Value::from(now)),
             ("message", Value::from(message)),
         ]);
-        if let Err(error) = api.patch(&place, "", &PatchBody::Merge(patch)).await {
-            tracing::debug!(%error, "an event could not be counted");
+        if let Err(error) = api.patch(&object_ref, "", &PatchBody::Merge(patch)).await {
+            tracing::debug!(event = %object_ref, %error, "cannot update the count of an event");
         }
         return;
     }
@@ -72,6 +72,6 @@ async fn emit(
     }
     event.set_at(&["source", "component"], component);
     if let Err(error) = api.create(&events, namespace, &event).await {
-        tracing::debug!(%error, "an event could not be written");
+        tracing::debug!(event = %object_ref, %error, "cannot create an event");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{Status, meta};
 use value::{Value, json};
 
-use crate::api::{AggregatedKinds, ClusterReader, ObjectRef, ResourceKind, StoredBy};
+use crate::api::{AggregatedKinds, ClusterReader, ResourceKind, StoredBy, TypedObjectRef};
 
 /// A deletable kind that this server stores.
 pub(crate) fn kind(
@@ -23,7 +23,7 @@ pub(crate) fn kind(
         namespaced,
         deletable: true,
         deletes_collections: true,
-        home: StoredBy::Here,
+        stored_by: StoredBy::ThisServer,
     })
 }
 
@@ -51,10 +51,10 @@ impl Fake {
         Fake { kinds, objects: objects.iter().map(|text| parse(text)).collect() }
     }
 
-    pub(crate) fn place(&self, object: &Value) -> ObjectRef {
+    pub(crate) fn object_ref(&self, object: &Value) -> TypedObjectRef {
         let gvk = meta::gvk(object);
         let kind = self.kind(&gvk.api_version(), &gvk.kind).unwrap();
-        kind.place(meta::namespace(object), meta::name(object))
+        kind.object_ref(meta::namespace(object), meta::name(object))
     }
 }
 
@@ -67,20 +67,20 @@ impl ClusterReader for Fake {
         self.kinds.clone()
     }
 
-    fn elsewhere(&self) -> AggregatedKinds {
+    fn aggregated_kinds(&self) -> AggregatedKinds {
         AggregatedKinds::default()
     }
 
-    fn get(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
-        Ok(self.objects.iter().find(|object| self.place(object) == *place).cloned())
+    fn get(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status> {
+        Ok(self.objects.iter().find(|object| self.object_ref(object) == *object_ref).cloned())
     }
 
-    fn metadata(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
-        self.get(place)
+    fn metadata(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status> {
+        self.get(object_ref)
     }
 
     fn list(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
-        let of_kind = self.objects.iter().filter(|object| *self.place(object).kind == *kind);
+        let of_kind = self.objects.iter().filter(|object| *self.object_ref(object).kind == *kind);
         Ok(of_kind.filter(|o| namespace.is_empty() || meta::namespace(o) == namespace).cloned().collect())
     }
 

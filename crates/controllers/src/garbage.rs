@@ -23,11 +23,11 @@ use tokio::task::JoinSet;
 use tracing::{debug, warn};
 use value::{Str, Value};
 
-use crate::api::{Api, ObjectChange, PatchBody, WatchScope, unless_gone};
+use crate::api::{Api, ObjectChange, PatchBody, WatchSource, unless_gone};
 use crate::drive::{self, Controller, Next};
 
-use decision::{Action, Deletion, Verdict};
-use graph::Graph;
+use decision::{Action, Deletion, GarbageDecision};
+use graph::OwnerGraph;
 
 pub(crate) const NAME: &str = "generic-garbage-collector";
 
@@ -40,45 +40,50 @@ const UNKNOWN_KIND: Duration = Duration::from_mins(5);
 /// Maximum concurrent writes to the dependents of one owner.
 const WRITES_AT_ONCE: usize = 16;
 
-struct Collector<A> {
+struct GarbageCollector<A> {
     api: Arc<A>,
-    graph: Mutex<Graph>,
+    graph: Mutex<OwnerGraph>,
 }
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, stop: watch::Receiver<bool>) {
-    let collector = Collector { api: Arc::clone(&api), graph: Mutex::default() };
-    drive::run(collector, api, vec![WatchScope::Owners], stop).await;
+    let collector = GarbageCollector { api: Arc::clone(&api), graph: Mutex::default() };
+    drive::run(collector, api, vec![WatchSource::Owners], stop).await;
 }
 
-impl<A: Api> Controller for Collector<A> {
+impl<A: Api> Controller for GarbageCollector<A> {
     /// The UID of an object.
     type Key = Str;
     const NAME: &'static str = NAME;
     const WORKERS: usize = 20;
 
     fn observe(&self, change: &ObjectChange) -> Vec<(Str, Duration)> {
-        let concerned = lock(&self.graph).observe(change);
-        concerned.into_iter().map(|uid| (uid, Duration::ZERO)).collect()
+        let affected = lock(&self.graph).observe(change);
+        affected.into_iter().map(|uid| (uid, Duration::ZERO)).collect()
     }
 
-    fn restart(&self, _: &WatchScope) {
+    fn restart(&self, _: &WatchSource) {
         lock(&self.graph).restart();
     }
 
     async fn reconcile(&self, uid: Str) -> Result<Next<Str>, Status> {
-        let verdict = decision::decide(&self.graph, &*self.api, &uid).await?;
-        match verdict {
-            Verdict::Nothing => Ok(Next::Done),
-            Verdict::Attempt(dependents) => Ok(Next::Keys(dependents)),
-            Verdict::Impossible { dependent, owner } => {
-                warn!(%dependent, ?owner, "an object outside of namespaces names an owner inside of one");
+        let decision = decision::decide(&self.graph, &*self.api, &uid).await?;
+        match decision {
+            GarbageDecision::Nothing => Ok(Next::Done),
+            GarbageDecision::Attempt(dependents) => Ok(Next::Keys(dependents)),
+            GarbageDecision::Impossible { dependent, owner } => {
+                warn!(
+                    %dependent,
+                    ?owner,
+                    "cannot resolve an owner reference: a cluster-scoped object must not reference a namespaced owner; \
+                     the object is left alone until its metadata.ownerReferences are corrected"
+                );
                 Ok(Next::Done)
             }
-            Verdict::UnknownKind { dependent, kind } => {
-                debug!(%dependent, kind, "an owner is of a kind that is not served");
+            GarbageDecision::UnknownKind { dependent, kind } => {
+                debug!(%dependent, kind, "cannot resolve an owner reference: its kind is not served; retrying later");
                 Ok(Next::After(UNKNOWN_KIND))
             }
-            Verdict::Do(actions) => {
+            GarbageDecision::Do(actions) => {
                 self.perform(actions).await?;
                 Ok(Next::Done)
             }
@@ -86,7 +91,7 @@ impl<A: Api> Controller for Collector<A> {
     }
 }
 
-impl<A: Api> Collector<A> {
+impl<A: Api> GarbageCollector<A> {
     /// Performs the actions in order; consecutive patches of owner references run concurrently.
     async fn perform(&self, actions: Vec<Action>) -> Result<(), Status> {
         let mut together: JoinSet<Result<(), Status>> = JoinSet::new();
@@ -111,7 +116,7 @@ impl<A: Api> Collector<A> {
 }
 
 /// Locks the graph. The guard must not be held while objects are read or parsed: every other reconciliation would wait for it.
-fn lock(graph: &Mutex<Graph>) -> MutexGuard<'_, Graph> {
+fn lock(graph: &Mutex<OwnerGraph>) -> MutexGuard<'_, OwnerGraph> {
     graph.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -121,8 +126,8 @@ fn joined(written: Option<Result<Result<(), Status>, tokio::task::JoinError>>) -
 
 async fn perform<A: Api>(api: Arc<A>, action: Action) -> Result<(), Status> {
     match action {
-        Action::Patch { place, patch } | Action::Release { place, patch } => {
-            unless_gone(api.patch(&place, "", &PatchBody::Merge(patch)).await)
+        Action::Patch { object_ref, patch } | Action::Release { object_ref, patch } => {
+            unless_gone(api.patch(&object_ref, "", &PatchBody::Merge(patch)).await)
         }
         Action::Delete(deletion) => delete(&*api, &deletion).await,
     }
@@ -131,17 +136,17 @@ async fn perform<A: Api>(api: Arc<A>, action: Action) -> Result<(), Status> {
 /// Deletes an object in the state in which it was decided. If it has changed since, but not in its owner references, the decision still
 /// holds: otherwise an object that changes all the time would never be deleted.
 async fn delete<A: Api>(api: &A, deletion: &Deletion) -> Result<(), Status> {
-    let outcome = api.delete(&deletion.place, &deletion.options(true)).await;
+    let outcome = api.delete(&deletion.object_ref, &deletion.options(true)).await;
     let Err(conflict) = outcome else { return Ok(()) };
     if conflict.code() != 409 {
         return unless_gone(Err::<(), _>(conflict));
     }
-    let Some(latest) = api.metadata(&deletion.place)? else { return Ok(()) };
+    let Some(latest) = api.metadata(&deletion.object_ref)? else { return Ok(()) };
     let same = meta::uid(&latest) == deletion.uid && owners(&latest) == deletion.owners;
     if !same {
         return Err(conflict);
     }
-    unless_gone(api.delete(&deletion.place, &deletion.options(false)).await)
+    unless_gone(api.delete(&deletion.object_ref, &deletion.options(false)).await)
 }
 
 /// The unparsed elements of `metadata.ownerReferences`.

@@ -32,15 +32,15 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 pub use crate::api::{
-    AggregatedKinds, Api, ChangeStream, ClusterReader, FailedDiscovery, ObjectChange, ObjectEvent, ObjectRef,
-    PatchBody, ResourceKind, StoredBy, WatchScope,
+    AggregatedKinds, Api, ChangeStream, ClusterReader, FailedDiscovery, ObjectChange, ObjectEvent, PatchBody,
+    ResourceKind, StoredBy, TypedObjectRef, WatchSource,
 };
 pub use aggregation::Aggregate;
 pub use claims::{ClaimLabels, ClaimObserver, ObserveClaims};
-pub use quotas::{Counting, Recount};
+pub use quotas::{Recount, RecountFuture};
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ControllerOptions {
     /// PEM bundle of the CA that signed the server's certificate, published as `kube-root-ca.crt`; `None` disables that controller.
     pub root_ca: Option<String>,
     /// Computes the rules of an aggregated cluster role.
@@ -59,10 +59,10 @@ pub struct Options {
     pub event_ttl: Duration,
 }
 
-impl Options {
+impl ControllerOptions {
     /// The defaults of Kubernetes, without quota controller, claim metrics and scheduler.
     pub fn new(root_ca: Option<String>, aggregate: Aggregate) -> Self {
-        Options {
+        ControllerOptions {
             root_ca,
             aggregate,
             recount: None,
@@ -82,10 +82,10 @@ pub const SCHEDULER: &str = scheduler::NAME;
 /// They stop when `stop` becomes true; the handle completes once the reconciliations in progress have finished.
 pub fn start<A: Api>(
     api: impl Fn(&'static str) -> A,
-    options: Options,
+    options: ControllerOptions,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
-    let Options {
+    let ControllerOptions {
         root_ca,
         aggregate,
         recount,

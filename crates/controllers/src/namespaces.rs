@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tracing::debug;
 use value::{Str, Value};
 
-use crate::api::{Api, ObjectChange, ObjectRef, ResourceKind, StoredBy, WatchScope, unless_gone};
+use crate::api::{Api, ObjectChange, ResourceKind, StoredBy, TypedObjectRef, WatchSource, unless_gone};
 use crate::drive::{self, Controller, Next};
 use crate::queue::Backoff;
 
@@ -45,7 +45,7 @@ struct Namespaces<A> {
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, stop: watch::Receiver<bool>) {
     let Some(namespaces) = api.kind("v1", "Namespace") else { return };
-    let sources = vec![WatchScope::Kind(Arc::clone(&namespaces))];
+    let sources = vec![WatchSource::Kind(Arc::clone(&namespaces))];
     drive::run(Namespaces { api: Arc::clone(&api), namespaces }, api, sources, stop).await;
 }
 
@@ -60,32 +60,32 @@ impl<A: Api> Controller for Namespaces<A> {
         if change.deleted || !meta::is_deleting(&change.object) {
             return Vec::new();
         }
-        vec![(change.place.name.clone(), SETTLE)]
+        vec![(change.object_ref.name.clone(), SETTLE)]
     }
 
     async fn reconcile(&self, name: Str) -> Result<Next<Str>, Status> {
-        let place = self.namespaces.place("", &name);
-        let Some(namespace) = self.api.get(&place)? else { return Ok(Next::Done) };
+        let object_ref = self.namespaces.object_ref("", &name);
+        let Some(namespace) = self.api.get(&object_ref)? else { return Ok(Next::Done) };
         match step(&namespace) {
-            Step::Nothing => return Ok(Next::Done),
-            Step::Mark(marked) => {
+            NamespaceStep::Nothing => return Ok(Next::Done),
+            NamespaceStep::Mark(marked) => {
                 // The change of the phase queues the key again.
-                unless_gone(self.api.update(&place, "status", &marked).await)?;
+                unless_gone(self.api.update(&object_ref, "status", &marked).await)?;
                 return Ok(Next::Done);
             }
-            Step::Empty => {}
+            NamespaceStep::Empty => {}
         }
         let findings = self.empty(&name, &namespace).await?;
-        self.report(&place, &namespace, &findings).await;
+        self.report(&object_ref, &namespace, &findings).await;
         if let Some(error) = findings.errors.first().cloned().or_else(|| findings.undiscovered()) {
             return Err(Status::internal(error));
         }
         if findings.left > 0 {
             return Ok(Next::After(wait_for(findings.left)));
         }
-        let Some(latest) = self.api.get(&place)? else { return Ok(Next::Done) };
+        let Some(latest) = self.api.get(&object_ref)? else { return Ok(Next::Done) };
         if meta::uid(&latest) == meta::uid(&namespace) {
-            unless_gone(self.api.update(&place, "finalize", &finalized(latest)).await)?;
+            unless_gone(self.api.update(&object_ref, "finalize", &finalized(latest)).await)?;
         }
         Ok(Next::Done)
     }
@@ -94,8 +94,8 @@ impl<A: Api> Controller for Namespaces<A> {
 impl<A: Api> Namespaces<A> {
     /// Deletes the content that can be deleted now and reports what remains.
     async fn empty(&self, name: &str, namespace: &Value) -> Result<Findings, Status> {
-        let elsewhere = self.api.elsewhere();
-        let mut findings = Findings::undiscovered_in(elsewhere.unknown);
+        let aggregated = self.api.aggregated_kinds();
+        let mut findings = Findings::undiscovered_in(aggregated.unknown);
         let deleted_at =
             Timestamp::parse(meta::text(namespace, "deletionTimestamp")).map_or(0, |t| t.seconds);
         let is_pods = |kind: &ResourceKind| kind.group.is_empty() && kind.plural == "pods";
@@ -110,7 +110,7 @@ impl<A: Api> Namespaces<A> {
             }
         }
         let rest = kinds.into_iter().filter(|kind| !is_pods(kind) && self.api.count(kind, name) > 0);
-        let mut rest = rest.chain(elsewhere.kinds);
+        let mut rest = rest.chain(aggregated.kinds);
         let mut under_way = JoinSet::new();
         loop {
             while under_way.len() < KINDS_AT_ONCE
@@ -128,20 +128,20 @@ impl<A: Api> Namespaces<A> {
     }
 
     /// Writes the conditions. On a conflict the next reconciliation writes them.
-    async fn report(&self, place: &ObjectRef, namespace: &Value, findings: &Findings) {
+    async fn report(&self, object_ref: &TypedObjectRef, namespace: &Value, findings: &Findings) {
         let stored = namespace.list_at(&["status", "conditions"]);
         let Some(conditions) = conditions::updated(stored, findings, self.api.now()) else { return };
         let mut namespace = namespace.clone();
         namespace.set_at(&["status", "conditions"], conditions);
-        if let Err(error) = self.api.update(place, "status", &namespace).await {
-            debug!(namespace = %place.name, %error, "the conditions could not be written");
+        if let Err(error) = self.api.update(object_ref, "status", &namespace).await {
+            debug!(namespace = %object_ref.name, %error, "cannot write the conditions of a terminating namespace; the next reconciliation retries");
         }
     }
 }
 
 /// The next step for a namespace in its stored state.
 #[derive(Debug, PartialEq)]
-enum Step {
+enum NamespaceStep {
     /// The namespace is not being deleted, or is already finalized.
     Nothing,
     /// Set the phase to `Terminating`, so that no object is created in it any more.
@@ -150,16 +150,20 @@ enum Step {
     Empty,
 }
 
-fn step(namespace: &Value) -> Step {
+fn step(namespace: &Value) -> NamespaceStep {
     if !meta::is_deleting(namespace) {
-        return Step::Nothing;
+        return NamespaceStep::Nothing;
     }
     if namespace.str_at(&["status", "phase"]) != Some("Terminating") {
         let mut marked = namespace.clone();
         marked.set_at(&["status", "phase"], "Terminating");
-        return Step::Mark(marked);
+        return NamespaceStep::Mark(marked);
     }
-    if namespace.list_at(&["spec", "finalizers"]).is_empty() { Step::Nothing } else { Step::Empty }
+    if namespace.list_at(&["spec", "finalizers"]).is_empty() {
+        NamespaceStep::Nothing
+    } else {
+        NamespaceStep::Empty
+    }
 }
 
 /// The namespace without this controller's finalizer.
@@ -186,7 +190,7 @@ struct Leftover {
 
 /// Deletes all objects of a kind in a namespace and examines what remains.
 async fn clear<A: Api>(api: Arc<A>, kind: Arc<ResourceKind>, namespace: Str, estimate: i64) -> Leftover {
-    if kind.home == StoredBy::Here && api.count(&kind, &namespace) == 0 {
+    if kind.stored_by == StoredBy::ThisServer && api.count(&kind, &namespace) == 0 {
         return Leftover::default();
     }
     let left = match delete_all(&*api, &kind, &namespace).await {
@@ -200,10 +204,10 @@ async fn clear<A: Api>(api: Arc<A>, kind: Arc<ResourceKind>, namespace: Str, est
 }
 
 async fn list<A: Api>(api: &A, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
-    if kind.home == StoredBy::Here {
+    if kind.stored_by == StoredBy::ThisServer {
         return api.list(kind, namespace);
     }
-    match api.list_elsewhere(kind, namespace).await {
+    match api.list_aggregated(kind, namespace).await {
         // Resources that cannot be listed are not waited for.
         Err(status) if matches!(status.code(), 404 | 405) => Ok(Vec::new()),
         listed => listed,
@@ -217,7 +221,7 @@ async fn delete_all<A: Api>(api: &A, kind: &Arc<ResourceKind>, namespace: &str) 
         return unless_gone(api.delete_collection(kind, namespace, &options).await);
     }
     for item in list(api, kind, namespace).await? {
-        unless_gone(api.delete(&kind.place(namespace, meta::name(&item)), &options).await)?;
+        unless_gone(api.delete(&kind.object_ref(namespace, meta::name(&item)), &options).await)?;
     }
     Ok(())
 }

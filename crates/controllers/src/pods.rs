@@ -12,16 +12,16 @@ use tokio::sync::watch;
 use value::{Str, Value};
 
 use crate::api::{
-    Api, ClusterReader, ObjectChange, ObjectRef, PatchBody, ResourceKind, WatchScope, unless_gone,
+    Api, ClusterReader, ObjectChange, PatchBody, ResourceKind, TypedObjectRef, WatchSource, unless_gone,
 };
 use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "pod-garbage-collector";
 
 /// Delay before a pod in deletion is checked, so that a regular deletion, which takes more than one write, can complete first.
-const PATIENCE: Duration = Duration::from_secs(20);
+const DELETION_CHECK_DELAY: Duration = Duration::from_secs(20);
 
-struct Collector<A> {
+struct PodGarbageCollector<A> {
     api: Arc<A>,
     pods: Arc<ResourceKind>,
     nodes: Arc<ResourceKind>,
@@ -30,46 +30,47 @@ struct Collector<A> {
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, quarantine: Duration, stop: watch::Receiver<bool>) {
     let (Some(pods), Some(nodes)) = (api.kind("v1", "Pod"), api.kind("v1", "Node")) else { return };
-    let sources = vec![WatchScope::Kind(Arc::clone(&pods)), WatchScope::Kind(Arc::clone(&nodes))];
-    drive::run(Collector { api: Arc::clone(&api), pods, nodes, quarantine }, api, sources, stop).await;
+    let sources = vec![WatchSource::Kind(Arc::clone(&pods)), WatchSource::Kind(Arc::clone(&nodes))];
+    drive::run(PodGarbageCollector { api: Arc::clone(&api), pods, nodes, quarantine }, api, sources, stop)
+        .await;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Key {
+enum PodGcKey {
     /// One pod that is being deleted.
     Pod { namespace: Str, name: Str },
     /// Checks all pods of a node. The quarantine has passed, so a node still missing is gone.
     Node(Str),
 }
 
-impl<A: Api> Controller for Collector<A> {
-    type Key = Key;
+impl<A: Api> Controller for PodGarbageCollector<A> {
+    type Key = PodGcKey;
     const NAME: &'static str = NAME;
     const WORKERS: usize = 5;
 
-    fn observe(&self, change: &ObjectChange) -> Vec<(Key, Duration)> {
-        concerned(&*self.api, &self.nodes, change, self.quarantine).into_iter().collect()
+    fn observe(&self, change: &ObjectChange) -> Vec<(PodGcKey, Duration)> {
+        key_to_check(&*self.api, &self.nodes, change, self.quarantine).into_iter().collect()
     }
 
-    async fn reconcile(&self, key: Key) -> Result<Next<Key>, Status> {
+    async fn reconcile(&self, key: PodGcKey) -> Result<Next<PodGcKey>, Status> {
         let (pods, node, quarantined) = match &key {
-            Key::Pod { namespace, name } => {
-                let Some(pod) = self.api.get(&self.pods.place(namespace, name))? else {
+            PodGcKey::Pod { namespace, name } => {
+                let Some(pod) = self.api.get(&self.pods.object_ref(namespace, name))? else {
                     return Ok(Next::Done);
                 };
                 let node = match node_name(&pod) {
                     "" => None,
-                    name => self.api.get(&self.nodes.place("", name))?,
+                    name => self.api.get(&self.nodes.object_ref("", name))?,
                 };
                 (vec![pod], node, false)
             }
-            Key::Node(name) => {
-                let node = self.api.get(&self.nodes.place("", name))?;
+            PodGcKey::Node(name) => {
+                let node = self.api.get(&self.nodes.object_ref("", name))?;
                 (self.api.list_by_field(&self.pods, "spec.nodeName", name)?, node, true)
             }
         };
         for pod in pods {
-            if let Some(reason) = lost(&pod, node.as_ref(), quarantined) {
+            if let Some(reason) = orphan_reason(&pod, node.as_ref(), quarantined) {
                 self.end(&pod, reason).await?;
             }
         }
@@ -77,25 +78,25 @@ impl<A: Api> Controller for Collector<A> {
     }
 }
 
-impl<A: Api> Collector<A> {
+impl<A: Api> PodGarbageCollector<A> {
     /// Marks a pod failed, so that the controllers that own it notice, and deletes it without a grace period.
-    async fn end(&self, pod: &Value, reason: Lost) -> Result<(), Status> {
-        let place: ObjectRef = self.pods.place(meta::namespace(pod), meta::name(pod));
+    async fn end(&self, pod: &Value, reason: OrphanReason) -> Result<(), Status> {
+        let object_ref: TypedObjectRef = self.pods.object_ref(meta::namespace(pod), meta::name(pod));
         if let Some(patch) = failed(pod, reason, self.api.now()) {
-            match self.api.patch(&place, "status", &PatchBody::Strategic(patch)).await {
+            match self.api.patch(&object_ref, "status", &PatchBody::Strategic(patch)).await {
                 Err(status) if status.code() == 404 => return Ok(()),
                 outcome => drop(outcome?),
             }
         }
         let mut options = Value::map([("gracePeriodSeconds", 0)]);
         options.set_at(&["preconditions", "uid"], meta::uid(pod));
-        unless_gone(self.api.delete(&place, &options).await)
+        unless_gone(self.api.delete(&object_ref, &options).await)
     }
 }
 
 /// The reason why no kubelet will stop a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lost {
+enum OrphanReason {
     /// Its node no longer exists.
     NodeGone,
     /// Its node has the out-of-service taint.
@@ -105,14 +106,14 @@ enum Lost {
 }
 
 /// The key that a change makes worth checking, and the delay until then.
-fn concerned(
+fn key_to_check(
     view: &impl ClusterReader,
     nodes: &Arc<ResourceKind>,
     change: &ObjectChange,
     quarantine: Duration,
-) -> Option<(Key, Duration)> {
-    if change.place.kind == *nodes {
-        let key = Key::Node(change.place.name.clone());
+) -> Option<(PodGcKey, Duration)> {
+    if change.object_ref.kind == *nodes {
+        let key = PodGcKey::Node(change.object_ref.name.clone());
         if change.deleted {
             return Some((key, quarantine));
         }
@@ -123,25 +124,30 @@ fn concerned(
     }
     let node = node_name(&change.object);
     // A node that cannot be read counts as existing.
-    let missing = !node.is_empty() && matches!(view.metadata(&nodes.place("", node)), Ok(None));
+    let missing = !node.is_empty() && matches!(view.metadata(&nodes.object_ref("", node)), Ok(None));
     if missing {
-        return Some((Key::Node(node.into()), quarantine));
+        return Some((PodGcKey::Node(node.into()), quarantine));
     }
-    let key = Key::Pod { namespace: change.place.namespace.clone(), name: change.place.name.clone() };
-    meta::is_deleting(&change.object).then_some((key, PATIENCE))
+    let key = PodGcKey::Pod {
+        namespace: change.object_ref.namespace.clone(),
+        name: change.object_ref.name.clone(),
+    };
+    meta::is_deleting(&change.object).then_some((key, DELETION_CHECK_DELAY))
 }
 
 /// Reports why no kubelet will stop a pod, if so. A missing node counts only after the quarantine.
-fn lost(pod: &Value, node: Option<&Value>, quarantined: bool) -> Option<Lost> {
+fn orphan_reason(pod: &Value, node: Option<&Value>, quarantined: bool) -> Option<OrphanReason> {
     match (node_name(pod), node) {
-        ("", _) => meta::is_deleting(pod).then_some(Lost::Unscheduled),
-        (_, None) => quarantined.then_some(Lost::NodeGone),
-        (_, Some(node)) => (meta::is_deleting(pod) && out_of_service(node)).then_some(Lost::OutOfService),
+        ("", _) => meta::is_deleting(pod).then_some(OrphanReason::Unscheduled),
+        (_, None) => quarantined.then_some(OrphanReason::NodeGone),
+        (_, Some(node)) => {
+            (meta::is_deleting(pod) && out_of_service(node)).then_some(OrphanReason::OutOfService)
+        }
     }
 }
 
 /// The status patch that marks a pod failed; `None` if it has already finished.
-fn failed(pod: &Value, reason: Lost, now: i64) -> Option<Value> {
+fn failed(pod: &Value, reason: OrphanReason, now: i64) -> Option<Value> {
     if matches!(pod.str_at(&["status", "phase"]).unwrap_or_default(), "Succeeded" | "Failed") {
         return None;
     }
@@ -152,7 +158,7 @@ fn failed(pod: &Value, reason: Lost, now: i64) -> Option<Value> {
     if let Some(generation) = generation {
         patch.set_at(&["status", "observedGeneration"], generation);
     }
-    if reason == Lost::NodeGone {
+    if reason == OrphanReason::NodeGone {
         let mut condition = Value::map([
             ("type", "DisruptionTarget"),
             ("status", "True"),

@@ -25,7 +25,7 @@ impl Backoff {
 
 /// The result of processing a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum KeyOutcome {
     /// The key is in its desired state.
     Done,
     /// The key must be processed again after this delay.
@@ -35,45 +35,51 @@ pub(crate) enum Outcome {
 }
 
 #[derive(Debug)]
-pub(crate) struct Queue<K> {
+pub(crate) struct WorkQueue<K> {
     backoff: Backoff,
     ready: VecDeque<K>,
     waiting: BTreeMap<(Instant, u64), K>,
-    known: HashMap<K, Known>,
+    keys: HashMap<K, KeyState>,
     tickets: u64,
 }
 
 #[derive(Debug)]
-struct Known {
-    stage: Stage,
+struct KeyState {
+    stage: KeyStage,
     failures: u32,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum KeyStage {
     Ready,
     Waiting(Instant, u64),
     /// Being processed; to be processed again at this time.
     Busy(Option<Instant>),
 }
 
-impl<K: Clone + Eq + Hash> Queue<K> {
+impl<K: Clone + Eq + Hash> WorkQueue<K> {
     pub(crate) fn new(backoff: Backoff) -> Self {
-        Queue { backoff, ready: VecDeque::new(), waiting: BTreeMap::new(), known: HashMap::new(), tickets: 0 }
+        WorkQueue {
+            backoff,
+            ready: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            keys: HashMap::new(),
+            tickets: 0,
+        }
     }
 
     /// Queues `key` for `at`, unless it is already queued for an earlier time.
     pub(crate) fn add(&mut self, key: K, at: Instant, now: Instant) {
-        match self.known.get_mut(&key) {
+        match self.keys.get_mut(&key) {
             None => self.plan(key, at, now, 0),
-            Some(known) => match &mut known.stage {
-                Stage::Busy(again) => *again = Some(again.map_or(at, |planned| planned.min(at))),
-                Stage::Waiting(planned, ticket) if at < *planned => {
-                    let (planned, ticket, failures) = (*planned, *ticket, known.failures);
+            Some(keys) => match &mut keys.stage {
+                KeyStage::Busy(again) => *again = Some(again.map_or(at, |planned| planned.min(at))),
+                KeyStage::Waiting(planned, ticket) if at < *planned => {
+                    let (planned, ticket, failures) = (*planned, *ticket, keys.failures);
                     self.waiting.remove(&(planned, ticket));
                     self.plan(key, at, now, failures);
                 }
-                Stage::Ready | Stage::Waiting(..) => {}
+                KeyStage::Ready | KeyStage::Waiting(..) => {}
             },
         }
     }
@@ -85,27 +91,27 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 break;
             }
             let key = first.remove();
-            if let Some(known) = self.known.get_mut(&key) {
-                known.stage = Stage::Ready;
+            if let Some(keys) = self.keys.get_mut(&key) {
+                keys.stage = KeyStage::Ready;
             }
             self.ready.push_back(key);
         }
         let key = self.ready.pop_front()?;
-        if let Some(known) = self.known.get_mut(&key) {
-            known.stage = Stage::Busy(None);
+        if let Some(keys) = self.keys.get_mut(&key) {
+            keys.stage = KeyStage::Busy(None);
         }
         Some(key)
     }
 
     /// Records the outcome of a key that was taken. Returns its number of consecutive failures.
-    pub(crate) fn finish(&mut self, key: K, outcome: Outcome, now: Instant) -> u32 {
-        let Some(known) = self.known.remove(&key) else { return 0 };
-        let again = if let Stage::Busy(again) = known.stage { again } else { None };
-        let failures = if outcome == Outcome::Failed { known.failures.saturating_add(1) } else { 0 };
+    pub(crate) fn finish(&mut self, key: K, outcome: KeyOutcome, now: Instant) -> u32 {
+        let Some(keys) = self.keys.remove(&key) else { return 0 };
+        let again = if let KeyStage::Busy(again) = keys.stage { again } else { None };
+        let failures = if outcome == KeyOutcome::Failed { keys.failures.saturating_add(1) } else { 0 };
         let planned = match outcome {
-            Outcome::Done => None,
-            Outcome::After(wait) => Some(now + wait),
-            Outcome::Failed => Some(now + self.backoff.after(failures)),
+            KeyOutcome::Done => None,
+            KeyOutcome::After(wait) => Some(now + wait),
+            KeyOutcome::Failed => Some(now + self.backoff.after(failures)),
         };
         let at = match (again, planned) {
             (Some(again), Some(planned)) => Some(again.min(planned)),
@@ -125,13 +131,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     fn plan(&mut self, key: K, at: Instant, now: Instant, failures: u32) {
         let stage = if at <= now {
             self.ready.push_back(key.clone());
-            Stage::Ready
+            KeyStage::Ready
         } else {
             self.tickets += 1;
             self.waiting.insert((at, self.tickets), key.clone());
-            Stage::Waiting(at, self.tickets)
+            KeyStage::Waiting(at, self.tickets)
         };
-        self.known.insert(key, Known { stage, failures });
+        self.keys.insert(key, KeyState { stage, failures });
     }
 }
 

@@ -10,24 +10,24 @@ use api::{Status, meta};
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, ObjectChange, ResourceKind, WatchScope};
+use crate::api::{Api, ObjectChange, ResourceKind, WatchSource};
 use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "resourcequota-controller";
 
 /// Delay after a charge, to detect one whose object was never stored.
-const SOON: Duration = Duration::from_secs(5);
+const CHARGE_CHECK_DELAY: Duration = Duration::from_secs(5);
 /// Interval of periodic recounts.
-const NOW_AND_THEN: Duration = Duration::from_mins(5);
+const RECOUNT_INTERVAL: Duration = Duration::from_mins(5);
 /// Retry delay while a charged write is still in progress.
-const BUSY: Duration = Duration::from_millis(50);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The future returned by [`Recount`].
-pub type Counting = Pin<Box<dyn Future<Output = Result<bool, Status>> + Send>>;
+pub type RecountFuture = Pin<Box<dyn Future<Output = Result<bool, Status>> + Send>>;
 
 /// Recounts one quota, given namespace and name. Resolves to false if it must be retried shortly.
 #[derive(Clone)]
-pub struct Recount(pub Arc<dyn Fn(Str, Str) -> Counting + Send + Sync>);
+pub struct Recount(pub Arc<dyn Fn(Str, Str) -> RecountFuture + Send + Sync>);
 
 impl fmt::Debug for Recount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,8 +44,8 @@ struct Recounting<A> {
 pub(crate) async fn run<A: Api>(api: Arc<A>, recount: Recount, stop: watch::Receiver<bool>) {
     let Some(quotas) = api.kind("v1", "ResourceQuota") else { return };
     let shrinking = ["Pod", "Service", "PersistentVolumeClaim"];
-    let mut sources = vec![WatchScope::Kind(Arc::clone(&quotas)), WatchScope::Owners];
-    sources.extend(shrinking.iter().filter_map(|kind| api.kind("v1", kind)).map(WatchScope::Kind));
+    let mut sources = vec![WatchSource::Kind(Arc::clone(&quotas)), WatchSource::Owners];
+    sources.extend(shrinking.iter().filter_map(|kind| api.kind("v1", kind)).map(WatchSource::Kind));
     drive::run(Recounting { api: Arc::clone(&api), quotas, recount }, api, sources, stop).await;
 }
 
@@ -56,12 +56,12 @@ impl<A: Api> Controller for Recounting<A> {
     const WORKERS: usize = 5;
 
     fn observe(&self, change: &ObjectChange) -> Vec<((Str, Str), Duration)> {
-        let namespace = &change.place.namespace;
-        if change.place.kind == self.quotas {
-            let key = (namespace.clone(), change.place.name.clone());
-            return if change.deleted { Vec::new() } else { vec![(key, when(&change.object))] };
+        let namespace = &change.object_ref.namespace;
+        if change.object_ref.kind == self.quotas {
+            let key = (namespace.clone(), change.object_ref.name.clone());
+            return if change.deleted { Vec::new() } else { vec![(key, recount_delay(&change.object))] };
         }
-        if namespace.is_empty() || !gives_back(change) || self.api.count(&self.quotas, namespace) == 0 {
+        if namespace.is_empty() || !may_reduce_usage(change) || self.api.count(&self.quotas, namespace) == 0 {
             return Vec::new();
         }
         let quotas = self.api.list(&self.quotas, namespace).unwrap_or_default();
@@ -74,24 +74,24 @@ impl<A: Api> Controller for Recounting<A> {
     async fn reconcile(&self, key: (Str, Str)) -> Result<Next<(Str, Str)>, Status> {
         let (namespace, name) = key;
         let done = (self.recount.0)(namespace, name).await?;
-        Ok(Next::After(if done { NOW_AND_THEN } else { BUSY }))
+        Ok(Next::After(if done { RECOUNT_INTERVAL } else { RETRY_DELAY }))
     }
 }
 
 /// The delay until a quota is recounted: zero if its limits differ from those in its status.
-fn when(quota: &Value) -> Duration {
+fn recount_delay(quota: &Value) -> Duration {
     let limits = quota.at(&["status", "hard"]);
     let known =
         limits.is_some() && limits == quota.at(&["spec", "hard"]) && quota.at(&["status", "used"]).is_some();
-    if known { SOON } else { Duration::ZERO }
+    if known { CHARGE_CHECK_DELAY } else { Duration::ZERO }
 }
 
 /// Reports whether a change may reduce usage.
-fn gives_back(change: &ObjectChange) -> bool {
+fn may_reduce_usage(change: &ObjectChange) -> bool {
     if change.deleted {
         return true;
     }
-    match change.place.kind.kind.as_str() {
+    match change.object_ref.kind.kind.as_str() {
         "Pod" => matches!(change.object.str_at(&["status", "phase"]), Some("Succeeded" | "Failed")),
         "Service" | "PersistentVolumeClaim" => change.object.get("spec").is_some(),
         _ => false,

@@ -7,7 +7,7 @@ use api::Status;
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, ObjectChange, ResourceKind, WatchScope, object};
+use crate::api::{Api, ObjectChange, ResourceKind, WatchSource, object};
 use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "root-ca-cert-publisher";
@@ -30,8 +30,8 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, pem: String, stop: watch::Receiver<
         return;
     };
     let sources = vec![
-        WatchScope::Kind(Arc::clone(&namespaces)),
-        WatchScope::Named(Arc::clone(&config_maps), CONFIG_MAP.into()),
+        WatchSource::Kind(Arc::clone(&namespaces)),
+        WatchSource::Named(Arc::clone(&config_maps), CONFIG_MAP.into()),
     ];
     let controller = RootCa { api: Arc::clone(&api), pem, namespaces, config_maps };
     drive::run(controller, api, sources, stop).await;
@@ -44,63 +44,65 @@ impl<A: Api> Controller for RootCa<A> {
     const WORKERS: usize = 5;
 
     fn observe(&self, change: &ObjectChange) -> Vec<(Str, Duration)> {
-        let place = &change.place;
-        match (place.kind == self.namespaces, change.deleted) {
+        let object_ref = &change.object_ref;
+        match (object_ref.kind == self.namespaces, change.deleted) {
             (true, true) => Vec::new(),
-            (true, false) => vec![(place.name.clone(), Duration::ZERO)],
-            (false, _) => vec![(place.namespace.clone(), Duration::ZERO)],
+            (true, false) => vec![(object_ref.name.clone(), Duration::ZERO)],
+            (false, _) => vec![(object_ref.namespace.clone(), Duration::ZERO)],
         }
     }
 
     async fn reconcile(&self, namespace: Str) -> Result<Next<Str>, Status> {
-        let there = self.api.get(&self.namespaces.place("", &namespace))?;
-        let place = self.config_maps.place(&namespace, CONFIG_MAP);
-        let stored = self.api.get(&place)?;
-        match wanted(there.as_ref(), stored, &self.pem, &self.config_maps, &namespace) {
-            Wanted::Nothing => {}
-            Wanted::Create(object) => match self.api.create(&self.config_maps, &namespace, &object).await {
-                Err(status) if status.reason() != "AlreadyExists" => return Err(status),
-                _ => {}
-            },
-            Wanted::Update(object) => drop(self.api.update(&place, "", &object).await?),
+        let there = self.api.get(&self.namespaces.object_ref("", &namespace))?;
+        let object_ref = self.config_maps.object_ref(&namespace, CONFIG_MAP);
+        let stored = self.api.get(&object_ref)?;
+        match needed_write(there.as_ref(), stored, &self.pem, &self.config_maps, &namespace) {
+            ConfigMapWrite::Nothing => {}
+            ConfigMapWrite::Create(object) => {
+                match self.api.create(&self.config_maps, &namespace, &object).await {
+                    Err(status) if status.reason() != "AlreadyExists" => return Err(status),
+                    _ => {}
+                }
+            }
+            ConfigMapWrite::Update(object) => drop(self.api.update(&object_ref, "", &object).await?),
         }
         Ok(Next::Done)
     }
 }
 
 #[derive(Debug, PartialEq)]
-enum Wanted {
+enum ConfigMapWrite {
     Nothing,
     Create(Value),
     Update(Value),
 }
 
 /// Decides the write that publishes the certificate in the namespace. An update preserves the rest of the object.
-fn wanted(
+fn needed_write(
     namespace: Option<&Value>,
     stored: Option<Value>,
     pem: &str,
     kind: &ResourceKind,
     namespace_name: &str,
-) -> Wanted {
+) -> ConfigMapWrite {
     if namespace.and_then(|n| n.str_at(&["status", "phase"])) != Some("Active") {
-        return Wanted::Nothing;
+        return ConfigMapWrite::Nothing;
     }
     let data = Value::map([(KEY, pem)]);
     let Some(mut object) = stored else {
         let mut object = object(kind, namespace_name, CONFIG_MAP);
         object.set_at(&["metadata", "annotations", DESCRIPTION], DESCRIPTION_TEXT);
         object.set_at(&["data"], data);
-        return Wanted::Create(object);
+        return ConfigMapWrite::Create(object);
     };
     let described =
         object.str_at(&["metadata", "annotations", DESCRIPTION]).is_some_and(|text| !text.is_empty());
     if described && object.at(&["data"]) == Some(&data) {
-        return Wanted::Nothing;
+        return ConfigMapWrite::Nothing;
     }
     object.set_at(&["metadata", "annotations", DESCRIPTION], DESCRIPTION_TEXT);
     object.set_at(&["data"], data);
-    Wanted::Update(object)
+    ConfigMapWrite::Update(object)
 }
 
 #[cfg(test)]

@@ -8,41 +8,37 @@
 //! Every change that may make room for a pod (nodes, finished pods, claims, slices, classes, device taint rules) retries all pending
 //! pods; a change of a namespace, which may allow admin access to devices, retries the pending pods in it.
 
+mod cache;
 mod devices;
 mod fit;
 mod pause;
+mod pod_claims;
 mod readiness;
-mod unknown;
+mod report;
+mod search;
+mod unsupported;
+mod write;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use api::time::Timestamp;
 use api::{Status, meta};
-use dra::{AllocationBudget, CandidateNode, ClaimAllocation, DeviceAllocator, DraGates, PendingClaim};
+use dra::DraGates;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use value::{Str, Value};
 
-use crate::api::{Api, ObjectChange, ObjectRef, PatchBody, ResourceKind, WatchScope};
-use crate::claims::{self, FINALIZER, MAX_RESERVATIONS, Named, Unnamed};
+use crate::api::{Api, ObjectChange, ResourceKind, WatchSource};
+use crate::claims;
 use crate::drive::{self, Controller, Next};
-use devices::{Devices, Lent, Missed};
-use fit::{Cluster, Why};
-use pause::Pause;
-use readiness::Readiness;
+use cache::SchedulerCache;
 
 pub(crate) const NAME: &str = "kube-scheduler";
 
 /// Value of `spec.schedulerName` that selects this scheduler.
 const SCHEDULER_NAME: &str = "default-scheduler";
-/// Limit for (bytes of a pod's node constraints) × (number of nodes), which keeps the comparison under a second: 2 kB for 10,000 nodes.
-const MAX_COMPARED: usize = 20_000_000;
-/// Time limit of the device search for one pod, over all nodes; kube-scheduler allows the same time for each node.
-const MAX_SEARCH: Duration = Duration::from_secs(10);
 /// Delay that batches changes, so that pending pods are retried once for a group of them.
-const GATHER: Duration = Duration::from_millis(20);
+const BATCH_DELAY: Duration = Duration::from_millis(20);
 
 struct Scheduler<A> {
     api: Arc<A>,
@@ -53,62 +49,7 @@ struct Scheduler<A> {
     classes: Arc<ResourceKind>,
     slices: Arc<ResourceKind>,
     bindings: Arc<ResourceKind>,
-    known: Arc<Mutex<Known>>,
-}
-
-/// The cluster as observed, plus own writes that are not observed yet. Changes are observed on the threads that serve requests, so a
-/// search must not hold this lock: see [`choose`].
-struct Known {
-    cluster: Arc<Cluster>,
-    pending: BTreeSet<(Str, Str)>,
-    /// UIDs of pods bound by this scheduler. Older observations that show them unbound are ignored.
-    bound: HashMap<(Str, Str), Str>,
-    devices: Devices,
-    /// Built from `devices` on demand; absent while outdated or lent.
-    allocator: Option<DeviceAllocator>,
-    /// Changes to apply to the allocator while a search has it; `None` if it is not lent.
-    lent: Option<Missed>,
-    /// Namespaces whose claims exhausted a search budget: their pods that need devices are not retried before a given time.
-    costly: HashMap<Str, Pause>,
-}
-
-/// The resource version as a number, for comparison; 0 if unreadable.
-fn revision(object: &Value) -> u64 {
-    meta::resource_version(object).parse().unwrap_or(0)
-}
-
-impl Known {
-    /// Records the current state of a claim. Ignores states older than the known one, and the deletion of an earlier object of the name.
-    fn saw_claim(&mut self, at: (Str, Str), claim: &Value, deleted: bool) {
-        let newer = |known: &Value| revision(known) > revision(claim);
-        if self
-            .devices
-            .claims
-            .get(&at)
-            .is_some_and(|known| if deleted { meta::uid(known) != meta::uid(claim) } else { newer(known) })
-        {
-            return;
-        }
-        let claim = Arc::new(claim.clone());
-        if let Some(allocator) = &mut self.allocator {
-            devices::tell(allocator, &claim, deleted);
-        } else if let Some(missed) = &mut self.lent {
-            missed.claims.push((Arc::clone(&claim), deleted));
-        }
-        if deleted {
-            self.devices.claims.remove(&at);
-        } else {
-            self.devices.claims.insert(at, claim);
-        }
-    }
-
-    /// Discards the allocator, because the objects it was built from have changed.
-    fn forget_allocator(&mut self) {
-        self.allocator = None;
-        if let Some(missed) = &mut self.lent {
-            missed.is_outdated = true;
-        }
-    }
+    cache: Arc<Mutex<SchedulerCache>>,
 }
 
 pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Receiver<bool>) {
@@ -128,17 +69,9 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Re
         return;
     };
     let sources = [&nodes, &namespaces, &classes, &slices, &rules, &claims, &pods];
-    let sources = sources.map(|kind| WatchScope::Kind(Arc::clone(kind))).to_vec();
-    let known = Known {
-        cluster: Arc::default(),
-        pending: BTreeSet::new(),
-        bound: HashMap::new(),
-        devices: Devices::new(DraGates { admin_access, ..DraGates::default() }),
-        allocator: None,
-        lent: None,
-        costly: HashMap::new(),
-    };
-    let known = Arc::new(Mutex::new(known));
+    let sources = sources.map(|kind| WatchSource::Kind(Arc::clone(kind))).to_vec();
+    let gates = DraGates { admin_access, ..DraGates::default() };
+    let cache = Arc::new(Mutex::new(SchedulerCache::new(gates)));
     let scheduler = Scheduler {
         api: Arc::clone(&api),
         pods,
@@ -148,167 +81,151 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, admin_access: bool, stop: watch::Re
         classes,
         slices,
         bindings,
-        known,
+        cache,
     };
     drive::run(scheduler, api, sources, stop).await;
 }
 
 /// A pod that has to be scheduled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct PodKey {
     namespace: Str,
     name: Str,
 }
 
+impl PodKey {
+    fn of(namespace: &Str, name: &Str) -> Self {
+        PodKey { namespace: namespace.clone(), name: name.clone() }
+    }
+}
+
 impl<A: Api> Controller for Scheduler<A> {
-    type Key = Key;
+    type Key = PodKey;
     const NAME: &'static str = NAME;
     // Two pods at a time could be given the same device.
     const WORKERS: usize = 1;
 
-    fn restart(&self, source: &WatchScope) {
-        let WatchScope::Kind(kind) = source else { return };
-        let mut known = self.known();
+    fn restart(&self, source: &WatchSource) {
+        let WatchSource::Kind(kind) = source else { return };
+        let mut cache = self.cache();
         if *kind == self.namespaces {
             // Namespaces are not cached here.
             return;
         }
         if *kind == self.pods {
-            Arc::make_mut(&mut known.cluster).forget_pods();
-            known.pending.clear();
-            known.bound.clear();
+            Arc::make_mut(&mut cache.cluster).forget_pods();
+            cache.pending.clear();
+            cache.bound.clear();
         } else if *kind == self.nodes {
-            Arc::make_mut(&mut known.cluster).nodes.clear();
+            Arc::make_mut(&mut cache.cluster).nodes.clear();
         } else if *kind == self.claims {
-            known.devices.claims.clear();
+            cache.devices.claims.clear();
         } else if *kind == self.classes {
-            known.devices.classes.clear();
+            cache.devices.classes.clear();
         } else if *kind == self.slices {
-            known.devices.slices.clear();
+            cache.devices.slices.clear();
         } else {
-            known.devices.taint_rules.clear();
+            cache.devices.taint_rules.clear();
         }
-        known.forget_allocator();
+        cache.forget_allocator();
     }
 
-    fn observe(&self, change: &ObjectChange) -> Vec<(Key, Duration)> {
-        let mut known = self.known();
-        let known = &mut *known;
-        let ObjectChange { place, object, deleted } = change;
-        let at = (place.namespace.clone(), place.name.clone());
-        if place.kind == self.pods {
-            if known.bound.get(&at).is_some_and(|uid| uid == meta::uid(object)) {
+    fn observe(&self, change: &ObjectChange) -> Vec<(PodKey, Duration)> {
+        let mut cache = self.cache();
+        let cache = &mut *cache;
+        let ObjectChange { object_ref, object, deleted } = change;
+        let at = (object_ref.namespace.clone(), object_ref.name.clone());
+        if object_ref.kind == self.pods {
+            if cache.bound.get(&at).is_some_and(|uid| uid == meta::uid(object)) {
                 if !*deleted && is_pending(object) {
                     return Vec::new();
                 }
-                known.bound.remove(&at);
+                cache.bound.remove(&at);
             }
-            Arc::make_mut(&mut known.cluster).forget_pod(&at);
+            Arc::make_mut(&mut cache.cluster).forget_pod(&at);
             if !*deleted && is_pending(object) {
-                let fresh = known.pending.insert(at);
-                let wait = if fresh { Duration::ZERO } else { GATHER };
-                return vec![(Key { namespace: place.namespace.clone(), name: place.name.clone() }, wait)];
+                let fresh = cache.pending.insert(at);
+                let wait = if fresh { Duration::ZERO } else { BATCH_DELAY };
+                return vec![(PodKey::of(&object_ref.namespace, &object_ref.name), wait)];
             }
-            known.pending.remove(&at);
+            cache.pending.remove(&at);
             let ended = *deleted || claims::is_done(object);
             if !ended {
-                Arc::make_mut(&mut known.cluster).remember_pod(at, object);
+                Arc::make_mut(&mut cache.cluster).remember_pod(at, object);
                 return Vec::new();
             }
-        } else if place.kind == self.nodes {
-            let cluster = Arc::make_mut(&mut known.cluster);
-            cluster.nodes.remove(&place.name);
+        } else if object_ref.kind == self.nodes {
+            let cluster = Arc::make_mut(&mut cache.cluster);
+            cluster.nodes.remove(&object_ref.name);
             if !*deleted {
-                cluster.nodes.insert(place.name.clone(), Arc::new(object.clone()));
+                cluster.nodes.insert(object_ref.name.clone(), Arc::new(object.clone()));
             }
-        } else if place.kind == self.claims {
-            known.saw_claim(at, object, *deleted);
-        } else if place.kind == self.namespaces {
-            let inside = known.pending.iter().filter(|(namespace, _)| *namespace == place.name);
-            let key =
-                |(namespace, name): &(Str, Str)| Key { namespace: namespace.clone(), name: name.clone() };
-            return inside.map(|at| (key(at), GATHER)).collect();
+        } else if object_ref.kind == self.claims {
+            cache.observe_claim(at, object, *deleted);
+        } else if object_ref.kind == self.namespaces {
+            let inside = cache.pending.iter().filter(|(namespace, _)| *namespace == object_ref.name);
+            return inside.map(|(namespace, name)| (PodKey::of(namespace, name), BATCH_DELAY)).collect();
         } else {
-            let objects = if place.kind == self.classes {
-                &mut known.devices.classes
-            } else if place.kind == self.slices {
-                &mut known.devices.slices
+            let objects = if object_ref.kind == self.classes {
+                &mut cache.devices.classes
+            } else if object_ref.kind == self.slices {
+                &mut cache.devices.slices
             } else {
-                &mut known.devices.taint_rules
+                &mut cache.devices.taint_rules
             };
-            objects.remove(&place.name);
+            objects.remove(&object_ref.name);
             if !*deleted {
-                objects.insert(place.name.clone(), Arc::new(object.clone()));
+                objects.insert(object_ref.name.clone(), Arc::new(object.clone()));
             }
-            known.forget_allocator();
+            cache.forget_allocator();
         }
         // The more pods are pending, the longer changes are batched before all are retried.
-        let wait = GATHER * u32::try_from(1 + known.pending.len() / 100).unwrap_or(u32::MAX);
-        let key = |(namespace, name): &(Str, Str)| Key { namespace: namespace.clone(), name: name.clone() };
-        known.pending.iter().map(|at| (key(at), wait)).collect()
+        let wait = BATCH_DELAY * u32::try_from(1 + cache.pending.len() / 100).unwrap_or(u32::MAX);
+        cache.pending.iter().map(|(namespace, name)| (PodKey::of(namespace, name), wait)).collect()
     }
 
-    async fn reconcile(&self, key: Key) -> Result<Next<Key>, Status> {
-        let place = self.pods.place(&key.namespace, &key.name);
-        let Some(pod) = self.api.get(&place)?.filter(is_pending) else { return Ok(Next::Done) };
-        let wanted = match self.wanted(&pod)? {
+    async fn reconcile(&self, key: PodKey) -> Result<Next<PodKey>, Status> {
+        let object_ref = self.pods.object_ref(&key.namespace, &key.name);
+        let Some(pod) = self.api.get(&object_ref)?.filter(is_pending) else { return Ok(Next::Done) };
+        let pod_claims = match self.pod_claims(&pod)? {
             Err(why) => {
-                self.say(&place, &pod, &why).await?;
+                self.report_unschedulable(&object_ref, &pod, &why).await?;
                 return Ok(Next::Done);
             }
-            Ok(wanted) => wanted,
+            Ok(pod_claims) => pod_claims,
         };
-        if let Some(next) = self.wait_for_devices(&place, &pod, &wanted.shared).await? {
+        if let Some(next) = self.wait_for_devices(&object_ref, &pod, &pod_claims.shared).await? {
             return Ok(next);
         }
-        if !wanted.open.is_empty()
-            && let Some(pause) = self.known().costly.get(&key.namespace)
+        if !pod_claims.open.is_empty()
+            && let Some(pause) = self.cache().costly.get(&key.namespace)
             && let Some(wait) = pause.left(Instant::now())
         {
             return Ok(Next::After(wait));
         }
-        let (shared, asks_devices) = (wanted.shared.clone(), !wanted.open.is_empty());
-        let chosen = {
-            let (known, pod) = (Arc::clone(&self.known), pod.clone());
-            // The search is CPU-bound and must not block an async worker thread.
-            let attempt = value::Budget::new(u64::MAX);
-            let own = attempt.clone();
-            let mut search = tokio::task::spawn_blocking(move || choose(&known, &pod, wanted, &own));
-            let chosen = match tokio::time::timeout(MAX_SEARCH, &mut search).await {
-                Ok(chosen) => chosen,
-                Err(_) => {
-                    attempt.cancel();
-                    search.await
-                }
-            };
-            chosen.map_err(|_| Status::internal("the scheduler ended badly"))?
-        };
-        match chosen {
+        let (shared, asks_devices) = (pod_claims.shared.clone(), !pod_claims.open.is_empty());
+        match search::find_placement(Arc::clone(&self.cache), pod.clone(), pod_claims).await? {
             Ok(placement) => {
                 let node = placement.node.clone();
-                if let Err(error) = self.carry_out(&place, &pod, placement).await {
+                if let Err(error) = self.write_placement(&object_ref, &pod, placement).await {
                     // A conflict or a deleted pod is expected and not worth an event.
                     if !matches!(error.code(), 404 | 409) {
                         let why = format!("cannot be assigned to node {node}: {error}");
-                        self.say_because(&place, &pod, "SchedulerError", &why).await?;
+                        self.report_condition(&object_ref, &pod, "SchedulerError", &why).await?;
                     }
                     return Err(error);
                 }
                 if asks_devices {
-                    self.known().costly.remove(&key.namespace);
+                    self.cache().costly.remove(&key.namespace);
                 }
             }
-            Err(refused) => {
-                self.say(&place, &pod, &refused.why).await?;
-                if refused.is_out_of_reach {
-                    self.let_go(&pod, &shared).await?;
+            Err(failure) => {
+                self.report_unschedulable(&object_ref, &pod, &failure.why).await?;
+                if failure.is_out_of_reach {
+                    self.deallocate_unreachable(&pod, &shared).await?;
                 }
-                if refused.is_too_costly {
-                    let mut known = self.known();
-                    let pause = Pause::after(known.costly.get(&key.namespace), Instant::now());
-                    let wait = pause.length;
-                    known.costly.retain(|_, former| !former.is_forgotten(Instant::now()));
-                    known.costly.insert(key.namespace, pause);
+                if failure.is_too_costly {
+                    let wait = self.cache().pause_searches(key.namespace, Instant::now());
                     return Ok(Next::After(wait));
                 }
             }
@@ -326,358 +243,11 @@ fn is_pending(pod: &Value) -> bool {
         && !claims::is_done(pod)
 }
 
-/// The node chosen for a pod and the allocations of its claims there.
-struct Placement {
-    node: Str,
-    /// Claims to allocate, with their new allocations.
-    allocated: Vec<(Value, ClaimAllocation)>,
-    /// Claims that are already allocated.
-    shared: Vec<Value>,
-}
-
-/// The claims of a pod: `open` are not allocated yet, `shared` are.
-struct Wanted {
-    open: Vec<Value>,
-    shared: Vec<Value>,
-}
-
-/// The reason why a pod was not scheduled.
-struct Refused {
-    why: String,
-    /// An already allocated claim was not available on at least one node.
-    is_out_of_reach: bool,
-    /// The search was aborted because it exceeded its budget.
-    is_too_costly: bool,
-}
-
-impl From<String> for Refused {
-    fn from(why: String) -> Self {
-        Refused { why, is_out_of_reach: false, is_too_costly: false }
-    }
-}
-
-/// Finds the best node for a pod, or the reason why there is none. Works on a snapshot, so that observing changes never waits for it.
-fn choose(
-    known: &Mutex<Known>,
-    pod: &Value,
-    wanted: Wanted,
-    attempt: &value::Budget,
-) -> Result<Placement, Refused> {
-    if let Some(why) = unknown::asked(pod) {
-        return Err(format!("not scheduled: {why}, which this scheduler does not know").into());
-    }
-    let read: Result<Vec<PendingClaim>, dra::Error> = wanted.open.iter().map(PendingClaim::read).collect();
-    let read = read.map_err(|error| error.to_string())?;
-    let cluster = Arc::clone(&known.lock().unwrap_or_else(PoisonError::into_inner).cluster);
-    let terms = fit::terms_size(pod).saturating_mul(cluster.nodes.len());
-    if terms > MAX_COMPARED {
-        let why = format!(
-            "tolerations, node selectors and affinity are too long to be compared with {} nodes",
-            cluster.nodes.len()
-        );
-        return Err(why.into());
-    }
-    let (fitting, mut reasons) = cluster.fitting(pod);
-    let mut allocator = (!read.is_empty()).then(|| Lent::take(known));
-    let mut budget = AllocationBudget::of(attempt);
-    for name in fitting {
-        let Some(object) = cluster.nodes.get(&name) else { continue };
-        let node = CandidateNode::of(object);
-        let reached = wanted.shared.iter().all(|claim| {
-            claim.at(&["status", "allocation"]).is_some_and(|a| node.reaches(a).unwrap_or(false))
-        });
-        if !reached {
-            *reasons.entry(Why::OutOfReach).or_insert(0) += 1;
-            continue;
-        }
-        let Some(allocator) = &mut allocator else {
-            return Ok(Placement { node: name, allocated: Vec::new(), shared: wanted.shared });
-        };
-        match allocator.get().allocate(&read, &node, &mut budget) {
-            Ok(Some(allocations)) => {
-                for (claim, allocation) in wanted.open.iter().zip(&allocations) {
-                    allocator.get().hold(meta::uid(claim), allocation);
-                }
-                let allocated = wanted.open.into_iter().zip(allocations).collect();
-                return Ok(Placement { node: name, allocated, shared: wanted.shared });
-            }
-            Ok(None) => *reasons.entry(Why::NoDevices).or_insert(0) += 1,
-            // An error about search complexity on one node ends the whole search instead of repeating it on all of them.
-            Err(error) if error.concerns_only_the_node() && !matches!(error, dra::Error::TooComplex(_)) => {
-                *reasons.entry(Why::Devices(error.to_string())).or_insert(0) += 1;
-            }
-            Err(error) => {
-                let is_too_costly = matches!(error, dra::Error::TooCostly | dra::Error::TooComplex(_));
-                return Err(Refused { is_too_costly, ..error.to_string().into() });
-            }
-        }
-    }
-    let why = fit::told(cluster.nodes.len(), &reasons);
-    let is_out_of_reach = reasons.contains_key(&Why::OutOfReach);
-    Err(Refused { is_out_of_reach, ..why.into() })
-}
-
 impl<A: Api> Scheduler<A> {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records a claim that was just written, before the watch delivers it.
-    fn wrote(&self, claim: &Value) {
-        let at = (meta::namespace(claim).into(), meta::name(claim).into());
-        self.known().saw_claim(at, claim, false);
-    }
-
-    /// Resolves the claims of a pod; the inner `Err` says which claim it still waits for.
-    fn wanted(&self, pod: &Value) -> Result<Result<Wanted, String>, Status> {
-        let mut wanted = Wanted { open: Vec::new(), shared: Vec::new() };
-        for one in pod.list_at(&["spec", "resourceClaims"]) {
-            let entry = one.str_at(&["name"]).unwrap_or_default();
-            let Named { name, made } = match claims::named(pod, one) {
-                Ok(Some(named)) => named,
-                Ok(None) => continue,
-                Err(Unnamed::NotYet) => {
-                    return Ok(Err(format!(
-                        "waiting for resource claim of {} to be created",
-                        api::field::quote(entry)
-                    )));
-                }
-                Err(Unnamed::Unknown) => {
-                    return Ok(Err(format!("pod claim {entry}: none of the supported fields are set")));
-                }
-            };
-            let Some(claim) = self.api.get(&self.claims.place(meta::namespace(pod), &name))? else {
-                let quoted = api::field::quote(&name);
-                return Ok(Err(format!("resourceclaim.resource.k8s.io {quoted} not found")));
-            };
-            let quoted = api::field::quote(&name);
-            if made && !claims::is_of(pod, &claim) {
-                return Ok(Err(format!("resource claim {quoted} was not created for this pod")));
-            }
-            if meta::is_deleting(&claim) {
-                return Ok(Err(format!("resourceclaim {quoted} is being deleted")));
-            }
-            if !claims::is_allocated(&claim) {
-                if let Some(why) = self.lacks_admin_access(&claim)? {
-                    return Ok(Err(why));
-                }
-                wanted.open.push(claim);
-            } else if claims::is_reserved_for(&claim, pod)
-                || claims::reservations(&claim).len() < MAX_RESERVATIONS
-            {
-                wanted.shared.push(claim);
-            } else {
-                return Ok(Err(format!("resourceclaim {quoted} is in use by as many pods as can share it")));
-            }
-        }
-        Ok(Ok(wanted))
-    }
-
-    /// Returns why a claim may not be allocated with admin access: the server rejects such an allocation unless the namespace is labelled
-    /// for it at that time.
-    fn lacks_admin_access(&self, claim: &Value) -> Result<Option<String>, Status> {
-        if api::admin_access::first_asking(claim.list_at(&["spec", "devices", "requests"])).is_none() {
-            return Ok(None);
-        }
-        let namespace = self.api.get(&self.namespaces.place("", meta::namespace(claim)))?;
-        let allowed = namespace.is_some_and(|namespace| api::admin_access::allowed_by(&namespace).is_some());
-        let quoted = api::field::quote(meta::name(claim));
-        Ok((!allowed).then(|| format!("resourceclaim {quoted}: {}", api::admin_access::refusal())))
-    }
-
-    /// Waits for the binding conditions of devices already reserved for the pod: `Some` if the pod cannot be bound yet. Deallocates
-    /// claims whose devices failed.
-    async fn wait_for_devices(
-        &self,
-        place: &ObjectRef,
-        pod: &Value,
-        claims: &[Value],
-    ) -> Result<Option<Next<Key>>, Status> {
-        let now = self.api.now();
-        let mut until = None;
-        for claim in claims.iter().filter(|claim| claims::is_reserved_for(claim, pod)) {
-            match readiness::of(claim, now) {
-                Readiness::Ready => {}
-                Readiness::Waiting(end) => {
-                    let wait = end.map_or(1, |end| end.saturating_sub(now).saturating_add(1));
-                    until = Some(until.map_or(wait, |until: i64| until.min(wait)));
-                }
-                Readiness::Failed(why) => {
-                    self.say(place, pod, &why).await?;
-                    let at = self.claims.place(meta::namespace(claim), meta::name(claim));
-                    self.take_back(&at, pod, true).await?;
-                    // Return an error so that the next attempt is delayed: the same devices would be allocated again.
-                    return Err(Status::internal(why));
-                }
-            }
-        }
-        let Some(wait) = until else { return Ok(None) };
-        self.say(place, pod, "waiting for devices to be made ready (binding conditions)").await?;
-        Ok(Some(Next::After(Duration::from_secs(u64::try_from(wait).unwrap_or(1)))))
-    }
-
-    /// Deallocates the first claim that only this pod uses and that prevented it from being scheduled.
-    async fn let_go(&self, pod: &Value, claims: &[Value]) -> Result<(), Status> {
-        for claim in claims {
-            let unused =
-                claims::reservations(claim).iter().all(|one| one.str_at(&["uid"]) == Some(meta::uid(pod)));
-            if unused && meta::finalizers(claim).any(|one| one == FINALIZER) {
-                let at = self.claims.place(meta::namespace(claim), meta::name(claim));
-                self.take_back(&at, pod, true).await?;
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes the claims, then binds the pod; reverts the claims if a write fails.
-    async fn carry_out(&self, place: &ObjectRef, pod: &Value, placement: Placement) -> Result<(), Status> {
-        let Placement { node, allocated, shared } = placement;
-        let mut written: Vec<(ObjectRef, bool)> = Vec::new();
-        let mut outcome = Ok(());
-        let now = self.api.now();
-        let waits = shared.iter().any(|claim| readiness::of(claim, now) != Readiness::Ready)
-            || allocated.iter().any(|(_, allocation)| {
-                allocation.results.iter().any(|result| result.binding_conditions.is_some())
-            });
-        let fresh = allocated.into_iter().map(|(claim, allocation)| (claim, Some(allocation)));
-        let known = shared.into_iter().map(|claim| (claim, None));
-        for (claim, allocation) in fresh.chain(known) {
-            let at = self.claims.place(meta::namespace(&claim), meta::name(&claim));
-            let first = allocation.is_some();
-            if let Err(error) = self.reserve(&at, claim, allocation, pod).await {
-                outcome = Err(error);
-                break;
-            }
-            written.push((at, first));
-        }
-        if outcome.is_ok() && waits {
-            // The pod is retried when the watch delivers the written claims.
-            return Ok(());
-        }
-        if outcome.is_ok() {
-            outcome = self.bind(place, pod, &node).await;
-        }
-        let Err(error) = outcome else {
-            let words = format!("Successfully assigned {}/{} to {node}", place.namespace, place.name);
-            crate::events::inform(&*self.api, pod, "Scheduled", &words, SCHEDULER_NAME).await;
-            let mut known = self.known();
-            let at = (place.namespace.clone(), place.name.clone());
-            let mut there = pod.clone();
-            there.set_at(&["spec", "nodeName"], node.as_str());
-            known.pending.remove(&at);
-            known.bound.insert(at.clone(), meta::uid(pod).into());
-            let cluster = Arc::make_mut(&mut known.cluster);
-            cluster.forget_pod(&at);
-            cluster.remember_pod(at, &there);
-            return Ok(());
-        };
-        for (at, first) in written {
-            if let Err(error) = self.take_back(&at, pod, first).await {
-                tracing::warn!(claim = %at, %error, "a claim could not be taken back from a pod that was not placed");
-            }
-        }
-        // Rebuild the allocator: the stored claims may differ from the devices held in it.
-        self.known().forget_allocator();
-        Err(error)
-    }
-
-    /// Allocates a claim if `allocation` is given, and adds the pod to its reservations.
-    async fn reserve(
-        &self,
-        at: &ObjectRef,
-        mut claim: Value,
-        allocation: Option<ClaimAllocation>,
-        pod: &Value,
-    ) -> Result<(), Status> {
-        if let Some(allocation) = allocation {
-            if !meta::finalizers(&claim).any(|one| one == FINALIZER) {
-                let mut all: Vec<Value> = claim.list_at(&["metadata", "finalizers"]).to_vec();
-                all.push(FINALIZER.into());
-                claim.set_at(&["metadata", "finalizers"], Value::List(all));
-                claim = self.api.update(at, "", &claim).await?;
-            }
-            let mut allocated = allocation.to_value(&mut || self.api.fresh_uid());
-            allocated.set_at(&["allocationTimestamp"], Timestamp::from_seconds(self.api.now()).time());
-            claim.set_at(&["status", "allocation"], allocated);
-        } else if claims::is_reserved_for(&claim, pod) {
-            return Ok(());
-        }
-        if !claims::is_reserved_for(&claim, pod) {
-            claims::add_reservation(&mut claim, pod);
-        }
-        let written = self.api.update(at, "status", &claim).await?;
-        self.wrote(&written);
-        Ok(())
-    }
-
-    async fn take_back(&self, at: &ObjectRef, pod: &Value, first: bool) -> Result<(), Status> {
-        let Some(mut claim) = self.api.get(at)? else { return Ok(()) };
-        let left: Vec<Value> = claims::reservations(&claim)
-            .iter()
-            .filter(|one| one.str_at(&["uid"]) != Some(meta::uid(pod)))
-            .cloned()
-            .collect();
-        if first && left.is_empty() {
-            claim.remove_at(&["status", "allocation"]);
-        }
-        claim.set_at(&["status", "reservedFor"], Value::List(left));
-        let written = self.api.update(at, "status", &claim).await?;
-        self.wrote(&written);
-        Ok(())
-    }
-
-    async fn bind(&self, place: &ObjectRef, pod: &Value, node: &str) -> Result<(), Status> {
-        let mut binding = crate::api::object(&self.bindings, &place.namespace, &place.name);
-        binding.set_at(&["metadata", "uid"], meta::uid(pod));
-        binding.set_at(&["target"], Value::map([("kind", "Node"), ("name", node)]));
-        self.api.create(&self.bindings, &place.namespace, &binding).await.map(drop)
-    }
-
-    /// Sets the `PodScheduled` condition and emits an event, unless the condition already has this message.
-    async fn say(&self, place: &ObjectRef, pod: &Value, why: &str) -> Result<(), Status> {
-        self.say_because(place, pod, "Unschedulable", why).await
-    }
-
-    /// Like [`Self::say`], with a given reason for the condition.
-    async fn say_because(
-        &self,
-        place: &ObjectRef,
-        pod: &Value,
-        reason: &str,
-        why: &str,
-    ) -> Result<(), Status> {
-        let conditions = pod.list_at(&["status", "conditions"]);
-        let said = conditions.iter().any(|one| {
-            one.str_at(&["type"]) == Some("PodScheduled")
-                && one.str_at(&["status"]) == Some("False")
-                && one.str_at(&["message"]) == Some(why)
-        });
-        if said {
-            return Ok(());
-        }
-        let now = Timestamp::from_seconds(self.api.now()).time();
-        let condition = Value::map([
-            ("type", Value::from("PodScheduled")),
-            ("status", Value::from("False")),
-            ("reason", Value::from(reason)),
-            ("message", Value::from(why)),
-            ("lastTransitionTime", Value::from(now)),
-        ]);
-        let mut patch = Value::default();
-        patch.set_at(&["metadata", "uid"], meta::uid(pod));
-        patch.set_at(&["status", "conditions"], Value::List(vec![condition]));
-        match self.api.patch(place, "status", &PatchBody::Strategic(patch)).await {
-            Err(status) if status.code() == 404 => Ok(()),
-            outcome => outcome.map(drop),
-        }?;
-        crate::events::warn(&*self.api, pod, "FailedScheduling", why, SCHEDULER_NAME).await;
-        Ok(())
+    fn cache(&self) -> MutexGuard<'_, SchedulerCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// Number of nodes that were rejected for each reason.
-type Reasons = BTreeMap<Why, usize>;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use api::Status;
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, ObjectChange, ResourceKind, WatchScope, object};
+use crate::api::{Api, ObjectChange, ResourceKind, WatchSource, object};
 use crate::drive::{self, Controller, Next};
 
 pub(crate) const NAME: &str = "service-account-controller";
@@ -27,8 +27,8 @@ pub(crate) async fn run<A: Api>(api: Arc<A>, stop: watch::Receiver<bool>) {
         return;
     };
     let sources = vec![
-        WatchScope::Kind(Arc::clone(&namespaces)),
-        WatchScope::Named(Arc::clone(&accounts), ACCOUNT.into()),
+        WatchSource::Kind(Arc::clone(&namespaces)),
+        WatchSource::Named(Arc::clone(&accounts), ACCOUNT.into()),
     ];
     let controller = ServiceAccounts { api: Arc::clone(&api), namespaces, accounts };
     drive::run(controller, api, sources, stop).await;
@@ -41,16 +41,16 @@ impl<A: Api> Controller for ServiceAccounts<A> {
     const WORKERS: usize = 5;
 
     fn observe(&self, change: &ObjectChange) -> Vec<(Str, Duration)> {
-        match (change.place.kind == self.namespaces, change.deleted) {
-            (true, false) => vec![(change.place.name.clone(), Duration::ZERO)],
-            (false, true) => vec![(change.place.namespace.clone(), Duration::ZERO)],
+        match (change.object_ref.kind == self.namespaces, change.deleted) {
+            (true, false) => vec![(change.object_ref.name.clone(), Duration::ZERO)],
+            (false, true) => vec![(change.object_ref.namespace.clone(), Duration::ZERO)],
             _ => Vec::new(),
         }
     }
 
     async fn reconcile(&self, namespace: Str) -> Result<Next<Str>, Status> {
-        let there = self.api.get(&self.namespaces.place("", &namespace))?;
-        let account = self.api.metadata(&self.accounts.place(&namespace, ACCOUNT))?;
+        let there = self.api.get(&self.namespaces.object_ref("", &namespace))?;
+        let account = self.api.metadata(&self.accounts.object_ref(&namespace, ACCOUNT))?;
         if let Some(account) = missing(there.as_ref(), account.as_ref(), &self.accounts, &namespace) {
             match self.api.create(&self.accounts, &namespace, &account).await {
                 Err(status) if status.reason() != "AlreadyExists" => return Err(status),

@@ -5,25 +5,28 @@ use std::time::Duration;
 
 use authn::User;
 use criterion::{Criterion, criterion_group, criterion_main};
-use flowcontrol::bootstrap::{self, Kind};
-use flowcontrol::{Admission, Arrival, Controller, FlowSchema, PriorityLevel, RequestDigest, Ticket, Work};
+use flowcontrol::bootstrap::{self, FlowControlKind};
+use flowcontrol::{
+    Arrival, ArrivalDecision, FlowSchema, PriorityLevel, PriorityLevelController, RequestDigest,
+    RequestTicket, WorkEstimate,
+};
 
 struct Silent;
 
-impl Ticket for Silent {
+impl RequestTicket for Silent {
     fn dispatched(&mut self) {}
 }
 
 fn admit(criterion: &mut Criterion) {
-    let mut controller: Controller<Silent> = Controller::new(600, Duration::ZERO);
+    let mut controller: PriorityLevelController<Silent> = PriorityLevelController::new(600, Duration::ZERO);
     let (mut levels, mut schemas) = (Vec::new(), Vec::new());
     for found in bootstrap::objects() {
         match found.kind {
-            Kind::PriorityLevel => levels.extend(PriorityLevel::read(&found.object)),
-            Kind::FlowSchema => schemas.push(FlowSchema::read(&found.object)),
+            FlowControlKind::PriorityLevel => levels.extend(PriorityLevel::read(&found.object)),
+            FlowControlKind::FlowSchema => schemas.push(FlowSchema::read(&found.object)),
         }
     }
-    let configuration = controller.configure(Duration::ZERO, levels, schemas).configuration;
+    let classifier = controller.configure(Duration::ZERO, levels, schemas).classifier;
     let users = [
         ("administrator", User::named("admin").in_groups(["system:masters", "system:authenticated"])),
         (
@@ -37,7 +40,7 @@ fn admit(criterion: &mut Criterion) {
         ("user", User::named("alice").in_groups(["devs", "system:authenticated"])),
     ];
     for (name, user) in &users {
-        let asked = RequestDigest {
+        let attributes = RequestDigest {
             user,
             is_resource: true,
             verb: "get",
@@ -48,26 +51,26 @@ fn admit(criterion: &mut Criterion) {
             path: "/api/v1/namespaces/default/configmaps/x",
         };
         criterion.bench_function(&format!("classify, {name}"), |b| {
-            b.iter(|| configuration.index(black_box(&asked)));
+            b.iter(|| classifier.index(black_box(&attributes)));
         });
         let mut now = Duration::from_secs(1);
         criterion.bench_function(&format!("classify, admit and finish, {name}"), |b| {
             b.iter(|| {
                 now += Duration::from_micros(10);
-                let class = configuration.classify(black_box(&asked));
-                let (distinguisher, hash) = class.flow_of(&asked);
+                let class = classifier.classify(black_box(&attributes));
+                let (distinguisher, hash) = class.flow_of(&attributes);
                 let arrival = Arrival {
                     flow: class.flow,
                     distinguisher: distinguisher.into(),
                     hash,
-                    work: Work::ONE_SEAT,
+                    work: WorkEstimate::ONE_SEAT,
                     interested_watches: None,
                     is_watch: false,
                     is_resumed: false,
                     ticket: Silent,
                 };
                 let admission = class.level.queues().start(now, arrival);
-                if let Admission::Executing(id) = admission {
+                if let ArrivalDecision::Executing(id) = admission {
                     class.level.queues().finish(now + Duration::from_micros(5), id);
                 }
             });

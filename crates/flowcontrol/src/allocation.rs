@@ -17,7 +17,7 @@ pub struct Claim {
 
 /// The result of a division.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Allocation {
+pub struct SeatAllocation {
     /// Seats in the order of the claims.
     pub seats: Vec<f64>,
     /// The fraction of its target that each claim gets unless a bound applies.
@@ -26,7 +26,7 @@ pub struct Allocation {
 
 /// Divides exactly `total` seats: each claim gets the same fraction of its target, unless a bound applies. The error says why no such
 /// division exists.
-pub fn divide(total: f64, claims: &[Claim]) -> Result<Allocation, String> {
+pub fn divide(total: f64, claims: &[Claim]) -> Result<SeatAllocation, String> {
     for (number, claim) in claims.iter().enumerate() {
         if claim.lower < 0.0 || claim.target < claim.lower || claim.upper < claim.lower {
             return Err(format!("the bounds of claim {number} contradict each other: {claim:?}"));
@@ -42,17 +42,17 @@ pub fn divide(total: f64, claims: &[Claim]) -> Result<Allocation, String> {
     }
     let target = |claim: &Claim| claim.target.max(MIN_TARGET);
     if total == 0.0 {
-        return Ok(Allocation { seats: vec![0.0; claims.len()], fair_fraction: 0.0 });
+        return Ok(SeatAllocation { seats: vec![0.0; claims.len()], fair_fraction: 0.0 });
     }
     let smallest = claims.iter().map(|claim| claim.lower / target(claim)).fold(f64::INFINITY, f64::min);
     if low - total > -EPSILON {
         let seats = claims.iter().map(|claim| claim.lower).collect();
-        return Ok(Allocation { seats, fair_fraction: smallest });
+        return Ok(SeatAllocation { seats, fair_fraction: smallest });
     }
     if total - high > -EPSILON {
         let largest = claims.iter().map(|claim| claim.upper / target(claim)).fold(0.0, f64::max);
         let seats = claims.iter().map(|claim| claim.upper).collect();
-        return Ok(Allocation { seats, fair_fraction: largest });
+        return Ok(SeatAllocation { seats, fair_fraction: largest });
     }
     // Raise the fraction from one bound to the next. Between two bounds, the allocated total grows with the targets of the claims that are
     // at no bound.
@@ -84,7 +84,7 @@ pub fn divide(total: f64, claims: &[Claim]) -> Result<Allocation, String> {
     }
     let seats =
         claims.iter().map(|claim| (fraction * target(claim)).max(claim.lower).min(claim.upper)).collect();
-    Ok(Allocation { seats, fair_fraction: fraction })
+    Ok(SeatAllocation { seats, fair_fraction: fraction })
 }
 
 #[cfg(test)]

@@ -14,27 +14,27 @@ const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 
 /// The two kinds of the API group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FlowControlKind {
     /// The kind `PriorityLevelConfiguration` of a level.
     PriorityLevel,
     FlowSchema,
 }
 
-impl Kind {
+impl FlowControlKind {
     /// Both kinds, levels first because schemas refer to them.
-    pub const ALL: [Kind; 2] = [Kind::PriorityLevel, Kind::FlowSchema];
+    pub const ALL: [FlowControlKind; 2] = [FlowControlKind::PriorityLevel, FlowControlKind::FlowSchema];
 
     pub fn plural(self) -> &'static str {
         match self {
-            Kind::PriorityLevel => "prioritylevelconfigurations",
-            Kind::FlowSchema => "flowschemas",
+            FlowControlKind::PriorityLevel => "prioritylevelconfigurations",
+            FlowControlKind::FlowSchema => "flowschemas",
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Kind::PriorityLevel => "PriorityLevelConfiguration",
-            Kind::FlowSchema => "FlowSchema",
+            FlowControlKind::PriorityLevel => "PriorityLevelConfiguration",
+            FlowControlKind::FlowSchema => "FlowSchema",
         }
     }
 }
@@ -42,7 +42,7 @@ impl Kind {
 /// An object that the server maintains.
 #[derive(Clone, Debug)]
 pub struct Maintained {
-    pub kind: Kind,
+    pub kind: FlowControlKind,
     /// Mandatory objects are always reset, suggested ones only if their annotation allows it.
     pub is_mandatory: bool,
     /// The object with its wanted spec.
@@ -69,14 +69,14 @@ impl Maintained {
     /// annotation, a spec that was never changed is updated, and the annotation is set to the decision.
     pub fn revise(&self, stored: Option<&Value>) -> Revision {
         let Some(stored) = stored else { return Revision::Create(self.object.clone()) };
-        let said = auto_update(stored);
+        let annotated = auto_update(stored);
         let wanted = self.is_mandatory
-            || said.unwrap_or_else(|| stored.int_at(&["metadata", "generation"]) == Some(1));
+            || annotated.unwrap_or_else(|| stored.int_at(&["metadata", "generation"]) == Some(1));
         let mut revised = stored.clone();
         if wanted && !self.is_equal_spec(stored) {
             revised.set_at(&["spec"], self.object.get("spec").cloned().unwrap_or_default());
         }
-        if said != Some(wanted) {
+        if annotated != Some(wanted) {
             let word = if wanted { "true" } else { "false" };
             revised.set_at(&["metadata", "annotations", AUTO_UPDATE], word);
         }
@@ -86,7 +86,7 @@ impl Maintained {
     /// Compares a stored spec with the wanted one. Operators may choose the shares and the lendable percentage of the exempt level.
     fn is_equal_spec(&self, stored: &Value) -> bool {
         let mut wanted = self.object.get("spec").cloned().unwrap_or_default();
-        if self.kind == Kind::PriorityLevel && self.name() == EXEMPT {
+        if self.kind == FlowControlKind::PriorityLevel && self.name() == EXEMPT {
             let Some(exempt) = stored.at(&["spec", "exempt"]) else { return false };
             for field in ["nominalConcurrencyShares", "lendablePercent"] {
                 match exempt.get(field) {
@@ -100,7 +100,7 @@ impl Maintained {
 }
 
 /// Reports whether a stored object was maintained by a former version of the server but not by this one.
-pub fn is_obsolete(kind: Kind, stored: &Value) -> bool {
+pub fn is_obsolete(kind: FlowControlKind, stored: &Value) -> bool {
     let name = api::meta::name(stored);
     let is_known = objects().iter().any(|known| known.kind == kind && known.name() == name);
     !is_known && auto_update(stored) == Some(true)
@@ -121,17 +121,21 @@ pub fn objects() -> Vec<Maintained> {
     let mut add = |kind, is_mandatory, objects: Vec<Value>| {
         all.extend(objects.into_iter().map(|object| Maintained { kind, is_mandatory, object }));
     };
-    add(Kind::PriorityLevel, false, suggested_levels());
-    add(Kind::FlowSchema, false, suggested_schemas());
-    add(Kind::PriorityLevel, true, vec![catch_all_level(), exempt_level()]);
-    add(Kind::FlowSchema, true, vec![exempt_schema(), catch_all_schema()]);
+    add(FlowControlKind::PriorityLevel, false, suggested_levels());
+    add(FlowControlKind::FlowSchema, false, suggested_schemas());
+    add(FlowControlKind::PriorityLevel, true, vec![catch_all_level(), exempt_level()]);
+    add(FlowControlKind::FlowSchema, true, vec![exempt_schema(), catch_all_schema()]);
     all
 }
 
 /// The mandatory level of requests that are never limited.
 pub fn exempt_level() -> Value {
     let exempt = Value::map([("lendablePercent", 0_i64), ("nominalConcurrencyShares", 0)]);
-    object(Kind::PriorityLevel, EXEMPT, Value::map([("exempt", exempt), ("type", "Exempt".into())]))
+    object(
+        FlowControlKind::PriorityLevel,
+        EXEMPT,
+        Value::map([("exempt", exempt), ("type", "Exempt".into())]),
+    )
 }
 
 /// The mandatory level of requests that match no other schema.
@@ -141,14 +145,12 @@ pub fn catch_all_level() -> Value {
 
 /// The mandatory schema of the cluster's administrators.
 pub fn exempt_schema() -> Value {
-    schema(EXEMPT, EXEMPT, 1, "", groups(&[names::MASTERS]), vec![every_resource()], vec![every_path()])
+    schema(EXEMPT, EXEMPT, 1, "", every_request_of(groups(&[names::MASTERS])))
 }
 
 /// The mandatory schema that matches all users.
 pub fn catch_all_schema() -> Value {
-    let subjects = groups(&[names::UNAUTHENTICATED, names::AUTHENTICATED]);
-    let (resources, paths) = (vec![every_resource()], vec![every_path()]);
-    schema(CATCH_ALL, CATCH_ALL, 10_000, "ByUser", subjects, resources, paths)
+    schema(CATCH_ALL, CATCH_ALL, 10_000, "ByUser", every_request_of(all_users()))
 }
 
 /// Name, shares, lendable percent, queues and hand size.
@@ -174,50 +176,35 @@ fn suggested_levels() -> Vec<Value> {
 
 fn suggested_schemas() -> Vec<Value> {
     let (user, namespace) = ("ByUser", "ByNamespace");
-    let all = || (vec![every_resource()], vec![every_path()]);
-    let everything = |name, level, precedence, method, subjects| {
-        let (resources, paths) = all();
-        schema(name, level, precedence, method, subjects, resources, paths)
-    };
-    let everybody = || groups(&[names::UNAUTHENTICATED, names::AUTHENTICATED]);
     let leases = |verbs: &[&str]| resource_rule(verbs, "coordination.k8s.io", &["leases"], false);
     let mut electing = users(&[CONTROLLER_MANAGER, names::SCHEDULER]);
     electing.extend(kube_system_accounts());
     let nodes = resource_rule(&["*"], "", &["nodes", "nodes/status"], true);
+    let node_status = rule(groups(&[names::NODES]), vec![nodes, leases(&["*"])], Vec::new());
+    let elections = rule(electing, vec![leases(&["get", "create", "update"])], Vec::new());
     let probes = Value::map([
         ("nonResourceURLs", Value::list(["/healthz", "/readyz", "/livez"])),
         ("verbs", Value::list(["get"])),
     ]);
+    let probes = rule(all_users(), Vec::new(), vec![probes]);
+    let controller_manager = every_request_of(users(&[CONTROLLER_MANAGER]));
+    let scheduler = every_request_of(users(&[names::SCHEDULER]));
+    let system_accounts = every_request_of(kube_system_accounts());
+    let accounts = every_request_of(groups(&[names::SERVICE_ACCOUNTS]));
     vec![
-        everything("system-nodes", "system", 500, user, groups(&[names::NODES])),
-        schema(
-            "system-node-high",
-            "node-high",
-            400,
-            user,
-            groups(&[names::NODES]),
-            vec![nodes, leases(&["*"])],
-            Vec::new(),
-        ),
-        schema("probes", EXEMPT, 2, "", everybody(), Vec::new(), vec![probes]),
-        schema(
-            "system-leader-election",
-            "leader-election",
-            100,
-            user,
-            electing,
-            vec![leases(&["get", "create", "update"])],
-            Vec::new(),
-        ),
-        everything("kube-controller-manager", "workload-high", 800, namespace, users(&[CONTROLLER_MANAGER])),
-        everything("kube-scheduler", "workload-high", 800, namespace, users(&[names::SCHEDULER])),
-        everything("kube-system-service-accounts", "workload-high", 900, namespace, kube_system_accounts()),
-        everything("service-accounts", "workload-low", 9000, user, groups(&[names::SERVICE_ACCOUNTS])),
-        everything("global-default", "global-default", 9900, user, everybody()),
+        schema("system-nodes", "system", 500, user, every_request_of(groups(&[names::NODES]))),
+        schema("system-node-high", "node-high", 400, user, node_status),
+        schema("probes", EXEMPT, 2, "", probes),
+        schema("system-leader-election", "leader-election", 100, user, elections),
+        schema("kube-controller-manager", "workload-high", 800, namespace, controller_manager),
+        schema("kube-scheduler", "workload-high", 800, namespace, scheduler),
+        schema("kube-system-service-accounts", "workload-high", 900, namespace, system_accounts),
+        schema("service-accounts", "workload-low", 9000, user, accounts),
+        schema("global-default", "global-default", 9900, user, every_request_of(all_users())),
     ]
 }
 
-fn object(kind: Kind, name: &str, spec: Value) -> Value {
+fn object(kind: FlowControlKind, name: &str, spec: Value) -> Value {
     let annotations = Value::map([(AUTO_UPDATE, "true")]);
     let metadata = Value::map([("annotations", annotations), ("name", name.into())]);
     Value::map([
@@ -234,25 +221,15 @@ fn limited(name: &str, shares: i64, lendable: i64, response: Value) -> Value {
         ("limitResponse", response),
         ("nominalConcurrencyShares", shares.into()),
     ]);
-    object(Kind::PriorityLevel, name, Value::map([("limited", limited), ("type", "Limited".into())]))
+    object(
+        FlowControlKind::PriorityLevel,
+        name,
+        Value::map([("limited", limited), ("type", "Limited".into())]),
+    )
 }
 
-fn schema(
-    name: &str,
-    level: &str,
-    precedence: i64,
-    method: &str,
-    subjects: Vec<Value>,
-    resources: Vec<Value>,
-    paths: Vec<Value>,
-) -> Value {
-    let mut rule = Value::map([("subjects", Value::List(subjects))]);
-    if !resources.is_empty() {
-        rule.set_at(&["resourceRules"], Value::List(resources));
-    }
-    if !paths.is_empty() {
-        rule.set_at(&["nonResourceRules"], Value::List(paths));
-    }
+/// A FlowSchema with one rule; an empty `method` means that all its requests are one flow.
+fn schema(name: &str, level: &str, precedence: i64, method: &str, rule: Value) -> Value {
     let mut spec = Value::map([
         ("matchingPrecedence", precedence.into()),
         ("priorityLevelConfiguration", Value::map([("name", level)])),
@@ -261,7 +238,27 @@ fn schema(
     if !method.is_empty() {
         spec.set_at(&["distinguisherMethod", "type"], method);
     }
-    object(Kind::FlowSchema, name, spec)
+    object(FlowControlKind::FlowSchema, name, spec)
+}
+
+fn rule(subjects: Vec<Value>, resource_rules: Vec<Value>, non_resource_rules: Vec<Value>) -> Value {
+    let mut rule = Value::map([("subjects", Value::List(subjects))]);
+    if !resource_rules.is_empty() {
+        rule.set_at(&["resourceRules"], Value::List(resource_rules));
+    }
+    if !non_resource_rules.is_empty() {
+        rule.set_at(&["nonResourceRules"], Value::List(non_resource_rules));
+    }
+    rule
+}
+
+/// A rule that matches all requests of these subjects.
+fn every_request_of(subjects: Vec<Value>) -> Value {
+    rule(subjects, vec![every_resource()], vec![every_path()])
+}
+
+fn all_users() -> Vec<Value> {
+    groups(&[names::UNAUTHENTICATED, names::AUTHENTICATED])
 }
 
 fn subject(kind: &str, field: &str, of: Value) -> Value {

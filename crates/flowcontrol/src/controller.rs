@@ -1,4 +1,4 @@
-//! [`Controller`]: builds the configuration that classifies requests from the stored objects.
+//! [`PriorityLevelController`]: builds the classifier of requests from the stored objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use value::Str;
 
 use crate::bootstrap;
 use crate::demand::{self, LevelLimits};
-use crate::level::{Class, Configuration, Level};
+use crate::level::{ActiveLevel, Class, RequestClassifier};
 use crate::objects::{CATCH_ALL, DanglingCondition, EXEMPT, FlowSchema, PriorityLevel};
-use crate::queueset::{Queuing, Ticket};
+use crate::queueset::{Queuing, RequestTicket};
 
 /// Owns the priority levels and the division of seats among them.
 #[derive(Debug)]
-pub struct Controller<T> {
+pub struct PriorityLevelController<T> {
     /// Total seats of all levels.
     seats: u32,
-    levels: BTreeMap<Str, State<T>>,
+    levels: BTreeMap<Str, PriorityLevelState<T>>,
     fair_fraction: f64,
 }
 
 #[derive(Debug)]
-struct State<T> {
-    level: Arc<Level<T>>,
+struct PriorityLevelState<T> {
+    level: Arc<ActiveLevel<T>>,
     object: PriorityLevel,
     limits: LevelLimits,
     /// The level has been given its initial seats.
@@ -39,11 +39,11 @@ pub struct StatusUpdate {
     pub condition: DanglingCondition,
 }
 
-/// The result of [`Controller::configure`].
+/// The result of [`PriorityLevelController::configure`].
 #[derive(Debug)]
-pub struct Configured<T> {
+pub struct AppliedConfiguration<T> {
     /// Classifies requests from now on.
-    pub configuration: Configuration<T>,
+    pub classifier: RequestClassifier<T>,
     /// Conditions to write to FlowSchemas.
     pub updates: Vec<StatusUpdate>,
     /// Total capacity of all queues, in requests.
@@ -52,10 +52,10 @@ pub struct Configured<T> {
     pub max_executing: i64,
 }
 
-impl<T: Ticket> Controller<T> {
+impl<T: RequestTicket> PriorityLevelController<T> {
     /// A server with this many seats and only the mandatory levels.
     pub fn new(seats: u32, now: Duration) -> Self {
-        let mut controller = Controller { seats, levels: BTreeMap::new(), fair_fraction: 0.0 };
+        let mut controller = PriorityLevelController { seats, levels: BTreeMap::new(), fair_fraction: 0.0 };
         controller.configure(now, Vec::new(), Vec::new());
         controller
     }
@@ -67,7 +67,7 @@ impl<T: Ticket> Controller<T> {
         now: Duration,
         levels: Vec<PriorityLevel>,
         mut schemas: Vec<FlowSchema>,
-    ) -> Configured<T> {
+    ) -> AppliedConfiguration<T> {
         let mut wanted: BTreeMap<Str, PriorityLevel> =
             levels.into_iter().map(|level| (level.name.clone(), level)).collect();
         let updates = schemas.iter().filter_map(|schema| {
@@ -80,8 +80,8 @@ impl<T: Ticket> Controller<T> {
 
         self.retire(&mut wanted);
         for (name, object) in wanted {
-            let state = self.levels.entry(name).or_insert_with(|| State {
-                level: Arc::new(Level::new(object.name.clone(), object.queuing, now)),
+            let state = self.levels.entry(name).or_insert_with(|| PriorityLevelState {
+                level: Arc::new(ActiveLevel::new(object.name.clone(), object.queuing, now)),
                 object: object.clone(),
                 limits: LevelLimits::default(),
                 has_begun: false,
@@ -96,10 +96,10 @@ impl<T: Ticket> Controller<T> {
             Queuing::Queue { queues, length_limit, .. } => u64::from(queues) * u64::from(length_limit),
             _ => 0,
         });
-        Configured {
+        AppliedConfiguration {
             max_waiting: max_waiting.sum(),
             max_executing: self.levels.values().map(|state| state.limits.nominal).sum(),
-            configuration: self.classes(schemas),
+            classifier: self.classes(schemas),
             updates,
         }
     }
@@ -162,7 +162,7 @@ impl<T: Ticket> Controller<T> {
     }
 
     /// Sorts the schemas by precedence, then name, and adds missing mandatory ones at the start and the end.
-    fn classes(&self, mut schemas: Vec<FlowSchema>) -> Configuration<T> {
+    fn classes(&self, mut schemas: Vec<FlowSchema>) -> RequestClassifier<T> {
         for state in self.levels.values() {
             state.level.queues().retire_flows();
         }
@@ -178,13 +178,13 @@ impl<T: Ticket> Controller<T> {
         let classes = all.filter_map(|schema| self.class(schema)).collect();
         let fallback = FlowSchema::read(&bootstrap::catch_all_schema());
         let catch_all = self.class(fallback.clone()).unwrap_or_else(|| {
-            let level = Arc::new(Level::new(CATCH_ALL.into(), Queuing::Reject, Duration::ZERO));
+            let level = Arc::new(ActiveLevel::new(CATCH_ALL.into(), Queuing::Reject, Duration::ZERO));
             let flow = level.queues().flow(CATCH_ALL);
             let fast = level.queues().fast_counters(flow);
             let uid = Str::default();
             Class { schema: fallback, level, level_uid: uid, flow, fast, is_exempt: false, has_flows: false }
         });
-        Configuration::new(classes, catch_all)
+        RequestClassifier::new(classes, catch_all)
     }
 
     fn class(&self, schema: FlowSchema) -> Option<Class<T>> {
@@ -204,7 +204,7 @@ impl<T: Ticket> Controller<T> {
     }
 
     /// Every level with its limits, sorted by name.
-    pub fn levels(&self) -> impl Iterator<Item = (&Arc<Level<T>>, &LevelLimits)> {
+    pub fn levels(&self) -> impl Iterator<Item = (&Arc<ActiveLevel<T>>, &LevelLimits)> {
         self.levels.values().map(|state| (&state.level, &state.limits))
     }
 

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::level::Level;
-use crate::queueset::{QueueSet, Request, Ticket};
+use crate::level::ActiveLevel;
+use crate::queueset::{QueueSet, RequestTicket, TrackedRequest};
 
 /// Idle queues of a level with more queues than this are omitted.
 const MAX_IDLE_QUEUES: u32 = 4096;
@@ -14,13 +14,13 @@ const MAX_IDLE_QUEUES: u32 = 4096;
 const MIN_WIDTH: usize = 8;
 
 /// Lines of cells; all lines have as many cells as the first.
-struct Table {
+struct DebugTable {
     lines: Vec<Vec<String>>,
 }
 
-impl Table {
+impl DebugTable {
     fn new(headers: &[&str]) -> Self {
-        Table { lines: vec![headers.iter().map(|header| (*header).to_owned()).collect()] }
+        DebugTable { lines: vec![headers.iter().map(|header| (*header).to_owned()).collect()] }
     }
 
     /// Ends every cell but the last of a line with a comma and pads it to the width of its column.
@@ -48,8 +48,8 @@ impl Table {
 }
 
 /// One row per priority level.
-pub fn priority_levels<T: Ticket>(levels: &[Arc<Level<T>>]) -> String {
-    let mut table = Table::new(&[
+pub fn priority_levels<T: RequestTicket>(levels: &[Arc<ActiveLevel<T>>]) -> String {
+    let mut table = DebugTable::new(&[
         "PriorityLevelName",
         "ActiveQueues",
         "IsIdle",
@@ -82,8 +82,8 @@ pub fn priority_levels<T: Ticket>(levels: &[Arc<Level<T>>]) -> String {
 }
 
 /// One row per queue.
-pub fn queues<T: Ticket>(levels: &[Arc<Level<T>>]) -> String {
-    let mut table = Table::new(&[
+pub fn queues<T: RequestTicket>(levels: &[Arc<ActiveLevel<T>>]) -> String {
+    let mut table = DebugTable::new(&[
         "PriorityLevelName",
         "Index",
         "PendingRequests",
@@ -128,7 +128,11 @@ pub trait Describe<T> {
 }
 
 /// One row per request; `details` adds the columns about the request itself.
-pub fn requests<T: Ticket>(levels: &[Arc<Level<T>>], describe: &impl Describe<T>, details: bool) -> String {
+pub fn requests<T: RequestTicket>(
+    levels: &[Arc<ActiveLevel<T>>],
+    describe: &impl Describe<T>,
+    details: bool,
+) -> String {
     let mut headers = vec![
         "PriorityLevelName",
         "FlowSchemaName",
@@ -153,10 +157,10 @@ pub fn requests<T: Ticket>(levels: &[Arc<Level<T>>], describe: &impl Describe<T>
             "SubResource",
         ]);
     }
-    let mut table = Table::new(&headers);
+    let mut table = DebugTable::new(&headers);
     for level in levels {
         let queues = level.queues();
-        let row = |request: &Request<T>, queue: i64, index: i64| {
+        let row = |request: &TrackedRequest<T>, queue: i64, index: i64| {
             let work = request.work;
             let latency = i64::try_from(work.additional_latency.as_nanos()).unwrap_or(i64::MAX);
             let mut line = vec![
@@ -177,7 +181,7 @@ pub fn requests<T: Ticket>(levels: &[Arc<Level<T>>], describe: &impl Describe<T>
             line
         };
         table.lines.extend(waiting(&queues).map(|(request, queue, index)| row(request, queue, index)));
-        let mut executing: Vec<&Request<T>> =
+        let mut executing: Vec<&TrackedRequest<T>> =
             queues.requests().map(|(_, request)| request).filter(|request| request.is_executing()).collect();
         executing.sort_by_key(|request| (request.queue.is_none(), request.queue, request.arrived));
         for request in executing {
@@ -188,10 +192,10 @@ pub fn requests<T: Ticket>(levels: &[Arc<Level<T>>], describe: &impl Describe<T>
 }
 
 /// Waiting requests with the index of their queue and their position in it.
-fn waiting<T: Ticket>(queues: &QueueSet<T>) -> impl Iterator<Item = (&Request<T>, i64, i64)> {
+fn waiting<T: RequestTicket>(queues: &QueueSet<T>) -> impl Iterator<Item = (&TrackedRequest<T>, i64, i64)> {
     queues.busy_queues().flat_map(|(index, ids)| {
         let found = ids.into_iter().filter_map(|id| queues.request(id));
-        (0..).zip(found).map(move |(place, request)| (request, i64::from(index), place))
+        (0..).zip(found).map(move |(position, request)| (request, i64::from(index), position))
     })
 }
 

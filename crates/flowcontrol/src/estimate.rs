@@ -21,7 +21,7 @@ const EVENT_TIME: Duration = Duration::from_millis(5);
 
 /// The estimated cost of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct WorkEstimate {
     /// Seats while it executes.
     pub initial_seats: u64,
     /// Seats afterwards, while its event is sent to watches.
@@ -30,13 +30,13 @@ pub struct Work {
     pub additional_latency: Duration,
 }
 
-impl Work {
+impl WorkEstimate {
     /// The cost of most requests.
-    pub const ONE_SEAT: Work = Work::seats(1);
+    pub const ONE_SEAT: WorkEstimate = WorkEstimate::seats(1);
 
     /// This many seats, and none after execution.
     pub const fn seats(seats: u64) -> Self {
-        Work { initial_seats: seats, final_seats: 0, additional_latency: Duration::ZERO }
+        WorkEstimate { initial_seats: seats, final_seats: 0, additional_latency: Duration::ZERO }
     }
 
     /// The seats that are reserved for it from start to end.
@@ -96,15 +96,15 @@ fn cap(level_max: u64, most: u64) -> u64 {
 }
 
 /// The cost of a list or watch with unreadable options: it will fail, and until then any cost is possible.
-pub fn unreadable_list(level_max: u64) -> Work {
-    Work::seats(cap(level_max, MAX_LIST_SEATS))
+pub fn unreadable_list(level_max: u64) -> WorkEstimate {
+    WorkEstimate::seats(cap(level_max, MAX_LIST_SEATS))
 }
 
 /// The cost of a list, or of the start of a watch. `stats` is `None` if another server stores the objects.
-pub fn list(query: &ListQuery<'_>, stats: Option<ObjectStats>, level_max: u64) -> Work {
+pub fn list(query: &ListQuery<'_>, stats: Option<ObjectStats>, level_max: u64) -> WorkEstimate {
     let begins_with_nothing =
         query.is_watch && !query.sends_initial_events && !matches!(query.resource_version, "" | "0");
-    let Some(stats) = stats.filter(|_| !begins_with_nothing) else { return Work::ONE_SEAT };
+    let Some(stats) = stats.filter(|_| !begins_with_nothing) else { return WorkEstimate::ONE_SEAT };
     let size =
         if stats.average_bytes == 0 && stats.count > 0 { MAX_OBJECT_BYTES } else { stats.average_bytes };
     let limited = match u64::try_from(query.limit) {
@@ -121,20 +121,20 @@ pub fn list(query: &ListQuery<'_>, stats: Option<ObjectStats>, level_max: u64) -
     };
     let bytes = objects.saturating_mul(size);
     let bytes = if from_cache { bytes.min(STREAMED_BYTES) } else { bytes };
-    Work::seats(bytes.div_ceil(BYTES_PER_SEAT).max(1).min(cap(level_max, MAX_LIST_SEATS)))
+    WorkEstimate::seats(bytes.div_ceil(BYTES_PER_SEAT).max(1).min(cap(level_max, MAX_LIST_SEATS)))
 }
 
 /// The cost of a write whose event this many watches receive.
-pub fn mutating(watches: usize, level_max: u64) -> Work {
+pub fn mutating(watches: usize, level_max: u64) -> WorkEstimate {
     let watches = u64::try_from(watches).unwrap_or(u64::MAX);
     if watches < WATCHES_PER_SEAT {
-        return Work::ONE_SEAT;
+        return WorkEstimate::ONE_SEAT;
     }
     let wide = watches.div_ceil(WATCHES_PER_SEAT);
     // Spread the work over fewer seats for a longer time: wide requests block many seats while they wait for the rest.
     let final_seats = wide.min(cap(level_max, MAX_MUTATING_SEATS));
     let additional_latency = SeatSeconds::of(wide, EVENT_TIME).duration_on(final_seats);
-    Work { initial_seats: 1, final_seats, additional_latency }
+    WorkEstimate { initial_seats: 1, final_seats, additional_latency }
 }
 
 #[cfg(test)]
@@ -164,9 +164,9 @@ mod tests {
         let one = ListQuery { names_one: true, ..plain };
         assert_eq!(seats(one, 1_000_000, 1000, 0), 1);
         assert_eq!(seats(plain, 3, 0, 0), 10, "objects of unknown size may be large");
-        assert_eq!(list(&plain, None, 0), Work::ONE_SEAT, "another server keeps the objects");
-        assert_eq!(unreadable_list(7), Work::seats(7));
-        assert_eq!(unreadable_list(0), Work::seats(100));
+        assert_eq!(list(&plain, None, 0), WorkEstimate::ONE_SEAT, "another server keeps the objects");
+        assert_eq!(unreadable_list(7), WorkEstimate::seats(7));
+        assert_eq!(unreadable_list(0), WorkEstimate::seats(100));
     }
 
     #[test]
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn a_write_occupies_seats_after_its_end_when_many_watch() {
-        assert_eq!(mutating(9, 0), Work::ONE_SEAT);
-        let work = |final_seats, millis| Work {
+        assert_eq!(mutating(9, 0), WorkEstimate::ONE_SEAT);
+        let work = |final_seats, millis| WorkEstimate {
             initial_seats: 1,
             final_seats,
             additional_latency: Duration::from_millis(millis),

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::shard::{SHARDS, Shard};
+use crate::shard::{SHARDS, ShardIndex};
 use crate::statistics::nanos;
 
 /// Longer requests are counted under the lock of their level, each in its histogram bucket. Equals the bound of a bucket.
@@ -40,7 +40,7 @@ struct FastSeats {
 impl FastPath {
     /// Takes a seat if one is free. Fails while the server has more requests than the level has seats: the level is about to be contended,
     /// and its queues must see every flow.
-    pub(crate) fn enter(&self, shard: Shard, present: u64) -> bool {
+    pub(crate) fn enter(&self, shard: ShardIndex, present: u64) -> bool {
         if self.seats.load(Ordering::Relaxed) == 0 || present > self.limit.load(Ordering::Relaxed) {
             return false;
         }
@@ -58,7 +58,7 @@ impl FastPath {
 
     /// Gives a seat back that was used for `took`. `true` if the fast path is closed, so that requests may be waiting for the seat.
     #[must_use]
-    pub(crate) fn leave(&self, shard: Shard, took: Duration) -> bool {
+    pub(crate) fn leave(&self, shard: ShardIndex, took: Duration) -> bool {
         if let Some(mine) = self.shards.get(shard) {
             mine.nanoseconds.fetch_add(nanos(took), Ordering::Relaxed);
             mine.in_use.fetch_sub(1, Ordering::SeqCst);
@@ -148,13 +148,13 @@ impl FastSums {
 }
 
 impl FastCounters {
-    pub(crate) fn start(&self, shard: Shard) {
+    pub(crate) fn start(&self, shard: ShardIndex) {
         if let Some(counts) = self.shards.get(shard) {
             counts.started.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    pub(crate) fn finish(&self, shard: Shard, took: Duration) {
+    pub(crate) fn finish(&self, shard: ShardIndex, took: Duration) {
         if let Some(counts) = self.shards.get(shard) {
             counts.nanoseconds.fetch_add(nanos(took), Ordering::Relaxed);
             counts.finished.fetch_add(1, Ordering::Release);

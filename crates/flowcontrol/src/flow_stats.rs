@@ -6,7 +6,7 @@ use std::time::Duration;
 use value::Str;
 
 use crate::SeatSeconds;
-use crate::estimate::Work;
+use crate::estimate::WorkEstimate;
 use crate::fast_path::{self, FastCounters, FastSums};
 use crate::queueset::Load;
 use crate::statistics::{BusyTime, Histogram, RatioGauge};
@@ -150,7 +150,7 @@ impl FlowStats {
 
     /// Records the estimated cost of a request.
     #[expect(clippy::cast_precision_loss, reason = "for a histogram")]
-    pub fn estimated(&mut self, work: &Work, watches: Option<usize>) {
+    pub fn estimated(&mut self, work: &WorkEstimate, watches: Option<usize>) {
         self.estimated_seats.observe(work.max_seats() as f64);
         if let Some(watches) = watches {
             self.watch_counts.observe(watches as f64);
@@ -169,7 +169,7 @@ impl FlowStats {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "for a histogram")]
-    pub(crate) fn entered_queue(&mut self, work: &Work, length: usize) {
+    pub(crate) fn entered_queue(&mut self, work: &WorkEstimate, length: usize) {
         *self.in_queue.get_or_insert(0) += 1;
         self.in_queue_seats += work.max_seats();
         self.queue_length.observe(length as f64);
@@ -181,7 +181,7 @@ impl FlowStats {
         self.queue_length.observe(1.0);
     }
 
-    pub(crate) fn left_queue(&mut self, work: &Work) {
+    pub(crate) fn left_queue(&mut self, work: &WorkEstimate) {
         *self.in_queue.get_or_insert(0) -= 1;
         self.in_queue_seats -= work.max_seats();
     }
@@ -206,7 +206,7 @@ impl FlowStats {
         }
     }
 
-    pub(crate) fn gave_back(&mut self, work: &Work) {
+    pub(crate) fn gave_back(&mut self, work: &WorkEstimate) {
         self.executing_seats -= work.max_seats();
     }
 }
@@ -346,7 +346,7 @@ impl TrafficPart {
 
 /// The phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum RequestPhase {
     /// The request is in a queue.
     Waiting,
     /// The request is being handled.
@@ -360,13 +360,13 @@ impl Traffic {
         Traffic { parts: [[part(), part()], [part(), part()]] }
     }
 
-    fn part(&mut self, phase: Phase, mutating: bool) -> Option<&mut TrafficPart> {
+    fn part(&mut self, phase: RequestPhase, mutating: bool) -> Option<&mut TrafficPart> {
         self.parts.get_mut(phase as usize)?.get_mut(usize::from(mutating))
     }
 
     /// Records that a request enters (`1`) or leaves (`-1`) a phase.
     #[expect(clippy::cast_precision_loss, reason = "numbers of requests are small")]
-    pub fn note(&mut self, now: Duration, phase: Phase, mutating: bool, change: i64) {
+    pub fn note(&mut self, now: Duration, phase: RequestPhase, mutating: bool, change: i64) {
         if let Some(part) = self.part(phase, mutating) {
             part.now += change;
             part.most = part.most.max(part.now);
@@ -378,7 +378,7 @@ impl Traffic {
     /// Adds read requests that executed on the fast path since the last call: their total time in nanoseconds, and their maximum number at
     /// one time.
     pub fn note_fast(&mut self, now: Duration, nanoseconds: u64, most: u64) {
-        if let Some(part) = self.part(Phase::Executing, false) {
+        if let Some(part) = self.part(RequestPhase::Executing, false) {
             part.most = part.most.max(part.now.saturating_add_unsigned(most));
             part.fast.nanoseconds = part.fast.nanoseconds.saturating_add(nanoseconds);
             part.fast.most = most;
@@ -390,7 +390,7 @@ impl Traffic {
     #[expect(clippy::cast_precision_loss, reason = "numbers of requests are small")]
     pub fn set_limits(&mut self, now: Duration, waiting: u64, executing: u64) {
         for mutating in [false, true] {
-            for (phase, limit) in [(Phase::Waiting, waiting), (Phase::Executing, executing)] {
+            for (phase, limit) in [(RequestPhase::Waiting, waiting), (RequestPhase::Executing, executing)] {
                 if let Some(part) = self.part(phase, mutating) {
                     part.gauge.set_denominator(now, limit as f64);
                 }
@@ -406,12 +406,12 @@ impl Traffic {
     }
 
     /// Maximum number of requests in a phase during the last second.
-    pub fn watermark(&mut self, phase: Phase, mutating: bool) -> i64 {
+    pub fn watermark(&mut self, phase: RequestPhase, mutating: bool) -> i64 {
         self.part(phase, mutating).map_or(0, |part| part.last_most.max(part.most))
     }
 
     /// The observations of a phase until now.
-    pub fn read(&mut self, now: Duration, phase: Phase, mutating: bool) -> Option<Histogram> {
+    pub fn read(&mut self, now: Duration, phase: RequestPhase, mutating: bool) -> Option<Histogram> {
         self.part(phase, mutating).map(|part| {
             part.advance(now);
             part.gauge.read(now)

@@ -1,4 +1,4 @@
-//! Active priority levels, and the configuration that classifies requests.
+//! Active priority levels, and the classifier of requests.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,20 +9,20 @@ use value::Str;
 
 use crate::SeatSeconds;
 use crate::fast_path::{FastCounters, FastPath, SHORT};
+use crate::flow_cache::{self, RuleOfClass};
 use crate::flow_stats::{DispatchBounds, FlowStats};
-use crate::known::{self, RuleOfClass};
 use crate::objects::{CATCH_ALL, FlowSchema, RequestDigest};
-use crate::queueset::{Load, QueueSet, Queuing, Ticket};
+use crate::queueset::{Load, QueueSet, Queuing, RequestTicket};
 use crate::retry::RetryAfter;
-use crate::shard::{self, Shard};
+use crate::shard::{self, ShardIndex};
 use crate::statistics::Histogram;
 
 /// The locked queue set of a priority level.
-pub type Queues<'a, T> = MutexGuard<'a, QueueSet<T>>;
+pub type LockedQueueSet<'a, T> = MutexGuard<'a, QueueSet<T>>;
 
 /// A priority level with its requests. Requests hold a reference until they end, even if its object is deleted meanwhile.
 #[derive(Debug)]
-pub struct Level<T> {
+pub struct ActiveLevel<T> {
     pub name: Str,
     queues: Mutex<QueueSet<T>>,
     fast: Arc<FastPath>,
@@ -52,10 +52,10 @@ pub struct LevelReading {
     pub flows: Vec<FlowStats>,
 }
 
-impl<T: Ticket> Level<T> {
+impl<T: RequestTicket> ActiveLevel<T> {
     pub(crate) fn new(name: Str, queuing: Queuing, now: Duration) -> Self {
         let queues = QueueSet::new(queuing, now);
-        Level {
+        ActiveLevel {
             name,
             fast: Arc::clone(queues.fast_path()),
             queues: Mutex::new(queues),
@@ -66,7 +66,7 @@ impl<T: Ticket> Level<T> {
     }
 
     /// Locks the queues of the level.
-    pub fn queues(&self) -> Queues<'_, T> {
+    pub fn queues(&self) -> LockedQueueSet<'_, T> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,8 +89,8 @@ impl<T: Ticket> Level<T> {
     }
 
     /// Records a rejected request at this Unix time in seconds. Returns the value of `Retry-After` in seconds.
-    pub fn refused(&self, second: u64) -> u64 {
-        self.retry_after.lock().unwrap_or_else(PoisonError::into_inner).refused(second)
+    pub fn record_rejection(&self, second: u64) -> u64 {
+        self.retry_after.lock().unwrap_or_else(PoisonError::into_inner).record_rejection(second)
     }
 
     /// Reads the values for metrics.
@@ -117,7 +117,7 @@ impl<T: Ticket> Level<T> {
 #[derive(Debug)]
 pub struct Class<T> {
     pub schema: FlowSchema,
-    pub level: Arc<Level<T>>,
+    pub level: Arc<ActiveLevel<T>>,
     /// The UID of the level's object.
     pub level_uid: Str,
     /// Index of the flow schema in the level's queue set.
@@ -136,7 +136,7 @@ impl<T> Class<T> {
             return ("", 0);
         }
         let distinguisher = self.schema.distinguisher.of(attributes);
-        (distinguisher, known::flow_hash(&self.schema.name, distinguisher))
+        (distinguisher, flow_cache::flow_hash(&self.schema.name, distinguisher))
     }
 }
 
@@ -144,11 +144,11 @@ impl<T> Class<T> {
 #[derive(Debug)]
 #[must_use = "the seat is occupied until it is given back to `Class::leave_fast_path`"]
 pub struct FastSeat {
-    shard: Shard,
+    shard: ShardIndex,
     started: Duration,
 }
 
-impl<T: Ticket> Class<T> {
+impl<T: RequestTicket> Class<T> {
     /// Takes one seat for a read request that is not a watch, without locking the queues. `None` if the request must go through them
     /// ([`QueueSet::start`]). `present` is the number of requests in the server.
     pub fn enter_fast_path(&self, now: Duration, present: u64) -> Option<FastSeat> {
@@ -178,19 +178,19 @@ impl<T: Ticket> Class<T> {
 
 /// The flow schemas in effect, in the order they are matched.
 #[derive(Debug)]
-pub struct Configuration<T> {
+pub struct RequestClassifier<T> {
     /// Unique within the process.
     number: u64,
     pub(crate) classes: Vec<Class<T>>,
     pub(crate) catch_all: Class<T>,
 }
 
-/// The number of the next configuration.
+/// The number of the next classifier.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-impl<T> Configuration<T> {
+impl<T> RequestClassifier<T> {
     pub(crate) fn new(classes: Vec<Class<T>>, catch_all: Class<T>) -> Self {
-        Configuration { number: NEXT.fetch_add(1, Ordering::Relaxed), classes, catch_all }
+        RequestClassifier { number: NEXT.fetch_add(1, Ordering::Relaxed), classes, catch_all }
     }
 
     /// Returns the class of the first flow schema that matches a request.
@@ -198,10 +198,10 @@ impl<T> Configuration<T> {
         self.class(self.index(attributes))
     }
 
-    /// Like [`Configuration::classify`], but returns an index below [`Configuration::len`].
+    /// Like [`RequestClassifier::classify`], but returns an index below [`RequestClassifier::len`].
     pub fn index(&self, attributes: &RequestDigest<'_>) -> usize {
         let find = || self.rules_for(attributes.user);
-        let matching = known::with_rules(self.number, attributes.user, find, |rules| {
+        let matching = flow_cache::with_rules(self.number, attributes.user, find, |rules| {
             let covers = |found: &&RuleOfClass| {
                 self.classes.get(found.class).is_some_and(|class| class.schema.covers(found.rule, attributes))
             };

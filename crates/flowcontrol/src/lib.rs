@@ -6,35 +6,35 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use flowcontrol::{Admission, Arrival, Attributes, Controller, Ticket, Work};
+//! use flowcontrol::{Arrival, ArrivalDecision, PriorityLevelController, RequestDigest, RequestTicket, WorkEstimate};
 //!
 //! struct Waiter;
-//! impl Ticket for Waiter {
+//! impl RequestTicket for Waiter {
 //!     fn dispatched(&mut self) { /* wake the request */ }
 //! }
 //!
 //! // 600 seats, and the mandatory objects alone.
 //! let now = Duration::ZERO;
-//! let mut controller: Controller<Waiter> = Controller::new(600, now);
-//! let configuration = controller.configure(now, Vec::new(), Vec::new()).configuration;
+//! let mut controller: PriorityLevelController<Waiter> = PriorityLevelController::new(600, now);
+//! let classifier = controller.configure(now, Vec::new(), Vec::new()).classifier;
 //!
 //! let user = authn::User::named("alice").in_groups(["system:authenticated"]);
-//! let asked = Attributes {
+//! let attributes = RequestDigest {
 //!     user: &user, is_resource: true, verb: "get", group: "", resource: "pods", subresource: "", namespace: "default", path: "",
 //! };
-//! let class = configuration.classify(&asked);
+//! let class = classifier.classify(&attributes);
 //! assert_eq!(class.schema.name, "catch-all");
-//! let (distinguisher, hash) = class.flow_of(&asked);
+//! let (distinguisher, hash) = class.flow_of(&attributes);
 //! let arrival = Arrival {
-//!     flow: class.flow, distinguisher: distinguisher.into(), hash, work: Work::ONE_SEAT, interested_watches: None, is_watch: false,
-//!     is_resumed: false, ticket: Waiter,
+//!     flow: class.flow, distinguisher: distinguisher.into(), hash, work: WorkEstimate::ONE_SEAT,
+//!     interested_watches: None, is_watch: false, is_resumed: false, ticket: Waiter,
 //! };
-//! let Admission::Executing(id) = class.level.queues().start(now, arrival) else { panic!() };
+//! let ArrivalDecision::Executing(id) = class.level.queues().start(now, arrival) else { panic!() };
 //! class.level.queues().finish(now + Duration::from_millis(2), id);
 //! ```
 //!
-//! [`Controller::adjust`] moves seats between levels that lend and borrow; [`bootstrap`] has the objects that every server maintains;
-//! [`dump`] renders the tables for `/debug/api_priority_and_fairness/`.
+//! [`PriorityLevelController::adjust`] moves seats between levels that lend and borrow; [`bootstrap`] has the objects that
+//! every server maintains; [`dump`] renders the tables for `/debug/api_priority_and_fairness/`.
 
 pub mod allocation;
 pub mod bootstrap;
@@ -44,8 +44,8 @@ mod demand;
 pub mod dump;
 pub mod estimate;
 mod fast_path;
+mod flow_cache;
 mod flow_stats;
-mod known;
 mod level;
 mod objects;
 mod queueset;
@@ -55,21 +55,21 @@ mod shard;
 mod statistics;
 mod watches;
 
-pub use controller::{Configured, Controller, StatusUpdate};
+pub use controller::{AppliedConfiguration, PriorityLevelController, StatusUpdate};
 pub use dealer::{Dealer, Hand};
 pub use demand::{ADJUSTMENT_PERIOD, LevelLimits};
-pub use estimate::Work;
-pub use flow_stats::{DispatchBounds, FlowStats, LevelGauges, Phase, RejectReason, Traffic};
-pub use level::{Class, Configuration, FastSeat, Level, LevelReading, Queues};
+pub use estimate::WorkEstimate;
+pub use flow_stats::{DispatchBounds, FlowStats, LevelGauges, RejectReason, RequestPhase, Traffic};
+pub use level::{ActiveLevel, Class, FastSeat, LevelReading, LockedQueueSet, RequestClassifier};
 pub use objects::{
     CATCH_ALL, DanglingCondition, Distinguisher, EXEMPT, FlowSchema, PriorityLevel, RequestDigest,
 };
 pub use queueset::{
-    Admission, Arrival, Counts, Ended, Load, QueueSet, QueueView, Queuing, Request, RequestId, Ticket,
-    Withdrawn,
+    Arrival, ArrivalDecision, Ended, Load, QueueSet, QueueView, Queuing, RequestId, RequestTicket,
+    RequestTotals, TrackedRequest, Withdrawn,
 };
 pub use retry::RetryAfter;
 pub use seat_seconds::SeatSeconds;
 pub use shard::{PerShard, PresentRequest, PresentRequests};
 pub use statistics::{Histogram, RatioGauge};
-pub use watches::{WatchScope, WatchTracker};
+pub use watches::{WatchIdentifier, WatchTracker};

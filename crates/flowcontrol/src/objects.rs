@@ -65,7 +65,7 @@ pub struct FlowSchema {
     pub distinguisher: Distinguisher,
     /// The stored `Dangling` condition, if there is one.
     pub dangling: Option<DanglingCondition>,
-    rules: Vec<Rule>,
+    rules: Vec<FlowSchemaRule>,
 }
 
 /// The part of the `Dangling` condition that this crate maintains.
@@ -117,7 +117,7 @@ impl FlowSchema {
             precedence: object.int_at(&["spec", "matchingPrecedence"]).unwrap_or_default(),
             distinguisher,
             dangling,
-            rules: object.list_at(&["spec", "rules"]).iter().map(Rule::read).collect(),
+            rules: object.list_at(&["spec", "rules"]).iter().map(FlowSchemaRule::read).collect(),
         }
     }
 
@@ -134,7 +134,7 @@ impl FlowSchema {
 }
 
 #[derive(Clone, Debug)]
-struct Rule {
+struct FlowSchemaRule {
     subjects: Vec<Subject>,
     resources: Vec<ResourceRule>,
     others: Vec<NonResourceRule>,
@@ -219,9 +219,9 @@ impl Subject {
     }
 }
 
-impl Rule {
+impl FlowSchemaRule {
     fn read(rule: &Value) -> Self {
-        Rule {
+        FlowSchemaRule {
             subjects: rule.list_at(&["subjects"]).iter().filter_map(Subject::read).collect(),
             resources: rule.list_at(&["resourceRules"]).iter().map(ResourceRule::read).collect(),
             others: rule.list_at(&["nonResourceRules"]).iter().map(NonResourceRule::read).collect(),
@@ -262,17 +262,17 @@ impl ResourceRule {
         }
     }
 
-    fn matches(&self, asked: &RequestDigest<'_>) -> bool {
+    fn matches(&self, attributes: &RequestDigest<'_>) -> bool {
         let is_named = |(resource, subresource): &(Str, Str)| {
-            resource == asked.resource && subresource == asked.subresource
+            resource == attributes.resource && subresource == attributes.subresource
         };
-        self.verbs.contains(asked.verb)
+        self.verbs.contains(attributes.verb)
             && self.resources.as_ref().is_none_or(|resources| resources.iter().any(is_named))
-            && self.groups.contains(asked.group)
-            && if asked.namespace.is_empty() {
+            && self.groups.contains(attributes.group)
+            && if attributes.namespace.is_empty() {
                 self.cluster_scope
             } else {
-                self.namespaces.contains(asked.namespace)
+                self.namespaces.contains(attributes.namespace)
             }
     }
 }
@@ -291,10 +291,12 @@ impl NonResourceRule {
         }
     }
 
-    fn matches(&self, asked: &RequestDigest<'_>) -> bool {
-        let is_named =
-            |(url, below): &(Str, Str)| asked.path == url.as_str() || asked.path.starts_with(below.as_str());
-        self.verbs.contains(asked.verb) && self.urls.as_ref().is_none_or(|urls| urls.iter().any(is_named))
+    fn matches(&self, attributes: &RequestDigest<'_>) -> bool {
+        let is_named = |(url, below): &(Str, Str)| {
+            attributes.path == url.as_str() || attributes.path.starts_with(below.as_str())
+        };
+        self.verbs.contains(attributes.verb)
+            && self.urls.as_ref().is_none_or(|urls| urls.iter().any(is_named))
     }
 }
 

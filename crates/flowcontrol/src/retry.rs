@@ -26,7 +26,7 @@ impl Default for RetryAfter {
 
 impl RetryAfter {
     /// Records a rejected request at this Unix time in seconds. Returns the value of `Retry-After` in seconds.
-    pub fn refused(&mut self, second: u64) -> u64 {
+    pub fn record_rejection(&mut self, second: u64) -> u64 {
         if self.current.0 == second {
             self.current.1 += 1;
             return self.seconds;
@@ -47,11 +47,12 @@ impl RetryAfter {
         let window = self.seconds;
         let seconds =
             self.history.iter().rev().take_while(|(then, _)| second.saturating_sub(*then) <= window);
-        let refusals: u64 = seconds.filter(|(then, _)| *then < second).map(|(_, refused)| refused).sum();
-        if second.saturating_sub(self.raised) >= window && refusals >= 3 * window {
+        let total_rejections: u64 =
+            seconds.filter(|(then, _)| *then < second).map(|(_, rejections)| rejections).sum();
+        if second.saturating_sub(self.raised) >= window && total_rejections >= 3 * window {
             self.seconds = (2 * window).min(MAX_RETRY_AFTER);
             self.raised = second;
-        } else if refusals < window && window > 1 {
+        } else if total_rejections < window && window > 1 {
             self.seconds -= 1;
         }
     }
@@ -64,17 +65,18 @@ mod tests {
     #[test]
     fn clients_come_back_later_while_refusals_go_on_and_sooner_when_they_end() {
         let mut level = RetryAfter::default();
-        let mut refuse = |second: u64, times: u64| (0..times).map(|_| level.refused(second)).last().unwrap();
-        assert_eq!(refuse(1000, 5), 1, "a first burst is not known to last");
-        assert_eq!(refuse(1001, 5), 2);
-        assert_eq!(refuse(1002, 5), 2, "it was just raised");
-        assert_eq!(refuse(1003, 5), 4);
-        assert_eq!(refuse(1007, 20), 4, "5 refusals in the 4 seconds before are neither many nor few");
-        assert_eq!(refuse(1008, 1), 8);
-        assert_eq!(refuse(1100, 1), 7, "a quiet time lowers it by one");
+        let mut reject_times =
+            |second: u64, times: u64| (0..times).map(|_| level.record_rejection(second)).last().unwrap();
+        assert_eq!(reject_times(1000, 5), 1, "a first burst is not known to last");
+        assert_eq!(reject_times(1001, 5), 2);
+        assert_eq!(reject_times(1002, 5), 2, "it was just raised");
+        assert_eq!(reject_times(1003, 5), 4);
+        assert_eq!(reject_times(1007, 20), 4, "5 refusals in the 4 seconds before are neither many nor few");
+        assert_eq!(reject_times(1008, 1), 8);
+        assert_eq!(reject_times(1100, 1), 7, "a quiet time lowers it by one");
         for second in 1101..1400 {
-            refuse(second, 100);
+            reject_times(second, 100);
         }
-        assert_eq!(refuse(1400, 1), 32);
+        assert_eq!(reject_times(1400, 1), 32);
     }
 }

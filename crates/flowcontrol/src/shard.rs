@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) const SHARDS: usize = 4;
 
 /// Index of a shard.
-pub(crate) type Shard = usize;
+pub(crate) type ShardIndex = usize;
 
 /// The shard of the current thread.
-pub(crate) fn shard() -> Shard {
+pub(crate) fn shard() -> ShardIndex {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static MINE: Cell<Option<Shard>> = const { Cell::new(None) };
+        static MINE: Cell<Option<ShardIndex>> = const { Cell::new(None) };
     }
     MINE.with(|mine| {
         mine.get().unwrap_or_else(|| {

@@ -7,7 +7,7 @@ use value::Str;
 
 /// The scope of a watch. Selectors are left out, because they are evaluated for every event anyway.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct WatchScope {
+pub struct WatchIdentifier {
     /// Empty for the core group.
     pub group: Str,
     pub resource: Str,
@@ -20,17 +20,17 @@ pub struct WatchScope {
 /// Counts the open watches by scope.
 #[derive(Debug, Default)]
 pub struct WatchTracker {
-    counts: Mutex<HashMap<WatchScope, usize>>,
+    counts: Mutex<HashMap<WatchIdentifier, usize>>,
 }
 
 impl WatchTracker {
     /// Adds a watch that starts.
-    pub fn register(&self, scope: &WatchScope) {
+    pub fn register(&self, scope: &WatchIdentifier) {
         *self.counts().entry(scope.clone()).or_default() += 1;
     }
 
     /// Removes a watch that ended.
-    pub fn forget(&self, scope: &WatchScope) {
+    pub fn forget(&self, scope: &WatchIdentifier) {
         let mut counts = self.counts();
         if let Some(count) = counts.get_mut(scope) {
             *count = count.saturating_sub(1);
@@ -41,13 +41,14 @@ impl WatchTracker {
     }
 
     /// Number of watches interested in a write to this object; an object to be created may have no name yet.
-    pub fn interested(&self, written: &WatchScope) -> usize {
+    pub fn interested(&self, written: &WatchIdentifier) -> usize {
         let counts = self.counts();
         if counts.is_empty() {
             return 0;
         }
-        let count = |scope: &WatchScope| counts.get(scope).copied().unwrap_or_default();
-        let mut scope = WatchScope { namespace: Str::default(), name: Str::default(), ..written.clone() };
+        let count = |scope: &WatchIdentifier| counts.get(scope).copied().unwrap_or_default();
+        let mut scope =
+            WatchIdentifier { namespace: Str::default(), name: Str::default(), ..written.clone() };
         let mut interested = count(&scope);
         if !written.namespace.is_empty() {
             scope.namespace = written.namespace.clone();
@@ -60,7 +61,7 @@ impl WatchTracker {
         interested
     }
 
-    fn counts(&self) -> std::sync::MutexGuard<'_, HashMap<WatchScope, usize>> {
+    fn counts(&self) -> std::sync::MutexGuard<'_, HashMap<WatchIdentifier, usize>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -69,8 +70,8 @@ impl WatchTracker {
 mod tests {
     use super::*;
 
-    fn scope(namespace: &str, name: &str) -> WatchScope {
-        WatchScope {
+    fn scope(namespace: &str, name: &str) -> WatchIdentifier {
+        WatchIdentifier {
             group: "".into(),
             resource: "pods".into(),
             namespace: namespace.into(),
@@ -87,7 +88,7 @@ mod tests {
         assert_eq!(tracker.interested(&scope("a", "x")), 4);
         assert_eq!(tracker.interested(&scope("a", "")), 3, "what is created has no name yet");
         assert_eq!(tracker.interested(&scope("c", "y")), 2);
-        let nodes = WatchScope { resource: "nodes".into(), ..scope("", "n") };
+        let nodes = WatchIdentifier { resource: "nodes".into(), ..scope("", "n") };
         assert_eq!(tracker.interested(&nodes), 0);
         tracker.forget(&scope("", ""));
         tracker.forget(&scope("a", "x"));

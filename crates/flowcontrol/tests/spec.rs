@@ -10,9 +10,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use authn::User;
-use flowcontrol::bootstrap::{self, Kind};
+use flowcontrol::bootstrap::{self, FlowControlKind};
 use flowcontrol::{
-    Arrival, Configuration, Controller, FlowSchema, PriorityLevel, RequestDigest, Ticket, Work,
+    Arrival, FlowSchema, PriorityLevel, PriorityLevelController, RequestClassifier, RequestDigest,
+    RequestTicket, WorkEstimate,
 };
 use pages::{Page, pages};
 use value::yaml;
@@ -21,7 +22,7 @@ pages!(check, "": allocation, classification);
 
 struct Silent;
 
-impl Ticket for Silent {
+impl RequestTicket for Silent {
     fn dispatched(&mut self) {}
 }
 
@@ -36,17 +37,17 @@ impl Cluster {
         let (mut levels, mut schemas) = (Vec::new(), Vec::new());
         for found in bootstrap::objects() {
             match found.kind {
-                Kind::PriorityLevel => levels.push(PriorityLevel::read(&found.object).unwrap()),
-                Kind::FlowSchema => schemas.push(FlowSchema::read(&found.object)),
+                FlowControlKind::PriorityLevel => levels.push(PriorityLevel::read(&found.object).unwrap()),
+                FlowControlKind::FlowSchema => schemas.push(FlowSchema::read(&found.object)),
             }
         }
         Cluster { levels, schemas, demand: Vec::new() }
     }
 
-    fn configure(&self, seats: u32) -> (Controller<Silent>, Configuration<Silent>) {
-        let mut controller = Controller::new(seats, Duration::ZERO);
+    fn configure(&self, seats: u32) -> (PriorityLevelController<Silent>, RequestClassifier<Silent>) {
+        let mut controller = PriorityLevelController::new(seats, Duration::ZERO);
         let configured = controller.configure(Duration::ZERO, self.levels.clone(), self.schemas.clone());
-        (controller, configured.configuration)
+        (controller, configured.classifier)
     }
 
     fn seats(&self, seats: u32) -> String {
@@ -62,7 +63,7 @@ impl Cluster {
                         flow,
                         distinguisher: "".into(),
                         hash: hash * 7919,
-                        work: Work::ONE_SEAT,
+                        work: WorkEstimate::ONE_SEAT,
                         interested_watches: None,
                         is_watch: false,
                         is_resumed: false,
@@ -100,7 +101,7 @@ impl Cluster {
         let (kind, subresource) = what.split_once('/').unwrap_or((what, ""));
         let (resource, group) = kind.split_once('.').unwrap_or((kind, ""));
         let is_resource = !what.starts_with('/');
-        let asked = RequestDigest {
+        let attributes = RequestDigest {
             user: &user,
             is_resource,
             verb,
@@ -110,9 +111,9 @@ impl Cluster {
             namespace,
             path: what,
         };
-        let (_controller, configuration) = self.configure(600);
-        let class = configuration.classify(&asked);
-        let (distinguisher, hash) = class.flow_of(&asked);
+        let (_controller, classifier) = self.configure(600);
+        let class = classifier.classify(&attributes);
+        let (distinguisher, hash) = class.flow_of(&attributes);
         let mut answer = format!("{question} -> {} {}", class.schema.name, class.level.name);
         if hash != 0 {
             write!(answer, " {distinguisher:?}").unwrap();

@@ -13,8 +13,8 @@ use api::{Status, names};
 use authn::InternalIdentity;
 use authz::rbac::aggregation;
 use controllers::{
-    AggregatedKinds, Api, ChangeStream, ClusterReader, FailedDiscovery, ObjectChange, ObjectEvent, ObjectRef,
-    ObserveClaims, Options, PatchBody, Recount, ResourceKind, StoredBy, WatchScope,
+    AggregatedKinds, Api, ChangeStream, ClusterReader, ControllerOptions, FailedDiscovery, ObjectChange,
+    ObjectEvent, ObserveClaims, PatchBody, Recount, ResourceKind, StoredBy, TypedObjectRef, WatchSource,
 };
 use documents::discovery::RemoteVersion;
 use http::Method;
@@ -47,18 +47,18 @@ pub(crate) fn start(
     let recount = state.admission.chain.plugins().any(|plugin| plugin == "ResourceQuota").then_some(recount);
     start_with(
         state,
-        Options {
+        ControllerOptions {
             recount,
             scheduler,
             event_ttl,
             admin_access: state.apis.admin_access,
             observe_claims: Some(ObserveClaims(state.metrics.claims.clone())),
-            ..Options::new(root_ca, aggregate)
+            ..ControllerOptions::new(root_ca, aggregate)
         },
     )
 }
 
-fn start_with(state: &Arc<State>, options: Options) -> JoinHandle<()> {
+fn start_with(state: &Arc<State>, options: ControllerOptions) -> JoinHandle<()> {
     let kinds = Arc::new(StoredKinds::of(&state.apis.catalog));
     let access = |name| InProcess {
         state: Arc::clone(state),
@@ -99,7 +99,7 @@ impl StoredKinds {
     }
 
     /// The object a storage key belongs to. Its kind follows from the key's prefix alone.
-    fn object_ref(&self, catalog: &Catalog, key: &str) -> Option<ObjectRef> {
+    fn object_ref(&self, catalog: &Catalog, key: &str) -> Option<TypedObjectRef> {
         let (prefix, rest) = key.split_at_checked(keys::prefix_end(key)?)?;
         let kind = match self.by_prefix.get(prefix) {
             Some(kind) => Arc::clone(kind),
@@ -109,7 +109,7 @@ impl StoredKinds {
             }
         };
         let (namespace, name) = if kind.namespaced { rest.split_once('/')? } else { ("", rest) };
-        Some(kind.place(namespace, name))
+        Some(kind.object_ref(namespace, name))
     }
 }
 
@@ -123,7 +123,7 @@ fn kind(served: &catalog::ServedResource) -> ResourceKind {
         namespaced: served.namespaced,
         deletable: has(Verb::Delete),
         deletes_collections: has(Verb::DeleteCollection),
-        home: StoredBy::Here,
+        stored_by: StoredBy::ThisServer,
     }
 }
 
@@ -141,13 +141,13 @@ impl InProcess {
 
     /// The client that reaches the server storing the objects of a kind.
     fn client_for(&self, kind: &ResourceKind) -> Client {
-        match kind.home {
-            StoredBy::Here => self.client.clone(),
-            StoredBy::Elsewhere => self.client.elsewhere(),
+        match kind.stored_by {
+            StoredBy::ThisServer => self.client.clone(),
+            StoredBy::AggregatedServer => self.client.elsewhere(),
         }
     }
 
-    fn entry(&self, object_ref: &ObjectRef) -> Option<Arc<StoredEntry>> {
+    fn entry(&self, object_ref: &TypedObjectRef) -> Option<Arc<StoredEntry>> {
         self.state
             .storage
             .store
@@ -183,15 +183,15 @@ impl ClusterReader for InProcess {
         self.kinds.all.iter().cloned().chain(custom).collect()
     }
 
-    fn elsewhere(&self) -> AggregatedKinds {
+    fn aggregated_kinds(&self) -> AggregatedKinds {
         elsewhere(self.state.apis.aggregation.remote_versions())
     }
 
-    fn get(&self, object_ref: &ObjectRef) -> Result<Option<Value>, Status> {
+    fn get(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status> {
         self.entry(object_ref).map(|entry| self.object(&object_ref.kind, &entry)).transpose()
     }
 
-    fn metadata(&self, object_ref: &ObjectRef) -> Result<Option<Value>, Status> {
+    fn metadata(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status> {
         self.entry(object_ref).map(|entry| skim::metadata(&entry)).transpose()
     }
 
@@ -255,7 +255,7 @@ impl StoreWatch {
             }
         };
         Some(ObjectChange {
-            place: self.kinds.object_ref(&self.state.apis.catalog, &entry.key)?,
+            object_ref: self.kinds.object_ref(&self.state.apis.catalog, &entry.key)?,
             object: object?,
             deleted,
         })
@@ -289,11 +289,11 @@ impl ChangeStream for StoreWatch {
 impl Api for InProcess {
     type Watch = StoreWatch;
 
-    fn watch(&self, what: &WatchScope) -> (Vec<ObjectChange>, StoreWatch) {
+    fn watch(&self, what: &WatchSource) -> (Vec<ObjectChange>, StoreWatch) {
         let (scope, filter) = match what {
-            WatchScope::Kind(kind) => (self.scope(kind, ""), WatchFilter::All),
-            WatchScope::Named(kind, name) => (self.scope(kind, ""), WatchFilter::Named(name.clone())),
-            WatchScope::Owners => (None, WatchFilter::Owners),
+            WatchSource::Kind(kind) => (self.scope(kind, ""), WatchFilter::All),
+            WatchSource::Named(kind, name) => (self.scope(kind, ""), WatchFilter::Named(name.clone())),
+            WatchSource::Owners => (None, WatchFilter::Owners),
         };
         let (page, events) = self.state.storage.store.list_and_watch(scope.as_deref().unwrap_or(keys::ROOT));
         let watch =
@@ -308,7 +308,7 @@ impl Api for InProcess {
 
     async fn update(
         &self,
-        object_ref: &ObjectRef,
+        object_ref: &TypedObjectRef,
         subresource: &str,
         object: &Value,
     ) -> Result<Value, Status> {
@@ -317,7 +317,7 @@ impl Api for InProcess {
 
     async fn patch(
         &self,
-        object_ref: &ObjectRef,
+        object_ref: &TypedObjectRef,
         subresource: &str,
         patch: &PatchBody,
     ) -> Result<Value, Status> {
@@ -331,11 +331,11 @@ impl Api for InProcess {
         }
     }
 
-    async fn list_elsewhere(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
+    async fn list_aggregated(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
         items(self.client.elsewhere().get(&collection(kind, namespace)).await?)
     }
 
-    async fn delete(&self, object_ref: &ObjectRef, options: &Value) -> Result<(), Status> {
+    async fn delete(&self, object_ref: &TypedObjectRef, options: &Value) -> Result<(), Status> {
         is_segment(&object_ref.name).map_err(Status::internal)?;
         self.client_for(&object_ref.kind)
             .delete(&path(object_ref, ""), &delete_options(options))
@@ -376,7 +376,7 @@ fn elsewhere(mut versions: Vec<RemoteVersion>) -> AggregatedKinds {
                 namespaced: text(&["scope"]) == "Namespaced",
                 deletable: has("delete"),
                 deletes_collections: has("deletecollection"),
-                home: StoredBy::Elsewhere,
+                stored_by: StoredBy::AggregatedServer,
             };
             // Already listed in a version of higher priority.
             let known = found.kinds.iter().any(|k| k.group == kind.group && k.plural == kind.plural);
@@ -442,7 +442,7 @@ fn collection(kind: &ResourceKind, namespace: &str) -> String {
 }
 
 /// The path of an object, or of its subresource unless that is empty.
-fn path(object_ref: &ObjectRef, subresource: &str) -> String {
+fn path(object_ref: &TypedObjectRef, subresource: &str) -> String {
     let mut path =
         format!("{}/{}", collection(&object_ref.kind, &object_ref.namespace), encode_path(&object_ref.name));
     if !subresource.is_empty() {

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use authn::Caller;
 use flowcontrol::{
-    Arrival, Class, Configuration, Controller, PerShard, Phase, PresentRequest, PresentRequests,
-    RequestDigest, Ticket, Traffic, WatchTracker,
+    Arrival, Class, PerShard, PresentRequest, PresentRequests, PriorityLevelController, RequestClassifier,
+    RequestDigest, RequestPhase, RequestTicket, Traffic, WatchTracker,
 };
 use http::{HeaderName, HeaderValue, Response};
 use tokio::sync::{Notify, oneshot};
@@ -81,7 +81,7 @@ impl FlowControlShared {
 /// The current configuration, with the response headers of each class.
 struct InForce {
     shared: Arc<FlowControlShared>,
-    configuration: Arc<Configuration<Waiter>>,
+    configuration: Arc<RequestClassifier<Waiter>>,
     /// Indexed like the classes of the configuration.
     uids: Vec<MatchedUids>,
 }
@@ -143,7 +143,7 @@ pub(crate) struct Waiter {
     wake: Option<oneshot::Sender<()>>,
 }
 
-impl Ticket for Waiter {
+impl RequestTicket for Waiter {
     fn dispatched(&mut self) {
         if let Some(wake) = self.wake.take() {
             // If the waiting request is gone, dropping its seat dispatches the next one.
@@ -209,7 +209,8 @@ impl FlowRejection {
 impl FlowControl {
     /// Limits requests to `seats` at once, using the mandatory objects until the stored ones are loaded.
     pub(crate) fn new(seats: usize, request_timeout: Duration) -> Arc<Self> {
-        let mut controller = Controller::new(u32::try_from(seats).unwrap_or(u32::MAX), Duration::ZERO);
+        let mut controller =
+            PriorityLevelController::new(u32::try_from(seats).unwrap_or(u32::MAX), Duration::ZERO);
         let first = controller.configure(Duration::ZERO, Vec::new(), Vec::new());
         let mut traffic = Traffic::new(Duration::ZERO);
         let executing = u64::try_from(first.max_executing).unwrap_or_default();
@@ -224,7 +225,7 @@ impl FlowControl {
         Arc::new(FlowControl {
             epoch_time: SystemTime::now(),
             configured: Mutex::new(configure::FlowControlObjects::new(controller)),
-            in_force: ArcSwap::from_pointee(InForce::per_shard(&shared, first.configuration)),
+            in_force: ArcSwap::from_pointee(InForce::per_shard(&shared, first.classifier)),
             watches: Arc::default(),
             shared,
         })
@@ -257,15 +258,15 @@ impl FlowControl {
 
     /// Maximum of concurrently executing requests in the last second: `(reading, mutating)`.
     pub(crate) fn executing(&self) -> (usize, usize) {
-        self.most(Phase::Executing)
+        self.most(RequestPhase::Executing)
     }
 
     /// Maximum of queued requests in the last second: `(reading, mutating)`.
     pub(crate) fn waiting(&self) -> (usize, usize) {
-        self.most(Phase::Waiting)
+        self.most(RequestPhase::Waiting)
     }
 
-    fn most(&self, phase: Phase) -> (usize, usize) {
+    fn most(&self, phase: RequestPhase) -> (usize, usize) {
         let mut traffic = self.traffic();
         let mut most = |mutating| usize::try_from(traffic.watermark(phase, mutating)).unwrap_or_default();
         (most(false), most(true))
@@ -317,7 +318,7 @@ impl InForce {
     /// Every shard has values of its own to take references to; the configuration is the same.
     fn per_shard(
         shared: &Arc<FlowControlShared>,
-        configuration: Configuration<Waiter>,
+        configuration: RequestClassifier<Waiter>,
     ) -> PerShard<Arc<Self>> {
         let configuration = Arc::new(configuration);
         PerShard::new(|| {

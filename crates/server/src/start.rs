@@ -9,19 +9,19 @@
 //! - Objects that cannot be decoded are known before anything is derived from the store: requests that depend on them are denied
 //!   from the start. Test: `what_an_unreadable_object_decides_about_is_refused_after_a_start_and_at_once`.
 //! - Informers have read the store when their subsystem is built: stored roles, policies, webhooks and CRDs are in force for the first
-//!   request. Tests: `policies_survive_a_restart_and_are_in_force_before_the_first_answer`,
-//!   `a_definition_as_deep_as_can_be_sent_is_served_again_after_a_restart`.
+//!   request. Tests: `policies_are_active_before_the_first_answer_after_a_restart`,
+//!   `the_deepest_accepted_crd_is_served_after_a_restart`.
 //! - Static manifests are in force before the first write, also before those of bootstrap and of controllers. Test:
-//!   `not_one_violating_object_is_created_however_early_it_is_asked_for`.
+//!   `no_violating_object_is_created_however_early_it_is_requested`.
 //! - The bootstrap objects that are created again when they are deleted are watched before bootstrap writes them. (No test.)
 //! - The listener accepts connections when every bootstrap object was written or refused once, or after [`SERVE_AFTER`]: a policy may
 //!   refuse bootstrap objects, or a webhook that needs this server may delay them. `/readyz` fails until bootstrap is done. Tests:
-//!   `a_policy_that_refuses_bootstrap_objects_is_reported_and_bootstrap_goes_on_when_it_is_gone`,
-//!   `a_webhook_that_never_answers_does_not_hold_up_the_start`.
+//!   `a_policy_that_denies_bootstrap_objects_is_reported_until_it_is_removed`,
+//!   `a_webhook_that_never_answers_does_not_delay_the_start`.
 //! - Controllers start last, under the same condition or after [`RETURN_AFTER`]. Test:
 //!   `controllers_write_their_first_objects_after_bootstrap_is_done`.
 //! - Stopping ends the listener and the controllers, then waits for mutating requests, then closes the store, then the audit log. Tests:
-//!   `a_write_under_way_is_finished_before_the_server_ends`, `a_signal_ends_watches_and_then_the_server`,
+//!   `a_running_write_is_completed_before_the_server_stops`, `sigterm_ends_watches_and_then_the_server`,
 //!   `a_server_with_controllers_stops`.
 
 mod background;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use value::{Str, Value};
 
-use super::{POD_CLAIM, is_allocated};
+use super::creation::POD_CLAIM;
+use super::objects::is_allocated;
 
 /// Annotation of a claim that a scheduler created for the extended resources of a pod.
 const EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
@@ -31,7 +32,7 @@ pub trait ClaimObserver: Send + Sync {
     fn counted(&self, labels: ClaimLabels, change: i64);
 }
 
-/// A [`ClaimObserver`] that can be part of [`crate::Options`].
+/// A [`ClaimObserver`] that can be part of [`crate::ControllerOptions`].
 #[derive(Clone)]
 pub struct ObserveClaims(pub Arc<dyn ClaimObserver>);
 
@@ -42,40 +43,41 @@ impl fmt::Debug for ObserveClaims {
 }
 
 /// The labels under which each claim is counted, by namespace and name.
-pub(super) struct Counts {
+pub(super) struct ClaimCounts {
     observer: Option<ObserveClaims>,
-    known: HashMap<(Str, Str), ClaimLabels>,
+    labels_by_claim: HashMap<(Str, Str), ClaimLabels>,
 }
 
-impl Counts {
+impl ClaimCounts {
     pub(super) fn new(observer: Option<ObserveClaims>) -> Self {
-        Counts { observer, known: HashMap::new() }
+        ClaimCounts { observer, labels_by_claim: HashMap::new() }
     }
 
     /// Subtracts all counted claims, because the watch lists everything again.
     pub(super) fn restart(&mut self) {
-        let known = std::mem::take(&mut self.known);
-        for labels in known.into_values() {
-            self.tell(labels, -1);
+        let labels_by_claim = std::mem::take(&mut self.labels_by_claim);
+        for labels in labels_by_claim.into_values() {
+            self.report_change(labels, -1);
         }
     }
 
     /// Updates the counts for the current state of a claim, or for its deletion.
-    pub(super) fn saw(&mut self, at: (Str, Str), claim: &Value, deleted: bool) {
+    pub(super) fn observe(&mut self, at: (Str, Str), claim: &Value, deleted: bool) {
         let now = labels(claim);
-        let before = if deleted { self.known.remove(&at) } else { self.known.insert(at, now) };
+        let before =
+            if deleted { self.labels_by_claim.remove(&at) } else { self.labels_by_claim.insert(at, now) };
         if !deleted && before == Some(now) {
             return;
         }
         if let Some(before) = before {
-            self.tell(before, -1);
+            self.report_change(before, -1);
         }
         if !deleted {
-            self.tell(now, 1);
+            self.report_change(now, 1);
         }
     }
 
-    fn tell(&self, labels: ClaimLabels, change: i64) {
+    fn report_change(&self, labels: ClaimLabels, change: i64) {
         if let Some(ObserveClaims(observer)) = &self.observer {
             observer.counted(labels, change);
         }
@@ -100,13 +102,13 @@ fn labels(claim: &Value) -> ClaimLabels {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use super::{ClaimLabels, ClaimObserver, Counts, ObserveClaims};
+    use super::{ClaimCounts, ClaimLabels, ClaimObserver, ObserveClaims};
     use crate::fake::parse;
 
     #[derive(Default)]
-    struct Told(Mutex<Vec<(bool, bool, &'static str, i64)>>);
+    struct RecordingObserver(Mutex<Vec<(bool, bool, &'static str, i64)>>);
 
-    impl ClaimObserver for Told {
+    impl ClaimObserver for RecordingObserver {
         fn created(&self, _: bool, _: bool) {}
 
         fn counted(&self, labels: ClaimLabels, change: i64) {
@@ -116,21 +118,21 @@ mod tests {
 
     #[test]
     fn a_claim_is_counted_once_as_what_it_is_now() {
-        let told = Arc::new(Told::default());
-        let mut counts = Counts::new(Some(ObserveClaims(told.clone())));
+        let recorded = Arc::new(RecordingObserver::default());
+        let mut counts = ClaimCounts::new(Some(ObserveClaims(recorded.clone())));
         let at = || ("ns".into(), "c".into());
-        let take = || std::mem::take(&mut *told.0.lock().unwrap());
+        let take = || std::mem::take(&mut *recorded.0.lock().unwrap());
         let plain = parse("{}");
         let admin = parse(
             r#"{"metadata":{"annotations":{"resource.kubernetes.io/pod-claim-name":"gpu"}},"spec":{"devices":{"requests":[{"exactly":{"adminAccess":true}}]}},"status":{"allocation":{}}}"#,
         );
-        counts.saw(at(), &plain, false);
-        counts.saw(at(), &plain, false);
+        counts.observe(at(), &plain, false);
+        counts.observe(at(), &plain, false);
         assert_eq!(take(), [(false, false, "", 1)]);
-        counts.saw(at(), &admin, false);
+        counts.observe(at(), &admin, false);
         assert_eq!(take(), [(false, false, "", -1), (true, true, "resource_claim_template", 1)]);
         counts.restart();
-        counts.saw(at(), &admin, true);
+        counts.observe(at(), &admin, true);
         assert_eq!(take(), [(true, true, "resource_claim_template", -1)]);
     }
 }

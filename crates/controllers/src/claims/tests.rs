@@ -1,4 +1,5 @@
-use super::{Unnamed, Users, base_name, from_template, is_done, is_of, named};
+use super::creation::{base_name, from_template};
+use super::{PodClaimIndex, UnresolvedClaim, is_done, is_owned_by_pod, resolve_claim};
 use crate::fake::parse;
 
 #[test]
@@ -18,8 +19,8 @@ fn a_claim_of_a_template_belongs_to_its_pod() {
             "spec":{"devices":{"requests":[{"name":"r"}]}}}"#
         )
     );
-    assert!(is_of(&pod, &claim));
-    assert!(!is_of(&parse(r#"{"metadata":{"name":"web","uid":"other"}}"#), &claim));
+    assert!(is_owned_by_pod(&pod, &claim));
+    assert!(!is_owned_by_pod(&parse(r#"{"metadata":{"name":"web","uid":"other"}}"#), &claim));
 }
 
 #[test]
@@ -35,14 +36,15 @@ fn an_entry_names_its_claim_by_itself_or_by_the_status_of_the_pod() {
     let pod = parse(
         r#"{"status":{"resourceClaimStatuses":[{"name":"made","resourceClaimName":"x"},{"name":"needless"}]}}"#,
     );
-    let entry =
-        |text: &str| named(&pod, &parse(text)).map(|found| found.map(|n| (n.name.to_string(), n.made)));
+    let entry = |text: &str| {
+        resolve_claim(&pod, &parse(text)).map(|found| found.map(|n| (n.name.to_string(), n.created_for_pod)))
+    };
     assert_eq!(entry(r#"{"name":"a","resourceClaimName":"c"}"#), Ok(Some(("c".to_owned(), false))));
-    let made = r#"{"name":"made","resourceClaimTemplateName":"t"}"#;
-    assert_eq!(entry(made), Ok(Some(("x".to_owned(), true))));
+    let templated = r#"{"name":"made","resourceClaimTemplateName":"t"}"#;
+    assert_eq!(entry(templated), Ok(Some(("x".to_owned(), true))));
     assert_eq!(entry(r#"{"name":"needless","resourceClaimTemplateName":"t"}"#), Ok(None));
-    assert_eq!(entry(r#"{"name":"new","resourceClaimTemplateName":"t"}"#), Err(Unnamed::NotYet));
-    assert_eq!(entry(r#"{"name":"odd","somethingNew":"t"}"#), Err(Unnamed::Unknown));
+    assert_eq!(entry(r#"{"name":"new","resourceClaimTemplateName":"t"}"#), Err(UnresolvedClaim::NotYet));
+    assert_eq!(entry(r#"{"name":"odd","somethingNew":"t"}"#), Err(UnresolvedClaim::Unknown));
 }
 
 #[test]
@@ -59,33 +61,33 @@ fn a_pod_is_done_when_it_ended_or_will_never_begin() {
 }
 
 #[test]
-fn reservations_for_pods_that_were_never_seen_are_told_from_those_of_known_ones() {
-    let mut users = Users::default();
+fn reservations_for_unobserved_pods_are_detected() {
+    let mut pod_claims = PodClaimIndex::default();
     let claim = |pods: &[&str]| {
         let all: Vec<String> =
             pods.iter().map(|pod| format!(r#"{{"resource":"pods","name":"{pod}","uid":"u"}}"#)).collect();
         parse(&format!(r#"{{"status":{{"reservedFor":[{}]}}}}"#, all.join(",")))
     };
     let namespace = "n".into();
-    assert!(users.know_all(&namespace, &claim(&[])));
-    assert!(!users.know_all(&namespace, &claim(&["web"])));
+    assert!(pod_claims.has_all_reserving_pods(&namespace, &claim(&[])));
+    assert!(!pod_claims.has_all_reserving_pods(&namespace, &claim(&["web"])));
     let other =
         parse(r#"{"status":{"reservedFor":[{"apiGroup":"example.com","resource":"jobs","name":"j"}]}}"#);
-    assert!(users.know_all(&namespace, &other));
+    assert!(pod_claims.has_all_reserving_pods(&namespace, &other));
     let pod = parse(r#"{"spec":{"resourceClaims":[{"name":"a","resourceClaimName":"c"}]}}"#);
-    users.remember(&namespace, &"web".into(), &pod);
-    assert!(users.know_all(&namespace, &claim(&["web"])));
-    assert!(!users.know_all(&namespace, &claim(&["web", "ghost"])));
-    users.forget(&namespace, &"web".into());
-    assert!(!users.know_all(&namespace, &claim(&["web"])));
+    pod_claims.remember(&namespace, &"web".into(), &pod);
+    assert!(pod_claims.has_all_reserving_pods(&namespace, &claim(&["web"])));
+    assert!(!pod_claims.has_all_reserving_pods(&namespace, &claim(&["web", "ghost"])));
+    pod_claims.forget(&namespace, &"web".into());
+    assert!(!pod_claims.has_all_reserving_pods(&namespace, &claim(&["web"])));
 }
 
 #[test]
 fn a_claim_that_a_scheduler_made_for_extended_resources_is_let_go_with_its_pod() {
-    let mut users = Users::default();
+    let mut pod_claims = PodClaimIndex::default();
     let pod = parse(r#"{"status":{"extendedResourceClaimStatus":{"resourceClaimName":"x"}}}"#);
-    users.remember(&"n".into(), &"web".into(), &pod);
-    assert!(users.by_claim.contains_key(&("n".into(), "x".into())));
-    users.forget(&"n".into(), &"web".into());
-    assert!(users.by_claim.is_empty());
+    pod_claims.remember(&"n".into(), &"web".into(), &pod);
+    assert!(pod_claims.by_claim.contains_key(&("n".into(), "x".into())));
+    pod_claims.forget(&"n".into(), &"web".into());
+    assert!(pod_claims.by_claim.is_empty());
 }

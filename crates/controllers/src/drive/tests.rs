@@ -10,8 +10,8 @@ use value::{Str, Value};
 
 use super::{Controller, Next, run};
 use crate::api::{
-    AggregatedKinds, Api, ChangeStream, ClusterReader, ObjectChange, ObjectEvent, ObjectRef, PatchBody,
-    ResourceKind, WatchScope,
+    AggregatedKinds, Api, ChangeStream, ClusterReader, ObjectChange, ObjectEvent, PatchBody, ResourceKind,
+    TypedObjectRef, WatchSource,
 };
 use crate::fake::{Fake, kind, parse};
 use crate::queue::Backoff;
@@ -43,14 +43,14 @@ impl ClusterReader for Scripted {
     fn kinds(&self) -> Vec<Arc<ResourceKind>> {
         self.fake.kinds()
     }
-    fn elsewhere(&self) -> AggregatedKinds {
-        self.fake.elsewhere()
+    fn aggregated_kinds(&self) -> AggregatedKinds {
+        self.fake.aggregated_kinds()
     }
-    fn get(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
-        self.fake.get(place)
+    fn get(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status> {
+        self.fake.get(object_ref)
     }
-    fn metadata(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
-        self.fake.metadata(place)
+    fn metadata(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status> {
+        self.fake.metadata(object_ref)
     }
     fn list(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
         self.fake.list(kind, namespace)
@@ -73,23 +73,23 @@ impl ClusterReader for Scripted {
 impl Api for Scripted {
     type Watch = Script;
 
-    fn watch(&self, _: &WatchScope) -> (Vec<ObjectChange>, Script) {
+    fn watch(&self, _: &WatchSource) -> (Vec<ObjectChange>, Script) {
         let (initial, events) = self.scripts.lock().unwrap().pop_front().unwrap_or_default();
         (initial, Script(events.into()))
     }
     async fn create(&self, _: &ResourceKind, _: &str, _: &Value) -> Result<Value, Status> {
         Err(Status::internal("nothing is written here"))
     }
-    async fn update(&self, _: &ObjectRef, _: &str, _: &Value) -> Result<Value, Status> {
+    async fn update(&self, _: &TypedObjectRef, _: &str, _: &Value) -> Result<Value, Status> {
         Err(Status::internal("nothing is written here"))
     }
-    async fn patch(&self, _: &ObjectRef, _: &str, _: &PatchBody) -> Result<Value, Status> {
+    async fn patch(&self, _: &TypedObjectRef, _: &str, _: &PatchBody) -> Result<Value, Status> {
         Err(Status::internal("nothing is written here"))
     }
-    async fn list_elsewhere(&self, _: &ResourceKind, _: &str) -> Result<Vec<Value>, Status> {
-        Err(Status::internal("nothing is elsewhere"))
+    async fn list_aggregated(&self, _: &ResourceKind, _: &str) -> Result<Vec<Value>, Status> {
+        Err(Status::internal("there are no aggregated API servers"))
     }
-    async fn delete(&self, _: &ObjectRef, _: &Value) -> Result<(), Status> {
+    async fn delete(&self, _: &TypedObjectRef, _: &Value) -> Result<(), Status> {
         Err(Status::internal("nothing is written here"))
     }
     async fn delete_collection(&self, _: &ResourceKind, _: &str, _: &Value) -> Result<(), Status> {
@@ -107,23 +107,23 @@ struct Tally {
     finished: AtomicUsize,
 }
 
-struct Counting {
+struct RecountFuture {
     tally: Arc<Tally>,
     begun: Instant,
     failures: usize,
 }
 
-impl Controller for Counting {
+impl Controller for RecountFuture {
     type Key = Str;
     const NAME: &'static str = "counting";
     const WORKERS: usize = 2;
     const BACKOFF: Backoff = Backoff { first: Duration::from_millis(10), longest: Duration::from_millis(40) };
 
     fn observe(&self, change: &ObjectChange) -> Vec<(Str, Duration)> {
-        vec![(change.place.name.clone(), Duration::ZERO)]
+        vec![(change.object_ref.name.clone(), Duration::ZERO)]
     }
 
-    fn restart(&self, _: &WatchScope) {
+    fn restart(&self, _: &WatchSource) {
         self.tally.restarts.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -149,8 +149,8 @@ impl Controller for Counting {
 }
 
 fn change(name: &str) -> ObjectChange {
-    let place = kind("", "v1", "ConfigMap", "configmaps", true).place("n", name);
-    ObjectChange { place, object: parse("{}"), deleted: false }
+    let object_ref = kind("", "v1", "ConfigMap", "configmaps", true).object_ref("n", name);
+    ObjectChange { object_ref, object: parse("{}"), deleted: false }
 }
 
 /// Runs a controller over these scripts for `wait` of paused time and returns its records.
@@ -162,8 +162,8 @@ async fn after(
     let api = Arc::new(Scripted { fake: Fake::new(&[]), scripts: Mutex::new(scripts.into()) });
     let tally = Arc::new(Tally::default());
     let (stop, stopped) = watch::channel(false);
-    let controller = Counting { tally: Arc::clone(&tally), begun: Instant::now(), failures };
-    let running = tokio::spawn(run(controller, api, vec![WatchScope::Owners], stopped));
+    let controller = RecountFuture { tally: Arc::clone(&tally), begun: Instant::now(), failures };
+    let running = tokio::spawn(run(controller, api, vec![WatchSource::Owners], stopped));
     sleep(wait).await;
     stop.send(true).unwrap();
     running.await.unwrap();
@@ -216,9 +216,9 @@ async fn a_watch_that_ends_with_the_server_ends_the_controller() {
         fake: Fake::new(&[]),
         scripts: Mutex::new(VecDeque::from([(vec![], vec![ObjectEvent::Closed])])),
     });
-    let controller = Counting { tally: Arc::default(), begun: Instant::now(), failures: 0 };
+    let controller = RecountFuture { tally: Arc::default(), begun: Instant::now(), failures: 0 };
     let (_stop, stopped) = watch::channel(false);
-    tokio::time::timeout(Duration::from_secs(5), run(controller, api, vec![WatchScope::Owners], stopped))
+    tokio::time::timeout(Duration::from_secs(5), run(controller, api, vec![WatchSource::Owners], stopped))
         .await
         .expect("it ends");
 }

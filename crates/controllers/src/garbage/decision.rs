@@ -12,14 +12,14 @@ use api::Status;
 use api::meta;
 use value::{Str, Value};
 
-use super::graph::{Going, Graph};
+use super::graph::{DeletionState, OwnerGraph};
 use super::{FOREGROUND, ORPHAN, lock, owners};
-use crate::api::{ClusterReader, ObjectRef};
-use lookup::{Owner, Owners, Turn};
+use crate::api::{ClusterReader, TypedObjectRef};
+use lookup::{Owner, Owners, YieldBudget};
 
 /// The decision about an object.
 #[derive(Debug, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum GarbageDecision {
     /// The object stays, or is already being deleted.
     Nothing,
     /// Perform these actions, in this order.
@@ -27,21 +27,21 @@ pub(super) enum Verdict {
     /// Reconcile these dependents, which block the foreground deletion.
     Attempt(Vec<Str>),
     /// The object is cluster-scoped and references a namespaced owner. Such an owner cannot be resolved, so the object is left alone.
-    Impossible { dependent: ObjectRef, owner: Str },
+    Impossible { dependent: TypedObjectRef, owner: Str },
     /// The object references an owner of a kind that is not served, which may exist.
-    UnknownKind { dependent: ObjectRef, kind: String },
+    UnknownKind { dependent: TypedObjectRef, kind: String },
 }
 
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
     /// Changes the owner references.
     Patch {
-        place: ObjectRef,
+        object_ref: TypedObjectRef,
         patch: Value,
     },
     /// Removes a finalizer, after all earlier actions have completed.
     Release {
-        place: ObjectRef,
+        object_ref: TypedObjectRef,
         patch: Value,
     },
     Delete(Deletion),
@@ -50,7 +50,7 @@ pub(super) enum Action {
 /// The deletion of an object, with the state in which it was decided.
 #[derive(Debug, PartialEq)]
 pub(super) struct Deletion {
-    pub(super) place: ObjectRef,
+    pub(super) object_ref: TypedObjectRef,
     pub(super) uid: Str,
     pub(super) revision: Str,
     pub(super) owners: Vec<Value>,
@@ -70,17 +70,17 @@ impl Deletion {
 }
 
 /// The graph's entry for the object to decide about, with access to the graph for later reads.
-struct Subject<'a> {
-    graph: &'a Mutex<Graph>,
+struct DecisionTarget<'a> {
+    graph: &'a Mutex<OwnerGraph>,
     generation: u64,
     uid: &'a str,
-    place: ObjectRef,
+    object_ref: TypedObjectRef,
 }
 
-impl Subject<'_> {
+impl DecisionTarget<'_> {
     /// Reads the graph again, under the lock; `None` if it was restarted meanwhile or no longer contains the object. Then no action is
     /// needed now: the object is reconciled again once it is listed.
-    fn reread<T>(&self, read: impl FnOnce(&Graph) -> T) -> Option<T> {
+    fn reread<T>(&self, read: impl FnOnce(&OwnerGraph) -> T) -> Option<T> {
         let graph = lock(self.graph);
         let same = graph.generation() == self.generation && graph.node(self.uid).is_some();
         same.then(|| read(&graph))
@@ -89,72 +89,76 @@ impl Subject<'_> {
 
 /// Decides about the object with this UID.
 pub(super) async fn decide(
-    graph: &Mutex<Graph>,
+    graph: &Mutex<OwnerGraph>,
     view: &impl ClusterReader,
     uid: &str,
-) -> Result<Verdict, Status> {
-    let read = |graph: &Graph| {
-        let node = graph.node(uid).filter(|node| node.going != Going::Plainly)?;
-        Some((graph.generation(), node.place.clone()))
+) -> Result<GarbageDecision, Status> {
+    let read = |graph: &OwnerGraph| {
+        let node = graph.node(uid).filter(|node| node.deletion != DeletionState::Deleting)?;
+        Some((graph.generation(), node.object_ref.clone()))
     };
-    let Some((generation, place)) = read(&lock(graph)) else { return Ok(Verdict::Nothing) };
-    let subject = Subject { graph, generation, uid, place };
-    let Some(live) = view.metadata(&subject.place)?.filter(|live| meta::uid(live) == uid) else {
-        return Ok(Verdict::Nothing);
+    let Some((generation, object_ref)) = read(&lock(graph)) else { return Ok(GarbageDecision::Nothing) };
+    let target = DecisionTarget { graph, generation, uid, object_ref };
+    let Some(live) = view.metadata(&target.object_ref)?.filter(|live| meta::uid(live) == uid) else {
+        return Ok(GarbageDecision::Nothing);
     };
-    match Going::of(&live) {
-        Going::Plainly => Ok(Verdict::Nothing),
-        Going::Orphan => orphan(&subject, view, &live).await,
-        Going::Foreground => Ok(foreground(&subject, &live)),
-        Going::No => by_owners(&subject, view, &live).await,
+    match DeletionState::of(&live) {
+        DeletionState::Deleting => Ok(GarbageDecision::Nothing),
+        DeletionState::Orphan => orphan(&target, view, &live).await,
+        DeletionState::Foreground => Ok(foreground(&target, &live)),
+        DeletionState::NotDeleting => by_owners(&target, view, &live).await,
     }
 }
 
 /// Removes the references of all dependents to this owner, then the owner's `orphan` finalizer.
-async fn orphan(subject: &Subject<'_>, view: &impl ClusterReader, live: &Value) -> Result<Verdict, Status> {
-    let copy = |graph: &Graph| -> Vec<(Str, ObjectRef)> {
-        let dependents = graph.dependents(subject.uid);
-        dependents.map(|(uid, node)| (uid.clone(), node.place.clone())).collect()
+async fn orphan(
+    target: &DecisionTarget<'_>,
+    view: &impl ClusterReader,
+    live: &Value,
+) -> Result<GarbageDecision, Status> {
+    let copy = |graph: &OwnerGraph| -> Vec<(Str, TypedObjectRef)> {
+        let dependents = graph.dependents(target.uid);
+        dependents.map(|(uid, node)| (uid.clone(), node.object_ref.clone())).collect()
     };
-    let Some(dependents) = subject.reread(copy) else { return Ok(Verdict::Nothing) };
-    let useless = HashSet::from([subject.uid]);
-    let mut turn = Turn::default();
+    let Some(dependents) = target.reread(copy) else { return Ok(GarbageDecision::Nothing) };
+    let useless = HashSet::from([target.uid]);
+    let mut yield_budget = YieldBudget::default();
     let mut actions = Vec::new();
-    for (uid, place) in dependents {
-        turn.read_object().await;
-        let dependent = view.metadata(&place)?.filter(|dependent| meta::uid(dependent) == uid);
+    for (uid, object_ref) in dependents {
+        yield_budget.read_object().await;
+        let dependent = view.metadata(&object_ref)?.filter(|dependent| meta::uid(dependent) == uid);
         if let Some(dependent) = dependent {
-            actions.extend(without_owners(&place, &dependent, &useless));
+            actions.extend(without_owners(&object_ref, &dependent, &useless));
         }
     }
-    actions.push(release(&subject.place, live, ORPHAN));
-    Ok(Verdict::Do(actions))
+    actions.push(release(&target.object_ref, live, ORPHAN));
+    Ok(GarbageDecision::Do(actions))
 }
 
 /// Removes the `foregroundDeletion` finalizer when no dependent blocks the deletion.
-fn foreground(subject: &Subject<'_>, live: &Value) -> Verdict {
+fn foreground(target: &DecisionTarget<'_>, live: &Value) -> GarbageDecision {
     // Outer `None`: the graph cannot be read again; inner `None`: no dependent blocks.
-    let copy = |graph: &Graph| {
-        let mut blocking = graph.blocking(subject.uid).peekable();
+    let copy = |graph: &OwnerGraph| {
+        let mut blocking = graph.blocking(target.uid).peekable();
         blocking.peek()?;
-        let idle = blocking.filter(|(_, node)| node.going == Going::No);
+        let idle = blocking.filter(|(_, node)| node.deletion == DeletionState::NotDeleting);
         Some(idle.map(|(uid, _)| uid.clone()).collect())
     };
-    match subject.reread(copy) {
-        None => Verdict::Nothing,
-        Some(None) => Verdict::Do(vec![release(&subject.place, live, FOREGROUND)]),
-        Some(Some(idle)) => Verdict::Attempt(idle),
+    match target.reread(copy) {
+        None => GarbageDecision::Nothing,
+        Some(None) => GarbageDecision::Do(vec![release(&target.object_ref, live, FOREGROUND)]),
+        Some(Some(idle)) => GarbageDecision::Attempt(idle),
     }
 }
 
 /// Decides about an object that is not being deleted, from the state of its owners.
 async fn by_owners(
-    subject: &Subject<'_>,
+    target: &DecisionTarget<'_>,
     view: &impl ClusterReader,
     live: &Value,
-) -> Result<Verdict, Status> {
-    let place = &subject.place;
-    let mut lookup = Owners::new(view, place);
+) -> Result<GarbageDecision, Status> {
+    let object_ref = &target.object_ref;
+    let mut lookup = Owners::new(view, object_ref);
     let mut solid = false;
     let mut dangling: Vec<Str> = Vec::new();
     let mut waiting: Vec<Str> = Vec::new();
@@ -164,50 +168,53 @@ async fn by_owners(
             Owner::Waiting => waiting.push(reference.uid),
             Owner::Gone => dangling.push(reference.uid),
             Owner::Impossible => {
-                return Ok(Verdict::Impossible { dependent: place.clone(), owner: reference.name });
+                return Ok(GarbageDecision::Impossible {
+                    dependent: object_ref.clone(),
+                    owner: reference.name,
+                });
             }
             Owner::UnknownKind => {
                 let kind = format!("{} {}", reference.api_version, reference.kind);
-                return Ok(Verdict::UnknownKind { dependent: place.clone(), kind });
+                return Ok(GarbageDecision::UnknownKind { dependent: object_ref.clone(), kind });
             }
         }
     }
     if solid {
         let useless: HashSet<&str> = dangling.iter().chain(&waiting).map(Str::as_str).collect();
-        return Ok(match without_owners(place, live, &useless) {
-            Some(action) => Verdict::Do(vec![action]),
-            None => Verdict::Nothing,
+        return Ok(match without_owners(object_ref, live, &useless) {
+            Some(action) => GarbageDecision::Do(vec![action]),
+            None => GarbageDecision::Nothing,
         });
     }
     if dangling.is_empty() && waiting.is_empty() {
-        return Ok(Verdict::Nothing);
+        return Ok(GarbageDecision::Nothing);
     }
     let deletion = |policy| {
         Action::Delete(Deletion {
-            place: place.clone(),
-            uid: subject.uid.into(),
+            object_ref: object_ref.clone(),
+            uid: target.uid.into(),
             revision: meta::resource_version(live).into(),
             owners: owners(live).to_vec(),
             policy,
         })
     };
     // Outer `None`: the graph cannot be read again; inner `None`: no dependents.
-    let circle = |graph: &Graph| {
-        let mut dependents = graph.dependents(subject.uid).peekable();
+    let circle = |graph: &OwnerGraph| {
+        let mut dependents = graph.dependents(target.uid).peekable();
         dependents.peek()?;
-        Some(dependents.any(|(_, node)| node.going == Going::Foreground))
+        Some(dependents.any(|(_, node)| node.deletion == DeletionState::Foreground))
     };
-    let circle = if waiting.is_empty() { Some(None) } else { subject.reread(circle) };
-    let Some(circle) = circle else { return Ok(Verdict::Nothing) };
+    let circle = if waiting.is_empty() { Some(None) } else { target.reread(circle) };
+    let Some(circle) = circle else { return Ok(GarbageDecision::Nothing) };
     if let Some(circle) = circle {
         // An owner waits for this object, so it is deleted in the foreground and waits for its own dependents in turn. If one of those is
         // already waiting, there may be a cycle, which is broken by no longer blocking the owners.
-        let unblock = if circle { unblocked(place, live) } else { None };
+        let unblock = if circle { unblocked(object_ref, live) } else { None };
         if let Some(unblock) = unblock {
             // The change of the references queues the object again, which then deletes it.
-            return Ok(Verdict::Do(vec![unblock]));
+            return Ok(GarbageDecision::Do(vec![unblock]));
         }
-        return Ok(Verdict::Do(vec![deletion("Foreground")]));
+        return Ok(GarbageDecision::Do(vec![deletion("Foreground")]));
     }
     let has = |finalizer: &str| meta::finalizers(live).any(|own| own == finalizer);
     let policy = if has(ORPHAN) {
@@ -217,18 +224,18 @@ async fn by_owners(
     } else {
         "Background"
     };
-    Ok(Verdict::Do(vec![deletion(policy)]))
+    Ok(GarbageDecision::Do(vec![deletion(policy)]))
 }
 
 /// Removes the references to these owners; `None` if there are none.
-fn without_owners(place: &ObjectRef, live: &Value, uids: &HashSet<&str>) -> Option<Action> {
+fn without_owners(object_ref: &TypedObjectRef, live: &Value, uids: &HashSet<&str>) -> Option<Action> {
     let named = |reference: &&Value| reference.str_at(&["uid"]).is_some_and(|uid| uids.contains(uid));
-    let kept: Vec<Value> = owners(live).iter().filter(|reference| !named(reference)).cloned().collect();
-    (kept.len() < owners(live).len()).then(|| with_owners(place, live, kept))
+    let remaining: Vec<Value> = owners(live).iter().filter(|reference| !named(reference)).cloned().collect();
+    (remaining.len() < owners(live).len()).then(|| with_owners(object_ref, live, remaining))
 }
 
 /// Clears `blockOwnerDeletion` in all references; `None` if it is set in none.
-fn unblocked(place: &ObjectRef, live: &Value) -> Option<Action> {
+fn unblocked(object_ref: &TypedObjectRef, live: &Value) -> Option<Action> {
     let mut references = owners(live).to_vec();
     let mut changed = false;
     for reference in &mut references {
@@ -237,19 +244,19 @@ fn unblocked(place: &ObjectRef, live: &Value) -> Option<Action> {
             changed = true;
         }
     }
-    changed.then(|| with_owners(place, live, references))
+    changed.then(|| with_owners(object_ref, live, references))
 }
 
-fn with_owners(place: &ObjectRef, live: &Value, references: Vec<Value>) -> Action {
+fn with_owners(object_ref: &TypedObjectRef, live: &Value, references: Vec<Value>) -> Action {
     let references = if references.is_empty() { Value::Null } else { Value::List(references) };
-    Action::Patch { place: place.clone(), patch: patch(live, "ownerReferences", references) }
+    Action::Patch { object_ref: object_ref.clone(), patch: patch(live, "ownerReferences", references) }
 }
 
-fn release(place: &ObjectRef, live: &Value, finalizer: &str) -> Action {
+fn release(object_ref: &TypedObjectRef, live: &Value, finalizer: &str) -> Action {
     let others: Vec<Value> =
         meta::finalizers(live).filter(|own| *own != finalizer).map(Value::from).collect();
     let others = if others.is_empty() { Value::Null } else { Value::List(others) };
-    Action::Release { place: place.clone(), patch: patch(live, "finalizers", others) }
+    Action::Release { object_ref: object_ref.clone(), patch: patch(live, "finalizers", others) }
 }
 
 /// A merge patch of one metadata field that applies only to this resource version of the object.

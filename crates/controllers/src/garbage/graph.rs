@@ -8,33 +8,33 @@ use api::meta::{self, OwnerReference};
 use value::{Str, Value};
 
 use super::{FOREGROUND, ORPHAN};
-use crate::api::{ObjectChange, ObjectRef};
+use crate::api::{ObjectChange, TypedObjectRef};
 
 /// The deletion state of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Going {
+pub(super) enum DeletionState {
     /// It is not being deleted.
-    No,
+    NotDeleting,
     /// In deletion, but not waiting for dependents.
-    Plainly,
+    Deleting,
     /// In foreground deletion: waits until its blocking dependents are deleted.
     Foreground,
     /// In orphaning deletion: waits until no dependent references it.
     Orphan,
 }
 
-impl Going {
+impl DeletionState {
     /// Reads the state from an object's metadata.
     pub(super) fn of(object: &Value) -> Self {
         let has = |finalizer: &str| meta::finalizers(object).any(|own| own == finalizer);
         if !meta::is_deleting(object) {
-            Going::No
+            DeletionState::NotDeleting
         } else if has(ORPHAN) {
-            Going::Orphan
+            DeletionState::Orphan
         } else if has(FOREGROUND) {
-            Going::Foreground
+            DeletionState::Foreground
         } else {
-            Going::Plainly
+            DeletionState::Deleting
         }
     }
 }
@@ -42,25 +42,25 @@ impl Going {
 /// An object with owners, or one whose deletion waits for its dependents.
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) place: ObjectRef,
+    pub(super) object_ref: TypedObjectRef,
     pub(super) owners: Vec<OwnerReference>,
-    pub(super) going: Going,
+    pub(super) deletion: DeletionState,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Graph {
+pub(super) struct OwnerGraph {
     nodes: HashMap<Str, Node>,
     /// Dependents by the UID of their owner, which need not exist, each with whether it blocks the owner's foreground deletion.
     /// INVARIANT: the keys are exactly the owners that `nodes` reference.
     dependents: HashMap<Str, BTreeMap<Str, bool>>,
-    /// Counts calls of [`Graph::restart`].
+    /// Counts calls of [`OwnerGraph::restart`].
     generation: u64,
 }
 
-impl Graph {
-    /// Clears the graph. A decision that began before must not use what is listed afterwards: see [`Graph::generation`].
+impl OwnerGraph {
+    /// Clears the graph. A decision that began before must not use what is listed afterwards: see [`OwnerGraph::generation`].
     pub(super) fn restart(&mut self) {
-        *self = Graph { generation: self.generation.wrapping_add(1), ..Graph::default() };
+        *self = OwnerGraph { generation: self.generation.wrapping_add(1), ..OwnerGraph::default() };
     }
 
     /// Two reads of the graph are consistent only if this value is equal for both.
@@ -90,27 +90,29 @@ impl Graph {
         if uid.is_empty() {
             return Vec::new();
         }
-        if change.deleted { self.gone(uid) } else { self.there(Str::from(uid), change) }
+        if change.deleted { self.observe_deletion(uid) } else { self.observe_object(Str::from(uid), change) }
     }
 
-    fn gone(&mut self, uid: &str) -> Vec<Str> {
-        let mut concerned = Vec::new();
+    fn observe_deletion(&mut self, uid: &str) -> Vec<Str> {
+        let mut affected = Vec::new();
         if let Some(node) = self.nodes.remove(uid) {
             for owner in &node.owners {
                 self.unlink(&owner.uid, uid);
-                concerned.extend(self.waiting(&owner.uid));
+                affected.extend(self.if_in_foreground_deletion(&owner.uid));
             }
         }
-        concerned.extend(self.dependents.get(uid).into_iter().flat_map(BTreeMap::keys).cloned());
-        concerned
+        affected.extend(self.dependents.get(uid).into_iter().flat_map(BTreeMap::keys).cloned());
+        affected
     }
 
-    fn there(&mut self, uid: Str, change: &ObjectChange) -> Vec<Str> {
+    fn observe_object(&mut self, uid: Str, change: &ObjectChange) -> Vec<Str> {
         let owners: Vec<OwnerReference> = meta::owner_references(&change.object).collect();
-        let going = Going::of(&change.object);
-        let (old_owners, was) =
-            self.nodes.remove(&uid).map_or((Vec::new(), Going::No), |node| (node.owners, node.going));
-        let mut concerned = Vec::new();
+        let deletion = DeletionState::of(&change.object);
+        let (old_owners, was) = self
+            .nodes
+            .remove(&uid)
+            .map_or((Vec::new(), DeletionState::NotDeleting), |node| (node.owners, node.deletion));
+        let mut affected = Vec::new();
         // An object may reference one owner many times and have tens of thousands of references: never search a list for each of them.
         let blocking = blocking_by_owner(&owners);
         for old in &old_owners {
@@ -119,7 +121,7 @@ impl Graph {
                 self.unlink(&old.uid, &uid);
             }
             if old.block_owner_deletion && blocks != Some(true) {
-                concerned.extend(self.waiting(&old.uid));
+                affected.extend(self.if_in_foreground_deletion(&old.uid));
             }
         }
         for owner in &owners {
@@ -128,23 +130,23 @@ impl Graph {
         }
         // Look up the owners once; later their deletions arrive as changes.
         if !owners.is_empty() && owners != old_owners {
-            concerned.push(uid.clone());
+            affected.push(uid.clone());
         }
-        if going != was && matches!(going, Going::Foreground | Going::Orphan) {
-            if going == Going::Foreground {
-                concerned.extend(self.dependents.get(&uid).into_iter().flat_map(BTreeMap::keys).cloned());
+        if deletion != was && matches!(deletion, DeletionState::Foreground | DeletionState::Orphan) {
+            if deletion == DeletionState::Foreground {
+                affected.extend(self.dependents.get(&uid).into_iter().flat_map(BTreeMap::keys).cloned());
             }
-            concerned.push(uid.clone());
+            affected.push(uid.clone());
         }
-        if !owners.is_empty() || matches!(going, Going::Foreground | Going::Orphan) {
-            self.nodes.insert(uid, Node { place: change.place.clone(), owners, going });
+        if !owners.is_empty() || matches!(deletion, DeletionState::Foreground | DeletionState::Orphan) {
+            self.nodes.insert(uid, Node { object_ref: change.object_ref.clone(), owners, deletion });
         }
-        concerned
+        affected
     }
 
     /// Returns `uid` if it is in foreground deletion.
-    fn waiting(&self, uid: &Str) -> Option<Str> {
-        self.nodes.get(uid).filter(|node| node.going == Going::Foreground).map(|_| uid.clone())
+    fn if_in_foreground_deletion(&self, uid: &Str) -> Option<Str> {
+        self.nodes.get(uid).filter(|node| node.deletion == DeletionState::Foreground).map(|_| uid.clone())
     }
 
     fn unlink(&mut self, owner: &str, dependent: &str) {

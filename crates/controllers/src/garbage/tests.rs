@@ -6,15 +6,15 @@ use std::task::{Context, Poll, Waker};
 
 use value::{Str, Value};
 
-use super::decision::{Action, Verdict, decide};
-use super::graph::Graph;
+use super::decision::{Action, GarbageDecision, decide};
+use super::graph::OwnerGraph;
 use crate::api::{ClusterReader, ObjectChange};
 use crate::fake::{Fake, parse};
 
 /// A fake cluster and a graph that has observed all of it.
 struct Cluster {
     fake: Fake,
-    graph: Mutex<Graph>,
+    graph: Mutex<OwnerGraph>,
 }
 
 impl Cluster {
@@ -23,19 +23,20 @@ impl Cluster {
         fake.objects = objects.to_vec();
         let mut cluster = Cluster { fake, graph: Mutex::default() };
         for object in objects {
-            cluster.told(object, false);
+            cluster.observe(object, false);
         }
         cluster
     }
 
-    fn told(&mut self, object: &Value, deleted: bool) -> Vec<Str> {
-        let change = ObjectChange { place: self.fake.place(object), object: object.clone(), deleted };
+    fn observe(&mut self, object: &Value, deleted: bool) -> Vec<Str> {
+        let change =
+            ObjectChange { object_ref: self.fake.object_ref(object), object: object.clone(), deleted };
         self.graph.get_mut().unwrap().observe(&change)
     }
 
     /// Stores or replaces an object and passes the change to the graph.
     fn put(&mut self, object: &Value) -> Vec<Str> {
-        let place = self.fake.place(object);
+        let object_ref = self.fake.object_ref(object);
         self.fake.objects.retain(|old| {
             let gvk = api::meta::gvk(old);
             self.fake
@@ -43,31 +44,31 @@ impl Cluster {
                 .iter()
                 .find(|k| k.kind == gvk.kind)
                 .unwrap()
-                .place(api::meta::namespace(old), api::meta::name(old))
-                != place
+                .object_ref(api::meta::namespace(old), api::meta::name(old))
+                != object_ref
         });
         self.fake.objects.push(object.clone());
-        self.told(object, false)
+        self.observe(object, false)
     }
 
     /// Removes the object with this UID and passes the deletion to the graph.
     fn remove(&mut self, uid: &str) -> Vec<Str> {
         let at = self.fake.objects.iter().position(|o| api::meta::uid(o) == uid).unwrap();
         let object = self.fake.objects.remove(at);
-        self.told(&object, true)
+        self.observe(&object, true)
     }
 
-    fn decide(&self, uid: &str) -> Verdict {
+    fn decide(&self, uid: &str) -> GarbageDecision {
         self.decide_with(&self.fake, uid).0
     }
 
     /// Decides with `view`. Returns the decision and how often it yielded to other tasks.
-    fn decide_with(&self, view: &impl ClusterReader, uid: &str) -> (Verdict, usize) {
+    fn decide_with(&self, view: &impl ClusterReader, uid: &str) -> (GarbageDecision, usize) {
         let mut decision = pin!(decide(&self.graph, view, uid));
         let mut yields = 0;
         loop {
             match decision.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(verdict) => return (verdict.unwrap(), yields),
+                Poll::Ready(decision) => return (decision.unwrap(), yields),
                 Poll::Pending => yields += 1,
             }
         }
@@ -75,16 +76,16 @@ impl Cluster {
 
     fn only(&self, uid: &str) -> Action {
         match self.decide(uid) {
-            Verdict::Do(mut actions) if actions.len() == 1 => actions.remove(0),
+            GarbageDecision::Do(mut actions) if actions.len() == 1 => actions.remove(0),
             other => panic!("{other:?}"),
         }
     }
 
     fn policy(&self, uid: &str) -> &'static str {
         match self.only(uid) {
-            Action::Delete(deletion) => {
-                assert_eq!(deletion.uid, uid);
-                deletion.policy
+            Action::Delete(deleting) => {
+                assert_eq!(deleting.uid, uid);
+                deleting.policy
             }
             other => panic!("{other:?}"),
         }
@@ -114,7 +115,7 @@ fn owned_by(name: &str, owners: &[(&str, bool)]) -> Value {
     object
 }
 
-fn going(mut object: Value, finalizers: &[&str]) -> Value {
+fn deleting(mut object: Value, finalizers: &[&str]) -> Value {
     object.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
     object.set_at(&["metadata", "finalizers"], Value::list(finalizers.iter().copied()));
     object
@@ -129,8 +130,8 @@ fn uids(mut list: Vec<Str>) -> Vec<Str> {
 #[test]
 fn an_object_whose_owner_is_there_is_left_alone() {
     let cluster = Cluster::of(&[map("a"), owned_by("b", &[("a", true)])]);
-    assert_eq!(cluster.decide("b"), Verdict::Nothing);
-    assert_eq!(cluster.decide("a"), Verdict::Nothing);
+    assert_eq!(cluster.decide("b"), GarbageDecision::Nothing);
+    assert_eq!(cluster.decide("a"), GarbageDecision::Nothing);
 }
 
 #[test]
@@ -142,7 +143,7 @@ fn dependents_are_looked_at_when_their_owner_goes_and_follow_in_the_background()
     assert_eq!(cluster.remove("b"), ["c"]);
     assert_eq!(cluster.policy("c"), "Background");
     cluster.remove("c");
-    assert_eq!(cluster.decide("c"), Verdict::Nothing);
+    assert_eq!(cluster.decide("c"), GarbageDecision::Nothing);
 }
 
 #[test]
@@ -171,7 +172,7 @@ fn an_owner_outside_of_namespaces_counts_everywhere() {
     let reference = parse(r#"[{"apiVersion":"v1","kind":"Node","name":"node","uid":"u"}]"#);
     dependent.set_at(&["metadata", "ownerReferences"], reference);
     let mut cluster = Cluster::of(&[node, dependent]);
-    assert_eq!(cluster.decide("b"), Verdict::Nothing);
+    assert_eq!(cluster.decide("b"), GarbageDecision::Nothing);
     cluster.remove("u");
     assert_eq!(cluster.policy("b"), "Background");
 }
@@ -183,7 +184,7 @@ fn an_object_outside_of_namespaces_with_an_owner_inside_of_one_is_left_alone() {
             "ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"a"}]}}"#,
     );
     let cluster = Cluster::of(&[role]);
-    assert!(matches!(cluster.decide("r"), Verdict::Impossible { .. }));
+    assert!(matches!(cluster.decide("r"), GarbageDecision::Impossible { .. }));
 }
 
 #[test]
@@ -192,15 +193,15 @@ fn an_owner_of_an_unknown_kind_protects() {
     let references = parse(r#"[{"apiVersion":"example.com/v1","kind":"Widget","name":"w","uid":"w"}]"#);
     object.set_at(&["metadata", "ownerReferences"], references);
     let cluster = Cluster::of(&[object]);
-    assert!(matches!(cluster.decide("b"), Verdict::UnknownKind { .. }));
+    assert!(matches!(cluster.decide("b"), GarbageDecision::UnknownKind { .. }));
 }
 
 #[test]
 fn with_one_owner_left_only_the_references_to_the_others_go() {
     let mut cluster = Cluster::of(&[map("a"), map("b"), owned_by("c", &[("a", false), ("b", true)])]);
     cluster.remove("a");
-    let Action::Patch { place, patch } = cluster.only("c") else { panic!() };
-    assert_eq!(place.name, "c");
+    let Action::Patch { object_ref, patch } = cluster.only("c") else { panic!() };
+    assert_eq!(object_ref.name, "c");
     let left = patch.list_at(&["metadata", "ownerReferences"]);
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].str_at(&["uid"]), Some("b"));
@@ -209,8 +210,8 @@ fn with_one_owner_left_only_the_references_to_the_others_go() {
 
 #[test]
 fn an_object_that_is_on_its_way_is_left_alone() {
-    let cluster = Cluster::of(&[going(owned_by("b", &[("a", false)]), &["example.com/held"])]);
-    assert_eq!(cluster.decide("b"), Verdict::Nothing);
+    let cluster = Cluster::of(&[deleting(owned_by("b", &[("a", false)]), &["example.com/held"])]);
+    assert_eq!(cluster.decide("b"), GarbageDecision::Nothing);
 }
 
 #[test]
@@ -226,26 +227,26 @@ fn finalizers_already_on_an_object_say_how_it_is_deleted() {
 
 #[test]
 fn a_foreground_deletion_waits_for_the_dependents_that_block_it() {
-    let owner = going(map("a"), &["foregroundDeletion"]);
+    let owner = deleting(map("a"), &["foregroundDeletion"]);
     let mut cluster = Cluster::of(&[map("a"), owned_by("b", &[("a", true)]), owned_by("c", &[("a", false)])]);
     assert_eq!(
         uids(cluster.put(&owner)),
         ["a", "b", "c"],
         "all dependents are deleted, not only those that block"
     );
-    assert_eq!(cluster.decide("a"), Verdict::Attempt(vec!["b".into()]));
+    assert_eq!(cluster.decide("a"), GarbageDecision::Attempt(vec!["b".into()]));
     assert_eq!(cluster.policy("b"), "Background");
     assert_eq!(cluster.policy("c"), "Background");
     assert_eq!(cluster.remove("b"), ["a"]);
-    let Action::Release { place, patch } = cluster.only("a") else { panic!() };
-    assert_eq!(place.name, "a");
+    let Action::Release { object_ref, patch } = cluster.only("a") else { panic!() };
+    assert_eq!(object_ref.name, "a");
     assert_eq!(patch.at(&["metadata", "finalizers"]), Some(&Value::Null));
     assert_eq!(cluster.remove("a"), ["c"]);
 }
 
 #[test]
 fn other_finalizers_stay_when_ours_is_taken_off() {
-    let cluster = Cluster::of(&[going(map("a"), &["x/y", "foregroundDeletion", "z/w"])]);
+    let cluster = Cluster::of(&[deleting(map("a"), &["x/y", "foregroundDeletion", "z/w"])]);
     let Action::Release { patch, .. } = cluster.only("a") else { panic!() };
     assert_eq!(patch.at(&["metadata", "finalizers"]), Some(&Value::list(["x/y", "z/w"])));
 }
@@ -253,7 +254,7 @@ fn other_finalizers_stay_when_ours_is_taken_off() {
 #[test]
 fn a_dependent_that_stops_blocking_wakes_its_owner() {
     let mut cluster = Cluster::of(&[
-        going(map("a"), &["foregroundDeletion"]),
+        deleting(map("a"), &["foregroundDeletion"]),
         map("d"),
         owned_by("b", &[("a", true), ("d", false)]),
     ]);
@@ -266,7 +267,7 @@ fn a_dependent_that_stops_blocking_wakes_its_owner() {
 #[test]
 fn in_a_foreground_deletion_dependents_wait_for_their_own_dependents() {
     let cluster = Cluster::of(&[
-        going(map("a"), &["foregroundDeletion"]),
+        deleting(map("a"), &["foregroundDeletion"]),
         owned_by("b", &[("a", true)]),
         owned_by("c", &[("b", true)]),
     ]);
@@ -275,10 +276,10 @@ fn in_a_foreground_deletion_dependents_wait_for_their_own_dependents() {
 
 #[test]
 fn a_circle_of_foreground_deletions_is_broken() {
-    let mut first = going(owned_by("a", &[("b", true)]), &["foregroundDeletion"]);
+    let mut first = deleting(owned_by("a", &[("b", true)]), &["foregroundDeletion"]);
     let mut cluster = Cluster::of(&[first.clone(), owned_by("b", &[("a", true)])]);
-    let Action::Patch { place, patch } = cluster.only("b") else { panic!() };
-    assert_eq!(place.name, "b");
+    let Action::Patch { object_ref, patch } = cluster.only("b") else { panic!() };
+    assert_eq!(object_ref.name, "b");
     let references = patch.list_at(&["metadata", "ownerReferences"]);
     assert_eq!(references[0].bool_at(&["blockOwnerDeletion"]), Some(false));
     // After that write the object is reconciled again and deleted, and its owner is released.
@@ -297,8 +298,8 @@ fn orphaned_dependents_forget_their_owner_before_it_is_let_go() {
         owned_by("b", &[("a", true)]),
         owned_by("c", &[("a", false), ("d", true)]),
     ]);
-    assert_eq!(cluster.put(&going(map("a"), &["orphan"])), ["a"]);
-    let Verdict::Do(actions) = cluster.decide("a") else { panic!() };
+    assert_eq!(cluster.put(&deleting(map("a"), &["orphan"])), ["a"]);
+    let GarbageDecision::Do(actions) = cluster.decide("a") else { panic!() };
     let [Action::Patch { patch: first, .. }, Action::Patch { patch: second, .. }, Action::Release { .. }] =
         actions.as_slice()
     else {
@@ -307,7 +308,7 @@ fn orphaned_dependents_forget_their_owner_before_it_is_let_go() {
     assert_eq!(first.at(&["metadata", "ownerReferences"]), Some(&Value::Null));
     assert_eq!(second.list_at(&["metadata", "ownerReferences"])[0].str_at(&["uid"]), Some("d"));
     // Their owner still exists, so they are not deleted meanwhile.
-    assert_eq!(cluster.decide("b"), Verdict::Nothing);
+    assert_eq!(cluster.decide("b"), GarbageDecision::Nothing);
 }
 
 #[test]
@@ -315,6 +316,6 @@ fn an_object_that_loses_its_owners_is_forgotten() {
     let mut cluster = Cluster::of(&[map("a"), owned_by("b", &[("a", true)])]);
     assert_eq!(cluster.put(&map("b")), [] as [Str; 0]);
     assert_eq!(cluster.remove("a"), [] as [Str; 0]);
-    assert_eq!(cluster.decide("b"), Verdict::Nothing);
+    assert_eq!(cluster.decide("b"), GarbageDecision::Nothing);
     assert!(cluster.fake.kind("v1", "ConfigMap").is_some());
 }

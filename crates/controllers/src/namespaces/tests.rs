@@ -3,7 +3,7 @@ use std::time::Duration;
 use value::Value;
 
 use super::conditions::{Findings, updated};
-use super::{Leftover, Step, estimate, finalized, leftover, step, wait_for};
+use super::{Leftover, NamespaceStep, estimate, finalized, leftover, step, wait_for};
 use crate::api::FailedDiscovery;
 use crate::fake::{kind, parse};
 
@@ -12,20 +12,20 @@ const GOING: &str = r#"{"metadata":{"name":"n","deletionTimestamp":"2026-01-01T0
 
 #[test]
 fn only_a_namespace_on_its_way_out_that_is_held_is_emptied() {
-    assert_eq!(step(&parse(GOING)), Step::Empty);
+    assert_eq!(step(&parse(GOING)), NamespaceStep::Empty);
     let mut active = parse(GOING);
     active.remove_at(&["metadata", "deletionTimestamp"]);
-    assert_eq!(step(&active), Step::Nothing);
+    assert_eq!(step(&active), NamespaceStep::Nothing);
     let mut released = parse(GOING);
     released.remove_at(&["spec"]);
-    assert_eq!(step(&released), Step::Nothing);
+    assert_eq!(step(&released), NamespaceStep::Nothing);
 }
 
 #[test]
 fn the_phase_is_put_right_before_anything_is_deleted() {
     let mut unmarked = parse(GOING);
     unmarked.set_at(&["status", "phase"], "Active");
-    assert_eq!(step(&unmarked), Step::Mark(parse(GOING)));
+    assert_eq!(step(&unmarked), NamespaceStep::Mark(parse(GOING)));
 }
 
 #[test]

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use value::Value;
 
-use super::{Key, Lost, PATIENCE, concerned, failed, lost};
+use super::{DELETION_CHECK_DELAY, OrphanReason, PodGcKey, failed, key_to_check, orphan_reason};
 use crate::api::{ClusterReader as _, ObjectChange};
 use crate::fake::{Fake, parse};
 
@@ -35,62 +35,62 @@ fn broken() -> Value {
     node
 }
 
-fn told(object: &Value, deleted: bool) -> Option<(Key, Duration)> {
+fn observed(object: &Value, deleted: bool) -> Option<(PodGcKey, Duration)> {
     let fake = Fake::new(&[NODE]);
     let nodes = fake.kind("v1", "Node").unwrap();
-    let change = ObjectChange { place: fake.place(object), object: object.clone(), deleted };
-    concerned(&fake, &nodes, &change, QUARANTINE)
+    let change = ObjectChange { object_ref: fake.object_ref(object), object: object.clone(), deleted };
+    key_to_check(&fake, &nodes, &change, QUARANTINE)
 }
 
 #[test]
 fn a_pod_of_a_missing_node_is_looked_at_after_the_quarantine() {
-    assert_eq!(told(&pod("gone", false), false), Some((Key::Node("gone".into()), QUARANTINE)));
-    assert_eq!(told(&parse(NODE), true), Some((Key::Node("here".into()), QUARANTINE)));
-    assert_eq!(told(&pod("here", false), false), None);
-    assert_eq!(told(&pod("gone", false), true), None);
+    assert_eq!(observed(&pod("gone", false), false), Some((PodGcKey::Node("gone".into()), QUARANTINE)));
+    assert_eq!(observed(&parse(NODE), true), Some((PodGcKey::Node("here".into()), QUARANTINE)));
+    assert_eq!(observed(&pod("here", false), false), None);
+    assert_eq!(observed(&pod("gone", false), true), None);
 }
 
 #[test]
 fn a_pod_that_ends_is_looked_at_when_it_should_have_gone() {
-    let key = Key::Pod { namespace: "n".into(), name: "p".into() };
-    assert_eq!(told(&pod("", true), false), Some((key.clone(), PATIENCE)));
-    assert_eq!(told(&pod("here", true), false), Some((key, PATIENCE)));
-    assert_eq!(told(&pod("", false), false), None);
+    let key = PodGcKey::Pod { namespace: "n".into(), name: "p".into() };
+    assert_eq!(observed(&pod("", true), false), Some((key.clone(), DELETION_CHECK_DELAY)));
+    assert_eq!(observed(&pod("here", true), false), Some((key, DELETION_CHECK_DELAY)));
+    assert_eq!(observed(&pod("", false), false), None);
 }
 
 #[test]
 fn a_node_out_of_service_is_looked_at_and_a_healthy_one_is_not() {
-    assert_eq!(told(&broken(), false), Some((Key::Node("here".into()), Duration::ZERO)));
-    assert_eq!(told(&parse(NODE), false), None);
+    assert_eq!(observed(&broken(), false), Some((PodGcKey::Node("here".into()), Duration::ZERO)));
+    assert_eq!(observed(&parse(NODE), false), None);
 }
 
 #[test]
 fn pods_of_nodes_that_are_gone_are_lost_after_the_quarantine_only() {
-    assert_eq!(lost(&pod("gone", false), None, true), Some(Lost::NodeGone));
-    assert_eq!(lost(&pod("gone", true), None, true), Some(Lost::NodeGone));
-    assert_eq!(lost(&pod("gone", true), None, false), None);
-    assert_eq!(lost(&pod("here", false), Some(&parse(NODE)), true), None, "the node came back");
+    assert_eq!(orphan_reason(&pod("gone", false), None, true), Some(OrphanReason::NodeGone));
+    assert_eq!(orphan_reason(&pod("gone", true), None, true), Some(OrphanReason::NodeGone));
+    assert_eq!(orphan_reason(&pod("gone", true), None, false), None);
+    assert_eq!(orphan_reason(&pod("here", false), Some(&parse(NODE)), true), None, "the node came back");
 }
 
 #[test]
 fn pods_without_a_node_are_lost_when_they_end() {
-    assert_eq!(lost(&pod("", true), None, false), Some(Lost::Unscheduled));
-    assert_eq!(lost(&pod("", false), None, false), None);
+    assert_eq!(orphan_reason(&pod("", true), None, false), Some(OrphanReason::Unscheduled));
+    assert_eq!(orphan_reason(&pod("", false), None, false), None);
 }
 
 #[test]
 fn pods_that_end_on_a_node_out_of_service_are_lost() {
-    assert_eq!(lost(&pod("here", true), Some(&broken()), false), Some(Lost::OutOfService));
-    assert_eq!(lost(&pod("here", false), Some(&broken()), true), None);
-    assert_eq!(lost(&pod("here", true), Some(&parse(NODE)), false), None);
+    assert_eq!(orphan_reason(&pod("here", true), Some(&broken()), false), Some(OrphanReason::OutOfService));
+    assert_eq!(orphan_reason(&pod("here", false), Some(&broken()), true), None);
+    assert_eq!(orphan_reason(&pod("here", true), Some(&parse(NODE)), false), None);
     let mut ready = broken();
     ready.set_at(&["status", "conditions"], parse(r#"[{"type":"Ready","status":"True"}]"#));
-    assert_eq!(lost(&pod("here", true), Some(&ready), false), None);
+    assert_eq!(orphan_reason(&pod("here", true), Some(&ready), false), None);
 }
 
 #[test]
 fn a_lost_pod_fails_before_it_goes_and_says_why() {
-    let patch = failed(&pod("gone", false), Lost::NodeGone, 0).unwrap();
+    let patch = failed(&pod("gone", false), OrphanReason::NodeGone, 0).unwrap();
     assert_eq!(
         patch,
         parse(
@@ -99,9 +99,9 @@ fn a_lost_pod_fails_before_it_goes_and_says_why() {
                  "message":"PodGC: node no longer exists","lastTransitionTime":"1970-01-01T00:00:00Z"}]}}"#
         )
     );
-    let patch = failed(&pod("", true), Lost::Unscheduled, 0).unwrap();
+    let patch = failed(&pod("", true), OrphanReason::Unscheduled, 0).unwrap();
     assert_eq!(patch.at(&["status", "conditions"]), None);
     let mut ended = pod("gone", true);
     ended.set_at(&["status", "phase"], "Succeeded");
-    assert_eq!(failed(&ended, Lost::NodeGone, 0), None);
+    assert_eq!(failed(&ended, OrphanReason::NodeGone, 0), None);
 }

@@ -2,12 +2,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Backoff, Outcome, Queue};
+use super::{Backoff, KeyOutcome, WorkQueue};
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_secs(1) };
 
-fn queue() -> (Queue<&'static str>, Instant) {
-    (Queue::new(BACKOFF), Instant::now())
+fn queue() -> (WorkQueue<&'static str>, Instant) {
+    (WorkQueue::new(BACKOFF), Instant::now())
 }
 
 #[test]
@@ -28,9 +28,9 @@ fn a_key_that_changes_while_it_is_worked_on_comes_again_afterwards() {
     assert_eq!(queue.take(now), Some("a"));
     queue.add("a", now, now);
     assert_eq!(queue.take(now), None, "not while it is busy");
-    queue.finish("a", Outcome::Done, now);
+    queue.finish("a", KeyOutcome::Done, now);
     assert_eq!(queue.take(now), Some("a"));
-    queue.finish("a", Outcome::Done, now);
+    queue.finish("a", KeyOutcome::Done, now);
     assert_eq!(queue.take(now), None);
     assert_eq!(queue.due(), None);
 }
@@ -44,12 +44,12 @@ fn a_planned_key_waits_and_the_earlier_plan_wins() {
     assert_eq!(queue.due(), Some(later));
     assert_eq!(queue.take(now), None);
     assert_eq!(queue.take(later), Some("a"));
-    queue.finish("a", Outcome::Done, later);
+    queue.finish("a", KeyOutcome::Done, later);
 
     queue.add("a", later, now);
     queue.add("a", now, now);
     assert_eq!(queue.take(now), Some("a"));
-    queue.finish("a", Outcome::Done, now);
+    queue.finish("a", KeyOutcome::Done, now);
     assert_eq!(queue.due(), None);
 }
 
@@ -60,15 +60,15 @@ fn failures_wait_longer_and_longer_up_to_the_cap_and_success_forgets_them() {
     let mut at = now;
     for expected in [5, 10, 20] {
         assert_eq!(queue.take(at), Some("a"));
-        queue.finish("a", Outcome::Failed, at);
+        queue.finish("a", KeyOutcome::Failed, at);
         assert_eq!(queue.due(), Some(at + Duration::from_millis(expected)));
         at += Duration::from_millis(expected);
     }
     assert_eq!(queue.take(at), Some("a"));
-    assert_eq!(queue.finish("a", Outcome::Done, at), 0);
+    assert_eq!(queue.finish("a", KeyOutcome::Done, at), 0);
     queue.add("a", at, at);
     assert_eq!(queue.take(at), Some("a"));
-    assert_eq!(queue.finish("a", Outcome::Failed, at), 1);
+    assert_eq!(queue.finish("a", KeyOutcome::Failed, at), 1);
     assert_eq!(BACKOFF.after(40), Duration::from_secs(1));
     assert_eq!(BACKOFF.after(9), Duration::from_secs(1));
     assert_eq!(BACKOFF.after(8), Duration::from_millis(640));
@@ -79,10 +79,10 @@ fn a_change_during_the_wait_after_a_failure_is_worked_on_at_once() {
     let (mut queue, now) = queue();
     queue.add("a", now, now);
     assert_eq!(queue.take(now), Some("a"));
-    queue.finish("a", Outcome::Failed, now);
+    queue.finish("a", KeyOutcome::Failed, now);
     queue.add("a", now, now);
     assert_eq!(queue.take(now), Some("a"));
-    assert_eq!(queue.finish("a", Outcome::Failed, now), 2, "the failures before are not forgotten");
+    assert_eq!(queue.finish("a", KeyOutcome::Failed, now), 2, "the failures before are not forgotten");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_key_can_ask_to_come_again_after_a_while() {
     let (mut queue, now) = queue();
     queue.add("a", now, now);
     assert_eq!(queue.take(now), Some("a"));
-    queue.finish("a", Outcome::After(Duration::from_secs(1)), now);
+    queue.finish("a", KeyOutcome::After(Duration::from_secs(1)), now);
     assert_eq!(queue.take(now), None);
     assert_eq!(queue.take(now + Duration::from_secs(1)), Some("a"));
 }

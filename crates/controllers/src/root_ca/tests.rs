@@ -1,18 +1,18 @@
 use value::Value;
 
-use super::{DESCRIPTION, DESCRIPTION_TEXT, Wanted, wanted};
+use super::{ConfigMapWrite, DESCRIPTION, DESCRIPTION_TEXT, needed_write};
 use crate::fake::{kind, parse};
 
-fn decide(namespace: Option<&str>, stored: Option<Value>) -> Wanted {
+fn decide(namespace: Option<&str>, stored: Option<Value>) -> ConfigMapWrite {
     let config_maps = kind("", "v1", "ConfigMap", "configmaps", true);
-    wanted(namespace.map(parse).as_ref(), stored, "PEM", &config_maps, "n")
+    needed_write(namespace.map(parse).as_ref(), stored, "PEM", &config_maps, "n")
 }
 
 const ACTIVE: Option<&str> = Some(r#"{"metadata":{"name":"n"},"status":{"phase":"Active"}}"#);
 
 fn created() -> Value {
     match decide(ACTIVE, None) {
-        Wanted::Create(object) => object,
+        ConfigMapWrite::Create(object) => object,
         other => panic!("{other:?}"),
     }
 }
@@ -23,7 +23,7 @@ fn an_active_namespace_without_the_certificate_is_given_it() {
     assert_eq!(object.str_at(&["data", "ca.crt"]), Some("PEM"));
     assert_eq!(object.str_at(&["metadata", "name"]), Some("kube-root-ca.crt"));
     assert_eq!(object.str_at(&["metadata", "annotations", DESCRIPTION]), Some(DESCRIPTION_TEXT));
-    assert_eq!(decide(ACTIVE, Some(object)), Wanted::Nothing);
+    assert_eq!(decide(ACTIVE, Some(object)), ConfigMapWrite::Nothing);
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn a_changed_certificate_is_put_right_and_what_else_is_on_the_object_stays() {
     object.set_at(&["data", "ca.crt"], "other");
     object.set_at(&["data", "more"], "text");
     object.set_at(&["metadata", "labels", "mine"], "kept");
-    let Wanted::Update(object) = decide(ACTIVE, Some(object)) else { panic!() };
+    let ConfigMapWrite::Update(object) = decide(ACTIVE, Some(object)) else { panic!() };
     assert_eq!(object.at(&["data"]), Some(&parse(r#"{"ca.crt":"PEM"}"#)));
     assert_eq!(object.str_at(&["metadata", "labels", "mine"]), Some("kept"));
 }
@@ -41,13 +41,13 @@ fn a_changed_certificate_is_put_right_and_what_else_is_on_the_object_stays() {
 fn an_own_description_is_left_and_a_missing_one_is_added() {
     let mut object = created();
     object.set_at(&["metadata", "annotations", DESCRIPTION], "ours");
-    assert_eq!(decide(ACTIVE, Some(object.clone())), Wanted::Nothing);
+    assert_eq!(decide(ACTIVE, Some(object.clone())), ConfigMapWrite::Nothing);
     object.remove_at(&["metadata", "annotations"]);
-    assert!(matches!(decide(ACTIVE, Some(object)), Wanted::Update(_)));
+    assert!(matches!(decide(ACTIVE, Some(object)), ConfigMapWrite::Update(_)));
 }
 
 #[test]
 fn nothing_is_written_to_a_namespace_that_goes_away_or_is_gone() {
-    assert_eq!(decide(Some(r#"{"status":{"phase":"Terminating"}}"#), None), Wanted::Nothing);
-    assert_eq!(decide(None, None), Wanted::Nothing);
+    assert_eq!(decide(Some(r#"{"status":{"phase":"Terminating"}}"#), None), ConfigMapWrite::Nothing);
+    assert_eq!(decide(None, None), ConfigMapWrite::Nothing);
 }

@@ -7,7 +7,7 @@ use api::meta;
 use dra::{DeviceAllocator, DraGates};
 use value::{Str, Value};
 
-use super::Known;
+use super::cache::SchedulerCache;
 
 /// The objects from which an allocator is built.
 #[derive(Clone)]
@@ -36,53 +36,56 @@ impl Devices {
         };
         let (classes, slices, rules) =
             (sorted(&self.classes), sorted(&self.slices), sorted(&self.taint_rules));
-        let mut made = DeviceAllocator::new(
+        let mut allocator = DeviceAllocator::new(
             classes.iter().map(|(_, class)| &**class),
             slices.iter().map(|(_, slice)| &**slice),
             self.gates,
         );
-        made.taint(rules.iter().map(|(_, rule)| &**rule));
-        #[expect(clippy::iter_over_hash_type, reason = "what is taken does not depend on the order")]
+        allocator.taint(rules.iter().map(|(_, rule)| &**rule));
+        #[expect(
+            clippy::iter_over_hash_type,
+            reason = "the order of claims does not affect the allocated devices"
+        )]
         for claim in self.claims.values() {
-            made.observe(claim);
+            allocator.observe(claim);
         }
-        made
+        allocator
     }
 }
 
 /// Applies a change of a claim to an allocator.
-pub(super) fn tell(allocator: &mut DeviceAllocator, claim: &Value, deleted: bool) {
+pub(super) fn apply_claim_change(allocator: &mut DeviceAllocator, claim: &Value, deleted: bool) {
     if deleted { allocator.forget(meta::uid(claim)) } else { allocator.observe(claim) }
 }
 
 /// Changes observed while the allocator was lent to a search.
 #[derive(Default)]
-pub(super) struct Missed {
+pub(super) struct MissedChanges {
     /// Claims in order of observation, each with whether it was deleted.
     pub(super) claims: Vec<(Arc<Value>, bool)>,
     /// Classes, slices or taint rules changed, so the allocator must be rebuilt.
     pub(super) is_outdated: bool,
 }
 
-/// The allocator, taken out of [`Known`] for a search without the lock. Dropping it applies the missed changes and returns it.
-pub(super) struct Lent<'k> {
-    known: &'k Mutex<Known>,
+/// The allocator, taken out of [`SchedulerCache`] for a search without the lock. Dropping it applies the missed changes and returns it.
+pub(super) struct LentAllocator<'c> {
+    cache: &'c Mutex<SchedulerCache>,
     allocator: DeviceAllocator,
 }
 
-impl<'k> Lent<'k> {
+impl<'c> LentAllocator<'c> {
     /// Takes the allocator, or builds one from the observed objects. Only one pod is scheduled at a time, so it is not lent already.
-    pub(super) fn take(known: &'k Mutex<Known>) -> Self {
-        let (made, devices) = {
-            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.lent = Some(Missed::default());
-            let made = known.allocator.take();
-            let devices = made.is_none().then(|| known.devices.clone());
-            (made, devices)
+    pub(super) fn take(cache: &'c Mutex<SchedulerCache>) -> Self {
+        let (built, devices) = {
+            let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
+            cache.lent = Some(MissedChanges::default());
+            let built = cache.allocator.take();
+            let devices = built.is_none().then(|| cache.devices.clone());
+            (built, devices)
         };
-        let allocator = made.or_else(|| devices.map(|devices| devices.allocator()));
+        let allocator = built.or_else(|| devices.map(|devices| devices.allocator()));
         let allocator = allocator.unwrap_or_else(|| Devices::new(DraGates::default()).allocator());
-        Lent { known, allocator }
+        LentAllocator { cache, allocator }
     }
 
     pub(super) fn get(&mut self) -> &mut DeviceAllocator {
@@ -90,10 +93,10 @@ impl<'k> Lent<'k> {
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for LentAllocator<'_> {
     fn drop(&mut self) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let missed = known.lent.take().unwrap_or_default();
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let missed = cache.lent.take().unwrap_or_default();
         // After a panic it may hold devices that were not allocated to any claim.
         if missed.is_outdated || std::thread::panicking() {
             return;
@@ -101,8 +104,8 @@ impl Drop for Lent<'_> {
         let none = DeviceAllocator::new([], [], DraGates::default());
         let mut allocator = std::mem::replace(&mut self.allocator, none);
         for (claim, deleted) in &missed.claims {
-            tell(&mut allocator, claim, *deleted);
+            apply_claim_change(&mut allocator, claim, *deleted);
         }
-        known.allocator = Some(allocator);
+        cache.allocator = Some(allocator);
     }
 }

@@ -11,63 +11,66 @@ use api::selector::LabelSelector;
 use dra::{CandidateNode, NodeSelector};
 use value::{Str, Value};
 
-use super::Reasons;
-
 /// Nodes and the resources that their pods use.
 #[derive(Clone, Default)]
 pub(crate) struct Cluster {
     pub(crate) nodes: BTreeMap<Str, Arc<Value>>,
-    pods: HashMap<(Str, Str), Arc<Placed>>,
+    pods: HashMap<(Str, Str), Arc<PodOnNode>>,
     by_node: HashMap<Str, BTreeSet<(Str, Str)>>,
     /// Pods with required anti-affinity terms.
-    keeping_away: BTreeSet<(Str, Str)>,
+    with_anti_affinity: BTreeSet<(Str, Str)>,
 }
 
 /// The scheduling-relevant parts of a pod on a node.
-struct Placed {
+struct PodOnNode {
     node: Str,
     requests: Amounts,
-    ports: BTreeSet<Port>,
-    keeps_away: Vec<Value>,
+    ports: BTreeSet<PodHostPort>,
+    anti_affinity: Vec<Value>,
 }
 
 /// A host port: address, protocol, number.
-type Port = (Str, Str, i64);
+type PodHostPort = (Str, Str, i64);
 
 /// A reason that rejects a node; displayed with kube-scheduler's wording.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Why {
+pub(crate) enum NodeRejection {
     Insufficient(Str),
     TooManyPods,
     Unschedulable,
     Taint,
     Affinity,
-    KeptAway,
+    AntiAffinity,
     Ports,
     NoDevices,
     OutOfReach,
     Devices(String),
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for NodeRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::Insufficient(resource) => write!(f, "Insufficient {resource}"),
-            Why::TooManyPods => f.write_str("Too many pods"),
-            Why::Unschedulable => f.write_str("node(s) were unschedulable"),
-            Why::Taint => f.write_str("node(s) had untolerated taint(s)"),
-            Why::Affinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
-            Why::KeptAway => f.write_str("node(s) didn't satisfy existing pods anti-affinity rules"),
-            Why::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
-            Why::NoDevices => f.write_str("cannot allocate all claims"),
-            Why::OutOfReach => f.write_str("resourceclaim not available on the node"),
-            Why::Devices(error) => f.write_str(error),
+            NodeRejection::Insufficient(resource) => write!(f, "Insufficient {resource}"),
+            NodeRejection::TooManyPods => f.write_str("Too many pods"),
+            NodeRejection::Unschedulable => f.write_str("node(s) were unschedulable"),
+            NodeRejection::Taint => f.write_str("node(s) had untolerated taint(s)"),
+            NodeRejection::Affinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
+            NodeRejection::AntiAffinity => {
+                f.write_str("node(s) didn't satisfy existing pods anti-affinity rules")
+            }
+            NodeRejection::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
+            NodeRejection::NoDevices => f.write_str("cannot allocate all claims"),
+            NodeRejection::OutOfReach => f.write_str("resourceclaim not available on the node"),
+            NodeRejection::Devices(error) => f.write_str(error),
         }
     }
 }
 
+/// Number of nodes that were rejected for each reason.
+pub(crate) type Reasons = BTreeMap<NodeRejection, usize>;
+
 /// Formats the reasons like kube-scheduler's `FitError`.
-pub(crate) fn told(nodes: usize, reasons: &Reasons) -> String {
+pub(crate) fn unschedulable_message(nodes: usize, reasons: &Reasons) -> String {
     if nodes == 0 {
         return "no nodes available to schedule pods".to_owned();
     }
@@ -80,7 +83,7 @@ impl Cluster {
     pub(crate) fn forget_pods(&mut self) {
         self.pods.clear();
         self.by_node.clear();
-        self.keeping_away.clear();
+        self.with_anti_affinity.clear();
     }
 
     pub(crate) fn forget_pod(&mut self, at: &(Str, Str)) {
@@ -88,7 +91,7 @@ impl Cluster {
             && let Some(pods) = self.by_node.get_mut(&placed.node)
         {
             pods.remove(at);
-            self.keeping_away.remove(at);
+            self.with_anti_affinity.remove(at);
             if pods.is_empty() {
                 self.by_node.remove(&placed.node);
             }
@@ -101,38 +104,38 @@ impl Cluster {
             return;
         }
         let anti = ["spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
-        let keeps_away = pod.list_at(&anti).to_vec();
-        if !keeps_away.is_empty() {
-            self.keeping_away.insert(at.clone());
+        let anti_affinity = pod.list_at(&anti).to_vec();
+        if !anti_affinity.is_empty() {
+            self.with_anti_affinity.insert(at.clone());
         }
         self.by_node.entry(node.clone()).or_default().insert(at.clone());
-        let placed = Placed { node, requests: requests(pod), ports: ports(pod), keeps_away };
+        let placed = PodOnNode { node, requests: requests(pod), ports: ports(pod), anti_affinity };
         self.pods.insert(at, Arc::new(placed));
     }
 
     /// Topology domains (node label and value) that the anti-affinity of existing pods forbids for a pod.
-    fn kept_away_from(&self, pod: &Value) -> BTreeSet<(Str, Str)> {
-        let mut places = BTreeSet::new();
-        for at in &self.keeping_away {
+    fn forbidden_domains(&self, pod: &Value) -> BTreeSet<(Str, Str)> {
+        let mut domains = BTreeSet::new();
+        for at in &self.with_anti_affinity {
             let Some(placed) = self.pods.get(at) else { continue };
             let Some(node) = self.nodes.get(&placed.node) else { continue };
-            for term in placed.keeps_away.iter().filter(|term| may_be_about(term, &at.0, pod)) {
+            for term in placed.anti_affinity.iter().filter(|term| may_be_about(term, &at.0, pod)) {
                 let label = term.str_at(&["topologyKey"]).unwrap_or_default();
                 if let Some(value) = node.str_at(&["metadata", "labels", label]) {
-                    places.insert((label.into(), value.into()));
+                    domains.insert((label.into(), value.into()));
                 }
             }
         }
-        places
+        domains
     }
 
     /// The nodes that a pod fits on, least utilized first, and the reasons against the others.
     pub(crate) fn fitting(&self, pod: &Value) -> (Vec<Str>, Reasons) {
-        let wants = requests(pod);
-        let wanted_ports = ports(pod);
-        let selector = Selector::of(pod);
+        let pod_requests = requests(pod);
+        let pod_ports = ports(pod);
+        let selector = NodeConstraints::of(pod);
         let tolerations = pod.list_at(&["spec", "tolerations"]);
-        let away = self.kept_away_from(pod);
+        let forbidden = self.forbidden_domains(pod);
         let mut reasons = Reasons::new();
         let mut fitting: Vec<(f64, &Str)> = Vec::new();
         for (name, node) in &self.nodes {
@@ -140,19 +143,19 @@ impl Cluster {
             if let Err(reason) = accepts(node, tolerations) {
                 why.push(reason);
             } else if !selector.matches(node) {
-                why.push(Why::Affinity);
-            } else if away
+                why.push(NodeRejection::Affinity);
+            } else if forbidden
                 .iter()
                 .any(|(label, value)| node.str_at(&["metadata", "labels", label]) == Some(value.as_str()))
             {
-                why.push(Why::KeptAway);
-            } else if self.ports_on(name).any(|used| wanted_ports.iter().any(|port| collide(used, port))) {
-                why.push(Why::Ports);
+                why.push(NodeRejection::AntiAffinity);
+            } else if self.ports_on(name).any(|used| pod_ports.iter().any(|port| collide(used, port))) {
+                why.push(NodeRejection::Ports);
             } else {
-                why = self.lacking(name, node, &wants);
+                why = self.insufficient_resources(name, node, &pod_requests);
             }
             if why.is_empty() {
-                fitting.push((self.fullness(name, node, &wants), name));
+                fitting.push((self.utilization(name, node, &pod_requests), name));
             }
             for reason in why {
                 *reasons.entry(reason).or_insert(0) += 1;
@@ -162,7 +165,7 @@ impl Cluster {
         (fitting.into_iter().map(|(_, name)| name.clone()).collect(), reasons)
     }
 
-    fn on(&self, node: &Str) -> impl Iterator<Item = &Placed> {
+    fn on(&self, node: &Str) -> impl Iterator<Item = &PodOnNode> {
         self.by_node
             .get(node)
             .into_iter()
@@ -170,7 +173,7 @@ impl Cluster {
             .filter_map(|at| self.pods.get(at).map(|placed| &**placed))
     }
 
-    fn ports_on<'a>(&'a self, node: &Str) -> impl Iterator<Item = &'a Port> + use<'a> {
+    fn ports_on<'a>(&'a self, node: &Str) -> impl Iterator<Item = &'a PodHostPort> + use<'a> {
         self.by_node
             .get(node)
             .into_iter()
@@ -188,7 +191,7 @@ impl Cluster {
     }
 
     /// Resources of which a node has too little for the pod.
-    fn lacking(&self, name: &Str, node: &Value, wants: &Amounts) -> Vec<Why> {
+    fn insufficient_resources(&self, name: &Str, node: &Value, pod_requests: &Amounts) -> Vec<NodeRejection> {
         let has = pod_resources::amounts(node.at(&["status", "allocatable"]));
         let used = self.used(name);
         let nothing = Quantity::ZERO;
@@ -196,25 +199,25 @@ impl Cluster {
         let pods = self.by_node.get(name).map_or(0, BTreeSet::len);
         let room = has.get("pods").map_or(0, Quantity::value);
         if i64::try_from(pods).is_ok_and(|pods| pods >= room) {
-            why.push(Why::TooManyPods);
+            why.push(NodeRejection::TooManyPods);
         }
-        for (resource, wanted) in wants {
-            if wanted.is_zero() {
+        for (resource, requested) in pod_requests {
+            if requested.is_zero() {
                 continue;
             }
             let used = used.get(resource).unwrap_or(&nothing);
-            if used.add(wanted) > *has.get(resource).unwrap_or(&nothing) {
-                why.push(Why::Insufficient(resource.clone()));
+            if used.add(requested) > *has.get(resource).unwrap_or(&nothing) {
+                why.push(NodeRejection::Insufficient(resource.clone()));
             }
         }
         why
     }
 
     /// Utilization of a node with the pod on it: the larger fraction of CPU and memory.
-    fn fullness(&self, name: &Str, node: &Value, wants: &Amounts) -> f64 {
+    fn utilization(&self, name: &Str, node: &Value, pod_requests: &Amounts) -> f64 {
         let has = pod_resources::amounts(node.at(&["status", "allocatable"]));
         let mut used = self.used(name);
-        pod_resources::add(&mut used, wants);
+        pod_resources::add(&mut used, pod_requests);
         let part = |resource: &str| match (used.get(resource), has.get(resource)) {
             (Some(used), Some(has)) if !has.is_zero() => used.as_approximate_f64() / has.as_approximate_f64(),
             _ => 0.0,
@@ -237,7 +240,7 @@ fn requests(pod: &Value) -> Amounts {
     total
 }
 
-fn ports(pod: &Value) -> BTreeSet<Port> {
+fn ports(pod: &Value) -> BTreeSet<PodHostPort> {
     let sidecars =
         pod.list_at(&["spec", "initContainers"]).iter().filter(|one| pod_resources::is_sidecar(one));
     let containers = pod.list_at(&["spec", "containers"]).iter().chain(sidecars);
@@ -253,23 +256,23 @@ fn ports(pod: &Value) -> BTreeSet<Port> {
         .collect()
 }
 
-fn collide(a: &Port, b: &Port) -> bool {
+fn collide(a: &PodHostPort, b: &PodHostPort) -> bool {
     let anywhere = |ip: &Str| ip == "0.0.0.0" || ip == "::";
     a.1 == b.1 && a.2 == b.2 && (a.0 == b.0 || anywhere(&a.0) || anywhere(&b.0))
 }
 
 /// Checks a node's taints and its `unschedulable` field against tolerations.
-fn accepts(node: &Value, tolerations: &[Value]) -> Result<(), Why> {
+fn accepts(node: &Value, tolerations: &[Value]) -> Result<(), NodeRejection> {
     let tolerated = |taint: &Value| tolerations.iter().any(|toleration| tolerates(toleration, taint));
     if node.at(&["spec", "unschedulable"]) == Some(&Value::Bool(true)) {
         let taint = Value::map([("key", "node.kubernetes.io/unschedulable"), ("effect", "NoSchedule")]);
         if !tolerated(&taint) {
-            return Err(Why::Unschedulable);
+            return Err(NodeRejection::Unschedulable);
         }
     }
-    let keeps_off = |taint: &&Value| taint.str_at(&["effect"]) != Some("PreferNoSchedule");
-    if node.list_at(&["spec", "taints"]).iter().filter(keeps_off).any(|taint| !tolerated(taint)) {
-        return Err(Why::Taint);
+    let repels = |taint: &&Value| taint.str_at(&["effect"]) != Some("PreferNoSchedule");
+    if node.list_at(&["spec", "taints"]).iter().filter(repels).any(|taint| !tolerated(taint)) {
+        return Err(NodeRejection::Taint);
     }
     Ok(())
 }
@@ -288,16 +291,16 @@ fn tolerates(toleration: &Value, taint: &Value) -> bool {
 }
 
 /// The node selector and required node affinity of a pod.
-struct Selector<'a> {
+struct NodeConstraints<'a> {
     labels: Option<&'a value::Map>,
     /// `None` if there is no required affinity; an unreadable one matches no node.
     affinity: Option<Result<NodeSelector, dra::NodeSelectorError>>,
 }
 
-impl<'a> Selector<'a> {
+impl<'a> NodeConstraints<'a> {
     fn of(pod: &'a Value) -> Self {
         let required = ["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
-        Selector {
+        NodeConstraints {
             labels: pod.at(&["spec", "nodeSelector"]).and_then(Value::as_map),
             affinity: pod.at(&required).filter(|required| !required.is_null()).map(NodeSelector::read),
         }
@@ -318,8 +321,9 @@ impl<'a> Selector<'a> {
 
 /// Reports whether an anti-affinity term of a pod in `namespace` may select this pod. Returns true when that is undecidable here.
 fn may_be_about(term: &Value, namespace: &str, pod: &Value) -> bool {
-    let elsewhere = !term.list_at(&["namespaces"]).is_empty() || term.at(&["namespaceSelector"]).is_some();
-    if !elsewhere && meta::namespace(pod) != namespace {
+    let selects_namespaces =
+        !term.list_at(&["namespaces"]).is_empty() || term.at(&["namespaceSelector"]).is_some();
+    if !selects_namespaces && meta::namespace(pod) != namespace {
         return false;
     }
     let selector = LabelSelector::from_label_selector(term.at(&["labelSelector"]));

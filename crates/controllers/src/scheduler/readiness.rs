@@ -4,7 +4,7 @@ use api::time::Timestamp;
 use value::Value;
 
 /// Seconds until devices that are not ready count as failed.
-const PATIENCE: i64 = 600;
+const READINESS_TIMEOUT: i64 = 600;
 
 /// State of the binding conditions of an allocated claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(super) fn of(claim: &Value, now: i64) -> Readiness {
     let since = claim.str_at(&["status", "allocation", "allocationTimestamp"]);
     let end = since
         .and_then(|since| Timestamp::parse(since).ok())
-        .map(|since| since.seconds.saturating_add(PATIENCE));
+        .map(|since| since.seconds.saturating_add(READINESS_TIMEOUT));
     if end.is_some_and(|end| end < now) {
         return Readiness::Failed(format!("device binding timed out: claim={name}"));
     }

@@ -1,8 +1,8 @@
 use value::{Str, Value};
 
-use super::fit::{Cluster, told};
+use super::fit::{Cluster, unschedulable_message};
 use super::readiness::{self, Readiness};
-use super::{is_pending, unknown};
+use super::{is_pending, unsupported};
 use crate::fake::parse;
 
 fn cluster(nodes: &[&str], pods: &[&str]) -> Cluster {
@@ -22,7 +22,7 @@ fn cluster(nodes: &[&str], pods: &[&str]) -> Cluster {
 fn tried(cluster: &Cluster, pod: &str) -> Result<Vec<String>, String> {
     let (fitting, reasons) = cluster.fitting(&parse(pod));
     if fitting.is_empty() {
-        return Err(told(cluster.nodes.len(), &reasons));
+        return Err(unschedulable_message(cluster.nodes.len(), &reasons));
     }
     Ok(fitting.iter().map(ToString::to_string).collect())
 }
@@ -126,14 +126,14 @@ fn what_is_not_known_is_said() {
         (r#"{"volumes":[{"name":"d","emptyDir":{}}]}"#, None),
         (r#"{"schedulingGroup":{"podGroupName":"g"}}"#, Some("group")),
     ] {
-        let said = unknown::asked(&parse(&format!(r#"{{"spec":{spec}}}"#)));
-        assert_eq!(said.is_some(), words.is_some(), "{spec}");
-        assert!(said.unwrap_or_default().contains(words.unwrap_or_default()), "{spec}");
+        let feature = unsupported::first_unsupported_feature(&parse(&format!(r#"{{"spec":{spec}}}"#)));
+        assert_eq!(feature.is_some(), words.is_some(), "{spec}");
+        assert!(feature.unwrap_or_default().contains(words.unwrap_or_default()), "{spec}");
     }
 }
 
 #[test]
-fn a_pod_that_wants_to_be_alone_keeps_others_from_its_place_only() {
+fn required_anti_affinity_of_a_pod_excludes_only_its_topology_domain() {
     let labelled = |name: &str, zone: &str| {
         format!(
             r#"{{"metadata":{{"name":"{name}","labels":{{"z":"{zone}"}}}},"status":{{"allocatable":{{"pods":"9"}}}}}}"#

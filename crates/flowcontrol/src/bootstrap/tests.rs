@@ -1,6 +1,6 @@
 use super::*;
 
-fn maintained(kind: Kind, name: &str) -> Maintained {
+fn maintained(kind: FlowControlKind, name: &str) -> Maintained {
     objects().into_iter().find(|found| found.kind == kind && found.name() == name).unwrap()
 }
 
@@ -27,7 +27,7 @@ fn correct_objects_stay_and_missing_ones_are_created() {
 
 #[test]
 fn a_changed_suggested_spec_is_restored_unless_its_annotation_forbids_it() {
-    let level = maintained(Kind::PriorityLevel, "workload-low");
+    let level = maintained(FlowControlKind::PriorityLevel, "workload-low");
     let mut changed = stored(&level, 2);
     changed.set_at(&["spec", "limited", "nominalConcurrencyShares"], 7_i64);
     assert_eq!(level.revise(Some(&changed)), Revision::Update(stored(&level, 2)));
@@ -50,7 +50,7 @@ fn a_changed_suggested_spec_is_restored_unless_its_annotation_forbids_it() {
 
 #[test]
 fn a_mandatory_object_is_restored_whatever_its_annotation_says() {
-    let schema = maintained(Kind::FlowSchema, "catch-all");
+    let schema = maintained(FlowControlKind::FlowSchema, "catch-all");
     let mut changed = stored(&schema, 5);
     changed.set_at(&["spec", "matchingPrecedence"], 9_i64);
     changed.set_at(&["metadata", "annotations", AUTO_UPDATE], "false");
@@ -59,7 +59,7 @@ fn a_mandatory_object_is_restored_whatever_its_annotation_says() {
 
 #[test]
 fn the_exempt_level_may_hold_and_lend_seats() {
-    let level = maintained(Kind::PriorityLevel, "exempt");
+    let level = maintained(FlowControlKind::PriorityLevel, "exempt");
     let mut changed = stored(&level, 3);
     changed.set_at(&["spec", "exempt", "nominalConcurrencyShares"], 40_i64);
     changed.set_at(&["spec", "exempt", "lendablePercent"], 50_i64);
@@ -70,14 +70,14 @@ fn the_exempt_level_may_hold_and_lend_seats() {
 
 #[test]
 fn only_unknown_objects_with_the_annotation_are_obsolete() {
-    let mut foreign = maintained(Kind::FlowSchema, "probes").object;
-    assert!(!is_obsolete(Kind::FlowSchema, &foreign));
-    assert!(is_obsolete(Kind::PriorityLevel, &foreign), "there is no such level");
+    let mut foreign = maintained(FlowControlKind::FlowSchema, "probes").object;
+    assert!(!is_obsolete(FlowControlKind::FlowSchema, &foreign));
+    assert!(is_obsolete(FlowControlKind::PriorityLevel, &foreign), "there is no such level");
     foreign.set_at(&["metadata", "name"], "old");
     for (word, obsolete) in [("true", true), ("T", true), ("false", false), ("yes", false)] {
         foreign.set_at(&["metadata", "annotations", AUTO_UPDATE], word);
-        assert_eq!(is_obsolete(Kind::FlowSchema, &foreign), obsolete, "{word}");
+        assert_eq!(is_obsolete(FlowControlKind::FlowSchema, &foreign), obsolete, "{word}");
     }
     foreign.remove_at(&["metadata", "annotations"]);
-    assert!(!is_obsolete(Kind::FlowSchema, &foreign));
+    assert!(!is_obsolete(FlowControlKind::FlowSchema, &foreign));
 }

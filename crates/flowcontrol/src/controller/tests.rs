@@ -2,12 +2,12 @@ use authn::User;
 
 use super::*;
 use crate::objects::RequestDigest;
-use crate::queueset::{Admission, Arrival};
-use crate::{Work, bootstrap::Kind};
+use crate::queueset::{Arrival, ArrivalDecision};
+use crate::{WorkEstimate, bootstrap::FlowControlKind};
 
 struct Silent;
 
-impl Ticket for Silent {
+impl RequestTicket for Silent {
     fn dispatched(&mut self) {}
 }
 
@@ -15,21 +15,21 @@ fn bootstrap_objects() -> (Vec<PriorityLevel>, Vec<FlowSchema>) {
     let (mut levels, mut schemas) = (Vec::new(), Vec::new());
     for found in bootstrap::objects() {
         match found.kind {
-            Kind::PriorityLevel => levels.push(PriorityLevel::read(&found.object).unwrap()),
-            Kind::FlowSchema => schemas.push(FlowSchema::read(&found.object)),
+            FlowControlKind::PriorityLevel => levels.push(PriorityLevel::read(&found.object).unwrap()),
+            FlowControlKind::FlowSchema => schemas.push(FlowSchema::read(&found.object)),
         }
     }
     (levels, schemas)
 }
 
-fn configured() -> (Controller<Silent>, Configuration<Silent>) {
-    let mut controller = Controller::new(600, Duration::ZERO);
+fn configured() -> (PriorityLevelController<Silent>, RequestClassifier<Silent>) {
+    let mut controller = PriorityLevelController::new(600, Duration::ZERO);
     let (levels, schemas) = bootstrap_objects();
     let configured = controller.configure(Duration::ZERO, levels, schemas);
-    (controller, configured.configuration)
+    (controller, configured.classifier)
 }
 
-fn limits(controller: &Controller<Silent>, name: &str) -> (i64, i64, i64, i64) {
+fn limits(controller: &PriorityLevelController<Silent>, name: &str) -> (i64, i64, i64, i64) {
     let (_, limits) = controller.levels().find(|(level, _)| level.name == name).unwrap();
     (limits.nominal, limits.lower, limits.upper, limits.current)
 }
@@ -39,7 +39,7 @@ fn arrival(class: &Class<Silent>, seats: u64) -> Arrival<Silent> {
         flow: class.flow,
         distinguisher: "".into(),
         hash: 0,
-        work: Work::seats(seats),
+        work: WorkEstimate::seats(seats),
         interested_watches: None,
         is_watch: false,
         is_resumed: false,
@@ -77,9 +77,9 @@ fn seats_are_shared_as_kubernetes_shares_them() {
 
 #[test]
 fn a_busy_level_borrows_what_idle_ones_lend() {
-    let (mut controller, configuration) = configured();
+    let (mut controller, classifier) = configured();
     let alice = User::named("alice").in_groups(["system:authenticated"]);
-    let class = configuration.classify(&get_pods(&alice));
+    let class = classifier.classify(&get_pods(&alice));
     assert_eq!(class.level.name, "global-default");
     for _ in 0..300 {
         class.level.queues().start(Duration::ZERO, arrival(class, 1));
@@ -98,9 +98,9 @@ fn a_busy_level_borrows_what_idle_ones_lend() {
 
 #[test]
 fn what_exempt_requests_use_is_taken_from_the_others() {
-    let (mut controller, configuration) = configured();
+    let (mut controller, classifier) = configured();
     let admin = User::named("admin").in_groups(["system:masters"]);
-    let class = configuration.classify(&get_pods(&admin));
+    let class = classifier.classify(&get_pods(&admin));
     assert!(class.is_exempt);
     for _ in 0..1000 {
         class.level.queues().start(Duration::ZERO, arrival(class, 1));
@@ -112,10 +112,10 @@ fn what_exempt_requests_use_is_taken_from_the_others() {
 
 #[test]
 fn a_deleted_level_drains_before_it_goes_and_its_schemas_are_dangling() {
-    let (mut controller, configuration) = configured();
+    let (mut controller, classifier) = configured();
     let alice = User::named("alice").in_groups(["system:authenticated"]);
-    let class = configuration.classify(&get_pods(&alice));
-    let Admission::Executing(id) = class.level.queues().start(Duration::ZERO, arrival(class, 1)) else {
+    let class = classifier.classify(&get_pods(&alice));
+    let ArrivalDecision::Executing(id) = class.level.queues().start(Duration::ZERO, arrival(class, 1)) else {
         panic!()
     };
     let (mut levels, schemas) = bootstrap_objects();
@@ -127,7 +127,7 @@ fn a_deleted_level_drains_before_it_goes_and_its_schemas_are_dangling() {
         (dangling.condition.status.as_str(), dangling.condition.reason.as_str()),
         ("True", "NotFound")
     );
-    assert_eq!(changed.configuration.classify(&get_pods(&alice)).schema.name, "catch-all");
+    assert_eq!(changed.classifier.classify(&get_pods(&alice)).schema.name, "catch-all");
     assert!(class.level.is_quiescing());
     assert!(controller.levels().any(|(level, _)| level.name == "global-default"));
     assert!(class.level.queues().finish(now, id).is_idle);
@@ -139,7 +139,7 @@ fn a_deleted_level_drains_before_it_goes_and_its_schemas_are_dangling() {
 fn conditions_that_are_right_are_not_written_again() {
     let (_, mut schemas) = bootstrap_objects();
     let (levels, _) = bootstrap_objects();
-    let mut controller: Controller<Silent> = Controller::new(600, Duration::ZERO);
+    let mut controller: PriorityLevelController<Silent> = PriorityLevelController::new(600, Duration::ZERO);
     assert_eq!(controller.configure(Duration::ZERO, levels.clone(), schemas.clone()).updates.len(), 11);
     for schema in &mut schemas {
         schema.dangling = Some(DanglingCondition::of(&schema.level, true));
@@ -149,22 +149,23 @@ fn conditions_that_are_right_are_not_written_again() {
 
 #[test]
 fn the_mandatory_objects_are_there_even_if_nothing_is_stored() {
-    let mut controller: Controller<Silent> = Controller::new(600, Duration::ZERO);
-    let configuration = controller.configure(Duration::ZERO, Vec::new(), Vec::new()).configuration;
+    let mut controller: PriorityLevelController<Silent> = PriorityLevelController::new(600, Duration::ZERO);
+    let classifier = controller.configure(Duration::ZERO, Vec::new(), Vec::new()).classifier;
     let admin = User::named("admin").in_groups(["system:masters"]);
     let without_groups = User::named("nobody");
-    assert_eq!(configuration.classify(&get_pods(&admin)).schema.name, "exempt");
-    assert_eq!(configuration.classify(&get_pods(&without_groups)).schema.name, "catch-all");
+    assert_eq!(classifier.classify(&get_pods(&admin)).schema.name, "exempt");
+    assert_eq!(classifier.classify(&get_pods(&without_groups)).schema.name, "catch-all");
     assert_eq!(limits(&controller, "catch-all").0, 600, "the one level with shares has all seats");
 }
 
 #[test]
 fn classification_depends_on_groups_and_on_the_schemas_of_the_configuration() {
-    let (_, configuration) = configured();
+    let (_, classifier) = configured();
     let (_, without) = {
-        let mut controller: Controller<Silent> = Controller::new(600, Duration::ZERO);
+        let mut controller: PriorityLevelController<Silent> =
+            PriorityLevelController::new(600, Duration::ZERO);
         let configured = controller.configure(Duration::ZERO, Vec::new(), Vec::new());
-        (controller, configured.configuration)
+        (controller, configured.classifier)
     };
     let alice = User::named("alice").in_groups(["system:authenticated"]);
     let node = User::named("alice").in_groups(["system:nodes", "system:authenticated"]);
@@ -175,7 +176,7 @@ fn classification_depends_on_groups_and_on_the_schemas_of_the_configuration() {
         for (user, schema) in
             [(&alice, "global-default"), (&node, "system-nodes"), (&master, EXEMPT), (&in_many, EXEMPT)]
         {
-            assert_eq!(configuration.classify(&get_pods(user)).schema.name, schema);
+            assert_eq!(classifier.classify(&get_pods(user)).schema.name, schema);
         }
         assert_eq!(without.classify(&get_pods(&alice)).schema.name, CATCH_ALL);
         assert_eq!(without.classify(&get_pods(&master)).schema.name, EXEMPT);

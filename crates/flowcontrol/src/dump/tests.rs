@@ -2,11 +2,11 @@ use std::time::Duration;
 
 use super::*;
 use crate::queueset::{Arrival, Queuing};
-use crate::{Dealer, Work};
+use crate::{Dealer, WorkEstimate};
 
 struct Silent;
 
-impl Ticket for Silent {
+impl RequestTicket for Silent {
     fn dispatched(&mut self) {}
 }
 
@@ -22,9 +22,9 @@ impl Describe<Silent> for Fixed {
     }
 }
 
-fn levels() -> Vec<Arc<Level<Silent>>> {
+fn levels() -> Vec<Arc<ActiveLevel<Silent>>> {
     let queuing = Queuing::Queue { dealer: Dealer::new(2, 1).unwrap(), queues: 2, length_limit: 5 };
-    let level = Level::new("busy".into(), queuing, Duration::ZERO);
+    let level = ActiveLevel::new("busy".into(), queuing, Duration::ZERO);
     {
         let mut queues = level.queues();
         let flow = queues.flow("users");
@@ -34,7 +34,7 @@ fn levels() -> Vec<Arc<Level<Silent>>> {
                 flow,
                 distinguisher: "alice".into(),
                 hash: 1,
-                work: Work::ONE_SEAT,
+                work: WorkEstimate::ONE_SEAT,
                 interested_watches: None,
                 is_watch: false,
                 is_resumed: false,
@@ -43,7 +43,7 @@ fn levels() -> Vec<Arc<Level<Silent>>> {
             queues.start(Duration::from_secs(7), arrival);
         }
     }
-    vec![Arc::new(Level::new("idle".into(), Queuing::Reject, Duration::ZERO)), Arc::new(level)]
+    vec![Arc::new(ActiveLevel::new("idle".into(), Queuing::Reject, Duration::ZERO)), Arc::new(level)]
 }
 
 #[test]

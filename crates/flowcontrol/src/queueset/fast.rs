@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{QueueSet, Queuing, Ticket};
+use super::{QueueSet, Queuing, RequestTicket};
 use crate::fast_path::{FastCounters, FastPath};
 use crate::statistics::{BusyTime, nanos};
 
@@ -27,7 +27,7 @@ impl FastUse {
     }
 }
 
-impl<T: Ticket> QueueSet<T> {
+impl<T: RequestTicket> QueueSet<T> {
     pub(crate) fn fast_path(&self) -> &Arc<FastPath> {
         &self.fast
     }

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use super::ESTIMATED_SERVICE;
 use super::slab::RequestId;
 use crate::SeatSeconds;
-use crate::estimate::Work;
+use crate::estimate::WorkEstimate;
 
 /// Waiting requests, oldest first, and totals of the requests dispatched from this queue.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl Queue {
         self.waiting.iter().copied()
     }
 
-    pub(super) fn push(&mut self, id: RequestId, total_work: SeatSeconds, work: &Work) {
+    pub(super) fn push(&mut self, id: RequestId, total_work: SeatSeconds, work: &WorkEstimate) {
         self.waiting.push_back(id);
         self.initial_seats += work.initial_seats;
         self.max_seats += work.max_seats();
@@ -47,7 +47,7 @@ impl Queue {
     }
 
     /// Removes a request; `false` if it is not in this queue.
-    pub(super) fn remove(&mut self, id: RequestId, total_work: SeatSeconds, work: &Work) -> bool {
+    pub(super) fn remove(&mut self, id: RequestId, total_work: SeatSeconds, work: &WorkEstimate) -> bool {
         let Some(at) = self.waiting.iter().position(|waiting| *waiting == id) else { return false };
         self.waiting.remove(at);
         self.initial_seats -= work.initial_seats;
@@ -56,7 +56,7 @@ impl Queue {
         true
     }
 
-    pub(super) fn dispatch(&mut self, id: RequestId, total_work: SeatSeconds, work: &Work) {
+    pub(super) fn dispatch(&mut self, id: RequestId, total_work: SeatSeconds, work: &WorkEstimate) {
         if self.remove(id, total_work, work) {
             self.executing += 1;
         }
@@ -79,13 +79,13 @@ const NEAR: usize = 1024;
 
 /// The queues of a queue set by index. An absent one has no requests and no seats.
 #[derive(Debug, Default)]
-pub(super) struct Queues {
+pub(super) struct QueuesByIndex {
     near: Vec<Option<Queue>>,
     far: BTreeMap<u32, Queue>,
     len: usize,
 }
 
-impl Queues {
+impl QueuesByIndex {
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -162,11 +162,11 @@ impl Queues {
 
 #[cfg(test)]
 mod tests {
-    use super::Queues;
+    use super::QueuesByIndex;
 
     #[test]
     fn near_and_far_queues_are_visited_in_order_and_round() {
-        let mut queues = Queues::default();
+        let mut queues = QueuesByIndex::default();
         for index in [3, 5000, 1023, 0, 1024, 3] {
             queues.get_or_add(index).executing += 1;
         }

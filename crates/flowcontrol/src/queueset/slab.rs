@@ -8,14 +8,14 @@ pub struct RequestId {
 }
 
 #[derive(Debug)]
-struct Slot<R> {
+struct SlabSlot<R> {
     generation: u32,
     value: Option<R>,
 }
 
 #[derive(Debug)]
 pub(super) struct Slab<R> {
-    slots: Vec<Slot<R>>,
+    slots: Vec<SlabSlot<R>>,
     free: Vec<u32>,
 }
 
@@ -34,7 +34,7 @@ impl<R> Slab<R> {
             return RequestId { slot, generation: free.generation };
         }
         let slot = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-        self.slots.push(Slot { generation: 0, value: Some(value) });
+        self.slots.push(SlabSlot { generation: 0, value: Some(value) });
         RequestId { slot, generation: 0 }
     }
 

@@ -6,12 +6,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::estimate::WorkEstimate;
 
 /// Records the names of requests that are dispatched after waiting, in order.
 #[derive(Clone, Debug)]
 struct Named(&'static str, Rc<RefCell<Vec<&'static str>>>);
 
-impl Ticket for Named {
+impl RequestTicket for Named {
     fn dispatched(&mut self) {
         self.1.borrow_mut().push(self.0);
     }
@@ -22,7 +23,7 @@ fn queuing(queues: u32, length_limit: u32) -> Queuing {
     Queuing::Queue { dealer: Dealer::new(queues, 1).unwrap(), queues, length_limit }
 }
 
-struct Level {
+struct ActiveLevel {
     set: QueueSet<Named>,
     log: Rc<RefCell<Vec<&'static str>>>,
 }
@@ -31,15 +32,15 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-impl Level {
+impl ActiveLevel {
     fn new(queuing: Queuing, limit: u64) -> Self {
         let mut set = QueueSet::new(queuing, Duration::ZERO);
         set.flow("schema");
         set.configure(Duration::ZERO, queuing, limit, limit.max(1));
-        Level { set, log: Rc::default() }
+        ActiveLevel { set, log: Rc::default() }
     }
 
-    fn start(&mut self, now: u64, name: &'static str, hash: u64, work: Work) -> Admission {
+    fn start(&mut self, now: u64, name: &'static str, hash: u64, work: WorkEstimate) -> ArrivalDecision {
         let ticket = Named(name, Rc::clone(&self.log));
         let arrival = Arrival {
             flow: 0,
@@ -56,16 +57,16 @@ impl Level {
 
     #[track_caller]
     fn executes(&mut self, now: u64, name: &'static str, hash: u64, seats: u64) -> RequestId {
-        match self.start(now, name, hash, Work::seats(seats)) {
-            Admission::Executing(id) => id,
+        match self.start(now, name, hash, WorkEstimate::seats(seats)) {
+            ArrivalDecision::Executing(id) => id,
             other => panic!("{name}: {other:?}"),
         }
     }
 
     #[track_caller]
     fn waits(&mut self, now: u64, name: &'static str, hash: u64, seats: u64) -> RequestId {
-        match self.start(now, name, hash, Work::seats(seats)) {
-            Admission::Waiting(id) => id,
+        match self.start(now, name, hash, WorkEstimate::seats(seats)) {
+            ArrivalDecision::Waiting(id) => id,
             other => panic!("{name}: {other:?}"),
         }
     }
@@ -81,7 +82,7 @@ impl Level {
 
 #[test]
 fn virtual_time_and_charges_are_as_computed_by_hand() {
-    let mut level = Level::new(queuing(2, 10), 1);
+    let mut level = ActiveLevel::new(queuing(2, 10), 1);
     // One request of queue 0 executes, one waits in each queue.
     let first = level.executes(0, "first", 0, 1);
     assert_eq!(level.next_dispatch(0), "0.00300000ss", "charged with the estimate of 3 ms");
@@ -100,7 +101,7 @@ fn virtual_time_and_charges_are_as_computed_by_hand() {
 
 #[test]
 fn a_queue_that_was_idle_has_saved_nothing_up() {
-    let mut level = Level::new(queuing(2, 10), 1);
+    let mut level = ActiveLevel::new(queuing(2, 10), 1);
     let busy = level.executes(0, "busy", 0, 1);
     level.waits(1, "next", 0, 1);
     // R is at 1 s: one queue, one seat, all the time.
@@ -114,7 +115,7 @@ fn a_queue_that_was_idle_has_saved_nothing_up() {
 
 #[test]
 fn a_flow_with_many_requests_does_not_delay_one_with_few() {
-    let mut level = Level::new(queuing(2, 100), 1);
+    let mut level = ActiveLevel::new(queuing(2, 100), 1);
     let mut executing = level.executes(0, "e", 0, 1);
     let mut waiting: Vec<RequestId> = (0..50).map(|_| level.waits(0, "elephant", 0, 1)).collect();
     let mouse = level.waits(1, "mouse", 1, 1);
@@ -131,7 +132,7 @@ fn a_flow_with_many_requests_does_not_delay_one_with_few() {
 #[test]
 fn a_request_waits_in_the_shortest_queue_of_its_hand() {
     let dealer = Dealer::new(4, 2).unwrap();
-    let mut level = Level::new(Queuing::Queue { dealer, queues: 4, length_limit: 10 }, 1);
+    let mut level = ActiveLevel::new(Queuing::Queue { dealer, queues: 4, length_limit: 10 }, 1);
     level.executes(0, "e", 0, 1);
     // Hash 0 deals queues 0 and 1.
     level.waits(0, "a", 0, 5);
@@ -145,10 +146,13 @@ fn a_request_waits_in_the_shortest_queue_of_its_hand() {
 
 #[test]
 fn a_full_queue_refuses_and_a_free_seat_does_not() {
-    let mut level = Level::new(queuing(1, 1), 1);
+    let mut level = ActiveLevel::new(queuing(1, 1), 1);
     let first = level.executes(0, "a", 0, 1);
     level.waits(0, "b", 0, 1);
-    assert_eq!(level.start(0, "c", 0, Work::ONE_SEAT), Admission::Rejected(RejectReason::QueueFull));
+    assert_eq!(
+        level.start(0, "c", 0, WorkEstimate::ONE_SEAT),
+        ArrivalDecision::Rejected(RejectReason::QueueFull)
+    );
     level.set.finish(ms(1), first);
     assert_eq!(level.dispatched(), ["b"]);
     level.waits(2, "d", 0, 1);
@@ -160,9 +164,12 @@ fn a_full_queue_refuses_and_a_free_seat_does_not() {
 
 #[test]
 fn a_level_without_queues_refuses_what_does_not_fit() {
-    let mut level = Level::new(Queuing::Reject, 3);
+    let mut level = ActiveLevel::new(Queuing::Reject, 3);
     let two = level.executes(0, "a", 0, 2);
-    assert_eq!(level.start(0, "b", 0, Work::seats(2)), Admission::Rejected(RejectReason::ConcurrencyLimit));
+    assert_eq!(
+        level.start(0, "b", 0, WorkEstimate::seats(2)),
+        ArrivalDecision::Rejected(RejectReason::ConcurrencyLimit)
+    );
     level.executes(0, "c", 0, 1);
     level.set.finish(ms(1), two);
     level.executes(1, "d", 0, 2);
@@ -170,13 +177,13 @@ fn a_level_without_queues_refuses_what_does_not_fit() {
 
 #[test]
 fn without_seats_a_rejecting_level_passes_one_request_at_a_time_and_a_queueing_one_none() {
-    let mut level = Level::new(Queuing::Reject, 0);
+    let mut level = ActiveLevel::new(Queuing::Reject, 0);
     let only = level.executes(0, "a", 0, 1);
-    assert!(matches!(level.start(0, "b", 0, Work::ONE_SEAT), Admission::Rejected(_)));
+    assert!(matches!(level.start(0, "b", 0, WorkEstimate::ONE_SEAT), ArrivalDecision::Rejected(_)));
     level.set.finish(ms(1), only);
     level.executes(1, "c", 0, 1);
 
-    let mut level = Level::new(queuing(1, 10), 0);
+    let mut level = ActiveLevel::new(queuing(1, 10), 0);
     let waiting = level.waits(0, "a", 0, 1);
     assert_eq!(level.set.withdraw(ms(15_000), waiting), Withdrawn::Removed);
     assert_eq!(level.set.counts.cancelled, 1);
@@ -185,7 +192,7 @@ fn without_seats_a_rejecting_level_passes_one_request_at_a_time_and_a_queueing_o
 
 #[test]
 fn an_exempt_level_has_no_limit_and_its_use_is_known() {
-    let mut level = Level::new(Queuing::Exempt, 0);
+    let mut level = ActiveLevel::new(Queuing::Exempt, 0);
     for _ in 0..100 {
         level.executes(0, "a", 0, 10);
     }
@@ -195,7 +202,7 @@ fn an_exempt_level_has_no_limit_and_its_use_is_known() {
 
 #[test]
 fn a_wide_request_waits_for_its_seats_and_is_not_overtaken() {
-    let mut level = Level::new(queuing(2, 10), 4);
+    let mut level = ActiveLevel::new(queuing(2, 10), 4);
     let a = level.executes(0, "a", 0, 2);
     let b = level.executes(0, "b", 1, 1);
     level.waits(0, "wide", 0, 4);
@@ -209,7 +216,7 @@ fn a_wide_request_waits_for_its_seats_and_is_not_overtaken() {
 
 #[test]
 fn a_request_wider_than_the_level_runs_alone() {
-    let mut level = Level::new(queuing(1, 10), 2);
+    let mut level = ActiveLevel::new(queuing(1, 10), 2);
     let a = level.executes(0, "a", 0, 1);
     level.waits(0, "wide", 0, 5);
     level.set.finish(ms(1), a);
@@ -219,9 +226,9 @@ fn a_request_wider_than_the_level_runs_alone() {
 
 #[test]
 fn final_seats_are_occupied_for_a_while_after_the_request() {
-    let mut level = Level::new(queuing(1, 10), 2);
-    let work = Work { initial_seats: 1, final_seats: 4, additional_latency: ms(5) };
-    let Admission::Executing(id) = level.start(0, "a", 0, work) else { panic!() };
+    let mut level = ActiveLevel::new(queuing(1, 10), 2);
+    let work = WorkEstimate { initial_seats: 1, final_seats: 4, additional_latency: ms(5) };
+    let ArrivalDecision::Executing(id) = level.start(0, "a", 0, work) else { panic!() };
     // 4 seats for 5 ms become 2 seats for 10 ms, because there are only 2.
     assert_eq!(level.set.load().seats_in_use, 2);
     level.waits(1, "b", 0, 1);
@@ -234,16 +241,16 @@ fn final_seats_are_occupied_for_a_while_after_the_request() {
 
 #[test]
 fn a_suspended_request_gives_its_seats_up_and_comes_back_through_its_queue() {
-    let mut level = Level::new(queuing(1, 10), 1);
-    let work = Work { initial_seats: 1, final_seats: 1, additional_latency: ms(5) };
-    let Admission::Executing(id) = level.start(0, "a", 0, work) else { panic!() };
+    let mut level = ActiveLevel::new(queuing(1, 10), 1);
+    let work = WorkEstimate { initial_seats: 1, final_seats: 1, additional_latency: ms(5) };
+    let ArrivalDecision::Executing(id) = level.start(0, "a", 0, work) else { panic!() };
     level.waits(0, "b", 0, 1);
     let (ended, again) = level.set.suspend(ms(1), id);
     assert_eq!(ended, Ended { linger: None, is_idle: false });
     assert_eq!(level.dispatched(), ["b"]);
     let again = again.unwrap();
     assert_eq!((again.work, again.distinguisher.as_str(), again.is_resumed), (work, "a", true));
-    let Admission::Waiting(_) = level.set.start(ms(2), again) else { panic!() };
+    let ArrivalDecision::Waiting(_) = level.set.start(ms(2), again) else { panic!() };
     let flow = &level.set.flows()[0];
     assert_eq!(flow.dispatched, 2, "it is not counted twice");
     assert_eq!(flow.executed.count(), 0, "it has not ended yet");
@@ -251,7 +258,7 @@ fn a_suspended_request_gives_its_seats_up_and_comes_back_through_its_queue() {
 
 #[test]
 fn queues_that_are_no_longer_wanted_drain() {
-    let mut level = Level::new(queuing(4, 10), 1);
+    let mut level = ActiveLevel::new(queuing(4, 10), 1);
     let a = level.executes(0, "a", 3, 1);
     level.waits(0, "b", 3, 1);
     level.set.configure(ms(1), queuing(2, 10), 1, 1);
@@ -266,7 +273,7 @@ fn queues_that_are_no_longer_wanted_drain() {
 
 #[test]
 fn more_seats_let_waiting_requests_go_at_once() {
-    let mut level = Level::new(queuing(1, 10), 1);
+    let mut level = ActiveLevel::new(queuing(1, 10), 1);
     level.executes(0, "a", 0, 1);
     level.waits(0, "b", 0, 1);
     level.waits(0, "c", 0, 1);
@@ -276,7 +283,7 @@ fn more_seats_let_waiting_requests_go_at_once() {
 
 #[test]
 fn a_request_that_needs_seats_set_aside_closes_the_fast_path_until_most_seats_are_free() {
-    let mut level = Level::new(queuing(4, 10), 16);
+    let mut level = ActiveLevel::new(queuing(4, 10), 16);
     let fast = Arc::clone(level.set.fast_path());
     assert!(fast.enter(0, 1), "an idle level has a fast path");
     let first = level.executes(0, "first", 0, 8);
@@ -295,7 +302,7 @@ fn a_request_that_needs_seats_set_aside_closes_the_fast_path_until_most_seats_ar
 
 #[test]
 fn a_request_wider_than_the_level_waits_for_those_on_the_fast_path() {
-    let mut level = Level::new(queuing(4, 10), 16);
+    let mut level = ActiveLevel::new(queuing(4, 10), 16);
     let fast = Arc::clone(level.set.fast_path());
     assert!(fast.enter(0, 1));
     level.waits(0, "wide", 0, 20);
@@ -307,19 +314,19 @@ fn a_request_wider_than_the_level_waits_for_those_on_the_fast_path() {
 
 #[test]
 fn a_level_without_queues_uses_seats_set_aside_before_it_refuses() {
-    let mut level = Level::new(Queuing::Reject, 16);
+    let mut level = ActiveLevel::new(Queuing::Reject, 16);
     let fast = Arc::clone(level.set.fast_path());
     assert!(fast.enter(0, 1));
     level.executes(0, "fits", 0, 15);
     assert_eq!(
-        level.start(0, "too many", 0, Work::ONE_SEAT),
-        Admission::Rejected(RejectReason::ConcurrencyLimit)
+        level.start(0, "too many", 0, WorkEstimate::ONE_SEAT),
+        ArrivalDecision::Rejected(RejectReason::ConcurrencyLimit)
     );
 }
 
 #[test]
 fn the_fast_path_is_in_the_statistics_of_the_level() {
-    let mut level = Level::new(queuing(4, 10), 16);
+    let mut level = ActiveLevel::new(queuing(4, 10), 16);
     let fast = Arc::clone(level.set.fast_path());
     let counters = level.set.fast_counters(0);
     for took in [ms(2), ms(4)] {
@@ -353,7 +360,7 @@ fn the_fast_path_is_in_the_statistics_of_the_level() {
 
 #[test]
 fn a_long_request_on_the_fast_path_does_not_count_as_many() {
-    let mut level = Level::new(queuing(4, 10), 16);
+    let mut level = ActiveLevel::new(queuing(4, 10), 16);
     let fast = Arc::clone(level.set.fast_path());
     assert!(fast.enter(0, 1));
     level.set.end_period(ms(990));
@@ -366,7 +373,7 @@ fn a_long_request_on_the_fast_path_does_not_count_as_many() {
 
 #[test]
 fn what_is_counted_about_schemas_that_are_gone_is_bounded() {
-    let mut level = Level::new(queuing(1, 10), 1);
+    let mut level = ActiveLevel::new(queuing(1, 10), 1);
     for number in 0..2000 {
         level.set.retire_flows();
         level.set.flow("schema");
@@ -408,7 +415,7 @@ proptest! {
     #[test]
     fn no_request_is_lost_and_no_seat_is_given_twice(steps in steps()) {
         let (mut limit, mut queues) = (16, 4);
-        let mut level = Level::new(queuing(queues, 5), limit);
+        let mut level = ActiveLevel::new(queuing(queues, 5), limit);
         let mut now = 0;
         let mut known: BTreeSet<RequestId> = BTreeSet::new();
         let mut lingering: BTreeSet<RequestId> = BTreeSet::new();
@@ -422,10 +429,10 @@ proptest! {
                 Step::Start { hash, initial, last, latency } => {
                     arrived += 1;
                     let latency = if last > 0 { latency } else { 0 };
-                    let work = Work { initial_seats: initial, final_seats: last, additional_latency: ms(latency) };
+                    let work = WorkEstimate { initial_seats: initial, final_seats: last, additional_latency: ms(latency) };
                     match level.start(now, "x", hash, work) {
-                        Admission::Executing(id) | Admission::Waiting(id) => drop(known.insert(id)),
-                        Admission::Rejected(_) => rejected += 1,
+                        ArrivalDecision::Executing(id) | ArrivalDecision::Waiting(id) => drop(known.insert(id)),
+                        ArrivalDecision::Rejected(_) => rejected += 1,
                     }
                 }
                 Step::Finish(n) => if let Some(id) = nth(n)
@@ -503,7 +510,7 @@ proptest! {
     /// With one seat and steady demand, two flows are served in turn, regardless of their numbers of requests.
     #[test]
     fn two_flows_with_demand_get_the_same_number_of_turns(many in 10_usize..60, took in 1_u64..20) {
-        let mut level = Level::new(queuing(2, 1000), 1);
+        let mut level = ActiveLevel::new(queuing(2, 1000), 1);
         let mut executing = level.executes(0, "first", 0, 1);
         for _ in 0..many {
             level.waits(0, "many", 0, 1);

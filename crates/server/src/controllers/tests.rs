@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authn::InternalIdentity;
-use controllers::{Options, ResourceKind, StoredBy};
+use controllers::{ControllerOptions, ResourceKind, StoredBy};
 use documents::discovery::{self, RemoteVersion, of_custom_version};
 use value::{Value, json};
 
@@ -35,7 +35,10 @@ async fn a_pod_of_a_node_that_is_gone_fails_and_goes_and_one_of_a_node_that_is_t
         admin.create("/api/v1/namespaces/default/pods", &pod).await.unwrap();
     }
 
-    let options = Options { node_quarantine: Duration::from_millis(20), ..Options::new(None, aggregate) };
+    let options = ControllerOptions {
+        node_quarantine: Duration::from_millis(20),
+        ..ControllerOptions::new(None, aggregate)
+    };
     let controllers = start_with(server.running.state(), options);
     let deadline = Instant::now() + PATIENCE;
     let held = loop {
@@ -129,11 +132,11 @@ fn a_name_stays_one_step_of_a_path_whatever_is_in_it() {
         namespaced: true,
         deletable: true,
         deletes_collections: true,
-        home: StoredBy::Elsewhere,
+        stored_by: StoredBy::AggregatedServer,
     });
     assert_eq!(collection(&kind, "n"), "/apis/g/v1/namespaces/n/ks%3Fwatch=1");
     assert_eq!(
-        path(&kind.place("n", "a?b#c"), "status"),
+        path(&kind.object_ref("n", "a?b#c"), "status"),
         "/apis/g/v1/namespaces/n/ks%3Fwatch=1/a%3Fb%23c/status"
     );
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use api::Status;
 use authn::InternalIdentity;
-use flowcontrol::bootstrap::{GROUP, Kind};
+use flowcontrol::bootstrap::{FlowControlKind, GROUP};
 use flowcontrol::{
-    ADJUSTMENT_PERIOD, Controller, DanglingCondition, FlowSchema, PriorityLevel, StatusUpdate,
+    ADJUSTMENT_PERIOD, DanglingCondition, FlowSchema, PriorityLevel, PriorityLevelController, StatusUpdate,
 };
 use http::Method;
 use storage::Store;
@@ -34,7 +34,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The stored objects by name, and the controller configured from them.
 pub(super) struct FlowControlObjects {
-    pub(super) controller: Controller<Waiter>,
+    pub(super) controller: PriorityLevelController<Waiter>,
     levels: BTreeMap<Str, PriorityLevel>,
     schemas: BTreeMap<Str, FlowSchema>,
     /// Pending status conditions by FlowSchema.
@@ -42,7 +42,7 @@ pub(super) struct FlowControlObjects {
 }
 
 impl FlowControlObjects {
-    pub(super) fn new(controller: Controller<Waiter>) -> Self {
+    pub(super) fn new(controller: PriorityLevelController<Waiter>) -> Self {
         FlowControlObjects {
             controller,
             levels: BTreeMap::new(),
@@ -61,21 +61,21 @@ pub(crate) struct FlowControlInformers {
 impl FlowControlInformers {
     /// Starts the informers. Objects that are already stored are in effect when this returns.
     pub(crate) fn start(control: &Arc<FlowControl>, store: &Store, unreadable: &Arc<Unreadable>) -> Self {
-        let follow_kind = |prefix, kind: Kind| {
+        let follow_kind = |prefix, kind: FlowControlKind| {
             // Requests without their FlowSchema fall to the catch-all level: a missing object never permits
             // more.
             let (notes, control) = (Notes::hints(unreadable), Arc::clone(control));
             start_informer(store, prefix, notes, move |old, new| control.object_changed(kind, old, new))
         };
         FlowControlInformers {
-            levels: follow_kind(keys::PRIORITY_LEVELS, Kind::PriorityLevel),
-            schemas: follow_kind(keys::FLOW_SCHEMAS, Kind::FlowSchema),
+            levels: follow_kind(keys::PRIORITY_LEVELS, FlowControlKind::PriorityLevel),
+            schemas: follow_kind(keys::FLOW_SCHEMAS, FlowControlKind::FlowSchema),
         }
     }
 
     /// Waits until an object of `resource` written at `revision` is in effect.
     pub(crate) async fn reached(&self, resource: &str, revision: u64) {
-        if resource == Kind::FlowSchema.plural() {
+        if resource == FlowControlKind::FlowSchema.plural() {
             self.schemas.reached(revision).await;
         } else {
             self.levels.reached(revision).await;
@@ -95,7 +95,7 @@ impl FlowControl {
         i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
     }
 
-    pub(super) fn object_changed(&self, kind: Kind, old: Option<&Value>, new: Option<&Value>) {
+    pub(super) fn object_changed(&self, kind: FlowControlKind, old: Option<&Value>, new: Option<&Value>) {
         let Some(object) = new.or(old) else { return };
         let same = |field: &str| old.and_then(|old| old.get(field)) == new.and_then(|new| new.get(field));
         let uid = |object: Option<&Value>| object.map(|object| Str::from(api::meta::uid(object)));
@@ -105,9 +105,11 @@ impl FlowControl {
         let name = Str::from(api::meta::name(object));
         let mut configured = self.configured();
         match (kind, new) {
-            (Kind::FlowSchema, Some(new)) => drop(configured.schemas.insert(name, FlowSchema::read(new))),
-            (Kind::FlowSchema, None) => drop(configured.schemas.remove(&name)),
-            (Kind::PriorityLevel, new) => match new.map(PriorityLevel::read) {
+            (FlowControlKind::FlowSchema, Some(new)) => {
+                drop(configured.schemas.insert(name, FlowSchema::read(new)));
+            }
+            (FlowControlKind::FlowSchema, None) => drop(configured.schemas.remove(&name)),
+            (FlowControlKind::PriorityLevel, new) => match new.map(PriorityLevel::read) {
                 Some(Ok(level)) => drop(configured.levels.insert(name, level)),
                 Some(Err(why)) => {
                     warn!(name = name.as_str(), why, "ignoring an invalid PriorityLevelConfiguration");
@@ -127,7 +129,7 @@ impl FlowControl {
         let changed = configured.controller.configure(now, levels, schemas);
         let executing = u64::try_from(changed.max_executing).unwrap_or_default();
         self.traffic().set_limits(now, changed.max_waiting, executing);
-        self.in_force.store(Arc::new(InForce::per_shard(&self.shared, changed.configuration)));
+        self.in_force.store(Arc::new(InForce::per_shard(&self.shared, changed.classifier)));
         configured.updates = changed
             .updates
             .into_iter()
@@ -241,7 +243,7 @@ async fn write_status(
     configuration.set_at(&["status", "conditions"], Value::list([condition]));
     let target = format!(
         "/apis/{GROUP}/v1/{}/{schema}/status?fieldManager={FIELD_MANAGER}&force=true",
-        Kind::FlowSchema.plural()
+        FlowControlKind::FlowSchema.plural()
     );
     let apply = "application/apply-patch+yaml";
     client.request(Method::PATCH, &target, apply, Some(&configuration)).await.map(drop)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Status;
-use flowcontrol::Level;
+use flowcontrol::ActiveLevel;
 use flowcontrol::dump::{self, Describe};
 
 use super::{FlowControl, Waiter};
@@ -13,7 +13,7 @@ use crate::call::{Answer, Call};
 
 /// Renders the page `name`; 404 for unknown names.
 pub(crate) fn page(control: &FlowControl, call: &Call, name: &str) -> Result<Answer, Status> {
-    let levels: Vec<Arc<Level<Waiter>>> =
+    let levels: Vec<Arc<ActiveLevel<Waiter>>> =
         control.configured().controller.levels().map(|(level, _)| Arc::clone(level)).collect();
     let text = match name {
         "dump_priority_levels" => dump::priority_levels(&levels),

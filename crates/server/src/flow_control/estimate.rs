@@ -1,7 +1,7 @@
 //! Estimates the cost of a request from its path, its query and the stored objects.
 
 use flowcontrol::estimate::{self, ListQuery, ObjectStats};
-use flowcontrol::{WatchScope, WatchTracker, Work};
+use flowcontrol::{WatchIdentifier, WatchTracker, WorkEstimate};
 
 use crate::request_info::{Query, RequestInfo};
 use crate::state::State;
@@ -16,21 +16,21 @@ pub(super) fn work(
     query: &Query,
     watches: &WatchTracker,
     level_max: u64,
-) -> (Work, Option<usize>) {
+) -> (WorkEstimate, Option<usize>) {
     match info.verb.as_str() {
         "list" | "watch" if info.is_resource => (list(state, info, query, level_max), None),
         "create" | "update" | "patch" | "delete" if info.is_resource => {
             if info.resource == "serviceaccounts" && info.subresource == "token" {
-                return (Work::ONE_SEAT, None);
+                return (WorkEstimate::ONE_SEAT, None);
             }
             let interested = watches.interested(&scope(info));
             (estimate::mutating(interested, level_max), Some(interested))
         }
-        _ => (Work::ONE_SEAT, None),
+        _ => (WorkEstimate::ONE_SEAT, None),
     }
 }
 
-fn list(state: &State, info: &RequestInfo, query: &Query, level_max: u64) -> Work {
+fn list(state: &State, info: &RequestInfo, query: &Query, level_max: u64) -> WorkEstimate {
     let text = |name: &str| query.get(name).unwrap_or_default();
     let number = |name: &str| match text(name) {
         "" => Some(0),
@@ -69,8 +69,8 @@ fn stats(state: &State, info: &RequestInfo) -> Option<ObjectStats> {
     })
 }
 
-fn scope(info: &RequestInfo) -> WatchScope {
-    WatchScope {
+fn scope(info: &RequestInfo) -> WatchIdentifier {
+    WatchIdentifier {
         group: info.group.clone(),
         resource: info.resource.clone(),
         namespace: info.namespace.clone(),
@@ -80,7 +80,7 @@ fn scope(info: &RequestInfo) -> WatchScope {
 
 /// The scope under which a watch is counted. Watches of the pods of one node see few events and are not
 /// counted.
-pub(super) fn watched(info: &RequestInfo) -> Option<WatchScope> {
+pub(super) fn watched(info: &RequestInfo) -> Option<WatchIdentifier> {
     if info.resource == "pods"
         && let Ok(fields) = api::selector::FieldSelector::parse(&info.field_selector)
         && fields.requirements().iter().any(|r| r.equals && r.field == "spec.nodeName" && !r.value.is_empty())

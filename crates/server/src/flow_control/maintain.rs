@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::Status;
 use authn::InternalIdentity;
-use flowcontrol::bootstrap::{self, GROUP, Kind, Maintained, Revision};
+use flowcontrol::bootstrap::{self, FlowControlKind, GROUP, Maintained, Revision};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::warn;
@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// True if the flow control API is served, so that the objects can be written.
 pub(crate) fn is_served(catalog: &Catalog) -> bool {
-    catalog.find(&GROUP.into(), &"v1".into(), &Kind::FlowSchema.plural().into()).is_some()
+    catalog.find(&GROUP.into(), &"v1".into(), &FlowControlKind::FlowSchema.plural().into()).is_some()
 }
 
 /// Registers the objects as part of bootstrap: the server is not ready before they are written.
@@ -70,7 +70,7 @@ pub(crate) async fn maintain(state: Arc<State>, mut stop: watch::Receiver<bool>)
             _ = stop.wait_for(|stop| *stop) => return,
         }
         let mut failed = ensure(&state).await;
-        for kind in Kind::ALL {
+        for kind in FlowControlKind::ALL {
             if let Err(failure) = remove_obsolete(&client, kind).await {
                 failed.push(failure);
             }
@@ -90,7 +90,7 @@ pub(crate) async fn maintain(state: Arc<State>, mut stop: watch::Receiver<bool>)
     }
 }
 
-fn collection(kind: Kind) -> String {
+fn collection(kind: FlowControlKind) -> String {
     format!("/apis/{GROUP}/v1/{}", kind.plural())
 }
 
@@ -118,7 +118,7 @@ async fn bring(client: &Client, object: &Maintained, path: &str) -> Result<(), S
 }
 
 /// Deletes objects that only earlier versions maintained.
-async fn remove_obsolete(client: &Client, kind: Kind) -> Result<(), (String, Status)> {
+async fn remove_obsolete(client: &Client, kind: FlowControlKind) -> Result<(), (String, Status)> {
     let collection = collection(kind);
     let list = client.get(&collection).await.map_err(|status| (collection.clone(), status))?;
     for object in list.list_at(&["items"]).iter().filter(|object| bootstrap::is_obsolete(kind, object)) {

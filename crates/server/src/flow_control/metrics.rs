@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use flowcontrol::{FlowStats, Histogram, LevelLimits, LevelReading, Phase, RejectReason, SeatSeconds};
+use flowcontrol::{FlowStats, Histogram, LevelLimits, LevelReading, RejectReason, RequestPhase, SeatSeconds};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use value::Str;
@@ -144,7 +144,7 @@ fn read_vs_write(control: &FlowControl) -> Vec<Sample> {
     let now = control.now();
     let mut traffic = control.traffic();
     let mut samples = Vec::new();
-    for (name, phase) in [("executing", Phase::Executing), ("waiting", Phase::Waiting)] {
+    for (name, phase) in [("executing", RequestPhase::Executing), ("waiting", RequestPhase::Waiting)] {
         for (kind, mutating) in [("mutating", true), ("readOnly", false)] {
             if let Some(histogram) = traffic.read(now, phase, mutating) {
                 samples.extend(observed(&histogram, &[("phase", name), ("request_kind", kind)]));

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flowcontrol::{
-    Admission, Arrival, Ended, FastSeat, Phase, RequestId, WatchScope, WatchTracker, Withdrawn,
+    Arrival, ArrivalDecision, Ended, FastSeat, RequestId, RequestPhase, WatchIdentifier, WatchTracker,
+    Withdrawn,
 };
 use tokio::sync::oneshot;
 
@@ -137,14 +138,14 @@ impl FairSeat {
         let now = self.assignment.shared().now();
         let mut queues = self.assignment.class().level.queues();
         match queues.start(now, arrival) {
-            Admission::Executing(id) => {
+            ArrivalDecision::Executing(id) => {
                 let is_crowded = queues.limit() < self.assignment.shared().present.count();
                 drop(queues);
                 self.begins(now, id);
                 Started::Executing { is_crowded: is_crowded && !self.assignment.class().is_exempt }
             }
-            Admission::Rejected(_) => Started::Refused,
-            Admission::Waiting(id) => {
+            ArrivalDecision::Rejected(_) => Started::Refused,
+            ArrivalDecision::Waiting(id) => {
                 let (wake, dispatched) = oneshot::channel();
                 if let Some(ticket) = queues.ticket_mut(id) {
                     ticket.wake = Some(wake);
@@ -180,21 +181,21 @@ impl FairSeat {
 
     fn begins(&mut self, now: Duration, id: RequestId) {
         self.hold = Hold::Executing(id);
-        self.note(now, Phase::Executing, 1);
+        self.note(now, RequestPhase::Executing, 1);
     }
 
     fn stops_executing(&self, now: Duration) {
-        self.note(now, Phase::Executing, -1);
+        self.note(now, RequestPhase::Executing, -1);
     }
 
-    fn note(&self, now: Duration, phase: Phase, change: i64) {
+    fn note(&self, now: Duration, phase: RequestPhase, change: i64) {
         self.assignment.shared().traffic().note(now, phase, !self.is_read_only, change);
     }
 
     /// Counts a rejection; returns the `Retry-After` delay in seconds.
     pub(super) fn count_rejection(&self) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.assignment.class().level.refused(now.as_secs())
+        self.assignment.class().level.record_rejection(now.as_secs())
     }
 
     fn finish(&self, id: RequestId) {
@@ -257,7 +258,7 @@ struct QueueWait {
 
 impl QueueWait {
     fn begin(seat: &FairSeat, now: Duration, dispatched: oneshot::Receiver<()>) -> Self {
-        seat.note(now, Phase::Waiting, 1);
+        seat.note(now, RequestPhase::Waiting, 1);
         QueueWait { assignment: seat.assignment.clone(), is_read_only: seat.is_read_only, dispatched }
     }
 }
@@ -265,7 +266,7 @@ impl QueueWait {
 impl Drop for QueueWait {
     fn drop(&mut self) {
         let shared = self.assignment.shared();
-        shared.traffic().note(shared.now(), Phase::Waiting, !self.is_read_only, -1);
+        shared.traffic().note(shared.now(), RequestPhase::Waiting, !self.is_read_only, -1);
     }
 }
 
@@ -273,11 +274,11 @@ impl Drop for QueueWait {
 #[derive(Debug)]
 pub(super) struct OpenWatch {
     watches: Arc<WatchTracker>,
-    scope: WatchScope,
+    scope: WatchIdentifier,
 }
 
 impl OpenWatch {
-    pub(super) fn begin(watches: &Arc<WatchTracker>, scope: WatchScope) -> Self {
+    pub(super) fn begin(watches: &Arc<WatchTracker>, scope: WatchIdentifier) -> Self {
         watches.register(&scope);
         OpenWatch { watches: Arc::clone(watches), scope }
     }

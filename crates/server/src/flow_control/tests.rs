@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authn::{Caller, InternalIdentity};
-use flowcontrol::{Arrival, Work, bootstrap};
+use flowcontrol::{Arrival, WorkEstimate, bootstrap};
 use http::Method;
 
 use super::seat::Hold;
@@ -26,7 +26,7 @@ fn request(control: &FlowControl) -> (FairSeat, Arrival<Waiter>) {
         flow,
         distinguisher,
         hash,
-        work: Work::ONE_SEAT,
+        work: WorkEstimate::ONE_SEAT,
         interested_watches: None,
         is_watch: false,
         is_resumed: false,
@@ -96,7 +96,7 @@ async fn a_request_that_left_the_fast_path_is_refused_when_it_is_closed() {
     let mut seat = fast_seat(&control);
     seat.release();
     let (mut wide, mut arrival) = request(&control);
-    arrival.work = Work::seats(seat.assignment.class().level.queues().limit());
+    arrival.work = WorkEstimate::seats(seat.assignment.class().level.queues().limit());
     assert!(wide.take(arrival, Instant::now(), LONG).await);
     assert!(seat.reacquire().await.is_err());
     drop(wide);

@@ -8,7 +8,7 @@ use api::meta::{self, OwnerReference};
 use value::Str;
 
 use super::super::FOREGROUND;
-use crate::api::{ClusterReader, ObjectRef, ResourceKind};
+use crate::api::{ClusterReader, ResourceKind, TypedObjectRef};
 
 /// The state of a referenced owner.
 pub(super) enum Owner {
@@ -24,7 +24,7 @@ pub(super) enum Owner {
 }
 
 /// The fields of a stored owner that decide about references to it.
-struct Stored {
+struct StoredOwner {
     uid: Str,
     /// It is in foreground deletion.
     waits: bool,
@@ -33,21 +33,27 @@ struct Stored {
 /// Resolves the owners of one dependent. References to one object with different UIDs share one read of it.
 pub(super) struct Owners<'a, V> {
     view: &'a V,
-    dependent: &'a ObjectRef,
+    dependent: &'a TypedObjectRef,
     /// By `apiVersion` and `kind`; `None` if the kind is not served.
     kinds: HashMap<(Str, Str), Option<Arc<ResourceKind>>>,
     /// By group, plural and name. The version is left out: all served versions of a resource are the same stored object.
-    stored: HashMap<(Str, Str, Str), Option<Stored>>,
-    turn: Turn,
+    stored: HashMap<(Str, Str, Str), Option<StoredOwner>>,
+    yield_budget: YieldBudget,
 }
 
 impl<'a, V: ClusterReader> Owners<'a, V> {
-    pub(super) fn new(view: &'a V, dependent: &'a ObjectRef) -> Self {
-        Owners { view, dependent, kinds: HashMap::new(), stored: HashMap::new(), turn: Turn::default() }
+    pub(super) fn new(view: &'a V, dependent: &'a TypedObjectRef) -> Self {
+        Owners {
+            view,
+            dependent,
+            kinds: HashMap::new(),
+            stored: HashMap::new(),
+            yield_budget: YieldBudget::default(),
+        }
     }
 
     pub(super) async fn owner(&mut self, reference: &OwnerReference) -> Result<Owner, Status> {
-        self.turn.compare_reference().await;
+        self.yield_budget.compare_reference().await;
         let named = (reference.api_version.clone(), reference.kind.clone());
         let kind = self
             .kinds
@@ -60,21 +66,21 @@ impl<'a, V: ClusterReader> Owners<'a, V> {
         }
         let key = (kind.group.clone(), kind.plural.clone(), reference.name.clone());
         if !self.stored.contains_key(&key) {
-            self.turn.read_object().await;
-            let stored = self.read(&kind.place(&self.dependent.namespace, &reference.name))?;
+            self.yield_budget.read_object().await;
+            let stored = self.read(&kind.object_ref(&self.dependent.namespace, &reference.name))?;
             self.stored.insert(key.clone(), stored);
         }
         let stored = self.stored.get(&key).and_then(Option::as_ref);
         Ok(match stored.filter(|stored| stored.uid == reference.uid) {
             None => Owner::Gone,
-            Some(Stored { waits: true, .. }) => Owner::Waiting,
+            Some(StoredOwner { waits: true, .. }) => Owner::Waiting,
             Some(_) => Owner::There,
         })
     }
 
-    fn read(&self, place: &ObjectRef) -> Result<Option<Stored>, Status> {
-        let found = self.view.metadata(place)?;
-        Ok(found.map(|owner| Stored {
+    fn read(&self, object_ref: &TypedObjectRef) -> Result<Option<StoredOwner>, Status> {
+        let found = self.view.metadata(object_ref)?;
+        Ok(found.map(|owner| StoredOwner {
             uid: meta::uid(&owner).into(),
             waits: meta::is_deleting(&owner) && meta::finalizers(&owner).any(|f| f == FOREGROUND),
         }))
@@ -83,11 +89,11 @@ impl<'a, V: ClusterReader> Owners<'a, V> {
 
 /// Yields to other tasks after a fixed amount of work. No lock may be held across its methods.
 #[derive(Default)]
-pub(super) struct Turn {
+pub(super) struct YieldBudget {
     work: u32,
 }
 
-impl Turn {
+impl YieldBudget {
     /// Work between two yields, in comparisons of one reference.
     const LENGTH: u32 = 256;
     /// Cost of a read: it parses the object's metadata, which may be more than a megabyte.

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use api::Status;
 use value::{Str, Value};
 
-use super::super::decision::{Action, Verdict};
-use super::{Cluster, going, map, owned_by};
-use crate::api::{AggregatedKinds, ClusterReader, ObjectChange, ObjectRef, ResourceKind};
+use super::super::decision::{Action, GarbageDecision};
+use super::{Cluster, deleting, map, owned_by};
+use crate::api::{AggregatedKinds, ClusterReader, ObjectChange, ResourceKind, TypedObjectRef};
 
 const MANY: usize = 2_000;
 
@@ -47,26 +47,26 @@ impl ClusterReader for Counted<'_> {
         self.cluster.fake.kinds()
     }
 
-    fn elsewhere(&self) -> AggregatedKinds {
-        self.cluster.fake.elsewhere()
+    fn aggregated_kinds(&self) -> AggregatedKinds {
+        self.cluster.fake.aggregated_kinds()
     }
 
-    fn get(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
+    fn get(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status> {
         self.note(&self.objects);
         if let Some(object) = &self.restart {
             let mut graph = self.cluster.graph.lock().unwrap();
             graph.restart();
             graph.observe(&ObjectChange {
-                place: self.cluster.fake.place(object),
+                object_ref: self.cluster.fake.object_ref(object),
                 object: object.clone(),
                 deleted: false,
             });
         }
-        self.cluster.fake.get(place)
+        self.cluster.fake.get(object_ref)
     }
 
-    fn metadata(&self, place: &ObjectRef) -> Result<Option<Value>, Status> {
-        self.get(place)
+    fn metadata(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status> {
+        self.get(object_ref)
     }
 
     fn list(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
@@ -116,10 +116,10 @@ fn many(prefix: &str) -> impl Iterator<Item = String> {
 fn an_object_that_names_itself_by_many_uids_is_read_twice_and_deleted() {
     let cluster = Cluster::of(&[with_references("a", references("a", many("u"), false))]);
     let view = Counted::new(&cluster);
-    let (verdict, yields) = cluster.decide_with(&view, "a");
-    let Verdict::Do(actions) = verdict else { panic!("{verdict:?}") };
-    let [Action::Delete(deletion)] = actions.as_slice() else { panic!("{actions:?}") };
-    assert_eq!((deletion.policy, deletion.owners.len()), ("Background", MANY));
+    let (decision, yields) = cluster.decide_with(&view, "a");
+    let GarbageDecision::Do(actions) = decision else { panic!("{decision:?}") };
+    let [Action::Delete(deleting)] = actions.as_slice() else { panic!("{actions:?}") };
+    assert_eq!((deleting.policy, deleting.owners.len()), ("Background", MANY));
     assert_eq!(view.lookups(), (1, 2), "the object itself, and the one owner that all references name");
     assert!(yields > 0, "a long decision yields");
 }
@@ -129,8 +129,8 @@ fn among_many_references_to_one_owner_only_the_one_with_its_uid_stays() {
     let uids = many("u").chain(["a".to_owned()]);
     let cluster = Cluster::of(&[map("a"), with_references("b", references("a", uids, false))]);
     let view = Counted::new(&cluster);
-    let (verdict, _) = cluster.decide_with(&view, "b");
-    let Verdict::Do(actions) = verdict else { panic!("{verdict:?}") };
+    let (decision, _) = cluster.decide_with(&view, "b");
+    let GarbageDecision::Do(actions) = decision else { panic!("{decision:?}") };
     let [Action::Patch { patch, .. }] = actions.as_slice() else { panic!("{actions:?}") };
     let left = patch.list_at(&["metadata", "ownerReferences"]);
     assert_eq!(left.iter().map(|reference| reference.str_at(&["uid"])).collect::<Vec<_>>(), [Some("a")]);
@@ -145,8 +145,8 @@ fn each_of_several_owners_is_read_once() {
     }
     let cluster = Cluster::of(&[map("a"), map("b"), with_references("c", list)]);
     let view = Counted::new(&cluster);
-    let (verdict, _) = cluster.decide_with(&view, "c");
-    assert!(matches!(verdict, Verdict::Do(_)), "{verdict:?}");
+    let (decision, _) = cluster.decide_with(&view, "c");
+    assert!(matches!(decision, GarbageDecision::Do(_)), "{decision:?}");
     assert_eq!(view.lookups(), (1, 4), "the dependent and three owners, one of which does not exist");
 }
 
@@ -154,18 +154,18 @@ fn each_of_several_owners_is_read_once() {
 fn an_ordinary_decision_does_not_yield() {
     let cluster = Cluster::of(&[map("a"), owned_by("b", &[("a", true)])]);
     let view = Counted::new(&cluster);
-    assert_eq!(cluster.decide_with(&view, "b"), (Verdict::Nothing, 0));
+    assert_eq!(cluster.decide_with(&view, "b"), (GarbageDecision::Nothing, 0));
     assert_eq!(view.lookups(), (1, 2));
 }
 
 #[test]
 fn orphaning_many_dependents_yields_and_reads_each_once() {
     let dependents = many("d").map(|name| owned_by(&name, &[("a", false)])).take(100);
-    let objects: Vec<Value> = dependents.chain([going(map("a"), &["orphan"])]).collect();
+    let objects: Vec<Value> = dependents.chain([deleting(map("a"), &["orphan"])]).collect();
     let cluster = Cluster::of(&objects);
     let view = Counted::new(&cluster);
-    let (verdict, yields) = cluster.decide_with(&view, "a");
-    let Verdict::Do(actions) = verdict else { panic!("{verdict:?}") };
+    let (decision, yields) = cluster.decide_with(&view, "a");
+    let GarbageDecision::Do(actions) = decision else { panic!("{decision:?}") };
     assert_eq!(actions.len(), 101);
     assert_eq!(view.lookups(), (0, 101));
     assert!(yields > 0);
@@ -173,17 +173,17 @@ fn orphaning_many_dependents_yields_and_reads_each_once() {
 
 #[test]
 fn replacing_many_references_moves_the_object_to_its_new_owners() {
-    let mut cluster = Cluster::of(&[going(map("u7"), &["foregroundDeletion"])]);
+    let mut cluster = Cluster::of(&[deleting(map("u7"), &["foregroundDeletion"])]);
     let old = references("a", many("u").chain(many("u")), true);
     assert_eq!(cluster.put(&with_references("d", old)), ["d"]);
-    assert_eq!(cluster.decide("u7"), Verdict::Attempt(vec!["d".into()]));
+    assert_eq!(cluster.decide("u7"), GarbageDecision::Attempt(vec!["d".into()]));
     // One of two references to an owner blocks it: that suffices.
     let mut both = references("a", ["u7".to_owned()], true);
     both.extend(references("a", many("u"), false));
     assert_eq!(cluster.put(&with_references("d", both)), ["d"]);
-    assert_eq!(cluster.decide("u7"), Verdict::Attempt(vec!["d".into()]));
-    let concerned = cluster.put(&with_references("d", references("a", many("v"), true)));
-    assert_eq!(super::uids(concerned), ["d", "u7"], "the owner that waits no longer has a dependent");
+    assert_eq!(cluster.decide("u7"), GarbageDecision::Attempt(vec!["d".into()]));
+    let affected = cluster.put(&with_references("d", references("a", many("v"), true)));
+    assert_eq!(super::uids(affected), ["d", "u7"], "the owner that waits no longer has a dependent");
     let graph = cluster.graph.get_mut().unwrap();
     let names = |uid: &str| graph.dependents(uid).map(|(uid, _)| uid.clone()).collect::<Vec<Str>>();
     assert!(many("u").all(|uid| names(&uid).is_empty()));
@@ -192,8 +192,8 @@ fn replacing_many_references_moves_the_object_to_its_new_owners() {
 
 #[test]
 fn a_graph_that_is_being_listed_again_does_not_release_a_foreground_deletion() {
-    let owner = going(map("a"), &["foregroundDeletion"]);
+    let owner = deleting(map("a"), &["foregroundDeletion"]);
     let cluster = Cluster::of(&[owner.clone(), owned_by("b", &[("a", true)])]);
     let view = Counted { restart: Some(owner), ..Counted::new(&cluster) };
-    assert_eq!(cluster.decide_with(&view, "a").0, Verdict::Nothing);
+    assert_eq!(cluster.decide_with(&view, "a").0, GarbageDecision::Nothing);
 }

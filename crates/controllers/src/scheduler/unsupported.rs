@@ -3,7 +3,7 @@
 use value::Value;
 
 /// Describes the first unsupported feature that a pod uses.
-pub(crate) fn asked(pod: &Value) -> Option<String> {
+pub(crate) fn first_unsupported_feature(pod: &Value) -> Option<String> {
     let spec = |path: &[&str]| {
         let mut at = vec!["spec"];
         at.extend(path);

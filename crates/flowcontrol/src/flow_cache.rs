@@ -16,8 +16,8 @@ const MAX_GROUPS: usize = 16;
 type Slots<T> = RefCell<[Option<T>; SLOTS]>;
 
 thread_local! {
-    static USERS: Slots<KnownUser> = const { RefCell::new([const { None }; SLOTS]) };
-    static FLOWS: Slots<KnownFlow> = const { RefCell::new([const { None }; SLOTS]) };
+    static USERS: Slots<CachedUser> = const { RefCell::new([const { None }; SLOTS]) };
+    static FLOWS: Slots<CachedFlow> = const { RefCell::new([const { None }; SLOTS]) };
 }
 
 /// A short hash of the end of a name, because names often have a common prefix.
@@ -27,9 +27,9 @@ fn slot(name: &str) -> usize {
 }
 
 /// The rules of flow schemas that match a user by name or group.
-struct KnownUser {
-    /// The number of the configuration that the rules belong to.
-    configuration: u64,
+struct CachedUser {
+    /// The number of the classifier that the rules belong to.
+    classifier: u64,
     name: Str,
     groups: Vec<Str>,
     rules: Vec<RuleOfClass>,
@@ -42,33 +42,33 @@ pub(crate) struct RuleOfClass {
     pub(crate) rule: usize,
 }
 
-/// Calls `choose` with the rules that match a user in a configuration; `find` computes them on a cache miss.
+/// Calls `choose` with the rules that match a user in a classifier; `find` computes them on a cache miss.
 pub(crate) fn with_rules<R>(
-    configuration: u64,
+    classifier: u64,
     user: &User,
     find: impl FnOnce() -> Vec<RuleOfClass>,
     choose: impl FnOnce(&[RuleOfClass]) -> R,
 ) -> R {
     let is_short = |name: &Str| name.len() <= MAX_NAME;
     USERS.with_borrow_mut(|users| {
-        let Some(known) = users.get_mut(slot(&user.name)) else { return choose(&find()) };
-        if let Some(known) = known
-            && known.configuration == configuration
-            && known.name == user.name
-            && known.groups == user.groups
+        let Some(cached) = users.get_mut(slot(&user.name)) else { return choose(&find()) };
+        if let Some(cached) = cached
+            && cached.classifier == classifier
+            && cached.name == user.name
+            && cached.groups == user.groups
         {
-            return choose(&known.rules);
+            return choose(&cached.rules);
         }
         let rules = find();
         if !is_short(&user.name) || user.groups.len() > MAX_GROUPS || !user.groups.iter().all(is_short) {
             return choose(&rules);
         }
         let (name, groups) = (user.name.clone(), user.groups.clone());
-        choose(&known.insert(KnownUser { configuration, name, groups, rules }).rules)
+        choose(&cached.insert(CachedUser { classifier, name, groups, rules }).rules)
     })
 }
 
-struct KnownFlow {
+struct CachedFlow {
     schema: Str,
     distinguisher: Str,
     hash: u64,
@@ -81,15 +81,15 @@ pub(crate) fn flow_hash(schema: &str, distinguisher: &str) -> u64 {
     }
     FLOWS.with_borrow_mut(|flows| {
         let at = (slot(distinguisher) + schema.len()) % SLOTS;
-        let Some(known) = flows.get_mut(at) else { return sha256(schema, distinguisher) };
-        if let Some(known) = known
-            && known.distinguisher == distinguisher
-            && known.schema == schema
+        let Some(cached) = flows.get_mut(at) else { return sha256(schema, distinguisher) };
+        if let Some(cached) = cached
+            && cached.distinguisher == distinguisher
+            && cached.schema == schema
         {
-            return known.hash;
+            return cached.hash;
         }
         let hash = sha256(schema, distinguisher);
-        *known = Some(KnownFlow { schema: schema.into(), distinguisher: distinguisher.into(), hash });
+        *cached = Some(CachedFlow { schema: schema.into(), distinguisher: distinguisher.into(), hash });
         hash
     })
 }
