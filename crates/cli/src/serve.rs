@@ -313,7 +313,7 @@ fn config(args: &Args, unsupported: &[&'static str]) -> Result<Config> {
     let mut config = Config::new(SocketAddr::new(args.bind_address, args.secure_port), serving);
     config.advertise = args.advertise_address;
     config.storage.data = match &args.data_dir {
-        Some(folder) => Data::Folder(folder.clone()),
+        Some(folder) => Data::Directory(folder.clone()),
         None => bail!("--data-dir is required: set it to the directory of the embedded store"),
     };
     config.serving.tls = TlsOptions {

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
     let files = ClusterFiles::read_or_create(folder)?;
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let mut config = Config::new(SocketAddr::new(local, args.secure_port), files.serving);
-    config.storage.data = Data::Folder(folder.join("store"));
+    config.storage.data = Data::Directory(folder.join("store"));
     config.authentication.client_ca = Some(files.authority.cert_pem.clone().into_bytes());
     config.controllers.root_ca = Some(files.authority.cert_pem.clone());
     // Aggregated API servers trust identity headers from the holder of the proxy client certificate. They read its authority from the
