@@ -28,7 +28,8 @@ pub use attributes::{AdmissionAttributes, Operation, VersionedObject};
 pub use chain::{ChainConfig, ChainError, PluginChain, PluginName, PluginSelection};
 pub use cluster::{BoxFuture, ClusterView, ParamError, RestMapping};
 pub use metrics::{
-    AdmissionMetrics, MatchConditionLabels, NoMetrics, Phase, PluginId, PolicyErrorType, WebhookRejection,
+    AdmissionMetrics, MatchConditionLabels, NoMetrics, Phase, PluginId, PolicyErrorType, WebhookLabels,
+    WebhookRejection,
 };
 pub use notes::{AdmissionNotes, AuditAnnotation, AuditLevel, EvaluatedManifests, RequestGuard};
 pub use plugin::{AsyncPlugin, Pass, Plugin};

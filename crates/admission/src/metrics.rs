@@ -72,6 +72,14 @@ pub struct MatchConditionLabels<'a> {
     pub operation: Operation,
 }
 
+/// The labels that metrics of webhook calls share.
+#[derive(Clone, Copy, Debug)]
+pub struct WebhookLabels<'a> {
+    pub name: &'a str,
+    pub phase: Phase,
+    pub operation: Operation,
+}
+
 /// The outcome of a policy's expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PolicyErrorType {
@@ -127,28 +135,13 @@ pub trait AdmissionMetrics: Send + Sync {
     }
 
     /// A webhook was called. `code` is 200 on success.
-    fn webhook(
-        &self,
-        name: &str,
-        phase: Phase,
-        operation: Operation,
-        code: u16,
-        rejected: bool,
-        took: Duration,
-    ) {
-        let _ = (name, phase, operation, code, rejected, took);
+    fn webhook(&self, webhook: &WebhookLabels<'_>, code: u16, rejected: bool, took: Duration) {
+        let _ = (webhook, code, rejected, took);
     }
 
     /// A webhook rejected a request, or its failure did.
-    fn webhook_rejected(
-        &self,
-        name: &str,
-        phase: Phase,
-        operation: Operation,
-        why: WebhookRejection,
-        code: u16,
-    ) {
-        let _ = (name, phase, operation, why, code);
+    fn webhook_rejected(&self, webhook: &WebhookLabels<'_>, why: WebhookRejection, code: u16) {
+        let _ = (webhook, why, code);
     }
 
     /// A webhook call failed, and `failurePolicy: Ignore` admitted the request.

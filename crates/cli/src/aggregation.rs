@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use server::pki::Identity;
+use server::pki::TlsIdentity;
 use server::{Config, Redirects};
 
 use crate::serve::read_file;
@@ -46,7 +46,7 @@ impl AggregationArgs {
                 Err(_) => bail!("--{flag}: `{}` is not PEM", path.display()),
             }
         };
-        config.apis.proxy_client = Some(Identity {
+        config.apis.proxy_client = Some(TlsIdentity {
             cert_pem: text("proxy-client-cert-file", cert)?,
             key_pem: text("proxy-client-key-file", key)?,
         });

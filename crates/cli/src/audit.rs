@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use server::audit::{AuditConfig, Batch, Format, LogConfig, Mode, Policy, Rotation};
+use server::audit::{AuditBatch, AuditConfig, AuditLogFormat, LogConfig, Mode, Policy, Rotation};
 
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_field_names, reason = "each field is named as its flag")]
@@ -121,11 +121,11 @@ impl AuditArgs {
             errors.push("invalid group version, allowed versions are [\"audit.k8s.io/v1\"]".to_owned());
         }
         let format = match self.audit_log_format.as_str() {
-            "legacy" => Format::Legacy,
-            "json" => Format::Json,
+            "legacy" => AuditLogFormat::Legacy,
+            "json" => AuditLogFormat::Json,
             other => {
                 errors.push(format!("invalid audit log format {other}, allowed formats are \"legacy,json\""));
-                Format::Json
+                AuditLogFormat::Json
             }
         };
         let mut positive = |flag: &str, value: i64| {
@@ -187,6 +187,6 @@ impl AuditArgs {
         let nanos = api::time::parse_duration(&self.audit_log_batch_max_wait)
             .map_err(|e| format!("--audit-log-batch-max-wait: {e}"))?;
         let max_wait = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
-        Ok(Mode::Batch(Batch { buffer, max_size, max_wait, throttle }))
+        Ok(Mode::Batch(AuditBatch { buffer, max_size, max_wait, throttle }))
     }
 }

@@ -165,7 +165,7 @@ fn load(args: &FileArgs) -> Result<LoadedConfiguration> {
 fn kubeconfig_url(path: &str) -> Result<String> {
     let endpoint =
         server::outbound::from_kubeconfig(Path::new(path), &mut Vec::new()).map_err(anyhow::Error::msg)?;
-    let target = server::outbound::Target::new(endpoint)?;
+    let target = server::outbound::OutboundTarget::new(endpoint)?;
     Ok(target.url().to_string())
 }
 

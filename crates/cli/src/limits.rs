@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use server::Config;
-use server::accept::Limits;
+use server::accept::ConnectionLimits;
 use server::config::DEFAULT_STORE_QUOTA;
 
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,8 @@ impl LimitArgs {
     pub(crate) fn apply(&self, config: &mut Config) {
         config.storage.quota = store_quota(self.quota_backend_bytes);
         let descriptors = raise_open_file_limit();
-        config.serving.limits = descriptors.map_or_else(Limits::default, Limits::for_descriptors);
+        config.serving.limits =
+            descriptors.map_or_else(ConnectionLimits::default, ConnectionLimits::for_descriptors);
         config.serving.limits.connections_per_address = self.max_connections_per_address;
         tracing::info!(
             open_files = descriptors.unwrap_or_default(),

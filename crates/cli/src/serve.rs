@@ -11,7 +11,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use ipnet::IpNet;
 use kinds::table::Served;
-use server::pki::{self, Identity};
+use server::pki::{self, TlsIdentity};
 use server::tls::TlsOptions;
 use server::tokens::TokenConfig;
 use server::{Authorization, Config, ConfigError, Data};
@@ -313,7 +313,7 @@ fn config(args: &Args, unsupported: &[&'static str]) -> Result<Config> {
     let mut config = Config::new(SocketAddr::new(args.bind_address, args.secure_port), serving);
     config.advertise = args.advertise_address;
     config.storage.data = match &args.data_dir {
-        Some(folder) => Data::Folder(folder.clone()),
+        Some(folder) => Data::Directory(folder.clone()),
         None => bail!("--data-dir is required: set it to the directory of the embedded store"),
     };
     config.serving.tls = TlsOptions {
@@ -475,20 +475,20 @@ fn static_tokens(path: &Path, bytes: &[u8]) -> Result<StaticTokens> {
 }
 
 /// Reads `--tls-cert-file`, or the certificate in `--cert-dir`, which is created if it is missing.
-fn serving_certificate(args: &Args, ranges: &[IpNet]) -> Result<Identity> {
+fn serving_certificate(args: &Args, ranges: &[IpNet]) -> Result<TlsIdentity> {
     if let (Some(cert), Some(key)) = (&args.tls_cert_file, &args.tls_private_key_file) {
         let text = |flag: &str, path: &Path| {
             String::from_utf8(read_file(flag, path)?)
                 .map_err(|_| anyhow!("--{flag}: `{}` is not PEM", path.display()))
         };
-        return Ok(Identity {
+        return Ok(TlsIdentity {
             cert_pem: text("tls-cert-file", cert)?,
             key_pem: text("tls-private-key-file", key)?,
         });
     }
     let (cert, key) = (args.cert_dir.join("apiserver.crt"), args.cert_dir.join("apiserver.key"));
     if let (Ok(cert_pem), Ok(key_pem)) = (std::fs::read_to_string(&cert), std::fs::read_to_string(&key)) {
-        return Ok(Identity { cert_pem, key_pem });
+        return Ok(TlsIdentity { cert_pem, key_pem });
     }
     let now = unix_time();
     let authority = pki::authority("portcullis-ca", now)?;
@@ -496,7 +496,7 @@ fn serving_certificate(args: &Args, ranges: &[IpNet]) -> Result<Identity> {
     ips.extend(ranges.first().and_then(|net| net.hosts().next()));
     let leaf = pki::serving(&authority, &dns_names(), &ips, now)?;
     let identity =
-        Identity { cert_pem: format!("{}{}", leaf.cert_pem, authority.cert_pem), key_pem: leaf.key_pem };
+        TlsIdentity { cert_pem: format!("{}{}", leaf.cert_pem, authority.cert_pem), key_pem: leaf.key_pem };
     std::fs::create_dir_all(&args.cert_dir)
         .with_context(|| format!("--cert-dir: cannot create `{}`", args.cert_dir.display()))?;
     crate::up::write_private(&key, &identity.key_pem)?;

@@ -10,7 +10,7 @@ use admission::manifests::ManifestSet;
 use anyhow::{Context as _, Result, bail};
 use authn::{Anonymous, FrontProxy};
 use authz::config::Flags;
-use server::pki::{self, Identity};
+use server::pki::{self, TlsIdentity};
 use server::tokens::TokenConfig;
 use server::{Authorization, Config, Data};
 
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
     let files = ClusterFiles::read_or_create(folder)?;
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let mut config = Config::new(SocketAddr::new(local, args.secure_port), files.serving);
-    config.storage.data = Data::Folder(folder.join("store"));
+    config.storage.data = Data::Directory(folder.join("store"));
     config.authentication.client_ca = Some(files.authority.cert_pem.clone().into_bytes());
     config.controllers.root_ca = Some(files.authority.cert_pem.clone());
     // Aggregated API servers trust identity headers from the holder of the proxy client certificate. They read its authority from the
@@ -113,11 +113,11 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
 
 /// The certificates and keys in the data directory.
 struct ClusterFiles {
-    authority: Identity,
-    serving: Identity,
-    admin: Identity,
-    proxy_authority: Identity,
-    proxy_client: Identity,
+    authority: TlsIdentity,
+    serving: TlsIdentity,
+    admin: TlsIdentity,
+    proxy_authority: TlsIdentity,
+    proxy_client: TlsIdentity,
     signing_key: String,
 }
 
@@ -167,8 +167,8 @@ impl ClusterFiles {
 fn identity(
     folder: &Path,
     name: &str,
-    make: impl FnOnce() -> Result<Identity, pki::Error>,
-) -> Result<Identity> {
+    make: impl FnOnce() -> Result<TlsIdentity, pki::Error>,
+) -> Result<TlsIdentity> {
     let (cert, key) = (folder.join(format!("{name}.crt")), folder.join(format!("{name}.key")));
     match (cert.exists(), key.exists()) {
         (true, true) => {
@@ -176,7 +176,7 @@ fn identity(
             let read = |path: &Path| {
                 fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))
             };
-            Ok(Identity { cert_pem: read(&cert)?, key_pem: read(&key)? })
+            Ok(TlsIdentity { cert_pem: read(&cert)?, key_pem: read(&key)? })
         }
         (false, false) => {
             let made = make()?;

@@ -4,6 +4,7 @@
 //! other. This module bounds headers, streams and idle times; [`crate::connections`] bounds the number of
 //! connections.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -25,7 +26,9 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use crate::body::{Body, Cut};
-use crate::connections::{Busy, Connection, ConnectionMetrics, Connections, LogLimit, Open, Socket};
+use crate::connections::{
+    ConnectionMetrics, ConnectionState, Connections, LogLimit, OpenConnection, RequestInFlight, TrackedSocket,
+};
 use crate::drain::{self, StreamGuard};
 use crate::trust::Certificates;
 use crate::write_coalescing::coalesce_writes;
@@ -40,7 +43,7 @@ pub struct Peer {
 
 /// Limits on connections, handshakes, headers and streams.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ConnectionLimits {
     /// Maximum open connections; further ones wait in the kernel's listen queue.
     pub connections: usize,
     /// Maximum open connections of one client address; 0 means no limit.
@@ -59,9 +62,9 @@ pub struct Limits {
     pub ping: Duration,
 }
 
-impl Default for Limits {
+impl Default for ConnectionLimits {
     fn default() -> Self {
-        Limits {
+        ConnectionLimits {
             connections: MAX_CONNECTIONS,
             connections_per_address: 0,
             handshakes: MAX_CONNECTIONS / 4,
@@ -78,7 +81,7 @@ impl Default for Limits {
 /// memory.
 const MAX_CONNECTIONS: usize = 16 * 1024;
 
-impl Limits {
+impl ConnectionLimits {
     /// Derives the connection limit from the number of file descriptors that the process may open. A quarter
     /// of them (64 to 1024) stays reserved for the store, logs, watched files and connections to other
     /// servers.
@@ -87,7 +90,7 @@ impl Limits {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         let reserved = (descriptors / 4).clamp(64, 1024);
         let connections = descriptors.saturating_sub(reserved).clamp(16, MAX_CONNECTIONS);
-        Limits { connections, handshakes: (connections / 4).max(16), ..Limits::default() }
+        ConnectionLimits { connections, handshakes: (connections / 4).max(16), ..ConnectionLimits::default() }
     }
 }
 
@@ -95,8 +98,8 @@ impl Limits {
 const LEAVE: Duration = Duration::from_secs(5);
 
 /// Handles the requests of all connections.
-pub trait Answer: Send + Sync + 'static {
-    fn answer(
+pub trait RequestHandler: Send + Sync + 'static {
+    fn handle(
         self: Arc<Self>,
         peer: Peer,
         request: http::Request<Incoming>,
@@ -104,12 +107,12 @@ pub trait Answer: Send + Sync + 'static {
 }
 
 /// Accepts connections until `stop` becomes true, then waits for the open ones to finish.
-pub async fn serve<A: Answer>(
+pub async fn serve<A: RequestHandler>(
     listener: TcpListener,
     tls: Arc<ArcSwap<ServerConfig>>,
-    limits: Limits,
+    limits: ConnectionLimits,
     metrics: ConnectionMetrics,
-    answer: Arc<A>,
+    handler: Arc<A>,
     mut stop: watch::Receiver<bool>,
 ) {
     let table = Connections::new(limits, metrics);
@@ -130,7 +133,7 @@ pub async fn serve<A: Answer>(
                     // stops the server.
                     table.accept_failed();
                     if let Some(unlogged) = failures.due() {
-                        warn!(error = %e, unlogged, "accept failed");
+                        warn!(error = %e, unlogged, "accept failed; if this persists, raise the file descriptor limit");
                     }
                     if e.kind() != io::ErrorKind::ConnectionAborted {
                         table.out_of_descriptors();
@@ -144,11 +147,12 @@ pub async fn serve<A: Answer>(
         let Some(open) = table.open(address.ip(), room) else { continue };
         let config = tls.load_full();
         let table = Arc::clone(&table);
-        let answer = Arc::clone(&answer);
+        let handler = Arc::clone(&handler);
         let stop = stop.clone();
         let task = tasks.clone();
         tokio::spawn(async move {
-            connection(Accepted { stream, address, open, table }, config, limits, answer, stop).await;
+            connection(AcceptedConnection { stream, address, open, table }, config, limits, handler, stop)
+                .await;
             drop(task);
         });
     }
@@ -165,27 +169,27 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 /// An accepted TCP connection before its TLS handshake.
-struct Accepted {
+struct AcceptedConnection {
     stream: TcpStream,
     address: SocketAddr,
-    open: Open,
+    open: OpenConnection,
     table: Arc<Connections>,
 }
 
-async fn connection<A: Answer>(
-    accepted: Accepted,
+async fn connection<A: RequestHandler>(
+    accepted: AcceptedConnection,
     tls: Arc<ServerConfig>,
-    limits: Limits,
-    answer: Arc<A>,
+    limits: ConnectionLimits,
+    handler: Arc<A>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let Accepted { stream, address, open, table } = accepted;
+    let AcceptedConnection { stream, address, open, table } = accepted;
     let _ = stream.set_nodelay(true);
     let state = open.connection();
-    let handshake = TlsAcceptor::from(tls).accept(Socket::new(stream, open));
+    let handshake = TlsAcceptor::from(tls).accept(TrackedSocket::new(stream, open));
     let handshake = tokio::select! {
         handshake = tokio::time::timeout(limits.handshake, handshake) => handshake,
-        () = state.asked_to_leave() => return debug!(%address, "TLS handshake given up for others"),
+        () = state.must_close_gracefully() => return debug!(%address, "TLS handshake aborted to admit other connections"),
     };
     table.handshake_ended(&state);
     let guard = StreamGuard::new(table.metrics().clone());
@@ -198,55 +202,29 @@ async fn connection<A: Answer>(
     let certificates = Certificates::new(stream.get_ref().1.peer_certificates().unwrap_or_default());
     let peer = Peer { address, certificates: Arc::new(certificates) };
     let requests = Arc::clone(&state);
-    let service = service_fn(move |request| {
-        let busy = requests.begin();
-        let answer = Arc::clone(&answer);
-        let peer = peer.clone();
-        // On HTTP/1 the socket detects clients that do not read. HTTP/2 multiplexes responses, so it needs
-        // its own check.
-        let multiplexed = (request.version() == http::Version::HTTP_2).then(|| Arc::clone(&requests));
-        async move {
-            let response = answer.answer(peer, request).await;
-            if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
-                busy.upgraded();
-                return Ok::<_, std::convert::Infallible>(response.map(|body| Sending {
-                    body,
-                    multiplexed,
-                    _busy: None,
-                }));
-            }
-            Ok(response.map(|body| Sending { body, multiplexed, _busy: Some(busy) }))
-        }
-    });
+    let service = service_fn(move |request| respond(Arc::clone(&handler), peer.clone(), request, &requests));
     let builder = http_server(limits, guard);
-    let (stream, gather) = coalesce_writes(stream);
+    let (stream, flusher) = coalesce_writes(stream);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
-    // Closes a connection on which no request arrives within the header deadline.
-    let silent = async {
-        tokio::time::sleep(limits.headers).await;
-        if state.was_used() {
-            std::future::pending::<()>().await;
-        }
-    };
     let ended = tokio::select! {
-        ended = gather.turns(connection.as_mut()) => ended,
-        () = silent => return debug!(%address, "no request came"),
-        () = state.asked_to_leave() => {
+        ended = flusher.turns(connection.as_mut()) => ended,
+        () = unused_after(&state, limits.headers) => return debug!(%address, "closed: no request arrived in time"),
+        () = state.must_close_gracefully() => {
             // Without any request so far, no response is lost.
             if !state.was_used() {
-                return debug!(%address, "closed for others: no request came");
+                return debug!(%address, "closed to admit other connections: no request arrived");
             }
             connection.as_mut().graceful_shutdown();
             tokio::select! {
-                ended = gather.turns(connection.as_mut()) => ended,
-                () = state.told_to_go() => return debug!(%address, "closed for others"),
-                () = idle_after(&state, LEAVE) => return debug!(%address, "closed for others: the client stayed"),
+                ended = flusher.turns(connection.as_mut()) => ended,
+                () = state.must_close_now() => return debug!(%address, "closed to admit other connections"),
+                () = idle_after(&state, LEAVE) => return debug!(%address, "closed to admit other connections: the client did not close it"),
             }
         }
         () = stopped(&mut stop) => {
             connection.as_mut().graceful_shutdown();
-            gather.turns(connection.as_mut()).await
+            flusher.turns(connection.as_mut()).await
         }
     };
     if let Err(e) = ended {
@@ -254,8 +232,39 @@ async fn connection<A: Answer>(
     }
 }
 
+/// Handles one request. It counts as in flight until its response body is dropped, or until it is upgraded.
+fn respond<A: RequestHandler>(
+    handler: Arc<A>,
+    peer: Peer,
+    request: http::Request<Incoming>,
+    connection: &Arc<ConnectionState>,
+) -> impl Future<Output = Result<http::Response<Sending>, Infallible>> + use<A> {
+    let busy = connection.begin();
+    // On HTTP/1 the socket detects clients that do not read. HTTP/2 multiplexes responses, so it needs
+    // its own check.
+    let multiplexed = (request.version() == http::Version::HTTP_2).then(|| Arc::clone(connection));
+    async move {
+        let response = handler.handle(peer, request).await;
+        let busy = if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
+            busy.upgraded();
+            None
+        } else {
+            Some(busy)
+        };
+        Ok(response.map(|body| Sending { body, multiplexed, _busy: busy }))
+    }
+}
+
+/// Returns after `time` if no request has arrived on the connection by then; otherwise never.
+async fn unused_after(connection: &ConnectionState, time: Duration) {
+    tokio::time::sleep(time).await;
+    if connection.was_used() {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Configures HTTP/1 and HTTP/2 with limits on headers, streams, buffers and idle connections.
-fn http_server(limits: Limits, guard: StreamGuard) -> auto::Builder<StreamGuard> {
+fn http_server(limits: ConnectionLimits, guard: StreamGuard) -> auto::Builder<StreamGuard> {
     let mut builder = auto::Builder::new(guard);
     builder
         .http1()
@@ -278,7 +287,7 @@ fn http_server(limits: Limits, guard: StreamGuard) -> auto::Builder<StreamGuard>
 }
 
 /// Waits at least `time`, and then until no request is in flight on the connection.
-async fn idle_after(connection: &Connection, time: Duration) {
+async fn idle_after(connection: &ConnectionState, time: Duration) {
     loop {
         tokio::time::sleep(time).await;
         if connection.is_idle() {
@@ -291,8 +300,8 @@ async fn idle_after(connection: &Connection, time: Duration) {
 struct Sending {
     body: Body,
     /// The HTTP/2 connection that carries it; none for HTTP/1.
-    multiplexed: Option<Arc<Connection>>,
-    _busy: Option<Busy>,
+    multiplexed: Option<Arc<ConnectionState>>,
+    _busy: Option<RequestInFlight>,
 }
 
 impl HttpBody for Sending {
@@ -328,11 +337,11 @@ impl HttpBody for Sending {
 
 #[cfg(test)]
 mod tests {
-    use super::Limits;
+    use super::ConnectionLimits;
 
     #[test]
     fn connections_leave_descriptors_for_everything_else() {
-        let of = |descriptors| Limits::for_descriptors(descriptors).connections;
+        let of = |descriptors| ConnectionLimits::for_descriptors(descriptors).connections;
         assert_eq!([0, 100, 128, 1024].map(of), [16, 36, 64, 768]);
         assert_eq!([4096, 1 << 20, u64::MAX].map(of), [3072, 16384, 16384]);
     }

@@ -1,7 +1,7 @@
 //! Allocates cluster IPs and node ports.
 //!
 //! The stored Services are authoritative; this is an in-memory index of them, filled at startup. While a Service is being written,
-//! [`Held`] owns its new addresses and ports and releases them unless the write succeeds.
+//! [`AllocatedAddresses`] owns its new addresses and ports and releases them unless the write succeeds.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -20,11 +20,11 @@ const PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
 /// The address ranges and the allocations in them.
 #[derive(Clone, Debug)]
 pub struct Addresses {
-    taken: Arc<Mutex<Taken>>,
+    taken: Arc<Mutex<AllocationTable>>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Taken {
+struct AllocationTable {
     ranges: Vec<(Family, IpNet)>,
     addresses: HashSet<IpAddr>,
     ports: HashSet<i64>,
@@ -39,9 +39,9 @@ struct Taken {
     tried: Option<i64>,
 }
 
-/// The allocations for a Service being written. Dropping it without [`Held::keep`] reverts them.
+/// The allocations for a Service being written. Dropping it without [`AllocatedAddresses::commit`] reverts them.
 #[derive(Debug)]
-pub struct Held {
+pub struct AllocatedAddresses {
     addresses: Addresses,
     allocation: Option<Allocation>,
 }
@@ -50,10 +50,10 @@ impl Addresses {
     /// `ranges` is the value of `--service-cluster-ip-range`; its first range is the default.
     pub fn new(ranges: &[IpNet]) -> Self {
         let ranges = ranges.iter().map(|net| (family(net.addr()), net.trunc())).collect();
-        Addresses { taken: Arc::new(Mutex::new(Taken { ranges, ..Taken::default() })) }
+        Addresses { taken: Arc::new(Mutex::new(AllocationTable { ranges, ..AllocationTable::default() })) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, AllocationTable> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -77,13 +77,18 @@ impl Addresses {
     }
 
     /// Allocates the addresses and ports a Service needs and sets its fields. A dry run allocates nothing.
-    pub fn allocate(&self, new: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<Held, Status> {
+    pub fn allocate(
+        &self,
+        new: &mut Value,
+        old: Option<&Value>,
+        dry_run: bool,
+    ) -> Result<AllocatedAddresses, Status> {
         let first = self.first().filter(|_| !is_kubernetes(new));
         let mut taken = self.lock();
         taken.reserved = first;
         let mut copy;
-        let allocator: &mut Taken = if dry_run {
-            copy = Taken { dry_run, ..taken.clone() };
+        let allocator: &mut AllocationTable = if dry_run {
+            copy = AllocationTable { dry_run, ..taken.clone() };
             &mut copy
         } else {
             &mut taken
@@ -92,7 +97,7 @@ impl Addresses {
             None => begin_create(new, allocator)?,
             Some(old) => begin_update(new, old, allocator)?,
         };
-        Ok(Held { addresses: self.clone(), allocation: (!dry_run).then_some(allocation) })
+        Ok(AllocatedAddresses { addresses: self.clone(), allocation: (!dry_run).then_some(allocation) })
     }
 
     /// Releases the addresses and ports of a deleted Service.
@@ -101,9 +106,9 @@ impl Addresses {
     }
 }
 
-impl Held {
+impl AllocatedAddresses {
     /// Commits the allocations after a successful write, and releases those that the Service no longer uses.
-    pub fn keep(mut self) {
+    pub fn commit(mut self) {
         self.give_back(|allocation| allocation.to_release);
     }
 
@@ -114,19 +119,19 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for AllocatedAddresses {
     fn drop(&mut self) {
         self.give_back(|allocation| allocation.to_revert);
     }
 }
 
-impl Taken {
+impl AllocationTable {
     fn range(&self, family: Family) -> Option<&IpNet> {
         self.ranges.iter().find(|(f, _)| *f == family).map(|(_, net)| net)
     }
 }
 
-impl Allocator for Taken {
+impl Allocator for AllocationTable {
     fn default_family(&self) -> Family {
         self.ranges.first().map_or(Family::V4, |(family, _)| *family)
     }
@@ -282,7 +287,7 @@ mod tests {
         }
         // Five of the six addresses: the first belongs to the `kubernetes` Service.
         for _ in 0..5 {
-            addresses.allocate(&mut make(), None, false).unwrap().keep();
+            addresses.allocate(&mut make(), None, false).unwrap().commit();
         }
         assert!(
             addresses.allocate(&mut make(), None, false).unwrap_err().message().contains("range is full")
@@ -307,14 +312,14 @@ mod tests {
             }
         }
         let mut own = make("default", "kubernetes");
-        addresses.allocate(&mut own, None, false).unwrap().keep();
+        addresses.allocate(&mut own, None, false).unwrap().commit();
         addresses.release(&own);
         assert!(addresses.allocate(&mut make("default", "thief"), None, false).is_err(), "after a deletion");
         assert!(addresses.allocate(&mut own, None, false).is_ok());
     }
 
     #[test]
-    fn a_dry_run_names_ports_that_nobody_gets_and_never_asks_the_range() {
+    fn a_dry_run_names_unallocated_ports_and_never_asks_the_range() {
         let addresses = addresses();
         let ports = |spec: &str, dry_run: bool| {
             let mut object = service(spec);
@@ -342,7 +347,7 @@ mod tests {
             )
         };
         let mut first = make();
-        addresses.allocate(&mut first, None, false).unwrap().keep();
+        addresses.allocate(&mut first, None, false).unwrap().commit();
         let refused = addresses.allocate(&mut make(), None, false).unwrap_err();
         assert!(refused.message().contains("provided IP is already allocated"), "{refused}");
         addresses.release(&first);

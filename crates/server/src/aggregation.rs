@@ -29,7 +29,7 @@ use crate::config::{ConfigError, Redirects};
 use crate::informer::{InformerProgress, Notes, start_informer};
 use crate::keys;
 use crate::metrics::MetricRegistry;
-use crate::outbound::{self, Forward, Trust};
+use crate::outbound::{self, Forward, ServerTrust};
 use crate::pki;
 use crate::state::State;
 use crate::unreadable::{Concern, Unreadable};
@@ -53,7 +53,7 @@ pub(crate) struct ApiAggregation {
 struct Registry {
     services: ArcSwap<Services>,
     /// The client certificate presented to aggregated API servers (`--proxy-client-cert-file`).
-    identity: ArcSwapOption<outbound::Identity>,
+    identity: ArcSwapOption<outbound::ClientIdentity>,
     /// Held while `services` is copied, changed and swapped.
     changing: Mutex<()>,
     /// Incremented after every change of `services`.
@@ -76,11 +76,11 @@ impl ApiAggregation {
     pub(crate) fn start(
         store: &Store,
         unreadable: &Arc<Unreadable>,
-        identity: Option<&pki::Identity>,
+        identity: Option<&pki::TlsIdentity>,
         redirects: Redirects,
         metrics: &MetricRegistry,
     ) -> Result<Self, ConfigError> {
-        let identity = identity.map(|identity| outbound::Identity {
+        let identity = identity.map(|identity| outbound::ClientIdentity {
             certificate: identity.cert_pem.clone().into_bytes(),
             key: identity.key_pem.clone().into_bytes(),
         });
@@ -158,7 +158,7 @@ impl ApiAggregation {
     }
 
     /// Replaces the client certificate presented to aggregated API servers, and rebuilds their transports.
-    pub(crate) fn prove_with(&self, identity: outbound::Identity) -> Result<(), String> {
+    pub(crate) fn prove_with(&self, identity: outbound::ClientIdentity) -> Result<(), String> {
         check(&identity)?;
         self.registry.identity.store(Some(Arc::new(identity)));
         self.registry.change(|services| {
@@ -245,9 +245,9 @@ impl Registry {
     /// Builds a new connection pool with the trust settings and client certificate for `remote`.
     fn transport(&self, remote: &Remote) -> Arc<Result<Forward, String>> {
         let trust = match (&remote.ca_bundle, remote.insecure) {
-            (_, true) => Trust::Anybody,
-            (bundle, false) if bundle.is_empty() => Trust::System,
-            (bundle, false) => Trust::Authorities(bundle.clone()),
+            (_, true) => ServerTrust::AnyServer,
+            (bundle, false) if bundle.is_empty() => ServerTrust::System,
+            (bundle, false) => ServerTrust::Authorities(bundle.clone()),
         };
         let identity = self.identity.load().as_deref().cloned();
         Arc::new(Forward::new(&remote.host(), trust, identity).map_err(|error| error.to_string()))
@@ -255,8 +255,8 @@ impl Registry {
 }
 
 /// Checks that the certificate and key parse and form a usable pair.
-fn check(identity: &outbound::Identity) -> Result<(), String> {
-    Forward::new("a.b.svc", Trust::Anybody, Some(identity.clone()))
+fn check(identity: &outbound::ClientIdentity) -> Result<(), String> {
+    Forward::new("a.b.svc", ServerTrust::AnyServer, Some(identity.clone()))
         .map(drop)
         .map_err(|error| error.to_string())
 }

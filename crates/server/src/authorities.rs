@@ -21,7 +21,7 @@ pub(crate) enum Purpose {
 
 /// Why a certificate is not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum CertificateRejection {
     /// The certificate or its CA is for another purpose.
     Purpose,
     /// A CA of the chain may not sign certificates.
@@ -74,12 +74,12 @@ pub(crate) struct Authorities {
     /// The fields of each certificate that webpki uses.
     anchors: Vec<TrustAnchor<'static>>,
     /// The limits of each certificate, which webpki ignores.
-    limits: Vec<Limits>,
+    limits: Vec<KeyUsageLimits>,
 }
 
 /// Limits that a certificate states for the use of its key.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct KeyUsageLimits {
     validity: Validity,
     may_sign: bool,
     /// Most intermediate certificates between it and the leaf (`pathLenConstraint`).
@@ -88,7 +88,7 @@ struct Limits {
     for_servers: bool,
 }
 
-impl Limits {
+impl KeyUsageLimits {
     /// `None` if the certificate or one of these extensions cannot be parsed.
     fn read(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
@@ -100,7 +100,7 @@ impl Limits {
         let is_for = |named: bool, any: bool| purposes.is_none() || named || any;
         let (client, server, any) =
             purposes.map_or((false, false, false), |found| (found.client_auth, found.server_auth, found.any));
-        Some(Limits {
+        Some(KeyUsageLimits {
             validity: Validity::of(&certificate),
             may_sign: is_authority && key_usage.is_none_or(|usage| usage.value.key_cert_sign()),
             max_intermediates: constraints.and_then(|found| found.path_len_constraint),
@@ -117,20 +117,25 @@ impl Limits {
     }
 
     /// Checks the limits that apply to every use of the certificate.
-    fn check(&self, now: UnixTime, purpose: Purpose) -> Result<(), Refused> {
+    fn check(&self, now: UnixTime, purpose: Purpose) -> Result<(), CertificateRejection> {
         if self.validity.complaint(now).is_some() {
-            return Err(Refused::OutOfTime(self.validity));
+            return Err(CertificateRejection::OutOfTime(self.validity));
         }
-        if self.is_for(purpose) { Ok(()) } else { Err(Refused::Purpose) }
+        if self.is_for(purpose) { Ok(()) } else { Err(CertificateRejection::Purpose) }
     }
 
     /// Checks the limits that apply to the issuer of a chain with so many intermediate certificates.
-    fn check_authority(&self, now: UnixTime, purpose: Purpose, intermediates: usize) -> Result<(), Refused> {
+    fn check_authority(
+        &self,
+        now: UnixTime,
+        purpose: Purpose,
+        intermediates: usize,
+    ) -> Result<(), CertificateRejection> {
         if !self.may_sign {
-            return Err(Refused::MayNotSign);
+            return Err(CertificateRejection::MayNotSign);
         }
         if self.max_intermediates.is_some_and(|most| intermediates > most as usize) {
-            return Err(Refused::TooManyIntermediates);
+            return Err(CertificateRejection::TooManyIntermediates);
         }
         self.check(now, purpose)
     }
@@ -156,7 +161,7 @@ impl Authorities {
     fn add(&mut self, der: CertificateDer<'static>) -> Result<(), String> {
         let unusable = |why: String| format!("not a usable CA certificate: {why}");
         let anchor = anchor_from_trusted_cert(&der).map_err(|error| unusable(error.to_string()))?.to_owned();
-        let limits = Limits::read(&der).ok_or_else(|| unusable("malformed extension".to_owned()))?;
+        let limits = KeyUsageLimits::read(&der).ok_or_else(|| unusable("malformed extension".to_owned()))?;
         self.certificates.push(der);
         self.anchors.push(anchor);
         self.limits.push(limits);
@@ -174,7 +179,7 @@ impl Authorities {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
         purpose: Purpose,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CertificateRejection> {
         // A certificate in the set needs no issuer.
         let known = self.certificates.iter().zip(&self.limits).find(|(known, _)| ***known == **leaf);
         if let Some((_, limits)) = known {
@@ -184,7 +189,7 @@ impl Authorities {
             Purpose::Client => KeyUsage::client_auth(),
             Purpose::Server => KeyUsage::server_auth(),
         };
-        let parsed = EndEntityCert::try_from(leaf).map_err(|_| Refused::Unknown)?;
+        let parsed = EndEntityCert::try_from(leaf).map_err(|_| CertificateRejection::Unknown)?;
         // webpki does not return the reason of the callback, so the callback records it here.
         let refused = Cell::new(None);
         let check = |path: &VerifiedPath<'_>| {
@@ -197,23 +202,28 @@ impl Authorities {
         let verified =
             parsed.verify_for_usage(algorithms, &self.anchors, intermediates, now, usage, None, Some(&check));
         verified.map(drop).map_err(|error| match error {
-            webpki::Error::RequiredEkuNotFoundContext(_) => Refused::Purpose,
-            _ => refused.get().unwrap_or(Refused::Unknown),
+            webpki::Error::RequiredEkuNotFoundContext(_) => CertificateRejection::Purpose,
+            _ => refused.get().unwrap_or(CertificateRejection::Unknown),
         })
     }
 
     /// Checks the limits of a path's certificates that webpki ignores.
-    fn check_path(&self, path: &VerifiedPath<'_>, now: UnixTime, purpose: Purpose) -> Result<(), Refused> {
+    fn check_path(
+        &self,
+        path: &VerifiedPath<'_>,
+        now: UnixTime,
+        purpose: Purpose,
+    ) -> Result<(), CertificateRejection> {
         let mut between = 0;
         for certificate in path.intermediate_certificates() {
             between += 1;
-            let limits = Limits::read(&certificate.der()).ok_or(Refused::MayNotSign)?;
+            let limits = KeyUsageLimits::read(&certificate.der()).ok_or(CertificateRejection::MayNotSign)?;
             if !limits.may_sign {
-                return Err(Refused::MayNotSign);
+                return Err(CertificateRejection::MayNotSign);
             }
         }
         // A renewed CA is in the set twice, with the same name and key. It is enough if one of the two passes.
-        let mut outcome = Err(Refused::Unknown);
+        let mut outcome = Err(CertificateRejection::Unknown);
         for (_, limits) in
             self.anchors.iter().zip(&self.limits).filter(|(anchor, _)| *anchor == path.anchor())
         {

@@ -22,7 +22,7 @@ use authz::node::NodeAuthorizer;
 use authz::{AuthorizerChain, ReviewCompiler, SharedAuthorizers, assemble, rbac};
 
 pub use observe::AuthorizationMetrics;
-pub(crate) use reload::{Files, follow};
+pub(crate) use reload::{ReferencedFiles, follow};
 
 use crate::config::ConfigError;
 use crate::files;
@@ -176,7 +176,7 @@ fn policies(path: &str) -> Result<AbacPolicies, ConfigError> {
 
 /// The parts of a chain that do not depend on its configuration file: built once at start, reused by reloads.
 #[derive(Clone)]
-pub(crate) struct Parts {
+pub(crate) struct AuthorizerParts {
     pub(crate) rbac: Option<Arc<rbac::RbacIndex>>,
     pub(crate) node: Option<Arc<NodeAuthorizer>>,
     policies: Option<Arc<AbacPolicies>>,
@@ -201,9 +201,9 @@ impl LoadedAuthorization {
         index: &Arc<rbac::RbacIndex>,
         node: Option<Arc<NodeAuthorizer>>,
         metrics: Arc<AuthorizationMetrics>,
-    ) -> Result<(AuthorizerChain, Parts, Files), ConfigError> {
+    ) -> Result<(AuthorizerChain, AuthorizerParts, ReferencedFiles), ConfigError> {
         let rbac = self.uses(AuthorizerType::Rbac).then(|| Arc::clone(index));
-        let parts = Parts { rbac, node, policies: self.policies.clone(), metrics };
+        let parts = AuthorizerParts { rbac, node, policies: self.policies.clone(), metrics };
         let (chain, files) = parts.chain(&self.configuration);
         let chain = chain.map_err(|why| {
             let words = format!("invalid authorization config: {why}");
@@ -218,18 +218,21 @@ impl LoadedAuthorization {
     }
 }
 
-impl Parts {
+impl AuthorizerParts {
     /// Builds the chain. Also returns the files that it was built from besides the configuration file, even if it cannot be built.
-    pub(crate) fn chain(&self, configuration: &Configuration) -> (Result<AuthorizerChain, String>, Files) {
+    pub(crate) fn chain(
+        &self,
+        configuration: &Configuration,
+    ) -> (Result<AuthorizerChain, String>, ReferencedFiles) {
         let several =
             configuration.authorizers.iter().filter(|a| a.kind == AuthorizerType::Webhook).count() > 1;
-        let standing = SharedAuthorizers {
+        let shared = SharedAuthorizers {
             rbac: self.rbac.clone(),
             node: self.node.clone(),
             abac: self.policies.clone(),
             observer: self.metrics.observer(several),
         };
-        let followed = std::cell::RefCell::new(Files::default());
+        let followed = std::cell::RefCell::new(ReferencedFiles::default());
         let sender = |name: &str, webhook: &WebhookConfiguration| {
             let mut files = Vec::new();
             let path = Path::new(webhook.kubeconfig.as_str());
@@ -237,7 +240,7 @@ impl Parts {
             followed.borrow_mut().add(files);
             sender
         };
-        let chain = assemble(configuration, &standing, &sender);
+        let chain = assemble(configuration, &shared, &sender);
         (chain, followed.into_inner())
     }
 

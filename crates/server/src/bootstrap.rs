@@ -52,26 +52,36 @@ pub(crate) async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) {
 
 /// The objects to write, in order: first namespaces, because later objects live in them; then the objects that webhooks from an
 /// earlier run depend on, because these webhooks may be called for everything else.
-fn steps(state: &State, port: u16, advertise: IpAddr) -> [Vec<Item>; 3] {
+fn steps(state: &State, port: u16, advertise: IpAddr) -> [Vec<BootstrapItem>; 3] {
     let ranges = cidr::placed(state);
-    let mut first: Vec<Item> =
-        namespaces().map(|placed| Item::new(Hook::SystemNamespaces, placed, Want::Present)).collect();
-    first.push(Item::new(Hook::ServiceCidr, ranges.clone(), Want::CidrPresent));
+    let mut first: Vec<BootstrapItem> = namespaces()
+        .map(|placed| BootstrapItem::new(Hook::SystemNamespaces, placed, DesiredState::Present))
+        .collect();
+    first.push(BootstrapItem::new(Hook::ServiceCidr, ranges.clone(), DesiredState::CidrPresent));
 
-    let role = |object: Value| Item::new(Hook::Roles, (rbac_collection(&object), object), Want::Role);
+    let role = |object: Value| {
+        BootstrapItem::new(Hook::Roles, (rbac_collection(&object), object), DesiredState::Role)
+    };
     let mut second = Vec::new();
     if state.admission.webhook_tokens.is_some() {
-        second.push(Item::new(Hook::ClusterAuthentication, account::account(), Want::Present));
+        second.push(BootstrapItem::new(
+            Hook::ClusterAuthentication,
+            account::account(),
+            DesiredState::Present,
+        ));
         second.extend(bootstrap::webhook_tokens().into_iter().map(role));
     }
 
-    let mut third: Vec<Item> = bootstrap::objects().into_iter().map(role).collect();
-    third.extend(priority_classes().map(|class| Item::new(Hook::PriorityClasses, class, Want::Present)));
-    third.push(Item::new(Hook::ServiceCidr, ranges, Want::CidrReady));
-    let service = service::objects(state, port, advertise).into_iter();
+    let mut third: Vec<BootstrapItem> = bootstrap::objects().into_iter().map(role).collect();
     third.extend(
-        service.map(|placed| Item::new(Hook::KubernetesService, placed, Want::Fields(service::RECONCILED))),
+        priority_classes()
+            .map(|class| BootstrapItem::new(Hook::PriorityClasses, class, DesiredState::Present)),
     );
+    third.push(BootstrapItem::new(Hook::ServiceCidr, ranges, DesiredState::CidrReady));
+    let service = service::objects(state, port, advertise).into_iter();
+    third.extend(service.map(|placed| {
+        BootstrapItem::new(Hook::KubernetesService, placed, DesiredState::Fields(service::RECONCILED))
+    }));
     [first, second, third]
 }
 
@@ -126,16 +136,16 @@ fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
 }
 
 /// One bootstrap object and the state it should have.
-struct Item {
+struct BootstrapItem {
     hook: Hook,
     collection: String,
     object: Value,
-    want: Want,
+    desired_state: DesiredState,
 }
 
 /// The condition under which an object counts as written.
 #[derive(Clone, Copy)]
-enum Want {
+enum DesiredState {
     /// It exists, with any content.
     Present,
     /// It exists, and these fields have the given values.
@@ -148,37 +158,40 @@ enum Want {
     CidrReady,
 }
 
-impl Item {
-    fn new(hook: Hook, (collection, object): ObjectAt, want: Want) -> Self {
-        Item { hook, collection, object, want }
+impl BootstrapItem {
+    fn new(hook: Hook, (collection, object): ObjectAt, desired_state: DesiredState) -> Self {
+        BootstrapItem { hook, collection, object, desired_state }
     }
 
     fn path(&self) -> String {
-        let part = if matches!(self.want, Want::CidrReady) { "/status" } else { "" };
+        let part = if matches!(self.desired_state, DesiredState::CidrReady) { "/status" } else { "" };
         format!("{}/{}{part}", self.collection, api::meta::name(&self.object))
     }
 
     async fn write(&self, client: &Client) -> Result<(), Status> {
-        let Item { collection, object, .. } = self;
+        let BootstrapItem { collection, object, .. } = self;
         let path = format!("{collection}/{}", api::meta::name(object));
         let present = |stored: Option<&Value>| match stored {
             Some(_) => ReconcileAction::Keep,
             None => ReconcileAction::Create(object.clone()),
         };
-        match self.want {
-            Want::Present => act(client, collection, &path, present).await,
-            Want::Fields(fields) => {
-                act(client, collection, &path, |stored: Option<&Value>| brought(object, stored, fields)).await
+        match self.desired_state {
+            DesiredState::Present => act(client, collection, &path, present).await,
+            DesiredState::Fields(fields) => {
+                act(client, collection, &path, |stored: Option<&Value>| {
+                    reconcile_action(object, stored, fields)
+                })
+                .await
             }
-            Want::Role => {
+            DesiredState::Role => {
                 act(client, collection, &path, |stored: Option<&Value>| reconcile::reconcile(object, stored))
                     .await
             }
-            Want::CidrPresent => match act(client, collection, &path, present).await {
+            DesiredState::CidrPresent => match act(client, collection, &path, present).await {
                 Err(status) if status.code() != 404 => Err(status),
                 _ => Ok(()),
             },
-            Want::CidrReady => cidr::mark_ready(client, &path, object).await,
+            DesiredState::CidrReady => cidr::mark_ready(client, &path, object).await,
         }
     }
 
@@ -191,7 +204,7 @@ impl Item {
             match self.write(&client).await {
                 Ok(()) => {
                     if pause > PAUSE {
-                        info!(object = path, "bootstrap wrote an object that had been refused");
+                        info!(object = path, "wrote a bootstrap object that was refused before");
                     }
                     return state.bootstrap.done(&path);
                 }
@@ -200,7 +213,7 @@ impl Item {
                         object = path,
                         error = status.message(),
                         retry_seconds = pause.as_secs_f32(),
-                        "bootstrap could not write an object; the server is not ready without it and tries again"
+                        "cannot write a bootstrap object; the server is not ready until a retry succeeds"
                     );
                     state.bootstrap.refused(&path, &status);
                 }
@@ -221,7 +234,7 @@ const ATTEMPTS: usize = 10;
 const IMMUTABLE: &[&[&str]] = &[&["addressType"]];
 
 /// The action that sets `fields` of the stored object to the values in `object`.
-fn brought(object: &Value, stored: Option<&Value>, fields: &[&[&str]]) -> ReconcileAction {
+fn reconcile_action(object: &Value, stored: Option<&Value>, fields: &[&[&str]]) -> ReconcileAction {
     let Some(stored) = stored else { return ReconcileAction::Create(object.clone()) };
     let differs = |field: &&&[&str]| object.at(field).is_some_and(|value| stored.at(field) != Some(value));
     if IMMUTABLE.iter().any(|field| differs(&field)) {

@@ -35,13 +35,13 @@ pub struct ByteBudget {
     what: &'static str,
     /// Copy of `held.total` that can be read without the lock.
     in_use: AtomicU64,
-    held: Mutex<Held>,
+    held: Mutex<ChargedBytes>,
     metrics: Option<BudgetMetrics>,
     log: LogLimit,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct ChargedBytes {
     total: u64,
     /// Charged bytes by owner; owners without any have no entry.
     owners: HashMap<Str, u64>,
@@ -213,7 +213,7 @@ impl ByteBudget {
 
     /// Checks that `more` bytes fit. An account is limited to a quarter only while more than half of the
     /// budget is in use, so a single account may use half.
-    fn check(&self, held: &Held, account: &Account, more: u64) -> Result<(), Exceeded> {
+    fn check(&self, held: &ChargedBytes, account: &Account, more: u64) -> Result<(), Exceeded> {
         let total = held.total.saturating_add(more);
         if total > self.ceiling(account.rank) {
             return Err(Exceeded::Total);
@@ -239,17 +239,17 @@ impl ByteBudget {
                 reason,
                 ?owner,
                 unlogged,
-                "the budget for bytes held for clients is exceeded: requests are refused"
+                "requests are refused, because the budget for bytes held for clients is exceeded"
             );
         }
         Status::too_many_requests(message, 1)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, ChargedBytes> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn show(&self, held: &Held) {
+    fn show(&self, held: &ChargedBytes) {
         self.in_use.store(held.total, Ordering::Relaxed);
         if let Some(metrics) = &self.metrics {
             metrics.held.set(i64::try_from(held.total).unwrap_or(i64::MAX));
@@ -285,7 +285,7 @@ impl ByteCharge {
         Ok(())
     }
 
-    fn take(&mut self, held: &mut Held, more: u64) {
+    fn take(&mut self, held: &mut ChargedBytes, more: u64) {
         held.total = held.total.saturating_add(more);
         match held.owners.get_mut(&self.account.owner) {
             Some(own) => *own = own.saturating_add(more),

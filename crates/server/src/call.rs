@@ -21,7 +21,7 @@ use hyper::upgrade::OnUpgrade;
 use storage::StoredEntry;
 use value::Value;
 
-use crate::audit::{self, Record};
+use crate::audit::{self, AuditRecord};
 use crate::body::Body;
 use crate::byte_budget::{Account, ByteBudget, ByteCharge};
 use crate::discard::Discarding;
@@ -46,7 +46,7 @@ pub(crate) struct AuthenticatedRequest {
     pub(crate) body: RequestBody,
     /// Warnings of authentication, returned in the response.
     pub(crate) warnings: Vec<String>,
-    pub(crate) record: Record,
+    pub(crate) record: AuditRecord,
     pub(crate) limits: RequestLimits,
 }
 
@@ -86,7 +86,7 @@ pub struct Call {
     warnings: Vec<String>,
     /// Set of all entries in `warnings`, to find duplicates.
     warned: HashSet<String>,
-    record: Record,
+    record: AuditRecord,
     /// Admission guards that are released when the request ends.
     held: Vec<RequestGuard>,
 }
@@ -183,7 +183,7 @@ impl Call {
         self.record.annotate(key, value);
     }
 
-    pub fn record(&self) -> &Record {
+    pub fn record(&self) -> &AuditRecord {
         &self.record
     }
 

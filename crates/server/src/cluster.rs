@@ -1,6 +1,6 @@
 //! The [`ClusterView`] of admission: objects from the store, resources from the catalog.
 
-mod shown;
+mod converted_objects;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,7 +20,7 @@ use crate::keys;
 use crate::state::State;
 use crate::unreadable::Concern;
 
-pub(crate) use shown::Shown;
+pub(crate) use converted_objects::ConvertedObjectCache;
 
 /// How long to wait for an object that a controller is about to create, and how often to look for it.
 const APPEARS_WITHIN: Duration = Duration::from_millis(1500);
@@ -29,35 +29,35 @@ const LOOK_EVERY: Duration = Duration::from_millis(25);
 /// A cache of decoded objects by storage key and revision: most requests look up the same few namespaces, service accounts, classes and
 /// limits.
 #[derive(Default)]
-pub(crate) struct Parsed {
-    kept: RwLock<Kept>,
+pub(crate) struct DecodedObjectCache {
+    cached: RwLock<CachedObjects>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct CachedObjects {
     objects: HashMap<Arc<str>, (u64, Arc<Value>)>,
     bytes: usize,
 }
 
-impl Parsed {
+impl DecodedObjectCache {
     /// Size limit in stored bytes. When it is exceeded, the whole cache is cleared.
     const MAX_BYTES: usize = 32 * 1024 * 1024;
 
     fn get(&self, entry: &StoredEntry) -> Result<Arc<Value>, Status> {
-        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some((revision, object)) = kept.objects.get(&entry.key)
+        let cached = self.cached.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((revision, object)) = cached.objects.get(&entry.key)
             && *revision == entry.revision
         {
             return Ok(Arc::clone(object));
         }
-        drop(kept);
+        drop(cached);
         let object = Arc::new(encode::tree(entry)?);
-        let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
-        if kept.bytes > Self::MAX_BYTES {
-            *kept = Kept::default();
+        let mut cached = self.cached.write().unwrap_or_else(PoisonError::into_inner);
+        if cached.bytes > Self::MAX_BYTES {
+            *cached = CachedObjects::default();
         }
-        kept.bytes += entry.body.len();
-        kept.objects.insert(Arc::clone(&entry.key), (entry.revision, Arc::clone(&object)));
+        cached.bytes += entry.body.len();
+        cached.objects.insert(Arc::clone(&entry.key), (entry.revision, Arc::clone(&object)));
         Ok(object)
     }
 }
@@ -79,7 +79,7 @@ impl State {
     fn read(&self, key: &str, resource: (&str, &str), namespace: &str) -> Option<Arc<Value>> {
         let entry = self.storage.store.get(key)?;
         let unread = |why: Status| self.unread(&entry, &why, resource, namespace);
-        self.admission.parsed.get(&entry).map_err(unread).ok()
+        self.admission.decoded_objects.get(&entry).map_err(unread).ok()
     }
 
     fn readable<'e>(
@@ -116,7 +116,7 @@ impl State {
 
     /// A stored object as clients of `kind` read it, cached while neither the entry nor the kind changes.
     async fn show(&self, kind: &Arc<ServedResource>, entry: &StoredEntry) -> Result<Arc<Value>, ParamError> {
-        let stored = self.admission.parsed.get(entry).map_err(|why| {
+        let stored = self.admission.decoded_objects.get(entry).map_err(|why| {
             self.storage.unreadable.note(entry, &why, Some(Concern::Parameter));
             ParamError::Unreadable(why)
         })?;
@@ -124,7 +124,7 @@ impl State {
         if is_custom && !kind.must_convert(entry) {
             return Ok(stored);
         }
-        if let Some(shown) = self.admission.shown.get(kind, entry) {
+        if let Some(shown) = self.admission.converted_objects.get(kind, entry) {
             return Ok(shown);
         }
         let shown = if is_custom {
@@ -136,7 +136,7 @@ impl State {
             shown.into_value()
         };
         let shown = Arc::new(shown);
-        self.admission.shown.put(kind, entry, &shown);
+        self.admission.converted_objects.put(kind, entry, &shown);
         Ok(shown)
     }
 
@@ -189,7 +189,7 @@ impl ClusterView for State {
             let entries = snapshot.entries.iter().map(|entry| (entry, read(entry)));
             return self.readable(entries, (group, resource), namespace);
         }
-        let entries = snapshot.entries.iter().map(|entry| (entry, self.admission.parsed.get(entry)));
+        let entries = snapshot.entries.iter().map(|entry| (entry, self.admission.decoded_objects.get(entry)));
         self.readable(entries, (group, resource), namespace)
     }
 
@@ -199,7 +199,7 @@ impl ClusterView for State {
             return self.list(row.group, row.plural, namespace);
         }
         let snapshot = self.storage.store.snapshot(&kind.scope(namespace));
-        let entries = snapshot.entries.iter().map(|entry| (entry, self.admission.parsed.get(entry)));
+        let entries = snapshot.entries.iter().map(|entry| (entry, self.admission.decoded_objects.get(entry)));
         let GroupResource { group, resource } = &rest_mapping.resource;
         self.readable(entries, (group, resource), namespace)
     }

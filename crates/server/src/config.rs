@@ -9,10 +9,10 @@ use authn::{Anonymous, FrontProxy, StaticTokens};
 use ipnet::IpNet;
 use kinds::table::Served;
 
-use crate::accept::Limits;
+use crate::accept::ConnectionLimits;
 use crate::audit::AuditConfig;
 use crate::authorization::Authorization;
-use crate::pki::Identity;
+use crate::pki::TlsIdentity;
 use crate::tls::TlsOptions;
 use crate::tokens::TokenConfig;
 
@@ -86,8 +86,8 @@ pub struct FeatureGate {
 pub enum Data {
     /// In memory; the objects are lost when the process ends.
     Memory,
-    /// An embedded store in this folder.
-    Folder(PathBuf),
+    /// An embedded store in this directory.
+    Directory(PathBuf),
 }
 
 /// Whether redirects by aggregated API servers reach the client (`--aggregator-reject-forwarding-redirect`).
@@ -154,7 +154,7 @@ pub struct ApisConfig {
     /// The API versions that are served (`--runtime-config`).
     pub served: Served,
     /// The certificate that authenticates this server to aggregated API servers (`--proxy-client-cert-file`).
-    pub proxy_client: Option<Identity>,
+    pub proxy_client: Option<TlsIdentity>,
     pub redirects: Redirects,
     /// Containers may be privileged (`--allow-privileged`).
     pub allow_privileged: bool,
@@ -188,10 +188,10 @@ pub struct AdmissionConfig {
     pub configuration_file: Option<PathBuf>,
     /// Settings of built-in plugins that come from flags.
     pub plugins: admission::plugins::Settings,
-    /// The feature gate `ManifestBasedAdmissionControlConfig`: folders of static manifests are allowed, and the API
+    /// The feature gate `ManifestBasedAdmissionControlConfig`: directories of static manifests are allowed, and the API
     /// rejects object names that are reserved for static manifests.
     pub static_manifests: bool,
-    /// Folders of static manifests, besides those that `configuration_file` names.
+    /// Directories of static manifests, besides those that `configuration_file` names.
     pub manifests: Vec<(ManifestSet, PathBuf)>,
     /// Warnings about static manifests are errors: the server does not start, and a reload keeps the last good manifests.
     pub strict_manifests: bool,
@@ -203,11 +203,11 @@ pub struct AdmissionConfig {
 /// The serving certificate, limits on connections and requests, and audit.
 #[derive(Debug)]
 pub struct ServingConfig {
-    pub identity: Identity,
+    pub identity: TlsIdentity,
     /// TLS versions and cipher suites.
     pub tls: TlsOptions,
     /// The limits on connections.
-    pub limits: Limits,
+    pub limits: ConnectionLimits,
     /// `--enable-priority-and-fairness`: the sum of the two limits below is the number of seats. Without it, each limit applies on
     /// its own.
     pub priority_and_fairness: bool,
@@ -236,7 +236,7 @@ pub struct ControllersConfig {
 impl Config {
     /// A server on this address with this certificate. By default it stores objects in memory, refuses requests without credentials,
     /// and authorizes by RBAC.
-    pub fn new(listen: SocketAddr, identity: Identity) -> Self {
+    pub fn new(listen: SocketAddr, identity: TlsIdentity) -> Self {
         Config {
             listen,
             advertise: None,
@@ -273,7 +273,7 @@ impl Config {
             serving: ServingConfig {
                 identity,
                 tls: TlsOptions::default(),
-                limits: Limits::default(),
+                limits: ConnectionLimits::default(),
                 priority_and_fairness: true,
                 max_in_flight: 400,
                 max_mutating_in_flight: 200,

@@ -19,9 +19,9 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 
 pub use metrics::ConnectionMetrics;
-pub(crate) use socket::Socket;
+pub(crate) use socket::TrackedSocket;
 
-use crate::accept::Limits;
+use crate::accept::ConnectionLimits;
 
 /// Percentage of the connection limit above which idle connections are closed gracefully.
 const HIGH: usize = 80;
@@ -36,25 +36,25 @@ const NEWEST: u64 = 8;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 pub(crate) struct Connections {
-    limits: Limits,
+    limits: ConnectionLimits,
     began: Instant,
     /// One permit per connection that may be open.
     free: Arc<Semaphore>,
     /// Handshakes in progress, without those whose connection is closing immediately.
     handshakes: AtomicUsize,
-    /// Open connections at level [`TAKE_LEAVE`] or above, and those at [`GO`].
+    /// Open connections at level [`CLOSE_GRACEFULLY`] or above, and those at [`CLOSE_NOW`].
     leaving: AtomicUsize,
     going: AtomicUsize,
-    table: Mutex<Table>,
+    table: Mutex<ConnectionTable>,
     metrics: ConnectionMetrics,
     closing_log: LogLimit,
     stalled_log: LogLimit,
 }
 
 #[derive(Default)]
-struct Table {
+struct ConnectionTable {
     next: u64,
-    open: BTreeMap<u64, Arc<Connection>>,
+    open: BTreeMap<u64, Arc<ConnectionState>>,
     /// Open connections per client.
     clients: HashMap<ClientAddress, usize>,
 }
@@ -81,7 +81,7 @@ impl ClientAddress {
 
 /// State of one open connection, shared by its socket and its requests.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct ConnectionState {
     /// Increases with each accepted connection.
     id: u64,
     client: ClientAddress,
@@ -97,20 +97,20 @@ pub(crate) struct Connection {
     changed: Notify,
     began: Instant,
     /// Parts of response bodies that HTTP/2 has buffered but not sent.
-    waiting: waiting::Waiting,
+    waiting: waiting::BufferedParts,
 }
 
-/// Values of [`Connection::close`] in increasing order: stay open, close gracefully, close immediately.
-const STAY: u8 = 0;
-const TAKE_LEAVE: u8 = 1;
-const GO: u8 = 2;
+/// Values of [`ConnectionState::close`] in increasing order: stay open, close gracefully, close immediately.
+const STAY_OPEN: u8 = 0;
+const CLOSE_GRACEFULLY: u8 = 1;
+const CLOSE_NOW: u8 = 2;
 
-impl Connection {
+impl ConnectionState {
     /// Counts a request as in flight until the result is dropped.
-    pub(crate) fn begin(self: &Arc<Self>) -> Busy {
+    pub(crate) fn begin(self: &Arc<Self>) -> RequestInFlight {
         self.busy.fetch_add(1, Ordering::Relaxed);
         self.was_used.store(true, Ordering::Relaxed);
-        Busy(Arc::clone(self))
+        RequestInFlight(Arc::clone(self))
     }
 
     /// True once a request has arrived on it.
@@ -123,13 +123,13 @@ impl Connection {
     }
 
     /// Returns when the connection is to be closed gracefully.
-    pub(crate) async fn asked_to_leave(&self) {
-        self.reached(TAKE_LEAVE).await;
+    pub(crate) async fn must_close_gracefully(&self) {
+        self.reached(CLOSE_GRACEFULLY).await;
     }
 
     /// Returns when the connection is to be closed immediately, whatever is in flight.
-    pub(crate) async fn told_to_go(&self) {
-        self.reached(GO).await;
+    pub(crate) async fn must_close_now(&self) {
+        self.reached(CLOSE_NOW).await;
     }
 
     async fn reached(&self, level: u8) {
@@ -148,16 +148,16 @@ impl Connection {
 
 /// Guard of a request in flight.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Connection>);
+pub(crate) struct RequestInFlight(Arc<ConnectionState>);
 
-impl Busy {
+impl RequestInFlight {
     /// Marks the connection as upgraded to another protocol: it counts as busy until it is closed.
     pub(crate) fn upgraded(self) {
         self.0.is_upgraded.store(true, Ordering::Relaxed);
     }
 }
 
-impl Drop for Busy {
+impl Drop for RequestInFlight {
     fn drop(&mut self) {
         let now = u64::try_from(self.0.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.0.last_busy.store(now, Ordering::Relaxed);
@@ -166,14 +166,14 @@ impl Drop for Busy {
 }
 
 /// Guard owned by the socket that removes its connection from the table on drop.
-pub(crate) struct Open {
+pub(crate) struct OpenConnection {
     connections: Arc<Connections>,
-    connection: Arc<Connection>,
+    connection: Arc<ConnectionState>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Open {
-    pub(crate) fn connection(&self) -> Arc<Connection> {
+impl OpenConnection {
+    pub(crate) fn connection(&self) -> Arc<ConnectionState> {
         Arc::clone(&self.connection)
     }
 
@@ -183,15 +183,15 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.connections.handshake_ended(&self.connection);
         let mut table = self.connections.lock();
         table.open.remove(&self.connection.id);
         // Read under the lock because levels are raised only under the lock.
         let level = self.connection.close.load(Ordering::Acquire);
-        self.connections.leaving.fetch_sub(usize::from(level >= TAKE_LEAVE), Ordering::Relaxed);
-        self.connections.going.fetch_sub(usize::from(level >= GO), Ordering::Relaxed);
+        self.connections.leaving.fetch_sub(usize::from(level >= CLOSE_GRACEFULLY), Ordering::Relaxed);
+        self.connections.going.fetch_sub(usize::from(level >= CLOSE_NOW), Ordering::Relaxed);
         let client = self.connection.client;
         let left = table.clients.get_mut(&client).map_or(0, |count| {
             *count = count.saturating_sub(1);
@@ -206,7 +206,7 @@ impl Drop for Open {
 
 /// Selects the connections to close.
 #[derive(Clone, Copy, PartialEq)]
-enum Closes {
+enum IdleKind {
     /// Idle ones, because the connection limit is nearly reached.
     Idle,
     /// Unfinished TLS handshakes, because there are too many of them.
@@ -214,7 +214,7 @@ enum Closes {
 }
 
 impl Connections {
-    pub(crate) fn new(limits: Limits, metrics: ConnectionMetrics) -> Arc<Self> {
+    pub(crate) fn new(limits: ConnectionLimits, metrics: ConnectionMetrics) -> Arc<Self> {
         metrics.set_limit(limits.connections);
         Arc::new(Connections {
             limits,
@@ -236,10 +236,12 @@ impl Connections {
         loop {
             let taken = self.limits.connections.saturating_sub(self.free.available_permits());
             // Connections that are already closing do not count towards the threshold.
-            for (level, closing, share) in [(TAKE_LEAVE, &self.leaving, HIGH), (GO, &self.going, URGENT)] {
+            for (level, closing, share) in
+                [(CLOSE_GRACEFULLY, &self.leaving, HIGH), (CLOSE_NOW, &self.going, URGENT)]
+            {
                 let staying = taken.saturating_sub(closing.load(Ordering::Relaxed));
                 if staying.saturating_mul(100) >= self.limits.connections.saturating_mul(share) {
-                    self.close_idle(Closes::Idle, level);
+                    self.close_idle(IdleKind::Idle, level);
                 }
             }
             let permit = tokio::time::timeout(LOOK_AGAIN, Arc::clone(&self.free).acquire_owned());
@@ -250,7 +252,11 @@ impl Connections {
     }
 
     /// Registers an accepted connection; `None` if its address has reached its limit.
-    pub(crate) fn open(self: &Arc<Self>, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<Open> {
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        address: IpAddr,
+        permit: OwnedSemaphorePermit,
+    ) -> Option<OpenConnection> {
         let client = ClientAddress::of(address);
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut table = self.lock();
@@ -263,7 +269,7 @@ impl Connections {
         *count += 1;
         let id = table.next;
         table.next += 1;
-        let connection = Arc::new(Connection {
+        let connection = Arc::new(ConnectionState {
             id,
             client,
             is_handshaking: AtomicBool::new(true),
@@ -271,22 +277,22 @@ impl Connections {
             was_used: AtomicBool::new(false),
             is_upgraded: AtomicBool::new(false),
             last_busy: AtomicU64::new(now),
-            close: AtomicU8::new(STAY),
+            close: AtomicU8::new(STAY_OPEN),
             changed: Notify::new(),
             began: self.began,
-            waiting: waiting::Waiting::default(),
+            waiting: waiting::BufferedParts::default(),
         });
         table.open.insert(id, Arc::clone(&connection));
         self.metrics.set_open(table.open.len());
         drop(table);
         if self.handshakes.fetch_add(1, Ordering::Relaxed) >= self.limits.handshakes {
-            self.close_idle(Closes::Handshaking, GO);
+            self.close_idle(IdleKind::Handshaking, CLOSE_NOW);
         }
-        Some(Open { connections: Arc::clone(self), connection, _permit: permit })
+        Some(OpenConnection { connections: Arc::clone(self), connection, _permit: permit })
     }
 
     /// Ends the count of a handshake that completed or was given up; idempotent.
-    pub(crate) fn handshake_ended(&self, connection: &Connection) {
+    pub(crate) fn handshake_ended(&self, connection: &ConnectionState) {
         if connection.is_handshaking.swap(false, Ordering::Relaxed) {
             self.handshakes.fetch_sub(1, Ordering::Relaxed);
         }
@@ -295,7 +301,7 @@ impl Connections {
     /// Closes idle connections because accepting failed for lack of a file descriptor.
     pub(crate) fn out_of_descriptors(&self) {
         if self.going.load(Ordering::Relaxed) == 0 {
-            self.close_idle(Closes::Idle, GO);
+            self.close_idle(IdleKind::Idle, CLOSE_NOW);
         }
     }
 
@@ -306,7 +312,7 @@ impl Connections {
             let now = self.began.elapsed().as_secs();
             let table = self.lock();
             let stalled = table.open.values().filter(|connection| connection.waiting.is_stalled(now));
-            let closed = stalled.filter(|connection| self.close(connection, GO) < GO).count();
+            let closed = stalled.filter(|connection| self.close(connection, CLOSE_NOW) < CLOSE_NOW).count();
             drop(table);
             if closed > 0 {
                 self.count_stalled(closed);
@@ -317,16 +323,16 @@ impl Connections {
     fn count_stalled(&self, count: usize) {
         self.metrics.closed("stalled", count);
         if let Some(unlogged) = self.stalled_log.due() {
-            warn!(closing = count, unlogged, "answers were not read: closing their connections");
+            warn!(closing = count, unlogged, "closing connections whose clients do not read responses");
         }
     }
 
     /// Raises the close level of a connection and returns the previous one. The caller must hold the table
     /// lock.
-    fn close(&self, connection: &Connection, level: u8) -> u8 {
+    fn close(&self, connection: &ConnectionState, level: u8) -> u8 {
         let before = connection.ask_to_close(level);
-        self.leaving.fetch_add(usize::from(before < TAKE_LEAVE), Ordering::Relaxed);
-        self.going.fetch_add(usize::from(before < GO && level == GO), Ordering::Relaxed);
+        self.leaving.fetch_add(usize::from(before < CLOSE_GRACEFULLY), Ordering::Relaxed);
+        self.going.fetch_add(usize::from(before < CLOSE_NOW && level == CLOSE_NOW), Ordering::Relaxed);
         before
     }
 
@@ -339,15 +345,15 @@ impl Connections {
     }
 
     /// Closes the longest idle connections, each time from the client with the most connections.
-    fn close_idle(&self, which: Closes, level: u8) {
+    fn close_idle(&self, which: IdleKind, level: u8) {
         let table = self.lock();
         let newest = NEWEST.min(self.limits.connections as u64 / 16);
-        let is_new = |connection: &Connection| connection.id.saturating_add(newest) >= table.next;
-        let mut idle: BTreeMap<ClientAddress, Vec<&Arc<Connection>>> = BTreeMap::new();
+        let is_new = |connection: &ConnectionState| connection.id.saturating_add(newest) >= table.next;
+        let mut idle: BTreeMap<ClientAddress, Vec<&Arc<ConnectionState>>> = BTreeMap::new();
         for connection in table.open.values() {
             let is_closable = match which {
-                Closes::Idle => connection.is_idle() && !is_new(connection),
-                Closes::Handshaking => connection.is_handshaking.load(Ordering::Relaxed),
+                IdleKind::Idle => connection.is_idle() && !is_new(connection),
+                IdleKind::Handshaking => connection.is_handshaking.load(Ordering::Relaxed),
             };
             if is_closable && connection.close.load(Ordering::Relaxed) < level {
                 idle.entry(connection.client).or_default().push(connection);
@@ -358,8 +364,8 @@ impl Connections {
             // Sorted descending, so that `pop` returns the longest idle one.
             connections.sort_by_key(|c| std::cmp::Reverse((c.last_busy.load(Ordering::Relaxed), c.id)));
             let count = match which {
-                Closes::Idle => table.clients.get(client).copied().unwrap_or(0),
-                Closes::Handshaking => connections.len(),
+                IdleKind::Idle => table.clients.get(client).copied().unwrap_or(0),
+                IdleKind::Handshaking => connections.len(),
             };
             most.push((count, *client));
         }
@@ -370,7 +376,7 @@ impl Connections {
             let Some(connections) = idle.get_mut(&client) else { continue };
             let Some(connection) = connections.pop() else { continue };
             self.close(connection, level);
-            if which == Closes::Handshaking {
+            if which == IdleKind::Handshaking {
                 self.handshake_ended(connection);
             }
             closed += 1;
@@ -382,7 +388,7 @@ impl Connections {
         drop(idle);
         drop(table);
         if closed > 0 {
-            let reason = if which == Closes::Idle { "idle" } else { "handshake" };
+            let reason = if which == IdleKind::Idle { "idle" } else { "handshake" };
             self.metrics.closed(reason, closed);
             if let Some(unlogged) = self.closing_log.due() {
                 warn!(
@@ -391,13 +397,13 @@ impl Connections {
                     closing = closed,
                     reason,
                     unlogged,
-                    "many connections: closing the oldest idle ones of the address that has the most"
+                    "the connection limit is near: closing the oldest idle connections of the address that has the most"
                 );
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

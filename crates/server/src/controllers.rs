@@ -59,7 +59,7 @@ pub(crate) fn start(
 }
 
 fn start_with(state: &Arc<State>, options: ControllerOptions) -> JoinHandle<()> {
-    let kinds = Arc::new(Kinds::of(&state.apis.catalog));
+    let kinds = Arc::new(StoredKinds::of(&state.apis.catalog));
     let access = |name| InProcess {
         state: Arc::clone(state),
         client: Client::new(
@@ -81,15 +81,15 @@ fn aggregate(role: &Value, roles: &[&Value]) -> Option<Vec<Value>> {
 }
 
 /// The built-in kinds that are stored and served. Kinds of CRDs are looked up on demand.
-struct Kinds {
+struct StoredKinds {
     all: Vec<Arc<ResourceKind>>,
     /// By the prefix of their storage keys.
     by_prefix: HashMap<String, Arc<ResourceKind>>,
 }
 
-impl Kinds {
+impl StoredKinds {
     fn of(catalog: &Catalog) -> Self {
-        let mut kinds = Kinds { all: Vec::new(), by_prefix: HashMap::new() };
+        let mut kinds = StoredKinds { all: Vec::new(), by_prefix: HashMap::new() };
         for served in catalog.stored_kinds().iter().filter(|served| served.row().is_some()) {
             let kind = Arc::new(kind(served));
             kinds.by_prefix.insert(served.scope(""), Arc::clone(&kind));
@@ -131,7 +131,7 @@ fn kind(served: &catalog::ServedResource) -> ResourceKind {
 struct InProcess {
     state: Arc<State>,
     client: Client,
-    kinds: Arc<Kinds>,
+    kinds: Arc<StoredKinds>,
 }
 
 impl InProcess {
@@ -224,12 +224,12 @@ impl ClusterReader for InProcess {
 /// A watch on the store that filters by key before it decodes objects.
 struct StoreWatch {
     events: storage::Watch,
-    filter: Filter,
-    kinds: Arc<Kinds>,
+    filter: WatchFilter,
+    kinds: Arc<StoredKinds>,
     state: Arc<State>,
 }
 
-enum Filter {
+enum WatchFilter {
     All,
     Named(Str),
     Owners,
@@ -239,12 +239,12 @@ impl StoreWatch {
     /// The change to report for an entry, or `None` if the filter rejects it. `old` is the entry before the change.
     fn change(&self, entry: &StoredEntry, old: Option<&StoredEntry>, deleted: bool) -> Option<ObjectChange> {
         let object = match &self.filter {
-            Filter::All => self.decode(entry),
-            Filter::Named(name) => {
+            WatchFilter::All => self.decode(entry),
+            WatchFilter::Named(name) => {
                 let named = entry.key.rsplit('/').next() == Some(name.as_str());
                 named.then(|| self.decode(entry)).flatten()
             }
-            Filter::Owners => {
+            WatchFilter::Owners => {
                 let is_event = entry.key.starts_with(keys::EVENTS);
                 let concerns =
                     deleted || skim::concerns_owners(entry) || old.is_some_and(skim::concerns_owners);
@@ -291,9 +291,9 @@ impl Api for InProcess {
 
     fn watch(&self, what: &WatchSource) -> (Vec<ObjectChange>, StoreWatch) {
         let (scope, filter) = match what {
-            WatchSource::Kind(kind) => (self.scope(kind, ""), Filter::All),
-            WatchSource::Named(kind, name) => (self.scope(kind, ""), Filter::Named(name.clone())),
-            WatchSource::Owners => (None, Filter::Owners),
+            WatchSource::Kind(kind) => (self.scope(kind, ""), WatchFilter::All),
+            WatchSource::Named(kind, name) => (self.scope(kind, ""), WatchFilter::Named(name.clone())),
+            WatchSource::Owners => (None, WatchFilter::Owners),
         };
         let (page, events) = self.state.storage.store.list_and_watch(scope.as_deref().unwrap_or(keys::ROOT));
         let watch =

@@ -38,7 +38,9 @@ pub(crate) fn check_admin(
     old_status_of: Option<&Value>,
 ) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    let Some(at) = admin_access::asked(&kind.built_in_kind(), new, old_status_of) else { return errors };
+    let Some(at) = admin_access::asked(&kind.built_in_kind(), new, old_status_of) else {
+        return errors;
+    };
     let name = call.info.namespace.clone();
     let namespace = ClusterView::object(state, "", "namespaces", "", &name);
     let object = format!("{name}/{}", meta::name(new));
@@ -98,8 +100,8 @@ pub(crate) async fn check_status(
     let status = Path::root().field("status");
     let verb = call.info.verb.as_str();
     if differ(new, old, "allocation") || differ(new, old, "reservedFor") {
-        let asked = asked(call, verb.into(), "binding");
-        if let Err(why) = may(state, call, asked).await {
+        let access_attributes = access_attributes(call, verb.into(), "binding");
+        if let Err(why) = may(state, call, access_attributes).await {
             errors.push(FieldError::forbidden(
                 &status.field("allocation"),
                 format!(
@@ -136,7 +138,7 @@ fn differ(new: &Value, old: &Value, field: &str) -> bool {
 }
 
 /// The request attributes with another verb and a synthetic subresource, without namespace and name.
-fn asked(call: &Call, verb: Str, part: &'static str) -> AuthorizationAttributes {
+fn access_attributes(call: &Call, verb: Str, part: &'static str) -> AuthorizationAttributes {
     let mut attributes = call.permit().attributes().clone();
     attributes.verb = verb;
     attributes.subresource = Str::new_static(part);
@@ -146,22 +148,22 @@ fn asked(call: &Call, verb: Str, part: &'static str) -> AuthorizationAttributes 
 }
 
 /// Authorizes the caller. The error is kube-apiserver's message.
-async fn may(state: &State, call: &Call, asked: AuthorizationAttributes) -> Result<(), String> {
-    let answer = state.authorization.chain_for(call.caller()).decide(call.user(), &asked).await;
+async fn may(state: &State, call: &Call, access_attributes: AuthorizationAttributes) -> Result<(), String> {
+    let answer = state.authorization.chain_for(call.caller()).decide(call.user(), &access_attributes).await;
     if answer.decision == Decision::Allow {
         return Ok(());
     }
-    Err(forbidden(&call.user().name, &asked, &answer.why()).message().to_owned())
+    Err(forbidden(&call.user().name, &access_attributes, &answer.why()).message().to_owned())
 }
 
 /// Authorizes the caller for a driver by one of `verbs`. The error is that of the first verb.
 async fn may_any(state: &State, call: &Call, verbs: &[String], driver: &str) -> Result<(), String> {
     let mut first = None;
     for verb in verbs {
-        let mut asked = asked(call, verb.as_str().into(), "driver");
-        asked.namespace = call.info.namespace.clone();
-        asked.name = driver.into();
-        match may(state, call, asked).await {
+        let mut access_attributes = access_attributes(call, verb.as_str().into(), "driver");
+        access_attributes.namespace = call.info.namespace.clone();
+        access_attributes.name = driver.into();
+        match may(state, call, access_attributes).await {
             Ok(()) => return Ok(()),
             Err(why) => first = first.or(Some(why)),
         }

@@ -119,7 +119,7 @@ where
             if run(stream).await.is_err() {
                 metrics.stream_stalled();
                 if let Some(unlogged) = LOG.due() {
-                    warn!(unlogged, "an answer was not read: resetting its HTTP/2 stream");
+                    warn!(unlogged, "resetting an HTTP/2 stream whose client does not read the response");
                 }
             }
         }));

@@ -4,19 +4,19 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::config::{Config, ConfigError};
-use crate::pki::{self, Identity};
-use crate::start::{Running, start};
+use crate::pki::{self, TlsIdentity};
+use crate::start::{RunningServer, start};
 
 /// An in-memory server, with the credentials to use it as administrator.
 #[derive(Debug)]
 pub struct Ephemeral {
-    pub running: Running,
+    pub running: RunningServer,
     /// PEM certificate of the CA that signed the serving certificate.
     pub ca_pem: String,
     /// The CA with its key, for issuing further client certificates.
-    pub authority: Identity,
+    pub authority: TlsIdentity,
     /// A client certificate in the group `system:masters`.
-    pub admin: Identity,
+    pub admin: TlsIdentity,
 }
 
 impl Ephemeral {
@@ -30,7 +30,7 @@ impl Ephemeral {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let now = i64::try_from(now).unwrap_or(0);
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let made = || -> Result<(Identity, Identity, Identity), rcgen::Error> {
+        let made = || -> Result<(TlsIdentity, TlsIdentity, TlsIdentity), rcgen::Error> {
             let authority = pki::authority("portcullis", now)?;
             let serving = pki::serving(&authority, &["localhost".to_owned()], &[local], now)?;
             let admin = pki::client(&authority, "kubernetes-admin", &[authn::names::MASTERS], now)?;

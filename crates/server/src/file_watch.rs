@@ -1,7 +1,7 @@
 //! Notifications that files may have changed.
 //!
-//! Folders are watched rather than files, so that a rename onto a file and the swap of a symbolic link, as in ConfigMap volumes, are
-//! noticed; so are the folders of all symbolic links on the path to a file. A notification is only a hint: its receiver compares
+//! Directories are watched rather than files, so that a rename onto a file and the swap of a symbolic link, as in ConfigMap volumes, are
+//! noticed; so are the directories of all symbolic links on the path to a file. A notification is only a hint: its receiver compares
 //! contents. In addition, a check is due every minute.
 
 use std::collections::BTreeSet;
@@ -35,9 +35,9 @@ pub(crate) struct FileWatch {
 /// The paths whose events count as notifications.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct WatchedPaths {
-    /// Any event in these folders counts.
-    folders: BTreeSet<PathBuf>,
-    /// Only events of the symbolic links themselves count; their folders may contain unrelated files.
+    /// Any event in these directories counts.
+    directories: BTreeSet<PathBuf>,
+    /// Only events of the symbolic links themselves count; their directories may contain unrelated files.
     links: BTreeSet<PathBuf>,
 }
 
@@ -51,45 +51,45 @@ impl WatchedPaths {
         watched_paths
     }
 
-    /// Adds the folder in the file's path, the folder it resolves to, and the symbolic links in between.
+    /// Adds the directory in the file's path, the directory it resolves to, and the symbolic links in between.
     fn add(&mut self, file: &Path) {
         let Ok(file) = std::path::absolute(file) else { return };
-        self.folders.extend(file.parent().map(Path::to_owned));
-        let mut place = PathBuf::new();
+        self.directories.extend(file.parent().map(Path::to_owned));
+        let mut resolved = PathBuf::new();
         let mut ahead: Vec<OsString> = steps(&file);
         let mut followed = 0;
         while let Some(step) = ahead.pop() {
-            let next = place.join(&step);
+            let next = resolved.join(&step);
             match std::fs::read_link(&next) {
                 Ok(target) if followed < MAX_LINKS => {
                     followed += 1;
                     self.links.insert(next);
                     if target.is_absolute() {
-                        place = PathBuf::new();
+                        resolved = PathBuf::new();
                     }
                     ahead.extend(steps(&target));
                 }
                 Ok(_) => return,
                 // The path so far contains no symbolic links, so `..` leads to its parent.
                 Err(_) if step == ".." => {
-                    place.pop();
+                    resolved.pop();
                 }
-                Err(_) => place = next,
+                Err(_) => resolved = next,
             }
         }
-        self.folders.extend(place.parent().map(Path::to_owned));
+        self.directories.extend(resolved.parent().map(Path::to_owned));
     }
 
-    /// The folders to watch, including those of symbolic links.
+    /// The directories to watch, including those of symbolic links.
     fn watched(&self) -> BTreeSet<PathBuf> {
         let around = self.links.iter().filter_map(|link| link.parent());
-        self.folders.iter().map(PathBuf::as_path).chain(around).map(Path::to_owned).collect()
+        self.directories.iter().map(PathBuf::as_path).chain(around).map(Path::to_owned).collect()
     }
 
     /// Whether an event at this path counts as a notification.
     fn has(&self, path: &Path) -> bool {
-        let is_within = path.parent().is_some_and(|folder| self.folders.contains(folder));
-        is_within || self.folders.contains(path) || self.links.contains(path)
+        let is_within = path.parent().is_some_and(|directory| self.directories.contains(directory));
+        is_within || self.directories.contains(path) || self.links.contains(path)
     }
 }
 
@@ -104,7 +104,7 @@ impl FileWatch {
     pub(crate) fn new(settle: Duration, stopped: watch::Receiver<bool>) -> Self {
         let hint = Arc::new(Notify::new());
         let watched_paths = Arc::new(Mutex::new(WatchedPaths::default()));
-        let heard = {
+        let on_event = {
             let (hint, watched_paths) = (Arc::clone(&hint), Arc::clone(&watched_paths));
             move |event: notify::Result<notify::Event>| match event {
                 // Checking files causes access events; those must not trigger another check.
@@ -119,8 +119,10 @@ impl FileWatch {
                 _ => hint.notify_one(),
             }
         };
-        let watcher = notify::recommended_watcher(heard)
-            .inspect_err(|error| warn!(%error, "files cannot be watched; they are looked at every minute"))
+        let watcher = notify::recommended_watcher(on_event)
+            .inspect_err(
+                |error| warn!(%error, "cannot watch files for changes; checking them every minute instead"),
+            )
             .ok();
         let mut poll = tokio::time::interval(POLL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -131,31 +133,31 @@ impl FileWatch {
     pub(crate) fn watch<'p>(&mut self, files: impl IntoIterator<Item = &'p Path>) {
         let Some(watcher) = &mut self.watcher else { return };
         let watched_paths = WatchedPaths::of(files);
-        let wanted = watched_paths.watched();
+        let directories = watched_paths.watched();
         *self.watched_paths.lock().unwrap_or_else(PoisonError::into_inner) = watched_paths;
-        for gone in self.watched.difference(&wanted) {
+        for gone in self.watched.difference(&directories) {
             let _ = watcher.unwatch(gone);
         }
-        // Watch all folders again, because a folder may have been replaced by another of the same name.
-        self.watched = wanted
+        // Watch all directories again, because a directory may have been replaced by another of the same name.
+        self.watched = directories
             .into_iter()
-            .filter(|folder| watcher.watch(folder, RecursiveMode::NonRecursive).is_ok())
+            .filter(|directory| watcher.watch(directory, RecursiveMode::NonRecursive).is_ok())
             .collect();
     }
 
     /// Waits until files should be checked. The first call returns at once, because a file may have changed since it was read. `None` when
     /// the server stops.
-    pub(crate) async fn next(&mut self) -> Option<Look> {
+    pub(crate) async fn next(&mut self) -> Option<CheckReason> {
         loop {
             if *self.stopped.borrow() {
                 return None;
             }
             tokio::select! {
                 changed = self.stopped.changed() => changed.ok()?,
-                _ = self.poll.tick() => return Some(Look::InAnyCase),
+                _ = self.poll.tick() => return Some(CheckReason::PollInterval),
                 () = self.hint.notified() => {
                     tokio::time::sleep(self.settle).await;
-                    return Some(Look::Hinted);
+                    return Some(CheckReason::Notified);
                 }
             }
         }
@@ -164,11 +166,11 @@ impl FileWatch {
 
 /// The reason for a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// A watched folder or link changed, possibly without affecting the files.
-    Hinted,
+pub(crate) enum CheckReason {
+    /// A watched directory or link changed, possibly without affecting the files.
+    Notified,
     /// The polling interval has passed.
-    InAnyCase,
+    PollInterval,
 }
 
 #[cfg(test)]

@@ -8,18 +8,18 @@ mod dump;
 mod estimate;
 mod maintain;
 mod metrics;
+mod seat;
 #[cfg(test)]
 mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use authn::Caller;
 use flowcontrol::{
-    Arrival, ArrivalDecision, Class, Ended, FastSeat, PerShard, PresentRequest, PresentRequests,
-    PriorityLevelController, RequestClassifier, RequestDigest, RequestId, RequestPhase, RequestTicket,
-    Traffic, WatchIdentifier, WatchTracker, Withdrawn,
+    Arrival, Class, PerShard, PresentRequest, PresentRequests, PriorityLevelController, RequestClassifier,
+    RequestDigest, RequestPhase, RequestTicket, Traffic, WatchTracker,
 };
 use http::{HeaderName, HeaderValue, Response};
 use tokio::sync::{Notify, oneshot};
@@ -29,24 +29,21 @@ use crate::body::Body;
 use crate::request_info::{Query, RequestInfo};
 use crate::respond;
 use crate::state::State;
-pub(crate) use configure::{Informers, run};
+pub(crate) use configure::{FlowControlInformers, run};
 pub(crate) use dump::page as dump_page;
 pub(crate) use maintain::{begin, is_served, maintain};
 pub(crate) use metrics::FlowControlMetrics;
-
-/// Longest time that a request may wait in its queue.
-const MAX_WAIT: Duration = Duration::from_mins(1);
-/// A request may wait for `1 / WAIT_PART` of its allowed time.
-const WAIT_PART: u32 = 4;
+pub(crate) use seat::FairSeat;
+use seat::{Hold, OpenWatch};
 
 static FLOW_SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 static PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
 /// Limits concurrent requests according to the stored FlowSchemas and PriorityLevelConfigurations.
 pub struct FlowControl {
-    shared: Arc<Shared>,
+    shared: Arc<FlowControlShared>,
     epoch_time: SystemTime,
-    configured: Mutex<configure::Configured>,
+    configured: Mutex<configure::FlowControlObjects>,
     in_force: ArcSwap<PerShard<Arc<InForce>>>,
     watches: Arc<WatchTracker>,
 }
@@ -58,7 +55,7 @@ impl std::fmt::Debug for FlowControl {
 }
 
 /// State that requests need until they release their seats.
-struct Shared {
+struct FlowControlShared {
     /// All durations passed to `flowcontrol` are relative to this.
     epoch: Instant,
     /// `--request-timeout`: determines the queue wait of requests without a deadline.
@@ -70,7 +67,7 @@ struct Shared {
     changed: Notify,
 }
 
-impl Shared {
+impl FlowControlShared {
     /// Time since the epoch, as `flowcontrol` expects it.
     fn now(&self) -> Duration {
         self.epoch.elapsed()
@@ -79,16 +76,11 @@ impl Shared {
     fn traffic(&self) -> MutexGuard<'_, Traffic> {
         self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Longest queue wait of a request that may take `allowed` in total.
-    fn longest_wait(allowed: Duration) -> Duration {
-        (allowed / WAIT_PART).min(MAX_WAIT)
-    }
 }
 
 /// The current configuration, with the response headers of each class.
 struct InForce {
-    shared: Arc<Shared>,
+    shared: Arc<FlowControlShared>,
     configuration: Arc<RequestClassifier<Waiter>>,
     /// Indexed like the classes of the configuration.
     uids: Vec<MatchedUids>,
@@ -127,7 +119,7 @@ impl Assignment {
         self.in_force.configuration.class(self.index)
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &FlowControlShared {
         &self.in_force.shared
     }
 
@@ -161,7 +153,7 @@ impl RequestTicket for Waiter {
 }
 
 /// A request for a seat.
-pub(crate) struct Asking<'a> {
+pub(crate) struct SeatRequest<'a> {
     pub(crate) state: &'a State,
     pub(crate) caller: &'a Caller,
     pub(crate) info: &'a Arc<RequestInfo>,
@@ -175,7 +167,7 @@ pub(crate) struct Asking<'a> {
     pub(crate) gone: ClientGone,
 }
 
-impl Asking<'_> {
+impl SeatRequest<'_> {
     /// True if the request takes exactly one seat from start to end.
     fn is_light(&self) -> bool {
         !self.has_body && self.info.is_read_only() && !matches!(self.info.verb.as_str(), "list" | "watch")
@@ -201,12 +193,12 @@ impl ClientGone {
 }
 
 /// A rejected request, with the delay in seconds for `Retry-After`.
-pub(crate) struct Refused {
+pub(crate) struct FlowRejection {
     assignment: Assignment,
     retry_after: u64,
 }
 
-impl Refused {
+impl FlowRejection {
     pub(crate) fn response(&self) -> Response<Body> {
         let mut response = respond::too_many_requests_after(self.retry_after);
         self.assignment.add_to(&mut response);
@@ -223,7 +215,7 @@ impl FlowControl {
         let mut traffic = Traffic::new(Duration::ZERO);
         let executing = u64::try_from(first.max_executing).unwrap_or_default();
         traffic.set_limits(Duration::ZERO, first.max_waiting, executing);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FlowControlShared {
             epoch: Instant::now(),
             request_timeout,
             traffic: Mutex::new(traffic),
@@ -232,7 +224,7 @@ impl FlowControl {
         });
         Arc::new(FlowControl {
             epoch_time: SystemTime::now(),
-            configured: Mutex::new(configure::Configured::new(controller)),
+            configured: Mutex::new(configure::FlowControlObjects::new(controller)),
             in_force: ArcSwap::from_pointee(InForce::per_shard(&shared, first.classifier)),
             watches: Arc::default(),
             shared,
@@ -253,7 +245,7 @@ impl FlowControl {
     }
 
     /// Adds the seat usage on the fast paths of all levels to the traffic statistics.
-    fn note_fast_paths(&self, configured: &configure::Configured) {
+    fn note_fast_paths(&self, configured: &configure::FlowControlObjects) {
         let now = self.now();
         let (mut nanoseconds, mut most) = (0, 0);
         for (level, _) in configured.controller.levels() {
@@ -281,17 +273,17 @@ impl FlowControl {
     }
 
     /// Classifies a request and waits for its seats.
-    pub(crate) async fn admit(&self, asking: Asking<'_>) -> Result<FairSeat, Refused> {
-        let is_light = asking.is_light();
-        let Asking { state, caller, info, query, arrived, deadline, has_body: _, gone } = asking;
+    pub(crate) async fn admit(&self, request: SeatRequest<'_>) -> Result<FairSeat, FlowRejection> {
+        let is_light = request.is_light();
+        let SeatRequest { state, caller, info, query, arrived, deadline, has_body: _, gone } = request;
         let in_force = Arc::clone(self.in_force.load().get());
-        let asked = attributes(caller, info);
-        let assignment = Assignment { index: in_force.configuration.index(&asked), in_force };
+        let digest = request_digest(caller, info);
+        let assignment = Assignment { index: in_force.configuration.index(&digest), in_force };
         let class = assignment.class();
         if is_light && let Some(fast) = class.enter_fast_path(self.now(), self.shared.present.estimate()) {
             return Ok(FairSeat::new(assignment, Hold::Fast(fast), true, gone));
         }
-        let (distinguisher, hash) = class.flow_of(&asked);
+        let (distinguisher, hash) = class.flow_of(&digest);
         let (work, watches) = estimate::work(state, info, query, &self.watches, class.level.max_seats());
         let is_watch = info.verb == "watch";
         let ticket = Waiter { caller: caller.clone(), info: Arc::clone(info), wake: None };
@@ -309,7 +301,10 @@ impl FlowControl {
         let allowed = deadline
             .map_or(self.shared.request_timeout, |deadline| deadline.saturating_duration_since(arrived));
         if !seat.take(arrival, arrived, allowed).await {
-            return Err(Refused { retry_after: seat.refused(), assignment: seat.assignment.clone() });
+            return Err(FlowRejection {
+                retry_after: seat.count_rejection(),
+                assignment: seat.assignment.clone(),
+            });
         }
         if is_watch {
             seat.watch =
@@ -321,7 +316,10 @@ impl FlowControl {
 
 impl InForce {
     /// Every shard has values of its own to take references to; the configuration is the same.
-    fn per_shard(shared: &Arc<Shared>, configuration: RequestClassifier<Waiter>) -> PerShard<Arc<Self>> {
+    fn per_shard(
+        shared: &Arc<FlowControlShared>,
+        configuration: RequestClassifier<Waiter>,
+    ) -> PerShard<Arc<Self>> {
         let configuration = Arc::new(configuration);
         PerShard::new(|| {
             let uids = (0..configuration.len()).map(|index| MatchedUids::of(configuration.class(index)));
@@ -332,7 +330,7 @@ impl InForce {
 }
 
 /// Converts a request to the attributes that FlowSchemas match.
-fn attributes<'a>(caller: &'a Caller, info: &'a RequestInfo) -> RequestDigest<'a> {
+fn request_digest<'a>(caller: &'a Caller, info: &'a RequestInfo) -> RequestDigest<'a> {
     RequestDigest {
         user: caller.user(),
         is_resource: info.is_resource,
@@ -342,274 +340,5 @@ fn attributes<'a>(caller: &'a Caller, info: &'a RequestInfo) -> RequestDigest<'a
         subresource: &info.subresource,
         namespace: &info.namespace,
         path: &info.path,
-    }
-}
-
-/// The seats of one request; released on drop.
-#[derive(Debug)]
-pub(crate) struct FairSeat {
-    assignment: Assignment,
-    hold: Hold,
-    is_read_only: bool,
-    gone: ClientGone,
-    watch: Option<Box<OpenWatch>>,
-}
-
-/// The request's current share of its priority level.
-#[derive(Debug)]
-enum Hold {
-    /// No seat now or later.
-    Nothing,
-    /// One seat of the fast path.
-    Fast(FastSeat),
-    /// Released its fast-path seat and may take one again.
-    LeftFastPath,
-    /// A position in a queue.
-    Queued(RequestId),
-    /// Seats of the priority level.
-    Executing(RequestId),
-    /// Released its seats; the arrival is queued again by `reacquire`.
-    Suspended(Box<Arrival<Waiter>>),
-}
-
-/// Outcome of a request for seats.
-enum Started {
-    Executing {
-        /// True if more requests are present than the level has seats. Most requests never await, so each
-        /// would release its seat before the next is polled, none would ever queue, and the client that sends
-        /// most would get most. Such a request yields once while it holds its seat, so that the others queue,
-        /// where flows are separated.
-        is_crowded: bool,
-    },
-    Refused,
-    /// Queued until it is dispatched.
-    Waiting(Waiting),
-}
-
-impl FairSeat {
-    fn new(assignment: Assignment, hold: Hold, is_read_only: bool, gone: ClientGone) -> Self {
-        FairSeat { assignment, hold, is_read_only, gone, watch: None }
-    }
-
-    /// Source of the response's uid headers.
-    pub(crate) fn assignment(&self) -> &Assignment {
-        &self.assignment
-    }
-
-    /// Releases the seats temporarily; a watch stays registered.
-    pub(crate) fn release(&mut self) {
-        self.hold = match std::mem::replace(&mut self.hold, Hold::Nothing) {
-            Hold::Fast(seat) => {
-                self.leave_fast_path(seat);
-                Hold::LeftFastPath
-            }
-            // A watch needs no seat after its initial events.
-            Hold::Executing(id) if self.watch.is_some() => {
-                self.finish(id);
-                Hold::Nothing
-            }
-            Hold::Executing(id) => {
-                let now = self.assignment.shared().now();
-                let (ended, arrival) = self.assignment.class().level.queues().suspend(now, id);
-                self.stops_executing(now);
-                self.ended(now, id, ended);
-                arrival.map_or(Hold::Nothing, |arrival| Hold::Suspended(Box::new(arrival)))
-            }
-            other => other,
-        };
-    }
-
-    /// Takes seats again, queued in the same flow. An error is the `Retry-After` delay in seconds.
-    pub(crate) async fn reacquire(&mut self) -> Result<(), u64> {
-        let is_admitted = match std::mem::replace(&mut self.hold, Hold::Nothing) {
-            Hold::Suspended(arrival) => {
-                // It was admitted in time. Its new wait is limited by its own deadline and by what a new
-                // request may wait.
-                let allowed = self.assignment.shared().request_timeout;
-                self.take(*arrival, Instant::now(), allowed).await
-            }
-            Hold::LeftFastPath => {
-                let shared = self.assignment.shared();
-                let seat = self.assignment.class().enter_fast_path(shared.now(), shared.present.estimate());
-                self.hold = seat.map_or(Hold::LeftFastPath, Hold::Fast);
-                matches!(self.hold, Hold::Fast(_))
-            }
-            other => {
-                self.hold = other;
-                true
-            }
-        };
-        if is_admitted { Ok(()) } else { Err(self.refused()) }
-    }
-
-    /// Takes seats for a request that arrived at `arrived` and may take `allowed`; `false` if none are free
-    /// in time.
-    async fn take(&mut self, arrival: Arrival<Waiter>, arrived: Instant, allowed: Duration) -> bool {
-        match self.start(arrival) {
-            Started::Executing { is_crowded } => {
-                if is_crowded {
-                    admission::expression::yield_now().await;
-                }
-                true
-            }
-            Started::Refused => false,
-            Started::Waiting(waiting) => Box::pin(self.wait(waiting, arrived, allowed)).await,
-        }
-    }
-
-    /// Requests seats without waiting.
-    fn start(&mut self, arrival: Arrival<Waiter>) -> Started {
-        let now = self.assignment.shared().now();
-        let mut queues = self.assignment.class().level.queues();
-        match queues.start(now, arrival) {
-            ArrivalDecision::Executing(id) => {
-                let is_crowded = queues.limit() < self.assignment.shared().present.count();
-                drop(queues);
-                self.begins(now, id);
-                Started::Executing { is_crowded: is_crowded && !self.assignment.class().is_exempt }
-            }
-            ArrivalDecision::Rejected(_) => Started::Refused,
-            ArrivalDecision::Waiting(id) => {
-                let (wake, dispatched) = oneshot::channel();
-                if let Some(ticket) = queues.ticket_mut(id) {
-                    ticket.wake = Some(wake);
-                }
-                drop(queues);
-                self.hold = Hold::Queued(id);
-                Started::Waiting(Waiting::begin(self, now, dispatched))
-            }
-        }
-    }
-
-    /// Waits in the queue for a part of `allowed`; `false` if no seat becomes free in time or the client
-    /// disconnects.
-    async fn wait(&mut self, mut waiting: Waiting, since: Instant, allowed: Duration) -> bool {
-        let until = since.checked_add(Shared::longest_wait(allowed)).unwrap_or(since);
-        let is_dispatched = tokio::select! {
-            biased;
-            woken = &mut waiting.dispatched => woken.is_ok(),
-            () = tokio::time::sleep_until(until.into()) => false,
-            () = self.gone.wait() => false,
-        };
-        drop(waiting);
-        let Hold::Queued(id) = self.hold else { return false };
-        let now = self.assignment.shared().now();
-        // It may have been dispatched at the last moment.
-        if is_dispatched || self.assignment.class().level.queues().withdraw(now, id) == Withdrawn::Executing {
-            self.begins(now, id);
-            return true;
-        }
-        self.hold = Hold::Nothing;
-        false
-    }
-
-    fn begins(&mut self, now: Duration, id: RequestId) {
-        self.hold = Hold::Executing(id);
-        self.note(now, RequestPhase::Executing, 1);
-    }
-
-    fn stops_executing(&self, now: Duration) {
-        self.note(now, RequestPhase::Executing, -1);
-    }
-
-    fn note(&self, now: Duration, phase: RequestPhase, change: i64) {
-        self.assignment.shared().traffic().note(now, phase, !self.is_read_only, change);
-    }
-
-    /// Counts a rejection; returns the `Retry-After` delay in seconds.
-    fn refused(&self) -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.assignment.class().level.record_rejection(now.as_secs())
-    }
-
-    fn finish(&self, id: RequestId) {
-        let now = self.assignment.shared().now();
-        let ended = self.assignment.class().level.queues().finish(now, id);
-        self.stops_executing(now);
-        self.ended(now, id, ended);
-    }
-
-    fn leave_fast_path(&self, seat: FastSeat) {
-        let (class, shared) = (self.assignment.class(), self.assignment.shared());
-        class.leave_fast_path(shared.now(), seat);
-        if class.level.is_quiescing() {
-            shared.changed.notify_one();
-        }
-    }
-
-    /// Finishes the release of seats: wakes the configuration task, and ends the linger time of final seats
-    /// later.
-    fn ended(&self, now: Duration, id: RequestId, ended: Ended) {
-        let level = &self.assignment.class().level;
-        if ended.is_idle && level.is_quiescing() {
-            self.assignment.shared().changed.notify_one();
-        }
-        let Some(linger) = ended.linger else { return };
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => {
-                let assignment = self.assignment.clone();
-                drop(runtime.spawn(async move {
-                    tokio::time::sleep(linger).await;
-                    assignment.class().level.queues().release(assignment.shared().now(), id);
-                }));
-            }
-            Err(_) => level.queues().release(now, id),
-        }
-    }
-}
-
-impl Drop for FairSeat {
-    fn drop(&mut self) {
-        match std::mem::replace(&mut self.hold, Hold::Nothing) {
-            Hold::Fast(seat) => self.leave_fast_path(seat),
-            Hold::Executing(id) => self.finish(id),
-            Hold::Queued(id) => {
-                let now = self.assignment.shared().now();
-                let ended = self.assignment.class().level.queues().leave(now, id);
-                self.ended(now, id, ended);
-            }
-            Hold::Nothing | Hold::LeftFastPath | Hold::Suspended(_) => {}
-        }
-    }
-}
-
-/// Guard that counts a request as queued until it is dropped.
-struct Waiting {
-    assignment: Assignment,
-    is_read_only: bool,
-    dispatched: oneshot::Receiver<()>,
-}
-
-impl Waiting {
-    fn begin(seat: &FairSeat, now: Duration, dispatched: oneshot::Receiver<()>) -> Self {
-        seat.note(now, RequestPhase::Waiting, 1);
-        Waiting { assignment: seat.assignment.clone(), is_read_only: seat.is_read_only, dispatched }
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let shared = self.assignment.shared();
-        shared.traffic().note(shared.now(), RequestPhase::Waiting, !self.is_read_only, -1);
-    }
-}
-
-/// Guard that registers an open watch until it is dropped.
-#[derive(Debug)]
-struct OpenWatch {
-    watches: Arc<WatchTracker>,
-    scope: WatchIdentifier,
-}
-
-impl OpenWatch {
-    fn begin(watches: &Arc<WatchTracker>, scope: WatchIdentifier) -> Self {
-        watches.register(&scope);
-        OpenWatch { watches: Arc::clone(watches), scope }
-    }
-}
-
-impl Drop for OpenWatch {
-    fn drop(&mut self) {
-        self.watches.forget(&self.scope);
     }
 }

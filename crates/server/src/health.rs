@@ -8,7 +8,7 @@ use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, TextEncoder};
 use storage::Store;
 
 use crate::bootstrap::{Hook, Progress};
-use crate::manifests::FolderStatuses;
+use crate::manifests::DirectoryStatuses;
 use crate::metrics::MetricRegistry;
 use crate::request_info::Query;
 use crate::state::Storage;
@@ -18,8 +18,8 @@ use crate::unreadable::Unreadable;
 #[derive(Debug)]
 pub struct Health {
     store: Store,
-    /// Status of the static manifest folders.
-    manifests: Arc<FolderStatuses>,
+    /// Status of the static manifest directories.
+    manifests: Arc<DirectoryStatuses>,
     /// Bootstrap objects that are not written yet.
     bootstrap: Arc<Progress>,
     /// Stored objects that cannot be decoded.
@@ -67,7 +67,7 @@ impl Results {
 }
 
 /// A response: `(HTTP status code, text)`.
-pub type Page = (u16, String);
+pub type HealthPage = (u16, String);
 
 /// Endpoints, each with its own path.
 const PAGES: [&str; 3] = ["healthz", "livez", "readyz"];
@@ -107,14 +107,14 @@ const CHECKS: &[(&str, bool)] = &[
     ("shutdown", false),
 ];
 
-/// Prefix of the checks for static manifest folders; the plugin name follows. They affect only readiness: a
+/// Prefix of the checks for static manifest directories; the plugin name follows. They affect only readiness: a
 /// server is not ready before its policies are in effect, but restarting it would not help.
 const MANIFESTS: &str = "manifest-admission-config/";
 
 impl Health {
     pub(crate) fn new(
         storage: &Storage,
-        manifests: &Arc<FolderStatuses>,
+        manifests: &Arc<DirectoryStatuses>,
         bootstrap: &Arc<Progress>,
     ) -> Result<Self, prometheus::Error> {
         Ok(Health {
@@ -162,8 +162,9 @@ impl Health {
         if ready {
             // The `shutdown` check stays last.
             let last = checks.len().saturating_sub(1);
-            let folders = self.manifests.plugins().into_iter().map(|plugin| format!("{MANIFESTS}{plugin}"));
-            checks.splice(last..last, folders);
+            let directories =
+                self.manifests.plugins().into_iter().map(|plugin| format!("{MANIFESTS}{plugin}"));
+            checks.splice(last..last, directories);
         }
         checks
     }
@@ -196,7 +197,7 @@ impl Health {
 
     /// Renders `/healthz`, `/livez`, `/readyz` or a single check below them; `None` if there is no such
     /// check. The reason of a failure appears only with `?verbose` and if the client may see it (`reasons`).
-    pub fn page(&self, path: &str, query: &Query, reasons: bool) -> Option<Page> {
+    pub fn page(&self, path: &str, query: &Query, reasons: bool) -> Option<HealthPage> {
         let reasons = reasons && query.get("verbose").is_some();
         let shown = |why: String| if reasons { why } else { "reason withheld".to_owned() };
         let path = path.strip_prefix('/')?;
@@ -266,24 +267,24 @@ mod tests {
 
     use super::{Health, Hook};
     use crate::config::{Data, StorageConfig};
-    use crate::manifests::FolderStatuses;
+    use crate::manifests::DirectoryStatuses;
     use crate::request_info::Query;
 
     async fn health() -> Health {
-        health_of(FolderStatuses::default()).await
+        health_of(DirectoryStatuses::default()).await
     }
 
-    async fn health_of(manifests: FolderStatuses) -> Health {
+    async fn health_of(manifests: DirectoryStatuses) -> Health {
         let config = StorageConfig { data: Data::Memory, quota: None, service_ranges: Vec::new() };
         let storage = config.build().await.unwrap();
         Health::new(&storage, &Arc::new(manifests), &Arc::default()).unwrap()
     }
 
     #[tokio::test]
-    async fn readiness_waits_for_every_folder_of_manifests_and_each_has_a_page() {
-        let folders =
+    async fn readiness_waits_for_every_directory_of_manifests_and_each_has_a_page() {
+        let directories =
             [(ManifestSet::ValidatingPolicies, "/p".into()), (ManifestSet::MutatingWebhooks, "/w".into())];
-        let health = health_of(FolderStatuses::of(&folders)).await;
+        let health = health_of(DirectoryStatuses::of(&directories)).await;
         health.bootstrap.set_complete();
         let page = |path: &str| health.page(path, &Query::default(), false);
         let (policies, webhooks) = (
@@ -294,7 +295,7 @@ mod tests {
         assert_eq!(page(policies).unwrap().0, 500);
         health.manifests.loaded(ManifestSet::ValidatingPolicies, &LoadedManifests::default());
         assert_eq!(page(policies), Some((200, "ok".to_owned())));
-        assert_eq!(page("/readyz").unwrap().0, 500, "the other folder is not in force yet");
+        assert_eq!(page("/readyz").unwrap().0, 500, "the other directory is not in force yet");
         health.manifests.loaded(ManifestSet::MutatingWebhooks, &LoadedManifests::default());
         assert_eq!(page(webhooks).unwrap().0, 200);
         assert_eq!(page("/readyz").unwrap().0, 200);
@@ -307,7 +308,7 @@ mod tests {
         assert_eq!(
             page("/readyz/manifest-admission-config/MutatingAdmissionPolicy"),
             None,
-            "it has no folder"
+            "it has no directory"
         );
     }
 
@@ -322,8 +323,8 @@ mod tests {
         health.bootstrap.refused("/apiservices", &api::Status::bad_request("v1.: policy 'p' denied it"));
         assert!(ready("").1.contains("[-]autoregister-completion failed: reason withheld"));
         let verbose = Query::parse("verbose");
-        let told = health.page("/readyz", &verbose, true).unwrap().1;
-        assert!(told.contains(
+        let report = health.page("/readyz", &verbose, true).unwrap().1;
+        assert!(report.contains(
             "[-]autoregister-completion failed: /apiservices is not written: v1.: policy 'p' denied it\n"
         ));
         let withheld = health.page("/readyz", &verbose, false).unwrap().1;

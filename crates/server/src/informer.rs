@@ -43,7 +43,7 @@ impl RoleInformers {
 }
 
 /// Called with the old and the new object of every change.
-type Apply = Box<dyn Fn(Option<&Value>, Option<&Value>) + Send>;
+type OnObjectChange = Box<dyn Fn(Option<&Value>, Option<&Value>) + Send>;
 
 /// The registry for objects that cannot be decoded, and the decisions that depend on the objects of an informer.
 #[derive(Clone)]
@@ -83,7 +83,7 @@ struct Informer {
     /// The entries that `apply` was last called with, by key.
     seen: BTreeMap<Arc<str>, Arc<StoredEntry>>,
     notes: Notes,
-    apply: Apply,
+    apply: OnObjectChange,
 }
 
 impl Informer {
@@ -105,7 +105,7 @@ impl Informer {
         self.seen = there;
     }
 
-    fn hear(&mut self, event: &StoreEvent) {
+    fn apply_event(&mut self, event: &StoreEvent) {
         let key = Arc::clone(&event.entry.key);
         if event.kind == Change::Deleted {
             self.apply(self.seen.get(&key), None);
@@ -134,7 +134,7 @@ async fn run(mut informer: Informer, mut events: ListWatch, revision: watch::Sen
     while let Some(update) = events.next().await {
         let reached = match update {
             Update::Event(event) => {
-                informer.hear(&event);
+                informer.apply_event(&event);
                 event.revision
             }
             Update::Relisted(page) => {

@@ -1,6 +1,6 @@
 //! The API server: TLS, HTTP, the request pipeline, handlers, controllers, metrics and configuration.
 //!
-//! [`start`] runs a server from a [`Config`] and returns a [`Running`], in tests as well as in the binary. [`Ephemeral`] is an in-memory
+//! [`start`] runs a server from a [`Config`] and returns a [`RunningServer`], in tests as well as in the binary. [`Ephemeral`] is an in-memory
 //! server on a free port that starts within milliseconds. To understand the code, read [`pipeline`] first.
 //!
 //! ```no_run
@@ -84,7 +84,7 @@ mod write_coalescing;
 pub use authorization::Authorization;
 pub use config::{Config, ConfigError, Data, FollowedFiles, Redirects};
 pub use ephemeral::Ephemeral;
-pub use start::{Running, start};
+pub use start::{RunningServer, start};
 
 /// Compiles and runs the Rust blocks of the documentation.
 #[cfg(doctest)]

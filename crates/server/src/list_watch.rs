@@ -31,7 +31,7 @@ impl ListWatch {
             Err(WatchError::Closed) => None,
             Err(error) => {
                 let prefix = self.watch.scope();
-                warn!(%error, prefix, "a watch fell behind: listing everything again");
+                warn!(%error, prefix, "an internal watch fell behind the event history; listing all objects again");
                 let (page, watch) = self.store.list_and_watch(prefix);
                 self.watch = watch;
                 Some(Update::Relisted(page))

@@ -1,10 +1,10 @@
-//! Static manifests: the folders of `staticManifestsDir` are read within size limits, put in force before the first request, and
+//! Static manifests: the directories of `staticManifestsDir` are read within size limits, put in force before the first request, and
 //! reloaded when they change. [`admission::manifests`] checks their content.
 //!
-//! A folder is read, checked and compiled as a whole and then replaces the previous manifests in one step. On any failure the previous
+//! A directory is read, checked and compiled as a whole and then replaces the previous manifests in one step. On any failure the previous
 //! ones stay. The store is not used.
 
-mod folder_status;
+mod directory_status;
 mod metrics;
 mod read;
 
@@ -23,19 +23,23 @@ use tracing::{error, info, warn};
 
 use crate::admission::configuration::PluginConfigurations;
 use crate::config::{ConfigError, FileProblems};
-use crate::file_watch::{FileWatch, Look};
+use crate::file_watch::{CheckReason, FileWatch};
 
-pub(crate) use folder_status::{FolderStatus, FolderStatuses};
+pub(crate) use directory_status::{DirectoryStatus, DirectoryStatuses};
 pub(crate) use metrics::ManifestMetrics;
 pub use read::read;
 use read::{Unsettled, is_old, settled};
 
-/// Reads a folder and checks its manifests.
-pub fn load(set: ManifestSet, folder: &Path, rules: LoadOptions<'_>) -> Result<LoadedManifests, LoadError> {
-    manifests::load(set, &folder.display().to_string(), &read(set, folder)?, rules)
+/// Reads a directory and checks its manifests.
+pub fn load(
+    set: ManifestSet,
+    directory: &Path,
+    rules: LoadOptions<'_>,
+) -> Result<LoadedManifests, LoadError> {
+    manifests::load(set, &directory.display().to_string(), &read(set, directory)?, rules)
 }
 
-/// The manifest folders that an admission configuration file names. Also checks the rest of the file, as at the start of the server.
+/// The manifest directories that an admission configuration file names. Also checks the rest of the file, as at the start of the server.
 pub fn configured(path: &Path) -> Result<Vec<(ManifestSet, PathBuf)>, ConfigError> {
     let mut configurations = PluginConfigurations::read(Some(path))?;
     configurations.pod_security()?;
@@ -44,26 +48,26 @@ pub fn configured(path: &Path) -> Result<Vec<(ManifestSet, PathBuf)>, ConfigErro
     configurations.settings(Settings::default(), |plugin| named.contains(plugin))?;
     configurations.limited()?;
     configurations.image_policy(named.contains("ImagePolicyWebhook"))?;
-    let folders = configurations.manifests(true, |_| true)?;
+    let directories = configurations.manifests(true, |_| true)?;
     configurations.finish();
-    Ok(folders)
+    Ok(directories)
 }
 
 /// The receivers of load results: metrics, health checks and `/debug/admission`.
 #[derive(Clone)]
-struct FolderReports {
+struct DirectoryReports {
     metrics: Arc<ManifestMetrics>,
-    statuses: Arc<FolderStatuses>,
+    statuses: Arc<DirectoryStatuses>,
 }
 
-impl FolderReports {
+impl DirectoryReports {
     fn loaded(&self, set: ManifestSet, loaded: &LoadedManifests) {
         self.metrics.reloaded(set, true);
         self.metrics.in_force(set, loaded);
         self.statuses.loaded(set, loaded);
     }
 
-    /// The content of the folder equals the manifests in force again.
+    /// The content of the directory equals the manifests in force again.
     fn recovered(&self, set: ManifestSet) {
         self.metrics.reloaded(set, true);
         self.statuses.recovered(set);
@@ -75,13 +79,13 @@ impl FolderReports {
     }
 }
 
-/// Replaces the objects of a folder in one step.
-pub(crate) type Apply = Arc<dyn Fn(ManifestSet, &LoadedManifests) + Send + Sync>;
+/// Replaces the objects of a directory in one step.
+pub(crate) type ApplyManifests = Arc<dyn Fn(ManifestSet, &LoadedManifests) + Send + Sync>;
 
-/// How a folder is checked and put in force.
+/// How a directory is checked and put in force.
 #[derive(Clone)]
 pub(crate) struct LoadContext {
-    pub(crate) apply: Apply,
+    pub(crate) apply: ApplyManifests,
     /// The kinds that expressions are type-checked against.
     pub(crate) kinds: Arc<dyn TypeCheckKinds + Send + Sync>,
     /// Treats warnings about manifests as errors.
@@ -91,17 +95,17 @@ pub(crate) struct LoadContext {
 impl LoadContext {
     fn load(
         &self,
-        (set, folder): (ManifestSet, &Path),
+        (set, directory): (ManifestSet, &Path),
         files: &[ManifestFile],
-        judged: &mut AcceptedFiles,
+        accepted_files: &mut AcceptedFiles,
     ) -> Result<LoadedManifests, LoadError> {
         let rules = LoadOptions { strict: self.strict, kinds: &*self.kinds };
-        manifests::load_changed(set, &folder.display().to_string(), files, rules, judged)
+        manifests::load_changed(set, &directory.display().to_string(), files, rules, accepted_files)
     }
 }
 
-/// A folder whose manifests are in force.
-struct LoadedFolder {
+/// A directory whose manifests are in force.
+struct LoadedDirectory {
     set: ManifestSet,
     path: PathBuf,
     hash: String,
@@ -111,59 +115,59 @@ struct LoadedFolder {
     /// The files at the last check.
     seen: Vec<ManifestFile>,
     /// Accepted files, which are not checked again while they stay the same.
-    judged: AcceptedFiles,
-    /// The last check found the folder still being written, and reported that.
+    accepted_files: AcceptedFiles,
+    /// The last check found the directory still being written, and reported that.
     still_written: bool,
     /// The last reload failed.
     fails: bool,
 }
 
-impl LoadedFolder {
-    /// Loads a folder and puts it in force. The server must not start after an error.
+impl LoadedDirectory {
+    /// Loads a directory and puts it in force. The server must not start after an error.
     fn start(
         set: ManifestSet,
         path: PathBuf,
         context: &LoadContext,
-        reports: &FolderReports,
+        reports: &DirectoryReports,
     ) -> Result<Self, LoadError> {
         let files = if is_old(&path) {
             read(set, &path)?
         } else {
             settled(set, &path, &[]).map_err(Unsettled::into_refused)?
         };
-        let mut judged = AcceptedFiles::default();
-        let loaded = context.load((set, &path), &files, &mut judged)?;
+        let mut accepted_files = AcceptedFiles::default();
+        let loaded = context.load((set, &path), &files, &mut accepted_files)?;
         (context.apply)(set, &loaded);
-        let mut folder = LoadedFolder {
+        let mut directory = LoadedDirectory {
             set,
             path,
             hash: String::new(),
             objects: BTreeSet::new(),
             warnings: Vec::new(),
             seen: files,
-            judged,
+            accepted_files,
             still_written: false,
             fails: false,
         };
         for (what, kinds) in [("webhook", WEBHOOK_KINDS), ("policy", POLICY_KINDS)] {
             if set.kinds().iter().any(|kind| kinds.contains(kind)) {
                 let count: usize = kinds.iter().map(|kind| loaded.of_kind(kind).len()).sum();
-                let (plugin, dir) = (folder.plugin(), folder.path.display());
+                let (plugin, dir) = (directory.plugin(), directory.path.display());
                 info!(plugin, %dir, count, "Loaded {count} manifest-based {what} configurations");
             }
         }
-        folder.in_force(&loaded, reports);
-        Ok(folder)
+        directory.in_force(&loaded, reports);
+        Ok(directory)
     }
 
-    /// The plugin of the folder, for the log; `None` if the folder is for all plugins.
+    /// The plugin of the directory, for the log; `None` if the directory is for all plugins.
     fn plugin(&self) -> Option<&'static str> {
         (self.set != ManifestSet::Mixed).then(|| self.set.plugin())
     }
 
-    /// The paths to watch: the folder, and the targets of links in it. While the folder is missing, its parent is watched.
+    /// The paths to watch: the directory, and the targets of links in it. While the directory is missing, its parent is watched.
     fn watched(&self) -> Vec<PathBuf> {
-        // Other files are covered by the watch of the folder.
+        // Other files are covered by the watch of the directory.
         let is_link = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
         let mut files: Vec<PathBuf> =
             self.seen.iter().map(|file| PathBuf::from(&file.path)).filter(is_link).collect();
@@ -174,14 +178,14 @@ impl LoadedFolder {
         files
     }
 
-    /// Reads the folder again, and puts it in force if it has changed and is valid.
-    fn look(&mut self, why: Look, context: &LoadContext, reports: &FolderReports) {
+    /// Reads the directory again, and puts it in force if it has changed and is valid.
+    fn check(&mut self, why: CheckReason, context: &LoadContext, reports: &DirectoryReports) {
         let (files, missing) = match settled(self.set, &self.path, &self.seen) {
             Ok(files) => (files, None),
             Err(Unsettled::Unreadable(refused)) => (Vec::new(), Some(refused)),
             Err(Unsettled::StillWritten(refused)) => {
-                // A folder that is being written causes many notifications: it is reported once, and then once a minute.
-                if !self.still_written || why != Look::Hinted {
+                // A directory that is being written causes many notifications: it is reported once, and then once a minute.
+                if !self.still_written || why != CheckReason::Notified {
                     self.failed(&refused, reports);
                 }
                 self.still_written = true;
@@ -192,7 +196,7 @@ impl LoadedFolder {
         // Invalid content is reported again only after a change or after a minute.
         let same = files == self.seen;
         self.seen = files;
-        if same && why == Look::Hinted && !settled_again {
+        if same && why == CheckReason::Notified && !settled_again {
             return;
         }
         if let Some(refused) = missing {
@@ -204,7 +208,7 @@ impl LoadedFolder {
         if unchanged && same && !self.fails {
             return;
         }
-        let loaded = match context.load((self.set, &self.path), &self.seen, &mut self.judged) {
+        let loaded = match context.load((self.set, &self.path), &self.seen, &mut self.accepted_files) {
             Ok(loaded) => loaded,
             Err(refused) => return self.failed(&refused, reports),
         };
@@ -223,7 +227,7 @@ impl LoadedFolder {
     }
 
     /// Reports new warnings and removed objects after `loaded` was put in force.
-    fn in_force(&mut self, loaded: &LoadedManifests, reports: &FolderReports) {
+    fn in_force(&mut self, loaded: &LoadedManifests, reports: &DirectoryReports) {
         let (plugin, dir) = (self.plugin(), self.path.display().to_string());
         for warning in loaded.warnings.iter().filter(|warning| !self.warnings.contains(warning)) {
             warn!(
@@ -260,7 +264,7 @@ impl LoadedFolder {
     }
 
     /// Reports a failed reload. The manifests in force stay.
-    fn failed(&mut self, refused: &LoadError, reports: &FolderReports) {
+    fn failed(&mut self, refused: &LoadError, reports: &DirectoryReports) {
         let (plugin, dir) = (self.plugin(), self.path.display());
         for problem in refused.problems() {
             error!(plugin, %dir, problem = problem.one_line(), help = problem.hint, "manifests cannot be used; the last good ones stay in force");
@@ -281,27 +285,27 @@ const POLICY_KINDS: &[&str] = &[
     "ValidatingAdmissionPolicyBinding",
 ];
 
-/// The folders of static manifests, all of them loaded.
-pub(crate) struct ManifestFolders {
-    folders: Vec<LoadedFolder>,
+/// The directories of static manifests, all of them loaded.
+pub(crate) struct ManifestDirectories {
+    directories: Vec<LoadedDirectory>,
     context: LoadContext,
-    reports: FolderReports,
+    reports: DirectoryReports,
 }
 
-impl ManifestFolders {
-    /// Loads every folder and puts it in force. The error lists the problems of all folders; the server must not start after it.
+impl ManifestDirectories {
+    /// Loads every directory and puts it in force. The error lists the problems of all directories; the server must not start after it.
     pub(crate) fn start(
-        folders: Vec<(ManifestSet, PathBuf)>,
+        directories: Vec<(ManifestSet, PathBuf)>,
         context: LoadContext,
         metrics: Arc<ManifestMetrics>,
-        statuses: Arc<FolderStatuses>,
+        statuses: Arc<DirectoryStatuses>,
     ) -> Result<Self, ConfigError> {
-        let reports = FolderReports { metrics, statuses };
-        let mut loaded_folders = Vec::new();
+        let reports = DirectoryReports { metrics, statuses };
+        let mut loaded_directories = Vec::new();
         let mut problems: Option<FileProblems> = None;
-        for (set, path) in folders {
-            match LoadedFolder::start(set, path, &context, &reports) {
-                Ok(folder) => loaded_folders.push(folder),
+        for (set, path) in directories {
+            match LoadedDirectory::start(set, path, &context, &reports) {
+                Ok(directory) => loaded_directories.push(directory),
                 Err(refused) => {
                     let words = if set == ManifestSet::Mixed {
                         refused.to_string()
@@ -320,34 +324,34 @@ impl ManifestFolders {
             }
         }
         match problems {
-            None => Ok(ManifestFolders { folders: loaded_folders, context, reports }),
+            None => Ok(ManifestDirectories { directories: loaded_directories, context, reports }),
             Some(problems) => Err(ConfigError::in_files(problems)),
         }
     }
 
-    /// Reloads folders when they change, until the server stops.
+    /// Reloads directories when they change, until the server stops.
     pub(crate) async fn follow(self, stopped: watch::Receiver<bool>) {
-        let ManifestFolders { mut folders, context, reports } = self;
-        if folders.is_empty() {
+        let ManifestDirectories { mut directories, context, reports } = self;
+        if directories.is_empty() {
             return;
         }
         let mut hints = FileWatch::new(Duration::ZERO, stopped);
-        let mut watched: Vec<PathBuf> = folders.iter().flat_map(LoadedFolder::watched).collect();
+        let mut watched: Vec<PathBuf> = directories.iter().flat_map(LoadedDirectory::watched).collect();
         loop {
             hints.watch(watched.iter().map(PathBuf::as_path));
             let Some(why) = hints.next().await else { return };
             let (context, reporter) = (context.clone(), reports.clone());
             let looked = tokio::task::spawn_blocking(move || {
-                for folder in &mut folders {
-                    folder.look(why, &context, &reporter);
+                for directory in &mut directories {
+                    directory.check(why, &context, &reporter);
                 }
-                let watched = folders.iter().flat_map(LoadedFolder::watched).collect();
-                (folders, watched)
+                let watched = directories.iter().flat_map(LoadedDirectory::watched).collect();
+                (directories, watched)
             });
             match looked.await {
-                Ok(back) => (folders, watched) = back,
+                Ok(back) => (directories, watched) = back,
                 Err(error) => {
-                    error!(%error, "static manifests are no longer followed; what is in force stays");
+                    error!(%error, "stopped watching static manifests; those in force stay, restart the server to load changes");
                     reports.statuses.unfollowed();
                     return;
                 }

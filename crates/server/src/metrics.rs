@@ -182,7 +182,7 @@ impl Metrics {
 
     pub fn finished(&self, request: &Finished<'_>) {
         let info = request.info;
-        let labels = Labels::of(info, request.known);
+        let labels = RequestLabels::of(info, request.known);
         let code = request.code.to_string();
         let dry_run = if request.dry_run { "All" } else { "" };
         self.requests
@@ -227,10 +227,10 @@ impl Metrics {
     }
 
     /// Counts a long-running request until the result is dropped.
-    pub fn long_running(&self, info: &RequestInfo) -> Running {
-        let gauge = self.long_running.with_label_values(&Labels::of(info, true).all());
+    pub fn long_running(&self, info: &RequestInfo) -> GaugeGuard {
+        let gauge = self.long_running.with_label_values(&RequestLabels::of(info, true).all());
         gauge.inc();
-        Running(gauge)
+        GaugeGuard(gauge)
     }
 
     /// The counter of watch events sent for a resource.
@@ -277,15 +277,15 @@ impl std::fmt::Debug for Metrics {
 
 /// Decrements a gauge on drop.
 #[derive(Debug)]
-pub struct Running(prometheus::IntGauge);
+pub struct GaugeGuard(prometheus::IntGauge);
 
-impl Drop for Running {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
-struct Labels<'a> {
+struct RequestLabels<'a> {
     group: &'a str,
     resource: &'a str,
     scope: &'a str,
@@ -294,7 +294,7 @@ struct Labels<'a> {
     version: &'a str,
 }
 
-impl<'a> Labels<'a> {
+impl<'a> RequestLabels<'a> {
     fn of(info: &'a RequestInfo, known: bool) -> Self {
         // Client-chosen strings must not become labels: a client could exhaust memory with them.
         if !info.is_resource || !known {
@@ -307,7 +307,7 @@ impl<'a> Labels<'a> {
                 "head" => "HEAD",
                 _ => "other",
             };
-            return Labels { group: "", resource: "", scope: "", subresource: "", verb, version: "" };
+            return RequestLabels { group: "", resource: "", scope: "", subresource: "", verb, version: "" };
         }
         let scope = if !info.name.is_empty() || info.verb == "create" {
             "resource"
@@ -328,7 +328,7 @@ impl<'a> Labels<'a> {
             "proxy" => "CONNECT",
             _ => "other",
         };
-        Labels {
+        RequestLabels {
             group: &info.group,
             resource: &info.resource,
             scope,

@@ -11,7 +11,7 @@ use crate::write;
 /// The reason why an operation on a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OfflineError {
-    #[error("there is no store in `{0}`: name the folder that the server is given with --data-dir")]
+    #[error("there is no store in `{0}`: name the directory that the server is given with --data-dir")]
     Missing(PathBuf),
     /// For example because a running server has locked it.
     #[error(transparent)]
@@ -39,13 +39,13 @@ pub struct UnreadableKey {
     pub why: String,
 }
 
-/// Opens the store in a data folder. `serve` has it in the folder itself, `up` in the subfolder `store`.
+/// Opens the store in a data directory. `serve` has it in the directory itself, `up` in the subdirectory `store`.
 async fn open(data: &Path) -> Result<Store, OfflineError> {
-    let folders = [data.to_owned(), data.join("store")];
-    let folder = folders.into_iter().find(|folder| storage::is_store(folder));
-    let folder = folder.ok_or_else(|| OfflineError::Missing(data.to_owned()))?;
+    let directories = [data.to_owned(), data.join("store")];
+    let directory = directories.into_iter().find(|directory| storage::is_store(directory));
+    let directory = directory.ok_or_else(|| OfflineError::Missing(data.to_owned()))?;
     let options = StoreOptions { shard_end: keys::prefix_end, ..StoreOptions::default() };
-    Ok(Store::open(Embedded::at(folder).migrating(keys::migrate), options).await?)
+    Ok(Store::open(Embedded::at(directory).migrating(keys::migrate), options).await?)
 }
 
 /// Deletes the object stored under a key, even if it cannot be decoded.

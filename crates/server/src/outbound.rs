@@ -1,22 +1,23 @@
 //! The HTTP client for calls to other servers, such as authorization and admission webhooks.
 //!
-//! An [`Endpoint`] holds a server's address, its trusted CAs and the credentials. A [`Target`] is built from
-//! it once: it validates everything that needs no connection, and pools connections. A call is a [`Request`]
-//! with a time and a size limit; it returns an [`Answer`], or a [`Failure`] with the text of Go's client,
+//! An [`Endpoint`] holds a server's address, its trusted CAs and the credentials. A [`OutboundTarget`] is built from
+//! it once: it validates everything that needs no connection, and pools connections. A call is a [`OutboundRequest`]
+//! with a time and a size limit; it returns an [`OutboundResponse`], or a [`Failure`] with the text of Go's client,
 //! because callers show it to users.
 //!
 //! INVARIANT: passwords and tokens are sent only to a server that proved its name over TLS, and are never
 //! logged.
 
 mod connect;
+mod credential;
+mod endpoint;
+mod failure;
 mod forward;
 mod kubeconfig;
 mod reach;
 mod verify;
 
-use std::borrow::Cow;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,13 +32,18 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Semaphore;
 
+pub use credential::{BearerToken, ClientIdentity, OutboundCredential};
+pub use endpoint::{Endpoint, EndpointError, ServerTrust};
+pub use failure::{Failure, FailureKind};
 pub use forward::{Forward, Outgoing};
+pub(crate) use kubeconfig::client_credentials;
 pub use kubeconfig::from_kubeconfig;
-pub(crate) use kubeconfig::shown_as;
 pub use reach::Reach;
 pub(crate) use reach::is_routable;
 
-use connect::{ConnectError, Connector};
+use connect::Connector;
+use credential::{read_token_file, sensitive};
+use failure::{Broken, broken, explain, method_word};
 
 /// User agent of webhook calls.
 pub const WEBHOOK_AGENT: &str = "kube-apiserver-admission";
@@ -59,111 +65,16 @@ const MAX_IDLE: usize = 25;
 const IDLE: Duration = Duration::from_secs(90);
 /// Interval after which a token file is read again.
 const TOKEN_FILE_LIFE: Duration = Duration::from_secs(10);
-/// Token files longer than this are rejected.
-const MAX_TOKEN_FILE: u64 = 64 << 10;
-
-/// Address, trust and credentials of a server.
-#[derive(Clone, Debug)]
-pub struct Endpoint {
-    /// The URL to call: `https`, or `http` without protection.
-    pub url: Uri,
-    /// `host:port` to connect to instead of the URL's; the certificate must still match the URL's host.
-    pub dial: Option<String>,
-    /// Source of the address, which determines the IP addresses that may be dialed.
-    pub reach: Reach,
-    /// Name that the certificate must match instead of the URL's host.
-    pub server_name: Option<String>,
-    /// CAs that may sign the server's certificate.
-    pub trust: Trust,
-    /// The client certificate and its key.
-    pub identity: Option<Identity>,
-    /// Source of the `Authorization` header.
-    pub credential: Credential,
-    /// Offers only HTTP/1.1, so that calls spread over the servers behind one address.
-    pub http1_only: bool,
-}
-
-/// CAs that may sign a server's certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trust {
-    /// The CAs of the system.
-    System,
-    /// PEM of the CAs, or of the server's own certificate.
-    Authorities(Vec<u8>),
-    /// Skips verification (`insecureSkipTLSVerify`); no `Authorization` header is sent to such a server.
-    Anybody,
-}
-
-/// A client certificate with its key, both PEM.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// The certificate, with its chain.
-    pub certificate: Vec<u8>,
-    pub key: Vec<u8>,
-}
-
-/// Credentials for the `Authorization` header.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub enum Credential {
-    /// No header is sent.
-    #[default]
-    None,
-    /// A fixed bearer token.
-    Bearer(String),
-    /// A file with a bearer token, read again every 10 seconds at most.
-    TokenFile(PathBuf),
-    /// Basic authentication with user name and password.
-    Basic(String, String),
-}
-
-impl Endpoint {
-    /// An endpoint with the system's CAs and no credentials.
-    pub fn new(url: Uri) -> Self {
-        Endpoint {
-            url,
-            dial: None,
-            reach: Reach::default(),
-            server_name: None,
-            trust: Trust::System,
-            identity: None,
-            credential: Credential::None,
-            http1_only: false,
-        }
-    }
-
-    /// True if the server's certificate is verified, so that credentials may be sent.
-    pub fn is_proven(&self) -> bool {
-        self.url.scheme() == Some(&Scheme::HTTPS) && self.trust != Trust::Anybody
-    }
-}
-
-/// A bearer token as a header value; `Debug` does not print it.
-#[derive(Clone)]
-pub struct Bearer(HeaderValue);
-
-impl Bearer {
-    /// `None` if the token is not valid in a header.
-    pub fn new(token: &str) -> Option<Self> {
-        sensitive("Bearer ", token).ok().map(Bearer)
-    }
-}
-
-impl fmt::Debug for Bearer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Bearer")
-    }
-}
-
 /// One call to a target.
 #[derive(Clone)]
-pub struct Request {
+pub struct OutboundRequest {
     pub method: Method,
     /// Path and query to use instead of the endpoint's.
     pub path: Option<PathAndQuery>,
     /// Headers other than those of the connection and `Authorization`.
     pub headers: HeaderMap,
     /// A bearer token for this call only, instead of the endpoint's credential.
-    pub bearer: Option<Bearer>,
+    pub bearer: Option<BearerToken>,
     pub body: Bytes,
     /// Time limit from waiting for a connection to the last byte of the response.
     pub timeout: Duration,
@@ -171,13 +82,13 @@ pub struct Request {
     pub max_answer: usize,
 }
 
-impl Request {
+impl OutboundRequest {
     pub fn post_json(body: impl Into<Bytes>, timeout: Duration) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(http::header::ACCEPT, HeaderValue::from_static("application/json, */*"));
         let body = body.into();
-        Request {
+        OutboundRequest {
             method: Method::POST,
             path: None,
             headers,
@@ -191,75 +102,22 @@ impl Request {
 
 /// A complete response of another server.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct OutboundResponse {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Answer {
+impl OutboundResponse {
     /// The `Content-Type` header; empty if absent.
     pub fn content_type(&self) -> &str {
         self.headers.get(http::header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default()
     }
 }
 
-/// Reason why there is no response.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Failure {
-    pub kind: FailureKind,
-    /// Text of Go's client: `Post "https://…": dial tcp 127.0.0.1:1: connect: connection refused`.
-    pub message: String,
-}
-
-impl Failure {
-    /// True if the server's certificate has only a Common Name and no SAN.
-    pub fn lacks_alternative_names(&self) -> bool {
-        self.message.contains("x509: certificate relies on legacy Common Name field")
-    }
-
-    /// True if the server's certificate has a SHA-1 signature.
-    pub fn is_signed_with_sha1(&self) -> bool {
-        let words = "x509: cannot verify signature: insecure algorithm";
-        self.message.split_once(words).is_some_and(|(_, which)| which.contains("SHA1"))
-    }
-}
-
-/// Categories of failures, to decide on retries and metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureKind {
-    /// The time limit was exceeded.
-    Timeout,
-    /// No connection: unknown address, connection refused, or certificate verification failed.
-    Connect,
-    /// The connection was reset; a retry may succeed.
-    Reset,
-    /// The connection ended early, or the response was invalid.
-    Broken,
-    /// The response exceeded the size limit.
-    TooLarge,
-    /// The request was not sent: an unreadable credential or an invalid URL.
-    Unsent,
-}
-
-/// Configuration errors of an endpoint, independent of the network.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EndpointError {
-    /// The URL has no host or an unsupported scheme.
-    #[error("{url} is not a URL that can be called: {1}", url = quote(.0))]
-    Url(String, &'static str),
-    /// The CA bundle cannot be parsed.
-    #[error("unable to load root certificates: {0}")]
-    Authorities(String),
-    /// The client certificate cannot be parsed, or its key does not match.
-    #[error("{0}")]
-    Identity(String),
-}
-
 /// A validated endpoint with pooled connections. Clones share the pool.
 #[derive(Clone)]
-pub struct Target {
+pub struct OutboundTarget {
     inner: Arc<Inner>,
 }
 
@@ -272,7 +130,7 @@ struct Inner {
     token: Mutex<Option<(Instant, HeaderValue)>>,
 }
 
-impl Target {
+impl OutboundTarget {
     /// Validates an endpoint. Does not connect yet.
     pub fn new(endpoint: Endpoint) -> Result<Self, EndpointError> {
         let bad = |why| EndpointError::Url(endpoint.url.to_string(), why);
@@ -297,7 +155,9 @@ impl Target {
             .build(connector);
         let proves = endpoint.is_proven();
         let under_way = Semaphore::new(MAX_UNDER_WAY);
-        Ok(Target { inner: Arc::new(Inner { endpoint, proves, client, under_way, token: Mutex::default() }) })
+        Ok(OutboundTarget {
+            inner: Arc::new(Inner { endpoint, proves, client, under_way, token: Mutex::default() }),
+        })
     }
 
     pub fn url(&self) -> &Uri {
@@ -307,11 +167,11 @@ impl Target {
     /// True if the endpoint has credentials that are never sent, because the server's identity is not
     /// verified.
     pub fn withholds_credentials(&self) -> bool {
-        !self.inner.proves && self.inner.endpoint.credential != Credential::None
+        !self.inner.proves && self.inner.endpoint.credential != OutboundCredential::None
     }
 
     /// Sends a request and waits for the whole response.
-    pub async fn send(&self, request: Request) -> Result<Answer, Failure> {
+    pub async fn send(&self, request: OutboundRequest) -> Result<OutboundResponse, Failure> {
         let limit = request.timeout;
         let url = self.inner.url(request.path.as_ref());
         let before = format!("{} {}", method_word(&request.method), quote(&url.to_string()));
@@ -325,17 +185,6 @@ impl Target {
     }
 }
 
-/// An internal failure; a `bare` message gets no prefix with the method and URL.
-struct Broken {
-    kind: FailureKind,
-    why: Cow<'static, str>,
-    bare: bool,
-}
-
-fn broken(kind: FailureKind, why: impl Into<Cow<'static, str>>) -> Broken {
-    Broken { kind, why: why.into(), bare: false }
-}
-
 impl Inner {
     fn url(&self, path: Option<&PathAndQuery>) -> Uri {
         let mut parts = self.endpoint.url.clone().into_parts();
@@ -345,7 +194,7 @@ impl Inner {
         Uri::from_parts(parts).unwrap_or_else(|_| self.endpoint.url.clone())
     }
 
-    async fn exchange(&self, url: Uri, request: Request) -> Result<Answer, Broken> {
+    async fn exchange(&self, url: Uri, request: OutboundRequest) -> Result<OutboundResponse, Broken> {
         let _under_way = self
             .under_way
             .acquire()
@@ -376,11 +225,11 @@ impl Inner {
                 return Err(Broken { kind, why: text.into(), bare: true });
             }
         };
-        Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
+        Ok(OutboundResponse { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 
     /// Returns the `Authorization` header of a call.
-    async fn authorization(&self, bearer: Option<Bearer>) -> Result<Option<HeaderValue>, Broken> {
+    async fn authorization(&self, bearer: Option<BearerToken>) -> Result<Option<HeaderValue>, Broken> {
         if !self.proves {
             return match bearer {
                 // A token for this call must not be left out silently, so the call fails.
@@ -391,17 +240,17 @@ impl Inner {
                 None => Ok(None),
             };
         }
-        if let Some(Bearer(value)) = bearer {
+        if let Some(BearerToken(value)) = bearer {
             return Ok(Some(value));
         }
         match &self.endpoint.credential {
-            Credential::None => Ok(None),
-            Credential::Bearer(token) => sensitive("Bearer ", token).map(Some),
-            Credential::Basic(name, password) => {
+            OutboundCredential::None => Ok(None),
+            OutboundCredential::Bearer(token) => sensitive("Bearer ", token).map(Some),
+            OutboundCredential::Basic(name, password) => {
                 let pair = base64::engine::general_purpose::STANDARD.encode(format!("{name}:{password}"));
                 sensitive("Basic ", &pair).map(Some)
             }
-            Credential::TokenFile(path) => self.token_file(path).await.map(Some),
+            OutboundCredential::TokenFile(path) => self.token_file(path).await.map(Some),
         }
     }
 
@@ -414,13 +263,13 @@ impl Inner {
             return Ok(value.clone());
         }
         let file = path.to_owned();
-        let read = tokio::task::spawn_blocking(move || read_token(&file)).await;
+        let read = tokio::task::spawn_blocking(move || read_token_file(&file)).await;
         let token = match read {
             Ok(Ok(token)) => token,
             Ok(Err(why)) => {
                 return match known {
                     Some((_, value)) => {
-                        tracing::warn!(file = %path.display(), why, "the token file cannot be read; the last token stays in use");
+                        tracing::warn!(file = %path.display(), why, "cannot read the token file; the last token stays in use");
                         Ok(value)
                     }
                     None => {
@@ -440,96 +289,10 @@ impl Inner {
     }
 }
 
-fn read_token(path: &std::path::Path) -> Result<String, String> {
-    use std::io::Read as _;
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    let mut text = String::new();
-    file.take(MAX_TOKEN_FILE + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    if u64::try_from(text.len()).is_ok_and(|len| len > MAX_TOKEN_FILE) {
-        return Err("it is too long to be a token".to_owned());
-    }
-    let token = text.trim();
-    if token.is_empty() {
-        return Err("it is empty".to_owned());
-    }
-    Ok(token.to_owned())
-}
-
-/// Builds a header value that is excluded from debug output.
-fn sensitive(scheme: &str, secret: &str) -> Result<HeaderValue, Broken> {
-    let mut value = HeaderValue::try_from(format!("{scheme}{secret}"))
-        .map_err(|_| broken(FailureKind::Unsent, "the credential cannot be sent in a header"))?;
-    value.set_sensitive(true);
-    Ok(value)
-}
-
-/// The method as in the errors of Go's client: `Post`.
-fn method_word(method: &Method) -> String {
-    let mut word = method.as_str().to_ascii_lowercase();
-    if let Some(first) = word.get_mut(..1) {
-        first.make_ascii_uppercase();
-    }
-    word
-}
-
-/// Finds the failure's kind and text in the chain of error sources.
-fn explain(error: &(dyn std::error::Error + 'static)) -> Broken {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(connect) = error.downcast_ref::<ConnectError>() {
-            let kind = if connect.timed_out { FailureKind::Timeout } else { FailureKind::Connect };
-            return broken(kind, connect.message.clone());
-        }
-        if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            return match io.kind() {
-                std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe => {
-                    broken(FailureKind::Reset, io.to_string())
-                }
-                std::io::ErrorKind::UnexpectedEof => broken(FailureKind::Broken, "EOF"),
-                _ => broken(FailureKind::Broken, io.to_string()),
-            };
-        }
-        if let Some(hyper) = error.downcast_ref::<hyper::Error>() {
-            if hyper.is_incomplete_message() {
-                return broken(FailureKind::Broken, "EOF");
-            }
-            if hyper.is_parse() {
-                let why = format!(
-                    "net/http: HTTP/1.x transport connection broken: malformed HTTP response: {hyper}"
-                );
-                return broken(FailureKind::Broken, why);
-            }
-        }
-        if error.source().is_none() {
-            return broken(FailureKind::Broken, error.to_string());
-        }
-        cause = error.source();
-    }
-    broken(FailureKind::Broken, error.to_string())
-}
-
-impl fmt::Debug for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Identity")
-    }
-}
-
-/// Omits tokens and passwords.
-impl fmt::Debug for Credential {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Credential::None => f.write_str("None"),
-            Credential::Bearer(_) => f.write_str("Bearer"),
-            Credential::TokenFile(path) => write!(f, "TokenFile({})", path.display()),
-            Credential::Basic(name, _) => write!(f, "Basic({name:?})"),
-        }
-    }
-}
-
 /// Omits the headers, the token and the body.
-impl fmt::Debug for Request {
+impl fmt::Debug for OutboundRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request")
+        f.debug_struct("OutboundRequest")
             .field("method", &self.method)
             .field("path", &self.path)
             .field("body", &self.body.len())
@@ -538,9 +301,9 @@ impl fmt::Debug for Request {
     }
 }
 
-impl fmt::Debug for Target {
+impl fmt::Debug for OutboundTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Target").field(&self.inner.endpoint).finish()
+        f.debug_tuple("OutboundTarget").field(&self.inner.endpoint).finish()
     }
 }
 

@@ -24,14 +24,14 @@ use tracing::warn;
 
 use crate::accept::Peer;
 use crate::aggregation;
-use crate::audit::{Record, Sent};
+use crate::audit::{AuditRecord, RecordedRequest};
 use crate::body::Body;
 use crate::byte_budget::Account;
 use crate::call::{
     AnsweredBy, AuthenticatedRequest, Call, EXPRESSIONS, HandlerResponse, RequestBody, RequestLimits,
 };
 use crate::catalog::{ServedResource, Subresource};
-use crate::flow_control::{Asking, ClientGone};
+use crate::flow_control::{ClientGone, SeatRequest};
 use crate::handlers;
 use crate::health;
 use crate::heavy::{self, Effort};
@@ -78,7 +78,7 @@ struct ReceivedRequest<'a> {
     peer: &'a Peer,
     uri: &'a str,
     info: &'a Arc<RequestInfo>,
-    record: &'a Record,
+    record: &'a AuditRecord,
     /// The time limit, or the parse error of the client's `timeout` parameter.
     limit: Result<Duration, String>,
     started: Instant,
@@ -373,11 +373,11 @@ pub async fn internal(state: &Arc<State>, request: InternalRequest<'_>) -> Respo
     let InternalRequest { caller, method, target, headers, body, effort } = request;
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let (info, query) = parse(&method, path, query);
-    let record = Record::begin(state.serving.audit.as_ref(), crate::random::uid());
+    let record = AuditRecord::begin(state.serving.audit.as_ref(), crate::random::uid());
     let limit = state.serving.request_timeout;
     let deadline = Instant::now().checked_add(limit).filter(|_| !info.is_long_running());
     let peer = IpAddr::V6(Ipv6Addr::LOCALHOST);
-    record.open(Some(caller.user()), Sent { uri: target, info: &info, headers: &headers, peer });
+    record.open(Some(caller.user()), RecordedRequest { uri: target, info: &info, headers: &headers, peer });
     let request = AuthenticatedRequest {
         caller,
         info: info.clone(),

@@ -10,16 +10,16 @@ use rcgen::{
 
 /// A certificate and its private key, both PEM.
 #[derive(Clone)]
-pub struct Identity {
+pub struct TlsIdentity {
     /// The certificate, followed by its chain if it has one.
     pub cert_pem: String,
     pub key_pem: String,
 }
 
 /// Omits the content, so that private keys are never logged.
-impl std::fmt::Debug for Identity {
+impl std::fmt::Debug for TlsIdentity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Identity").finish_non_exhaustive()
+        f.debug_struct("TlsIdentity").finish_non_exhaustive()
     }
 }
 
@@ -46,7 +46,7 @@ fn time(seconds: i64) -> time::OffsetDateTime {
 }
 
 /// Generates a self-signed CA certificate. `now` is in Unix seconds.
-pub fn authority(common_name: &str, now: i64) -> Result<Identity, rcgen::Error> {
+pub fn authority(common_name: &str, now: i64) -> Result<TlsIdentity, rcgen::Error> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let mut params = params(common_name, &[], now, CA_SECONDS);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -56,16 +56,16 @@ pub fn authority(common_name: &str, now: i64) -> Result<Identity, rcgen::Error> 
         KeyUsagePurpose::KeyCertSign,
     ];
     let cert = params.self_signed(&key)?;
-    Ok(Identity { cert_pem: cert.pem(), key_pem: key.serialize_pem() })
+    Ok(TlsIdentity { cert_pem: cert.pem(), key_pem: key.serialize_pem() })
 }
 
 /// Generates a serving certificate for these DNS names and IP addresses.
 pub fn serving(
-    authority: &Identity,
+    authority: &TlsIdentity,
     names: &[String],
     ips: &[std::net::IpAddr],
     now: i64,
-) -> Result<Identity, rcgen::Error> {
+) -> Result<TlsIdentity, rcgen::Error> {
     let mut params = params("kube-apiserver", &[], now, LEAF_SECONDS);
     for name in names {
         params.subject_alt_names.push(SanType::DnsName(name.as_str().try_into()?));
@@ -76,20 +76,25 @@ pub fn serving(
 }
 
 /// Generates a client certificate: the user is its common name, the groups are its organizations.
-pub fn client(authority: &Identity, user: &str, groups: &[&str], now: i64) -> Result<Identity, rcgen::Error> {
+pub fn client(
+    authority: &TlsIdentity,
+    user: &str,
+    groups: &[&str],
+    now: i64,
+) -> Result<TlsIdentity, rcgen::Error> {
     let mut params = params(user, groups, now, LEAF_SECONDS);
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     signed(params, authority)
 }
 
-fn signed(mut params: CertificateParams, authority: &Identity) -> Result<Identity, rcgen::Error> {
+fn signed(mut params: CertificateParams, authority: &TlsIdentity) -> Result<TlsIdentity, rcgen::Error> {
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     params.use_authority_key_identifier_extension = true;
     let issuer_key = KeyPair::from_pem(&authority.key_pem)?;
     let issuer = Issuer::from_ca_cert_pem(&authority.cert_pem, issuer_key)?;
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let cert = params.signed_by(&key, &issuer)?;
-    Ok(Identity { cert_pem: cert.pem(), key_pem: key.serialize_pem() })
+    Ok(TlsIdentity { cert_pem: cert.pem(), key_pem: key.serialize_pem() })
 }
 
 /// Generates a private key for signing service account tokens, as PEM.
@@ -98,7 +103,7 @@ pub fn signing_key() -> Result<String, rcgen::Error> {
 }
 
 /// A kubeconfig with embedded certificates and key.
-pub fn kubeconfig(server: &str, ca_pem: &str, client: &Identity) -> String {
+pub fn kubeconfig(server: &str, ca_pem: &str, client: &TlsIdentity) -> String {
     use base64::Engine as _;
     let data = |pem: &str| base64::engine::general_purpose::STANDARD.encode(pem);
     format!(

@@ -40,11 +40,7 @@ pub(crate) fn publish(state: &Arc<State>, changed: Arc<Notify>, mut stopped: wat
         loop {
             let mut pause = PAUSE;
             while let Err(error) = sync(&state, &client).await {
-                warn!(
-                    object = path,
-                    error = error.message(),
-                    "the ConfigMap could not be written; trying again"
-                );
+                warn!(object = path, error = error.message(), "cannot write the ConfigMap; retrying");
                 state.bootstrap.refused(&path, &error);
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
@@ -109,9 +105,9 @@ fn data(state: &State, stored: Option<&Value>) -> Value {
         let proxy = authenticator.front_proxy.as_ref().unwrap_or(&none);
         let mut list = |key: &str, own: &[Str], always: bool| {
             let mut names: Vec<Value> = Vec::new();
-            let kept = json::parse(there(key).as_bytes()).unwrap_or_default();
+            let existing = json::parse(there(key).as_bytes()).unwrap_or_default();
             let own = own.iter().cloned().map(Value::String);
-            for name in kept.as_list().unwrap_or_default().iter().cloned().chain(own) {
+            for name in existing.as_list().unwrap_or_default().iter().cloned().chain(own) {
                 if !names.contains(&name) {
                     names.push(name);
                 }

@@ -1,6 +1,6 @@
 //! Reloads certificates, CA bundles and tokens when their files change.
 //!
-//! Folders are watched rather than files, so that a rename onto a file and the swap of a symbolic link, as in ConfigMap volumes, are
+//! Directories are watched rather than files, so that a rename onto a file and the swap of a symbolic link, as in ConfigMap volumes, are
 //! noticed. A notification is only a hint: contents are compared, and all files are checked every minute in any case. Invalid content
 //! changes nothing: the last valid content stays in force, and the failure is logged and counted.
 
@@ -23,7 +23,7 @@ pub(crate) use config_files::ConfigFiles;
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// Puts new contents in force, or returns why they are invalid.
-type Apply = Box<dyn FnMut(&[Vec<u8>]) -> Result<(), String> + Send>;
+type ApplyContents = Box<dyn FnMut(&[Vec<u8>]) -> Result<(), String> + Send>;
 
 /// Files that are reloaded together, such as a certificate and its key.
 pub(crate) struct Watched {
@@ -32,7 +32,7 @@ pub(crate) struct Watched {
     paths: Vec<PathBuf>,
     /// The contents, or the read error, at the last check.
     seen: Result<Vec<Vec<u8>>, String>,
-    apply: Apply,
+    apply: ApplyContents,
 }
 
 impl Watched {
@@ -59,10 +59,10 @@ impl Watched {
         self.seen = now;
         metrics.reloaded(self.flag, applied.is_ok());
         match applied {
-            Ok(()) => info!(flag = self.flag, "a changed file is in force"),
+            Ok(()) => info!(flag = self.flag, "loaded changed files"),
             Err(why) => error!(
                 flag = self.flag,
-                why, "a changed file cannot be used; the last good one stays in force"
+                why, "cannot load changed files; the previous contents stay in force"
             ),
         }
     }
@@ -97,7 +97,7 @@ pub(crate) async fn follow(
         match looked.await {
             Ok(back) => followed = back,
             Err(error) => {
-                error!(%error, "files are no longer followed");
+                error!(%error, "stopped watching configuration files; restart the server to load changes");
                 return;
             }
         }

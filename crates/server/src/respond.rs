@@ -14,7 +14,7 @@ use kinds::table::Verb;
 use value::order::KeyOrder;
 use value::{Value, write, yaml};
 
-use crate::audit::Record;
+use crate::audit::AuditRecord;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::ServedResource;
@@ -93,7 +93,7 @@ pub fn warn(response: &mut Response<Body>, warnings: Vec<String>) {
 }
 
 /// The response for a failed request: a `Status` object.
-pub fn refusal(status: &Status, headers: &HeaderMap, query: &Query, record: &Record) -> Response<Body> {
+pub fn refusal(status: &Status, headers: &HeaderMap, query: &Query, record: &AuditRecord) -> Response<Body> {
     let pretty = negotiate::is_pretty(headers, query);
     // A `Status` is never a table: a client that accepts only tables gets JSON.
     let media = negotiate::accept(headers, query, Forms::ObjectOnly).map_or(Media::Json, |a| a.media);
@@ -112,7 +112,12 @@ pub fn refusal(status: &Status, headers: &HeaderMap, query: &Query, record: &Rec
 }
 
 /// The response to a request that the authorizers deny. Its text contains names that the caller chose, hence `nosniff`.
-pub fn forbidden(status: &Status, headers: &HeaderMap, query: &Query, record: &Record) -> Response<Body> {
+pub fn forbidden(
+    status: &Status,
+    headers: &HeaderMap,
+    query: &Query,
+    record: &AuditRecord,
+) -> Response<Body> {
     let mut response = refusal(status, headers, query, record);
     response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     response

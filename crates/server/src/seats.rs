@@ -22,10 +22,10 @@ pub struct Seats {
 /// A request releases its seat while it waits for its client ([`Seat::release`]) and takes one again before
 /// it continues ([`Seat::reacquire`]), so that slow clients do not occupy seats.
 #[derive(Debug, Default)]
-pub struct Seat(Held);
+pub struct Seat(SeatKind);
 
 #[derive(Debug, Default)]
-enum Held {
+enum SeatKind {
     /// The request needs no seat.
     #[default]
     None,
@@ -47,7 +47,7 @@ struct InFlightSeat {
 
 impl From<FairSeat> for Seat {
     fn from(seat: FairSeat) -> Self {
-        Seat(Held::Fair(seat))
+        Seat(SeatKind::Fair(seat))
     }
 }
 
@@ -55,7 +55,7 @@ impl Seat {
     /// The FlowSchema and PriorityLevelConfiguration of the request; `None` under the in-flight limits.
     pub(crate) fn assignment(&self) -> Option<Assignment> {
         match &self.0 {
-            Held::Fair(seat) => Some(seat.assignment().clone()),
+            SeatKind::Fair(seat) => Some(seat.assignment().clone()),
             _ => None,
         }
     }
@@ -63,9 +63,9 @@ impl Seat {
     /// Releases the seat temporarily; idempotent.
     pub fn release(&mut self) {
         match &mut self.0 {
-            Held::None => {}
-            Held::InFlight(seat) => seat.permit = None,
-            Held::Fair(seat) => seat.release(),
+            SeatKind::None => {}
+            SeatKind::InFlight(seat) => seat.permit = None,
+            SeatKind::Fair(seat) => seat.release(),
         }
     }
 
@@ -73,9 +73,9 @@ impl Seat {
     /// caller limits the wait. Does nothing if the seat was not released.
     pub async fn reacquire(&mut self) -> Result<(), Status> {
         let seat = match &mut self.0 {
-            Held::InFlight(seat) if seat.permit.is_none() => seat,
-            Held::None | Held::InFlight(_) => return Ok(()),
-            Held::Fair(seat) => return seat.reacquire().await.map_err(too_many_requests),
+            SeatKind::InFlight(seat) if seat.permit.is_none() => seat,
+            SeatKind::None | SeatKind::InFlight(_) => return Ok(()),
+            SeatKind::Fair(seat) => return seat.reacquire().await.map_err(too_many_requests),
         };
         if seat.is_master {
             seat.permit = Arc::clone(&seat.pool).try_acquire_owned().ok();
@@ -105,7 +105,7 @@ impl Seats {
         match Arc::clone(pool).try_acquire_owned() {
             Ok(permit) => {
                 let (pool, permit) = (Arc::clone(pool), Some(permit));
-                Ok(Seat(Held::InFlight(InFlightSeat { pool, permit, is_master })))
+                Ok(Seat(SeatKind::InFlight(InFlightSeat { pool, permit, is_master })))
             }
             Err(_) if is_master => Ok(Seat::default()),
             Err(_) => Err(too_many_requests(1)),
@@ -113,11 +113,11 @@ impl Seats {
     }
 
     /// Number of occupied seats: `(reading, mutating)`.
-    pub fn taken(&self) -> (usize, usize) {
-        let taken = |pool: &Option<Arc<Semaphore>>, limit: usize| {
+    pub fn in_use(&self) -> (usize, usize) {
+        let in_use = |pool: &Option<Arc<Semaphore>>, limit: usize| {
             pool.as_ref().map_or(0, |p| limit.saturating_sub(p.available_permits()))
         };
-        (taken(&self.reading, self.limits.0), taken(&self.mutating, self.limits.1))
+        (in_use(&self.reading, self.limits.0), in_use(&self.mutating, self.limits.1))
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_over_the_limit_is_told_when_to_come_back() {
+    fn a_request_over_the_limit_is_rejected_with_retry_after() {
         let seats = Seats::new(1, 1);
         let (user, list) = (User::named("u"), info(&Method::GET, "/api/v1/pods"));
         let seat = seats.take(&user, &list).unwrap();
@@ -166,7 +166,7 @@ mod tests {
         let (user, post) = (User::named("u"), info(&Method::POST, "/api/v1/pods"));
         let mut slow = seats.take(&user, &post).unwrap();
         slow.reacquire().await.unwrap();
-        assert_eq!(seats.taken(), (0, 1), "a seat that was not released is not taken twice");
+        assert_eq!(seats.in_use(), (0, 1), "a seat that was not released is not taken twice");
         slow.release();
         let other = seats.take(&user, &post).unwrap();
         let mut again = Box::pin(slow.reacquire());
@@ -175,9 +175,9 @@ mod tests {
         drop(other);
         assert!(seats.take(&user, &post).is_err(), "the one that waits comes first");
         again.await.unwrap();
-        assert_eq!(seats.taken(), (0, 1));
+        assert_eq!(seats.in_use(), (0, 1));
         drop(slow);
-        assert_eq!(seats.taken(), (0, 0));
+        assert_eq!(seats.in_use(), (0, 0));
     }
 
     #[tokio::test]

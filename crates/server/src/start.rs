@@ -4,7 +4,8 @@
 //! manifests, starts the background tasks, and serves. The order of these steps matters:
 //!
 //! - TLS, authorization and admission are checked before the port is bound, and the port is bound before the store is opened, so that
-//!   most servers that cannot start leave the store alone. (No test.)
+//!   most servers that cannot start leave the store alone. Tests: `a_port_in_use_is_reported_before_the_store_is_created`,
+//!   `tls_authorization_and_admission_are_checked_before_the_port_is_bound`.
 //! - Objects that cannot be decoded are known before anything is derived from the store: requests that depend on them are denied
 //!   from the start. Test: `what_an_unreadable_object_decides_about_is_refused_after_a_start_and_at_once`.
 //! - Informers have read the store when their subsystem is built: stored roles, policies, webhooks and CRDs are in force for the first
@@ -17,7 +18,8 @@
 //!   refuse bootstrap objects, or a webhook that needs this server may delay them. `/readyz` fails until bootstrap is done. Tests:
 //!   `a_policy_that_denies_bootstrap_objects_is_reported_until_it_is_removed`,
 //!   `a_webhook_that_never_answers_does_not_delay_the_start`.
-//! - Controllers start last, under the same condition or after [`RETURN_AFTER`]. (No test.)
+//! - Controllers start last, under the same condition or after [`RETURN_AFTER`]. Test:
+//!   `controllers_write_their_first_objects_after_bootstrap_is_done`.
 //! - Stopping ends the listener and the controllers, then waits for mutating requests, then closes the store, then the audit log. Tests:
 //!   `a_running_write_is_completed_before_the_server_stops`, `sigterm_ends_watches_and_then_the_server`,
 //!   `a_server_with_controllers_stops`.
@@ -54,7 +56,7 @@ const RETURN_AFTER: Duration = Duration::from_secs(10);
 /// Starts a server. On an error it has not answered any request. When it returns, the server answers requests and is ready, unless
 /// bootstrap objects are refused or delayed: then `/readyz` names them, and they are written again in the background until they are
 /// accepted.
-pub async fn start(config: Config) -> Result<Running, ConfigError> {
+pub async fn start(config: Config) -> Result<RunningServer, ConfigError> {
     let config_files = ConfigFiles::of(&config);
     let Config {
         listen, storage, apis, authentication, authorization, admission, serving, controllers, ..
@@ -123,11 +125,11 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     info!(%address, connections = connection_limits.connections, "serving");
     let _ = tokio::time::timeout(RETURN_AFTER, state.bootstrap.settled()).await;
     let controllers = background::start_controllers(&state, controllers);
-    Ok(Running { address, state, stop, serving, controllers })
+    Ok(RunningServer { address, state, stop, serving, controllers })
 }
 
-/// A running server. Dropping it without [`Running::stop`] leaves it running until the runtime ends.
-pub struct Running {
+/// A running server. Dropping it without [`RunningServer::stop`] leaves it running until the runtime ends.
+pub struct RunningServer {
     /// The bound address, with the actual port if port 0 was configured.
     pub address: SocketAddr,
     state: Arc<State>,
@@ -136,7 +138,7 @@ pub struct Running {
     controllers: Option<JoinHandle<()>>,
 }
 
-impl Running {
+impl RunningServer {
     /// The subsystems, for other parts of the same process.
     pub fn state(&self) -> &Arc<State> {
         &self.state
@@ -167,8 +169,8 @@ impl Running {
     }
 }
 
-impl std::fmt::Debug for Running {
+impl std::fmt::Debug for RunningServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Running").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("RunningServer").field("address", &self.address).finish_non_exhaustive()
     }
 }

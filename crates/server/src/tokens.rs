@@ -80,7 +80,7 @@ impl Tokens {
         let configuration = match discovery::configuration(&name, &jwks_uri, external_address, &public) {
             Ok(document) => Some(document),
             Err(error) => {
-                tracing::warn!(%error, "OpenID discovery is not published");
+                tracing::warn!(%error, "not serving OpenID discovery");
                 None
             }
         };

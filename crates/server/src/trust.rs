@@ -16,7 +16,7 @@ use crate::authorities::{Authorities, Purpose};
 use crate::tls;
 
 /// How long a verification result is reused.
-const JUDGED_FOR: Duration = Duration::from_mins(1);
+const VERIFIED_FOR: Duration = Duration::from_mins(1);
 
 /// The CAs that are in force.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl Authority {
         Ok(Authority { authorities: Authorities::new(tls::certificates(pem)?)?, pem: pem.into() })
     }
 
-    fn judge(&self, chain: &[CertificateDer<'static>]) -> Option<Arc<ClientCertificate>> {
+    fn verify(&self, chain: &[CertificateDer<'static>]) -> Option<Arc<ClientCertificate>> {
         let (leaf, intermediates) = chain.split_first()?;
         if let Err(why) = self.authorities.verify(leaf, intermediates, UnixTime::now(), Purpose::Client) {
             debug!(?why, "client certificate refused");
@@ -78,12 +78,12 @@ impl Authority {
 #[derive(Debug, Default)]
 pub struct Certificates {
     chain: Vec<CertificateDer<'static>>,
-    judged: ArcSwapOption<Judgement>,
+    verified: ArcSwapOption<VerifiedCertificates>,
 }
 
 /// The verification result of a connection's certificates.
 #[derive(Debug)]
-pub struct Judgement {
+pub struct VerifiedCertificates {
     trust: Arc<Trust>,
     at: Instant,
     /// The leaf, if the client CAs verify it.
@@ -91,12 +91,12 @@ pub struct Judgement {
     /// The leaf, if the front proxy CAs verify it.
     pub proxy: Option<Arc<ClientCertificate>>,
     /// Whether the CAs of a configured file do not verify the certificate. Such a connection gets no anonymous access.
-    pub doubted: bool,
+    pub is_untrusted: bool,
 }
 
 impl Certificates {
     pub fn new(chain: &[CertificateDer<'static>]) -> Self {
-        Certificates { chain: chain.to_vec(), judged: ArcSwapOption::empty() }
+        Certificates { chain: chain.to_vec(), verified: ArcSwapOption::empty() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -104,27 +104,27 @@ impl Certificates {
     }
 
     /// Verifies the certificates, or returns the cached result. `None` if the client sent no certificate.
-    pub fn judge(&self, trust: &Arc<Trust>) -> Option<Arc<Judgement>> {
+    pub fn verify(&self, trust: &Arc<Trust>) -> Option<Arc<VerifiedCertificates>> {
         if self.chain.is_empty() {
             return None;
         }
         let known = self
-            .judged
+            .verified
             .load_full()
-            .filter(|judged| Arc::ptr_eq(&judged.trust, trust) && judged.at.elapsed() < JUDGED_FOR);
+            .filter(|verified| Arc::ptr_eq(&verified.trust, trust) && verified.at.elapsed() < VERIFIED_FOR);
         Some(known.unwrap_or_else(|| {
-            let judge = |authority: &Option<Authority>| authority.as_ref().map(|a| a.judge(&self.chain));
-            let (client, proxy) = (judge(&trust.clients), judge(&trust.proxies));
-            let doubted = [&client, &proxy].iter().any(|judged| matches!(judged, Some(None)));
-            let judged = Arc::new(Judgement {
+            let verify = |authority: &Option<Authority>| authority.as_ref().map(|a| a.verify(&self.chain));
+            let (client, proxy) = (verify(&trust.clients), verify(&trust.proxies));
+            let is_untrusted = [&client, &proxy].iter().any(|verified| matches!(verified, Some(None)));
+            let verified = Arc::new(VerifiedCertificates {
                 trust: Arc::clone(trust),
                 at: Instant::now(),
                 client: client.flatten(),
                 proxy: proxy.flatten(),
-                doubted,
+                is_untrusted,
             });
-            self.judged.store(Some(Arc::clone(&judged)));
-            judged
+            self.verified.store(Some(Arc::clone(&verified)));
+            verified
         }))
     }
 }

@@ -103,7 +103,7 @@ impl WriteContext<'_> {
         let entry = self
             .commit(call, write, &name, move || {
                 if let Some(held) = held {
-                    held.keep();
+                    held.commit();
                 }
             })
             .await?;

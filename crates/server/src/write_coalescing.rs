@@ -14,11 +14,11 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Maximum bytes buffered before they are written, even within a poll: four TLS records.
-const MOST: usize = 64 * 1024;
+const MAX_BUFFERED: usize = 64 * 1024;
 /// With this many bytes the flush is not deferred: one TLS record.
-const ENOUGH: usize = 16 * 1024;
+const FLUSH_AT: usize = 16 * 1024;
 /// Buffer capacity that an idle connection may retain.
-const KEPT: usize = 8 * 1024;
+const MAX_IDLE_CAPACITY: usize = 8 * 1024;
 
 /// The stream as seen by the HTTP connection; buffers writes.
 pub(crate) struct CoalescedStream<S>(Arc<Mutex<Inner<S>>>);
@@ -57,7 +57,7 @@ impl<S: AsyncWrite + Unpin> StreamFlusher<S> {
             let ended = connection.as_mut().poll(cx);
             let mut inner = locked(&self.0);
             inner.driven = ended.is_pending();
-            put_off = !put_off && inner.driven && (1..ENOUGH).contains(&inner.waiting.len());
+            put_off = !put_off && inner.driven && (1..FLUSH_AT).contains(&inner.waiting.len());
             if put_off {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
@@ -87,17 +87,17 @@ impl<S: AsyncWrite + Unpin> Inner<S> {
 
     fn flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.drain(cx))?;
-        self.waiting.shrink_to(KEPT);
+        self.waiting.shrink_to(MAX_IDLE_CAPACITY);
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn write(&mut self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        if self.waiting.len() >= MOST {
+        if self.waiting.len() >= MAX_BUFFERED {
             ready!(self.drain(cx))?;
         }
         let before = self.waiting.len();
         for buf in bufs {
-            let room = MOST.saturating_sub(self.waiting.len());
+            let room = MAX_BUFFERED.saturating_sub(self.waiting.len());
             self.waiting.extend_from_slice(buf.get(..room.min(buf.len())).unwrap_or_default());
         }
         Poll::Ready(Ok(self.waiting.len() - before))

@@ -210,7 +210,7 @@ async fn a_collection_is_deleted_in_one_namespace_only() {
 }
 
 #[tokio::test]
-async fn nobody_hands_out_rights_that_they_lack() {
+async fn a_caller_cannot_grant_rights_that_it_lacks() {
     let (server, _, robot) = server().await;
     let binding = |role: &str| {
         format!(

@@ -59,8 +59,8 @@ async fn fill(store: &Store) {
     tasks.join_all().await;
 }
 
-async fn open(folder: &Path) -> Store {
-    Store::open(Embedded::at(folder), options()).await.expect("the store opens")
+async fn open(directory: &Path) -> Store {
+    Store::open(Embedded::at(directory), options()).await.expect("the store opens")
 }
 
 /// The duration of `commits` commits by `writers` concurrent writers.
@@ -84,8 +84,8 @@ fn commit(runtime: &Runtime, store: &Store, writers: usize, commits: u64) -> Dur
 
 fn commits(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime");
-    let folder = tempfile::tempdir().expect("a folder");
-    let embedded = runtime.block_on(open(&folder.path().join("store")));
+    let directory = tempfile::tempdir().expect("a directory");
+    let embedded = runtime.block_on(open(&directory.path().join("store")));
     let memory = runtime.block_on(Store::open(Memory::new(), options())).expect("the store opens");
     let mut group = criterion.benchmark_group("commit");
     group.throughput(Throughput::Elements(1));
@@ -106,8 +106,8 @@ fn commits(criterion: &mut Criterion) {
 
 fn reads(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime");
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("store");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("store");
     let store = runtime.block_on(open(&path));
     runtime.block_on(fill(&store));
     criterion.bench_function("get", |bencher| {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::error::{OpenError, ReadError};
 use crate::record::{Change, Expect, Record, StoreEvent, Write};
 use crate::working_set::WorkingSet;
-pub use crate::working_set::{Applied, Version};
+pub use crate::working_set::{AppliedChanges, KeyRevisions};
 
 /// The boxed future that backend methods return.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -25,7 +25,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Decides one write and makes it durable. Writes that arrive together may share one transaction.
     ///
     /// Once called, the write may happen even if the future is dropped.
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<Decision, Unavailable>>;
+    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, Unavailable>>;
 
     /// Reads a part of the key space at a revision that is no longer in the event history.
     fn range(&self, range: Range) -> BoxFuture<'_, Result<RangePage, ReadError>>;
@@ -57,7 +57,7 @@ pub struct Unavailable(pub String);
 
 /// The decision about a write.
 #[derive(Debug, Clone)]
-pub enum Decision {
+pub enum WriteDecision {
     /// The write is durable; this is its event.
     Committed(Arc<StoreEvent>),
     /// The key was not in the expected state at this revision.
@@ -89,7 +89,7 @@ pub enum Rejection {
 
 /// A stored record with its key and revisions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredRecord {
     pub key: Arc<str>,
     /// The revision of the last change.
     pub revision: u64,
@@ -126,7 +126,7 @@ pub struct Range {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangePage {
     /// Records in key order.
-    pub records: Vec<Stored>,
+    pub records: Vec<StoredRecord>,
     /// Number of matching records after these.
     pub remaining: u64,
 }
@@ -137,13 +137,13 @@ pub struct Feed(pub(crate) Arc<WorkingSet>);
 
 impl Feed {
     /// Initializes the store with these records, in any order, as of `revision`; revisions before `compacted` cannot be read.
-    pub fn load(&self, revision: u64, compacted: u64, records: Vec<Stored>) {
+    pub fn load(&self, revision: u64, compacted: u64, records: Vec<StoredRecord>) {
         self.0.load(revision, compacted, records);
     }
 
     /// Applies changes to the working set, in revision order: from here on reads see them. Watchers are notified when the
     /// result is dropped, so that a backend can answer its callers first.
-    pub fn apply(&self, changes: Vec<Done>) -> Applied<'_> {
+    pub fn apply(&self, changes: Vec<Done>) -> AppliedChanges<'_> {
         self.0.apply(changes)
     }
 
@@ -166,8 +166,8 @@ impl Feed {
     }
 
     /// The current revisions of a key; `None` if it does not exist.
-    pub fn version(&self, key: &str) -> Option<Version> {
-        self.0.version(key)
+    pub fn revisions(&self, key: &str) -> Option<KeyRevisions> {
+        self.0.revisions(key)
     }
 
     /// Waits until the feed has reached `revision`.
@@ -182,7 +182,7 @@ impl Feed {
     }
 
     /// All live entries, in key order.
-    pub(crate) fn live(&self) -> crate::Entries {
+    pub(crate) fn live(&self) -> crate::StoredEntries {
         self.0.select("/", None).0
     }
 }
@@ -195,7 +195,7 @@ pub struct Batch<'f> {
     revision: u64,
     /// Live bytes after the decided writes, as the quota counts them.
     live: u64,
-    decided: HashMap<Arc<str>, Option<Version>>,
+    decided: HashMap<Arc<str>, Option<KeyRevisions>>,
 }
 
 impl<'f> Batch<'f> {
@@ -205,11 +205,11 @@ impl<'f> Batch<'f> {
     }
 
     /// Decides a write: returns its change, with the next revision, and the version that it replaces.
-    pub fn decide(&mut self, write: Write) -> Result<(Done, Option<Version>), Rejection> {
+    pub fn decide(&mut self, write: Write) -> Result<(Done, Option<KeyRevisions>), Rejection> {
         let Write { key, expect, change, priority } = write;
         let current = match self.decided.get(&key) {
             Some(decided) => *decided,
-            None => self.feed.version(&key),
+            None => self.feed.revisions(&key),
         };
         let expected = match expect {
             Expect::Absent => current.is_none(),
@@ -234,11 +234,11 @@ impl<'f> Batch<'f> {
         self.revision += 1;
         let revision = self.revision;
         let created = current.map_or(revision, |current| current.created);
-        let version = match change {
-            Change::Put(_) => Some(Version { revision, created, charge }),
+        let revisions = match change {
+            Change::Put(_) => Some(KeyRevisions { revision, created, charge }),
             Change::Delete => None,
         };
-        self.decided.insert(Arc::clone(&key), version);
+        self.decided.insert(Arc::clone(&key), revisions);
         Ok((Done { key, revision, created, change }, current))
     }
 

@@ -8,14 +8,14 @@ use crate::StoredEntry;
 /// Errors of opening a store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has locked the folder.
-    #[error("the data folder `{}` is in use by another process; stop it, or use another folder", .0.display())]
+    /// Another process has locked the directory.
+    #[error("the data directory `{}` is in use by another process; stop it, or use another directory", .0.display())]
     Locked(PathBuf),
-    /// The folder or a file in it cannot be created or read.
-    #[error("cannot open the data folder `{}`: {source}", path.display())]
-    Folder { path: PathBuf, source: std::io::Error },
-    /// Other users can read or write the folder.
-    #[error("the data folder `{}` has mode {mode:04o} and is open to others; run `chmod 700` on it", path.display())]
+    /// The directory or a file in it cannot be created or read.
+    #[error("cannot open the data directory `{}`: {source}", path.display())]
+    DataDirectory { path: PathBuf, source: std::io::Error },
+    /// Other users can read or write the directory.
+    #[error("the data directory `{}` has mode {mode:04o} and is open to others; run `chmod 700` on it", path.display())]
     TooOpen {
         path: PathBuf,
         /// Its permission bits, such as 0o755.

@@ -30,5 +30,5 @@ pub use memory::Memory;
 pub use quota::Space;
 pub use record::{Change, ChangeKind, Expect, Record, StoreEvent, StoredEntry, Write, WritePriority};
 pub use store::{Clock, Committed, ListAt, ListPage, ListRequest, Store, StoreOptions, WatchFrom};
-pub use table::{Entries, EntriesIter};
+pub use table::{StoredEntries, StoredEntriesIter};
 pub use watch::Watch;

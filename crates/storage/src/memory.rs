@@ -3,7 +3,9 @@
 use std::future::ready;
 use std::sync::{Mutex, PoisonError};
 
-use crate::backend::{Backend, Batch, BoxFuture, Decision, Feed, Range, RangePage, Rejection, Unavailable};
+use crate::backend::{
+    Backend, Batch, BoxFuture, Feed, Range, RangePage, Rejection, Unavailable, WriteDecision,
+};
 use crate::error::{OpenError, ReadError};
 use crate::record::Write;
 
@@ -19,17 +21,19 @@ impl Memory {
         Memory::default()
     }
 
-    fn decide(&self, write: Write) -> Result<Decision, Unavailable> {
+    fn decide(&self, write: Write) -> Result<WriteDecision, Unavailable> {
         let guard = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
         let feed = guard.as_ref().ok_or_else(|| Unavailable("the store is closed".to_owned()))?;
         let done = match Batch::new(feed).decide(write) {
             Ok((done, _)) => done,
-            Err(Rejection::State) => return Ok(Decision::Refused { at: feed.revision() }),
-            Err(Rejection::Quota(over)) => return Ok(Decision::OverQuota(over)),
+            Err(Rejection::State) => return Ok(WriteDecision::Refused { at: feed.revision() }),
+            Err(Rejection::Quota(over)) => return Ok(WriteDecision::OverQuota(over)),
         };
         let applied = feed.apply(vec![done]);
         let event = applied.events().first().cloned().flatten();
-        event.map(Decision::Committed).ok_or_else(|| Unavailable("the change was not taken".to_owned()))
+        event
+            .map(WriteDecision::Committed)
+            .ok_or_else(|| Unavailable("the working set did not apply the change".to_owned()))
     }
 }
 
@@ -40,7 +44,7 @@ impl Backend for Memory {
         Box::pin(ready(Ok(())))
     }
 
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<Decision, Unavailable>> {
+    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, Unavailable>> {
         Box::pin(ready(self.decide(write)))
     }
 

@@ -5,14 +5,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::backend::{Backend, Decision, Feed, OverQuota, Range, RangePage, Unavailable};
+use crate::backend::{Backend, Feed, OverQuota, Range, RangePage, Unavailable, WriteDecision};
 use crate::error::{CommitError, OpenError, ReadError, WatchError};
 use crate::key::{self, ShardEnd};
 use crate::quota::{Quota, Space};
 use crate::record::{Change, StoreEvent, StoredEntry, Write};
-use crate::table::Entries;
+use crate::table::StoredEntries;
 use crate::watch::Watch;
-use crate::working_set::{At, WorkingSet};
+use crate::working_set::{ListAtRevision, WorkingSet};
 
 /// Limits and configuration of a store.
 #[derive(Debug, Clone)]
@@ -120,7 +120,7 @@ pub enum ListAt {
 #[derive(Debug, Clone)]
 pub struct ListPage {
     /// The entries in key order.
-    pub entries: Entries,
+    pub entries: StoredEntries,
     /// The revision at which these are the entries.
     pub revision: u64,
     /// The key after which the next page starts, if there is one.
@@ -211,10 +211,10 @@ impl Store {
         let (mut entries, revision) = match list.at {
             ListAt::Latest => self.set.select(list.scope, list.after),
             ListAt::Exact(revision) => match self.set.select_at(list.scope, revision, list.after) {
-                At::Known(entries) => (entries, revision),
-                At::Compacted(oldest) => return Err(ReadError::Compacted { oldest }),
-                At::Future(current) => return Err(ReadError::Future { current }),
-                At::Unknown => return self.range(list, revision, limit).await,
+                ListAtRevision::Known(entries) => (entries, revision),
+                ListAtRevision::Compacted(oldest) => return Err(ReadError::Compacted { oldest }),
+                ListAtRevision::Future(current) => return Err(ReadError::Future { current }),
+                ListAtRevision::Unknown => return self.range(list, revision, limit).await,
             },
         };
         let remaining = entries.truncate(limit) as u64;
@@ -237,11 +237,13 @@ impl Store {
             self.backend.compact(revision);
         }
         match decision {
-            Ok(Decision::Committed(event)) => {
+            Ok(WriteDecision::Committed(event)) => {
                 Ok(Committed { revision: event.revision, entry: Arc::clone(&event.entry), event })
             }
-            Ok(Decision::Refused { .. }) => Err(CommitError::Conflict { current: self.get(&key) }),
-            Ok(Decision::OverQuota(OverQuota { live, quota })) => Err(CommitError::OverQuota { live, quota }),
+            Ok(WriteDecision::Refused { .. }) => Err(CommitError::Conflict { current: self.get(&key) }),
+            Ok(WriteDecision::OverQuota(OverQuota { live, quota })) => {
+                Err(CommitError::OverQuota { live, quota })
+            }
             Err(Unavailable(reason)) => Err(CommitError::Unavailable(reason)),
         }
     }
@@ -313,7 +315,7 @@ impl Store {
                 Arc::new(StoredEntry::new(stored.key, stored.revision, stored.created, &stored.record))
             })
             .collect();
-        Ok(ListPage::new(Entries::from_vec(entries), revision, remaining))
+        Ok(ListPage::new(StoredEntries::from_vec(entries), revision, remaining))
     }
 
     /// Maximum size of a record in bytes.
@@ -332,7 +334,7 @@ impl Store {
         if let Change::Put(record) = &write.change {
             if !record.is_valid() {
                 return Err(CommitError::Invalid(
-                    "the place for the revision is outside of the body".to_owned(),
+                    "the offset of the revision is outside of the body".to_owned(),
                 ));
             }
             within("record", record.size(), self.max_record)?;
@@ -342,7 +344,7 @@ impl Store {
 }
 
 impl ListPage {
-    fn new(entries: Entries, revision: u64, remaining: u64) -> ListPage {
+    fn new(entries: StoredEntries, revision: u64, remaining: u64) -> ListPage {
         let last = if remaining > 0 { entries.last() } else { None };
         let more = last.map(|last| Arc::clone(&last.key));
         ListPage { entries, revision, more, remaining }

@@ -16,20 +16,20 @@ type Chunk = Arc<Vec<Arc<StoredEntry>>>;
 
 /// An ordered map of entries by their key.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct EntryTable {
     /// INVARIANT: no chunk is empty; keys ascend strictly within and across chunks.
     chunks: Vec<Chunk>,
 }
 
-impl Table {
+impl EntryTable {
     /// Builds a table from entries in strictly ascending key order.
-    pub(crate) fn from_sorted(entries: Vec<Arc<StoredEntry>>) -> Table {
+    pub(crate) fn from_sorted(entries: Vec<Arc<StoredEntry>>) -> EntryTable {
         let mut chunks = Vec::with_capacity(entries.len().div_ceil(CHUNK));
         let mut entries = entries.into_iter().peekable();
         while entries.peek().is_some() {
             chunks.push(Arc::new(entries.by_ref().take(CHUNK).collect()));
         }
-        Table { chunks }
+        EntryTable { chunks }
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Arc<StoredEntry>> {
@@ -76,17 +76,17 @@ impl Table {
     }
 
     /// Every entry that `scope` covers and whose key comes after `after`.
-    pub(crate) fn select(&self, scope: &str, after: Option<&str>) -> Entries {
+    pub(crate) fn select(&self, scope: &str, after: Option<&str>) -> StoredEntries {
         if !scope.ends_with('/') {
             let found = self.get(scope).filter(|entry| after.is_none_or(|after| *entry.key > *after));
-            return found.map(|entry| Entries::from_vec(vec![Arc::clone(entry)])).unwrap_or_default();
+            return found.map(|entry| StoredEntries::from_vec(vec![Arc::clone(entry)])).unwrap_or_default();
         }
         let is_before = |entry: &Arc<StoredEntry>| match after {
             Some(after) if after >= scope => *entry.key <= *after,
             _ => *entry.key < *scope,
         };
         let is_within = |entry: &Arc<StoredEntry>| is_before(entry) || entry.key.starts_with(scope);
-        let mut selected = Entries::default();
+        let mut selected = StoredEntries::default();
         let first = self.chunks.partition_point(|chunk| chunk.last().is_some_and(is_before));
         for chunk in self.chunks.iter().skip(first) {
             // Most chunks are entirely within the scope.
@@ -124,26 +124,26 @@ impl Table {
 
 /// Entries in key order, as of one revision.
 #[derive(Debug, Clone, Default)]
-pub struct Entries {
-    parts: Vec<Part>,
+pub struct StoredEntries {
+    parts: Vec<ChunkRange>,
     len: usize,
 }
 
 /// A chunk and the selected range of its entries.
 #[derive(Debug, Clone)]
-struct Part {
+struct ChunkRange {
     chunk: Chunk,
     start: usize,
     end: usize,
 }
 
-impl Part {
+impl ChunkRange {
     fn slice(&self) -> &[Arc<StoredEntry>] {
         self.chunk.get(self.start..self.end).unwrap_or_default()
     }
 }
 
-impl Entries {
+impl StoredEntries {
     pub fn len(&self) -> usize {
         self.len
     }
@@ -153,18 +153,18 @@ impl Entries {
     }
 
     /// Iterates in key order.
-    pub fn iter(&self) -> EntriesIter<'_> {
+    pub fn iter(&self) -> StoredEntriesIter<'_> {
         let mut parts = self.parts.iter();
-        let current = parts.next().map(Part::slice).unwrap_or_default().iter();
-        EntriesIter { parts, current, left: self.len }
+        let current = parts.next().map(ChunkRange::slice).unwrap_or_default().iter();
+        StoredEntriesIter { parts, current, left: self.len }
     }
 
     pub fn last(&self) -> Option<&Arc<StoredEntry>> {
         self.parts.last()?.slice().last()
     }
 
-    pub(crate) fn from_vec(entries: Vec<Arc<StoredEntry>>) -> Entries {
-        let mut all = Entries::default();
+    pub(crate) fn from_vec(entries: Vec<Arc<StoredEntry>>) -> StoredEntries {
+        let mut all = StoredEntries::default();
         let len = entries.len();
         all.push(&Arc::new(entries), 0, len);
         all
@@ -189,30 +189,30 @@ impl Entries {
 
     fn push(&mut self, chunk: &Chunk, start: usize, end: usize) {
         if start < end {
-            self.parts.push(Part { chunk: Arc::clone(chunk), start, end });
+            self.parts.push(ChunkRange { chunk: Arc::clone(chunk), start, end });
             self.len += end - start;
         }
     }
 }
 
-impl<'a> IntoIterator for &'a Entries {
+impl<'a> IntoIterator for &'a StoredEntries {
     type Item = &'a Arc<StoredEntry>;
-    type IntoIter = EntriesIter<'a>;
+    type IntoIter = StoredEntriesIter<'a>;
 
-    fn into_iter(self) -> EntriesIter<'a> {
+    fn into_iter(self) -> StoredEntriesIter<'a> {
         self.iter()
     }
 }
 
-/// Iterates over [`Entries`] in key order.
+/// Iterates over [`StoredEntries`] in key order.
 #[derive(Debug, Clone)]
-pub struct EntriesIter<'a> {
-    parts: std::slice::Iter<'a, Part>,
+pub struct StoredEntriesIter<'a> {
+    parts: std::slice::Iter<'a, ChunkRange>,
     current: std::slice::Iter<'a, Arc<StoredEntry>>,
     left: usize,
 }
 
-impl<'a> Iterator for EntriesIter<'a> {
+impl<'a> Iterator for StoredEntriesIter<'a> {
     type Item = &'a Arc<StoredEntry>;
 
     fn next(&mut self) -> Option<&'a Arc<StoredEntry>> {
@@ -230,7 +230,7 @@ impl<'a> Iterator for EntriesIter<'a> {
     }
 }
 
-impl ExactSizeIterator for EntriesIter<'_> {}
+impl ExactSizeIterator for StoredEntriesIter<'_> {}
 
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,7 @@ use crate::working_set::WorkingSet;
 const TAKE: usize = 64;
 /// Maximum number of events that it examines while holding the lock.
 const LOOK: usize = 4096;
-/// Value of `Ticket::pending` when there are no events to read.
+/// Value of `WatcherWakeup::pending` when there are no events to read.
 const NOTHING: u64 = 0;
 
 /// All watchers, by their scope.
@@ -30,7 +30,7 @@ pub(crate) struct Watchers {
 
 #[derive(Debug, Default)]
 struct Scopes {
-    tickets: HashMap<Box<str>, BTreeMap<u64, Arc<Ticket>>>,
+    wakeups: HashMap<Box<str>, BTreeMap<u64, Arc<WatcherWakeup>>>,
     count: usize,
     next: u64,
     closed: bool,
@@ -38,7 +38,7 @@ struct Scopes {
 
 /// The shared state through which the store wakes a watcher.
 #[derive(Debug)]
-struct Ticket {
+struct WatcherWakeup {
     /// The revision of the first event that the watcher has not examined, or `NOTHING`.
     pending: AtomicU64,
     wake: Notify,
@@ -46,7 +46,7 @@ struct Ticket {
 
 impl Watchers {
     /// Records the events for the watchers of their keys and wakes these.
-    pub(crate) fn tell<'e>(&self, events: impl Iterator<Item = &'e Arc<StoreEvent>>) {
+    pub(crate) fn notify<'e>(&self, events: impl Iterator<Item = &'e Arc<StoreEvent>>) {
         let scopes = self.lock();
         if scopes.count == 0 {
             return;
@@ -54,24 +54,24 @@ impl Watchers {
         let mut notified = Vec::new();
         for event in events {
             for scope in key::scopes(&event.entry.key) {
-                let Some(tickets) = scopes.tickets.get(scope) else { continue };
-                for ticket in tickets.values() {
-                    let free = ticket.pending.compare_exchange(
+                let Some(wakeups) = scopes.wakeups.get(scope) else { continue };
+                for wakeup in wakeups.values() {
+                    let free = wakeup.pending.compare_exchange(
                         NOTHING,
                         event.revision,
                         Ordering::AcqRel,
                         Ordering::Relaxed,
                     );
                     if free.is_ok() {
-                        notified.push(Arc::clone(ticket));
+                        notified.push(Arc::clone(wakeup));
                     }
                 }
             }
         }
         // Waking runs foreign code, so the lock is released first.
         drop(scopes);
-        for ticket in notified {
-            ticket.wake.notify_one();
+        for wakeup in notified {
+            wakeup.wake.notify_one();
         }
     }
 
@@ -79,10 +79,10 @@ impl Watchers {
     pub(crate) fn close(&self) {
         let mut scopes = self.lock();
         scopes.closed = true;
-        let notified: Vec<_> = scopes.tickets.values().flat_map(BTreeMap::values).cloned().collect();
+        let notified: Vec<_> = scopes.wakeups.values().flat_map(BTreeMap::values).cloned().collect();
         drop(scopes);
-        for ticket in notified {
-            ticket.wake.notify_one();
+        for wakeup in notified {
+            wakeup.wake.notify_one();
         }
     }
 
@@ -90,22 +90,22 @@ impl Watchers {
         self.lock().count
     }
 
-    fn add(&self, scope: &str) -> (u64, Arc<Ticket>) {
-        let ticket = Arc::new(Ticket { pending: AtomicU64::new(NOTHING), wake: Notify::new() });
+    fn add(&self, scope: &str) -> (u64, Arc<WatcherWakeup>) {
+        let wakeup = Arc::new(WatcherWakeup { pending: AtomicU64::new(NOTHING), wake: Notify::new() });
         let mut scopes = self.lock();
         let id = scopes.next;
         scopes.next += 1;
         scopes.count += 1;
-        scopes.tickets.entry(scope.into()).or_default().insert(id, Arc::clone(&ticket));
-        (id, ticket)
+        scopes.wakeups.entry(scope.into()).or_default().insert(id, Arc::clone(&wakeup));
+        (id, wakeup)
     }
 
     fn remove(&self, scope: &str, id: u64) {
         let mut scopes = self.lock();
-        let Some(tickets) = scopes.tickets.get_mut(scope) else { return };
-        if tickets.remove(&id).is_some() {
-            if tickets.is_empty() {
-                scopes.tickets.remove(scope);
+        let Some(wakeups) = scopes.wakeups.get_mut(scope) else { return };
+        if wakeups.remove(&id).is_some() {
+            if wakeups.is_empty() {
+                scopes.wakeups.remove(scope);
             }
             scopes.count -= 1;
         }
@@ -126,7 +126,7 @@ pub struct Watch {
     set: Arc<WorkingSet>,
     scope: Box<str>,
     id: u64,
-    ticket: Arc<Ticket>,
+    wakeup: Arc<WatcherWakeup>,
     /// Events taken from the history but not returned yet.
     taken: VecDeque<Arc<StoreEvent>>,
     /// The revision up to which the history has been examined.
@@ -138,12 +138,12 @@ pub struct Watch {
 impl Watch {
     /// Watches `scope` after `revision`; the caller has checked that the history still covers it.
     pub(crate) fn new(set: Arc<WorkingSet>, scope: &str, revision: u64) -> Watch {
-        let (id, ticket) = set.watchers.add(scope);
+        let (id, wakeup) = set.watchers.add(scope);
         let mut watch = Watch {
             set,
             scope: scope.into(),
             id,
-            ticket,
+            wakeup,
             taken: VecDeque::new(),
             looked: revision,
             handed_out: revision,
@@ -151,7 +151,7 @@ impl Watch {
         // From here on this watcher is notified. Examine earlier events now, so that a watcher without events is not
         // considered behind.
         if watch.set.revision() > revision {
-            watch.ticket.pending.store(revision + 1, Ordering::Release);
+            watch.wakeup.pending.store(revision + 1, Ordering::Release);
             // If it has already fallen behind, the first call of `next` reports that.
             let _ = watch.look();
         }
@@ -167,7 +167,7 @@ impl Watch {
             if self.set.watchers.is_closed() {
                 return Err(WatchError::Closed);
             }
-            self.ticket.wake.notified().await;
+            self.wakeup.wake.notified().await;
         }
     }
 
@@ -187,7 +187,7 @@ impl Watch {
     pub fn progress(&self) -> u64 {
         // The order matters: events up to `announced` set `pending` before `announced` was raised.
         let announced = self.set.announced();
-        if self.taken.is_empty() && self.ticket.pending.load(Ordering::Acquire) == NOTHING {
+        if self.taken.is_empty() && self.wakeup.pending.load(Ordering::Acquire) == NOTHING {
             return self.handed_out.max(announced);
         }
         self.handed_out
@@ -200,7 +200,7 @@ impl Watch {
     /// Takes events from the history until it finds some or reaches the end.
     fn look(&mut self) -> Result<(), WatchError> {
         while self.taken.is_empty() {
-            let pending = self.ticket.pending.swap(NOTHING, Ordering::AcqRel);
+            let pending = self.wakeup.pending.swap(NOTHING, Ordering::AcqRel);
             if pending == NOTHING {
                 return Ok(());
             }
@@ -208,13 +208,13 @@ impl Watch {
             let looked = self.set.collect(&self.scope, from, (TAKE, LOOK), &mut self.taken);
             let Some((until, is_newest)) = looked else {
                 // Stay lagged: further calls must fail as well.
-                self.ticket.pending.store(pending, Ordering::Release);
+                self.wakeup.pending.store(pending, Ordering::Release);
                 return Err(WatchError::Lagged);
             };
             self.looked = until;
             if !is_newest {
                 // Events announced meanwhile are either examined already or come later.
-                self.ticket.pending.store(until + 1, Ordering::Release);
+                self.wakeup.pending.store(until + 1, Ordering::Release);
             }
         }
         Ok(())

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::backend::{Done, Stored};
+use crate::backend::{Done, StoredRecord};
 use crate::history::History;
 use crate::key::{self, Shards};
 use crate::quota::Quota;
 use crate::record::{Change, ChangeKind, StoreEvent, StoredEntry};
 use crate::store::{Clock, StoreOptions};
-use crate::table::{Entries, Table};
+use crate::table::{EntryTable, StoredEntries};
 use crate::watch::Watchers;
 
 /// Number of changes applied while holding the lock.
@@ -26,7 +26,7 @@ const STEPS: u32 = 16;
 
 /// The revisions of a live key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Version {
+pub struct KeyRevisions {
     /// The revision of the last change.
     pub revision: u64,
     /// The revision that created the key.
@@ -37,7 +37,7 @@ pub struct Version {
 
 #[derive(Debug)]
 pub(crate) struct WorkingSet {
-    state: RwLock<State>,
+    state: RwLock<WorkingState>,
     pub(crate) watchers: Watchers,
     /// The revision up to which watchers have been notified.
     announced: watch::Sender<u64>,
@@ -51,14 +51,14 @@ pub(crate) struct WorkingSet {
 }
 
 #[derive(Debug)]
-struct State {
+struct WorkingState {
     revision: u64,
     /// Live bytes, as the quota counts them.
     live_bytes: u64,
     division: Shards,
     /// Lists before this revision fail.
     compacted: u64,
-    shards: BTreeMap<Box<str>, Shard>,
+    shards: BTreeMap<Box<str>, KeyShard>,
     history: History,
     /// Total bytes written since the store was loaded.
     written: u64,
@@ -75,15 +75,15 @@ struct Mark {
 }
 
 #[derive(Debug, Default)]
-struct Shard {
-    table: Table,
+struct KeyShard {
+    table: EntryTable,
     /// The revision of the last change.
     changed: u64,
 }
 
 /// The result of a list at a revision.
-pub(crate) enum At {
-    Known(Entries),
+pub(crate) enum ListAtRevision {
+    Known(StoredEntries),
     /// The working set does not know; ask the backend.
     Unknown,
     /// The revision is compacted; this is the oldest one available.
@@ -94,7 +94,7 @@ pub(crate) enum At {
 
 impl WorkingSet {
     pub(crate) fn new(options: &StoreOptions) -> WorkingSet {
-        let state = State {
+        let state = WorkingState {
             revision: 0,
             live_bytes: 0,
             division: Shards(options.shard_end),
@@ -119,7 +119,7 @@ impl WorkingSet {
         }
     }
 
-    pub(crate) fn load(&self, revision: u64, compacted: u64, records: Vec<Stored>) {
+    pub(crate) fn load(&self, revision: u64, compacted: u64, records: Vec<StoredRecord>) {
         let mut entries: Vec<_> = records
             .into_iter()
             .map(|stored| {
@@ -137,7 +137,7 @@ impl WorkingSet {
                 None => drop(members.insert(name.into(), vec![entry])),
             }
         }
-        let shard = |members| Shard { table: Table::from_sorted(members), changed: revision };
+        let shard = |members| KeyShard { table: EntryTable::from_sorted(members), changed: revision };
         let shards = members.into_iter().map(|(name, members)| (name, shard(members))).collect();
         let mut state = self.write();
         state.revision = revision;
@@ -156,7 +156,7 @@ impl WorkingSet {
         self.read().live_bytes
     }
 
-    pub(crate) fn apply(&self, changes: Vec<Done>) -> Applied<'_> {
+    pub(crate) fn apply(&self, changes: Vec<Done>) -> AppliedChanges<'_> {
         let mut events = Vec::with_capacity(changes.len());
         let mut dropped = Vec::new();
         let mut changes = changes.into_iter();
@@ -175,7 +175,7 @@ impl WorkingSet {
         if let Some(quota) = &self.quota {
             quota.settle(self.live_bytes());
         }
-        Applied { set: self, events }
+        AppliedChanges { set: self, events }
     }
 
     /// Raises the revision to `revision`, without a change.
@@ -195,32 +195,32 @@ impl WorkingSet {
         state.shard(key)?.table.get(key).cloned()
     }
 
-    pub(crate) fn version(&self, key: &str) -> Option<Version> {
+    pub(crate) fn revisions(&self, key: &str) -> Option<KeyRevisions> {
         let state = self.read();
         let entry = state.shard(key)?.table.get(key)?;
-        Some(Version { revision: entry.revision, created: entry.created, charge: entry.charge() })
+        Some(KeyRevisions { revision: entry.revision, created: entry.created, charge: entry.charge() })
     }
 
     /// The entries that `scope` covers now, and the current revision.
-    pub(crate) fn select(&self, scope: &str, after: Option<&str>) -> (Entries, u64) {
+    pub(crate) fn select(&self, scope: &str, after: Option<&str>) -> (StoredEntries, u64) {
         let state = self.read();
         (state.select(scope, after), state.revision)
     }
 
     /// The entries that `scope` covered at `revision`.
-    pub(crate) fn select_at(&self, scope: &str, revision: u64, after: Option<&str>) -> At {
+    pub(crate) fn select_at(&self, scope: &str, revision: u64, after: Option<&str>) -> ListAtRevision {
         let state = self.read();
         if revision > state.revision {
-            return At::Future(state.revision);
+            return ListAtRevision::Future(state.revision);
         }
         if revision < state.compacted {
-            return At::Compacted(state.compacted);
+            return ListAtRevision::Compacted(state.compacted);
         }
         if state.changed(scope) <= revision {
-            return At::Known(state.select(scope, after));
+            return ListAtRevision::Known(state.select(scope, after));
         }
         if revision < state.history.forgotten() {
-            return At::Unknown;
+            return ListAtRevision::Unknown;
         }
         // Undo later changes: for each key, the oldest event after `revision` has its state at `revision`.
         let mut then = BTreeMap::new();
@@ -244,7 +244,7 @@ impl WorkingSet {
             }
         }
         entries.extend(then.filter_map(|(_, old)| old));
-        At::Known(Entries::from_vec(entries))
+        ListAtRevision::Known(StoredEntries::from_vec(entries))
     }
 
     /// The event of a revision, if it is still in the history.
@@ -361,18 +361,18 @@ impl WorkingSet {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State> {
+    fn read(&self) -> RwLockReadGuard<'_, WorkingState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
+    fn write(&self) -> RwLockWriteGuard<'_, WorkingState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl WorkingState {
     /// The shard of a key, or of a scope within one shard.
-    fn shard(&self, key: &str) -> Option<&Shard> {
+    fn shard(&self, key: &str) -> Option<&KeyShard> {
         self.shards.get(self.division.of(key))
     }
 
@@ -383,7 +383,7 @@ impl State {
             Prepared::Delete { key, revision } => (self.division.of(key), *revision),
         };
         if !self.shards.contains_key(name) {
-            self.shards.insert(name.into(), Shard::default());
+            self.shards.insert(name.into(), KeyShard::default());
         }
         let shard = self.shards.get_mut(name)?;
         shard.changed = revision;
@@ -415,7 +415,7 @@ impl State {
         self.history.forget(revision, dropped);
     }
 
-    fn select(&self, scope: &str, after: Option<&str>) -> Entries {
+    fn select(&self, scope: &str, after: Option<&str>) -> StoredEntries {
         if self.division.is_within(scope) {
             return self.shard(scope).map(|shard| shard.table.select(scope, after)).unwrap_or_default();
         }
@@ -425,7 +425,7 @@ impl State {
             all.extend(shard.table.select(scope, after).iter().cloned());
         }
         all.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        Entries::from_vec(all)
+        StoredEntries::from_vec(all)
     }
 
     /// The revision of the last change that may be in `scope`.
@@ -455,23 +455,23 @@ impl Prepared {
 
 /// Changes that reads already see. Dropping this notifies the watchers.
 #[derive(Debug)]
-#[must_use = "dropping it tells the watchers, which comes after the writers have been answered"]
-pub struct Applied<'s> {
+#[must_use = "dropping it notifies the watchers, which must come after the writers have been answered"]
+pub struct AppliedChanges<'s> {
     set: &'s WorkingSet,
     events: Vec<Option<Arc<StoreEvent>>>,
 }
 
-impl Applied<'_> {
+impl AppliedChanges<'_> {
     /// One event for each change; `None` for a deletion of a key that did not exist.
     pub fn events(&self) -> &[Option<Arc<StoreEvent>>] {
         &self.events
     }
 }
 
-impl Drop for Applied<'_> {
+impl Drop for AppliedChanges<'_> {
     fn drop(&mut self) {
         let last = self.events.iter().flatten().last().map(|event| event.revision);
-        self.set.watchers.tell(self.events.iter().flatten());
+        self.set.watchers.notify(self.events.iter().flatten());
         if let Some(last) = last {
             self.set.announce(last);
         }

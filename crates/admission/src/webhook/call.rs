@@ -14,7 +14,7 @@ use crate::webhook::denial::{denial, dry_run_unsupported};
 use crate::webhook::response::{ReviewResponse, verify};
 use crate::webhook::review::{ReviewInput, review};
 use crate::webhook::{OutgoingReview, Transport, TransportError, Webhook, reply};
-use crate::{AdmissionAttributes, AdmissionMetrics, AdmissionNotes, Phase, WebhookRejection};
+use crate::{AdmissionAttributes, AdmissionMetrics, AdmissionNotes, Phase, WebhookLabels, WebhookRejection};
 
 #[derive(Clone)]
 pub(super) struct WebhookCaller {
@@ -133,7 +133,6 @@ impl WebhookCaller {
         failure: Option<&CallFailure>,
         took: Duration,
     ) {
-        let operation = attributes.operation;
         let (code, rejection) = match failure {
             None => (200, None),
             Some(CallFailure::Calling { code, .. }) if webhook.ignores_failures => (*code, None),
@@ -154,11 +153,12 @@ impl WebhookCaller {
             }
             Some(CallFailure::Denied(_)) | None => {}
         }
+        let labels = WebhookLabels { name: &webhook.name, phase, operation: attributes.operation };
         for metrics in metrics_for(&*self.metrics, webhook.is_static) {
             if let Some(why) = rejection {
-                metrics.webhook_rejected(&webhook.name, phase, operation, why, code);
+                metrics.webhook_rejected(&labels, why, code);
             }
-            metrics.webhook(&webhook.name, phase, operation, code, rejection.is_some(), took);
+            metrics.webhook(&labels, code, rejection.is_some(), took);
         }
     }
 

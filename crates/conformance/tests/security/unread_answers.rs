@@ -101,7 +101,7 @@ async fn unread_answers_of_one_user_use_bounded_memory_for_a_bounded_time() {
     .await
     .unwrap();
     assert!(metric(&admin, "apiserver_connections_closed_total", "stalled").await.unwrap() >= 30.0);
-    let lines = server.log().matches("answers were not read").count();
+    let lines = server.log().matches("do not read responses").count();
     assert!((1..=10).contains(&lines), "{lines} lines about it");
     accepts(alice.get(MAPS).await).unwrap();
     drop(held);

@@ -143,7 +143,7 @@ async fn without_permission_webhooks_are_called_without_a_token() {
     assert_eq!((calls.len(), shown(&calls[0])), (1, None));
     assert!(counted(&client, REQUESTS, "status=\"failure\"").await >= 1.0);
     let log = server.log();
-    assert!(log.contains("a token for a webhook could not be had"), "{log}");
+    assert!(log.contains("cannot get a token for a webhook"), "{log}");
     assert!(log.contains("cannot attest resource"), "{log}");
 
     let mut changed = accepts(client.get(&role).await).unwrap();

@@ -39,8 +39,8 @@ const WITH_MANIFESTS: [(&str, ManifestSet); 4] = [
 #[derive(Debug, Default)]
 pub(crate) struct PluginConfigurations {
     by_name: BTreeMap<Str, Vec<u8>>,
-    /// The folders of static manifests, by plugin.
-    folders: BTreeMap<&'static str, Str>,
+    /// The directories of static manifests, by plugin.
+    directories: BTreeMap<&'static str, Str>,
 }
 
 impl PluginConfigurations {
@@ -57,7 +57,7 @@ impl PluginConfigurations {
             ))
         })?;
         let configuration = AdmissionConfiguration::parse(&bytes).map_err(failed)?;
-        let folder = path.parent().unwrap_or(Path::new("/"));
+        let directory = path.parent().unwrap_or(Path::new("/"));
         let mut by_name = BTreeMap::new();
         let mut named = BTreeSet::new();
         for (index, plugin) in configuration.plugins.into_iter().enumerate() {
@@ -76,7 +76,7 @@ impl PluginConfigurations {
                 PluginConfigurationSource::Inline(bytes) => bytes,
                 PluginConfigurationSource::ThisFile => bytes.clone(),
                 PluginConfigurationSource::File(file) => {
-                    let file = folder.join(file.as_str());
+                    let file = directory.join(file.as_str());
                     read_file(&file).map_err(|why| {
                         ConfigError::other(format!(
                             "Couldn't open admission plugin configuration {0}: open {0}: {why}",
@@ -87,11 +87,11 @@ impl PluginConfigurations {
             };
             by_name.insert(plugin.name, bytes);
         }
-        let mut read = PluginConfigurations { by_name, folders: BTreeMap::new() };
+        let mut read = PluginConfigurations { by_name, directories: BTreeMap::new() };
         for plugin in ["MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"] {
             if let Some(bytes) = read.take(plugin) {
-                let folder = static_manifests(plugin, &bytes).map_err(|why| refused(plugin, &why))?;
-                read.folders.insert(plugin, folder);
+                let directory = static_manifests(plugin, &bytes).map_err(|why| refused(plugin, &why))?;
+                read.directories.insert(plugin, directory);
             }
         }
         Ok(read)
@@ -175,7 +175,7 @@ impl PluginConfigurations {
         stage.map(|stage| Some(Arc::new(stage) as _)).map_err(|why| refused(PLUGIN, &why))
     }
 
-    /// Takes the configurations of both webhook plugins and returns their credentials. Their manifest folders are recorded for
+    /// Takes the configurations of both webhook plugins and returns their credentials. Their manifest directories are recorded for
     /// [`PluginConfigurations::manifests`].
     pub(crate) fn webhook_credentials(&mut self) -> Result<WebhookCredentials, ConfigError> {
         Ok(WebhookCredentials {
@@ -189,22 +189,22 @@ impl PluginConfigurations {
         let failed = |why: String| refused(plugin, &why);
         let WebhookAdmission { kubeconfig, static_manifests } =
             WebhookAdmission::parse(&bytes).map_err(failed)?;
-        self.folders.insert(plugin, static_manifests);
+        self.directories.insert(plugin, static_manifests);
         if kubeconfig.is_empty() {
             return Ok(Credentials::default());
         }
         Credentials::read(Path::new(kubeconfig.as_str())).map_err(failed)
     }
 
-    /// Checks folders of static manifests, wherever they were configured: the feature gate must be on and their plugins enabled. No
-    /// two folders may be for one plugin, because one would replace the other.
-    pub(crate) fn check_folders(
-        folders: &[(ManifestSet, PathBuf)],
+    /// Checks directories of static manifests, wherever they were configured: the feature gate must be on and their plugins enabled. No
+    /// two directories may be for one plugin, because one would replace the other.
+    pub(crate) fn check_directories(
+        directories: &[(ManifestSet, PathBuf)],
         gate: bool,
         is_on: impl Fn(&str) -> bool,
     ) -> Result<(), ConfigError> {
-        for (index, (set, folder)) in folders.iter().enumerate() {
-            let shown = folder.display();
+        for (index, (set, directory)) in directories.iter().enumerate() {
+            let shown = directory.display();
             if !gate {
                 return Err(ConfigError::other(format!(
                     "{shown}: static manifests require the ManifestBasedAdmissionControlConfig feature gate to be enabled"
@@ -217,10 +217,10 @@ impl PluginConfigurations {
                 }
                 if !is_on(plugin) {
                     return Err(ConfigError::other(format!(
-                        "{shown}: the plugin {plugin} is disabled, so nothing would enforce what is in the folder; enable the plugin or leave the folder out"
+                        "{shown}: the plugin {plugin} is disabled, so nothing would enforce what is in the directory; enable the plugin or leave the directory out"
                     )));
                 }
-                let other = folders.iter().take(index).find(|(other, _)| concerns(*other));
+                let other = directories.iter().take(index).find(|(other, _)| concerns(*other));
                 if let Some((_, other)) = other {
                     return Err(ConfigError::other(format!(
                         "{shown} and {} are both for the plugin {plugin}: one would replace the other, so name only one of them",
@@ -232,24 +232,27 @@ impl PluginConfigurations {
         Ok(())
     }
 
-    /// The folders of static manifests in the configuration file. It is an error to configure one while the feature gate (`gate`) is
+    /// The directories of static manifests in the configuration file. It is an error to configure one while the feature gate (`gate`) is
     /// off or the plugin is disabled (`is_on`), because the manifests would not be enforced.
     pub(crate) fn manifests(
         &self,
         gate: bool,
         is_on: impl Fn(&str) -> bool,
     ) -> Result<Vec<(ManifestSet, PathBuf)>, ConfigError> {
-        let mut folders = Vec::new();
+        let mut directories = Vec::new();
         for (plugin, set) in WITH_MANIFESTS {
-            let Some(folder) = self.folders.get(plugin).filter(|folder| !folder.is_empty()) else { continue };
-            check_folder(folder, gate).map_err(|error| refused(plugin, &error.to_string()))?;
+            let Some(directory) = self.directories.get(plugin).filter(|directory| !directory.is_empty())
+            else {
+                continue;
+            };
+            check_directory(directory, gate).map_err(|error| refused(plugin, &error.to_string()))?;
             if !is_on(plugin) {
-                let why = "staticManifestsDir is set, but the plugin is disabled, so nothing would enforce what is in it; enable the plugin or leave the folder out";
+                let why = "staticManifestsDir is set, but the plugin is disabled, so nothing would enforce what is in it; enable the plugin or leave the directory out";
                 return Err(refused(plugin, why));
             }
-            folders.push((set, PathBuf::from(folder.as_str())));
+            directories.push((set, PathBuf::from(directory.as_str())));
         }
-        Ok(folders)
+        Ok(directories)
     }
 
     /// Warns about the configurations that are left: their plugins take none.
@@ -261,19 +264,19 @@ impl PluginConfigurations {
 }
 
 /// Checks `staticManifestsDir`: the feature gate must be on, and the path must be an absolute path of a directory.
-fn check_folder(folder: &Str, gate: bool) -> Result<(), FieldError> {
+fn check_directory(directory: &Str, gate: bool) -> Result<(), FieldError> {
     let at = FieldPath::root().field("staticManifestsDir");
-    let invalid = |why: &str| Err(FieldError::invalid(&at, folder.clone(), why));
+    let invalid = |why: &str| Err(FieldError::invalid(&at, directory.clone(), why));
     if !gate {
         let why =
             "staticManifestsDir requires the ManifestBasedAdmissionControlConfig feature gate to be enabled";
         return Err(FieldError::forbidden(&at, why));
     }
-    if !folder.starts_with('/') {
+    if !directory.starts_with('/') {
         return invalid("must be an absolute file path");
     }
-    match std::fs::metadata(folder.as_str()) {
-        Err(error) => invalid(&format!("unable to read: stat {folder}: {}", go_words(&error))),
+    match std::fs::metadata(directory.as_str()) {
+        Err(error) => invalid(&format!("unable to read: stat {directory}: {}", go_words(&error))),
         Ok(found) if !found.is_dir() => invalid("must be a directory"),
         Ok(_) => Ok(()),
     }

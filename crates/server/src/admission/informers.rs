@@ -26,8 +26,8 @@ pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
 
 /// The informers of both kinds of policies.
 pub(crate) struct Informers {
-    validating: Kept,
-    mutating: Kept,
+    validating: PolicyInformer,
+    mutating: PolicyInformer,
 }
 
 impl Informers {
@@ -39,7 +39,7 @@ impl Informers {
         mutating: Arc<MutatingPolicies>,
     ) -> Self {
         let notes = Notes::of(unreadable, Concern::Admission);
-        let validating = keep(
+        let validating = start_policy_informer(
             store,
             &notes,
             [keys::VALIDATING_POLICIES, keys::VALIDATING_BINDINGS],
@@ -47,7 +47,7 @@ impl Informers {
             ValidatingPolicy::compile,
             move |snapshot| validating.replace(snapshot),
         );
-        let mutating = keep(
+        let mutating = start_policy_informer(
             store,
             &notes,
             [keys::MUTATING_POLICIES, keys::MUTATING_BINDINGS],
@@ -59,12 +59,12 @@ impl Informers {
     }
 
     /// Compiles the validating policies of manifest files. Calling the result puts them in force.
-    pub(crate) fn fix_validating(&self, loaded: &LoadedManifests) -> Fixed {
+    pub(crate) fn fix_validating(&self, loaded: &LoadedManifests) -> PutInForce {
         (self.validating.fix)(loaded)
     }
 
     /// Compiles the mutating policies of manifest files. Calling the result puts them in force.
-    pub(crate) fn fix_mutating(&self, loaded: &LoadedManifests) -> Fixed {
+    pub(crate) fn fix_mutating(&self, loaded: &LoadedManifests) -> PutInForce {
         (self.mutating.fix)(loaded)
     }
 
@@ -80,24 +80,24 @@ impl Informers {
 
     /// Waits until the write at `revision` is in force. Returns at once for resources other than policies and bindings.
     pub(crate) async fn reached(&self, resource: &str, revision: u64) {
-        let (kept, which) = match resource {
+        let (informer, which) = match resource {
             "validatingadmissionpolicies" => (&self.validating, 0),
             "validatingadmissionpolicybindings" => (&self.validating, 1),
             "mutatingadmissionpolicies" => (&self.mutating, 0),
             "mutatingadmissionpolicybindings" => (&self.mutating, 1),
             _ => return,
         };
-        kept.reached(which, revision).await;
+        informer.reached(which, revision).await;
     }
 }
 
-/// Puts the compiled policies of a folder in force.
-pub(crate) type Fixed = Box<dyn FnOnce() + Send>;
+/// Puts the compiled policies of a directory in force.
+pub(crate) type PutInForce = Box<dyn FnOnce() + Send>;
 
 /// A policy as `/debug/admission` shows it.
 pub(crate) struct ListedPolicy {
     pub(crate) name: Str,
-    pub(crate) from: CameFrom,
+    pub(crate) from: PolicyOrigin,
     pub(crate) fails_closed: bool,
     pub(crate) inventory: Arc<InventoryEntry>,
     /// Without bindings the policy is not in force.
@@ -106,57 +106,57 @@ pub(crate) struct ListedPolicy {
 
 /// A binding as `/debug/admission` shows it.
 pub(crate) struct ListedBinding {
-    pub(crate) from: CameFrom,
+    pub(crate) from: PolicyOrigin,
     pub(crate) binding: Arc<PolicyBinding>,
 }
 
 /// The origin of a policy or binding, and how long it took to compile.
 #[derive(Clone, Debug)]
-pub(crate) struct CameFrom {
+pub(crate) struct PolicyOrigin {
     /// File and line of a static manifest; `None` for a stored object.
-    pub(crate) place: Option<(Str, usize)>,
+    pub(crate) manifest_position: Option<(Str, usize)>,
     pub(crate) compiled_in: Duration,
 }
 
 /// The informers of one kind of policies and of its bindings.
-struct Kept {
+struct PolicyInformer {
     /// Compiles the policies of manifest files. Calling the result puts them in force.
-    fix: Box<dyn Fn(&LoadedManifests) -> Fixed + Send + Sync>,
+    fix: Box<dyn Fn(&LoadedManifests) -> PutInForce + Send + Sync>,
     list: Box<dyn Fn() -> Vec<ListedPolicy> + Send + Sync>,
     followed: [InformerProgress; 2],
-    heard: watch::Receiver<u64>,
+    changes: watch::Receiver<u64>,
     built: watch::Receiver<u64>,
 }
 
-impl Kept {
+impl PolicyInformer {
     async fn reached(&self, which: usize, revision: u64) {
         if let Some(followed) = self.followed.get(which) {
             followed.reached(revision).await;
         }
-        let heard = *self.heard.borrow();
-        let _ = self.built.clone().wait_for(|built| *built >= heard).await;
+        let changes = *self.changes.borrow();
+        let _ = self.built.clone().wait_for(|built| *built >= changes).await;
     }
 }
 
 /// All policies and bindings of one kind: stored ones, and `fixed` ones of manifest files.
-struct Table<P> {
-    stored: Policied<P>,
-    fixed: Policied<P>,
+struct PolicyTable<P> {
+    stored: SourcePolicies<P>,
+    fixed: SourcePolicies<P>,
     /// Counts the changes of stored objects.
-    heard: watch::Sender<u64>,
+    changes: watch::Sender<u64>,
 }
 
 /// Policies and bindings of one source by name, with the origin of each.
-struct Policied<P> {
+struct SourcePolicies<P> {
     policies: BTreeMap<Str, Arc<P>>,
     bindings: BTreeMap<Str, Arc<PolicyBinding>>,
-    policies_from: BTreeMap<Str, CameFrom>,
-    bindings_from: BTreeMap<Str, CameFrom>,
+    policies_from: BTreeMap<Str, PolicyOrigin>,
+    bindings_from: BTreeMap<Str, PolicyOrigin>,
 }
 
-impl<P> Default for Policied<P> {
+impl<P> Default for SourcePolicies<P> {
     fn default() -> Self {
-        Policied {
+        SourcePolicies {
             policies: BTreeMap::new(),
             bindings: BTreeMap::new(),
             policies_from: BTreeMap::new(),
@@ -165,11 +165,13 @@ impl<P> Default for Policied<P> {
     }
 }
 
-impl<P: AnyPolicy> Policied<P> {
+impl<P: AnyPolicy> SourcePolicies<P> {
     /// Lists policies in the order of evaluation: by name.
     fn list(&self) -> impl Iterator<Item = ListedPolicy> {
-        let from = |all: &BTreeMap<Str, CameFrom>, name: &Str| {
-            all.get(name).cloned().unwrap_or(CameFrom { place: None, compiled_in: Duration::ZERO })
+        let from = |all: &BTreeMap<Str, PolicyOrigin>, name: &Str| {
+            all.get(name)
+                .cloned()
+                .unwrap_or(PolicyOrigin { manifest_position: None, compiled_in: Duration::ZERO })
         };
         let mut bound: BTreeMap<&Str, Vec<ListedBinding>> = BTreeMap::new();
         for (name, binding) in &self.bindings {
@@ -190,20 +192,20 @@ impl<P: AnyPolicy> Policied<P> {
     }
 }
 
-type Shared<P> = Arc<(Mutex<Table<P>>, Notify)>;
+type SharedPolicyTable<P> = Arc<(Mutex<PolicyTable<P>>, Notify)>;
 
-fn keep<P: AnyPolicy + 'static>(
+fn start_policy_informer<P: AnyPolicy + 'static>(
     store: &Store,
     notes: &Notes,
     [policies, bindings]: [&str; 2],
     kinds: [&'static str; 2],
     compile: fn(&Value) -> P,
     replace: impl Fn(PolicySnapshot<P>) + Send + Sync + 'static,
-) -> Kept {
-    let (heard, heard_of) = watch::channel(0);
-    let table = Table { stored: Policied::default(), fixed: Policied::default(), heard };
-    let shared: Shared<P> = Arc::new((Mutex::new(table), Notify::new()));
-    let hear = Arc::clone(&shared);
+) -> PolicyInformer {
+    let (changes, changes_seen) = watch::channel(0);
+    let table = PolicyTable { stored: SourcePolicies::default(), fixed: SourcePolicies::default(), changes };
+    let shared: SharedPolicyTable<P> = Arc::new((Mutex::new(table), Notify::new()));
+    let for_change = Arc::clone(&shared);
     let policies = start_informer(store, policies, notes.clone(), move |old, new| {
         // Only the spec matters here. Compiling is expensive, so changes of metadata or status are skipped.
         let same = old.zip(new).is_some_and(|(old, new)| old.get("spec") == new.get("spec"));
@@ -212,8 +214,8 @@ fn keep<P: AnyPolicy + 'static>(
         }
         let begun = Instant::now();
         let compiled = new.map(|new| Arc::new(compile(new)));
-        let from = CameFrom { place: None, compiled_in: begun.elapsed() };
-        change(&hear, old.or(new), |table, name| {
+        let from = PolicyOrigin { manifest_position: None, compiled_in: begun.elapsed() };
+        change(&for_change, old.or(new), |table, name| {
             if let Some(policy) = compiled {
                 table.stored.policies_from.insert(name.clone(), from);
                 table.stored.policies.insert(name, policy);
@@ -223,10 +225,10 @@ fn keep<P: AnyPolicy + 'static>(
             }
         });
     });
-    let hear = Arc::clone(&shared);
+    let for_change = Arc::clone(&shared);
     let bindings = start_informer(store, bindings, notes.clone(), move |old, new| {
         let read = new.map(|new| Arc::new(PolicyBinding::read(new)));
-        change(&hear, old.or(new), |table, name| match read {
+        change(&for_change, old.or(new), |table, name| match read {
             Some(binding) => drop(table.stored.bindings.insert(name, binding)),
             None => drop(table.stored.bindings.remove(&name)),
         });
@@ -239,7 +241,7 @@ fn keep<P: AnyPolicy + 'static>(
             let before = lock(&shared).fixed.policies.clone();
             let fixed = compile_all(loaded, kinds, &before, compile);
             let (shared, replace) = (Arc::clone(&shared), Arc::clone(&replace));
-            let fixed: Fixed = Box::new(move || {
+            let fixed: PutInForce = Box::new(move || {
                 lock(&shared).fixed = fixed;
                 build(&shared, &*replace);
             });
@@ -259,45 +261,57 @@ fn keep<P: AnyPolicy + 'static>(
             let _ = sender.send(build(&shared, &*replace));
         }
     });
-    Kept { fix: Box::new(fix), list: Box::new(list), followed: [policies, bindings], heard: heard_of, built }
+    PolicyInformer {
+        fix: Box::new(fix),
+        list: Box::new(list),
+        followed: [policies, bindings],
+        changes: changes_seen,
+        built,
+    }
 }
 
-fn change<P>(shared: &Shared<P>, object: Option<&Value>, apply: impl FnOnce(&mut Table<P>, Str)) {
+fn change<P>(
+    shared: &SharedPolicyTable<P>,
+    object: Option<&Value>,
+    apply: impl FnOnce(&mut PolicyTable<P>, Str),
+) {
     let Some(object) = object else { return };
     let mut table = lock(shared);
     apply(&mut table, api::meta::name(object).into());
-    table.heard.send_modify(|version| *version += 1);
+    table.changes.send_modify(|version| *version += 1);
     shared.1.notify_one();
 }
 
-fn lock<P>(shared: &Shared<P>) -> MutexGuard<'_, Table<P>> {
+fn lock<P>(shared: &SharedPolicyTable<P>) -> MutexGuard<'_, PolicyTable<P>> {
     shared.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Compiles the policies and bindings of a folder. A policy with an unchanged spec is taken from `before`, with its counters, because
+/// Compiles the policies and bindings of a directory. A policy with an unchanged spec is taken from `before`, with its counters, because
 /// compiling is expensive.
 fn compile_all<P: AnyPolicy>(
     loaded: &LoadedManifests,
     kinds: [&str; 2],
     before: &BTreeMap<Str, Arc<P>>,
     compile: fn(&Value) -> P,
-) -> Policied<P> {
+) -> SourcePolicies<P> {
     let [policies, bindings] = kinds.map(|kind| loaded.of_kind(kind));
-    let mut made = Policied::default();
+    let mut made = SourcePolicies::default();
     for Manifest { object, file, line } in policies {
         let name = Str::from(api::meta::name(object));
         let begun = Instant::now();
         let spec = object.get("spec").unwrap_or(&Value::Null);
         let same = before.get(&name).filter(|old| old.policy().inventory.was_compiled_from(spec));
         let policy = same.map_or_else(|| Arc::new(compile(object)), Arc::clone);
-        let place = Some((file.clone(), *line));
-        made.policies_from.insert(name.clone(), CameFrom { place, compiled_in: begun.elapsed() });
+        let manifest_position = Some((file.clone(), *line));
+        made.policies_from
+            .insert(name.clone(), PolicyOrigin { manifest_position, compiled_in: begun.elapsed() });
         made.policies.insert(name, policy);
     }
     for Manifest { object, file, line } in bindings {
         let name = Str::from(api::meta::name(object));
-        let place = Some((file.clone(), *line));
-        made.bindings_from.insert(name.clone(), CameFrom { place, compiled_in: Duration::ZERO });
+        let manifest_position = Some((file.clone(), *line));
+        made.bindings_from
+            .insert(name.clone(), PolicyOrigin { manifest_position, compiled_in: Duration::ZERO });
         made.bindings.insert(name, Arc::new(PolicyBinding::read(object)));
     }
     made
@@ -305,11 +319,11 @@ fn compile_all<P: AnyPolicy>(
 
 /// Puts the content of the table in force and returns how many changes that includes. The table stays locked meanwhile, so that an
 /// older snapshot never replaces a newer one.
-fn build<P: AnyPolicy>(shared: &Shared<P>, replace: &impl Fn(PolicySnapshot<P>)) -> u64 {
+fn build<P: AnyPolicy>(shared: &SharedPolicyTable<P>, replace: &impl Fn(PolicySnapshot<P>)) -> u64 {
     let table = lock(shared);
     replace(PolicySnapshot::new([
         (PolicySource::Manifest, &table.fixed.policies, &table.fixed.bindings),
         (PolicySource::Api, &table.stored.policies, &table.stored.bindings),
     ]));
-    *table.heard.borrow()
+    *table.changes.borrow()
 }

@@ -17,7 +17,7 @@ use api::field::quote;
 use api::time::Timestamp;
 use value::{Str, Value, json, write};
 
-use crate::admission::informers::{CameFrom, ListedBinding, ListedPolicy};
+use crate::admission::informers::{ListedBinding, ListedPolicy, PolicyOrigin};
 use crate::admission::registered::ListedWebhook;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
@@ -59,10 +59,10 @@ pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<HandlerRespo
         let plugins = PLUGINS
             .iter()
             .filter(|plugin| wanted.as_ref().is_none_or(|wanted| wanted == *plugin))
-            .map(|plugin| Plugin::of(&state, plugin))
+            .map(|plugin| PluginInventory::of(&state, plugin))
             .collect::<Vec<_>>();
         if as_json {
-            let plugins = Value::List(plugins.iter().map(Plugin::json).collect());
+            let plugins = Value::List(plugins.iter().map(PluginInventory::json).collect());
             let mut text = write::to_vec(&Value::map([("plugins", plugins)]));
             text.push(b'\n');
             text
@@ -83,16 +83,16 @@ pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<HandlerRespo
 }
 
 /// One plugin as the page shows it.
-struct Plugin {
+struct PluginInventory {
     name: &'static str,
     enabled: bool,
-    folder: Option<FolderStatus>,
-    entries: Vec<Entry>,
+    directory: Option<DirectoryStatus>,
+    entries: Vec<InventoryRow>,
     omitted: usize,
 }
 
 /// One policy or webhook as the page shows it.
-struct Entry {
+struct InventoryRow {
     name: Str,
     /// Name of the webhook configuration; `None` for a policy.
     configuration: Option<Str>,
@@ -101,7 +101,7 @@ struct Entry {
     origin: Origin,
     fails_closed: bool,
     in_force: bool,
-    inventory: Shown,
+    inventory: InventoryDetails,
     compiled_in: Option<Duration>,
     bindings: Vec<Bound>,
 }
@@ -110,7 +110,7 @@ struct Bound {
     name: Str,
     origin: Origin,
     actions: Vec<ValidationAction>,
-    inventory: Shown,
+    inventory: InventoryDetails,
 }
 
 enum Origin {
@@ -119,7 +119,7 @@ enum Origin {
 }
 
 /// The content of an [`InventoryEntry`], with wall-clock times.
-struct Shown {
+struct InventoryDetails {
     hash: String,
     rules: Vec<u8>,
     estimate: EstimateRange,
@@ -128,10 +128,10 @@ struct Shown {
     failed: Option<String>,
 }
 
-impl Plugin {
+impl PluginInventory {
     fn of(state: &State, name: &'static str) -> Self {
-        let clock = Clock::now(state);
-        let mut entries: Vec<Entry> = match name {
+        let clock = ClockPair::now(state);
+        let mut entries: Vec<InventoryRow> = match name {
             "MutatingAdmissionPolicy" => policies(state.admission.policies.list_mutating(), &clock),
             "ValidatingAdmissionPolicy" => policies(state.admission.policies.list_validating(), &clock),
             "MutatingAdmissionWebhook" => webhooks(&state.admission.webhooks.list_mutating(), &clock),
@@ -139,34 +139,34 @@ impl Plugin {
         };
         let omitted = entries.len().saturating_sub(MOST);
         entries.truncate(MOST);
-        Plugin {
+        PluginInventory {
             name,
             enabled: state.admission.chain.plugins().any(|plugin| plugin == name),
-            folder: state.admission.manifests.of_plugin(name),
+            directory: state.admission.manifests.of_plugin(name),
             entries,
             omitted,
         }
     }
 }
 
-fn policies(listed: Vec<ListedPolicy>, clock: &Clock) -> Vec<Entry> {
+fn policies(listed: Vec<ListedPolicy>, clock: &ClockPair) -> Vec<InventoryRow> {
     let bound = |ListedBinding { from, binding }: &ListedBinding| Bound {
         name: binding.name.clone(),
         origin: origin(from, &binding.inventory),
         actions: binding.actions.clone(),
-        inventory: Shown::of(&binding.inventory, clock),
+        inventory: InventoryDetails::of(&binding.inventory, clock),
     };
     // Policies past `MOST` are only counted, so their bindings are not read.
     let entry = |(position, policy): (usize, ListedPolicy)| {
         let bindings: Vec<Bound> =
             if position < MOST { policy.bindings.iter().map(bound).collect() } else { Vec::new() };
-        Entry {
+        InventoryRow {
             configuration: None,
             target: None,
             origin: origin(&policy.from, &policy.inventory),
             fails_closed: policy.fails_closed,
             in_force: !policy.bindings.is_empty(),
-            inventory: Shown::of(&policy.inventory, clock),
+            inventory: InventoryDetails::of(&policy.inventory, clock),
             compiled_in: Some(policy.from.compiled_in),
             bindings,
             name: policy.name,
@@ -175,8 +175,8 @@ fn policies(listed: Vec<ListedPolicy>, clock: &Clock) -> Vec<Entry> {
     listed.into_iter().enumerate().map(entry).collect()
 }
 
-fn webhooks(listed: &[ListedWebhook], clock: &Clock) -> Vec<Entry> {
-    let entry = |ListedWebhook { hook, source }: &ListedWebhook| Entry {
+fn webhooks(listed: &[ListedWebhook], clock: &ClockPair) -> Vec<InventoryRow> {
+    let entry = |ListedWebhook { hook, source }: &ListedWebhook| InventoryRow {
         name: hook.name.clone(),
         configuration: Some(hook.configuration.clone()),
         target: Some(target(hook)),
@@ -186,15 +186,15 @@ fn webhooks(listed: &[ListedWebhook], clock: &Clock) -> Vec<Entry> {
         },
         fails_closed: !hook.ignores_failures,
         in_force: true,
-        inventory: Shown::of(&hook.inventory, clock),
+        inventory: InventoryDetails::of(&hook.inventory, clock),
         compiled_in: None,
         bindings: Vec::new(),
     };
     listed.iter().map(entry).collect()
 }
 
-fn origin(from: &CameFrom, inventory: &InventoryEntry) -> Origin {
-    match &from.place {
+fn origin(from: &PolicyOrigin, inventory: &InventoryEntry) -> Origin {
+    match &from.manifest_position {
         Some((file, line)) => Origin::File(file.clone(), *line),
         None => Origin::Object(inventory.uid.clone()),
     }
@@ -215,14 +215,14 @@ fn target(hook: &Webhook) -> String {
 }
 
 /// The current time by the clock of the admission metrics and by the wall clock, to convert times of the former.
-struct Clock {
+struct ClockPair {
     own: Duration,
     wall: SystemTime,
 }
 
-impl Clock {
+impl ClockPair {
     fn now(state: &State) -> Self {
-        Clock { own: state.admission.meter.now(), wall: SystemTime::now() }
+        ClockPair { own: state.admission.meter.now(), wall: SystemTime::now() }
     }
 
     fn at(&self, own: Duration) -> String {
@@ -235,10 +235,10 @@ fn shown_time(at: SystemTime) -> String {
     Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX)).micro_time()
 }
 
-impl Shown {
-    fn of(inventory: &InventoryEntry, clock: &Clock) -> Self {
+impl InventoryDetails {
+    fn of(inventory: &InventoryEntry, clock: &ClockPair) -> Self {
         let counters = inventory.counters();
-        Shown {
+        InventoryDetails {
             hash: inventory.hash(),
             rules: inventory.rules().to_vec(),
             estimate: inventory.estimate,
@@ -281,12 +281,12 @@ impl std::fmt::Display for Origin {
     }
 }
 
-impl Plugin {
+impl PluginInventory {
     fn json(&self) -> Value {
         let mut plugin = Value::map([("name", self.name)]);
         plugin.set_at(&["enabled"], self.enabled);
-        if let Some(folder) = &self.folder {
-            plugin.set_at(&["manifests"], reloads(folder));
+        if let Some(directory) = &self.directory {
+            plugin.set_at(&["manifests"], reloads(directory));
         }
         let entries = self.entries.iter().enumerate().map(|(position, entry)| entry.json(position + 1));
         plugin.set_at(&["entries"], Value::List(entries.collect()));
@@ -298,20 +298,20 @@ impl Plugin {
 
     fn text(&self, out: &mut String) {
         let _ = writeln!(out, "{}: {}", self.name, if self.enabled { "on" } else { "off" });
-        if let Some(folder) = &self.folder {
-            let _ = write!(out, "  manifests in {}", quote(&folder.folder));
-            if let Some(good) = &folder.in_force {
+        if let Some(directory) = &self.directory {
+            let _ = write!(out, "  manifests in {}", quote(&directory.directory));
+            if let Some(good) = &directory.in_force {
                 let hash = if good.hash.is_empty() { "no content" } else { &good.hash };
                 let _ = write!(out, ": {} objects, {hash}, loaded {}", good.objects, shown_time(good.since));
             }
-            if !folder.followed {
+            if !directory.followed {
                 let _ = write!(out, "; NO LONGER FOLLOWED");
             }
             let _ = writeln!(out);
-            for warning in folder.in_force.iter().flat_map(|good| &good.warnings) {
+            for warning in directory.in_force.iter().flat_map(|good| &good.warnings) {
                 let _ = writeln!(out, "  warning: {}", quote(&warning.one_line()));
             }
-            if let Some((at, why)) = &folder.failure {
+            if let Some((at, why)) = &directory.failure {
                 let _ = writeln!(out, "  last failure {}: {}", shown_time(*at), quote(why));
             }
         }
@@ -325,12 +325,12 @@ impl Plugin {
     }
 }
 
-/// The state of a folder: the manifests in force with their warnings, and the last reload with its error, if it failed.
-fn reloads(folder: &FolderStatus) -> Value {
-    let mut value = Value::map([("folder", folder.folder.as_str())]);
-    value.set_at(&["followed"], folder.followed);
+/// The state of a directory: the manifests in force with their warnings, and the last reload with its error, if it failed.
+fn reloads(directory: &DirectoryStatus) -> Value {
+    let mut value = Value::map([("folder", directory.directory.as_str())]);
+    value.set_at(&["followed"], directory.followed);
     let mut last = None;
-    if let Some(good) = &folder.in_force {
+    if let Some(good) = &directory.in_force {
         value.set_at(&["hash"], good.hash.as_str());
         value.set_at(&["objects"], number(good.objects));
         value.set_at(&["lastSuccess"], shown_time(good.since));
@@ -339,7 +339,7 @@ fn reloads(folder: &FolderStatus) -> Value {
         }
         last = Some((good.since, "success"));
     }
-    if let Some((at, why)) = &folder.failure {
+    if let Some((at, why)) = &directory.failure {
         value.set_at(&["lastFailure", "time"], shown_time(*at));
         value.set_at(&["lastFailure", "error"], why.as_str());
         last = last.filter(|(since, _)| since >= at).or(Some((*at, "failure")));
@@ -363,7 +363,7 @@ fn warning(problem: &ManifestProblem) -> Value {
     value
 }
 
-impl Entry {
+impl InventoryRow {
     fn json(&self, position: usize) -> Value {
         let mut entry = Value::map([("name", self.name.as_str())]);
         entry.set_at(&["position"], number(position));
@@ -398,7 +398,7 @@ impl Entry {
     }
 
     fn text(&self, position: usize, out: &mut String) {
-        let Entry { name, origin, inventory, .. } = self;
+        let InventoryRow { name, origin, inventory, .. } = self;
         let of = self.configuration.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
         let fails = if self.fails_closed { "fails closed" } else { "fails open" };
         let idle = if self.in_force { "" } else { ", bound by nothing" };

@@ -4,14 +4,15 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use admission::{
-    AdmissionMetrics, MatchConditionLabels, Operation, Phase, PluginId, PolicyErrorType, WebhookRejection,
+    AdmissionMetrics, MatchConditionLabels, Operation, Phase, PluginId, PolicyErrorType, WebhookLabels,
+    WebhookRejection,
 };
 use prometheus::{
     Histogram, HistogramVec, IntCounterVec, register_histogram_vec_with_registry,
     register_int_counter_vec_with_registry,
 };
 
-use crate::admission::summary::Summary;
+use crate::admission::summary::SummaryMetric;
 use crate::metrics::MetricRegistry;
 
 /// Higher status codes are counted as this one, so that a webhook cannot create any number of series.
@@ -24,7 +25,7 @@ const TURNS: usize = 4 * 2 * 2;
 pub(crate) struct AdmissionMeter {
     start: Instant,
     steps: HistogramVec,
-    step_summary: Summary<3>,
+    step_summary: SummaryMetric<3>,
     plugins: HistogramVec,
     /// The series of `plugins`, by position of the plugin in the chain. Every request passes about twenty plugins, and finding a
     /// series by its labels costs more than most of them take.
@@ -33,25 +34,33 @@ pub(crate) struct AdmissionMeter {
     condition_exclusions: IntCounterVec,
     condition_seconds: HistogramVec,
     decisions: Decisions,
-    manifests: EvaluatedManifests,
+    manifests: ManifestMeter,
 }
 
 /// Metrics of the decisions of policies and webhooks.
 struct Decisions {
-    webhooks: HistogramVec,
-    /// A copy of `webhooks` under its name in KEP-6060; `None` for manifests.
-    webhook_latency: Option<HistogramVec>,
-    webhook_requests: IntCounterVec,
-    webhook_rejections: IntCounterVec,
-    webhook_fail_open: IntCounterVec,
-    policy_checks: IntCounterVec,
-    policy_seconds: HistogramVec,
+    webhooks: WebhookMeter,
+    policies: PolicyMeter,
+}
+
+struct WebhookMeter {
+    durations: HistogramVec,
+    /// A copy of `durations` under its name in KEP-6060; `None` for manifests.
+    latency: Option<HistogramVec>,
+    requests: IntCounterVec,
+    rejections: IntCounterVec,
+    fail_open: IntCounterVec,
+}
+
+struct PolicyMeter {
+    checks: IntCounterVec,
+    check_seconds: HistogramVec,
     mutation_checks: IntCounterVec,
     mutation_seconds: HistogramVec,
 }
 
 /// Metrics of the decisions of objects from manifest files, under the names of KEP-5793.
-struct EvaluatedManifests {
+struct ManifestMeter {
     start: Instant,
     decisions: Decisions,
 }
@@ -72,7 +81,7 @@ impl AdmissionMeter {
         let histogram = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
             register_histogram_vec_with_registry!(name, help, labels, buckets.to_vec(), registry)
         };
-        let step_summary = Summary::new(
+        let step_summary = SummaryMetric::new(
             "apiserver_admission_step_admission_duration_seconds_summary",
             "[ALPHA] Admission sub-step latency summary in seconds, broken out for each operation and API resource and step type (validate or admit).",
             ["operation", "rejected", "type"],
@@ -82,7 +91,7 @@ impl AdmissionMeter {
         Ok(AdmissionMeter {
             start,
             decisions: Decisions::new(registry, false)?,
-            manifests: EvaluatedManifests { start, decisions: Decisions::new(registry, true)? },
+            manifests: ManifestMeter { start, decisions: Decisions::new(registry, true)? },
             steps: histogram(
                 "apiserver_admission_step_admission_duration_seconds",
                 "[STABLE] Admission sub-step latency histogram in seconds, broken out for each operation and API resource and step type (validate or admit).",
@@ -117,95 +126,152 @@ impl AdmissionMeter {
     }
 }
 
+/// Registers Kubernetes' metrics or, with `manifests`, their counterparts of KEP-5793.
+#[derive(Clone, Copy)]
+struct MetricFamilies<'a> {
+    registry: &'a MetricRegistry,
+    manifests: bool,
+}
+
+impl MetricFamilies<'_> {
+    fn name(self, before: &str, after: &str) -> String {
+        let word = if self.manifests { "manifest_" } else { "" };
+        format!("{before}{word}{after}")
+    }
+
+    fn help(self, stability: &str, help: &str) -> String {
+        if self.manifests {
+            format!("[ALPHA] Of what comes from manifest files: {help}")
+        } else {
+            format!("[{stability}] {help}")
+        }
+    }
+
+    fn counter(self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
+        register_int_counter_vec_with_registry!(name, help, labels, self.registry)
+    }
+
+    fn histogram(
+        self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: &[f64],
+    ) -> Result<HistogramVec, prometheus::Error> {
+        register_histogram_vec_with_registry!(name, help, labels, buckets.to_vec(), self.registry)
+    }
+}
+
 impl Decisions {
-    /// Registers Kubernetes' metrics or, with `manifests`, their counterparts of KEP-5793.
     fn new(registry: &MetricRegistry, manifests: bool) -> Result<Self, prometheus::Error> {
-        let word = if manifests { "manifest_" } else { "" };
-        let help = |stability: &str, help: &str| {
-            if manifests {
-                format!("[ALPHA] Of what comes from manifest files: {help}")
-            } else {
-                format!("[{stability}] {help}")
-            }
-        };
-        let counter = |name: &str, help: &str, labels: &[&str]| {
-            register_int_counter_vec_with_registry!(name, help, labels, registry)
-        };
-        let histogram = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
-            register_histogram_vec_with_registry!(name, help, labels, buckets.to_vec(), registry)
-        };
-        Ok(Decisions {
-            webhooks: histogram(
-                &format!("apiserver_admission_{word}webhook_admission_duration_seconds"),
-                &help(
+        let families = MetricFamilies { registry, manifests };
+        Ok(Decisions { webhooks: WebhookMeter::new(families)?, policies: PolicyMeter::new(families)? })
+    }
+}
+
+impl WebhookMeter {
+    fn new(families: MetricFamilies<'_>) -> Result<Self, prometheus::Error> {
+        Ok(WebhookMeter {
+            durations: families.histogram(
+                &families.name("apiserver_admission_", "webhook_admission_duration_seconds"),
+                &families.help(
                     "STABLE",
                     "Admission webhook latency histogram in seconds, identified by name and broken out for each operation and API resource and type (validate or admit).",
                 ),
                 &["name", "operation", "rejected", "type"],
                 WEBHOOK_BUCKETS,
             )?,
-            webhook_latency: if manifests {
+            latency: if families.manifests {
                 None
             } else {
-                Some(histogram(
+                Some(families.histogram(
                     "apiserver_admission_webhook_latency_seconds",
                     "[ALPHA] The name by which KEP-6060 calls apiserver_admission_webhook_admission_duration_seconds; both count the same calls.",
                     &["name", "operation", "rejected", "type"],
                     WEBHOOK_BUCKETS,
                 )?)
             },
-            webhook_requests: counter(
-                &format!("apiserver_admission_{word}webhook_request_total"),
-                &help(
+            requests: families.counter(
+                &families.name("apiserver_admission_", "webhook_request_total"),
+                &families.help(
                     "ALPHA",
                     "Admission webhook request total, identified by name and broken out for each admission type (validating or admit) and operation. Additional labels specify whether the request was rejected or not and an HTTP status code. Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
                 ),
                 &["code", "name", "operation", "rejected", "type"],
             )?,
-            webhook_rejections: counter(
-                &format!("apiserver_admission_{word}webhook_rejection_count"),
-                &help(
+            rejections: families.counter(
+                &families.name("apiserver_admission_", "webhook_rejection_count"),
+                &families.help(
                     "ALPHA",
                     "Admission webhook rejection count, identified by name and broken out for each admission type (validating or admit) and operation. Additional labels specify an error type (calling_webhook_error or apiserver_internal_error if an error occurred; no_error otherwise) and optionally a non-zero rejection code if the webhook rejects the request with an HTTP status code (honored by the apiserver when the code is greater or equal to 400). Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
                 ),
                 &["error_type", "name", "operation", "rejection_code", "type"],
             )?,
-            webhook_fail_open: counter(
-                &format!("apiserver_admission_{word}webhook_fail_open_count"),
-                &help(
+            fail_open: families.counter(
+                &families.name("apiserver_admission_", "webhook_fail_open_count"),
+                &families.help(
                     "ALPHA",
                     "Admission webhook fail open count, identified by name and broken out for each admission type (validating or admit).",
                 ),
                 &["name", "type"],
             )?,
-            policy_checks: counter(
-                &format!("apiserver_validating_admission_{word}policy_check_total"),
-                &help(
+        })
+    }
+
+    fn called(&self, webhook: &WebhookLabels<'_>, code: u16, rejected: bool, took: Duration) {
+        let code = code.min(MAX_CODE).to_string();
+        let WebhookLabels { name, phase, operation } = *webhook;
+        let (operation, rejected, phase) = (operation.as_str(), word(rejected), phase.webhook_label());
+        self.requests.with_label_values(&[&code, name, operation, rejected, phase]).inc();
+        let labels = [name, operation, rejected, phase];
+        for histogram in [Some(&self.durations), self.latency.as_ref()].into_iter().flatten() {
+            histogram.with_label_values(&labels).observe(took.as_secs_f64());
+        }
+    }
+
+    fn rejected(&self, webhook: &WebhookLabels<'_>, why: WebhookRejection, code: u16) {
+        let code = code.min(MAX_CODE).to_string();
+        let WebhookLabels { name, phase, operation } = *webhook;
+        let labels = [why.as_str(), name, operation.as_str(), &code, phase.webhook_label()];
+        self.rejections.with_label_values(&labels).inc();
+    }
+
+    fn failed_open(&self, name: &str, phase: Phase) {
+        self.fail_open.with_label_values(&[name, phase.webhook_label()]).inc();
+    }
+}
+
+impl PolicyMeter {
+    fn new(families: MetricFamilies<'_>) -> Result<Self, prometheus::Error> {
+        Ok(PolicyMeter {
+            checks: families.counter(
+                &families.name("apiserver_validating_admission_", "policy_check_total"),
+                &families.help(
                     "BETA",
                     "Validation admission policy check total, labeled by policy and further identified by binding and enforcement action taken.",
                 ),
                 POLICY_LABELS,
             )?,
-            policy_seconds: histogram(
-                &format!("apiserver_validating_admission_{word}policy_check_duration_seconds"),
-                &help(
+            check_seconds: families.histogram(
+                &families.name("apiserver_validating_admission_", "policy_check_duration_seconds"),
+                &families.help(
                     "BETA",
                     "Validation admission latency for individual validation expressions in seconds, labeled by policy and further including binding and enforcement action taken.",
                 ),
                 POLICY_LABELS,
                 POLICY_BUCKETS,
             )?,
-            mutation_checks: counter(
-                &format!("apiserver_mutating_admission_{word}policy_check_total"),
-                &help(
+            mutation_checks: families.counter(
+                &families.name("apiserver_mutating_admission_", "policy_check_total"),
+                &families.help(
                     "ALPHA",
                     "Mutation admission policy check total, labeled by policy and further identified by binding.",
                 ),
                 MUTATION_LABELS,
             )?,
-            mutation_seconds: histogram(
-                &format!("apiserver_mutating_admission_{word}policy_check_duration_seconds"),
-                &help(
+            mutation_seconds: families.histogram(
+                &families.name("apiserver_mutating_admission_", "policy_check_duration_seconds"),
+                &families.help(
                     "ALPHA",
                     "Mutation admission latency for individual mutation expressions in seconds, labeled by policy and binding.",
                 ),
@@ -215,52 +281,10 @@ impl Decisions {
         })
     }
 
-    fn webhook(
-        &self,
-        name: &str,
-        phase: Phase,
-        operation: Operation,
-        code: u16,
-        rejected: bool,
-        took: Duration,
-    ) {
-        let code = code.min(MAX_CODE).to_string();
-        let (operation, rejected, phase) = (operation.as_str(), word(rejected), phase.webhook_label());
-        self.webhook_requests.with_label_values(&[&code, name, operation, rejected, phase]).inc();
-        let labels = [name, operation, rejected, phase];
-        for histogram in [Some(&self.webhooks), self.webhook_latency.as_ref()].into_iter().flatten() {
-            histogram.with_label_values(&labels).observe(took.as_secs_f64());
-        }
-    }
-
-    fn webhook_rejected(
-        &self,
-        name: &str,
-        phase: Phase,
-        operation: Operation,
-        why: WebhookRejection,
-        code: u16,
-    ) {
-        let code = code.min(MAX_CODE).to_string();
-        let labels = [why.as_str(), name, operation.as_str(), &code, phase.webhook_label()];
-        self.webhook_rejections.with_label_values(&labels).inc();
-    }
-
-    fn webhook_failed_open(&self, name: &str, phase: Phase) {
-        self.webhook_fail_open.with_label_values(&[name, phase.webhook_label()]).inc();
-    }
-
-    fn policy_checked(
-        &self,
-        policy: &str,
-        binding: &str,
-        error: PolicyErrorType,
-        action: &str,
-        took: Duration,
-    ) {
+    fn checked(&self, policy: &str, binding: &str, error: PolicyErrorType, action: &str, took: Duration) {
         let labels = [action, error.as_str(), policy, binding];
-        self.policy_checks.with_label_values(&labels).inc();
-        self.policy_seconds.with_label_values(&labels).observe(took.as_secs_f64());
+        self.checks.with_label_values(&labels).inc();
+        self.check_seconds.with_label_values(&labels).observe(took.as_secs_f64());
     }
 
     fn mutation_checked(&self, policy: &str, binding: &str, error: PolicyErrorType, took: Duration) {
@@ -273,31 +297,16 @@ impl Decisions {
 /// The methods that both implementations of `AdmissionMetrics` forward to their own `Decisions`.
 macro_rules! decisions {
     () => {
-        fn webhook(
-            &self,
-            name: &str,
-            phase: Phase,
-            operation: Operation,
-            code: u16,
-            rejected: bool,
-            took: Duration,
-        ) {
-            self.decisions.webhook(name, phase, operation, code, rejected, took);
+        fn webhook(&self, webhook: &WebhookLabels<'_>, code: u16, rejected: bool, took: Duration) {
+            self.decisions.webhooks.called(webhook, code, rejected, took);
         }
 
-        fn webhook_rejected(
-            &self,
-            name: &str,
-            phase: Phase,
-            operation: Operation,
-            why: WebhookRejection,
-            code: u16,
-        ) {
-            self.decisions.webhook_rejected(name, phase, operation, why, code);
+        fn webhook_rejected(&self, webhook: &WebhookLabels<'_>, why: WebhookRejection, code: u16) {
+            self.decisions.webhooks.rejected(webhook, why, code);
         }
 
         fn webhook_failed_open(&self, name: &str, phase: Phase) {
-            self.decisions.webhook_failed_open(name, phase);
+            self.decisions.webhooks.failed_open(name, phase);
         }
 
         fn policy_checked(
@@ -308,16 +317,16 @@ macro_rules! decisions {
             action: &str,
             took: Duration,
         ) {
-            self.decisions.policy_checked(policy, binding, error, action, took);
+            self.decisions.policies.checked(policy, binding, error, action, took);
         }
 
         fn mutation_checked(&self, policy: &str, binding: &str, error: PolicyErrorType, took: Duration) {
-            self.decisions.mutation_checked(policy, binding, error, took);
+            self.decisions.policies.mutation_checked(policy, binding, error, took);
         }
     };
 }
 
-impl AdmissionMetrics for EvaluatedManifests {
+impl AdmissionMetrics for ManifestMeter {
     fn now(&self) -> Duration {
         self.start.elapsed()
     }

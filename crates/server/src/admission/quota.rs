@@ -50,16 +50,16 @@ struct Namespace {
 }
 
 /// Guard of a charged request, dropped when the request is answered.
-struct UnderWay(Arc<Namespace>);
+struct ChargedRequest(Arc<Namespace>);
 
-impl UnderWay {
+impl ChargedRequest {
     fn new(namespace: Arc<Namespace>) -> Self {
         namespace.under_way.fetch_add(1, Ordering::SeqCst);
-        UnderWay(namespace)
+        ChargedRequest(namespace)
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for ChargedRequest {
     fn drop(&mut self) {
         if self.0.under_way.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.idle.notify_waiters();
@@ -128,7 +128,7 @@ impl Quotas {
                 }
             }
             if again.is_empty() {
-                notes.keep_until_answered(Box::new(UnderWay::new(Arc::clone(&namespace))));
+                notes.keep_until_answered(Box::new(ChargedRequest::new(Arc::clone(&namespace))));
                 return Ok(());
             }
             // Charges that were written stay. The quotas with a conflict are read again and charged again.

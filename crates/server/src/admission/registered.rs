@@ -128,7 +128,7 @@ impl RegisteredWebhooks {
     }
 }
 
-/// Returns the webhook configurations of a folder, and replaces `sources` with their files and lines.
+/// Returns the webhook configurations of a directory, and replaces `sources` with their files and lines.
 fn fix(loaded: &LoadedManifests, kind: &str, sources: &Mutex<ManifestSources>) -> Vec<Value> {
     let manifests = loaded.of_kind(kind);
     let source = |manifest: &Manifest| {

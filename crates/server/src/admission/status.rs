@@ -74,7 +74,7 @@ async fn reconcile(state: &State, client: &Client, policy: &Value) {
     for _ in 0..RETRIES {
         match client.merge_patch(&format!("{PATH}/{name}/status"), &patch).await {
             Err(refusal) if matches!(refusal.code(), 409 | 429 | 500..) => {
-                debug!(name, %refusal, "the status of a policy was not written");
+                debug!(name, %refusal, "cannot write the status of a policy; retrying");
                 tokio::time::sleep(PAUSE).await;
             }
             _ => return,

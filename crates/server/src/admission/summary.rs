@@ -24,7 +24,7 @@ const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
 /// A metric family of summaries with `L` labels.
 #[derive(Clone)]
-pub(crate) struct Summary<const L: usize> {
+pub(crate) struct SummaryMetric<const L: usize> {
     desc: Arc<Desc>,
     names: [&'static str; L],
     series: Arc<Mutex<BTreeMap<[String; L], Series>>>,
@@ -38,12 +38,12 @@ struct Series {
     hour: u64,
 }
 
-impl<const L: usize> Summary<L> {
+impl<const L: usize> SummaryMetric<L> {
     /// An empty family. `names`, the label names, must be sorted.
     pub(crate) fn new(name: &str, help: &str, names: [&'static str; L]) -> Result<Self, prometheus::Error> {
         let labels = names.iter().map(|name| (*name).to_owned()).collect();
         let desc = Desc::new(name.to_owned(), help.to_owned(), labels, std::collections::HashMap::new())?;
-        Ok(Summary { desc: Arc::new(desc), names, series: Arc::default() })
+        Ok(SummaryMetric { desc: Arc::new(desc), names, series: Arc::default() })
     }
 
     /// Counts a duration. `now` is the time since a fixed instant; it selects the window.
@@ -124,7 +124,7 @@ fn middle(bucket: usize) -> f64 {
     SHORTEST * GROWTH.powf(bucket as f64 + 0.5)
 }
 
-impl<const L: usize> Collector for Summary<L> {
+impl<const L: usize> Collector for SummaryMetric<L> {
     fn desc(&self) -> Vec<&Desc> {
         vec![&self.desc]
     }

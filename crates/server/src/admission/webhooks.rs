@@ -25,8 +25,8 @@ use value::Str;
 use crate::loopback::Loopback;
 use crate::metrics::CustomMetrics;
 use crate::outbound::{
-    Answer, Bearer, Credential, Endpoint, Failure, FailureKind, Identity, Reach, Request, Target, Trust,
-    WEBHOOK_AGENT,
+    BearerToken, ClientIdentity, Endpoint, Failure, FailureKind, OutboundCredential, OutboundRequest,
+    OutboundResponse, OutboundTarget, Reach, ServerTrust, WEBHOOK_AGENT,
 };
 use crate::request_info::clean_path;
 
@@ -48,7 +48,7 @@ pub(crate) struct WebhookTransport {
     credentials: Credentials,
     /// Sent to webhooks for which there are no credentials. `None`: no tokens are sent.
     tokens: Option<Arc<WebhookTokens>>,
-    targets: Mutex<Targets>,
+    targets: Mutex<WebhookTargets>,
     metrics: Arc<CustomMetrics>,
     /// For webhooks of aggregated API servers, which are called through this server.
     loopback: Loopback,
@@ -56,25 +56,25 @@ pub(crate) struct WebhookTransport {
 
 /// Recently called targets, each with the value of `clock` at its last use.
 #[derive(Default)]
-struct Targets {
-    by_place: HashMap<Key, (u64, Target)>,
+struct WebhookTargets {
+    by_endpoint: HashMap<TargetKey, (u64, OutboundTarget)>,
     clock: u64,
 }
 
-impl Targets {
-    fn find(&mut self, key: &Key) -> Option<Target> {
+impl WebhookTargets {
+    fn find(&mut self, key: &TargetKey) -> Option<OutboundTarget> {
         self.clock += 1;
-        let (used, target) = self.by_place.get_mut(key)?;
+        let (used, target) = self.by_endpoint.get_mut(key)?;
         *used = self.clock;
         Some(target.clone())
     }
 }
 
 /// A webhook and, if it is a service, the `HOST:PORT` that was chosen.
-type Key = (WebhookTarget, Option<String>);
+type TargetKey = (WebhookTarget, Option<String>);
 
 /// The address of a webhook before its service is resolved.
-struct Located {
+struct WebhookAddress {
     /// `https://HOST[:PORT]`, as errors show it.
     origin: String,
     /// `HOST:PORT`, by which credentials are chosen.
@@ -132,7 +132,7 @@ impl WebhookTransport {
             if left.is_zero() {
                 return Err(TransportError::Failed("context deadline exceeded".to_owned()));
             }
-            let mut request = Request::post_json(body.clone(), left);
+            let mut request = OutboundRequest::post_json(body.clone(), left);
             request.path = Some(path.clone());
             request.bearer.clone_from(&bearer);
             request.headers.insert(USER_AGENT, HeaderValue::from_static(WEBHOOK_AGENT));
@@ -157,9 +157,9 @@ impl WebhookTransport {
     }
 
     /// The token to send with a review. `None` if the kubeconfig has credentials for the webhook, or if TLS does not verify its name.
-    async fn token(&self, outgoing: &OutgoingReview<'_>, endpoint: &Endpoint) -> Option<Bearer> {
+    async fn token(&self, outgoing: &OutgoingReview<'_>, endpoint: &Endpoint) -> Option<BearerToken> {
         let (tokens, recipient) = (self.tokens.as_ref()?, outgoing.recipient?);
-        let has_own = endpoint.identity.is_some() || endpoint.credential != Credential::None;
+        let has_own = endpoint.identity.is_some() || endpoint.credential != OutboundCredential::None;
         if has_own || !endpoint.is_proven() {
             return None;
         }
@@ -167,7 +167,11 @@ impl WebhookTransport {
     }
 
     /// The endpoint of a webhook, with its CAs and the credentials for it.
-    fn endpoint(&self, webhook: &WebhookTarget, located: &Located) -> Result<Endpoint, TransportError> {
+    fn endpoint(
+        &self,
+        webhook: &WebhookTarget,
+        located: &WebhookAddress,
+    ) -> Result<Endpoint, TransportError> {
         let unusable = |why: &str| TransportError::Unusable(why.to_owned());
         let url: Uri = format!("{}{}", located.origin, located.path)
             .parse()
@@ -175,7 +179,7 @@ impl WebhookTransport {
         let mut endpoint = Endpoint::new(url);
         endpoint.http1_only = located.http1_only;
         if !webhook.ca_bundle.is_empty() {
-            endpoint.trust = Trust::Authorities(webhook.ca_bundle.clone());
+            endpoint.trust = ServerTrust::Authorities(webhook.ca_bundle.clone());
         }
         if let Some(user) = self.credentials.for_host(&located.host_port) {
             endpoint.credential = user.credential.clone();
@@ -185,25 +189,26 @@ impl WebhookTransport {
     }
 
     /// Returns the target of an endpoint with its open connections, or builds a new one.
-    fn target(&self, key: Key, endpoint: Endpoint) -> Result<Target, TransportError> {
+    fn target(&self, key: TargetKey, endpoint: Endpoint) -> Result<OutboundTarget, TransportError> {
         let lock = || self.targets.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(target) = lock().find(&key) {
             return Ok(target);
         }
         // Outside the lock, because parsing certificates takes time.
-        let target = Target::new(endpoint).map_err(|error| TransportError::Unusable(error.to_string()))?;
+        let target =
+            OutboundTarget::new(endpoint).map_err(|error| TransportError::Unusable(error.to_string()))?;
         let mut targets = lock();
         if let Some(target) = targets.find(&key) {
             return Ok(target);
         }
-        let Targets { by_place, clock } = &mut *targets;
-        if by_place.len() >= MAX_TARGETS {
-            let oldest = by_place.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| key.clone());
+        let WebhookTargets { by_endpoint, clock } = &mut *targets;
+        if by_endpoint.len() >= MAX_TARGETS {
+            let oldest = by_endpoint.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| key.clone());
             if let Some(oldest) = oldest {
-                by_place.remove(&oldest);
+                by_endpoint.remove(&oldest);
             }
         }
-        by_place.insert(key, (*clock, target.clone()));
+        by_endpoint.insert(key, (*clock, target.clone()));
         Ok(target)
     }
 }
@@ -229,7 +234,11 @@ fn time_left(outgoing: &OutgoingReview<'_>, now: Instant) -> Duration {
 
 /// Sends a request and follows redirects. As in Go's client, only 307 and 308 send the review again; other redirects become a GET
 /// without a body.
-pub(crate) async fn follow(target: &Target, mut request: Request, origin: &str) -> Result<Answer, Failure> {
+pub(crate) async fn follow(
+    target: &OutboundTarget,
+    mut request: OutboundRequest,
+    origin: &str,
+) -> Result<OutboundResponse, Failure> {
     let begun = Instant::now();
     let limit = request.timeout;
     for _ in 0..MAX_REQUESTS {
@@ -251,7 +260,7 @@ pub(crate) async fn follow(target: &Target, mut request: Request, origin: &str) 
 
 /// The path that a redirect leads to, if it is on the same server. kube-apiserver follows redirects to any server, and so sends to one
 /// server what was meant for another; here such a redirect is the final answer, which is not a valid review.
-fn sent_on(answer: &Answer, origin: &str, asked: Option<&PathAndQuery>) -> Option<PathAndQuery> {
+fn sent_on(answer: &OutboundResponse, origin: &str, asked: Option<&PathAndQuery>) -> Option<PathAndQuery> {
     if !matches!(answer.status, 301..=303 | 307 | 308) {
         return None;
     }
@@ -269,17 +278,17 @@ fn sent_on(answer: &Answer, origin: &str, asked: Option<&PathAndQuery>) -> Optio
     if location.is_empty() || location.contains(':') || location.starts_with("//") {
         return None;
     }
-    let (folder, _) = asked?.path().rsplit_once('/')?;
-    format!("{folder}/{location}").parse().ok()
+    let (directory, _) = asked?.path().rsplit_once('/')?;
+    format!("{directory}/{location}").parse().ok()
 }
 
 /// Errors if a webhook has neither a service nor a URL, or a URL that cannot be parsed.
-fn locate(place: &WebhookEndpoint) -> Result<Located, String> {
-    match place {
+fn locate(endpoint: &WebhookEndpoint) -> Result<WebhookAddress, String> {
+    match endpoint {
         WebhookEndpoint::Unset => Err("webhook configuration must have either service or URL".to_owned()),
         WebhookEndpoint::Service { namespace, name, port, path } => {
             let host_port = format!("{}:{port}", WebhookEndpoint::service_host(namespace, name));
-            Ok(Located {
+            Ok(WebhookAddress {
                 origin: format!("https://{host_port}"),
                 host_port,
                 path: clean_path(path),
@@ -298,7 +307,7 @@ fn locate(place: &WebhookEndpoint) -> Result<Located, String> {
             let host = authority.host().trim_start_matches('[').trim_end_matches(']');
             let is_local = host.eq_ignore_ascii_case("localhost")
                 || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-            Ok(Located {
+            Ok(WebhookAddress {
                 origin: format!("{scheme}://{authority}"),
                 host_port,
                 path: clean_path(uri.path()),
@@ -319,7 +328,7 @@ fn go_seconds(limit: Duration) -> String {
 }
 
 /// The wait that an answer asks for by `Retry-After`. `None` if its status is neither 429 nor 5xx.
-pub(crate) fn retry_after(answer: &Answer) -> Option<Duration> {
+pub(crate) fn retry_after(answer: &OutboundResponse) -> Option<Duration> {
     if answer.status != 429 && answer.status < 500 {
         return None;
     }
@@ -329,9 +338,9 @@ pub(crate) fn retry_after(answer: &Answer) -> Option<Duration> {
 
 /// Client credentials: a certificate, a token or a password.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ShownAs {
-    identity: Option<Identity>,
-    credential: Credential,
+pub(crate) struct WebhookClientCredentials {
+    identity: Option<ClientIdentity>,
+    credential: OutboundCredential,
 }
 
 impl std::fmt::Debug for WebhookTransport {

@@ -30,7 +30,7 @@ pub(super) struct Event {
     pub(super) impersonated: Option<Impersonated>,
     pub(super) source_ips: Vec<IpAddr>,
     pub(super) user_agent: String,
-    pub(super) object: Option<ObjectRef>,
+    pub(super) object: Option<AuditObjectRef>,
     pub(super) status: Option<ResponseStatus>,
     pub(super) request_object: Option<Bytes>,
     pub(super) response_object: Option<Bytes>,
@@ -48,7 +48,7 @@ pub(super) struct Impersonated {
 
 /// The object that a request refers to.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ObjectRef {
+pub(super) struct AuditObjectRef {
     pub(super) resource: Str,
     pub(super) namespace: Str,
     pub(super) name: Str,
@@ -86,7 +86,7 @@ impl ResponseStatus {
 impl Event {
     /// Encodes the event as a line of JSON. `at` is the stage's time in microseconds since the Unix epoch.
     pub(super) fn json(&self, stage: Stage, at: i64) -> Vec<u8> {
-        let mut out = Object::begin();
+        let mut out = AuditJsonWriter::begin();
         out.text("kind", "Event");
         out.text("apiVersion", "audit.k8s.io/v1");
         out.text("level", self.level.as_str());
@@ -98,7 +98,7 @@ impl Event {
         if let Some(impersonated) = &self.impersonated {
             out.raw("impersonatedUser", &user(&impersonated.user));
             if !impersonated.constraint.is_empty() {
-                let mut metadata = Object::begin();
+                let mut metadata = AuditJsonWriter::begin();
                 metadata.text("impersonationConstraint", &impersonated.constraint);
                 out.raw("authenticationMetadata", &metadata.end());
             }
@@ -120,7 +120,7 @@ impl Event {
         out.text("requestReceivedTimestamp", &Timestamp::from_micros(self.received).micro_time());
         out.text("stageTimestamp", &Timestamp::from_micros(at).micro_time());
         if !self.annotations.is_empty() {
-            let mut annotations = Object::begin();
+            let mut annotations = AuditJsonWriter::begin();
             for (key, value) in &self.annotations {
                 annotations.text(key, value);
             }
@@ -200,12 +200,12 @@ pub(super) fn user_agent(headers: &HeaderMap) -> String {
 }
 
 fn user(user: &User) -> Vec<u8> {
-    let mut out = Object::begin();
+    let mut out = AuditJsonWriter::begin();
     out.given("username", &user.name);
     out.given("uid", &user.uid);
     out.list("groups", user.groups.iter().map(ToString::to_string));
     if !user.extra.is_empty() {
-        let mut extra = Object::begin();
+        let mut extra = AuditJsonWriter::begin();
         for (key, values) in &user.extra {
             extra.raw(key, &write::to_vec(&Value::list(values.iter().cloned())));
         }
@@ -214,9 +214,9 @@ fn user(user: &User) -> Vec<u8> {
     out.end()
 }
 
-impl ObjectRef {
+impl AuditObjectRef {
     fn json(&self) -> Vec<u8> {
-        let mut out = Object::begin();
+        let mut out = AuditJsonWriter::begin();
         out.given("resource", &self.resource);
         out.given("namespace", &self.namespace);
         out.given("name", &self.name);
@@ -231,7 +231,7 @@ impl ObjectRef {
 
 impl ResponseStatus {
     fn json(&self) -> Vec<u8> {
-        let mut out = Object::begin();
+        let mut out = AuditJsonWriter::begin();
         out.raw("metadata", b"{}");
         out.given("status", &self.status);
         out.given("message", &self.message);
@@ -248,13 +248,13 @@ impl ResponseStatus {
 
 /// Encodes the details of a `Status` in the field order of kube-apiserver.
 fn ordered_details(details: &Value) -> Vec<u8> {
-    let mut out = Object::begin();
+    let mut out = AuditJsonWriter::begin();
     out.fields(details, &["name", "group", "kind", "uid"]);
     if let Some(Value::List(causes)) = details.at(&["causes"]) {
         let causes: Vec<Vec<u8>> = causes
             .iter()
             .map(|cause| {
-                let mut out = Object::begin();
+                let mut out = AuditJsonWriter::begin();
                 out.fields(cause, &["reason", "message", "field"]);
                 out.end()
             })
@@ -269,11 +269,11 @@ fn ordered_details(details: &Value) -> Vec<u8> {
 }
 
 /// Builds a JSON object with fields in insertion order.
-struct Object(Vec<u8>);
+struct AuditJsonWriter(Vec<u8>);
 
-impl Object {
+impl AuditJsonWriter {
     fn begin() -> Self {
-        Object(vec![b'{'])
+        AuditJsonWriter(vec![b'{'])
     }
 
     fn raw(&mut self, key: &str, json: &[u8]) {

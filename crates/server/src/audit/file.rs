@@ -1,6 +1,6 @@
 //! Output of the audit log: standard output, or a file with rotation.
 //!
-//! A full file is renamed to `NAME-TIME.EXT` in its folder, like the log rotation of kube-apiserver. A
+//! A full file is renamed to `NAME-TIME.EXT` in its directory, like the log rotation of kube-apiserver. A
 //! separate thread compresses and removes old files, so that no event waits for it.
 
 use std::fs::{self, File, OpenOptions};
@@ -34,10 +34,10 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// Opens or creates the file, and creates its folder.
+    /// Opens or creates the file, and creates its directory.
     pub(super) fn file(path: &Path, rotation: Rotation) -> io::Result<Self> {
-        if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
-            create_private_dir(folder)?;
+        if let Some(directory) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
+            create_private_dir(directory)?;
         }
         let file = append(path)?;
         let size = file.metadata()?.len();
@@ -116,11 +116,11 @@ impl RotatedFile {
             static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
             let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
             if let Err(error) = tidy(&path, max_days, max_backups, compress) {
-                warn!(%error, path = %path.display(), "old audit logs could not be tidied");
+                warn!(%error, path = %path.display(), "cannot compress or remove old audit logs");
             }
         };
         if let Err(error) = std::thread::Builder::new().name("audit-tidy".to_owned()).spawn(work) {
-            warn!(%error, "old audit logs could not be tidied");
+            warn!(%error, "cannot start the thread that compresses and removes old audit logs");
         }
     }
 }
@@ -149,9 +149,9 @@ fn parts(path: &Path) -> (String, String) {
 fn tidy(path: &Path, max_days: u64, max_backups: usize, compress: bool) -> io::Result<()> {
     let (stem, extension) = parts(path);
     let prefix = format!("{stem}-");
-    let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut backups: Vec<(i64, PathBuf)> = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
@@ -166,12 +166,12 @@ fn tidy(path: &Path, max_days: u64, max_backups: usize, compress: bool) -> io::R
     let oldest = now.saturating_sub(Duration::from_secs(max_days.saturating_mul(24 * 3600)));
     let oldest = i64::try_from(oldest.as_millis()).unwrap_or(i64::MAX);
     // A file and its compressed form count as one backup, since both exist during compression.
-    let mut kept: Vec<i64> = Vec::new();
+    let mut backup_times: Vec<i64> = Vec::new();
     for (time, file) in backups {
-        if kept.last() != Some(&time) {
-            kept.push(time);
+        if backup_times.last() != Some(&time) {
+            backup_times.push(time);
         }
-        let too_many = max_backups > 0 && kept.len() > max_backups;
+        let too_many = max_backups > 0 && backup_times.len() > max_backups;
         let too_old = max_days > 0 && time < oldest;
         if too_many || too_old {
             fs::remove_file(&file)?;
@@ -219,12 +219,12 @@ fn private(path: &Path, append: bool) -> io::Result<File> {
     options.open(path)
 }
 
-fn create_private_dir(folder: &Path) -> io::Result<()> {
+fn create_private_dir(directory: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+    builder.create(directory)
 }
 
 #[cfg(test)]

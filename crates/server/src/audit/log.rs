@@ -1,4 +1,4 @@
-//! [`Log`]: queues audit events and writes them to the output.
+//! [`AuditLog`]: queues audit events and writes them to the output.
 //!
 //! A single thread writes. In the modes `blocking` and `blocking-strict` each request waits until its event
 //! is written, so the requests in flight bound the queue. In mode `batch` no request waits, the queue has a
@@ -28,12 +28,12 @@ pub enum Mode {
     /// Like `Blocking`, and a request fails if its first event cannot be written.
     BlockingStrict,
     /// Requests do not wait.
-    Batch(Batch),
+    Batch(AuditBatch),
 }
 
 /// Parameters of the `batch` mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batch {
+pub struct AuditBatch {
     /// `--audit-log-batch-buffer-size`: maximum queued events.
     pub buffer: usize,
     /// `--audit-log-batch-max-size`: maximum events per batch.
@@ -46,7 +46,7 @@ pub struct Batch {
 
 /// Values of the flag `--audit-log-format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum AuditLogFormat {
     /// A line of text per event.
     Legacy,
     /// A line of JSON per event.
@@ -59,7 +59,7 @@ pub struct LogConfig {
     /// `--audit-log-path`; standard output if `None`.
     pub path: Option<PathBuf>,
     pub rotation: Rotation,
-    pub format: Format,
+    pub format: AuditLogFormat,
     pub mode: Mode,
     /// `--audit-log-truncate-max-event-size` in bytes; `None` disables truncation.
     pub max_event: Option<usize>,
@@ -110,41 +110,41 @@ impl Counters {
 
 /// The queue of encoded events and the handle of its writer thread.
 #[derive(Debug)]
-pub(super) struct Log {
-    queue: Arc<Queue>,
+pub(super) struct AuditLog {
+    queue: Arc<AuditQueue>,
     mode: Mode,
-    format: Format,
+    format: AuditLogFormat,
     max_event: Option<usize>,
     counters: Counters,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    lines: Mutex<Lines>,
+struct AuditQueue {
+    lines: Mutex<AuditLines>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Lines {
-    waiting: VecDeque<Line>,
+struct AuditLines {
+    waiting: VecDeque<AuditLine>,
     closed: bool,
 }
 
 #[derive(Debug)]
-struct Line {
+struct AuditLine {
     bytes: Vec<u8>,
     /// Receives whether the line was written.
     written: Option<oneshot::Sender<bool>>,
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Lines> {
+impl AuditQueue {
+    fn lock(&self) -> MutexGuard<'_, AuditLines> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Log {
+impl AuditLog {
     /// Opens the output and starts the writer thread.
     pub(super) fn open(config: LogConfig, counters: Counters) -> Result<Self, ConfigError> {
         let LogConfig { path, rotation, format, mode, max_event } = config;
@@ -153,13 +153,13 @@ impl Log {
             Some(path) => Output::file(&path, rotation)
                 .map_err(|e| ConfigError::flag("audit-log-path", format!("`{}`: {e}", path.display())))?,
         };
-        let queue = Arc::new(Queue::default());
-        let writer = Writer { queue: Arc::clone(&queue), output, mode, counters: counters.clone() };
+        let queue = Arc::new(AuditQueue::default());
+        let writer = AuditWriter { queue: Arc::clone(&queue), output, mode, counters: counters.clone() };
         let writer = std::thread::Builder::new()
             .name("audit-log".to_owned())
             .spawn(move || writer.run())
             .map_err(ConfigError::other)?;
-        Ok(Log { queue, mode, format, max_event, counters, writer: Mutex::new(Some(writer)) })
+        Ok(AuditLog { queue, mode, format, max_event, counters, writer: Mutex::new(Some(writer)) })
     }
 
     /// Writes an event; `false` if the request must be rejected. Blocking modes wait until the line is
@@ -171,7 +171,7 @@ impl Log {
             return true;
         }
         let (written, heard) = oneshot::channel();
-        self.push(Line { bytes, written: Some(written) });
+        self.push(AuditLine { bytes, written: Some(written) });
         heard.await.unwrap_or(false) || self.mode != Mode::BlockingStrict
     }
 
@@ -180,7 +180,7 @@ impl Log {
         let bytes = self.line(event, stage, at);
         match self.mode {
             Mode::Batch(batch) => self.enqueue(bytes, batch.buffer),
-            Mode::Blocking | Mode::BlockingStrict => self.push(Line { bytes, written: None }),
+            Mode::Blocking | Mode::BlockingStrict => self.push(AuditLine { bytes, written: None }),
         }
     }
 
@@ -198,8 +198,8 @@ impl Log {
     fn line(&self, event: &Event, stage: Stage, at: i64) -> Vec<u8> {
         self.counters.events.inc();
         let encode = |event: &Event| match self.format {
-            Format::Json => event.json(stage, at),
-            Format::Legacy => event.legacy(stage),
+            AuditLogFormat::Json => event.json(stage, at),
+            AuditLogFormat::Legacy => event.legacy(stage),
         };
         match self.max_event {
             None => encode(event),
@@ -214,12 +214,12 @@ impl Log {
             drop(lines);
             return self.lost("buffered", why);
         }
-        lines.waiting.push_back(Line { bytes, written: None });
+        lines.waiting.push_back(AuditLine { bytes, written: None });
         drop(lines);
         self.queue.changed.notify_one();
     }
 
-    fn push(&self, line: Line) {
+    fn push(&self, line: AuditLine) {
         let mut lines = self.queue.lock();
         if lines.closed {
             drop(lines);
@@ -232,19 +232,19 @@ impl Log {
 
     fn lost(&self, plugin: &str, why: &str) {
         self.counters.errors.with_label_values(&[plugin]).inc();
-        error!(plugin, why, "an audit event was lost");
+        error!(plugin, why, "audit event lost");
     }
 }
 
-impl Drop for Log {
+impl Drop for AuditLog {
     fn drop(&mut self) {
         self.close();
     }
 }
 
 /// State of the writer thread.
-struct Writer {
-    queue: Arc<Queue>,
+struct AuditWriter {
+    queue: Arc<AuditQueue>,
     output: Output,
     mode: Mode,
     counters: Counters,
@@ -253,10 +253,10 @@ struct Writer {
 /// Maximum lines taken from the queue at once in blocking modes.
 const CHUNK: usize = 256;
 
-impl Writer {
+impl AuditWriter {
     fn run(mut self) {
         let mut bucket = match self.mode {
-            Mode::Batch(Batch { throttle: Some((every, burst)), .. }) => Some(Bucket::new(every, burst)),
+            Mode::Batch(AuditBatch { throttle: Some((every, burst)), .. }) => Some(Bucket::new(every, burst)),
             _ => None,
         };
         loop {
@@ -272,9 +272,9 @@ impl Writer {
     }
 
     /// Waits for lines; an empty result means that the log is closed.
-    fn take(&self) -> Vec<Line> {
+    fn take(&self) -> Vec<AuditLine> {
         let (max, wait) = match self.mode {
-            Mode::Batch(Batch { max_size, max_wait, .. }) => (max_size.max(1), max_wait),
+            Mode::Batch(AuditBatch { max_size, max_wait, .. }) => (max_size.max(1), max_wait),
             _ => (CHUNK, Duration::ZERO),
         };
         let mut lines = self.queue.lock();
@@ -297,14 +297,14 @@ impl Writer {
         lines.waiting.drain(..count).collect()
     }
 
-    fn write(&mut self, batch: Vec<Line>) {
+    fn write(&mut self, batch: Vec<AuditLine>) {
         let (bytes, listeners): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|line| (line.bytes, line.written)).unzip();
         let outcomes = self.output.write(&bytes);
         for (outcome, listener) in outcomes.into_iter().zip(listeners) {
             if let Err(error) = &outcome {
                 self.counters.errors.with_label_values(&["log"]).inc();
-                error!(%error, "an audit event could not be written");
+                error!(%error, "cannot write an audit event; check the audit log file and its disk");
             }
             if let Some(listener) = listener {
                 // The waiting request may have been dropped.

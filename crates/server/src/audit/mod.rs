@@ -1,6 +1,6 @@
 //! Audit events: the user, request, time and outcome of each request.
 //!
-//! A [`Record`] begins when a request arrives and is opened after authentication, when the [`Policy`]
+//! A [`AuditRecord`] begins when a request arrives and is opened after authentication, when the [`Policy`]
 //! determines its level. It is closed after the response, also for rejected users, watches, timeouts and
 //! panics. In between it collects the impersonated user, the authorization decision, request and response
 //! objects, and annotations. Each stage becomes a line in the [`log`].
@@ -27,14 +27,14 @@ use tracing::warn;
 use value::{Str, Value, json, write};
 
 pub use file::Rotation;
-pub use log::{Batch, Format, LogConfig, Mode};
-pub use policy::{Level, Policy, Stage, Verdict};
+pub use log::{AuditBatch, AuditLogFormat, LogConfig, Mode};
+pub use policy::{AuditDecision, Level, Policy, Stage};
 
 use crate::config::ConfigError;
 use crate::metrics::MetricRegistry;
 use crate::request_info::RequestInfo;
-use event::{Event, Impersonated, ObjectRef, ResponseStatus};
-use log::{Counters, Log};
+use event::{AuditObjectRef, Event, Impersonated, ResponseStatus};
+use log::{AuditLog, Counters};
 
 /// Request header with a client-chosen audit ID, also set on the response.
 pub const HEADER: &str = "audit-id";
@@ -52,7 +52,7 @@ pub struct AuditConfig {
 #[derive(Debug)]
 pub struct Audit {
     policy: Policy,
-    log: Log,
+    log: AuditLog,
     counters: Counters,
 }
 
@@ -64,7 +64,7 @@ impl Audit {
     ) -> Result<Option<Arc<Self>>, ConfigError> {
         let counters = Counters::register(registry).map_err(ConfigError::other)?;
         let Some(AuditConfig { policy, log }) = config else { return Ok(None) };
-        let log = Log::open(log, counters.clone())?;
+        let log = AuditLog::open(log, counters.clone())?;
         Ok(Some(Arc::new(Audit { policy, log, counters })))
     }
 
@@ -76,7 +76,7 @@ impl Audit {
 
 /// The audit data of one request. Cheap to clone; clones share the data.
 #[derive(Clone, Debug)]
-pub struct Record(Option<Arc<Inner>>);
+pub struct AuditRecord(Option<Arc<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
@@ -84,12 +84,12 @@ struct Inner {
     id: Str,
     received: i64,
     /// Unset before authentication, and always if the policy's level is `None`.
-    open: OnceLock<Open>,
+    open: OnceLock<AuditedRequest>,
 }
 
 #[derive(Debug)]
-struct Open {
-    verdict: Verdict,
+struct AuditedRequest {
+    decision: AuditDecision,
     event: Mutex<Event>,
     is_long_running: bool,
     /// Set once the last event is written or none is to be written.
@@ -120,14 +120,14 @@ impl Drop for Inner {
 
 impl Inner {
     /// Writes an event without waiting for it.
-    fn write_later(&self, open: &Open, event: &Event, stage: Stage) {
-        if !open.verdict.omit_stages.contains(&stage) {
+    fn write_later(&self, open: &AuditedRequest, event: &Event, stage: Stage) {
+        if !open.decision.omit_stages.contains(&stage) {
             self.audit.log.write_later(event, stage, now());
         }
     }
 }
 
-impl Open {
+impl AuditedRequest {
     fn event(&self) -> MutexGuard<'_, Event> {
         self.event.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -135,7 +135,7 @@ impl Open {
 
 /// The parts of a request that are recorded.
 #[derive(Clone, Copy, Debug)]
-pub struct Sent<'a> {
+pub struct RecordedRequest<'a> {
     /// The path and query as sent by the client.
     pub uri: &'a str,
     /// The request attributes parsed from `uri`.
@@ -145,40 +145,40 @@ pub struct Sent<'a> {
     pub peer: IpAddr,
 }
 
-impl Record {
+impl AuditRecord {
     /// Returns a record that discards everything.
     pub fn none() -> Self {
-        Record(None)
+        AuditRecord(None)
     }
 
     /// Starts the record of a request that has just arrived.
     pub(crate) fn begin(audit: Option<&Arc<Audit>>, id: Str) -> Self {
-        Record(audit.map(|audit| {
+        AuditRecord(audit.map(|audit| {
             let audit = Arc::clone(audit);
             Arc::new(Inner { audit, id, received: now(), open: OnceLock::new() })
         }))
     }
 
     /// Evaluates the policy. Call it after authentication; `user` is `None` if that failed.
-    pub(crate) fn open(&self, user: Option<&User>, sent: Sent<'_>) {
+    pub(crate) fn open(&self, user: Option<&User>, sent: RecordedRequest<'_>) {
         let Some(inner) = &self.0 else { return };
-        let Sent { uri, info, headers, peer } = sent;
-        let verdict = inner.audit.policy.judge(user, info);
-        inner.audit.counters.levels.with_label_values(&[verdict.level.as_str()]).inc();
-        if verdict.level == Level::None {
+        let RecordedRequest { uri, info, headers, peer } = sent;
+        let decision = inner.audit.policy.evaluate(user, info);
+        inner.audit.counters.levels.with_label_values(&[decision.level.as_str()]).inc();
+        if decision.level == Level::None {
             return;
         }
-        let object = info.is_resource.then(|| ObjectRef {
+        let object = info.is_resource.then(|| AuditObjectRef {
             resource: info.resource.clone(),
             namespace: info.namespace.clone(),
             name: info.name.clone(),
             group: info.group.clone(),
             version: info.version.clone(),
             subresource: info.subresource.clone(),
-            ..ObjectRef::default()
+            ..AuditObjectRef::default()
         });
         let event = Event {
-            level: verdict.level,
+            level: decision.level,
             id: inner.id.clone(),
             uri: uri.to_owned(),
             verb: info.verb.clone(),
@@ -194,22 +194,22 @@ impl Record {
             annotations: std::collections::BTreeMap::new(),
         };
         // Only the first call has an effect.
-        let _ = inner.open.set(Open {
-            verdict,
+        let _ = inner.open.set(AuditedRequest {
+            decision,
             event: Mutex::new(event),
             is_long_running: info.is_long_running(),
             is_closed: AtomicBool::new(false),
         });
     }
 
-    fn opened(&self) -> Option<(&Arc<Inner>, &Open)> {
+    fn opened(&self) -> Option<(&Arc<Inner>, &AuditedRequest)> {
         let inner = self.0.as_ref()?;
         inner.open.get().map(|open| (inner, open))
     }
 
-    /// Like [`Record::opened`], if the policy's level is at least `level`.
-    fn wants(&self, level: Level) -> Option<&Open> {
-        self.opened().map(|(_, open)| open).filter(|open| open.verdict.level >= level)
+    /// Like [`AuditRecord::opened`], if the policy's level is at least `level`.
+    fn wants(&self, level: Level) -> Option<&AuditedRequest> {
+        self.opened().map(|(_, open)| open).filter(|open| open.decision.level >= level)
     }
 
     /// Adds an annotation. The first value of a key wins; another value is logged and dropped.
@@ -217,10 +217,10 @@ impl Record {
         self.annotate_from(Level::Metadata, key, value);
     }
 
-    /// Like [`Record::annotate`], but only from `level` on, since some annotations contain parts of an
+    /// Like [`AuditRecord::annotate`], but only from `level` on, since some annotations contain parts of an
     /// object.
     pub fn annotate_from(&self, level: Level, key: &str, value: impl Into<String>) {
-        let Some((inner, open)) = self.opened().filter(|(_, open)| open.verdict.level >= level) else {
+        let Some((inner, open)) = self.opened().filter(|(_, open)| open.decision.level >= level) else {
             return;
         };
         let value = value.into();
@@ -294,7 +294,7 @@ impl Record {
                 *field = text.into();
             }
         }
-        if open.verdict.level >= Level::Request {
+        if open.decision.level >= Level::Request {
             event.request_object = Some(open.encode(object).into());
         }
     }
@@ -311,7 +311,7 @@ impl Record {
         let text = json.strip_suffix(b"\n").unwrap_or(json);
         // Go's encoder emits no white space, even for pretty-printed responses.
         let is_compact = !text.contains(&b'\n');
-        let encoded = if is_compact && !open.verdict.omit_managed_fields {
+        let encoded = if is_compact && !open.decision.omit_managed_fields {
             Bytes::copy_from_slice(text)
         } else {
             match json::parse_wrapped(text) {
@@ -328,12 +328,12 @@ impl Record {
         open.event().status = Some(ResponseStatus::of(status));
     }
 
-    /// True if [`Record::response_object`] records its argument.
+    /// True if [`AuditRecord::response_object`] records its argument.
     pub(crate) fn wants_response(&self) -> bool {
         self.wants(Level::RequestResponse).is_some()
     }
 
-    /// True if [`Record::request_patch`] records its argument.
+    /// True if [`AuditRecord::request_patch`] records its argument.
     pub(crate) fn wants_request(&self) -> bool {
         self.wants(Level::Request).is_some()
     }
@@ -397,7 +397,7 @@ impl Record {
 
     async fn write(&self, stage: Stage, at: i64) -> bool {
         let Some((inner, open)) = self.opened() else { return true };
-        if open.verdict.omit_stages.contains(&stage) {
+        if open.decision.omit_stages.contains(&stage) {
             return true;
         }
         let event = open.event().clone();
@@ -405,10 +405,10 @@ impl Record {
     }
 }
 
-impl Open {
+impl AuditedRequest {
     /// Encodes an object for the event, without managed fields if the policy omits them.
     fn encode(&self, object: &Value) -> Vec<u8> {
-        if !self.verdict.omit_managed_fields {
+        if !self.decision.omit_managed_fields {
             return compact(object);
         }
         let mut object = object.clone();
@@ -455,7 +455,7 @@ fn compact(object: &Value) -> Vec<u8> {
 
 /// Writes the ResponseComplete event on drop.
 #[derive(Debug)]
-pub(crate) struct Closing(Record);
+pub(crate) struct Closing(AuditRecord);
 
 impl Drop for Closing {
     fn drop(&mut self) {

@@ -69,7 +69,7 @@ impl Stage {
 
 /// Result of evaluating the policy for one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct AuditDecision {
     pub level: Level,
     /// Stages at which no event is written.
     pub omit_stages: Vec<Stage>,
@@ -80,13 +80,13 @@ pub struct Verdict {
 /// A validated audit policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    rules: Vec<Rule>,
+    rules: Vec<AuditRule>,
 }
 
 /// A rule; all its conditions must match, and an empty list matches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Rule {
-    verdict: Verdict,
+struct AuditRule {
+    decision: AuditDecision,
     users: Vec<Str>,
     user_groups: Vec<Str>,
     verbs: Vec<Str>,
@@ -110,15 +110,15 @@ impl Policy {
     }
 
     /// Evaluates the rules; `user` is `None` if authentication failed.
-    pub fn judge(&self, user: Option<&User>, info: &RequestInfo) -> Verdict {
+    pub fn evaluate(&self, user: Option<&User>, info: &RequestInfo) -> AuditDecision {
         match self.rules.iter().find(|rule| rule.matches(user, info)) {
-            Some(rule) => rule.verdict.clone(),
-            None => Verdict { level: Level::None, omit_stages: Vec::new(), omit_managed_fields: false },
+            Some(rule) => rule.decision.clone(),
+            None => AuditDecision { level: Level::None, omit_stages: Vec::new(), omit_managed_fields: false },
         }
     }
 }
 
-impl Rule {
+impl AuditRule {
     fn matches(&self, user: Option<&User>, info: &RequestInfo) -> bool {
         let by_user = self.users.is_empty() || user.is_some_and(|user| self.users.contains(&user.name));
         let by_group = self.user_groups.is_empty()

@@ -7,7 +7,7 @@ use authn::User;
 use value::Str;
 use value::text::first_bytes;
 
-use super::event::{Event, Impersonated, ObjectRef, ResponseStatus};
+use super::event::{AuditObjectRef, Event, Impersonated, ResponseStatus};
 use super::policy::Level;
 
 /// Annotation that marks a shortened event.
@@ -66,7 +66,7 @@ impl Event {
         // The last address is that of the connection; the others come from headers.
         let surplus = source_ips.len().saturating_sub(entries);
         source_ips.drain(..surplus);
-        if let Some(ObjectRef {
+        if let Some(AuditObjectRef {
             resource,
             namespace,
             name,

@@ -6,41 +6,43 @@ use http::{HeaderMap, HeaderValue, Method};
 use value::{Value, json};
 
 use super::event::{source_ips, user_agent};
-use super::{Audit, AuditConfig, Format, LogConfig, Mode, Policy, Record, Rotation, Sent};
+use super::{
+    Audit, AuditConfig, AuditLogFormat, AuditRecord, LogConfig, Mode, Policy, RecordedRequest, Rotation,
+};
 use crate::metrics::MetricRegistry;
 use crate::request_info::{Query, RequestInfo};
 
-struct Log {
+struct AuditLog {
     audit: Option<Arc<Audit>>,
     path: std::path::PathBuf,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
-impl Log {
+impl AuditLog {
     fn new(rules: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("audit.log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
         let policy = format!("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: {rules}");
         let config = AuditConfig {
             policy: Policy::parse(policy.as_bytes()).unwrap(),
             log: LogConfig {
                 path: Some(path.clone()),
                 rotation: Rotation { max_megabytes: 0, max_days: 0, max_backups: 0, compress: false },
-                format: Format::Json,
+                format: AuditLogFormat::Json,
                 mode: Mode::Blocking,
                 max_event: None,
             },
         };
         let audit = Audit::open(Some(config), &MetricRegistry::new()).unwrap();
-        Log { audit, path, _folder: folder }
+        AuditLog { audit, path, _directory: directory }
     }
 
-    fn record(&self, method: &Method, uri: &str) -> Record {
-        let record = Record::begin(self.audit.as_ref(), "id".into());
+    fn record(&self, method: &Method, uri: &str) -> AuditRecord {
+        let record = AuditRecord::begin(self.audit.as_ref(), "id".into());
         let info = RequestInfo::parse(method, uri, &Query::default());
         let user = User::named("alice");
         let (headers, peer) = (HeaderMap::new(), IpAddr::from([127, 0, 0, 1]));
-        record.open(Some(&user), Sent { uri, info: &info, headers: &headers, peer });
+        record.open(Some(&user), RecordedRequest { uri, info: &info, headers: &headers, peer });
         record
     }
 
@@ -62,7 +64,7 @@ async fn nothing_above_the_level_reaches_the_log() {
     for (level, request, response) in
         [("Metadata", false, false), ("Request", true, false), ("RequestResponse", true, true)]
     {
-        let log = Log::new(&format!("[{{level: {level}}}]"));
+        let log = AuditLog::new(&format!("[{{level: {level}}}]"));
         let record = log.record(&Method::POST, "/api/v1/namespaces/n/secrets");
         record.request_object(&secret());
         record.response_object(&value::write::to_vec(&secret()).into());
@@ -72,7 +74,7 @@ async fn nothing_above_the_level_reaches_the_log() {
         assert_eq!(event.get("responseObject").is_some(), response, "{level}");
         assert_eq!(event.str_at(&["objectRef", "name"]), Some("s"), "{level}");
     }
-    let log = Log::new("[{level: None}]");
+    let log = AuditLog::new("[{level: None}]");
     let record = log.record(&Method::POST, "/api/v1/namespaces/n/secrets");
     record.request_object(&secret());
     record.complete(201).await;
@@ -81,7 +83,7 @@ async fn nothing_above_the_level_reaches_the_log() {
 
 #[tokio::test]
 async fn managed_fields_are_left_out_where_the_policy_says_so() {
-    let log = Log::new("[{level: RequestResponse, omitManagedFields: true}]");
+    let log = AuditLog::new("[{level: RequestResponse, omitManagedFields: true}]");
     let record = log.record(&Method::POST, "/api/v1/namespaces/n/secrets");
     record.request_object(&secret());
     let list = Value::map([("kind", Value::from("List")), ("items", Value::List(vec![secret()]))]);
@@ -92,7 +94,7 @@ async fn managed_fields_are_left_out_where_the_policy_says_so() {
 
 #[tokio::test]
 async fn the_first_value_of_an_annotation_stays() {
-    let log = Log::new("[{level: Metadata}]");
+    let log = AuditLog::new("[{level: Metadata}]");
     let record = log.record(&Method::GET, "/version");
     record.annotate("a/b", "first");
     record.annotate("a/b", "second");
@@ -104,7 +106,7 @@ async fn the_first_value_of_an_annotation_stays() {
 
 #[tokio::test]
 async fn an_answer_that_goes_on_is_complete_when_it_ends() {
-    let log = Log::new("[{level: Metadata, omitStages: [RequestReceived]}]");
+    let log = AuditLog::new("[{level: Metadata, omitStages: [RequestReceived]}]");
     let record = log.record(&Method::GET, "/api/v1/pods");
     record.received().await.unwrap();
     record.started(200).await;
@@ -119,7 +121,7 @@ async fn an_answer_that_goes_on_is_complete_when_it_ends() {
 
 #[tokio::test]
 async fn a_panic_is_a_stage_of_its_own() {
-    let log = Log::new("[{level: Metadata}]");
+    let log = AuditLog::new("[{level: Metadata}]");
     let record = log.record(&Method::GET, "/version");
     record.panicked("boom").await;
     let event = &log.events()[0];

@@ -7,7 +7,7 @@ use rcgen::{
 use rustls::pki_types::{CertificateDer, UnixTime};
 use time::OffsetDateTime;
 
-use super::{Authorities, Purpose, Refused};
+use super::{Authorities, CertificateRejection, Purpose};
 
 const NOW: i64 = 1_800_000_000;
 const DAY: i64 = 86_400;
@@ -53,15 +53,19 @@ fn now() -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(NOW).unwrap()))
 }
 
-fn judged(trusted: &[&Made], chain: &[CertificateDer<'static>], purpose: Purpose) -> Result<(), Refused> {
+fn verify(
+    trusted: &[&Made],
+    chain: &[CertificateDer<'static>],
+    purpose: Purpose,
+) -> Result<(), CertificateRejection> {
     let trusted = trusted.iter().map(|made| made.der.clone()).collect();
     Authorities::new(trusted).unwrap().verify(&chain[0], &chain[1..], now(), purpose)
 }
 
 /// Verifies a client certificate that was signed by a CA with the modified parameters.
-fn vouches(change: impl FnOnce(&mut CertificateParams)) -> Result<(), Refused> {
+fn vouches(change: impl FnOnce(&mut CertificateParams)) -> Result<(), CertificateRejection> {
     let root = root("root", change);
-    judged(&[&root], &[leaf(&root)], Purpose::Client)
+    verify(&[&root], &[leaf(&root)], Purpose::Client)
 }
 
 fn ends(params: &mut CertificateParams, at: i64) {
@@ -72,48 +76,48 @@ fn ends(params: &mut CertificateParams, at: i64) {
 fn an_authority_vouches_within_its_time() {
     assert_eq!(vouches(|_| {}), Ok(()));
     assert_eq!(vouches(|params| ends(params, NOW)), Ok(()));
-    assert!(matches!(vouches(|params| ends(params, NOW - 1)), Err(Refused::OutOfTime(_))));
+    assert!(matches!(vouches(|params| ends(params, NOW - 1)), Err(CertificateRejection::OutOfTime(_))));
     let later = OffsetDateTime::from_unix_timestamp(NOW + 1).unwrap();
-    assert!(matches!(vouches(|params| params.not_before = later), Err(Refused::OutOfTime(_))));
+    assert!(matches!(vouches(|params| params.not_before = later), Err(CertificateRejection::OutOfTime(_))));
 }
 
 #[test]
 fn an_authority_vouches_if_it_may_sign() {
-    assert_eq!(vouches(|params| params.is_ca = IsCa::ExplicitNoCa), Err(Refused::MayNotSign));
-    assert_eq!(vouches(|params| params.is_ca = IsCa::NoCa), Err(Refused::MayNotSign));
+    assert_eq!(vouches(|params| params.is_ca = IsCa::ExplicitNoCa), Err(CertificateRejection::MayNotSign));
+    assert_eq!(vouches(|params| params.is_ca = IsCa::NoCa), Err(CertificateRejection::MayNotSign));
     assert_eq!(vouches(|params| params.key_usages = vec![KeyUsagePurpose::KeyCertSign]), Ok(()));
     let signs_data =
         |params: &mut CertificateParams| params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    assert_eq!(vouches(signs_data), Err(Refused::MayNotSign));
+    assert_eq!(vouches(signs_data), Err(CertificateRejection::MayNotSign));
     let root = root("root", |_| {});
     let between = signed(&root, "between", signs_data);
     let chain = [leaf(&between), between.der.clone()];
-    assert_eq!(judged(&[&root], &chain, Purpose::Client), Err(Refused::MayNotSign));
+    assert_eq!(verify(&[&root], &chain, Purpose::Client), Err(CertificateRejection::MayNotSign));
 }
 
 #[test]
 fn an_authority_vouches_for_its_purpose() {
     use ExtendedKeyUsagePurpose::{Any, ClientAuth, ServerAuth};
     for (usages, client, server) in [
-        (vec![ClientAuth], Ok(()), Err(Refused::Purpose)),
-        (vec![ServerAuth], Err(Refused::Purpose), Ok(())),
+        (vec![ClientAuth], Ok(()), Err(CertificateRejection::Purpose)),
+        (vec![ServerAuth], Err(CertificateRejection::Purpose), Ok(())),
         (vec![Any], Ok(()), Ok(())),
     ] {
         let root = root("root", |params| params.extended_key_usages = usages);
         let chain = [leaf(&root)];
-        assert_eq!(judged(&[&root], &chain, Purpose::Client), client);
-        assert_eq!(judged(&[&root], &chain, Purpose::Server), server);
+        assert_eq!(verify(&[&root], &chain, Purpose::Client), client);
+        assert_eq!(verify(&[&root], &chain, Purpose::Server), server);
     }
 }
 
 #[test]
 fn an_authority_vouches_for_chains_of_the_length_that_it_allows() {
-    for (most, outcome) in [(1, Ok(())), (0, Err(Refused::TooManyIntermediates))] {
+    for (most, outcome) in [(1, Ok(())), (0, Err(CertificateRejection::TooManyIntermediates))] {
         let root = root("root", |params| params.is_ca = IsCa::Ca(BasicConstraints::Constrained(most)));
-        assert_eq!(judged(&[&root], &[leaf(&root)], Purpose::Client), Ok(()));
+        assert_eq!(verify(&[&root], &[leaf(&root)], Purpose::Client), Ok(()));
         let between = signed(&root, "between", |_| {});
         let chain = [leaf(&between), between.der.clone()];
-        assert_eq!(judged(&[&root], &chain, Purpose::Client), outcome);
+        assert_eq!(verify(&[&root], &chain, Purpose::Client), outcome);
     }
 }
 
@@ -127,25 +131,25 @@ fn an_authority_that_was_renewed_vouches_by_the_certificate_that_is_valid() {
     };
     let chain = [leaf(&old)];
     for trusted in [[&old, &renewed], [&renewed, &old]] {
-        assert_eq!(judged(&trusted, &chain, Purpose::Client), Ok(()));
+        assert_eq!(verify(&trusted, &chain, Purpose::Client), Ok(()));
     }
-    assert!(matches!(judged(&[&old], &chain, Purpose::Client), Err(Refused::OutOfTime(_))));
+    assert!(matches!(verify(&[&old], &chain, Purpose::Client), Err(CertificateRejection::OutOfTime(_))));
     let stranger = root("root", |_| {});
-    assert_eq!(judged(&[&stranger], &chain, Purpose::Client), Err(Refused::Unknown));
+    assert_eq!(verify(&[&stranger], &chain, Purpose::Client), Err(CertificateRejection::Unknown));
 }
 
 #[test]
-fn a_certificate_in_the_file_is_believed_and_vouches_for_nobody() {
+fn a_leaf_certificate_in_the_file_is_trusted_and_issues_no_other() {
     let change = |params: &mut CertificateParams| {
         params.is_ca = IsCa::ExplicitNoCa;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     };
     let pinned = root("pinned", change);
     let own = [pinned.der.clone()];
-    assert_eq!(judged(&[&pinned], &own, Purpose::Client), Ok(()));
-    assert_eq!(judged(&[&pinned], &own, Purpose::Server), Err(Refused::Purpose));
-    assert_eq!(judged(&[&pinned], &[leaf(&pinned)], Purpose::Client), Err(Refused::MayNotSign));
+    assert_eq!(verify(&[&pinned], &own, Purpose::Client), Ok(()));
+    assert_eq!(verify(&[&pinned], &own, Purpose::Server), Err(CertificateRejection::Purpose));
+    assert_eq!(verify(&[&pinned], &[leaf(&pinned)], Purpose::Client), Err(CertificateRejection::MayNotSign));
     let expired = root("pinned", |params| ends(params, NOW - DAY));
     let own = [expired.der.clone()];
-    assert!(matches!(judged(&[&expired], &own, Purpose::Client), Err(Refused::OutOfTime(_))));
+    assert!(matches!(verify(&[&expired], &own, Purpose::Client), Err(CertificateRejection::OutOfTime(_))));
 }

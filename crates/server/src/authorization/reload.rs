@@ -1,6 +1,6 @@
 //! Reloads the authorization configuration: a changed file is read and checked, and the new chain replaces the old one in one step.
 //!
-//! Folders are watched rather than files, to notice a rename onto a file and a swapped symlink, as in ConfigMap volumes. A
+//! Directories are watched rather than files, to notice a rename onto a file and a swapped symlink, as in ConfigMap volumes. A
 //! notification is only a hint: contents are compared, and all files are read again every minute in any case.
 
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use authz::config::{AuthorizerType, Configuration};
 use tokio::sync::watch;
 use tracing::{error, info};
 
-use super::{LoadedAuthorization, Parts, Unusable, parse, read, warn};
+use super::{AuthorizerParts, LoadedAuthorization, Unusable, parse, read, warn};
 use crate::file_watch::FileWatch;
 use crate::files;
 
@@ -22,11 +22,11 @@ const SETTLE: Duration = Duration::from_millis(50);
 
 /// The files that a chain was built from besides the configuration file, with their contents; `None` if unreadable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Files {
+pub(crate) struct ReferencedFiles {
     files: Vec<(PathBuf, Option<Vec<u8>>)>,
 }
 
-impl Files {
+impl ReferencedFiles {
     /// Reads and adds the files that are not in the list yet.
     pub(super) fn add(&mut self, paths: Vec<PathBuf>) {
         for path in paths {
@@ -40,29 +40,29 @@ impl Files {
     /// Reads all files again.
     fn now(&self) -> Self {
         let files = self.files.iter().map(|(path, _)| (path.clone(), files::read(path).ok()));
-        Files { files: files.collect() }
+        ReferencedFiles { files: files.collect() }
     }
 }
 
 /// A configuration with the files that it names, as they were when its chain was last built.
-struct Tried {
+struct TriedConfiguration {
     configuration: Configuration,
-    files: Files,
+    files: ReferencedFiles,
 }
 
 /// The watched files and their state at the last check.
-struct Followed {
+struct WatchedAuthorization {
     path: PathBuf,
-    parts: Parts,
+    parts: AuthorizerParts,
     required: Vec<AuthorizerType>,
     read: Vec<u8>,
     /// The configuration of the chain in force. Its files are watched even while the configuration file is invalid, because
     /// certificates expire.
-    in_force: Tried,
+    in_force: TriedConfiguration,
     /// The last valid configuration, whether or not its chain could be built. Reading an equal one again is not a change.
     loaded: Configuration,
     /// A valid configuration whose chain could not be built. It is tried again when the files that it names change.
-    waiting: Option<Tried>,
+    waiting: Option<TriedConfiguration>,
     /// Whether the last reload failed. Metrics show the failure until a reload succeeds, or until the files match the chain in force
     /// again.
     has_failed: bool,
@@ -76,8 +76,8 @@ struct Followed {
 /// only the files that they name are watched.
 pub(crate) fn follow(
     loaded: LoadedAuthorization,
-    parts: Parts,
-    files: Files,
+    parts: AuthorizerParts,
+    files: ReferencedFiles,
     chain: &Arc<ArcSwap<AuthorizerChain>>,
     stopped: watch::Receiver<bool>,
 ) {
@@ -90,8 +90,8 @@ pub(crate) fn follow(
     if !read.is_empty() {
         parts.metrics().in_force(&read);
     }
-    let in_force = Tried { configuration: loaded.configuration.clone(), files };
-    let followed = Followed {
+    let in_force = TriedConfiguration { configuration: loaded.configuration.clone(), files };
+    let followed = WatchedAuthorization {
         path,
         parts,
         required,
@@ -106,7 +106,11 @@ pub(crate) fn follow(
     tokio::spawn(run(followed, Arc::clone(chain), stopped));
 }
 
-async fn run(mut followed: Followed, chain: Arc<ArcSwap<AuthorizerChain>>, stopped: watch::Receiver<bool>) {
+async fn run(
+    mut followed: WatchedAuthorization,
+    chain: Arc<ArcSwap<AuthorizerChain>>,
+    stopped: watch::Receiver<bool>,
+) {
     let mut hints = FileWatch::new(SETTLE, stopped);
     loop {
         hints.watch(followed.paths());
@@ -121,14 +125,14 @@ async fn run(mut followed: Followed, chain: Arc<ArcSwap<AuthorizerChain>>, stopp
         match looked.await {
             Ok(back) => followed = back,
             Err(error) => {
-                error!(%error, "the authorization configuration is no longer followed");
+                error!(%error, "stopped watching the authorization configuration; restart the server to load changes");
                 return;
             }
         }
     }
 }
 
-impl Followed {
+impl WatchedAuthorization {
     /// All files to watch.
     fn paths(&self) -> impl Iterator<Item = &Path> {
         let own = Some(self.path.as_path()).filter(|path| !path.as_os_str().is_empty());
@@ -211,10 +215,10 @@ impl Followed {
         self.replace(configuration, chain);
     }
 
-    /// Builds the chain of a configuration and puts it in force. If that fails, the configuration becomes [`Followed::waiting`].
+    /// Builds the chain of a configuration and puts it in force. If that fails, the configuration becomes [`WatchedAuthorization::waiting`].
     fn replace(&mut self, configuration: Configuration, chain: &ArcSwap<AuthorizerChain>) {
         let (made, files) = self.parts.chain(&configuration);
-        let tried = Tried { configuration, files };
+        let tried = TriedConfiguration { configuration, files };
         match made {
             Ok(made) => {
                 chain.store(Arc::new(made));

@@ -8,12 +8,12 @@ use authz::webhook::{BoxFuture, ReviewTransport, SendError, WebhookResponse};
 use http::HeaderValue;
 use http::uri::PathAndQuery;
 
-use crate::outbound::{FailureKind, Request, Target, from_kubeconfig};
+use crate::outbound::{FailureKind, OutboundRequest, OutboundTarget, from_kubeconfig};
 use crate::version;
 
 /// Sends reviews to one webhook.
 struct ReviewSender {
-    target: Target,
+    target: OutboundTarget,
     path: PathAndQuery,
     timeout: Duration,
     agent: HeaderValue,
@@ -27,11 +27,11 @@ pub(crate) fn sender(
     files: &mut Vec<PathBuf>,
 ) -> Result<Arc<dyn ReviewTransport>, String> {
     let endpoint = from_kubeconfig(kubeconfig, files)?;
-    let target = Target::new(endpoint).map_err(|error| error.to_string())?;
+    let target = OutboundTarget::new(endpoint).map_err(|error| error.to_string())?;
     if target.withholds_credentials() {
         tracing::warn!(
             webhook = name,
-            "the kubeconfig does not let the webhook prove who it is, so its credentials are not sent"
+            "credentials are not sent to the webhook, because its kubeconfig does not verify the server; set certificate-authority"
         );
     }
     let nanos = i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);
@@ -45,7 +45,7 @@ pub(crate) fn sender(
 impl ReviewTransport for ReviewSender {
     fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<WebhookResponse, SendError>> {
         Box::pin(async move {
-            let mut request = Request::post_json(review.to_vec(), self.timeout);
+            let mut request = OutboundRequest::post_json(review.to_vec(), self.timeout);
             request.path = Some(self.path.clone());
             request.headers.insert(http::header::USER_AGENT, self.agent.clone());
             match self.target.send(request).await {

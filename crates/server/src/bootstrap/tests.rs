@@ -4,7 +4,7 @@ use authn::InternalIdentity;
 use authz::rbac::reconcile::ReconcileAction;
 use value::{Value, json};
 
-use super::{Hook, Item, Want, brought};
+use super::{BootstrapItem, DesiredState, Hook, reconcile_action};
 use crate::Ephemeral;
 use crate::client::Client;
 
@@ -21,21 +21,25 @@ fn slice(family: &str, port: i64) -> Value {
 }
 
 async fn bring(client: &Client, object: Value) -> Result<(), u16> {
-    let item = Item::new(Hook::KubernetesService, (SLICES.to_owned(), object), Want::Fields(FIELDS));
+    let item = BootstrapItem::new(
+        Hook::KubernetesService,
+        (SLICES.to_owned(), object),
+        DesiredState::Fields(FIELDS),
+    );
     item.write(client).await.map_err(|status| status.code())
 }
 
 #[test]
 fn only_a_field_that_cannot_change_makes_an_object_anew() {
     let stored = slice("IPv4", 443);
-    assert_eq!(brought(&stored, Some(&stored), FIELDS), ReconcileAction::Keep);
-    assert_eq!(brought(&stored, None, FIELDS), ReconcileAction::Create(stored.clone()));
+    assert_eq!(reconcile_action(&stored, Some(&stored), FIELDS), ReconcileAction::Keep);
+    assert_eq!(reconcile_action(&stored, None, FIELDS), ReconcileAction::Create(stored.clone()));
     assert_eq!(
-        brought(&slice("IPv4", 6443), Some(&stored), FIELDS),
+        reconcile_action(&slice("IPv4", 6443), Some(&stored), FIELDS),
         ReconcileAction::Update(slice("IPv4", 6443))
     );
     let other = slice("IPv6", 443);
-    assert_eq!(brought(&other, Some(&stored), FIELDS), ReconcileAction::Recreate(other.clone()));
+    assert_eq!(reconcile_action(&other, Some(&stored), FIELDS), ReconcileAction::Recreate(other.clone()));
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-use super::Open;
+use super::OpenConnection;
 use crate::drain::{Drain, FORWARDED_PATIENCE, PATIENCE};
 
 /// Limit of unsent bytes in the kernel's send buffer. The default buffer takes megabytes and becomes writable
@@ -18,19 +18,19 @@ use crate::drain::{Drain, FORWARDED_PATIENCE, PATIENCE};
 const UNSENT: u32 = 128 * 1024;
 
 /// A TCP stream that owns its entry in the connection table.
-pub(crate) struct Socket {
+pub(crate) struct TrackedSocket {
     stream: TcpStream,
-    open: Open,
+    open: OpenConnection,
     drain: Drain,
     /// Fires when the client has used up its time to take pending bytes.
     late: Option<Pin<Box<Sleep>>>,
 }
 
-impl Socket {
-    pub(crate) fn new(stream: TcpStream, open: Open) -> Self {
+impl TrackedSocket {
+    pub(crate) fn new(stream: TcpStream, open: OpenConnection) -> Self {
         // Where the option is not supported, clients have to read faster.
         let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
-        Socket { stream, open, drain: Drain::new(PATIENCE), late: None }
+        TrackedSocket { stream, open, drain: Drain::new(PATIENCE), late: None }
     }
 
     /// Returns the result of a write, or a timeout error if the client has been too slow to read.
@@ -61,7 +61,7 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for TrackedSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -71,7 +71,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for TrackedSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.wrote(cx, wrote)

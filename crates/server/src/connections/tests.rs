@@ -3,28 +3,31 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{ClientAddress, ConnectionMetrics, Connections, GO, LogLimit, Open, STAY, TAKE_LEAVE};
-use crate::accept::Limits;
+use super::{
+    CLOSE_GRACEFULLY, CLOSE_NOW, ClientAddress, ConnectionMetrics, Connections, LogLimit, OpenConnection,
+    STAY_OPEN,
+};
+use crate::accept::ConnectionLimits;
 use crate::metrics::MetricRegistry;
 
-fn connections(limits: Limits) -> Arc<Connections> {
+fn connections(limits: ConnectionLimits) -> Arc<Connections> {
     Connections::new(limits, ConnectionMetrics::new(&MetricRegistry::new()).unwrap())
 }
 
-async fn open(connections: &Arc<Connections>, address: &str) -> Option<Open> {
+async fn open(connections: &Arc<Connections>, address: &str) -> Option<OpenConnection> {
     let permit = connections.room().await.unwrap();
     let open = connections.open(address.parse().unwrap(), permit)?;
     connections.handshake_ended(&open.connection());
     Some(open)
 }
 
-fn level(open: &Open) -> u8 {
+fn level(open: &OpenConnection) -> u8 {
     open.connection.close.load(Ordering::Relaxed)
 }
 
 #[tokio::test]
 async fn the_oldest_idle_connection_of_the_address_with_the_most_is_closed() {
-    let connections = connections(Limits { connections: 10, ..Limits::default() });
+    let connections = connections(ConnectionLimits { connections: 10, ..ConnectionLimits::default() });
     let other = open(&connections, "10.0.0.2").await.unwrap();
     let mut greedy = Vec::new();
     for number in 0..7 {
@@ -33,19 +36,19 @@ async fn the_oldest_idle_connection_of_the_address_with_the_most_is_closed() {
         greedy.push(open);
     }
     let in_use = greedy[0].connection().begin();
-    assert!(greedy.iter().all(|open| level(open) == STAY), "eight of ten is not above the mark yet");
+    assert!(greedy.iter().all(|open| level(open) == STAY_OPEN), "eight of ten is not above the mark yet");
     let _ninth = open(&connections, "10.0.0.3").await.unwrap();
-    assert_eq!(level(&greedy[0]), STAY, "a request is in flight");
-    assert_eq!(level(&greedy[1]), TAKE_LEAVE);
-    assert!(greedy.iter().skip(2).all(|open| level(open) == STAY));
-    assert_eq!(level(&other), STAY);
+    assert_eq!(level(&greedy[0]), STAY_OPEN, "a request is in flight");
+    assert_eq!(level(&greedy[1]), CLOSE_GRACEFULLY);
+    assert!(greedy.iter().skip(2).all(|open| level(open) == STAY_OPEN));
+    assert_eq!(level(&other), STAY_OPEN);
     drop(in_use);
     assert!(greedy[0].connection().is_idle());
 }
 
 #[tokio::test]
 async fn a_nearly_full_server_closes_at_once_and_reuses_the_room() {
-    let connections = connections(Limits { connections: 4, ..Limits::default() });
+    let connections = connections(ConnectionLimits { connections: 4, ..ConnectionLimits::default() });
     let mut all = Vec::new();
     for _ in 0..4 {
         all.push(open(&connections, "10.0.0.1").await.unwrap());
@@ -54,25 +57,25 @@ async fn a_nearly_full_server_closes_at_once_and_reuses_the_room() {
         let connections = Arc::clone(&connections);
         async move { connections.room().await.is_some() }
     });
-    let mut told = None;
-    while told.is_none() {
+    let mut closing = None;
+    while closing.is_none() {
         tokio::task::yield_now().await;
-        told = all.iter().position(|open| level(open) == GO);
+        closing = all.iter().position(|open| level(open) == CLOSE_NOW);
     }
-    drop(all.remove(told.unwrap()));
+    drop(all.remove(closing.unwrap()));
     assert!(waiting.await.unwrap());
 }
 
 #[tokio::test]
 async fn handshakes_in_progress_are_bounded() {
-    let limits = Limits { connections: 100, handshakes: 16, ..Limits::default() };
+    let limits = ConnectionLimits { connections: 100, handshakes: 16, ..ConnectionLimits::default() };
     let connections = connections(limits);
     let mut all = Vec::new();
     for _ in 0..17 {
         let permit = connections.room().await.unwrap();
         all.push(connections.open("10.0.0.1".parse().unwrap(), permit).unwrap());
     }
-    let closing: Vec<usize> = (0..17).filter(|number| level(&all[*number]) == GO).collect();
+    let closing: Vec<usize> = (0..17).filter(|number| level(&all[*number]) == CLOSE_NOW).collect();
     assert_eq!(closing, [0, 1, 2], "the oldest, a few at a time");
     assert_eq!(connections.handshakes.load(Ordering::Relaxed), 14);
     drop(all);
@@ -81,7 +84,7 @@ async fn handshakes_in_progress_are_bounded() {
 
 #[tokio::test]
 async fn an_address_may_have_a_fixed_limit() {
-    let limits = Limits { connections_per_address: 1, ..Limits::default() };
+    let limits = ConnectionLimits { connections_per_address: 1, ..ConnectionLimits::default() };
     let connections = connections(limits);
     let first = open(&connections, "10.0.0.1").await;
     assert!(first.is_some());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::Connection;
+use super::ConnectionState;
 
 /// Interval at which all connections are checked.
 pub(super) const EVERY: Duration = Duration::from_secs(10);
@@ -24,9 +24,9 @@ const COUNTED_FROM: usize = 1024;
 
 /// Counts of buffered parts by the time slot in which they were handed over.
 #[derive(Debug, Default)]
-pub(super) struct Waiting([[AtomicU32; SLOTS]; 2]);
+pub(super) struct BufferedParts([[AtomicU32; SLOTS]; 2]);
 
-impl Waiting {
+impl BufferedParts {
     fn slot(&self, which: usize, number: u64) -> Option<&AtomicU32> {
         self.0.get(which)?.get(usize::try_from(number % SLOTS as u64).ok()?)
     }
@@ -44,7 +44,7 @@ impl Waiting {
 /// Bytes that are counted as waiting until they are dropped.
 struct Piece {
     bytes: Bytes,
-    connection: Arc<Connection>,
+    connection: Arc<ConnectionState>,
     is_forwarded: bool,
     slot: u64,
 }
@@ -69,7 +69,7 @@ impl Drop for Piece {
     }
 }
 
-impl Connection {
+impl ConnectionState {
     /// Wraps the bytes so that they count as waiting until they are dropped.
     pub(crate) fn hand_over(self: &Arc<Self>, bytes: Bytes, is_forwarded: bool) -> Bytes {
         if bytes.len() < COUNTED_FROM {
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn pieces_are_stalled_after_some_slots_and_not_before() {
-        let waiting = Waiting::default();
+        let waiting = BufferedParts::default();
         waiting.slot(0, 100).unwrap().store(1, Ordering::Relaxed);
         let stalled = |now| waiting.is_stalled(now);
         assert!([1000, 1010, 1049, 1059].iter().all(|now| !stalled(*now)));

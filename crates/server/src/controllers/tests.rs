@@ -54,8 +54,8 @@ async fn a_pod_of_a_node_that_is_gone_fails_and_goes_and_one_of_a_node_that_is_t
     let conditions = held.list_at(&["status", "conditions"]);
     let target = conditions.iter().find(|c| c.str_at(&["type"]) == Some("DisruptionTarget")).unwrap();
     assert_eq!(target.str_at(&["reason"]), Some("DeletionByPodGC"));
-    let kept = admin.get("/api/v1/namespaces/default/pods/kept").await.unwrap();
-    assert!(!api::meta::is_deleting(&kept));
+    let running_pod = admin.get("/api/v1/namespaces/default/pods/kept").await.unwrap();
+    assert!(!api::meta::is_deleting(&running_pod));
     server.running.stop().await;
     tokio::time::timeout(PATIENCE, controllers).await.expect("they stop with the server").unwrap();
 }

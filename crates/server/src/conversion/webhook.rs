@@ -18,7 +18,9 @@ use value::{Map, Str, Value, go, json, write};
 use crate::admission::webhooks::{MAX_RETRIES, follow, retry_after};
 use crate::keys;
 use crate::metrics::Review;
-use crate::outbound::{Answer, Endpoint, Failure, Reach, Request, Target, Trust, WEBHOOK_AGENT};
+use crate::outbound::{
+    Endpoint, Failure, OutboundRequest, OutboundResponse, OutboundTarget, Reach, ServerTrust, WEBHOOK_AGENT,
+};
 use crate::state::State;
 use crate::truncate_remote::{MAX_OBJECTS, truncate_remote};
 
@@ -37,7 +39,7 @@ impl ConversionWebhookClients {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(crd);
     }
 
-    fn get(&self, crd: &CustomResourceDefinition, config: &Value) -> Option<Target> {
+    fn get(&self, crd: &CustomResourceDefinition, config: &Value) -> Option<OutboundTarget> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&crd.name).filter(|(made_of, _)| made_of == config).map(|(_, target)| target.clone())
     }
@@ -95,8 +97,10 @@ async fn ask(
         ("apiVersion", Value::from(api_version.as_str())),
         ("request", request),
     ]);
-    let mut request =
-        Request { max_answer: MAX_OBJECTS, ..Request::post_json(write::to_vec(&body), TIMEOUT) };
+    let mut request = OutboundRequest {
+        max_answer: MAX_OBJECTS,
+        ..OutboundRequest::post_json(write::to_vec(&body), TIMEOUT)
+    };
     request.headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static(WEBHOOK_AGENT));
     request.path = format!("{}?timeout={}s", target.url().path(), TIMEOUT.as_secs()).parse().ok();
     let answer = exchange(&target, request).await.map_err(|failure| {
@@ -127,7 +131,7 @@ async fn ask(
 }
 
 /// Sends a review, follows redirects and retries after `Retry-After`, all within the request's timeout.
-async fn exchange(target: &Target, request: Request) -> Result<Answer, Failure> {
+async fn exchange(target: &OutboundTarget, request: OutboundRequest) -> Result<OutboundResponse, Failure> {
     let url = target.url();
     let authority = url.authority().map_or("", |authority| authority.as_str());
     let origin = format!("{}://{authority}", url.scheme_str().unwrap_or("https"));
@@ -135,7 +139,7 @@ async fn exchange(target: &Target, request: Request) -> Result<Answer, Failure> 
     let mut retries = 0;
     loop {
         let left = limit.saturating_sub(begun.elapsed());
-        let answer = follow(target, Request { timeout: left, ..request.clone() }, &origin).await?;
+        let answer = follow(target, OutboundRequest { timeout: left, ..request.clone() }, &origin).await?;
         match retry_after(&answer) {
             Some(wait) if retries < MAX_RETRIES && begun.elapsed() + wait < limit => {
                 retries += 1;
@@ -346,12 +350,12 @@ fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value,
 }
 
 /// The client for a CRD's webhook, cached until its configuration or address changes.
-fn target(state: &State, crd: &CustomResourceDefinition, webhook: &Value) -> Result<Target, String> {
+fn target(state: &State, crd: &CustomResourceDefinition, webhook: &Value) -> Result<OutboundTarget, String> {
     let config = webhook.get("clientConfig").cloned().unwrap_or_default();
     let trust = match config.str_at(&["caBundle"]).map(|text| STANDARD.decode(text)) {
-        Some(Ok(pem)) if !pem.trim_ascii().is_empty() => Trust::Authorities(pem),
+        Some(Ok(pem)) if !pem.trim_ascii().is_empty() => ServerTrust::Authorities(pem),
         Some(Err(error)) => return Err(error.to_string()),
-        _ => Trust::System,
+        _ => ServerTrust::System,
     };
     let (url, dial) = match config.str_at(&["url"]) {
         Some(url) => (url.to_owned(), None),

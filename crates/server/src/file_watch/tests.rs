@@ -3,46 +3,46 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 
-/// A temporary folder whose path contains no symbolic links.
+/// A temporary directory whose path contains no symbolic links.
 fn root() -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().canonicalize().unwrap();
-    (folder, path)
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().canonicalize().unwrap();
+    (directory, path)
 }
 
 #[test]
-fn a_plain_file_is_told_of_by_its_folder_alone() {
-    let (_kept, root) = root();
+fn a_plain_file_is_watched_through_its_directory_alone() {
+    let (_temporary, root) = root();
     fs::write(root.join("a"), "x").unwrap();
     let watched_paths = WatchedPaths::of([root.join("a").as_path()]);
-    assert_eq!(watched_paths, WatchedPaths { folders: [root.clone()].into(), links: BTreeSet::new() });
+    assert_eq!(watched_paths, WatchedPaths { directories: [root.clone()].into(), links: BTreeSet::new() });
     assert!(watched_paths.has(&root.join("b")), "a rename onto it begins with another name");
     assert!(!watched_paths.has(root.parent().unwrap()));
 }
 
 #[test]
-fn every_link_on_the_way_is_told_of_and_nothing_beside_it() {
-    let (_kept, root) = root();
-    let (folder, far) = (root.join("folder"), root.join("far"));
-    for path in [&folder, &far, &far.join("v1"), &root.join("deep")] {
+fn every_link_on_the_way_is_watched_and_nothing_beside_it() {
+    let (_temporary, root) = root();
+    let (directory, far) = (root.join("directory"), root.join("far"));
+    for path in [&directory, &far, &far.join("v1"), &root.join("deep")] {
         fs::create_dir(path).unwrap();
     }
     fs::write(far.join("v1/file"), "x").unwrap();
     symlink("v1", far.join("current")).unwrap();
     symlink("../far/current", root.join("deep/hop")).unwrap();
-    symlink(root.join("deep/hop/file"), folder.join("file")).unwrap();
-    let watched_paths = WatchedPaths::of([folder.join("file").as_path()]);
-    let links = [folder.join("file"), root.join("deep/hop"), far.join("current")];
+    symlink(root.join("deep/hop/file"), directory.join("file")).unwrap();
+    let watched_paths = WatchedPaths::of([directory.join("file").as_path()]);
+    let links = [directory.join("file"), root.join("deep/hop"), far.join("current")];
     assert_eq!(watched_paths.links, links.clone().into());
-    assert_eq!(watched_paths.folders, [folder.clone(), far.join("v1")].into());
-    assert_eq!(watched_paths.watched(), [folder, far.clone(), far.join("v1"), root.join("deep")].into());
+    assert_eq!(watched_paths.directories, [directory.clone(), far.join("v1")].into());
+    assert_eq!(watched_paths.watched(), [directory, far.clone(), far.join("v1"), root.join("deep")].into());
     assert!(links.iter().all(|link| watched_paths.has(link)));
     assert!(!watched_paths.has(&far.join("other")), "what else happens there is no hint");
 }
 
 #[test]
 fn links_that_lead_nowhere_or_to_themselves_end_the_search() {
-    let (_kept, root) = root();
+    let (_temporary, root) = root();
     symlink("loop", root.join("loop")).unwrap();
     symlink("gone/file", root.join("dangling")).unwrap();
     let watched_paths = WatchedPaths::of([root.join("loop").as_path()]);

@@ -33,7 +33,7 @@ const STATUS_PERIOD: Duration = Duration::from_mins(1);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The stored objects by name, and the controller configured from them.
-pub(super) struct Configured {
+pub(super) struct FlowControlObjects {
     pub(super) controller: PriorityLevelController<Waiter>,
     levels: BTreeMap<Str, PriorityLevel>,
     schemas: BTreeMap<Str, FlowSchema>,
@@ -41,19 +41,24 @@ pub(super) struct Configured {
     updates: BTreeMap<Str, DanglingCondition>,
 }
 
-impl Configured {
+impl FlowControlObjects {
     pub(super) fn new(controller: PriorityLevelController<Waiter>) -> Self {
-        Configured { controller, levels: BTreeMap::new(), schemas: BTreeMap::new(), updates: BTreeMap::new() }
+        FlowControlObjects {
+            controller,
+            levels: BTreeMap::new(),
+            schemas: BTreeMap::new(),
+            updates: BTreeMap::new(),
+        }
     }
 }
 
 /// Progress of the informers for both kinds.
-pub(crate) struct Informers {
+pub(crate) struct FlowControlInformers {
     levels: InformerProgress,
     schemas: InformerProgress,
 }
 
-impl Informers {
+impl FlowControlInformers {
     /// Starts the informers. Objects that are already stored are in effect when this returns.
     pub(crate) fn start(control: &Arc<FlowControl>, store: &Store, unreadable: &Arc<Unreadable>) -> Self {
         let follow_kind = |prefix, kind: FlowControlKind| {
@@ -62,7 +67,7 @@ impl Informers {
             let (notes, control) = (Notes::hints(unreadable), Arc::clone(control));
             start_informer(store, prefix, notes, move |old, new| control.object_changed(kind, old, new))
         };
-        Informers {
+        FlowControlInformers {
             levels: follow_kind(keys::PRIORITY_LEVELS, FlowControlKind::PriorityLevel),
             schemas: follow_kind(keys::FLOW_SCHEMAS, FlowControlKind::FlowSchema),
         }
@@ -79,7 +84,7 @@ impl Informers {
 }
 
 impl FlowControl {
-    pub(super) fn configured(&self) -> MutexGuard<'_, Configured> {
+    pub(super) fn configured(&self) -> MutexGuard<'_, FlowControlObjects> {
         self.configured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -107,7 +112,7 @@ impl FlowControl {
             (FlowControlKind::PriorityLevel, new) => match new.map(PriorityLevel::read) {
                 Some(Ok(level)) => drop(configured.levels.insert(name, level)),
                 Some(Err(why)) => {
-                    warn!(name = name.as_str(), why, "ignoring a PriorityLevelConfiguration that is broken");
+                    warn!(name = name.as_str(), why, "ignoring an invalid PriorityLevelConfiguration");
                     configured.levels.remove(&name);
                 }
                 None => drop(configured.levels.remove(&name)),
@@ -117,7 +122,7 @@ impl FlowControl {
     }
 
     /// Recomputes the configuration from all objects.
-    fn put_in_force(&self, configured: &mut Configured) {
+    fn put_in_force(&self, configured: &mut FlowControlObjects) {
         let now = self.now();
         let levels = configured.levels.values().cloned().collect();
         let schemas = configured.schemas.values().cloned().collect();
@@ -199,7 +204,7 @@ async fn write_statuses(
                 warn!(
                     schema = schema.as_str(),
                     why = status.message(),
-                    "could not write the status of a FlowSchema yet"
+                    "cannot write the status of a FlowSchema; retrying"
                 );
                 postponed.insert(schema, condition);
             }

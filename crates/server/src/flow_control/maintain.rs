@@ -76,7 +76,11 @@ pub(crate) async fn maintain(state: Arc<State>, mut stop: watch::Receiver<bool>)
             }
         }
         for (what, status) in &failed {
-            warn!(what, why = status.message(), "could not maintain an API Priority and Fairness object yet");
+            warn!(
+                what,
+                why = status.message(),
+                "cannot update an API Priority and Fairness object; retrying"
+            );
         }
         if failed.is_empty() {
             (pause, backoff) = (PERIOD, RETRY);

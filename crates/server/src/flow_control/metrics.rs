@@ -19,7 +19,7 @@ pub(crate) struct FlowControlMetrics {
 }
 
 /// Origin and type of a family's samples.
-enum Source {
+enum SampleSource {
     /// One reading per priority level.
     Level(MetricType, fn(&Reading<'_>) -> Vec<Sample>),
     /// One reading per priority level and FlowSchema.
@@ -82,62 +82,62 @@ fn dispatched(level: &LevelReading, value: SeatSeconds) -> Vec<Sample> {
 }
 
 #[rustfmt::skip]
-const FAMILIES: &[(&str, &str, &[&str], Source)] = &[
+const FAMILIES: &[(&str, &str, &[&str], SampleSource)] = &[
     ("rejected_requests_total", "[BETA] Number of requests rejected by API Priority and Fairness subsystem", &["reason"],
-        Source::Flow(MetricType::COUNTER, |f| RejectReason::ALL.iter().flat_map(|reason| {
+        SampleSource::Flow(MetricType::COUNTER, |f| RejectReason::ALL.iter().flat_map(|reason| {
             counted(f.rejected_for(*reason)).into_iter().map(|sample| Sample(vec![("reason", reason.as_str())], sample.1))
         }).collect())),
     ("dispatched_requests_total", "[BETA] Number of requests executed by API Priority and Fairness subsystem", &[],
-        Source::Flow(MetricType::COUNTER, |f| counted(f.dispatched))),
+        SampleSource::Flow(MetricType::COUNTER, |f| counted(f.dispatched))),
     ("priority_level_seat_utilization", "EXPERIMENTAL: [ALPHA] Observations, at the end of every nanosecond, of utilization of seats for any stage of execution (but only initial stage for WATCHes)", &["phase"],
-        Source::Level(MetricType::HISTOGRAM, |r| observed(&r.level.seats, &[("phase", "executing")]))),
+        SampleSource::Level(MetricType::HISTOGRAM, |r| observed(&r.level.seats, &[("phase", "executing")]))),
     ("priority_level_request_utilization", "EXPERIMENTAL: [ALPHA] Observations, at the end of every nanosecond, of number of requests (as a fraction of the relevant limit) waiting or in any stage of execution (but only initial stage for WATCHes)", &["phase"],
-        Source::Level(MetricType::HISTOGRAM, |r| [("executing", &r.level.executing), ("waiting", &r.level.waiting)].into_iter()
+        SampleSource::Level(MetricType::HISTOGRAM, |r| [("executing", &r.level.executing), ("waiting", &r.level.waiting)].into_iter()
             .flat_map(|(phase, histogram)| observed(histogram, &[("phase", phase)])).collect())),
     ("read_vs_write_current_requests", "EXPERIMENTAL: [ALPHA] Observations, at the end of every nanosecond, of the number of requests (as a fraction of the relevant limit) waiting or in regular stage of execution", &["phase", "request_kind"],
-        Source::Server(MetricType::HISTOGRAM, read_vs_write)),
-    ("current_r", "[ALPHA] R(time of last change)", &[], Source::Level(MetricType::GAUGE, |r| plain(r.level.current_r.as_f64()))),
-    ("dispatch_r", "[ALPHA] R(time of last dispatch)", &[], Source::Level(MetricType::GAUGE, |r| dispatched(r.level, r.level.dispatch.r))),
-    ("latest_s", "[ALPHA] S(most recently dispatched request)", &[], Source::Level(MetricType::GAUGE, |r| dispatched(r.level, r.level.dispatch.latest))),
+        SampleSource::Server(MetricType::HISTOGRAM, read_vs_write)),
+    ("current_r", "[ALPHA] R(time of last change)", &[], SampleSource::Level(MetricType::GAUGE, |r| plain(r.level.current_r.as_f64()))),
+    ("dispatch_r", "[ALPHA] R(time of last dispatch)", &[], SampleSource::Level(MetricType::GAUGE, |r| dispatched(r.level, r.level.dispatch.r))),
+    ("latest_s", "[ALPHA] S(most recently dispatched request)", &[], SampleSource::Level(MetricType::GAUGE, |r| dispatched(r.level, r.level.dispatch.latest))),
     ("next_s_bounds", "[ALPHA] min and max, over queues, of S(oldest waiting request in queue)", &["bound"],
-        Source::Level(MetricType::GAUGE, |r| bounds(r.level, |level| level.dispatch.starts))),
+        SampleSource::Level(MetricType::GAUGE, |r| bounds(r.level, |level| level.dispatch.starts))),
     ("next_discounted_s_bounds", "[ALPHA] min and max, over queues, of S(oldest waiting request in queue) - estimated work in progress", &["bound"],
-        Source::Level(MetricType::GAUGE, |r| bounds(r.level, |level| level.dispatch.discounted))),
+        SampleSource::Level(MetricType::GAUGE, |r| bounds(r.level, |level| level.dispatch.discounted))),
     ("current_inqueue_requests", "[BETA] Number of requests currently pending in queues of the API Priority and Fairness subsystem", &[],
-        Source::Flow(MetricType::GAUGE, |f| f.in_queue.map(int).unwrap_or_default())),
+        SampleSource::Flow(MetricType::GAUGE, |f| f.in_queue.map(int).unwrap_or_default())),
     ("current_inqueue_seats", "[ALPHA] Number of seats currently pending in queues of the API Priority and Fairness subsystem", &[],
-        Source::Flow(MetricType::GAUGE, |f| f.in_queue.map(|_| count(f.in_queue_seats)).unwrap_or_default())),
+        SampleSource::Flow(MetricType::GAUGE, |f| f.in_queue.map(|_| count(f.in_queue_seats)).unwrap_or_default())),
     ("request_queue_length_after_enqueue", "[ALPHA] Length of queue in the API Priority and Fairness subsystem, as seen by each request after it is enqueued", &[],
-        Source::Flow(MetricType::HISTOGRAM, |f| observed(&f.queue_length, &[]))),
+        SampleSource::Flow(MetricType::HISTOGRAM, |f| observed(&f.queue_length, &[]))),
     ("current_executing_requests", "[BETA] Number of requests in initial (for a WATCH) or any (for a non-WATCH) execution stage in the API Priority and Fairness subsystem", &[],
-        Source::Flow(MetricType::GAUGE, |f| if f.dispatched > 0 { int(f.executing) } else { Vec::new() })),
+        SampleSource::Flow(MetricType::GAUGE, |f| if f.dispatched > 0 { int(f.executing) } else { Vec::new() })),
     ("current_executing_seats", "[BETA] Concurrency (number of seats) occupied by the currently executing (initial stage for a WATCH, any stage otherwise) requests in the API Priority and Fairness subsystem", &[],
-        Source::Flow(MetricType::GAUGE, |f| if f.dispatched > 0 { count(f.executing_seats) } else { Vec::new() })),
+        SampleSource::Flow(MetricType::GAUGE, |f| if f.dispatched > 0 { count(f.executing_seats) } else { Vec::new() })),
     ("request_wait_duration_seconds", "[BETA] Length of time a request spent waiting in its queue", &["execute"],
-        Source::Flow(MetricType::HISTOGRAM, |f| [("false", &f.waited_in_vain), ("true", &f.waited)].into_iter()
+        SampleSource::Flow(MetricType::HISTOGRAM, |f| [("false", &f.waited_in_vain), ("true", &f.waited)].into_iter()
             .flat_map(|(execute, histogram)| observed(histogram, &[("execute", execute)])).collect())),
     ("request_execution_seconds", "[ALPHA] Duration of initial stage (for a WATCH) or any (for a non-WATCH) stage of request execution in the API Priority and Fairness subsystem", &["type"],
-        Source::Flow(MetricType::HISTOGRAM, |f| [("regular", &f.executed), ("watch", &f.watches_began)].into_iter()
+        SampleSource::Flow(MetricType::HISTOGRAM, |f| [("regular", &f.executed), ("watch", &f.watches_began)].into_iter()
             .flat_map(|(kind, histogram)| observed(histogram, &[("type", kind)])).collect())),
     ("watch_count_samples", "[ALPHA] count of watchers for mutating requests in API Priority and Fairness", &[],
-        Source::Flow(MetricType::HISTOGRAM, |f| observed(&f.watch_counts, &[]))),
+        SampleSource::Flow(MetricType::HISTOGRAM, |f| observed(&f.watch_counts, &[]))),
     ("work_estimated_seats", "[ALPHA] Number of estimated seats (maximum of initial and final seats) associated with requests in API Priority and Fairness", &[],
-        Source::Flow(MetricType::HISTOGRAM, |f| observed(&f.estimated_seats, &[]))),
+        SampleSource::Flow(MetricType::HISTOGRAM, |f| observed(&f.estimated_seats, &[]))),
     ("request_dispatch_no_accommodation_total", "[ALPHA] Number of times a dispatch attempt resulted in a non accommodation due to lack of available seats", &[],
-        Source::Flow(MetricType::COUNTER, |f| counted(f.no_accommodation))),
-    ("nominal_limit_seats", "[BETA] Nominal number of execution seats configured for each priority level", &[], Source::Level(MetricType::GAUGE, |r| int(r.limits.nominal))),
-    ("lower_limit_seats", "[ALPHA] Configured lower bound on number of execution seats available to each priority level", &[], Source::Level(MetricType::GAUGE, |r| int(r.limits.lower))),
-    ("upper_limit_seats", "[ALPHA] Configured upper bound on number of execution seats available to each priority level", &[], Source::Level(MetricType::GAUGE, |r| int(r.limits.upper))),
+        SampleSource::Flow(MetricType::COUNTER, |f| counted(f.no_accommodation))),
+    ("nominal_limit_seats", "[BETA] Nominal number of execution seats configured for each priority level", &[], SampleSource::Level(MetricType::GAUGE, |r| int(r.limits.nominal))),
+    ("lower_limit_seats", "[ALPHA] Configured lower bound on number of execution seats available to each priority level", &[], SampleSource::Level(MetricType::GAUGE, |r| int(r.limits.lower))),
+    ("upper_limit_seats", "[ALPHA] Configured upper bound on number of execution seats available to each priority level", &[], SampleSource::Level(MetricType::GAUGE, |r| int(r.limits.upper))),
     ("demand_seats", "EXPERIMENTAL: [ALPHA] Observations, at the end of every nanosecond, of (the number of seats each priority level could use) / (nominal number of seats for that level)", &[],
-        Source::Level(MetricType::HISTOGRAM, |r| observed(&r.level.demand, &[]))),
-    ("demand_seats_high_watermark", "[ALPHA] High watermark, over last adjustment period, of demand_seats", &[], Source::Level(MetricType::GAUGE, |r| int(r.limits.high_watermark))),
-    ("demand_seats_average", "[ALPHA] Time-weighted average, over last adjustment period, of demand_seats", &[], Source::Level(MetricType::GAUGE, |r| plain(r.limits.average))),
-    ("demand_seats_stdev", "[ALPHA] Time-weighted standard deviation, over last adjustment period, of demand_seats", &[], Source::Level(MetricType::GAUGE, |r| plain(r.limits.deviation))),
-    ("demand_seats_smoothed", "[ALPHA] Smoothed seat demands", &[], Source::Level(MetricType::GAUGE, |r| plain(r.limits.smoothed))),
-    ("target_seats", "[ALPHA] Seat allocation targets", &[], Source::Level(MetricType::GAUGE, |r| plain(r.limits.target))),
+        SampleSource::Level(MetricType::HISTOGRAM, |r| observed(&r.level.demand, &[]))),
+    ("demand_seats_high_watermark", "[ALPHA] High watermark, over last adjustment period, of demand_seats", &[], SampleSource::Level(MetricType::GAUGE, |r| int(r.limits.high_watermark))),
+    ("demand_seats_average", "[ALPHA] Time-weighted average, over last adjustment period, of demand_seats", &[], SampleSource::Level(MetricType::GAUGE, |r| plain(r.limits.average))),
+    ("demand_seats_stdev", "[ALPHA] Time-weighted standard deviation, over last adjustment period, of demand_seats", &[], SampleSource::Level(MetricType::GAUGE, |r| plain(r.limits.deviation))),
+    ("demand_seats_smoothed", "[ALPHA] Smoothed seat demands", &[], SampleSource::Level(MetricType::GAUGE, |r| plain(r.limits.smoothed))),
+    ("target_seats", "[ALPHA] Seat allocation targets", &[], SampleSource::Level(MetricType::GAUGE, |r| plain(r.limits.target))),
     ("seat_fair_frac", "[ALPHA] Fair fraction of server's concurrency to allocate to each priority level that can use it", &[],
-        Source::Server(MetricType::GAUGE, |control| plain(control.configured().controller.fair_fraction()))),
-    ("current_limit_seats", "[ALPHA] current derived number of execution seats available to each priority level", &[], Source::Level(MetricType::GAUGE, |r| int(r.limits.current))),
+        SampleSource::Server(MetricType::GAUGE, |control| plain(control.configured().controller.fair_fraction()))),
+    ("current_limit_seats", "[ALPHA] current derived number of execution seats available to each priority level", &[], SampleSource::Level(MetricType::GAUGE, |r| int(r.limits.current))),
 ];
 
 fn read_vs_write(control: &FlowControl) -> Vec<Sample> {
@@ -156,11 +156,11 @@ fn read_vs_write(control: &FlowControl) -> Vec<Sample> {
 
 impl FlowControlMetrics {
     pub(crate) fn new(control: &Arc<FlowControl>) -> Result<Self, prometheus::Error> {
-        let description = |(name, help, labels, source): &(&str, &str, &[&str], Source)| {
+        let description = |(name, help, labels, source): &(&str, &str, &[&str], SampleSource)| {
             let of_source: &[&str] = match source {
-                Source::Level(..) => &["priority_level"],
-                Source::Flow(..) => &["flow_schema", "priority_level"],
-                Source::Server(..) => &[],
+                SampleSource::Level(..) => &["priority_level"],
+                SampleSource::Flow(..) => &["flow_schema", "priority_level"],
+                SampleSource::Server(..) => &[],
             };
             let labels = of_source.iter().chain(*labels).map(|label| (*label).to_owned()).collect();
             Desc::new(format!("{PREFIX}{name}"), (*help).to_owned(), labels, HashMap::new())
@@ -191,16 +191,16 @@ impl Collector for FlowControlMetrics {
 impl FlowControlMetrics {
     fn family(
         &self,
-        (name, help, _, source): &(&str, &str, &[&str], Source),
+        (name, help, _, source): &(&str, &str, &[&str], SampleSource),
         readings: &[(Str, LevelLimits, LevelReading)],
     ) -> Option<MetricFamily> {
         let mut metrics = Vec::new();
         let kind = match source {
-            Source::Server(kind, read) => {
+            SampleSource::Server(kind, read) => {
                 metrics.extend(read(&self.control).into_iter().map(|sample| metric(*kind, sample, &[])));
                 *kind
             }
-            Source::Level(kind, read) => {
+            SampleSource::Level(kind, read) => {
                 for (name, limits, level) in readings {
                     let labels = [("priority_level", name.as_str())];
                     let samples = read(&Reading { limits, level });
@@ -208,7 +208,7 @@ impl FlowControlMetrics {
                 }
                 *kind
             }
-            Source::Flow(kind, read) => {
+            SampleSource::Flow(kind, read) => {
                 for (name, _, level) in readings {
                     for flow in &level.flows {
                         let labels =

@@ -5,7 +5,8 @@ use authn::{Caller, InternalIdentity};
 use flowcontrol::{Arrival, WorkEstimate, bootstrap};
 use http::Method;
 
-use super::{Assignment, ClientGone, FairSeat, FlowControl, Hold, Waiter, attributes};
+use super::seat::Hold;
+use super::{Assignment, ClientGone, FairSeat, FlowControl, Waiter, request_digest};
 use crate::request_info::{Query, RequestInfo};
 
 const LONG: Duration = Duration::from_mins(10);
@@ -15,11 +16,11 @@ fn request(control: &FlowControl) -> (FairSeat, Arrival<Waiter>) {
     let caller = Caller::internal(InternalIdentity::ServiceAccount { namespace: "default", name: "web" });
     let info = Arc::new(RequestInfo::parse(&Method::GET, "/api/v1/nodes/n", &Query::default()));
     let in_force = Arc::clone(control.in_force.load().get());
-    let asked = attributes(&caller, &info);
-    let assignment = Assignment { index: in_force.configuration.index(&asked), in_force };
+    let digest = request_digest(&caller, &info);
+    let assignment = Assignment { index: in_force.configuration.index(&digest), in_force };
     let class = assignment.class();
     assert_eq!(class.level.name, "workload-low");
-    let (distinguisher, hash) = class.flow_of(&asked);
+    let (distinguisher, hash) = class.flow_of(&digest);
     let (flow, distinguisher) = (class.flow, distinguisher.into());
     let arrival = Arrival {
         flow,

@@ -200,7 +200,7 @@ fn metrics_page(state: &State) -> Vec<u8> {
     state.metrics.storage.show(&state.storage.store.space());
     let (in_flight, in_queue) = match &state.serving.flow_control {
         Some((control, _)) => (control.executing(), Some(control.waiting())),
-        None => (state.serving.seats.taken(), None),
+        None => (state.serving.seats.in_use(), None),
     };
     state.metrics.page(in_flight, in_queue, &objects)
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use api::{GroupVersion, meta};
 use kinds::table::{self, Resource, Storage};
-use storage::{Entries, StoredEntry};
+use storage::{StoredEntries, StoredEntry};
 use tracing::error;
 use value::Str;
 
@@ -31,7 +31,7 @@ struct Crd {
 }
 
 /// The new keys, in the order of the entries; `None` for an entry that is skipped.
-pub(crate) fn migrate(entries: &Entries) -> Vec<Option<Arc<str>>> {
+pub(crate) fn migrate(entries: &StoredEntries) -> Vec<Option<Arc<str>>> {
     let crds = stored_crds(entries);
     let mut left_out = 0_usize;
     let mut keys = Vec::with_capacity(entries.len());
@@ -50,13 +50,13 @@ pub(crate) fn migrate(entries: &Entries) -> Vec<Option<Arc<str>>> {
     if left_out > 0 {
         error!(
             left_out,
-            "objects were left out of the migrated store; they are in the old file, which is kept beside it"
+            "objects were left out of the migrated store; the old file beside it still contains them"
         );
     }
     keys
 }
 
-fn stored_crds(entries: &Entries) -> HashMap<(Str, Str), Crd> {
+fn stored_crds(entries: &StoredEntries) -> HashMap<(Str, Str), Crd> {
     let rows = table::group("apiextensions.k8s.io").map(|group| group.resources).unwrap_or_default();
     let head = rows.first().and_then(stored_head).unwrap_or_default();
     let mut crds = HashMap::new();
@@ -93,7 +93,7 @@ fn new_key(entry: &StoredEntry, crds: &HashMap<(Str, Str), Crd>) -> Result<Strin
     if let Some(row) = row
         && stored_head(row).is_some_and(|head| entry.body.starts_with(&head))
     {
-        check_place(entry, rest, row.is_namespaced())?;
+        check_namespace_and_name(entry, rest, row.is_namespaced())?;
         return prefix(row)
             .map(|prefix| format!("{prefix}{rest}"))
             .ok_or("objects of its resource are not stored");
@@ -107,13 +107,13 @@ fn new_key(entry: &StoredEntry, crds: &HashMap<(Str, Str), Crd>) -> Result<Strin
     if !crd.heads.iter().any(|head| entry.body.starts_with(head)) {
         return Err("it does not have the kind and a version of its CustomResourceDefinition");
     }
-    check_place(entry, rest, crd.namespaced)?;
+    check_namespace_and_name(entry, rest, crd.namespaced)?;
     Ok(format!("{}{rest}", custom_prefix(group, plural)))
 }
 
 /// Checks that the rest of a key, `[<namespace>/]<name>`, matches the object's metadata. An object that cannot be decoded is migrated
 /// by its first bytes and the form of its key, so that it is still reported as unreadable.
-fn check_place(entry: &StoredEntry, rest: &str, namespaced: bool) -> Result<(), &'static str> {
+fn check_namespace_and_name(entry: &StoredEntry, rest: &str, namespaced: bool) -> Result<(), &'static str> {
     let (namespace, name) = match rest.split_once('/') {
         Some((namespace, name)) if namespaced && !name.contains('/') => (namespace, name),
         None if !namespaced => ("", rest),

@@ -20,8 +20,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::verify::{Proof, Verifier, Voucher};
-use super::{Endpoint, EndpointError, Identity, Reach, Trust};
+use super::verify::{TrustedAuthorities, VerificationFailure, Verifier};
+use super::{ClientIdentity, Endpoint, EndpointError, Reach, ServerTrust};
 use crate::files::go_words;
 use crate::tls;
 
@@ -46,19 +46,19 @@ impl ConnectError {
 /// Opens connections to one endpoint.
 #[derive(Clone)]
 pub(super) struct Connector {
-    way: Arc<Way>,
+    route: Arc<Route>,
 }
 
-struct Way {
+struct Route {
     /// Host and port to connect to; if `None`, those of each request's URL.
-    place: Option<Place>,
+    dial: Option<DialAddress>,
     reach: Reach,
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
 /// A host and port to dial.
 #[derive(Clone)]
-struct Place {
+struct DialAddress {
     host: String,
     port: u16,
 }
@@ -84,32 +84,36 @@ impl Connector {
         } else {
             None
         };
-        Ok(Connector { way: Arc::new(Way { place: Some(Place { host, port }), reach: endpoint.reach, tls }) })
+        Ok(Connector {
+            route: Arc::new(Route { dial: Some(DialAddress { host, port }), reach: endpoint.reach, tls }),
+        })
     }
 
     /// Connects to the host and port of each request's URL; the server must prove the endpoint's name.
     pub(super) fn anywhere(endpoint: &Endpoint) -> Result<Self, EndpointError> {
         let connector = Connector::new(endpoint, true)?;
-        let tls = connector.way.tls.clone();
-        Ok(Connector { way: Arc::new(Way { place: None, reach: endpoint.reach, tls }) })
+        let tls = connector.route.tls.clone();
+        Ok(Connector { route: Arc::new(Route { dial: None, reach: endpoint.reach, tls }) })
     }
 }
 
 fn client_config(endpoint: &Endpoint) -> Result<ClientConfig, EndpointError> {
-    let voucher = match &endpoint.trust {
-        Trust::System => Voucher::system(),
-        Trust::Authorities(pem) => Voucher::from_pem(pem).map_err(EndpointError::Authorities)?,
-        Trust::Anybody => Voucher::anybody(),
+    let trusted = match &endpoint.trust {
+        ServerTrust::System => TrustedAuthorities::system(),
+        ServerTrust::Authorities(pem) => {
+            TrustedAuthorities::from_pem(pem).map_err(EndpointError::Authorities)?
+        }
+        ServerTrust::AnyServer => TrustedAuthorities::any_server(),
     };
     let identity = |why: String| EndpointError::Identity(why);
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| identity(error.to_string()))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Verifier::new(voucher)));
+        .with_custom_certificate_verifier(Arc::new(Verifier::new(trusted)));
     let mut config = match &endpoint.identity {
         None => builder.with_no_client_auth(),
-        Some(Identity { certificate, key }) => {
+        Some(ClientIdentity { certificate, key }) => {
             let missing = |what: &str| identity(format!("tls: failed to find any PEM data in {what} input"));
             let chain = tls::certificates(certificate).map_err(|_| missing("certificate"))?;
             let key = tls::private_key(key).map_err(|_| missing("key"))?;
@@ -146,25 +150,25 @@ impl tower_service::Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let way = Arc::clone(&self.way);
-        Box::pin(async move { way.connect(&uri).await })
+        let route = Arc::clone(&self.route);
+        Box::pin(async move { route.connect(&uri).await })
     }
 }
 
-impl Way {
+impl Route {
     async fn connect(&self, uri: &Uri) -> Result<Stream, ConnectError> {
-        let place = self.place.clone().unwrap_or_else(|| Place {
+        let dial = self.dial.clone().unwrap_or_else(|| DialAddress {
             host: uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned(),
             port: uri.port_u16().unwrap_or(443),
         });
-        let tcp = tokio::time::timeout(DIAL, place.dial(self.reach)).await.map_err(|_| ConnectError {
-            message: format!("dial tcp {}: i/o timeout", place.address()),
+        let tcp = tokio::time::timeout(DIAL, dial.dial(self.reach)).await.map_err(|_| ConnectError {
+            message: format!("dial tcp {}: i/o timeout", dial.address()),
             timed_out: true,
         })??;
         let _ = tcp.set_nodelay(true);
         let ends = Ends { local: tcp.local_addr().ok(), peer: tcp.peer_addr().ok() };
         let Some((connector, name)) = &self.tls else {
-            return Ok(Stream { io: TokioIo::new(Socket::Plain(tcp)), ends, http2: false });
+            return Ok(Stream { io: TokioIo::new(OutboundSocket::Plain(tcp)), ends, http2: false });
         };
         let handshake = connector.connect(name.clone(), tcp);
         let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
@@ -176,11 +180,11 @@ impl Way {
             }
         };
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        Ok(Stream { io: TokioIo::new(Socket::Tls(Box::new(stream))), ends, http2 })
+        Ok(Stream { io: TokioIo::new(OutboundSocket::Tls(Box::new(stream))), ends, http2 })
     }
 }
 
-impl Place {
+impl DialAddress {
     fn address(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -224,7 +228,7 @@ impl Place {
 fn handshake_words(error: &io::Error, ends: &Ends) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))) => {
-            match other.0.downcast_ref::<Proof>() {
+            match other.0.downcast_ref::<VerificationFailure>() {
                 Some(proof) => format!("tls: failed to verify certificate: {proof}"),
                 None => format!("tls: failed to verify certificate: {other:?}"),
             }
@@ -287,12 +291,12 @@ impl Ends {
 
 /// A connection whose I/O errors include both addresses.
 pub(super) struct Stream {
-    io: TokioIo<Socket>,
+    io: TokioIo<OutboundSocket>,
     ends: Ends,
     http2: bool,
 }
 
-enum Socket {
+enum OutboundSocket {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -334,39 +338,39 @@ impl Write for Stream {
     }
 }
 
-impl tokio::io::AsyncRead for Socket {
+impl tokio::io::AsyncRead for OutboundSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut tokio::io::ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Socket::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Socket::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+            OutboundSocket::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            OutboundSocket::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
 }
 
-impl tokio::io::AsyncWrite for Socket {
+impl tokio::io::AsyncWrite for OutboundSocket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = match self.get_mut() {
-            Socket::Plain(stream) => ready!(Pin::new(stream).poll_write(context, bytes)),
-            Socket::Tls(stream) => ready!(Pin::new(stream).poll_write(context, bytes)),
+            OutboundSocket::Plain(stream) => ready!(Pin::new(stream).poll_write(context, bytes)),
+            OutboundSocket::Tls(stream) => ready!(Pin::new(stream).poll_write(context, bytes)),
         };
         Poll::Ready(written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Socket::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Socket::Tls(stream) => Pin::new(stream).poll_flush(context),
+            OutboundSocket::Plain(stream) => Pin::new(stream).poll_flush(context),
+            OutboundSocket::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Socket::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Socket::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+            OutboundSocket::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            OutboundSocket::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

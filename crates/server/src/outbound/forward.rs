@@ -1,6 +1,6 @@
 //! Forwards requests with streaming bodies in both directions.
 //!
-//! A [`Forward`] belongs to one service, whose servers must all prove the same name. Unlike [`super::Target`]
+//! A [`Forward`] belongs to one service, whose servers must all prove the same name. Unlike [`super::OutboundTarget`]
 //! it limits only the time to connect; its caller knows how long a request may take.
 
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::connect::Connector;
-use super::{Endpoint, EndpointError, Failure, IDLE, Identity, MAX_IDLE, Reach, Trust, explain};
+use super::{ClientIdentity, Endpoint, EndpointError, Failure, IDLE, MAX_IDLE, Reach, ServerTrust, explain};
 
 /// The body of a forwarded request.
 pub type Outgoing = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -26,7 +26,11 @@ pub struct Forward {
 
 impl Forward {
     /// The servers must prove `name`; this server authenticates with `identity`.
-    pub fn new(name: &str, trust: Trust, identity: Option<Identity>) -> Result<Self, EndpointError> {
+    pub fn new(
+        name: &str,
+        trust: ServerTrust,
+        identity: Option<ClientIdentity>,
+    ) -> Result<Self, EndpointError> {
         let url = format!("https://{name}")
             .parse()
             .map_err(|_| EndpointError::Url(name.to_owned(), "it is not a name"))?;

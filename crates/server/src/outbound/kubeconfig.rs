@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use authz::kubeconfig::{self, Connection, KubeconfigError, Material};
 use http::Uri;
 
-use super::{Credential, Endpoint, Identity, Trust};
+use super::{ClientIdentity, Endpoint, OutboundCredential, ServerTrust};
 use crate::files::{go_words, read};
 
 /// Reads the current context of a kubeconfig. Exec plugins and auth providers are rejected, because the
@@ -24,10 +24,10 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
     let text = read(path).map_err(|why| {
         format!("error loading config file {}: open {}: {why}", shown(path), path.display())
     })?;
-    let folder = path.parent().unwrap_or(Path::new("/"));
+    let directory = path.parent().unwrap_or(Path::new("/"));
     let missing = RefCell::new(Vec::new());
     let opens = |file: &str| {
-        let file = folder.join(file);
+        let file = directory.join(file);
         let there = std::fs::File::open(&file)
             .map(|_| ())
             .map_err(|error| format!("open {}: {}", file.display(), go_words(&error)));
@@ -54,18 +54,18 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
         return Err("proxy-url is not supported: the server connects directly".to_owned());
     }
     let authorities =
-        certificate_authority.map(|pem| load("certificate-authority", &pem, folder, files)).transpose()?;
+        certificate_authority.map(|pem| load("certificate-authority", &pem, directory, files)).transpose()?;
     let user = kubeconfig::KubeconfigUser { certificate, credential };
-    let (identity, credential) = shown_as(&user, folder, files)?;
+    let (identity, credential) = client_credentials(&user, directory, files)?;
     let trust = match authorities {
         Some(_) if insecure => {
             return Err(
                 "specifying a root certificates file with the insecure flag is not allowed".to_owned()
             );
         }
-        Some(pem) => Trust::Authorities(pem),
-        None if insecure => Trust::Anybody,
-        None => Trust::System,
+        Some(pem) => ServerTrust::Authorities(pem),
+        None if insecure => ServerTrust::AnyServer,
+        None => ServerTrust::System,
     };
     Ok(Endpoint {
         server_name: (!server_name.is_empty()).then(|| server_name.to_string()),
@@ -76,46 +76,51 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
     })
 }
 
-/// Loads the certificate and credential of a kubeconfig user. File names are relative to `folder`. The files
+/// Loads the certificate and credential of a kubeconfig user. File names are relative to `directory`. The files
 /// read are added to `files`, except the token file, which is read again on its own; it is added if it cannot
 /// be read.
-pub(crate) fn shown_as(
+pub(crate) fn client_credentials(
     user: &kubeconfig::KubeconfigUser,
-    folder: &Path,
+    directory: &Path,
     files: &mut Vec<PathBuf>,
-) -> Result<(Option<Identity>, Credential), String> {
+) -> Result<(Option<ClientIdentity>, OutboundCredential), String> {
     let identity = match &user.certificate {
         None => None,
-        Some((certificate, key)) => Some(Identity {
-            certificate: load("client-cert", certificate, folder, files)?,
-            key: load("client-key", key, folder, files)?,
+        Some((certificate, key)) => Some(ClientIdentity {
+            certificate: load("client-cert", certificate, directory, files)?,
+            key: load("client-key", key, directory, files)?,
         }),
     };
     let credential = match &user.credential {
-        kubeconfig::Credential::None => Credential::None,
-        kubeconfig::Credential::Token(token) => Credential::Bearer(token.to_string()),
+        kubeconfig::Credential::None => OutboundCredential::None,
+        kubeconfig::Credential::Token(token) => OutboundCredential::Bearer(token.to_string()),
         kubeconfig::Credential::Basic(name, password) => {
-            Credential::Basic(name.to_string(), password.to_string())
+            OutboundCredential::Basic(name.to_string(), password.to_string())
         }
         kubeconfig::Credential::TokenFile(file) => {
-            let file = folder.join(file.as_str());
+            let file = directory.join(file.as_str());
             // As in client-go, a token file that is unreadable at startup is an error.
             if let Err(why) = read(&file) {
                 let why = format!("open {}: {why}", file.display());
                 files.push(file);
                 return Err(why);
             }
-            Credential::TokenFile(file)
+            OutboundCredential::TokenFile(file)
         }
     };
     Ok((identity, credential))
 }
 
-fn load(what: &str, material: &Material, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Vec<u8>, String> {
+fn load(
+    what: &str,
+    material: &Material,
+    directory: &Path,
+    files: &mut Vec<PathBuf>,
+) -> Result<Vec<u8>, String> {
     match material {
         Material::Inline(bytes) => Ok(bytes.clone()),
         Material::File(file) => {
-            let file = folder.join(file.as_str());
+            let file = directory.join(file.as_str());
             let content =
                 read(&file).map_err(|why| format!("unable to read {what} {}: {why}", file.display()));
             files.push(file);

@@ -20,8 +20,8 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    Bearer, Credential, Endpoint, EndpointError, FailureKind, Identity, Request, Target, Trust,
-    from_kubeconfig,
+    BearerToken, ClientIdentity, Endpoint, EndpointError, FailureKind, OutboundCredential, OutboundRequest,
+    OutboundTarget, ServerTrust, from_kubeconfig,
 };
 
 /// A generated certificate with its key.
@@ -156,23 +156,23 @@ async fn answer(habit: Habit, request: http::Request<Incoming>) -> Result<Respon
 
 fn endpoint(server: &Server, trusted: &Made) -> Endpoint {
     Endpoint {
-        trust: Trust::Authorities(trusted.pem.clone().into_bytes()),
+        trust: ServerTrust::Authorities(trusted.pem.clone().into_bytes()),
         ..Endpoint::new(format!("https://{}/hook", server.address).parse().unwrap())
     }
 }
 
-fn post(body: &'static str) -> Request {
-    Request::post_json(body, Duration::from_secs(10))
+fn post(body: &'static str) -> OutboundRequest {
+    OutboundRequest::post_json(body, Duration::from_secs(10))
 }
 
-async fn said(target: &Target, request: Request) -> String {
+async fn said(target: &OutboundTarget, request: OutboundRequest) -> String {
     let answer = target.send(request).await.unwrap();
     assert_eq!(answer.status, 200);
     String::from_utf8(answer.body.to_vec()).unwrap()
 }
 
 /// The failure's kind, and its message after the URL.
-async fn failure(target: &Target, request: Request) -> (FailureKind, String) {
+async fn failure(target: &OutboundTarget, request: OutboundRequest) -> (FailureKind, String) {
     let failure = target.send(request).await.unwrap_err();
     let words = failure.message.split_once("/hook\": ").map_or(failure.message.as_str(), |(_, w)| w);
     (failure.kind, words.to_owned())
@@ -185,8 +185,8 @@ async fn a_call_over_http_1_keeps_its_connection_and_sends_the_token() {
     let authority = authority("ca");
     let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
     let server = server(&served, Habit::Echo, &["http/1.1"], None).await;
-    let target = Target::new(Endpoint {
-        credential: Credential::Bearer("secret".to_owned()),
+    let target = OutboundTarget::new(Endpoint {
+        credential: OutboundCredential::Bearer("secret".to_owned()),
         ..endpoint(&server, &authority)
     })
     .unwrap();
@@ -194,9 +194,9 @@ async fn a_call_over_http_1_keeps_its_connection_and_sends_the_token() {
         assert_eq!(said(&target, post("{}")).await, "HTTP/1.1 POST /hook Bearer secret {}");
     }
     assert_eq!(server.connections.load(Ordering::SeqCst), 1);
-    let elsewhere = Request { path: Some("/other?timeout=3s".parse().unwrap()), ..post("x") };
+    let elsewhere = OutboundRequest { path: Some("/other?timeout=3s".parse().unwrap()), ..post("x") };
     assert_eq!(said(&target, elsewhere).await, "HTTP/1.1 POST /other?timeout=3s Bearer secret x");
-    let own = Request { bearer: Bearer::new("mine"), ..post("x") };
+    let own = OutboundRequest { bearer: BearerToken::new("mine"), ..post("x") };
     assert_eq!(said(&target, own).await, "HTTP/1.1 POST /hook Bearer mine x");
     assert!(!format!("{target:?}").contains("secret"));
 }
@@ -208,10 +208,10 @@ async fn http_2_is_spoken_where_both_can_and_calls_share_a_connection() {
     let server = server(&served, Habit::Echo, BOTH, None).await;
     let named = Endpoint {
         server_name: Some("hook.example".to_owned()),
-        credential: Credential::Basic("me".to_owned(), "pw".to_owned()),
+        credential: OutboundCredential::Basic("me".to_owned(), "pw".to_owned()),
         ..endpoint(&server, &authority)
     };
-    let target = Target::new(named.clone()).unwrap();
+    let target = OutboundTarget::new(named.clone()).unwrap();
     assert_eq!(said(&target, post("{}")).await, "HTTP/2.0 POST /hook Basic bWU6cHc= {}");
     let calls: Vec<_> = (0..20)
         .map(|_| {
@@ -223,7 +223,7 @@ async fn http_2_is_spoken_where_both_can_and_calls_share_a_connection() {
         call.await.unwrap();
     }
     assert_eq!(server.connections.load(Ordering::SeqCst), 1);
-    let target = Target::new(Endpoint { http1_only: true, ..named }).unwrap();
+    let target = OutboundTarget::new(Endpoint { http1_only: true, ..named }).unwrap();
     assert!(said(&target, post("{}")).await.starts_with("HTTP/1.1 "));
 }
 
@@ -237,9 +237,9 @@ async fn another_address_is_dialled_and_the_name_of_the_url_still_has_to_be_prov
         dial: Some(server.address.to_string()),
         ..endpoint(&server, &authority)
     };
-    let target = Target::new(of("https://svc.ns.svc:443/hook")).unwrap();
+    let target = OutboundTarget::new(of("https://svc.ns.svc:443/hook")).unwrap();
     assert!(said(&target, post("")).await.contains("POST /hook"));
-    let target = Target::new(of("https://other.ns.svc:443/hook")).unwrap();
+    let target = OutboundTarget::new(of("https://other.ns.svc:443/hook")).unwrap();
     assert_eq!(
         failure(&target, post("")).await,
         (
@@ -258,12 +258,12 @@ async fn what_go_accepts_is_accepted_and_what_it_refuses_is_refused_in_its_words
     let key = KeyPair::generate().unwrap();
     let own = Made { pem: params.self_signed(&key).unwrap().pem(), key, params };
     let own_server = server(&own, Habit::Echo, BOTH, None).await;
-    let target = Target::new(endpoint(&own_server, &own)).unwrap();
+    let target = OutboundTarget::new(endpoint(&own_server, &own)).unwrap();
     assert!(said(&target, post("")).await.contains("POST /hook"));
 
     let check = async |server: &Server, trusted: &Made, words: &str| {
-        let target = Target::new(Endpoint {
-            credential: Credential::Bearer("never".to_owned()),
+        let target = OutboundTarget::new(Endpoint {
+            credential: OutboundCredential::Bearer("never".to_owned()),
             ..endpoint(server, trusted)
         })
         .unwrap();
@@ -310,18 +310,19 @@ async fn a_client_certificate_is_shown_to_whoever_asks_for_it() {
     let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
     let server = server(&served, Habit::Echo, BOTH, Some(&clients)).await;
     let client = signed(&clients, leaf_params(&["client"], &[]));
-    let identity = Identity {
+    let identity = ClientIdentity {
         certificate: client.pem.clone().into_bytes(),
         key: client.key.serialize_pem().into_bytes(),
     };
     let with = Endpoint { identity: Some(identity.clone()), ..endpoint(&server, &authority) };
-    assert!(said(&Target::new(with).unwrap(), post("")).await.contains("POST /hook"));
-    let target = Target::new(endpoint(&server, &authority)).unwrap();
+    assert!(said(&OutboundTarget::new(with).unwrap(), post("")).await.contains("POST /hook"));
+    let target = OutboundTarget::new(endpoint(&server, &authority)).unwrap();
     assert!(target.send(post("")).await.is_err());
     // A key that does not belong to the certificate.
     let key = KeyPair::generate().unwrap().serialize_pem().into_bytes();
-    let wrong = Endpoint { identity: Some(Identity { key, ..identity }), ..endpoint(&server, &authority) };
-    assert!(matches!(Target::new(wrong), Err(EndpointError::Identity(_))));
+    let wrong =
+        Endpoint { identity: Some(ClientIdentity { key, ..identity }), ..endpoint(&server, &authority) };
+    assert!(matches!(OutboundTarget::new(wrong), Err(EndpointError::Identity(_))));
 }
 
 #[tokio::test]
@@ -329,15 +330,15 @@ async fn credentials_do_not_leave_over_a_connection_that_proves_nothing() {
     let authority = authority("ca");
     let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
     let server = server(&served, Habit::Echo, BOTH, None).await;
-    let target = Target::new(Endpoint {
-        trust: Trust::Anybody,
-        credential: Credential::Bearer("secret".to_owned()),
+    let target = OutboundTarget::new(Endpoint {
+        trust: ServerTrust::AnyServer,
+        credential: OutboundCredential::Bearer("secret".to_owned()),
         ..endpoint(&server, &authority)
     })
     .unwrap();
     assert!(target.withholds_credentials());
     assert_eq!(said(&target, post("{}")).await, "HTTP/2.0 POST /hook - {}");
-    let own = Request { bearer: Bearer::new("mine"), ..post("") };
+    let own = OutboundRequest { bearer: BearerToken::new("mine"), ..post("") };
     assert_eq!(failure(&target, own).await.0, FailureKind::Unsent);
 }
 
@@ -346,9 +347,9 @@ async fn servers_that_hang_close_lie_or_talk_too_much_are_failures() {
     let authority = authority("ca");
     let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
     let of = async |habit: Habit| {
-        Target::new(endpoint(&server(&served, habit, &["http/1.1"], None).await, &authority)).unwrap()
+        OutboundTarget::new(endpoint(&server(&served, habit, &["http/1.1"], None).await, &authority)).unwrap()
     };
-    let soon = Request { timeout: Duration::from_millis(100), ..post("") };
+    let soon = OutboundRequest { timeout: Duration::from_millis(100), ..post("") };
     assert_eq!(
         failure(&of(Habit::Hang).await, soon).await,
         (FailureKind::Timeout, "context deadline exceeded".to_owned())
@@ -357,13 +358,13 @@ async fn servers_that_hang_close_lie_or_talk_too_much_are_failures() {
     let (kind, words) = failure(&of(Habit::Garbage).await, post("")).await;
     assert_eq!(kind, FailureKind::Broken);
     assert!(words.contains("malformed HTTP response"), "{words}");
-    let few = Request { max_answer: 1000, ..post("") };
+    let few = OutboundRequest { max_answer: 1000, ..post("") };
     assert!(of(Habit::Long(1000)).await.send(few.clone()).await.is_ok());
     let (kind, words) = failure(&of(Habit::Long(1001)).await, few).await;
     assert_eq!((kind, words.as_str()), (FailureKind::TooLarge, "the response is longer than 1000 bytes"));
     // No server listens on this address any more.
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let target = Target::new(Endpoint::new(format!("https://{gone}/hook").parse().unwrap())).unwrap();
+    let target = OutboundTarget::new(Endpoint::new(format!("https://{gone}/hook").parse().unwrap())).unwrap();
     let failed = target.send(post("")).await.unwrap_err();
     assert_eq!(
         failed.message,
@@ -374,16 +375,16 @@ async fn servers_that_hang_close_lie_or_talk_too_much_are_failures() {
 
 #[test]
 fn endpoints_that_cannot_work_are_refused_before_anything_is_sent() {
-    let of = |url: &str| Target::new(Endpoint::new(url.parse().unwrap()));
+    let of = |url: &str| OutboundTarget::new(Endpoint::new(url.parse().unwrap()));
     assert!(of("https://a.example/x").is_ok());
     assert!(matches!(of("ftp://a.example/x"), Err(EndpointError::Url(..))));
     assert!(matches!(of("/x"), Err(EndpointError::Url(..))));
     let trust = |pem: &str| {
         let endpoint = Endpoint {
-            trust: Trust::Authorities(pem.as_bytes().to_vec()),
+            trust: ServerTrust::Authorities(pem.as_bytes().to_vec()),
             ..Endpoint::new("https://a.example/".parse().unwrap())
         };
-        Target::new(endpoint).unwrap_err().to_string()
+        OutboundTarget::new(endpoint).unwrap_err().to_string()
     };
     assert_eq!(trust("nothing"), "unable to load root certificates: unable to parse bytes as PEM block");
     assert!(
@@ -397,8 +398,8 @@ async fn a_kubeconfig_is_read_with_its_files_and_its_token_file_is_followed() {
     let authority = authority("ca");
     let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
     let server = server(&served, Habit::Echo, &["http/1.1"], None).await;
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
     write("ca.pem", &authority.pem);
     write("token", " first\n");
     let kubeconfig = |user: &str| {
@@ -407,12 +408,12 @@ async fn a_kubeconfig_is_read_with_its_files_and_its_token_file_is_followed() {
             server.address
         )
     };
-    let path = folder.path().join("config");
+    let path = directory.path().join("config");
     write("config", &kubeconfig("{tokenFile: token}"));
     let mut files = Vec::new();
     let endpoint = from_kubeconfig(&path, &mut files).unwrap();
-    assert_eq!(files, [path.clone(), folder.path().join("ca.pem")]);
-    let target = Target::new(endpoint).unwrap();
+    assert_eq!(files, [path.clone(), directory.path().join("ca.pem")]);
+    let target = OutboundTarget::new(endpoint).unwrap();
     assert_eq!(said(&target, post("{}")).await, "HTTP/1.1 POST /hook Bearer first {}");
     write("token", "second");
     *target.inner.token.lock().unwrap() = None;
@@ -429,11 +430,11 @@ async fn a_kubeconfig_is_read_with_its_files_and_its_token_file_is_followed() {
     // The error lists missing files too, so that they can be watched.
     let (why, files) = refused("{tokenFile: nope}");
     assert!(why.contains("no such file or directory"), "{why}");
-    assert!(files.contains(&folder.path().join("nope")), "{files:?}");
+    assert!(files.contains(&directory.path().join("nope")), "{files:?}");
     let (why, files) = refused("{client-certificate: nope, client-key: nokey}");
     assert!(why.contains("unable to read client-cert "), "{why}");
     assert!(
-        files.contains(&folder.path().join("nope")) && files.contains(&folder.path().join("nokey")),
+        files.contains(&directory.path().join("nope")) && files.contains(&directory.path().join("nokey")),
         "{files:?}"
     );
 }
@@ -443,10 +444,10 @@ async fn a_token_file_that_is_too_long_is_no_token() {
     let authority = authority("ca");
     let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
     let server = server(&served, Habit::Echo, &["http/1.1"], None).await;
-    let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("token");
-    let credential = Credential::TokenFile(token.clone());
-    let target = Target::new(Endpoint { credential, ..endpoint(&server, &authority) }).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
+    let credential = OutboundCredential::TokenFile(token.clone());
+    let target = OutboundTarget::new(Endpoint { credential, ..endpoint(&server, &authority) }).unwrap();
     // A token file without any earlier good content: the request is not sent.
     std::fs::write(&token, "t".repeat(65 << 10)).unwrap();
     let (kind, message) = failure(&target, post("{}")).await;
@@ -466,8 +467,8 @@ async fn a_token_file_that_is_too_long_is_no_token() {
 
 #[test]
 fn an_address_with_a_password_is_refused_without_showing_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("config");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config");
     let of = |server: &str| {
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters:\n- name: c\n  cluster: {{server: '{server}'}}\ncontexts:\n- name: x\n  context: {{cluster: c}}\n"
@@ -493,7 +494,10 @@ fn an_address_with_a_password_is_refused_without_showing_it() {
 
 #[test]
 fn requests_show_no_secrets() {
-    let request = Request { bearer: Bearer::new("secret"), headers: HeaderMap::new(), ..post("body") };
+    let request =
+        OutboundRequest { bearer: BearerToken::new("secret"), headers: HeaderMap::new(), ..post("body") };
     assert!(!format!("{request:?}").contains("secret"));
-    assert!(!format!("{:?}", Credential::Basic("me".to_owned(), "secret".to_owned())).contains("secret"));
+    assert!(
+        !format!("{:?}", OutboundCredential::Basic("me".to_owned(), "secret".to_owned())).contains("secret")
+    );
 }

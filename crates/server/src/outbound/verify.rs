@@ -17,18 +17,18 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, Signatu
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::authorities::{Authorities, Purpose, Refused, Validity};
+use crate::authorities::{Authorities, CertificateRejection, Purpose, Validity};
 
 /// CAs that may sign a server's certificate.
 #[derive(Debug)]
-pub(super) enum Voucher {
-    Anybody,
+pub(super) enum TrustedAuthorities {
+    AnyServer,
     These(Authorities),
 }
 
-impl Voucher {
-    pub(super) fn anybody() -> Self {
-        Voucher::Anybody
+impl TrustedAuthorities {
+    pub(super) fn any_server() -> Self {
+        TrustedAuthorities::AnyServer
     }
 
     /// The system's CAs, loaded once. If there are none, no server is trusted.
@@ -40,7 +40,7 @@ impl Voucher {
             }
             found.certs
         });
-        Voucher::These(Authorities::of_readable(FOUND.clone()))
+        TrustedAuthorities::These(Authorities::of_readable(FOUND.clone()))
     }
 
     /// The CAs of a PEM bundle. Like Go, skips blocks that are not certificates, and fails if none remain.
@@ -59,32 +59,32 @@ impl Voucher {
             let words = bad.unwrap_or("unable to parse bytes as PEM block");
             return Err(words.to_owned());
         }
-        Ok(Voucher::These(Authorities::of_readable(certificates)))
+        Ok(TrustedAuthorities::These(Authorities::of_readable(certificates)))
     }
 }
 
 /// Reason why a server is not trusted, with the text of Go's `x509` package.
 #[derive(Debug)]
-pub(super) struct Proof(String);
+pub(super) struct VerificationFailure(String);
 
-impl fmt::Display for Proof {
+impl fmt::Display for VerificationFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Proof {}
+impl std::error::Error for VerificationFailure {}
 
 /// The certificate verifier of a handshake.
 #[derive(Debug)]
 pub(super) struct Verifier {
-    voucher: Voucher,
+    trusted: TrustedAuthorities,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl Verifier {
-    pub(super) fn new(voucher: Voucher) -> Self {
-        Verifier { voucher, algorithms: aws_lc_rs::default_provider().signature_verification_algorithms }
+    pub(super) fn new(trusted: TrustedAuthorities) -> Self {
+        Verifier { trusted, algorithms: aws_lc_rs::default_provider().signature_verification_algorithms }
     }
 }
 
@@ -97,11 +97,13 @@ impl ServerCertVerifier for Verifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Voucher::These(authorities) = &self.voucher else {
+        let TrustedAuthorities::These(authorities) = &self.trusted else {
             return Ok(ServerCertVerified::assertion());
         };
         let refuse = |words: String| {
-            Err(Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Proof(words))))))
+            Err(Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(
+                VerificationFailure(words),
+            )))))
         };
         // Validity and name are checked first, as in Go, because users can fix them more easily than the
         // chain.
@@ -183,17 +185,26 @@ fn wrong_name(leaf: &X509Certificate<'_>, wanted: &ServerName<'_>) -> String {
 }
 
 /// Explains a failed chain verification with the text of Go's `x509` package.
-fn unproven(why: Refused, leaf: &X509Certificate<'_>, authorities: &Authorities, now: UnixTime) -> String {
+fn unproven(
+    why: CertificateRejection,
+    leaf: &X509Certificate<'_>,
+    authorities: &Authorities,
+    now: UnixTime,
+) -> String {
     let unknown = "x509: certificate signed by unknown authority";
     let why = match why {
-        Refused::Purpose => return "x509: certificate specifies an incompatible key usage".to_owned(),
-        Refused::MayNotSign => {
+        CertificateRejection::Purpose => {
+            return "x509: certificate specifies an incompatible key usage".to_owned();
+        }
+        CertificateRejection::MayNotSign => {
             "x509: invalid signature: parent certificate cannot sign this kind of certificate".to_owned()
         }
-        Refused::OutOfTime(validity) => validity.complaint(now).unwrap_or_default(),
-        Refused::TooManyIntermediates => "x509: too many intermediates for path length constraint".to_owned(),
+        CertificateRejection::OutOfTime(validity) => validity.complaint(now).unwrap_or_default(),
+        CertificateRejection::TooManyIntermediates => {
+            "x509: too many intermediates for path length constraint".to_owned()
+        }
         // A CA of the right name with another key: usually a rotation that only one side has seen.
-        Refused::Unknown => match leaf.signature_algorithm.algorithm.to_id_string().as_str() {
+        CertificateRejection::Unknown => match leaf.signature_algorithm.algorithm.to_id_string().as_str() {
             "1.2.840.113549.1.1.5" => "x509: cannot verify signature: insecure algorithm SHA1-RSA",
             "1.2.840.10045.4.1" => "x509: cannot verify signature: insecure algorithm ECDSA-SHA1",
             id if id.starts_with("1.2.840.113549.1.1.") => "crypto/rsa: verification error",

@@ -42,11 +42,11 @@ pub(super) async fn authenticate(
     headers: &HeaderMap,
 ) -> Result<Authenticated, Status> {
     let began = Instant::now();
-    let judgement = peer.certificates.judge(&state.authentication.trust.load_full());
-    let judgement = judgement.as_deref();
+    let verified = peer.certificates.verify(&state.authentication.trust.load_full());
+    let verified = verified.as_deref();
     let evidence = Evidence {
-        certificate: judgement.and_then(|j| j.client.as_deref()),
-        proxy_certificate: judgement.and_then(|j| j.proxy.as_deref()),
+        certificate: verified.and_then(|v| v.client.as_deref()),
+        proxy_certificate: verified.and_then(|v| v.proxy.as_deref()),
         headers: &HttpHeaders(headers),
         path: &info.path,
         now: SystemTime::now(),
@@ -60,7 +60,7 @@ pub(super) async fn authenticate(
     };
     match attempt.result {
         // A client with an untrusted certificate does not get anonymous access.
-        Ok(Some(caller)) if *caller.via() == Via::Anonymous && judgement.is_some_and(|j| j.doubted) => {
+        Ok(Some(caller)) if *caller.via() == Via::Anonymous && verified.is_some_and(|v| v.is_untrusted) => {
             refused(Outcomes::Error, "the client certificate is not signed by a known authority")
         }
         Ok(Some(caller)) => {

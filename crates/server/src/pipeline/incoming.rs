@@ -17,7 +17,7 @@ use tracing::error;
 
 use super::{AuditEnd, ReceivedRequest, RequestOutcome, parse, serve};
 use crate::accept::{self, Peer};
-use crate::audit::{self, Record};
+use crate::audit::{self, AuditRecord};
 use crate::body::Body;
 use crate::call::{IncomingBody, RequestBody};
 use crate::discard::Discarding;
@@ -28,10 +28,10 @@ use crate::request_info::{Query, RequestInfo};
 use crate::respond;
 use crate::state::State;
 
-impl accept::Answer for State {
+impl accept::RequestHandler for State {
     // Not an `async fn`, because a request counts as present before its future is first polled. Boxed,
     // because HTTP/2 moves the future several times.
-    fn answer(
+    fn handle(
         self: Arc<Self>,
         peer: Peer,
         request: Request<Incoming>,
@@ -180,7 +180,7 @@ impl IncomingRequest {
         // An aggregated API server that receives the forwarded request gets the same audit ID.
         headers.insert(audit::HEADER, id.clone());
         let record =
-            Record::begin(state.serving.audit.as_ref(), String::from_utf8_lossy(id.as_bytes()).into());
+            AuditRecord::begin(state.serving.audit.as_ref(), String::from_utf8_lossy(id.as_bytes()).into());
         let limit = time_limit(&query, state.serving.request_timeout);
         let longest = limit.clone().unwrap_or(state.serving.request_timeout);
         let routing = effort.clone();

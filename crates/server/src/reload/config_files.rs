@@ -19,10 +19,10 @@ use crate::trust::{Authority, Trust};
 /// The files of a configuration, with the contents that the server started with: only different contents are applied.
 pub(crate) struct ConfigFiles {
     files: FollowedFiles,
-    serving: pki::Identity,
+    serving: pki::TlsIdentity,
     client_ca: Option<Vec<u8>>,
     proxy_ca: Option<Vec<u8>>,
-    proxy_client: Option<pki::Identity>,
+    proxy_client: Option<pki::TlsIdentity>,
     tls: TlsOptions,
 }
 
@@ -71,7 +71,7 @@ impl ConfigFiles {
 
 fn serving_certificate(
     (cert, key): (PathBuf, PathBuf),
-    identity: &pki::Identity,
+    identity: &pki::TlsIdentity,
     options: TlsOptions,
     config: Arc<ArcSwap<ServerConfig>>,
 ) -> Watched {
@@ -88,13 +88,13 @@ fn serving_certificate(
 
 fn proxy_client_certificate(
     (cert, key): (PathBuf, PathBuf),
-    identity: pki::Identity,
+    identity: pki::TlsIdentity,
     state: Arc<State>,
 ) -> Watched {
     let content = vec![identity.cert_pem.into_bytes(), identity.key_pem.into_bytes()];
     Watched::new("proxy-client-cert-file", vec![cert, key], content, move |contents| {
         let [cert, key] = contents else { return Err("a certificate and a key are wanted".to_owned()) };
-        let identity = outbound::Identity { certificate: cert.clone(), key: key.clone() };
+        let identity = outbound::ClientIdentity { certificate: cert.clone(), key: key.clone() };
         state.apis.aggregation.prove_with(identity)
     })
 }

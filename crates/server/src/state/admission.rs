@@ -18,11 +18,11 @@ use crate::admission::provision::NamespaceAutoProvision;
 use crate::admission::quota::Quotas;
 use crate::admission::registered::{RegisteredWebhooks, WebhookCalls, WebhookCredentials};
 use crate::admission::webhooks::{TokenMetrics, WebhookTokens};
-use crate::cluster::{Parsed, Shown};
+use crate::cluster::{ConvertedObjectCache, DecodedObjectCache};
 use crate::config::{AdmissionConfig, ConfigError};
 use crate::identity;
 use crate::loopback::Loopback;
-use crate::manifests::{FolderStatuses, LoadContext, ManifestFolders, ManifestMetrics};
+use crate::manifests::{DirectoryStatuses, LoadContext, ManifestDirectories, ManifestMetrics};
 use crate::metrics::Metrics;
 
 pub struct Admission {
@@ -34,14 +34,14 @@ pub struct Admission {
     pub(crate) webhooks: RegisteredWebhooks,
     /// The tokens that authenticate this server to webhooks, if it sends any.
     pub(crate) webhook_tokens: Option<Arc<WebhookTokens>>,
-    /// The state of each folder of static manifests.
-    pub(crate) manifests: Arc<FolderStatuses>,
+    /// The state of each directory of static manifests.
+    pub(crate) manifests: Arc<DirectoryStatuses>,
     /// The clock and the metrics of admission.
     pub(crate) meter: Arc<dyn AdmissionMetrics>,
     /// Decoded objects that plugins look up often.
-    pub(crate) parsed: Parsed,
+    pub(crate) decoded_objects: DecodedObjectCache,
     /// Parameters of policies, converted to the version that the policy names.
-    pub(crate) shown: Shown,
+    pub(crate) converted_objects: ConvertedObjectCache,
 }
 
 /// An admission configuration whose files are read and checked. Building the subsystem from it cannot fail, which
@@ -54,16 +54,16 @@ pub(crate) struct LoadedAdmission {
     webhook_credentials: WebhookCredentials,
     webhook_tokens: Option<TokenMetrics>,
     meter: Arc<dyn AdmissionMetrics>,
-    manifests: Arc<FolderStatuses>,
+    manifests: Arc<DirectoryStatuses>,
 }
 
-/// Folders of static manifests that are not loaded yet.
+/// Directories of static manifests that are not loaded yet.
 pub(crate) struct StaticManifests {
-    folders: Vec<(ManifestSet, PathBuf)>,
+    directories: Vec<(ManifestSet, PathBuf)>,
     /// Treats warnings about manifests as errors.
     strict: bool,
     /// Shared with [`Admission::manifests`] and with the health checks.
-    pub(crate) statuses: Arc<FolderStatuses>,
+    pub(crate) statuses: Arc<DirectoryStatuses>,
 }
 
 impl AdmissionConfig {
@@ -94,12 +94,12 @@ impl AdmissionConfig {
         let quota_limited = configurations.limited()?;
         let image_policy = configurations.image_policy(is_enabled("ImagePolicyWebhook"))?;
         let webhook_credentials = configurations.webhook_credentials()?;
-        let mut folders = self.manifests;
-        folders.extend(configurations.manifests(self.static_manifests, is_not_disabled)?);
-        PluginConfigurations::check_folders(&folders, self.static_manifests, is_not_disabled)?;
+        let mut directories = self.manifests;
+        directories.extend(configurations.manifests(self.static_manifests, is_not_disabled)?);
+        PluginConfigurations::check_directories(&directories, self.static_manifests, is_not_disabled)?;
         configurations.finish();
 
-        let statuses = Arc::new(FolderStatuses::of(&folders));
+        let statuses = Arc::new(DirectoryStatuses::of(&directories));
         let loaded = LoadedAdmission {
             selection: PluginSelection::new(&self.enable, &self.disable).map_err(ConfigError::other)?,
             stages: ChainConfig { image_policy, settings, ..ChainConfig::default() },
@@ -109,7 +109,7 @@ impl AdmissionConfig {
             meter: Arc::new(meter),
             manifests: Arc::clone(&statuses),
         };
-        Ok((loaded, StaticManifests { folders, strict: self.strict_manifests, statuses }))
+        Ok((loaded, StaticManifests { directories, strict: self.strict_manifests, statuses }))
     }
 }
 
@@ -147,14 +147,14 @@ impl LoadedAdmission {
             webhook_tokens,
             manifests,
             meter,
-            parsed: Parsed::default(),
-            shown: Shown::default(),
+            decoded_objects: DecodedObjectCache::default(),
+            converted_objects: ConvertedObjectCache::default(),
         }
     }
 }
 
 impl Admission {
-    /// Replaces the policies and webhooks of a folder. No request sees some of the new ones beside some of the old ones.
+    /// Replaces the policies and webhooks of a directory. No request sees some of the new ones beside some of the old ones.
     fn apply_manifests(&self, set: ManifestSet, loaded: &LoadedManifests) {
         // Policies are compiled before the lock is taken.
         let validating = matches!(set, ManifestSet::ValidatingPolicies | ManifestSet::Mixed)
@@ -173,9 +173,9 @@ impl Admission {
 }
 
 impl StaticManifests {
-    /// Loads every folder and puts its manifests in force. The server must not start after an error.
-    pub(crate) fn put_in_force(self, state: &Arc<State>) -> Result<ManifestFolders, ConfigError> {
-        let StaticManifests { folders, strict, statuses } = self;
+    /// Loads every directory and puts its manifests in force. The server must not start after an error.
+    pub(crate) fn put_in_force(self, state: &Arc<State>) -> Result<ManifestDirectories, ConfigError> {
+        let StaticManifests { directories, strict, statuses } = self;
         let server = Arc::downgrade(state);
         let apply = move |set: ManifestSet, loaded: &LoadedManifests| {
             if let Some(state) = server.upgrade() {
@@ -186,7 +186,7 @@ impl StaticManifests {
         let metrics = ManifestMetrics::new(state.metrics.registry(), id_hash).map_err(ConfigError::other)?;
         let kinds = Arc::new(ServedKinds(Arc::downgrade(state)));
         let context = LoadContext { apply: Arc::new(apply), kinds, strict };
-        ManifestFolders::start(folders, context, metrics, statuses)
+        ManifestDirectories::start(directories, context, metrics, statuses)
     }
 }
 

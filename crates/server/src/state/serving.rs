@@ -25,7 +25,7 @@ pub(crate) const MAX_UNDER_WAY: u32 = u32::MAX;
 pub struct Serving {
     pub request_timeout: Duration,
     /// API Priority and Fairness; without it, [`Serving::seats`] limits requests.
-    pub(crate) flow_control: Option<(Arc<FlowControl>, flow_control::Informers)>,
+    pub(crate) flow_control: Option<(Arc<FlowControl>, flow_control::FlowControlInformers)>,
     /// The in-flight limits (`--max-requests-inflight`).
     pub seats: Seats,
     /// Bounds the bytes of request bodies that are held in memory.
@@ -78,7 +78,7 @@ impl ServingConfig {
         storage: &Storage,
         catalog: &Catalog,
         metrics: &Metrics,
-    ) -> Result<(Arc<FlowControl>, flow_control::Informers), ConfigError> {
+    ) -> Result<(Arc<FlowControl>, flow_control::FlowControlInformers), ConfigError> {
         let (reading, mutating) = (self.max_in_flight, self.max_mutating_in_flight);
         let seats = reading.saturating_add(mutating);
         if seats == 0 {
@@ -98,7 +98,8 @@ impl ServingConfig {
             ));
         }
         let control = FlowControl::new(seats, self.request_timeout);
-        let informers = flow_control::Informers::start(&control, &storage.store, &storage.unreadable);
+        let informers =
+            flow_control::FlowControlInformers::start(&control, &storage.store, &storage.unreadable);
         let collector = FlowControlMetrics::new(&control).map_err(ConfigError::other)?;
         metrics.registry().register(Box::new(collector)).map_err(ConfigError::other)?;
         Ok((control, informers))

@@ -25,7 +25,9 @@ impl StorageConfig {
         let options = StoreOptions { quota, shard_end: keys::prefix_end, ..StoreOptions::default() };
         let store = match data {
             Data::Memory => Store::open(Memory::new(), options).await,
-            Data::Folder(folder) => Store::open(Embedded::at(folder).migrating(keys::migrate), options).await,
+            Data::Directory(directory) => {
+                Store::open(Embedded::at(directory).migrating(keys::migrate), options).await
+            }
         }
         .map_err(ConfigError::other)?;
 

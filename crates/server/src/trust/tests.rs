@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::pki_types::CertificateDer;
 
-use super::{Authority, Certificates, JUDGED_FOR, Judgement, Trust};
+use super::{Authority, Certificates, Trust, VERIFIED_FOR, VerifiedCertificates};
 
 /// A CA, and a certificate of `alice` that it signed.
 fn made(name: &str) -> (Trust, CertificateDer<'static>) {
@@ -23,44 +23,44 @@ fn made(name: &str) -> (Trust, CertificateDer<'static>) {
 }
 
 /// A copy of a verification result, made older by `by`.
-fn aged(judged: &Judgement, by: Duration) -> Arc<Judgement> {
-    Arc::new(Judgement {
-        trust: Arc::clone(&judged.trust),
+fn aged(verified: &VerifiedCertificates, by: Duration) -> Arc<VerifiedCertificates> {
+    Arc::new(VerifiedCertificates {
+        trust: Arc::clone(&verified.trust),
         at: Instant::now().checked_sub(by).unwrap(),
-        client: judged.client.clone(),
-        proxy: judged.proxy.clone(),
-        doubted: judged.doubted,
+        client: verified.client.clone(),
+        proxy: verified.proxy.clone(),
+        is_untrusted: verified.is_untrusted,
     })
 }
 
 #[test]
-fn a_judgement_is_believed_for_a_minute_and_then_made_anew() {
+fn a_verification_is_cached_for_a_minute() {
     let (trust, alice) = made("one");
     let trust = Arc::new(trust);
-    let good = Certificates::new(&[alice]).judge(&trust).unwrap();
-    assert!(good.client.is_some() && !good.doubted);
+    let good = Certificates::new(&[alice]).verify(&trust).unwrap();
+    assert!(good.client.is_some() && !good.is_untrusted);
 
     // An untrusted certificate with a cached positive result: as if it had expired since.
     let (_, stranger) = made("two");
     let certificates = Certificates::new(&[stranger]);
-    certificates.judged.store(Some(aged(&good, JUDGED_FOR / 2)));
-    assert!(certificates.judge(&trust).unwrap().client.is_some());
-    certificates.judged.store(Some(aged(&good, JUDGED_FOR)));
-    let judged = certificates.judge(&trust).unwrap();
-    assert!(judged.client.is_none() && judged.doubted);
+    certificates.verified.store(Some(aged(&good, VERIFIED_FOR / 2)));
+    assert!(certificates.verify(&trust).unwrap().client.is_some());
+    certificates.verified.store(Some(aged(&good, VERIFIED_FOR)));
+    let verified = certificates.verify(&trust).unwrap();
+    assert!(verified.client.is_none() && verified.is_untrusted);
 }
 
 #[test]
-fn a_judgement_is_made_anew_when_the_authorities_change() {
+fn certificates_are_verified_again_when_the_authorities_change() {
     let (one, alice) = made("one");
     let certificates = Certificates::new(&[alice]);
-    assert!(certificates.judge(&Arc::new(one)).unwrap().client.is_some());
+    assert!(certificates.verify(&Arc::new(one)).unwrap().client.is_some());
     let (two, _) = made("two");
-    assert!(certificates.judge(&Arc::new(two)).unwrap().client.is_none());
+    assert!(certificates.verify(&Arc::new(two)).unwrap().client.is_none());
 }
 
 #[test]
-fn without_certificates_there_is_nothing_to_judge() {
+fn without_certificates_there_is_nothing_to_verify() {
     let (trust, _) = made("one");
-    assert!(Certificates::new(&[]).judge(&Arc::new(trust)).is_none());
+    assert!(Certificates::new(&[]).verify(&Arc::new(trust)).is_none());
 }

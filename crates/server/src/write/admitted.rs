@@ -54,7 +54,7 @@ use storage::{Expect, StoredEntry};
 #[cfg(doc)]
 use super::WriteContext;
 use super::WriteOutcome;
-use crate::addresses::Held;
+use crate::addresses::AllocatedAddresses;
 use crate::catalog::Working;
 
 /// An object after mutating admission, not yet validated.
@@ -69,7 +69,7 @@ pub struct Admitted {
     pub(super) object: Working,
     pub(super) expect: Expect,
     /// Addresses and ports allocated to a Service; released on drop unless the object is stored.
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<AllocatedAddresses>,
 }
 
 impl Admitted {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
-use super::{MOST, coalesce_writes};
+use super::{MAX_BUFFERED, coalesce_writes};
 
 /// A stream that records each write, accepts a limited number of bytes in total, and then blocks or fails.
 #[derive(Default)]
@@ -94,7 +94,7 @@ impl Wake for Woken {
 fn who_writes_faster_than_the_stream_takes_it_waits() {
     let (mut below, above) = coalesce_writes(Pipe::with_room(10));
     let connection = pin!(poll_fn(move |cx| {
-        let large = vec![0; 3 * MOST];
+        let large = vec![0; 3 * MAX_BUFFERED];
         assert!(pin!(below.write_all(&large)).poll(cx).is_pending());
         Poll::<Ended>::Pending
     }));
@@ -102,7 +102,7 @@ fn who_writes_faster_than_the_stream_takes_it_waits() {
     assert!(pin!(above.turns(connection)).poll(&mut cx).is_pending());
     let inner = super::locked(&above.0);
     assert_eq!(inner.stream.writes, [10]);
-    assert_eq!(inner.waiting.len(), MOST);
+    assert_eq!(inner.waiting.len(), MAX_BUFFERED);
 }
 
 #[test]

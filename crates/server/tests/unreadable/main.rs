@@ -28,12 +28,12 @@ struct Server {
 }
 
 impl Server {
-    async fn start(folder: &Path) -> Self {
-        Self::start_with(folder, |_| {}).await
+    async fn start(directory: &Path) -> Self {
+        Self::start_with(directory, |_| {}).await
     }
 
-    async fn start_with(folder: &Path, change: impl FnOnce(&mut Config)) -> Self {
-        let data = Data::Folder(folder.to_owned());
+    async fn start_with(directory: &Path, change: impl FnOnce(&mut Config)) -> Self {
+        let data = Data::Directory(directory.to_owned());
         let start = Ephemeral::start_with(|config| {
             config.storage.data = data;
             change(config);
@@ -96,9 +96,9 @@ async fn break_object(store: &Store, segments: &[&str]) -> String {
     entry.key.to_string()
 }
 
-/// Like [`break_object`], in a folder that no server uses.
-async fn break_offline(folder: &Path, segments: &[&str]) -> String {
-    let store = Store::open(Embedded::at(folder), StoreOptions::default()).await.unwrap();
+/// Like [`break_object`], in a directory that no server uses.
+async fn break_offline(directory: &Path, segments: &[&str]) -> String {
+    let store = Store::open(Embedded::at(directory), StoreOptions::default()).await.unwrap();
     let key = break_object(&store, segments).await;
     store.close().await;
     key
@@ -117,9 +117,9 @@ const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/mine/widgets";
 
-/// Fills a folder with one object of each kind that requests depend on, and an ordinary one.
-async fn filled(folder: &Path) {
-    let server = Server::start(folder).await;
+/// Fills a directory with one object of each kind that requests depend on, and an ordinary one.
+async fn filled(directory: &Path) {
+    let server = Server::start(directory).await;
     server.create("/api/v1/namespaces", r#"{"metadata":{"name":"mine"}}"#).await;
     server.create("/api/v1/namespaces", r#"{"metadata":{"name":"other"}}"#).await;
     server.create(MAPS, r#"{"metadata":{"name":"plain"},"data":{"k":"v"}}"#).await;
@@ -152,10 +152,10 @@ async fn filled(folder: &Path) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ordinary_object_that_cannot_be_read_is_named_by_reads_and_hurts_nothing_else() {
-    let folder = private_folder();
-    filled(folder.path()).await;
-    let key = break_offline(folder.path(), &["configmaps", "mine", "plain"]).await;
-    let server = Server::start(folder.path()).await;
+    let directory = private_directory();
+    filled(directory.path()).await;
+    let key = break_offline(directory.path(), &["configmaps", "mine", "plain"]).await;
+    let server = Server::start(directory.path()).await;
     for path in [
         format!("{MAPS}/plain"),
         MAPS.to_owned(),
@@ -178,16 +178,16 @@ async fn an_ordinary_object_that_cannot_be_read_is_named_by_reads_and_hurts_noth
     assert_eq!(outcome(deleted).0, 500);
 
     // A running server locks the store; after it has stopped, the key can be deleted.
-    let held = offline::delete_key(folder.path(), &key).await.unwrap_err();
+    let held = offline::delete_key(directory.path(), &key).await.unwrap_err();
     assert!(matches!(held, offline::OfflineError::Open(_)), "{held}");
     server.stop().await;
-    let (unreadable, _) = offline::check(folder.path()).await.unwrap();
+    let (unreadable, _) = offline::check(directory.path()).await.unwrap();
     assert_eq!(unreadable.iter().map(|found| found.key.as_str()).collect::<Vec<_>>(), [key.as_str()]);
-    let removed = offline::delete_key(folder.path(), &key).await.unwrap();
+    let removed = offline::delete_key(directory.path(), &key).await.unwrap();
     assert!(removed.unreadable.is_some());
-    let missing = offline::delete_key(folder.path(), &key).await.unwrap_err();
+    let missing = offline::delete_key(directory.path(), &key).await.unwrap_err();
     assert!(matches!(missing, offline::OfflineError::NoSuchKey(_)), "{missing}");
-    let server = Server::start(folder.path()).await;
+    let server = Server::start(directory.path()).await;
     assert_eq!(server.get(MAPS).await.0, 200);
     assert_eq!(server.get(&format!("{MAPS}/plain")).await.0, 404);
     server.stop().await;
@@ -251,11 +251,11 @@ async fn check(server: &Server, asked: &Asked, key: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_unreadable_object_decides_about_is_refused_after_a_start_and_at_once() {
-    let folder = private_folder();
-    filled(folder.path()).await;
+    let directory = private_directory();
+    filled(directory.path()).await;
     for asked in DECISIVE {
-        let copy = private_folder();
-        for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let copy = private_directory();
+        for entry in std::fs::read_dir(directory.path()).unwrap() {
             let entry = entry.unwrap();
             std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
         }
@@ -273,9 +273,9 @@ async fn what_an_unreadable_object_decides_about_is_refused_after_a_start_and_at
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_becomes_unreadable_while_the_server_runs_stops_writes_instead_of_the_server() {
-    let folder = private_folder();
-    filled(folder.path()).await;
-    let server = Server::start(folder.path()).await;
+    let directory = private_directory();
+    filled(directory.path()).await;
+    let server = Server::start(directory.path()).await;
     assert_eq!(server.tries(MAPS, MAP).await.0, 200);
     let store = &server.ephemeral.running.state().storage.store;
     let key = break_object(store, &["validatingadmissionpolicies", "p"]).await;
@@ -299,23 +299,23 @@ async fn grants_nothing(server: &Server, key: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_binding_grants_nothing() {
-    let folder = private_folder();
-    filled(folder.path()).await;
-    let server = Server::start(folder.path()).await;
+    let directory = private_directory();
+    filled(directory.path()).await;
+    let server = Server::start(directory.path()).await;
     assert_eq!(outcome(server.robot.get(&format!("{MAPS}/plain")).await).0, 200);
     server.stop().await;
-    let key = break_offline(folder.path(), &["rolebindings", "mine", "all"]).await;
-    let server = Server::start(folder.path()).await;
+    let key = break_offline(directory.path(), &["rolebindings", "mine", "all"]).await;
+    let server = Server::start(directory.path()).await;
     grants_nothing(&server, &key).await;
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_role_grants_nothing() {
-    let folder = private_folder();
-    filled(folder.path()).await;
-    let key = break_offline(folder.path(), &["roles", "mine", "all"]).await;
-    let server = Server::start(folder.path()).await;
+    let directory = private_directory();
+    filled(directory.path()).await;
+    let key = break_offline(directory.path(), &["roles", "mine", "all"]).await;
+    let server = Server::start(directory.path()).await;
     grants_nothing(&server, &key).await;
     server.stop().await;
 }
@@ -323,9 +323,9 @@ async fn an_unreadable_role_grants_nothing() {
 /// With an unreadable APIService it is unknown which server serves the group: a request must neither be proxied, nor served locally,
 /// nor get a 404.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_answers_for_the_group_of_an_unreadable_registration() {
-    let folder = private_folder();
-    let server = Server::start(folder.path()).await;
+async fn the_group_of_an_unreadable_api_service_is_not_served() {
+    let directory = private_directory();
+    let server = Server::start(directory.path()).await;
     let things = "/apis/things.example.com/v1/things";
     let service = r#"{"metadata":{"name":"v1.things.example.com"},"spec":{"group":"things.example.com","version":"v1",
         "groupPriorityMinimum":100,"versionPriority":10,"service":{"namespace":"default","name":"none"}}}"#;
@@ -337,9 +337,9 @@ async fn nobody_answers_for_the_group_of_an_unreadable_registration() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     server.stop().await;
-    let aggregated = break_offline(folder.path(), &["apiservices", "v1.things.example.com"]).await;
-    let own = break_offline(folder.path(), &["apiservices", "v1.apps"]).await;
-    let server = Server::start(folder.path()).await;
+    let aggregated = break_offline(directory.path(), &["apiservices", "v1.things.example.com"]).await;
+    let own = break_offline(directory.path(), &["apiservices", "v1.apps"]).await;
+    let server = Server::start(directory.path()).await;
     let others = server.admin.elsewhere();
     for (path, key) in [(things, &aggregated), ("/apis/apps/v1/deployments", &own)] {
         let (code, message) = outcome(others.get(path).await);
@@ -353,9 +353,9 @@ async fn nobody_answers_for_the_group_of_an_unreadable_registration() {
     server.stop().await;
 }
 
-/// A folder that only its owner can open, as the store requires.
-fn private_folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
-    folder
+/// A directory that only its owner can open, as the store requires.
+fn private_directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    directory
 }

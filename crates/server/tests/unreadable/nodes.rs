@@ -7,13 +7,13 @@ use server::{Authorization, Ephemeral};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::admin_connection::connect;
-use super::{Server, break_offline, private_folder};
+use super::{Server, break_offline, private_directory};
 
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-async fn start(folder: &Path) -> Server {
-    Server::start_with(folder, |config| {
+async fn start(directory: &Path) -> Server {
+    Server::start_with(directory, |config| {
         let modes = vec!["Node".to_owned(), "RBAC".to_owned()];
         config.authorization = Authorization::Flags(Flags { modes, ..Flags::default() });
         config.admission.enable = vec!["NodeRestriction".to_owned()];
@@ -37,9 +37,9 @@ async fn as_node(server: &Ephemeral, method: &str, path: &str, body: &str) -> (u
     (code.unwrap_or_default(), answer)
 }
 
-/// Fills a folder with two nodes, and a pod on `n1` that uses a Secret.
-async fn filled(folder: &Path) {
-    let server = start(folder).await;
+/// Fills a directory with two nodes, and a pod on `n1` that uses a Secret.
+async fn filled(directory: &Path) {
+    let server = start(directory).await;
     for name in ["n1", "n2"] {
         server.create(NODES, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await;
     }
@@ -65,9 +65,9 @@ fn mirror(uid: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_object_cannot_be_read_writes_nothing() {
-    let folder = private_folder();
-    filled(folder.path()).await;
-    let server = start(folder.path()).await;
+    let directory = private_directory();
+    filled(directory.path()).await;
+    let server = start(directory.path()).await;
     let uid = server.admin.get(&format!("{NODES}/n1")).await.unwrap();
     let uid = uid.str_at(&["metadata", "uid"]).unwrap().to_owned();
     let mirrors = format!("{PODS}?dryRun=All");
@@ -80,8 +80,8 @@ async fn a_node_whose_object_cannot_be_read_writes_nothing() {
     }
     server.stop().await;
 
-    let key = break_offline(folder.path(), &["minions", "n1"]).await;
-    let server = start(folder.path()).await;
+    let key = break_offline(directory.path(), &["minions", "n1"]).await;
+    let server = start(directory.path()).await;
     let (code, answer) = as_node(&server.ephemeral, "GET", &format!("{NODES}/n1"), "").await;
     assert!(code == 500 && answer.contains(&key), "{answer}");
     // The access that the Node authorizer derives from pods remains.
@@ -104,10 +104,10 @@ async fn a_node_whose_object_cannot_be_read_writes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_pod_gives_its_node_nothing() {
-    let folder = private_folder();
-    filled(folder.path()).await;
-    let key = break_offline(folder.path(), &["pods", "default", "p"]).await;
-    let server = start(folder.path()).await;
+    let directory = private_directory();
+    filled(directory.path()).await;
+    let key = break_offline(directory.path(), &["pods", "default", "p"]).await;
+    let server = start(directory.path()).await;
     let (code, answer) = as_node(&server.ephemeral, "GET", "/api/v1/namespaces/default/secrets/s", "").await;
     assert_eq!(code, 403, "{answer}");
     let (code, answer) = as_node(&server.ephemeral, "GET", &format!("{PODS}/p"), "").await;

@@ -4,7 +4,7 @@ use server::offline;
 
 use super::{
     ADMISSION, Asked, DEFINITIONS, MAP, MAPS, OTHER_MAPS, SERVICE, SERVICES, Server, VOLUME, VOLUMES,
-    break_object, break_offline, check, filled, private_folder,
+    break_object, break_offline, check, filled, private_directory,
 };
 
 /// Creates a policy for ConfigMaps and PersistentVolumes with parameters from ConfigMaps in the namespace `rules`, and its binding.
@@ -36,9 +36,9 @@ async fn what_a_policy_with_an_unreadable_parameter_is_about_is_refused_in_every
     for (family, reference) in
         [("validating", by_name), ("validating", by_label), ("mutating", by_name), ("mutating", by_label)]
     {
-        let folder = private_folder();
-        filled(folder.path()).await;
-        let server = Server::start(folder.path()).await;
+        let directory = private_directory();
+        filled(directory.path()).await;
+        let server = Server::start(directory.path()).await;
         server.create("/api/v1/namespaces", r#"{"metadata":{"name":"rules"}}"#).await;
         let param = r#"{"metadata":{"name":"p","labels":{"rule":"deny"}},"data":{"deny":"evil"}}"#;
         server.create("/api/v1/namespaces/rules/configmaps", param).await;
@@ -47,8 +47,8 @@ async fn what_a_policy_with_an_unreadable_parameter_is_about_is_refused_in_every
             assert_eq!(server.tries(path, object).await, (200, String::new()), "{family} {reference}");
         }
         server.stop().await;
-        let key = break_offline(folder.path(), &["configmaps", "rules", "p"]).await;
-        let server = Server::start(folder.path()).await;
+        let key = break_offline(directory.path(), &["configmaps", "rules", "p"]).await;
+        let server = Server::start(directory.path()).await;
         let asked = Asked {
             segments: &[],
             refused: &[(MAPS, MAP), (OTHER_MAPS, MAP), (VOLUMES, VOLUME)],
@@ -56,8 +56,8 @@ async fn what_a_policy_with_an_unreadable_parameter_is_about_is_refused_in_every
         };
         check(&server, &asked, &key).await;
         server.stop().await;
-        offline::delete_key(folder.path(), &key).await.unwrap();
-        let server = Server::start(folder.path()).await;
+        offline::delete_key(directory.path(), &key).await.unwrap();
+        let server = Server::start(directory.path()).await;
         assert_eq!(server.tries(OTHER_MAPS, MAP).await, (200, String::new()), "{family} {reference}");
         server.stop().await;
     }
@@ -106,9 +106,9 @@ async fn keeps_its_names(server: &Server, key: &str, other: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_kind_of_an_unreadable_definition_goes_to_no_other_one() {
-    let folder = private_folder();
-    filled(folder.path()).await;
-    let server = Server::start(folder.path()).await;
+    let directory = private_directory();
+    filled(directory.path()).await;
+    let server = Server::start(directory.path()).await;
     server.create(DEFINITIONS, &limit_crd("limits", "rules.example.com")).await;
     assert_eq!(names_become(&server, "limits.rules.example.com", "True").await, "True");
     let limit = |name: &str| {
@@ -151,7 +151,7 @@ async fn the_kind_of_an_unreadable_definition_goes_to_no_other_one() {
     keeps_its_names(&server, &key, "blimits").await;
     drop(store);
     server.stop().await;
-    let server = Server::start(folder.path()).await;
+    let server = Server::start(directory.path()).await;
     keeps_its_names(&server, &key, "climits").await;
     // Other groups are not affected.
     server.create(DEFINITIONS, &limit_crd("limits", "other.example.com")).await;
@@ -161,8 +161,8 @@ async fn the_kind_of_an_unreadable_definition_goes_to_no_other_one() {
     server.stop().await;
 
     // After it is removed, another CRD gets the kind.
-    offline::delete_key(folder.path(), &key).await.unwrap();
-    let server = Server::start(folder.path()).await;
+    offline::delete_key(directory.path(), &key).await.unwrap();
+    let server = Server::start(directory.path()).await;
     assert_eq!(names_become(&server, "alimits.rules.example.com", "True").await, "True");
     server.stop().await;
 }

@@ -11,7 +11,7 @@ use redb::{BackendError, Builder, Database, DatabaseError, StorageBackend};
 
 use crate::error::OpenError;
 
-use super::folder::Folder;
+use super::directory::DataDirectory;
 use super::location::StoreLocation;
 
 /// Reads come from the working set, so redb's cache holds little more than the pages of one transaction.
@@ -19,52 +19,52 @@ const CACHE: usize = 8 << 20;
 
 /// The location of the file; it can be opened repeatedly.
 pub(super) struct Medium {
-    source: Source,
-    condition: Arc<Condition>,
+    source: MediumSource,
+    file_status: Arc<FileStatus>,
 }
 
 /// State of the file that is known without a system call.
 #[derive(Default)]
-pub(super) struct Condition {
+pub(super) struct FileStatus {
     sync_failed: AtomicBool,
     length: AtomicU64,
 }
 
-impl Condition {
+impl FileStatus {
     /// Length of the file in bytes.
     pub(super) fn length(&self) -> u64 {
         self.length.load(Ordering::Relaxed)
     }
 }
 
-enum Source {
-    /// A folder that is not locked yet.
+enum MediumSource {
+    /// A directory that is not locked yet.
     Path(PathBuf),
-    /// A place, and the path of its file for messages.
+    /// An opened location, and the path of its file for messages.
     StoreLocation(Box<dyn Databases>, PathBuf),
 }
 
 impl Medium {
-    pub(super) fn folder(path: &Path) -> Medium {
-        Medium { source: Source::Path(path.to_owned()), condition: Arc::default() }
+    pub(super) fn directory(path: &Path) -> Medium {
+        Medium { source: MediumSource::Path(path.to_owned()), file_status: Arc::default() }
     }
 
     pub(super) fn at(location: impl StoreLocation) -> Medium {
-        let source = Source::StoreLocation(Box::new(location), PathBuf::from("(not a file)"));
-        Medium { source, condition: Arc::default() }
+        let source = MediumSource::StoreLocation(Box::new(location), PathBuf::from("(not a file)"));
+        Medium { source, file_status: Arc::default() }
     }
 
     /// The state of the file, valid as long as the file is used.
-    pub(super) fn condition(&self) -> Arc<Condition> {
-        Arc::clone(&self.condition)
+    pub(super) fn file_status(&self) -> Arc<FileStatus> {
+        Arc::clone(&self.file_status)
     }
 
-    /// Locks the folder, if the source is a folder.
-    pub(super) fn hold(&mut self) -> Result<(), OpenError> {
-        if let Source::Path(path) = &self.source {
-            let folder = Folder::hold(path)?;
-            let file = folder.file_path();
-            self.source = Source::StoreLocation(Box::new(folder), file);
+    /// Locks the directory, if the source is a directory.
+    pub(super) fn lock(&mut self) -> Result<(), OpenError> {
+        if let MediumSource::Path(path) = &self.source {
+            let directory = DataDirectory::lock(path)?;
+            let file = directory.file_path();
+            self.source = MediumSource::StoreLocation(Box::new(directory), file);
         }
         Ok(())
     }
@@ -72,18 +72,18 @@ impl Medium {
     /// The path of the file, for messages.
     pub(super) fn path(&self) -> PathBuf {
         match &self.source {
-            Source::Path(path) | Source::StoreLocation(_, path) => path.clone(),
+            MediumSource::Path(path) | MediumSource::StoreLocation(_, path) => path.clone(),
         }
     }
 
     /// Opens the file; `None` if it does not exist.
     pub(super) fn open(&self) -> Result<Option<Database>, DatabaseError> {
-        self.databases()?.open(&self.condition)
+        self.databases()?.open(&self.file_status)
     }
 
     /// Creates a new file beside the current one.
     pub(super) fn begin(&self) -> Result<Database, DatabaseError> {
-        self.databases()?.begin(&self.condition)
+        self.databases()?.begin(&self.file_status)
     }
 
     /// Preserves the file under a second name that contains its format.
@@ -94,39 +94,39 @@ impl Medium {
     /// Replaces the current file with the new one.
     pub(super) fn replace(&self) -> io::Result<()> {
         self.databases()?.replace()?;
-        self.condition.sync_failed.store(false, Ordering::Release);
+        self.file_status.sync_failed.store(false, Ordering::Release);
         Ok(())
     }
 
     /// Reports whether a sync of the file has failed. The kernel may then consider unwritten pages clean, so the content of the
     /// file cannot be trusted after the next crash.
     pub(super) fn has_sync_failed(&self) -> bool {
-        self.condition.sync_failed.load(Ordering::Acquire)
+        self.file_status.sync_failed.load(Ordering::Acquire)
     }
 
     fn databases(&self) -> io::Result<&dyn Databases> {
         match &self.source {
-            Source::Path(_) => Err(io::Error::other("the folder is not held")),
-            Source::StoreLocation(databases, _) => Ok(&**databases),
+            MediumSource::Path(_) => Err(io::Error::other("the data directory is not locked")),
+            MediumSource::StoreLocation(databases, _) => Ok(&**databases),
         }
     }
 }
 
 /// A [`StoreLocation`] whose files are opened as redb databases.
 trait Databases: Send {
-    fn open(&self, condition: &Arc<Condition>) -> Result<Option<Database>, DatabaseError>;
-    fn begin(&self, condition: &Arc<Condition>) -> Result<Database, DatabaseError>;
+    fn open(&self, file_status: &Arc<FileStatus>) -> Result<Option<Database>, DatabaseError>;
+    fn begin(&self, file_status: &Arc<FileStatus>) -> Result<Database, DatabaseError>;
     fn preserve(&self, format: u32) -> io::Result<()>;
     fn replace(&self) -> io::Result<()>;
 }
 
 impl<P: StoreLocation> Databases for P {
-    fn open(&self, condition: &Arc<Condition>) -> Result<Option<Database>, DatabaseError> {
-        StoreLocation::open(self)?.map(|file| database(file, condition)).transpose()
+    fn open(&self, file_status: &Arc<FileStatus>) -> Result<Option<Database>, DatabaseError> {
+        StoreLocation::open(self)?.map(|file| database(file, file_status)).transpose()
     }
 
-    fn begin(&self, condition: &Arc<Condition>) -> Result<Database, DatabaseError> {
-        database(StoreLocation::begin(self)?, condition)
+    fn begin(&self, file_status: &Arc<FileStatus>) -> Result<Database, DatabaseError> {
+        database(StoreLocation::begin(self)?, file_status)
     }
 
     fn preserve(&self, format: u32) -> io::Result<()> {
@@ -138,16 +138,16 @@ impl<P: StoreLocation> Databases for P {
     }
 }
 
-fn database(file: impl StorageBackend, condition: &Arc<Condition>) -> Result<Database, DatabaseError> {
-    let disk = Disk { inner: file, condition: Arc::clone(condition) };
-    condition.length.store(disk.len()?, Ordering::Relaxed);
+fn database(file: impl StorageBackend, file_status: &Arc<FileStatus>) -> Result<Database, DatabaseError> {
+    let disk = Disk { inner: file, file_status: Arc::clone(file_status) };
+    file_status.length.store(disk.len()?, Ordering::Relaxed);
     Builder::new().set_cache_size(CACHE).create_with_backend(disk)
 }
 
 /// A storage backend that records its length and whether a sync has failed.
 struct Disk<B> {
     inner: B,
-    condition: Arc<Condition>,
+    file_status: Arc<FileStatus>,
 }
 
 impl<B> fmt::Debug for Disk<B> {
@@ -166,11 +166,11 @@ impl<B: StorageBackend> StorageBackend for Disk<B> {
     }
 
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        self.inner.set_len(len).inspect(|()| self.condition.length.store(len, Ordering::Relaxed))
+        self.inner.set_len(len).inspect(|()| self.file_status.length.store(len, Ordering::Relaxed))
     }
 
     fn sync_data(&self) -> Result<(), io::Error> {
-        self.inner.sync_data().inspect_err(|_| self.condition.sync_failed.store(true, Ordering::Release))
+        self.inner.sync_data().inspect_err(|_| self.file_status.sync_failed.store(true, Ordering::Release))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {

@@ -11,16 +11,16 @@ use redb::{
     TableDefinition, TableError, TableHandle,
 };
 
-use crate::backend::{Done, Feed, Range, RangePage, Stored};
+use crate::backend::{Done, Feed, Range, RangePage, StoredRecord};
 use crate::error::{OpenError, ReadError};
 use crate::key;
 use crate::record::Change;
-use crate::table::Entries;
+use crate::table::StoredEntries;
 
 use super::FORMAT;
 use super::disk::Medium;
 use super::migrate::{self, Rekey};
-use super::row::{self, Row};
+use super::row::{self, LogRow};
 
 const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
@@ -64,7 +64,9 @@ impl Log {
         });
         let path = medium.path();
         match (opened.map_err(|fault| fault.opening(&path))?, rekey) {
-            (None, _) => Log::make(medium, &Entries::default(), 0).map_err(|fault| fault.opening(&path)),
+            (None, _) => {
+                Log::make(medium, &StoredEntries::default(), 0).map_err(|fault| fault.opening(&path))
+            }
             (Some((log, FORMAT)), _) => Ok(log),
             (Some((log, migrate::FROM)), Some(rekey)) => migrate::migrate(log, medium, rekey),
             (Some((_, found)), _) => Err(OpenError::Format { path, found, known: FORMAT }),
@@ -72,7 +74,7 @@ impl Log {
     }
 
     /// Writes a new file with the entries that are live at `revision`, and replaces the current file with it.
-    pub(super) fn make(medium: &Medium, live: &Entries, revision: u64) -> Result<Log, Fault> {
+    pub(super) fn make(medium: &Medium, live: &StoredEntries, revision: u64) -> Result<Log, Fault> {
         guarded(|| {
             let log = Log { database: medium.begin()? };
             log.write(live, revision)?;
@@ -130,9 +132,10 @@ impl Log {
         let reading = self.database.begin_read()?;
         match reading.open_table(META) {
             Ok(meta) => {
-                let found = meta.get(IS)?.ok_or(Error::Foreign("it has no format".to_owned()))?;
+                let found = meta.get(IS)?.ok_or(Error::Foreign("it records no store format".to_owned()))?;
                 let version = found.value().strip_prefix(MAGIC).and_then(|version| version.try_into().ok());
-                let version = version.ok_or(Error::Foreign("its format is of something else".to_owned()))?;
+                let version =
+                    version.ok_or(Error::Foreign("its format record is not that of a store".to_owned()))?;
                 Ok(u32::from_le_bytes(version))
             }
             Err(TableError::TableDoesNotExist(_)) => {
@@ -146,7 +149,7 @@ impl Log {
     }
 
     /// Writes the initial content of an empty file.
-    fn write(&self, live: &Entries, revision: u64) -> Result<(), Error> {
+    fn write(&self, live: &StoredEntries, revision: u64) -> Result<(), Error> {
         let transaction = self.database.begin_write()?;
         {
             let mut meta = transaction.open_table(META)?;
@@ -172,10 +175,10 @@ impl Log {
         let mut rows = log.range::<u64>(..)?;
         let mut count = 0_u64;
         for row in rows.by_ref() {
-            let Row { done, previous } = read(row)?;
+            let LogRow { done, previous } = read(row)?;
             count += 1;
             if done.revision > compacted {
-                newer = Some(Row { done, previous });
+                newer = Some(LogRow { done, previous });
                 break;
             }
             base.push(done);
@@ -189,14 +192,16 @@ impl Log {
             read(row)
         }));
         for row in rest {
-            let Row { done, previous } = row?;
+            let LogRow { done, previous } = row?;
             let live = match touched.get(&done.key) {
                 Some(revision) => *revision,
-                None => feed.version(&done.key).map_or(0, |version| version.revision),
+                None => feed.revisions(&done.key).map_or(0, |revisions| revisions.revision),
             };
             if live != previous {
-                let detail =
-                    format!("revision {} follows revision {previous}, which is not there", done.revision);
+                let detail = format!(
+                    "the row of revision {} replaces revision {previous}, which is missing",
+                    done.revision
+                );
                 return Err(damaged(&detail));
             }
             remember(&mut trail, &done, Some(previous).filter(|previous| *previous > 0));
@@ -218,16 +223,16 @@ impl Log {
 
 /// The newest row of each key, unless it is a deletion; and the rows that a crash has left behind during
 /// compaction.
-fn newest(mut rows: Vec<Done>) -> (Vec<Stored>, VecDeque<Replaced>) {
+fn newest(mut rows: Vec<Done>) -> (Vec<StoredRecord>, VecDeque<Replaced>) {
     rows.sort_unstable_by(|a, b| a.key.cmp(&b.key).then(a.revision.cmp(&b.revision)));
-    let mut live: Vec<Stored> = Vec::with_capacity(rows.len());
+    let mut live: Vec<StoredRecord> = Vec::with_capacity(rows.len());
     let mut trail = VecDeque::new();
     for done in rows {
         let replaced = live.pop_if(|last| last.key == done.key).map(|last| last.revision);
         remember(&mut trail, &done, replaced);
         let Done { key, revision, created, change } = done;
         if let Change::Put(record) = change {
-            live.push(Stored { key, revision, created, record });
+            live.push(StoredRecord { key, revision, created, record });
         }
     }
     trail.make_contiguous().sort_unstable_by_key(|replaced| replaced.at);
@@ -254,7 +259,7 @@ impl Snapshot {
                 }
                 match change {
                     Change::Put(record) => {
-                        live.insert(Arc::clone(&key), Stored { key, revision, created, record });
+                        live.insert(Arc::clone(&key), StoredRecord { key, revision, created, record });
                     }
                     Change::Delete => drop(live.remove(&key)),
                 }
@@ -277,11 +282,11 @@ pub(super) fn remember(trail: &mut VecDeque<Replaced>, done: &Done, replaced: Op
 
 type Guard<T> = redb::AccessGuard<'static, T>;
 
-fn read(row: Result<(Guard<u64>, Guard<&[u8]>), StorageError>) -> Result<Row, Error> {
+fn read(row: Result<(Guard<u64>, Guard<&[u8]>), StorageError>) -> Result<LogRow, Error> {
     let (revision, bytes) = row?;
     let revision = revision.value();
     row::decode(revision, bytes.value())
-        .ok_or_else(|| damaged(&format!("the row of revision {revision} is not whole")))
+        .ok_or_else(|| damaged(&format!("the row of revision {revision} cannot be decoded")))
 }
 
 fn compacted(reading: &ReadTransaction) -> Result<u64, Error> {
@@ -329,7 +334,7 @@ impl Fault {
         let path = path.to_owned();
         let detail = self.message;
         match self.what {
-            What::Io(source) => OpenError::Folder { path, source },
+            What::Io(source) => OpenError::DataDirectory { path, source },
             What::Damaged => OpenError::Damaged { path, detail },
             What::Foreign => OpenError::NotAStore { path, detail },
             What::Locked => OpenError::Locked(path),

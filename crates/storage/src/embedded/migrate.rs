@@ -12,7 +12,7 @@ use crate::error::OpenError;
 use crate::key;
 use crate::record::StoredEntry;
 use crate::store::StoreOptions;
-use crate::table::Entries;
+use crate::table::StoredEntries;
 use crate::working_set::WorkingSet;
 
 use super::FORMAT;
@@ -23,7 +23,7 @@ use super::log::Log;
 pub(super) const FROM: u32 = 1;
 
 /// Returns the new key of each entry, in the order of the entries; an entry without one is left out.
-pub type Rekey = Box<dyn FnOnce(&Entries) -> Vec<Option<Arc<str>>> + Send>;
+pub type Rekey = Box<dyn FnOnce(&StoredEntries) -> Vec<Option<Arc<str>>> + Send>;
 
 /// Migrates the file opened as `old` and opens the new one.
 pub(super) fn migrate(old: Log, medium: &Medium, rekey: Rekey) -> Result<Log, OpenError> {
@@ -35,29 +35,32 @@ pub(super) fn migrate(old: Log, medium: &Medium, rekey: Rekey) -> Result<Log, Op
     drop(old);
     let entries = feed.live();
     let live = rekeyed(&entries, rekey(&entries)).map_err(OpenError::Migration)?;
-    medium.preserve(FROM).map_err(|source| OpenError::Folder { path: path.clone(), source })?;
+    medium.preserve(FROM).map_err(|source| OpenError::DataDirectory { path: path.clone(), source })?;
     let log = Log::make(medium, &live, feed.revision()).map_err(|fault| fault.opening(&path))?;
     let left_out = entries.len() - live.len();
     tracing::info!(path = %path.display(), records = live.len(), left_out, "the store has been migrated");
     Ok(log)
 }
 
-fn rekeyed(entries: &Entries, keys: Vec<Option<Arc<str>>>) -> Result<Entries, String> {
+fn rekeyed(entries: &StoredEntries, keys: Vec<Option<Arc<str>>>) -> Result<StoredEntries, String> {
     if keys.len() != entries.len() {
-        return Err(format!("{} records got {} keys", entries.len(), keys.len()));
+        return Err(format!("{} records were mapped to {} keys", entries.len(), keys.len()));
     }
     let mut given = HashSet::with_capacity(keys.len());
     let mut live = Vec::with_capacity(keys.len());
     for (entry, key) in entries.iter().zip(keys) {
         let Some(key) = key else { continue };
         if !key::is_key(&key) {
-            return Err(format!("`{}` became `{key}`, which is not a key", entry.key));
+            return Err(format!(
+                "the record `{}` would move to `{key}`, which is not a valid key",
+                entry.key
+            ));
         }
         if !given.insert(Arc::clone(&key)) {
-            return Err(format!("two records became `{key}`"));
+            return Err(format!("two records would move to `{key}`"));
         }
         live.push(Arc::new(StoredEntry::new(key, entry.revision, entry.created, &entry.record())));
     }
     live.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-    Ok(Entries::from_vec(live))
+    Ok(StoredEntries::from_vec(live))
 }

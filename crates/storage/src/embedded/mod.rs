@@ -9,8 +9,8 @@
 //! A commit costs one sync. redb's *quick repair* would cost a second one on every commit and save, only after a crash,
 //! one pass over the file; loading makes such a pass anyway, so it is not used.
 
+mod directory;
 mod disk;
-mod folder;
 mod location;
 mod log;
 mod migrate;
@@ -25,16 +25,16 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::{Backend, BoxFuture, Decision, Feed, Range, RangePage, Unavailable};
+use crate::backend::{Backend, BoxFuture, Feed, Range, RangePage, Unavailable, WriteDecision};
 use crate::error::{OpenError, ReadError};
 use crate::record::Write;
-use crate::table::Entries;
+use crate::table::StoredEntries;
 
-pub use self::folder::is_store;
+pub use self::directory::is_store;
 pub use self::location::StoreLocation;
 pub use self::migrate::Rekey;
 
-use self::disk::{Condition, Medium};
+use self::disk::{FileStatus, Medium};
 use self::log::Log;
 use self::writer::{Job, Writer};
 
@@ -50,14 +50,14 @@ pub struct Embedded {
     /// Maps keys when a file of the previous format is migrated.
     rekey: Mutex<Option<Rekey>>,
     path: PathBuf,
-    running: Mutex<Option<Running>>,
-    shared: Arc<Shared>,
-    condition: Arc<Condition>,
+    running: Mutex<Option<WriterThread>>,
+    shared: Arc<WriterShared>,
+    file_status: Arc<FileStatus>,
 }
 
 /// State shared between the writer thread and its callers.
 #[derive(Default)]
-struct Shared {
+struct WriterShared {
     /// The open file; `None` before it is opened, after it is closed, and while it cannot be reopened.
     log: RwLock<Option<Log>>,
     /// The revision up to which compaction was requested.
@@ -66,7 +66,7 @@ struct Shared {
     trouble: Mutex<Option<String>>,
 }
 
-struct Running {
+struct WriterThread {
     queue: mpsc::Sender<Job>,
     thread: JoinHandle<()>,
 }
@@ -78,10 +78,10 @@ impl fmt::Debug for Embedded {
 }
 
 impl Embedded {
-    /// A store in this folder, which is created if needed.
-    pub fn at(folder: impl AsRef<Path>) -> Embedded {
-        let folder = folder.as_ref();
-        Embedded::new(Medium::folder(folder), folder.to_owned())
+    /// A store in this directory, which is created if needed.
+    pub fn at(directory: impl AsRef<Path>) -> Embedded {
+        let directory = directory.as_ref();
+        Embedded::new(Medium::directory(directory), directory.to_owned())
     }
 
     /// A store in another location, such as a simulated disk.
@@ -95,21 +95,21 @@ impl Embedded {
     #[must_use]
     pub fn migrating(
         self,
-        rekey: impl FnOnce(&Entries) -> Vec<Option<Arc<str>>> + Send + 'static,
+        rekey: impl FnOnce(&StoredEntries) -> Vec<Option<Arc<str>>> + Send + 'static,
     ) -> Embedded {
         *self.rekey.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(rekey));
         self
     }
 
     fn new(medium: Medium, path: PathBuf) -> Embedded {
-        let condition = medium.condition();
+        let file_status = medium.file_status();
         Embedded {
             medium: Mutex::new(Some(medium)),
             rekey: Mutex::default(),
             path,
             running: Mutex::default(),
             shared: Arc::default(),
-            condition,
+            file_status,
         }
     }
 
@@ -118,7 +118,7 @@ impl Embedded {
         running.as_ref().map(|running| running.queue.clone()).ok_or_else(closed)
     }
 
-    fn stop(&self) -> Option<Running> {
+    fn stop(&self) -> Option<WriterThread> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -127,8 +127,8 @@ impl Backend for Embedded {
     fn start(&self, feed: Feed) -> BoxFuture<'_, Result<(), OpenError>> {
         Box::pin(async move {
             let medium = self.medium.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let medium =
-                medium.ok_or_else(|| OpenError::Unavailable("it has been opened before".to_owned()))?;
+            let medium = medium
+                .ok_or_else(|| OpenError::Unavailable("this backend was already opened once".to_owned()))?;
             let rekey = self.rekey.lock().unwrap_or_else(PoisonError::into_inner).take();
             let (queue, jobs) = mpsc::channel(QUEUE);
             let (opened, is_open) = oneshot::channel();
@@ -143,14 +143,19 @@ impl Backend for Embedded {
                     }
                     Err(error) => drop(opened.send(Err(error))),
                 })
-                .map_err(|error| OpenError::Unavailable(format!("no thread: {error}")))?;
-            is_open.await.map_err(|_| OpenError::Unavailable("the writer has ended".to_owned()))??;
-            *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Running { queue, thread });
+                .map_err(|error| {
+                    OpenError::Unavailable(format!("cannot start the writer thread: {error}"))
+                })?;
+            is_open.await.map_err(|_| {
+                OpenError::Unavailable("the writer thread ended before the file was open".to_owned())
+            })??;
+            *self.running.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(WriterThread { queue, thread });
             Ok(())
         })
     }
 
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<Decision, Unavailable>> {
+    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, Unavailable>> {
         Box::pin(async move {
             let (answer, decision) = oneshot::channel();
             self.queue()?.send(Job::Commit { write, answer }).await.map_err(|_| closed())?;
@@ -175,7 +180,7 @@ impl Backend for Embedded {
     }
 
     fn file_bytes(&self) -> Option<u64> {
-        Some(self.condition.length())
+        Some(self.file_status.length())
     }
 
     fn compact(&self, revision: u64) {
@@ -202,7 +207,7 @@ impl Backend for Embedded {
     fn close(&self) -> BoxFuture<'_, ()> {
         let running = self.stop();
         Box::pin(async move {
-            let Some(Running { queue, thread }) = running else { return };
+            let Some(WriterThread { queue, thread }) = running else { return };
             drop(queue);
             // The thread ends when the queue is empty; joining waits for at most a few syncs.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
@@ -212,8 +217,8 @@ impl Backend for Embedded {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        // The folder must be released before it can be opened again.
-        if let Some(Running { queue, thread }) = self.stop() {
+        // The directory must be released before it can be opened again.
+        if let Some(WriterThread { queue, thread }) = self.stop() {
             drop(queue);
             let _ = thread.join();
         }

@@ -27,7 +27,7 @@ const CHECKSUM: usize = 4;
 
 /// A decoded row; `done.revision` is its key in the log.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct LogRow {
     pub(super) done: Done,
     /// The revision of the row that this one replaces, or 0.
     pub(super) previous: u64,
@@ -59,12 +59,12 @@ pub(super) fn encode(done: &Done, previous: u64) -> Option<Vec<u8>> {
 }
 
 /// Decodes a row. `None` if it was not written by [`encode`].
-pub(super) fn decode(revision: u64, row: &[u8]) -> Option<Row> {
+pub(super) fn decode(revision: u64, row: &[u8]) -> Option<LogRow> {
     let (checksum, rest) = row.split_first_chunk::<CHECKSUM>()?;
     if u32::from_le_bytes(*checksum) != sum(revision, rest) {
         return None;
     }
-    let mut rest = Reader(rest);
+    let mut rest = RowReader(rest);
     let [kind] = rest.array()?;
     let created = u64::from_le_bytes(rest.array()?);
     let previous = u64::from_le_bytes(rest.array()?);
@@ -85,7 +85,8 @@ pub(super) fn decode(revision: u64, row: &[u8]) -> Option<Row> {
         _ => return None,
     };
     let done = Done { key, revision, created, change };
-    (key::is_key(&done.key) && created <= revision && previous < revision).then_some(Row { done, previous })
+    (key::is_key(&done.key) && created <= revision && previous < revision)
+        .then_some(LogRow { done, previous })
 }
 
 fn sum(revision: u64, rest: &[u8]) -> u32 {
@@ -95,9 +96,9 @@ fn sum(revision: u64, rest: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-struct Reader<'a>(&'a [u8]);
+struct RowReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> RowReader<'a> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (array, rest) = self.0.split_first_chunk()?;
         self.0 = rest;

@@ -6,11 +6,11 @@ use std::sync::{Arc, PoisonError};
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::{Batch, Decision, Done, Feed, Rejection, Unavailable};
+use crate::backend::{Batch, Done, Feed, Rejection, Unavailable, WriteDecision};
 use crate::error::OpenError;
 use crate::record::{Change, Write};
 
-use super::Shared;
+use super::WriterShared;
 use super::disk::Medium;
 use super::log::{Changes, Log, Replaced, remember};
 use super::migrate::Rekey;
@@ -29,18 +29,18 @@ const REMOVE_IDLE: usize = 1024;
 pub(super) enum Job {
     Commit {
         write: Write,
-        answer: Answer,
+        answer: DecisionSender,
     },
     /// Compact if there is something to remove, or recover after an error.
     Compact,
 }
 
-type Answer = oneshot::Sender<Result<Decision, Unavailable>>;
+type DecisionSender = oneshot::Sender<Result<WriteDecision, Unavailable>>;
 
 pub(super) struct Writer {
     medium: Medium,
     feed: Feed,
-    shared: Arc<Shared>,
+    shared: Arc<WriterShared>,
     /// The compacted revision recorded in the file.
     compacted: u64,
     /// Rows to remove, in the order of the revisions that replaced them.
@@ -54,9 +54,9 @@ impl Writer {
         mut medium: Medium,
         rekey: Option<Rekey>,
         feed: Feed,
-        shared: Arc<Shared>,
+        shared: Arc<WriterShared>,
     ) -> Result<Writer, OpenError> {
-        medium.hold()?;
+        medium.lock()?;
         let log = Log::open(&medium, rekey)?;
         let (compacted, trail) = log.load(&feed, &medium.path())?;
         *shared.log.write().unwrap_or_else(PoisonError::into_inner) = Some(log);
@@ -96,7 +96,7 @@ impl Writer {
     }
 
     /// Decides the writes and makes the accepted ones durable before answering any of them.
-    fn commit(&mut self, batch: Vec<(Write, Answer)>) {
+    fn commit(&mut self, batch: Vec<(Write, DecisionSender)>) {
         let mut decided = Batch::new(&self.feed);
         let mut answers = Vec::with_capacity(batch.len());
         let mut accepted = Vec::new();
@@ -137,15 +137,15 @@ impl Writer {
         self.answer(accepted, answers, at);
     }
 
-    fn answer(&self, accepted: Vec<Done>, answers: Vec<(Answer, Result<usize, Rejection>)>, at: u64) {
+    fn answer(&self, accepted: Vec<Done>, answers: Vec<(DecisionSender, Result<usize, Rejection>)>, at: u64) {
         let applied = self.feed.apply(accepted);
         for (answer, place) in answers {
             let decision = match place {
-                Err(Rejection::State) => Ok(Decision::Refused { at }),
-                Err(Rejection::Quota(over)) => Ok(Decision::OverQuota(over)),
+                Err(Rejection::State) => Ok(WriteDecision::Refused { at }),
+                Err(Rejection::Quota(over)) => Ok(WriteDecision::OverQuota(over)),
                 Ok(place) => match applied.events().get(place).cloned().flatten() {
-                    Some(event) => Ok(Decision::Committed(event)),
-                    None => Err(Unavailable("the change was not taken".to_owned())),
+                    Some(event) => Ok(WriteDecision::Committed(event)),
+                    None => Err(Unavailable("the working set did not apply the change".to_owned())),
                 },
             };
             // The caller may have dropped its future.
@@ -193,7 +193,7 @@ impl Writer {
         let result = log.commit(changes);
         if let Err(fault) = result {
             self.is_broken = true;
-            tracing::error!(reason = %fault.message, "the store cannot write");
+            tracing::error!(reason = %fault.message, "the store cannot write; check space, permissions and health of the disk of the data directory");
             self.set_trouble(Some(fault.message.clone()));
             return Err(Unavailable(fault.message));
         }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{CHUNK, Entries, Table};
+use super::{CHUNK, EntryTable, StoredEntries};
 use crate::{Record, StoredEntry};
 
 fn entry(key: &str, revision: u64) -> Arc<StoredEntry> {
@@ -11,13 +11,13 @@ fn entry(key: &str, revision: u64) -> Arc<StoredEntry> {
     Arc::new(StoredEntry::new(key.into(), revision, revision, &record))
 }
 
-fn keys(entries: &Entries) -> Vec<&str> {
+fn keys(entries: &StoredEntries) -> Vec<&str> {
     entries.iter().map(|entry| &*entry.key).collect()
 }
 
 #[test]
 fn it_behaves_as_a_sorted_map() {
-    let mut table = Table::default();
+    let mut table = EntryTable::default();
     let mut model = BTreeMap::new();
     let mut seed = 7_u64;
     for revision in 0..20_000 {
@@ -51,7 +51,7 @@ fn it_behaves_as_a_sorted_map() {
 
 #[test]
 fn a_reader_keeps_what_it_took() {
-    let mut table = Table::from_sorted((0..1000).map(|n| entry(&format!("/r/g/t/{n:04}"), 1)).collect());
+    let mut table = EntryTable::from_sorted((0..1000).map(|n| entry(&format!("/r/g/t/{n:04}"), 1)).collect());
     let before = table.select("/r/g/t/", None);
     for n in 0..1000 {
         if n % 2 == 0 {
@@ -69,7 +69,7 @@ fn a_reader_keeps_what_it_took() {
 
 #[test]
 fn truncation_says_what_it_cut() {
-    let table = Table::from_sorted((0..1000).map(|n| entry(&format!("/r/g/t/{n:04}"), 1)).collect());
+    let table = EntryTable::from_sorted((0..1000).map(|n| entry(&format!("/r/g/t/{n:04}"), 1)).collect());
     for limit in [0, 1, 255, 256, 257, 999, 1000, 2000] {
         let mut page = table.select("/r/g/t/", None);
         assert_eq!(page.truncate(limit), 1000_usize.saturating_sub(limit));
@@ -80,7 +80,7 @@ fn truncation_says_what_it_cut() {
 
 #[test]
 fn one_key_selects_only_itself() {
-    let table = Table::from_sorted(vec![entry("/r/g/t/a", 1), entry("/r/g/t/ab", 1)]);
+    let table = EntryTable::from_sorted(vec![entry("/r/g/t/a", 1), entry("/r/g/t/ab", 1)]);
     assert_eq!(keys(&table.select("/r/g/t/a", None)), ["/r/g/t/a"]);
     assert!(table.select("/r/g/t/a", Some("/r/g/t/a")).is_empty());
     assert!(table.select("/r/g/t/b", None).is_empty());

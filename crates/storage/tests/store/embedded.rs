@@ -1,4 +1,4 @@
-//! Tests of the embedded store in a folder.
+//! Tests of the embedded store in a directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,28 +9,28 @@ use crate::fixture::{at, create, describe, key, now, put, remove, update};
 
 const ALL: &str = "/registry/core/things/";
 
-async fn open(folder: &Path) -> Result<Store, OpenError> {
-    Store::open(Embedded::at(folder), StoreOptions::default()).await
+async fn open(directory: &Path) -> Result<Store, OpenError> {
+    Store::open(Embedded::at(directory), StoreOptions::default()).await
 }
 
 /// A path for the store, and the temporary directory that contains it.
-fn folder() -> (tempfile::TempDir, PathBuf) {
+fn directory() -> (tempfile::TempDir, PathBuf) {
     let parent = tempfile::tempdir().unwrap();
-    let folder = parent.path().join("deep").join("store");
-    (parent, folder)
+    let directory = parent.path().join("deep").join("store");
+    (parent, directory)
 }
 
 #[tokio::test]
 async fn a_second_start_finds_everything_as_it_was() {
-    let (_folder, folder) = folder();
-    let store = open(&folder).await.unwrap();
+    let (_parent, directory) = directory();
+    let store = open(&directory).await.unwrap();
     create(&store, "a", "1").await;
     create(&store, "b", "2").await;
     update(&store, "a", "3").await;
     remove(&store, "b").await;
     let entry = store.get(&key("a")).unwrap();
     drop(store);
-    let store = open(&folder).await.unwrap();
+    let store = open(&directory).await.unwrap();
     assert_eq!(store.revision(), 5);
     assert_eq!(store.get(&key("a")).unwrap(), entry);
     assert_eq!(now(&store, ALL).await, ["a=3"]);
@@ -47,9 +47,9 @@ async fn a_second_start_finds_everything_as_it_was() {
 
 #[tokio::test]
 async fn revisions_that_only_the_file_knows_can_be_listed() {
-    let (_folder, folder) = folder();
+    let (_parent, directory) = directory();
     let options = || StoreOptions { history_events: 10, ..StoreOptions::default() };
-    let store = Store::open(Embedded::at(&folder), options()).await.unwrap();
+    let store = Store::open(Embedded::at(&directory), options()).await.unwrap();
     let mut states = Vec::new();
     for number in 0..60 {
         let name = format!("{}", number % 7);
@@ -74,7 +74,7 @@ async fn revisions_that_only_the_file_knows_can_be_listed() {
     }
     store.close().await;
     drop(store);
-    let store = Store::open(Embedded::at(&folder), options()).await.unwrap();
+    let store = Store::open(Embedded::at(&directory), options()).await.unwrap();
     assert_eq!(at(&store, ALL, 39).await, Err(ReadError::Compacted { oldest: 40 }));
     for (revision, state) in states.iter().filter(|(revision, _)| *revision >= 40) {
         assert_eq!(at(&store, ALL, *revision).await.unwrap(), *state);
@@ -83,8 +83,8 @@ async fn revisions_that_only_the_file_knows_can_be_listed() {
 
 #[tokio::test]
 async fn compaction_keeps_the_revision_and_gives_space_back() {
-    let (_folder, folder) = folder();
-    let store = open(&folder).await.unwrap();
+    let (_parent, directory) = directory();
+    let store = open(&directory).await.unwrap();
     for round in 0..20 {
         update(&store, "a", &format!("{round}-{}", "x".repeat(200_000))).await;
         store.compact(store.revision());
@@ -93,73 +93,73 @@ async fn compaction_keeps_the_revision_and_gives_space_back() {
     store.compact(last);
     store.close().await;
     drop(store);
-    let size = fs::metadata(folder.join("store.redb")).unwrap().len();
+    let size = fs::metadata(directory.join("store.redb")).unwrap().len();
     assert!(size < 4_000_000, "{size} bytes for a store that is empty");
-    let store = open(&folder).await.unwrap();
+    let store = open(&directory).await.unwrap();
     assert_eq!(store.revision(), last);
     assert_eq!(create(&store, "b", "1").await, last + 1);
 }
 
 #[tokio::test]
 async fn one_process_holds_the_folder() {
-    let (_folder, folder) = folder();
-    let store = open(&folder).await.unwrap();
-    let refused = open(&folder).await.unwrap_err();
+    let (_parent, directory) = directory();
+    let store = open(&directory).await.unwrap();
+    let refused = open(&directory).await.unwrap_err();
     assert!(matches!(refused, OpenError::Locked(_)));
-    assert!(refused.to_string().contains(folder.to_str().unwrap()), "{refused}");
+    assert!(refused.to_string().contains(directory.to_str().unwrap()), "{refused}");
     create(&store, "a", "1").await;
     drop(store);
-    open(&folder).await.unwrap();
+    open(&directory).await.unwrap();
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn the_folder_and_its_files_are_private() {
     use std::os::unix::fs::PermissionsExt;
-    let (_folder, folder) = folder();
-    drop(open(&folder).await.unwrap());
+    let (_parent, directory) = directory();
+    drop(open(&directory).await.unwrap());
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&folder), 0o700);
-    assert_eq!(mode(&folder.join("store.redb")), 0o600);
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o750)).unwrap();
-    let refused = open(&folder).await.unwrap_err();
+    assert_eq!(mode(&directory), 0o700);
+    assert_eq!(mode(&directory.join("store.redb")), 0o600);
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o750)).unwrap();
+    let refused = open(&directory).await.unwrap_err();
     assert!(matches!(refused, OpenError::TooOpen { mode: 0o750, .. }));
     assert!(refused.to_string().contains("chmod 700"), "{refused}");
 }
 
 #[tokio::test]
 async fn a_folder_that_cannot_be_made_is_named() {
-    let (folder, _) = folder();
-    let file = folder.path().join("file");
+    let (directory, _) = directory();
+    let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
     let refused = open(&file.join("store")).await.unwrap_err();
-    assert!(matches!(refused, OpenError::Folder { .. }));
+    assert!(matches!(refused, OpenError::DataDirectory { .. }));
     assert!(refused.to_string().contains("file/store"), "{refused}");
 }
 
 #[tokio::test]
 async fn a_file_of_an_unknown_format_is_refused() {
-    let (_folder, folder) = folder();
-    drop(open(&folder).await.unwrap());
+    let (_parent, directory) = directory();
+    drop(open(&directory).await.unwrap());
     let meta: redb::TableDefinition<&str, &[u8]> = redb::TableDefinition::new("meta");
-    let database = redb::Database::open(folder.join("store.redb")).unwrap();
+    let database = redb::Database::open(directory.join("store.redb")).unwrap();
     let transaction = database.begin_write().unwrap();
     let other = [b"portcullis store".as_slice(), &7_u32.to_le_bytes()].concat();
     transaction.open_table(meta).unwrap().insert("format", other.as_slice()).unwrap();
     transaction.commit().unwrap();
     drop(database);
-    let refused = open(&folder).await.unwrap_err();
+    let refused = open(&directory).await.unwrap_err();
     assert!(matches!(refused, OpenError::Format { found: 7, known: 2, .. }), "{refused}");
     assert!(refused.to_string().contains("format 7"), "{refused}");
 }
 
 #[tokio::test]
 async fn a_file_that_is_something_else_is_refused() {
-    let (_folder, folder) = folder();
-    drop(open(&folder).await.unwrap());
-    let file = folder.join("store.redb");
+    let (_parent, directory) = directory();
+    drop(open(&directory).await.unwrap());
+    let file = directory.join("store.redb");
     fs::write(&file, "kind: ConfigMap\n".repeat(1000)).unwrap();
-    assert!(matches!(open(&folder).await, Err(OpenError::NotAStore { .. })));
+    assert!(matches!(open(&directory).await, Err(OpenError::NotAStore { .. })));
     fs::remove_file(&file).unwrap();
     let table: redb::TableDefinition<u64, u64> = redb::TableDefinition::new("accounts");
     let database = redb::Database::create(&file).unwrap();
@@ -167,34 +167,34 @@ async fn a_file_that_is_something_else_is_refused() {
     transaction.open_table(table).unwrap().insert(1, 1).unwrap();
     transaction.commit().unwrap();
     drop(database);
-    let refused = open(&folder).await.unwrap_err();
+    let refused = open(&directory).await.unwrap_err();
     assert!(matches!(refused, OpenError::NotAStore { .. }));
     assert!(refused.to_string().contains("`accounts`"), "{refused}");
 }
 
 #[tokio::test]
 async fn a_file_that_was_never_finished_is_started_again() {
-    let (_folder, folder) = folder();
-    drop(open(&folder).await.unwrap());
-    fs::rename(folder.join("store.redb"), folder.join("store.redb.new")).unwrap();
-    fs::write(folder.join("store.redb.new"), [0; 5000]).unwrap();
-    let store = open(&folder).await.unwrap();
+    let (_parent, directory) = directory();
+    drop(open(&directory).await.unwrap());
+    fs::rename(directory.join("store.redb"), directory.join("store.redb.new")).unwrap();
+    fs::write(directory.join("store.redb.new"), [0; 5000]).unwrap();
+    let store = open(&directory).await.unwrap();
     assert_eq!(create(&store, "a", "1").await, 2);
-    assert!(folder.join("store.redb").exists() && !folder.join("store.redb.new").exists());
+    assert!(directory.join("store.redb").exists() && !directory.join("store.redb.new").exists());
 }
 
 /// Damages a file in many places. Opening it either fails, or finds all entries intact.
 #[tokio::test]
 async fn a_damaged_file_is_never_taken_for_a_good_one() {
-    let (_folder, folder) = folder();
-    let store = open(&folder).await.unwrap();
+    let (_parent, directory) = directory();
+    let store = open(&directory).await.unwrap();
     for number in 0..200 {
         store.commit(put(&key(&format!("{number:03}")), Expect::Absent, &"v".repeat(500))).await.unwrap();
     }
     let expected = now(&store, ALL).await;
     store.close().await;
     drop(store);
-    let file = folder.join("store.redb");
+    let file = directory.join("store.redb");
     let good = fs::read(&file).unwrap();
     let used = good.iter().rposition(|byte| *byte != 0).unwrap();
     let mut refused = 0;
@@ -205,7 +205,7 @@ async fn a_damaged_file_is_never_taken_for_a_good_one() {
             *byte ^= 0x55;
         }
         fs::write(&file, &bad).unwrap();
-        match open(&folder).await {
+        match open(&directory).await {
             Ok(store) => assert_eq!(now(&store, ALL).await, expected, "damage at {at}"),
             Err(OpenError::Damaged { path, detail }) => {
                 assert_eq!(path, file);
@@ -218,8 +218,8 @@ async fn a_damaged_file_is_never_taken_for_a_good_one() {
     }
     assert!(refused > 5, "{refused} of 60");
     fs::write(&file, &good[..good.len() / 2]).unwrap();
-    let error = open(&folder).await.unwrap_err();
+    let error = open(&directory).await.unwrap_err();
     assert!(error.to_string().contains("restore it from a backup"), "{error}");
     fs::write(&file, &good).unwrap();
-    assert_eq!(now(&open(&folder).await.unwrap(), ALL).await, expected);
+    assert_eq!(now(&open(&directory).await.unwrap(), ALL).await, expected);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use redb::{Builder, Database, TableDefinition};
 use storage::embedded::StoreLocation as _;
-use storage::{Embedded, Entries, OpenError, ReadError, Store, StoreOptions, WatchError, WatchFrom};
+use storage::{Embedded, OpenError, ReadError, Store, StoreOptions, StoredEntries, WatchError, WatchFrom};
 
 use crate::disk::Disk;
 use crate::fixture::{Dice, at, create, now, remove, update};
@@ -28,7 +28,7 @@ async fn fill(store: &Store) {
 }
 
 /// Maps `/registry/core/things/NAME` to `/registry/things/NAME`.
-fn rekey(entries: &Entries) -> Vec<Option<Arc<str>>> {
+fn rekey(entries: &StoredEntries) -> Vec<Option<Arc<str>>> {
     let new = |key: &str| (!key.contains("/left-out")).then(|| key.replace("/core/", "/").into());
     entries.iter().map(|entry| new(&entry.key)).collect()
 }
@@ -52,13 +52,13 @@ async fn old_disk() -> Disk {
     disk
 }
 
-/// Creates a folder with a file of format 1.
-async fn old_folder(folder: &Path) {
-    let store = Store::open(Embedded::at(folder), StoreOptions::default()).await.unwrap();
+/// Creates a directory with a file of format 1.
+async fn old_folder(directory: &Path) {
+    let store = Store::open(Embedded::at(directory), StoreOptions::default()).await.unwrap();
     fill(&store).await;
     store.close().await;
     drop(store);
-    set_format(&Database::open(folder.join("store.redb")).unwrap(), 1);
+    set_format(&Database::open(directory.join("store.redb")).unwrap(), 1);
 }
 
 async fn all(store: &Store) -> Vec<String> {
@@ -68,9 +68,10 @@ async fn all(store: &Store) -> Vec<String> {
 #[tokio::test]
 async fn an_old_file_gets_new_keys_and_stays_beside_the_new_one() {
     let parent = tempfile::tempdir().unwrap();
-    let folder = parent.path().join("store");
-    old_folder(&folder).await;
-    let store = Store::open(Embedded::at(&folder).migrating(rekey), StoreOptions::default()).await.unwrap();
+    let directory = parent.path().join("store");
+    old_folder(&directory).await;
+    let store =
+        Store::open(Embedded::at(&directory).migrating(rekey), StoreOptions::default()).await.unwrap();
     assert_eq!(all(&store).await, LIVE);
     // The sequence of revisions continues; each record retains its own.
     assert_eq!(store.revision(), 8);
@@ -85,14 +86,15 @@ async fn an_old_file_gets_new_keys_and_stays_beside_the_new_one() {
     // The old file is intact: it can be migrated again.
     let other = parent.path().join("other");
     drop(Store::open(Embedded::at(&other), StoreOptions::default()).await.unwrap());
-    fs::copy(folder.join("store.redb.v1"), other.join("store.redb")).unwrap();
+    fs::copy(directory.join("store.redb.v1"), other.join("store.redb")).unwrap();
     let again = Store::open(Embedded::at(&other).migrating(rekey), StoreOptions::default()).await.unwrap();
     assert_eq!(all(&again).await, LIVE);
     // A second start does not migrate again.
-    let refuse = |_: &Entries| panic!("a file of this format is migrated");
-    let store = Store::open(Embedded::at(&folder).migrating(refuse), StoreOptions::default()).await.unwrap();
+    let refuse = |_: &StoredEntries| panic!("a file of this format is migrated");
+    let store =
+        Store::open(Embedded::at(&directory).migrating(refuse), StoreOptions::default()).await.unwrap();
     assert_eq!(all(&store).await.len(), 4);
-    let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name()).collect();
+    let mut files: Vec<_> = fs::read_dir(&directory).unwrap().map(|file| file.unwrap().file_name()).collect();
     files.sort();
     assert_eq!(files, ["LOCK", "store.redb", "store.redb.v1"]);
 }
@@ -100,26 +102,29 @@ async fn an_old_file_gets_new_keys_and_stays_beside_the_new_one() {
 #[tokio::test]
 async fn an_old_file_without_a_migration_and_a_newer_one_are_refused() {
     let parent = tempfile::tempdir().unwrap();
-    let folder = parent.path().join("store");
-    old_folder(&folder).await;
-    let refused = Store::open(Embedded::at(&folder), StoreOptions::default()).await.unwrap_err();
+    let directory = parent.path().join("store");
+    old_folder(&directory).await;
+    let refused = Store::open(Embedded::at(&directory), StoreOptions::default()).await.unwrap_err();
     assert!(matches!(refused, OpenError::Format { found: 1, known: 2, .. }), "{refused}");
-    set_format(&Database::open(folder.join("store.redb")).unwrap(), 3);
+    set_format(&Database::open(directory.join("store.redb")).unwrap(), 3);
     let refused =
-        Store::open(Embedded::at(&folder).migrating(rekey), StoreOptions::default()).await.unwrap_err();
+        Store::open(Embedded::at(&directory).migrating(rekey), StoreOptions::default()).await.unwrap_err();
     assert!(matches!(refused, OpenError::Format { found: 3, known: 2, .. }), "{refused}");
     let message = refused.to_string();
     assert!(message.contains("has store format 3, and this build knows format 2 only"), "{message}");
-    assert!(!folder.join("store.redb.v1").exists());
+    assert!(!directory.join("store.redb.v1").exists());
 }
 
 #[tokio::test]
 async fn keys_that_are_wrong_leave_the_old_file_as_it_was() {
-    type Wrong = fn(&Entries) -> Vec<Option<Arc<str>>>;
+    type Wrong = fn(&StoredEntries) -> Vec<Option<Arc<str>>>;
     let wrong: [(Wrong, &str); 3] = [
-        (|_| Vec::new(), "4 records got 0 keys"),
-        (|entries| entries.iter().map(|_| Some("/same".into())).collect(), "two records became `/same`"),
-        (|entries| entries.iter().map(|_| Some("/a/".into())).collect(), "which is not a key"),
+        (|_| Vec::new(), "4 records were mapped to 0 keys"),
+        (
+            |entries| entries.iter().map(|_| Some("/same".into())).collect(),
+            "two records would move to `/same`",
+        ),
+        (|entries| entries.iter().map(|_| Some("/a/".into())).collect(), "which is not a valid key"),
     ];
     let disk = old_disk().await;
     for (rekey, why) in wrong {
@@ -163,38 +168,40 @@ async fn a_migration_that_is_interrupted_anywhere_is_done_by_the_next_start() {
     assert!(interrupted > 20, "{interrupted}");
 }
 
-/// An interruption may leave in the folder the second name of the old file and an incomplete new file.
+/// An interruption may leave in the directory the second name of the old file and an incomplete new file.
 #[tokio::test]
 async fn what_an_interrupted_migration_left_in_the_folder_is_taken_up() {
     let parent = tempfile::tempdir().unwrap();
-    let folder = parent.path().join("store");
-    old_folder(&folder).await;
-    fs::hard_link(folder.join("store.redb"), folder.join("store.redb.v1")).unwrap();
-    fs::write(folder.join("store.redb.v1.new"), "unfinished").unwrap();
-    fs::write(folder.join("store.redb.new"), [0; 5000]).unwrap();
-    let store = Store::open(Embedded::at(&folder).migrating(rekey), StoreOptions::default()).await.unwrap();
+    let directory = parent.path().join("store");
+    old_folder(&directory).await;
+    fs::hard_link(directory.join("store.redb"), directory.join("store.redb.v1")).unwrap();
+    fs::write(directory.join("store.redb.v1.new"), "unfinished").unwrap();
+    fs::write(directory.join("store.redb.new"), [0; 5000]).unwrap();
+    let store =
+        Store::open(Embedded::at(&directory).migrating(rekey), StoreOptions::default()).await.unwrap();
     assert_eq!(all(&store).await, LIVE);
     store.close().await;
     drop(store);
-    let old = Database::open(folder.join("store.redb.v1")).unwrap();
+    let old = Database::open(directory.join("store.redb.v1")).unwrap();
     set_format(&old, 1);
-    assert!(!folder.join("store.redb.v1.new").exists() && !folder.join("store.redb.new").exists());
+    assert!(!directory.join("store.redb.v1.new").exists() && !directory.join("store.redb.new").exists());
 }
 
 /// A file preserved by an earlier migration may be the only copy of an older store.
 #[tokio::test]
 async fn a_file_that_another_migration_preserved_is_not_replaced() {
     let parent = tempfile::tempdir().unwrap();
-    let folder = parent.path().join("store");
-    old_folder(&folder).await;
-    fs::write(folder.join("store.redb.v1"), "of another migration").unwrap();
-    fs::write(folder.join("store.redb.v1.2"), "and of another").unwrap();
-    let store = Store::open(Embedded::at(&folder).migrating(rekey), StoreOptions::default()).await.unwrap();
+    let directory = parent.path().join("store");
+    old_folder(&directory).await;
+    fs::write(directory.join("store.redb.v1"), "of another migration").unwrap();
+    fs::write(directory.join("store.redb.v1.2"), "and of another").unwrap();
+    let store =
+        Store::open(Embedded::at(&directory).migrating(rekey), StoreOptions::default()).await.unwrap();
     assert_eq!(all(&store).await, LIVE);
     store.close().await;
     drop(store);
-    assert_eq!(fs::read(folder.join("store.redb.v1")).unwrap(), b"of another migration");
-    assert_eq!(fs::read(folder.join("store.redb.v1.2")).unwrap(), b"and of another");
-    let old = Database::open(folder.join("store.redb.v1.3")).unwrap();
+    assert_eq!(fs::read(directory.join("store.redb.v1")).unwrap(), b"of another migration");
+    assert_eq!(fs::read(directory.join("store.redb.v1.2")).unwrap(), b"and of another");
+    let old = Database::open(directory.join("store.redb.v1.3")).unwrap();
     set_format(&old, 1);
 }

@@ -101,9 +101,9 @@ async fn even_the_server_itself_has_a_limit(backend: impl Backend) {
 }
 
 fn embedded() -> (tempfile::TempDir, Embedded) {
-    let folder = tempfile::tempdir().unwrap();
-    let backend = Embedded::at(folder.path().join("store"));
-    (folder, backend)
+    let directory = tempfile::tempdir().unwrap();
+    let backend = Embedded::at(directory.path().join("store"));
+    (directory, backend)
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn memory_refuses_what_needs_room_when_full() {
 
 #[tokio::test]
 async fn embedded_refuses_what_needs_room_when_full() {
-    let (_folder, backend) = embedded();
+    let (_parent, backend) = embedded();
     a_full_store_refuses_what_needs_room_until_enough_is_free(backend).await;
 }
 
@@ -124,20 +124,20 @@ async fn memory_holds_concurrent_writers_to_the_quota() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn embedded_holds_concurrent_writers_and_group_commits_to_the_quota() {
-    let (_folder, backend) = embedded();
+    let (_parent, backend) = embedded();
     concurrent_writers_stay_within_the_quota(backend).await;
 }
 
 #[tokio::test]
 async fn system_writes_end_at_the_headroom() {
     even_the_server_itself_has_a_limit(Memory::new()).await;
-    let (_folder, backend) = embedded();
+    let (_parent, backend) = embedded();
     even_the_server_itself_has_a_limit(backend).await;
 }
 
 #[tokio::test]
 async fn what_counts_is_the_same_after_a_restart_and_a_lower_quota_is_an_alarm() {
-    let (folder, backend) = embedded();
+    let (directory, backend) = embedded();
     let store = Store::open(backend, options()).await.unwrap();
     fill(&store).await;
     for number in 0..20 {
@@ -150,7 +150,7 @@ async fn what_counts_is_the_same_after_a_restart_and_a_lower_quota_is_an_alarm()
     drop(store);
 
     let again = |quota| StoreOptions { quota: Some(quota), ..StoreOptions::default() };
-    let at = || Embedded::at(folder.path().join("store"));
+    let at = || Embedded::at(directory.path().join("store"));
     let store = Store::open(at(), again(QUOTA)).await.unwrap();
     assert_eq!(store.space().live, before.live);
     store.close().await;
@@ -165,7 +165,7 @@ async fn what_counts_is_the_same_after_a_restart_and_a_lower_quota_is_an_alarm()
 
 #[tokio::test]
 async fn the_file_stays_bounded_whatever_is_replaced_and_deleted() {
-    let (_folder, backend) = embedded();
+    let (_parent, backend) = embedded();
     let store = Store::open(backend, options()).await.unwrap();
     let mut most = 0;
     // Write eight times the quota.

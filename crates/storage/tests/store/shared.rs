@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use storage::backend::{BoxFuture, Decision, Done, Feed, Range, RangePage, Stored, Unavailable};
+use storage::backend::{BoxFuture, Done, Feed, Range, RangePage, StoredRecord, Unavailable, WriteDecision};
 use storage::{
     Backend, Change, CommitError, Expect, OpenError, ReadError, Store, StoreOptions, WatchFrom, Write,
 };
@@ -38,12 +38,14 @@ impl State {
         self.log.last().map_or(1, |last| last.revision).max(self.skipped)
     }
 
-    fn live(&self, revision: u64) -> BTreeMap<Arc<str>, Stored> {
+    fn live(&self, revision: u64) -> BTreeMap<Arc<str>, StoredRecord> {
         let mut live = BTreeMap::new();
         for done in self.log.iter().filter(|done| done.revision <= revision) {
             let Done { key, revision, created, change } = done.clone();
             match change {
-                Change::Put(record) => live.insert(key.clone(), Stored { key, revision, created, record }),
+                Change::Put(record) => {
+                    live.insert(key.clone(), StoredRecord { key, revision, created, record })
+                }
                 Change::Delete => live.remove(&key),
             };
         }
@@ -135,17 +137,19 @@ impl Backend for Client {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<Decision, Unavailable>> {
+    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, Unavailable>> {
         Box::pin(async move {
             let feed = self.feed()?;
             match self.service.transact(write) {
                 Ok(revision) => {
                     let event = feed.event(revision).await;
-                    event.map(Decision::Committed).ok_or_else(|| Unavailable("the event is gone".to_owned()))
+                    event
+                        .map(WriteDecision::Committed)
+                        .ok_or_else(|| Unavailable("the event is gone".to_owned()))
                 }
                 Err(at) => {
                     feed.reached(at).await;
-                    Ok(Decision::Refused { at })
+                    Ok(WriteDecision::Refused { at })
                 }
             }
         })

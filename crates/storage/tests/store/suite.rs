@@ -492,9 +492,9 @@ macro_rules! every_backend {
 }
 
 fn embedded() -> (tempfile::TempDir, storage::Embedded) {
-    let folder = tempfile::tempdir().unwrap();
-    let backend = storage::Embedded::at(folder.path().join("store"));
-    (folder, backend)
+    let directory = tempfile::tempdir().unwrap();
+    let backend = storage::Embedded::at(directory.path().join("store"));
+    (directory, backend)
 }
 
 every_backend! {

@@ -1,10 +1,10 @@
 use super::*;
 
-fn summary() -> Summary<1> {
-    Summary::new("s", "help", ["type"]).unwrap()
+fn summary() -> SummaryMetric<1> {
+    SummaryMetric::new("s", "help", ["type"]).unwrap()
 }
 
-fn quantiles(summary: &Summary<1>) -> Vec<f64> {
+fn quantiles(summary: &SummaryMetric<1>) -> Vec<f64> {
     let family = summary.collect().remove(0);
     family.get_metric()[0].get_summary().get_quantile().iter().map(proto::Quantile::value).collect()
 }

@@ -14,7 +14,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use http::{Method, Response};
 use http_body_util::{BodyExt as _, Limited};
 
-use super::{Located, Loopback, go_seconds, time_left};
+use super::{Loopback, WebhookAddress, go_seconds, time_left};
 use crate::body::Body;
 use crate::call::RequestBody;
 use crate::heavy::Effort;
@@ -30,7 +30,7 @@ pub(super) fn is_here(place: &WebhookEndpoint) -> bool {
 pub(super) async fn ask(
     loopback: &Loopback,
     outgoing: OutgoingReview<'_>,
-    located: &Located,
+    located: &WebhookAddress,
 ) -> Result<WebhookReply, TransportError> {
     let limit = time_left(&outgoing, Instant::now());
     let target = format!("{}?timeout={}", located.path, go_seconds(limit));

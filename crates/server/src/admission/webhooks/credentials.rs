@@ -4,14 +4,14 @@ use std::path::Path;
 
 use authz::kubeconfig::KubeconfigUsers;
 
-use super::ShownAs;
+use super::WebhookClientCredentials;
 use crate::files::read as read_file;
-use crate::outbound::shown_as;
+use crate::outbound::client_credentials;
 
 /// Client credentials for webhooks, selected by host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Credentials {
-    users: KubeconfigUsers<ShownAs>,
+    users: KubeconfigUsers<WebhookClientCredentials>,
 }
 
 impl Credentials {
@@ -25,16 +25,16 @@ impl Credentials {
         })?;
         let users = KubeconfigUsers::parse(&text)
             .map_err(|error| format!("error loading config file {quoted}: {error}"))?;
-        let folder = path.parent().unwrap_or(Path::new("/"));
+        let directory = path.parent().unwrap_or(Path::new("/"));
         let users = users.try_map(|user| {
-            let (identity, credential) = shown_as(&user, folder, &mut Vec::new())?;
-            Ok::<_, String>(ShownAs { identity, credential })
+            let (identity, credential) = client_credentials(&user, directory, &mut Vec::new())?;
+            Ok::<_, String>(WebhookClientCredentials { identity, credential })
         })?;
         Ok(Credentials { users })
     }
 
     /// The credentials for a server, by its `HOST:PORT`.
-    pub(super) fn for_host(&self, host_port: &str) -> Option<&ShownAs> {
+    pub(super) fn for_host(&self, host_port: &str) -> Option<&WebhookClientCredentials> {
         self.users.for_host(host_port)
     }
 }

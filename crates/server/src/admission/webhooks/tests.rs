@@ -45,9 +45,9 @@ fn a_url_is_called_by_its_own_name_and_only_this_machine_is_offered_http2() {
 
 #[test]
 fn a_service_is_called_by_its_name_in_the_cluster() {
-    let place =
+    let endpoint =
         WebhookEndpoint::Service { namespace: "ns".into(), name: "svc".into(), port: 443, path: "p".into() };
-    let located = locate(&place).unwrap();
+    let located = locate(&endpoint).unwrap();
     assert_eq!(located.origin, "https://svc.ns.svc:443");
     assert_eq!(located.path, "/p");
     assert!(located.http1_only);
@@ -60,7 +60,7 @@ fn only_overload_and_errors_of_the_server_are_tried_again() {
         if let Some(after) = after {
             headers.insert(RETRY_AFTER, HeaderValue::from_static(after));
         }
-        Answer { status, headers, body: Bytes::new() }
+        OutboundResponse { status, headers, body: Bytes::new() }
     };
     assert_eq!(retry_after(&answer(429, Some("1"))), Some(Duration::from_secs(1)));
     assert_eq!(retry_after(&answer(503, Some("0"))), Some(Duration::ZERO));
@@ -75,28 +75,28 @@ fn transport(store: Store) -> WebhookTransport {
 }
 
 #[tokio::test]
-async fn the_most_recent_targets_are_kept_and_no_more() {
+async fn only_the_most_recent_targets_are_cached() {
     let store = Store::open(Memory::new(), StoreOptions::default()).await.unwrap();
     let transport = transport(store);
     for port in 1..=MAX_TARGETS + 10 {
-        let place = WebhookEndpoint::Url(format!("https://127.0.0.1:{port}/").into());
-        let webhook = WebhookTarget { endpoint: place, ca_bundle: Vec::new() };
+        let endpoint = WebhookEndpoint::Url(format!("https://127.0.0.1:{port}/").into());
+        let webhook = WebhookTarget { endpoint, ca_bundle: Vec::new() };
         let located = locate(&webhook.endpoint).unwrap();
         let endpoint = transport.endpoint(&webhook, &located).unwrap();
         transport.target((webhook, None), endpoint).unwrap();
     }
     let targets = transport.targets.lock().unwrap();
-    assert_eq!(targets.by_place.len(), MAX_TARGETS);
+    assert_eq!(targets.by_endpoint.len(), MAX_TARGETS);
     let oldest = WebhookTarget {
         endpoint: WebhookEndpoint::Url("https://127.0.0.1:1/".into()),
         ca_bundle: Vec::new(),
     };
-    assert!(!targets.by_place.contains_key(&(oldest, None)));
+    assert!(!targets.by_endpoint.contains_key(&(oldest, None)));
 }
 
 /// Concurrent callers build targets outside the lock, but must all end up with the same connections.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_many_ask_for_at_once_is_kept_once() {
+async fn a_target_that_many_ask_for_at_once_is_cached_once() {
     let store = Store::open(Memory::new(), StoreOptions::default()).await.unwrap();
     let transport = Arc::new(transport(store));
     let webhook = WebhookTarget {
@@ -116,7 +116,7 @@ async fn a_target_that_many_ask_for_at_once_is_kept_once() {
     for asked in asking {
         asked.await.unwrap();
     }
-    assert_eq!(transport.targets.lock().unwrap().by_place.len(), 1);
+    assert_eq!(transport.targets.lock().unwrap().by_endpoint.len(), 1);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn an_answer_may_send_the_client_on_within_the_same_server_only() {
         if let Some(location) = location {
             headers.insert(LOCATION, HeaderValue::from_static(location));
         }
-        let answer = Answer { status, headers, body: Bytes::new() };
+        let answer = OutboundResponse { status, headers, body: Bytes::new() };
         let asked = PathAndQuery::from_static("/a/b?timeout=5s");
         sent_on(&answer, "https://hooks.example:8443", Some(&asked)).map(|path| path.to_string())
     };

@@ -23,7 +23,7 @@ use value::Value;
 
 use crate::loopback::Loopback;
 use crate::metrics::MetricRegistry;
-use crate::outbound::Bearer;
+use crate::outbound::BearerToken;
 
 /// Age at which a token is renewed; tokens live ten minutes.
 const REPLACED_AFTER: Duration = Duration::from_mins(8);
@@ -88,7 +88,7 @@ impl TokenMetrics {
 pub(crate) struct WebhookTokens {
     loopback: Loopback,
     /// Tokens by recipient. All are requested for the API group [`attestation::EVERY_GROUP`].
-    slots: Mutex<HashMap<TokenRecipient, Slot>>,
+    slots: Mutex<HashMap<TokenRecipient, TokenSlot>>,
     metrics: TokenMetrics,
     hits: IntCounter,
     misses: IntCounter,
@@ -96,29 +96,29 @@ pub(crate) struct WebhookTokens {
 
 /// The cached token of one webhook, and the state of its requests.
 #[derive(Default)]
-struct Slot {
-    token: Option<Kept>,
-    under_way: Option<UnderWay>,
+struct TokenSlot {
+    token: Option<CachedToken>,
+    under_way: Option<TokenRequestInProgress>,
     /// Consecutive failed requests, and the earliest time of the next one.
     failures: u32,
     next: Option<Instant>,
 }
 
 #[derive(Clone)]
-struct Kept {
-    bearer: Bearer,
+struct CachedToken {
+    bearer: BearerToken,
     from: SystemTime,
     until: SystemTime,
 }
 
 /// A token request in progress. The sender of `over` is dropped when the request ends.
 #[derive(Clone)]
-struct UnderWay {
+struct TokenRequestInProgress {
     since: Instant,
     over: watch::Receiver<()>,
 }
 
-impl Kept {
+impl CachedToken {
     /// Whether the token may be sent. If the clock was set back before `from`, the token is invalid rather than valid for longer.
     fn is_good(&self, now: SystemTime) -> bool {
         self.from <= now && now < self.until
@@ -145,11 +145,11 @@ impl WebhookTokens {
         self: &Arc<Self>,
         recipient: &TokenRecipient,
         deadline: Option<Instant>,
-    ) -> Option<Bearer> {
+    ) -> Option<BearerToken> {
         let mut under_way = match self.look_up(recipient) {
-            Found::Good(bearer) => return Some(bearer),
-            Found::Nothing => return None,
-            Found::Soon(under_way) => under_way,
+            TokenLookup::Good(bearer) => return Some(bearer),
+            TokenLookup::Nothing => return None,
+            TokenLookup::Soon(under_way) => under_way,
         };
         let patience = under_way.since.checked_add(PATIENCE)?;
         let until = deadline.map_or(patience, |deadline| deadline.min(patience));
@@ -159,25 +159,25 @@ impl WebhookTokens {
             warn!(
                 configuration = %recipient.configuration,
                 audience = %recipient.audience,
-                "a webhook is called without a token, because none could be had in time"
+                "calling a webhook without a token, because none was issued in time"
             );
         }
         let slots = self.slots();
-        let kept = slots.get(recipient)?.token.as_ref()?;
-        kept.is_good(SystemTime::now()).then(|| kept.bearer.clone())
+        let token = slots.get(recipient)?.token.as_ref()?;
+        token.is_good(SystemTime::now()).then(|| token.bearer.clone())
     }
 
-    fn look_up(self: &Arc<Self>, recipient: &TokenRecipient) -> Found {
+    fn look_up(self: &Arc<Self>, recipient: &TokenRecipient) -> TokenLookup {
         let mut slots = self.slots();
         // Read under the lock: an earlier time could precede `from` of a token that was just stored, which would look invalid.
         let now = SystemTime::now();
         if let Some(slot) = slots.get_mut(recipient) {
-            if let Some(kept) = slot.token.clone().filter(|kept| kept.is_good(now)) {
+            if let Some(token) = slot.token.clone().filter(|token| token.is_good(now)) {
                 self.hits.inc();
-                if kept.is_old(now) && slot.may_ask() {
+                if token.is_old(now) && slot.may_ask() {
                     self.ask(recipient, slot);
                 }
-                return Found::Good(kept.bearer);
+                return TokenLookup::Good(token.bearer);
             }
             self.misses.inc();
             return self.ask_or_wait(recipient, slot);
@@ -189,23 +189,23 @@ impl WebhookTokens {
             });
             if slots.len() >= CAPACITY {
                 // Far more webhooks than any cluster has; further ones are called without a token.
-                return Found::Nothing;
+                return TokenLookup::Nothing;
             }
         }
         self.ask_or_wait(recipient, slots.entry(recipient.clone()).or_default())
     }
 
-    fn ask_or_wait(self: &Arc<Self>, recipient: &TokenRecipient, slot: &mut Slot) -> Found {
+    fn ask_or_wait(self: &Arc<Self>, recipient: &TokenRecipient, slot: &mut TokenSlot) -> TokenLookup {
         if let Some(under_way) = &slot.under_way {
-            return Found::Soon(under_way.clone());
+            return TokenLookup::Soon(under_way.clone());
         }
-        if slot.may_ask() { Found::Soon(self.ask(recipient, slot)) } else { Found::Nothing }
+        if slot.may_ask() { TokenLookup::Soon(self.ask(recipient, slot)) } else { TokenLookup::Nothing }
     }
 
     /// Starts a token request in the background.
-    fn ask(self: &Arc<Self>, recipient: &TokenRecipient, slot: &mut Slot) -> UnderWay {
+    fn ask(self: &Arc<Self>, recipient: &TokenRecipient, slot: &mut TokenSlot) -> TokenRequestInProgress {
         let (sender, over) = watch::channel(());
-        let under_way = UnderWay { since: Instant::now(), over };
+        let under_way = TokenRequestInProgress { since: Instant::now(), over };
         slot.under_way = Some(under_way.clone());
         let (tokens, recipient) = (Arc::clone(self), recipient.clone());
         tokio::spawn(async move {
@@ -220,14 +220,14 @@ impl WebhookTokens {
                     .is_some_and(|under_way| under_way.over.same_channel(&sender.subscribe()))
             });
             match (slot, asked) {
-                (Some(slot), Ok(kept)) => *slot = Slot { token: Some(kept), ..Slot::default() },
+                (Some(slot), Ok(token)) => *slot = TokenSlot { token: Some(token), ..TokenSlot::default() },
                 (Some(slot), Err(status)) => {
                     slot.failed();
                     warn!(
                         configuration = %recipient.configuration,
                         audience = %recipient.audience,
                         why = status.message(),
-                        "a token for a webhook could not be had; while there is none the webhook is called without"
+                        "cannot get a token for a webhook; it is called without one until a retry succeeds"
                     );
                 }
                 (None, _) => {}
@@ -239,7 +239,7 @@ impl WebhookTokens {
     }
 
     /// Sends one TokenRequest through the pipeline.
-    async fn request(&self, recipient: &TokenRecipient) -> Result<Kept, Status> {
+    async fn request(&self, recipient: &TokenRecipient) -> Result<CachedToken, Status> {
         let client = self.loopback.client("the server is not ready to issue tokens")?;
         let dialect = AttestationDialect::Kubernetes;
         let mut request = Value::map([
@@ -272,8 +272,8 @@ impl WebhookTokens {
             let at = Duration::from_secs(u64::try_from(at.seconds).ok()?).checked_sub(MARGIN)?;
             SystemTime::UNIX_EPOCH.checked_add(at)
         });
-        match (bearer.and_then(Bearer::new), until) {
-            (Some(bearer), Some(until)) => Ok(Kept { bearer, from, until }),
+        match (bearer.and_then(BearerToken::new), until) {
+            (Some(bearer), Some(until)) => Ok(CachedToken { bearer, from, until }),
             _ => Err(Status::internal("the answer holds no token")),
         }
     }
@@ -306,19 +306,19 @@ impl WebhookTokens {
         self.slots().values_mut().for_each(|slot| (slot.failures, slot.next) = (0, None));
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<TokenRecipient, Slot>> {
+    fn slots(&self) -> MutexGuard<'_, HashMap<TokenRecipient, TokenSlot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Result of a cache lookup: a valid token, a request in progress, or neither.
-enum Found {
-    Good(Bearer),
-    Soon(UnderWay),
+enum TokenLookup {
+    Good(BearerToken),
+    Soon(TokenRequestInProgress),
     Nothing,
 }
 
-impl Slot {
+impl TokenSlot {
     fn may_ask(&self) -> bool {
         self.under_way.is_none() && self.next.is_none_or(|next| Instant::now() >= next)
     }

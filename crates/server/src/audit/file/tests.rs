@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Output, Rotation, backup_name, moment, tidy};
 
-fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(folder)
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(directory)
         .unwrap()
         .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
         .collect();
@@ -19,8 +19,8 @@ fn rotation(max_megabytes: u64) -> Rotation {
 
 #[test]
 fn a_full_file_is_put_aside_and_no_line_is_split() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("deep/audit.log");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("deep/audit.log");
     let mut output = Output::file(&path, rotation(1)).unwrap();
     let line = vec![b'x'; 400 * 1024];
     let outcomes = output.write(&[line.clone(), line.clone(), line.clone()]);
@@ -34,19 +34,19 @@ fn a_full_file_is_put_aside_and_no_line_is_split() {
 
 #[test]
 fn a_line_longer_than_a_file_is_refused_and_an_unbounded_file_takes_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let line = vec![b'x'; 1024 * 1024 + 1];
-    let mut bounded = Output::file(&folder.path().join("a.log"), rotation(1)).unwrap();
+    let mut bounded = Output::file(&directory.path().join("a.log"), rotation(1)).unwrap();
     let error = bounded.write(std::slice::from_ref(&line)).remove(0).unwrap_err();
     assert_eq!(error.to_string(), "write length 1048577 exceeds maximum file size 1048576");
-    let mut unbounded = Output::file(&folder.path().join("b.log"), rotation(0)).unwrap();
+    let mut unbounded = Output::file(&directory.path().join("b.log"), rotation(0)).unwrap();
     assert!(unbounded.write(&[line]).remove(0).is_ok());
 }
 
 #[test]
-fn a_full_file_that_somebody_took_away_is_begun_anew() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("audit.log");
+fn a_full_file_that_was_removed_is_created_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
     let mut output = Output::file(&path, rotation(1)).unwrap();
     let line = vec![b'x'; 600 * 1024];
     assert!(output.write(std::slice::from_ref(&line)).remove(0).is_ok());
@@ -61,8 +61,8 @@ fn a_full_file_that_somebody_took_away_is_begun_anew() {
 #[test]
 fn only_the_owner_reads_the_log() {
     use std::os::unix::fs::PermissionsExt as _;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("deep/audit.log");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("deep/audit.log");
     let _output = Output::file(&path, rotation(1)).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(path.parent().unwrap()), mode(&path)), (0o700, 0o600));
@@ -70,8 +70,8 @@ fn only_the_owner_reads_the_log() {
 
 #[test]
 fn old_files_are_compressed_and_the_oldest_removed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("audit.log");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let now = i64::try_from(now.as_millis()).unwrap();
     let day = 24 * 3600 * 1000;
@@ -80,9 +80,9 @@ fn old_files_are_compressed_and_the_oldest_removed() {
     for backup in &backups {
         fs::write(backup, "line\n").unwrap();
     }
-    fs::write(folder.path().join("audit-notes.log"), "").unwrap();
+    fs::write(directory.path().join("audit-notes.log"), "").unwrap();
     tidy(&path, 30, 2, true).unwrap();
-    let left = names(folder.path());
+    let left = names(directory.path());
     assert_eq!(left.len(), 3, "{left:?}");
     assert!(left.contains(&"audit-notes.log".to_owned()));
     let packed = format!("{}.gz", backups[0].display());
@@ -91,7 +91,7 @@ fn old_files_are_compressed_and_the_oldest_removed() {
     assert_eq!(text, "line\n");
     // Without limits no file is removed.
     tidy(&path, 0, 0, false).unwrap();
-    assert_eq!(names(folder.path()).len(), 3);
+    assert_eq!(names(directory.path()).len(), 3);
 }
 
 #[test]

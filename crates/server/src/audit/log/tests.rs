@@ -3,8 +3,8 @@ use std::time::{Duration, Instant};
 
 use authn::User;
 
-use super::{Batch, Bucket, Counters, Format, Log, LogConfig, Mode};
-use crate::audit::event::{Event, ObjectRef};
+use super::{AuditBatch, AuditLog, AuditLogFormat, Bucket, Counters, LogConfig, Mode};
+use crate::audit::event::{AuditObjectRef, Event};
 use crate::audit::file::Rotation;
 use crate::audit::policy::{Level, Stage};
 use crate::metrics::MetricRegistry;
@@ -32,7 +32,7 @@ fn config(path: &std::path::Path, mode: Mode) -> LogConfig {
     LogConfig {
         path: Some(path.to_owned()),
         rotation: Rotation { max_megabytes: 0, max_days: 0, max_backups: 0, compress: false },
-        format: Format::Json,
+        format: AuditLogFormat::Json,
         mode,
         max_event: None,
     }
@@ -44,9 +44,9 @@ fn counters() -> Counters {
 
 #[tokio::test]
 async fn a_blocking_log_has_the_line_when_it_returns() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("audit.log");
-    let log = Log::open(config(&path, Mode::Blocking), counters()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
+    let log = AuditLog::open(config(&path, Mode::Blocking), counters()).unwrap();
     assert!(log.write(&event(), Stage::ResponseComplete, 0).await);
     assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
     log.write_later(&event(), Stage::ResponseComplete, 0);
@@ -63,7 +63,7 @@ async fn what_cannot_be_written_stops_a_request_only_in_strict_mode_and_is_count
     }
     for (mode, goes_on) in [(Mode::Blocking, true), (Mode::BlockingStrict, false)] {
         let counters = counters();
-        let log = Log::open(config(full, mode), counters.clone()).unwrap();
+        let log = AuditLog::open(config(full, mode), counters.clone()).unwrap();
         assert_eq!(log.write(&event(), Stage::RequestReceived, 0).await, goes_on);
         assert_eq!(counters.errors.with_label_values(&["log"]).get(), 1);
     }
@@ -71,12 +71,12 @@ async fn what_cannot_be_written_stops_a_request_only_in_strict_mode_and_is_count
 
 #[tokio::test]
 async fn a_batch_that_finds_the_queue_full_is_lost_and_counted() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("audit.log");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
     // The writer waits for a batch of ten longer than the test lasts, so no event leaves the queue.
-    let batch = Batch { buffer: 2, max_size: 10, max_wait: Duration::from_hours(1), throttle: None };
+    let batch = AuditBatch { buffer: 2, max_size: 10, max_wait: Duration::from_hours(1), throttle: None };
     let counters = counters();
-    let log = Log::open(config(&path, Mode::Batch(batch)), counters.clone()).unwrap();
+    let log = AuditLog::open(config(&path, Mode::Batch(batch)), counters.clone()).unwrap();
     for _ in 0..3 {
         assert!(log.write(&event(), Stage::ResponseComplete, 0).await);
     }
@@ -89,12 +89,12 @@ async fn a_batch_that_finds_the_queue_full_is_lost_and_counted() {
 
 #[tokio::test]
 async fn an_event_that_is_too_large_loses_its_objects_and_then_the_ends_of_its_texts() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("audit.log");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
     let counters = counters();
     let written = async |event: &Event, max| {
         let config = LogConfig { max_event: Some(max), ..config(&path, Mode::Blocking) };
-        let log = Log::open(config, counters.clone()).unwrap();
+        let log = AuditLog::open(config, counters.clone()).unwrap();
         log.write(event, Stage::ResponseComplete, 0).await;
         let text = std::fs::read_to_string(&path).unwrap();
         text.lines().last().unwrap().to_owned()
@@ -116,7 +116,7 @@ async fn an_event_that_is_too_large_loses_its_objects_and_then_the_ends_of_its_t
     padded.user.groups = vec!["g".into(); 1000];
     padded.user.extra =
         (0..100).map(|i| (format!("{i}{}", long("é")).into(), vec![long("x").into()])).collect();
-    padded.object = Some(ObjectRef { name: long("n").into(), ..ObjectRef::default() });
+    padded.object = Some(AuditObjectRef { name: long("n").into(), ..AuditObjectRef::default() });
     padded.annotations = (0..100).map(|i| (i.to_string(), long("<"))).collect();
     let text = written(&padded, 10_000).await;
     assert!(text.len() <= 10_000, "{}", text.len());

@@ -5,7 +5,7 @@ use api::names;
 use value::yaml::{self, Document};
 use value::{Map, Path, Str, Value};
 
-use super::{GroupResources, Level, Policy, Rule, Stage, Verdict};
+use super::{AuditDecision, AuditRule, GroupResources, Level, Policy, Stage};
 
 const API_VERSION: &str = "audit.k8s.io/v1";
 const KIND: &str = "Policy";
@@ -29,8 +29,8 @@ pub(super) fn policy(bytes: &[u8]) -> Result<Policy, String> {
         };
         Stage::ALL.into_iter().filter(named).collect()
     };
-    let rules = raw.rules.iter().map(|rule| Rule {
-        verdict: Verdict {
+    let rules = raw.rules.iter().map(|rule| AuditRule {
+        decision: AuditDecision {
             level: Level::ALL.into_iter().find(|l| rule.level == l.as_str()).unwrap_or(Level::None),
             omit_stages: stages(&rule.omit_stages),
             omit_managed_fields: rule.omit_managed_fields.unwrap_or(raw.omit_managed_fields),
@@ -152,7 +152,7 @@ fn read(bytes: &[u8]) -> Result<RawPolicy, String> {
             quote(SCHEME)
         )));
     }
-    let mut reader = Reader::default();
+    let mut reader = PolicyReader::default();
     let policy = reader.policy(root);
     if let Some(mismatch) = reader.mismatch {
         return Err(failed(mismatch));
@@ -175,28 +175,31 @@ fn read(bytes: &[u8]) -> Result<RawPolicy, String> {
 
 /// Reads fields in Go's order. Records the first type mismatch and all unknown fields.
 #[derive(Default)]
-struct Reader {
+struct PolicyReader {
     mismatch: Option<String>,
     unknown: Vec<String>,
 }
 
 /// A field's Go struct, and its path as Go prints it, without indices.
-struct Field<'a> {
+struct PolicyField<'a> {
     owner: &'a str,
     dotted: String,
 }
 
-impl<'a> Field<'a> {
+impl<'a> PolicyField<'a> {
     fn new(owner: &'a str, parent: &str, name: &str) -> Self {
-        Field { owner, dotted: if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") } }
+        PolicyField {
+            owner,
+            dotted: if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") },
+        }
     }
 }
 
-impl Reader {
+impl PolicyReader {
     fn policy(&mut self, root: &Map) -> RawPolicy {
         let mut out = RawPolicy::default();
         for (name, value) in root.iter() {
-            let field = Field::new(KIND, "", name);
+            let field = PolicyField::new(KIND, "", name);
             match name.as_str() {
                 // Metadata has no effect on the policy.
                 "apiVersion" | "kind" | "metadata" => {}
@@ -217,9 +220,9 @@ impl Reader {
     fn rule(&mut self, path: &Path, value: &Value) -> RawRule {
         const OWNER: &str = "PolicyRule";
         let mut out = RawRule::default();
-        let place = Field { owner: KIND, dotted: "rules".to_owned() };
-        for (name, value) in self.object(&place, value, "v1.PolicyRule").iter() {
-            let field = Field::new(OWNER, "rules", name);
+        let rules = PolicyField { owner: KIND, dotted: "rules".to_owned() };
+        for (name, value) in self.object(&rules, value, "v1.PolicyRule").iter() {
+            let field = PolicyField::new(OWNER, "rules", name);
             match name.as_str() {
                 "level" => out.level = self.text(&field, value, "v1.Level"),
                 "users" => out.users = self.texts(&field, value, "string"),
@@ -241,11 +244,11 @@ impl Reader {
         out
     }
 
-    fn resources(&mut self, place: &Field<'_>, path: &Path, value: &Value) -> GroupResources {
+    fn resources(&mut self, rules: &PolicyField<'_>, path: &Path, value: &Value) -> GroupResources {
         const OWNER: &str = "GroupResources";
         let mut out = GroupResources::default();
-        for (name, value) in self.object(place, value, "v1.GroupResources").iter() {
-            let field = Field::new(OWNER, &place.dotted, name);
+        for (name, value) in self.object(rules, value, "v1.GroupResources").iter() {
+            let field = PolicyField::new(OWNER, &rules.dotted, name);
             match name.as_str() {
                 "group" => out.group = self.text(&field, value, "string"),
                 "resources" => out.resources = self.texts(&field, value, "string"),
@@ -256,7 +259,7 @@ impl Reader {
         out
     }
 
-    fn object<'v>(&mut self, field: &Field<'_>, value: &'v Value, wanted: &str) -> &'v Map {
+    fn object<'v>(&mut self, field: &PolicyField<'_>, value: &'v Value, wanted: &str) -> &'v Map {
         static EMPTY: Map = Map::new();
         match value {
             Value::Map(map) => map,
@@ -268,7 +271,7 @@ impl Reader {
         }
     }
 
-    fn list<'v>(&mut self, field: &Field<'_>, value: &'v Value, wanted: &str) -> &'v [Value] {
+    fn list<'v>(&mut self, field: &PolicyField<'_>, value: &'v Value, wanted: &str) -> &'v [Value] {
         match value {
             Value::List(list) => list,
             Value::Null => &[],
@@ -279,12 +282,12 @@ impl Reader {
         }
     }
 
-    fn texts(&mut self, field: &Field<'_>, value: &Value, wanted: &str) -> Vec<Str> {
+    fn texts(&mut self, field: &PolicyField<'_>, value: &Value, wanted: &str) -> Vec<Str> {
         let items = self.list(field, value, &format!("[]{wanted}"));
         items.iter().map(|item| self.text(field, item, wanted)).collect()
     }
 
-    fn text(&mut self, field: &Field<'_>, value: &Value, wanted: &str) -> Str {
+    fn text(&mut self, field: &PolicyField<'_>, value: &Value, wanted: &str) -> Str {
         match value {
             Value::String(text) => text.clone(),
             Value::Null => Str::default(),
@@ -295,7 +298,7 @@ impl Reader {
         }
     }
 
-    fn flag(&mut self, field: &Field<'_>, value: &Value) -> Option<bool> {
+    fn flag(&mut self, field: &PolicyField<'_>, value: &Value) -> Option<bool> {
         match value {
             Value::Bool(flag) => Some(*flag),
             Value::Null => None,
@@ -306,7 +309,7 @@ impl Reader {
         }
     }
 
-    fn wrong(&mut self, field: &Field<'_>, value: &Value, wanted: &str) {
+    fn wrong(&mut self, field: &PolicyField<'_>, value: &Value, wanted: &str) {
         self.mismatch.get_or_insert(format!(
             "json: cannot unmarshal {} into Go struct field {}.{} of type {wanted}",
             value.json_type(),

@@ -16,7 +16,7 @@ fn info(method: &Method, url: &str) -> RequestInfo {
 /// The audit level of a request by `alice` of the group `devs`.
 fn level(rules: &str, method: &Method, url: &str) -> Level {
     let user = User::named("alice").in_groups(["devs"]);
-    policy(rules).unwrap().judge(Some(&user), &info(method, url)).level
+    policy(rules).unwrap().evaluate(Some(&user), &info(method, url)).level
 }
 
 /// Each rule precedes a catch-all at Metadata; level Request shows that the rule matched.
@@ -84,8 +84,8 @@ fn the_first_rule_that_matches_decides_and_nothing_is_recorded_without_one() {
     assert_eq!(level(rules, &Method::GET, "/version"), Level::RequestResponse);
     let user = User::named("bob");
     let policy = policy(rules).unwrap();
-    assert_eq!(policy.judge(Some(&user), &info(&Method::GET, "/version")).level, Level::Metadata);
-    assert_eq!(policy.judge(Some(&user), &info(&Method::POST, "/version")).level, Level::None);
+    assert_eq!(policy.evaluate(Some(&user), &info(&Method::GET, "/version")).level, Level::Metadata);
+    assert_eq!(policy.evaluate(Some(&user), &info(&Method::POST, "/version")).level, Level::None);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_caller_who_was_refused_matches_no_user() {
     let rules = policy(
         "rules: [{level: Request, users: ['']}, {level: Request, userGroups: ['']}, {level: Metadata}]",
     );
-    assert_eq!(rules.unwrap().judge(None, &info(&Method::GET, "/version")).level, Level::Metadata);
+    assert_eq!(rules.unwrap().evaluate(None, &info(&Method::GET, "/version")).level, Level::Metadata);
 }
 
 #[test]
@@ -102,12 +102,12 @@ fn omitted_stages_add_up_and_managed_fields_are_the_rules_to_say() {
         "omitStages: [RequestReceived]\nomitManagedFields: true\nrules:\n- {level: Metadata, verbs: [get], omitStages: [Panic], omitManagedFields: false}\n- {level: Metadata}",
     )
     .unwrap();
-    let verdict = policy.judge(None, &info(&Method::GET, "/version"));
-    assert_eq!(verdict.omit_stages, [Stage::RequestReceived, Stage::Panic]);
-    assert!(!verdict.omit_managed_fields);
-    let verdict = policy.judge(None, &info(&Method::POST, "/version"));
-    assert_eq!(verdict.omit_stages, [Stage::RequestReceived]);
-    assert!(verdict.omit_managed_fields);
+    let decision = policy.evaluate(None, &info(&Method::GET, "/version"));
+    assert_eq!(decision.omit_stages, [Stage::RequestReceived, Stage::Panic]);
+    assert!(!decision.omit_managed_fields);
+    let decision = policy.evaluate(None, &info(&Method::POST, "/version"));
+    assert_eq!(decision.omit_stages, [Stage::RequestReceived]);
+    assert!(decision.omit_managed_fields);
 }
 
 #[test]

@@ -1,12 +1,12 @@
-use super::{Row, decode, encode};
+use super::{LogRow, decode, encode};
 use crate::backend::Done;
 use crate::record::{Change, Record};
 
-fn rows() -> [Row; 2] {
+fn rows() -> [LogRow; 2] {
     let record = Record { body: "{}".into(), revision_at: 1, facts: "facts".into() };
     let put = Done { key: "/r/g/t/a".into(), revision: 9, created: 3, change: Change::Put(record) };
     let delete = Done { revision: 11, change: Change::Delete, ..put.clone() };
-    [Row { done: put, previous: 3 }, Row { done: delete, previous: 9 }]
+    [LogRow { done: put, previous: 3 }, LogRow { done: delete, previous: 9 }]
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn any_changed_bit_and_any_cut_is_noticed() {
 
 #[test]
 fn a_key_too_long_to_be_written_is_refused() {
-    let [Row { done, .. }, _] = rows();
+    let [LogRow { done, .. }, _] = rows();
     let long = Done { key: format!("/{}", "a".repeat(70_000)).into(), ..done };
     assert_eq!(encode(&long, 0), None);
 }

@@ -18,10 +18,13 @@ fn recipient(uid: &str, audience: &str) -> TokenRecipient {
 }
 
 /// A slot with a token that is `age` seconds old.
-fn kept(age: u64) -> Slot {
+fn slot_with_token(age: u64) -> TokenSlot {
     let from = SystemTime::now() - Duration::from_secs(age);
     let until = from + Duration::from_mins(10) - MARGIN;
-    Slot { token: Some(Kept { bearer: Bearer::new("t").unwrap(), from, until }), ..Slot::default() }
+    TokenSlot {
+        token: Some(CachedToken { bearer: BearerToken::new("t").unwrap(), from, until }),
+        ..TokenSlot::default()
+    }
 }
 
 fn configuration(uid: &str, urls: &[&str]) -> Value {
@@ -33,7 +36,7 @@ fn configuration(uid: &str, urls: &[&str]) -> Value {
 
 #[test]
 fn a_token_is_sent_while_it_is_good_and_replaced_before_it_is_not() {
-    let [epoch, young, old, spent] = [0, 478, 481, 571].map(|age| kept(age).token.unwrap());
+    let [epoch, young, old, spent] = [0, 478, 481, 571].map(|age| slot_with_token(age).token.unwrap());
     let now = SystemTime::now();
     assert!(epoch.is_good(now) && !epoch.is_old(now));
     assert!(young.is_good(now) && !young.is_old(now));
@@ -45,7 +48,7 @@ fn a_token_is_sent_while_it_is_good_and_replaced_before_it_is_not() {
 
 #[test]
 fn whoever_failed_waits_longer_each_time_and_not_for_ever() {
-    let mut slot = Slot::default();
+    let mut slot = TokenSlot::default();
     assert!(slot.may_ask());
     let mut pauses = Vec::new();
     for _ in 0..8 {
@@ -61,31 +64,33 @@ fn whoever_failed_waits_longer_each_time_and_not_for_ever() {
 async fn a_good_token_is_found_without_asking_and_a_missing_one_is_asked_for_once() {
     let tokens = tokens();
     let known = recipient("a", "https://one/");
-    tokens.slots().insert(known.clone(), kept(0));
-    assert!(matches!(tokens.look_up(&known), Found::Good(_)));
+    tokens.slots().insert(known.clone(), slot_with_token(0));
+    assert!(matches!(tokens.look_up(&known), TokenLookup::Good(_)));
     assert!(tokens.slots()[&known].under_way.is_none());
     // An old token is still sent, and renewed in the background.
-    tokens.slots().insert(known.clone(), kept(500));
-    assert!(matches!(tokens.look_up(&known), Found::Good(_)));
+    tokens.slots().insert(known.clone(), slot_with_token(500));
+    assert!(matches!(tokens.look_up(&known), TokenLookup::Good(_)));
     assert!(tokens.slots()[&known].under_way.is_some());
 
     let other = recipient("b", "https://one/");
-    let (Found::Soon(first), Found::Soon(second)) = (tokens.look_up(&other), tokens.look_up(&other)) else {
+    let (TokenLookup::Soon(first), TokenLookup::Soon(second)) =
+        (tokens.look_up(&other), tokens.look_up(&other))
+    else {
         panic!("nobody asked");
     };
     assert!(first.over.same_channel(&second.over));
     // The loopback is disconnected: the request fails at once, and the next lookup does not send another immediately.
     assert!(tokens.get(&other, None).await.is_none());
-    assert!(matches!(tokens.look_up(&other), Found::Nothing));
+    assert!(matches!(tokens.look_up(&other), TokenLookup::Nothing));
     tokens.ask_again();
-    assert!(matches!(tokens.look_up(&other), Found::Soon(_)));
+    assert!(matches!(tokens.look_up(&other), TokenLookup::Soon(_)));
 }
 
 #[tokio::test]
 async fn what_is_forgotten_while_it_is_asked_for_stays_forgotten() {
     let tokens = tokens();
     let gone = recipient("a", "https://one/");
-    let Found::Soon(mut under_way) = tokens.look_up(&gone) else { panic!("nobody asked") };
+    let TokenLookup::Soon(mut under_way) = tokens.look_up(&gone) else { panic!("nobody asked") };
     tokens.account_changed();
     let _ = under_way.over.changed().await;
     assert!(tokens.slots().is_empty());
@@ -96,7 +101,7 @@ fn tokens_go_with_the_configuration_and_the_webhook_they_are_for() {
     let tokens = tokens();
     let fill = || {
         for (uid, audience) in [("a", "https://one/"), ("a", "https://two/"), ("b", "https://one/")] {
-            tokens.slots().insert(recipient(uid, audience), kept(0));
+            tokens.slots().insert(recipient(uid, audience), slot_with_token(0));
         }
     };
     let left = || {

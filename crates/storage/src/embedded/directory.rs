@@ -1,4 +1,4 @@
-//! The data folder: its permissions, its lock and its files.
+//! The data directory: its permissions, its lock and its files.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader};
@@ -16,25 +16,25 @@ const FILE: &str = "store.redb";
 const NEW: &str = "store.redb.new";
 const LOCK: &str = "LOCK";
 
-/// Reports whether a folder contains a store.
-pub fn is_store(folder: &Path) -> bool {
-    folder.join(FILE).is_file()
+/// Reports whether a directory contains a store.
+pub fn is_store(directory: &Path) -> bool {
+    directory.join(FILE).is_file()
 }
 
 /// Maximum number of preserved files of one format.
 const MAX_PRESERVED_FILES: usize = 100;
 
-/// A folder that this process has locked until the value is dropped.
+/// A directory that this process has locked until the value is dropped.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct DataDirectory {
     path: PathBuf,
     _lock: File,
 }
 
-impl Folder {
-    /// Creates the folder if needed, checks that it is private, and locks it.
-    pub(super) fn hold(path: &Path) -> Result<Folder, OpenError> {
-        let failed = |source| OpenError::Folder { path: path.to_owned(), source };
+impl DataDirectory {
+    /// Creates the directory if needed, checks that it is private, and locks it.
+    pub(super) fn lock(path: &Path) -> Result<DataDirectory, OpenError> {
+        let failed = |source| OpenError::DataDirectory { path: path.to_owned(), source };
         let mut builder = DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
@@ -44,7 +44,7 @@ impl Folder {
         let lock = private(OpenOptions::new().create(true).truncate(false).write(true)).open(path.join(LOCK));
         let lock = lock.map_err(failed)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Folder { path: path.to_owned(), _lock: lock }),
+            Ok(()) => Ok(DataDirectory { path: path.to_owned(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(OpenError::Locked(path.to_owned())),
             Err(TryLockError::Error(source)) => Err(failed(source)),
         }
@@ -75,7 +75,7 @@ impl Folder {
     }
 }
 
-impl StoreLocation for Folder {
+impl StoreLocation for DataDirectory {
     type File = FileBackend;
 
     fn open(&self) -> io::Result<Option<FileBackend>> {
@@ -171,7 +171,8 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 #[cfg(unix)]
 fn check_private(path: &Path) -> Result<(), OpenError> {
     use std::os::unix::fs::PermissionsExt;
-    let metadata = path.metadata().map_err(|source| OpenError::Folder { path: path.to_owned(), source })?;
+    let metadata =
+        path.metadata().map_err(|source| OpenError::DataDirectory { path: path.to_owned(), source })?;
     let mode = metadata.permissions().mode() & 0o7777;
     let others = mode & 0o077;
     if others == 0 { Ok(()) } else { Err(OpenError::TooOpen { path: path.to_owned(), mode }) }

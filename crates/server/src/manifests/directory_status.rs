@@ -1,4 +1,4 @@
-//! The status of each folder of static manifests, for health checks and for `/debug/admission`.
+//! The status of each directory of static manifests, for health checks and for `/debug/admission`.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -10,18 +10,18 @@ use value::text::first_bytes;
 use super::plugins;
 
 #[derive(Clone, Debug)]
-pub(crate) struct FolderStatus {
+pub(crate) struct DirectoryStatus {
     pub(crate) set: ManifestSet,
-    pub(crate) folder: String,
+    pub(crate) directory: String,
     /// `None` before the first load.
     pub(crate) in_force: Option<ManifestsInForce>,
     /// Time and reason of the last reload, if it failed.
     pub(crate) failure: Option<(SystemTime, String)>,
-    /// False after the task that reloads the folder has failed.
+    /// False after the task that reloads the directory has failed.
     pub(crate) followed: bool,
 }
 
-/// The manifests of a folder that are in force.
+/// The manifests of a directory that are in force.
 #[derive(Clone, Debug)]
 pub(crate) struct ManifestsInForce {
     pub(crate) since: SystemTime,
@@ -31,25 +31,25 @@ pub(crate) struct ManifestsInForce {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct FolderStatuses(Mutex<Vec<FolderStatus>>);
+pub(crate) struct DirectoryStatuses(Mutex<Vec<DirectoryStatus>>);
 
 /// Reasons of failures are truncated to this many bytes.
 const LONGEST_REASON: usize = 4096;
 
-impl FolderStatuses {
-    /// The statuses before the folders are loaded.
-    pub(crate) fn of(folders: &[(ManifestSet, PathBuf)]) -> Self {
-        let status = |(set, folder): &(ManifestSet, PathBuf)| FolderStatus {
+impl DirectoryStatuses {
+    /// The statuses before the directories are loaded.
+    pub(crate) fn of(directories: &[(ManifestSet, PathBuf)]) -> Self {
+        let status = |(set, directory): &(ManifestSet, PathBuf)| DirectoryStatus {
             set: *set,
-            folder: folder.display().to_string(),
+            directory: directory.display().to_string(),
             in_force: None,
             failure: None,
             followed: true,
         };
-        FolderStatuses(Mutex::new(folders.iter().map(status).collect()))
+        DirectoryStatuses(Mutex::new(directories.iter().map(status).collect()))
     }
 
-    fn change(&self, set: ManifestSet, change: impl FnOnce(&mut FolderStatus)) {
+    fn change(&self, set: ManifestSet, change: impl FnOnce(&mut DirectoryStatus)) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(status) = all.iter_mut().find(|status| status.set == set) {
             change(status);
@@ -69,7 +69,7 @@ impl FolderStatuses {
         });
     }
 
-    /// The content of the folder equals the manifests in force again.
+    /// The content of the directory equals the manifests in force again.
     pub(crate) fn recovered(&self, set: ManifestSet) {
         self.change(set, |status| {
             status.failure = None;
@@ -84,33 +84,35 @@ impl FolderStatuses {
         self.change(set, |status| status.failure = Some((SystemTime::now(), why)));
     }
 
-    /// Records that folders are no longer reloaded when they change.
+    /// Records that directories are no longer reloaded when they change.
     pub(crate) fn unfollowed(&self) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter_mut().for_each(|status| status.followed = false);
     }
 
-    /// The plugins that have a folder.
+    /// The plugins that have a directory.
     pub(crate) fn plugins(&self) -> Vec<&'static str> {
         self.all().iter().flat_map(|status| plugins(status.set)).copied().collect()
     }
 
-    pub(crate) fn of_plugin(&self, plugin: &str) -> Option<FolderStatus> {
+    pub(crate) fn of_plugin(&self, plugin: &str) -> Option<DirectoryStatus> {
         self.all().into_iter().find(|status| plugins(status.set).contains(&plugin))
     }
 
-    /// The health check of a plugin: its folder is loaded, and is reloaded when it changes.
+    /// The health check of a plugin: its directory is loaded, and is reloaded when it changes.
     pub(crate) fn check(&self, plugin: &str) -> Result<(), String> {
         match self.of_plugin(plugin) {
-            Some(FolderStatus { in_force: None, .. }) => Err("the manifests are not loaded yet".to_owned()),
-            Some(FolderStatus { followed: false, .. }) => {
+            Some(DirectoryStatus { in_force: None, .. }) => {
+                Err("the manifests are not loaded yet".to_owned())
+            }
+            Some(DirectoryStatus { followed: false, .. }) => {
                 Err("the manifests are no longer followed".to_owned())
             }
             Some(_) | None => Ok(()),
         }
     }
 
-    fn all(&self) -> Vec<FolderStatus> {
+    fn all(&self) -> Vec<DirectoryStatus> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -13,7 +13,7 @@ const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// Stored objects, converted to the versions in which policies read them.
 #[derive(Default)]
-pub(crate) struct Shown {
+pub(crate) struct ConvertedObjectCache {
     objects: RwLock<Objects>,
 }
 
@@ -31,7 +31,7 @@ struct ShownObject {
     object: Arc<Value>,
 }
 
-impl Shown {
+impl ConvertedObjectCache {
     /// The cached object for this revision of the entry and this kind.
     pub(super) fn get(&self, kind: &Arc<ServedResource>, entry: &StoredEntry) -> Option<Arc<Value>> {
         let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
