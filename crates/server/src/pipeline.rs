@@ -94,7 +94,7 @@ fn parse(method: &Method, path: &str, query: &str) -> (RequestInfo, Query) {
 }
 
 /// Refuses a request that was not authenticated, and opens its audit record.
-fn refuse_unauthenticated(status: &Status, sent: Sent<'_>, query: &Query, record: &Record) -> RequestOutcome {
+fn refuse_unauthenticated(status: &Status, sent: RecordedRequest<'_>, query: &Query, record: &AuditRecord) -> RequestOutcome {
     let headers = sent.headers;
     record.open(None, sent);
     let response = respond::refusal(status, headers, query, record);
@@ -110,7 +110,7 @@ async fn serve(
     body: RequestBody,
 ) -> RequestOutcome {
     let ReceivedRequest { peer, uri, info, record, limit, started, effort, gone } = received;
-    let sent = Sent { uri, info, headers: &headers, peer: peer.address.ip() };
+    let sent = RecordedRequest { uri, info, headers: &headers, peer: peer.address.ip() };
 
     let deadline = match limit {
         _ if info.is_long_running() => None,
@@ -154,7 +154,7 @@ async fn serve(
     // stage: queue
     let has_body = body.arrives();
     let asking =
-        Asking { state, caller: &caller, info, query: &query, arrived: started, deadline, has_body, gone };
+        SeatRequest { state, caller: &caller, info, query: &query, arrived: started, deadline, has_body, gone };
     let seat = match take_seat(asking).await {
         Ok(seat) => seat,
         Err(refused) => return RequestOutcome::unknown(*refused),
@@ -201,8 +201,8 @@ fn response_payer(
 
 /// Waits for a seat by API Priority and Fairness, or takes one of the in-flight limits where that is off. Long-running requests other
 /// than watches need none. The error is the complete response.
-async fn take_seat(asking: Asking<'_>) -> Result<Seat, Box<Response<Body>>> {
-    let Asking { state, caller, info, .. } = asking;
+async fn take_seat(asking: SeatRequest<'_>) -> Result<Seat, Box<Response<Body>>> {
+    let SeatRequest { state, caller, info, .. } = asking;
     match &state.serving.flow_control {
         Some((control, _)) if info.verb == "watch" || !info.is_long_running() => {
             control.admit(asking).await.map(Seat::from).map_err(|refused| Box::new(refused.response()))

@@ -21,7 +21,7 @@ use crate::admission::informers::{ListedBinding, ListedPolicy, PolicyOrigin};
 use crate::admission::registered::ListedWebhook;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
-use crate::manifests::FolderStatus;
+use crate::manifests::DirectoryStatus;
 use crate::negotiate;
 use crate::state::State;
 

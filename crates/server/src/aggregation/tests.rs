@@ -11,7 +11,7 @@ use super::forward::{
 };
 use super::register::{ApiServiceAction, reconcile_action};
 use super::service::{ApiService, AutoManaged};
-use crate::outbound::{Forward, Trust};
+use crate::outbound::{Forward, ServerTrust};
 
 fn headers(list: &[(&'static str, &'static str)]) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -231,5 +231,5 @@ fn an_undecodable_ca_bundle_trusts_no_server() {
     assert_eq!(remote(""), b"");
     assert_eq!(remote("eA=="), b"x");
     let undecodable = remote("!");
-    assert!(Forward::new("s.n.svc", Trust::Authorities(undecodable), None).is_err());
+    assert!(Forward::new("s.n.svc", ServerTrust::Authorities(undecodable), None).is_err());
 }

@@ -30,7 +30,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// Webhook clients by CRD name, each with the configuration it was built from.
 #[derive(Default)]
 pub struct ConversionWebhookClients {
-    known: Mutex<HashMap<Str, (Value, Target)>>,
+    known: Mutex<HashMap<Str, (Value, OutboundTarget)>>,
 }
 
 impl ConversionWebhookClients {
@@ -44,7 +44,7 @@ impl ConversionWebhookClients {
         known.get(&crd.name).filter(|(made_of, _)| made_of == config).map(|(_, target)| target.clone())
     }
 
-    fn insert(&self, crd: &CustomResourceDefinition, config: Value, target: &Target) {
+    fn insert(&self, crd: &CustomResourceDefinition, config: Value, target: &OutboundTarget) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(crd.name.clone(), (config, target.clone()));
     }
@@ -376,7 +376,7 @@ fn target(state: &State, crd: &CustomResourceDefinition, webhook: &Value) -> Res
     let url = url.parse().map_err(|error| format!("{}: {error}", quote(&url)))?;
     let reach = if dial.is_some() { Reach::Cluster } else { Reach::Configured };
     let endpoint = Endpoint { dial, reach, trust, ..Endpoint::new(url) };
-    let target = Target::new(endpoint).map_err(|error| error.to_string())?;
+    let target = OutboundTarget::new(endpoint).map_err(|error| error.to_string())?;
     state.apis.conversions.insert(crd, key, &target);
     Ok(target)
 }

@@ -257,7 +257,7 @@ pub(super) async fn complete(
     longest: Duration,
     info: &RequestInfo,
     effort: &Effort,
-    record: &Record,
+    record: &AuditRecord,
     work: Pin<&mut impl Future<Output = Result<RequestOutcome, String>>>,
 ) -> Answered {
     let outcome = if info.is_long_running() {

@@ -25,7 +25,7 @@ use crate::state::State;
 /// The inputs of the background tasks, besides the subsystems.
 pub(super) struct Background {
     pub(super) crd_informer: crd_controller::CrdInformer,
-    pub(super) manifests: manifests::ManifestFolders,
+    pub(super) manifests: manifests::ManifestDirectories,
     pub(super) config_files: ConfigFiles,
     /// Replaced when the files of the serving certificate change.
     pub(super) tls_config: Arc<ArcSwap<ServerConfig>>,

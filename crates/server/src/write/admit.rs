@@ -9,7 +9,7 @@ use value::{Budget, Path, Value};
 
 use super::metadata::{copy_meta, remove_server_metadata, set_namespace};
 use super::{Admitted, AdmittedDelete, Mutated, OPTIMISTIC_LOCK, WriteContext};
-use crate::addresses::Held;
+use crate::addresses::AllocatedAddresses;
 use crate::admission::param_access;
 use crate::call::Call;
 use crate::catalog::{Subresource, Working};
@@ -199,7 +199,7 @@ impl WriteContext<'_> {
     }
 
     /// Allocates the cluster IPs and node ports of a Service; `None` for other kinds.
-    fn allocate(&self, object: &mut Value, old: Option<&Value>) -> Result<Option<Held>, Status> {
+    fn allocate(&self, object: &mut Value, old: Option<&Value>) -> Result<Option<AllocatedAddresses>, Status> {
         if !self.is_service() || !matches!(self.subresource, Subresource::None) {
             return Ok(None);
         }
