@@ -5,13 +5,13 @@ use kinds::table::{self, Resource, SubresourceRow, Verb};
 #[derive(Debug)]
 pub(super) struct PathItem {
     pub(super) path: String,
-    pub(super) operations: Vec<Operation>,
+    pub(super) operations: Vec<OpenApiOperation>,
     /// The parameters that all operations share.
     pub(super) parameters: Vec<Parameter>,
 }
 
 #[derive(Debug)]
-pub(super) struct Operation {
+pub(super) struct OpenApiOperation {
     pub(super) method: &'static str,
     pub(super) id: String,
     pub(super) tag: String,
@@ -20,9 +20,9 @@ pub(super) struct Operation {
     /// Value of the extension `x-kubernetes-group-version-kind`.
     pub(super) kind: Option<(String, String, String)>,
     pub(super) parameters: Vec<Parameter>,
-    pub(super) body: Option<Body>,
+    pub(super) body: Option<RequestContent>,
     /// The status codes, except 401, with their content.
-    pub(super) responses: Vec<(&'static str, Answer)>,
+    pub(super) responses: Vec<(&'static str, ResponseContent)>,
     pub(super) produces: &'static [&'static str],
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Parameter {
 
 /// The request body of an operation.
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum RequestContent {
     /// An object of this definition.
     Object(String),
     /// A patch in one of these media types.
@@ -46,7 +46,7 @@ pub(super) enum Body {
 
 /// The response content of an operation.
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(super) enum ResponseContent {
     /// An object of this definition.
     Object(String),
     Text,
@@ -194,7 +194,7 @@ fn of_version(group: &str, version: &str) -> Option<Vec<PathItem>> {
 
 /// A path that only supports GET and returns one object.
 fn plain(path: &str, id: &str, tag: &str, answer: &str) -> PathItem {
-    let operation = Operation {
+    let operation = OpenApiOperation {
         method: "get",
         id: id.to_owned(),
         tag: tag.to_owned(),
@@ -202,7 +202,7 @@ fn plain(path: &str, id: &str, tag: &str, answer: &str) -> PathItem {
         kind: None,
         parameters: Vec::new(),
         body: None,
-        responses: vec![("200", Answer::Object(answer.to_owned()))],
+        responses: vec![("200", ResponseContent::Object(answer.to_owned()))],
         produces: OBJECTS,
     };
     PathItem { path: path.to_owned(), operations: vec![operation], parameters: Vec::new() }
@@ -212,7 +212,7 @@ fn plain(path: &str, id: &str, tag: &str, answer: &str) -> PathItem {
 fn text(path: &str, id: &str, tag: &str, produces: &'static [&'static str]) -> PathItem {
     let mut item = plain(path, id, tag, "");
     for operation in &mut item.operations {
-        operation.responses = vec![("200", Answer::Text)];
+        operation.responses = vec![("200", ResponseContent::Text)];
         operation.produces = produces;
     }
     item
@@ -232,7 +232,7 @@ fn capitalised(text: &str) -> String {
 }
 
 /// The properties of a resource that determine its paths.
-pub(super) struct Shape<'a> {
+pub(super) struct DocumentedResource<'a> {
     pub(super) kind: &'a str,
     pub(super) plural: &'a str,
     pub(super) namespaced: bool,
@@ -244,7 +244,7 @@ pub(super) struct Shape<'a> {
 }
 
 /// The properties of a subresource that determine its path.
-pub(super) struct SubShape<'a> {
+pub(super) struct DocumentedSubresource<'a> {
     pub(super) name: &'a str,
     /// Group, version and kind.
     pub(super) kind: (&'a str, &'a str, &'a str),
@@ -256,15 +256,15 @@ pub(super) struct SubShape<'a> {
 pub(super) fn add(
     group: &str,
     version: &str,
-    shape: &Shape<'_>,
-    subresources: &[SubShape<'_>],
+    resource: &DocumentedResource<'_>,
+    subresources: &[DocumentedSubresource<'_>],
     items: &mut Vec<PathItem>,
 ) {
     let root = format!("/apis/{group}/{version}");
     let at = OperationScope { group, version, root, patches: CUSTOM_PATCHES };
-    let path = at.resource(shape, items);
+    let path = at.resource(resource, items);
     for sub in subresources {
-        at.subresource(shape, sub, &path, items);
+        at.subresource(resource, sub, &path, items);
     }
 }
 
@@ -294,7 +294,7 @@ impl OperationScope<'_> {
 
     /// Adds the paths of a table row.
     fn row(&self, row: &Resource, items: &mut Vec<PathItem>) {
-        let shape = Shape {
+        let resource = DocumentedResource {
             kind: row.kind,
             plural: row.plural,
             namespaced: row.is_namespaced(),
@@ -303,29 +303,29 @@ impl OperationScope<'_> {
             object: self.definition(None, row.kind),
             list: self.definition(None, &format!("{}List", row.kind)),
         };
-        let path = self.resource(&shape, items);
+        let path = self.resource(&resource, items);
         for sub in row.subresources {
             let (group, version) = sub.group_version.unwrap_or((self.group, self.version));
             if sub.connect {
-                let scope = if shape.namespaced { "Namespaced" } else { "" };
+                let scope = if resource.namespaced { "Namespaced" } else { "" };
                 let subject = format!("{scope}{}{}", row.kind, capitalised(sub.name));
                 let kind = (group.to_owned(), version.to_owned(), sub.kind.to_owned());
                 let path = format!("{path}/{}", sub.name);
-                self.connect(shape.namespaced, sub, &subject, &path, Some(&kind), items);
+                self.connect(resource.namespaced, sub, &subject, &path, Some(&kind), items);
                 continue;
             }
-            let sub = SubShape {
+            let sub = DocumentedSubresource {
                 name: sub.name,
                 kind: (group, version, sub.kind),
                 object: self.definition(sub.group_version, sub.kind),
                 verbs: sub.verbs,
             };
-            self.subresource(&shape, &sub, &path, items);
+            self.subresource(&resource, &sub, &path, items);
         }
     }
 
-    fn operation(&self, method: &'static str, verb: &str, subject: &str) -> Operation {
-        Operation {
+    fn operation(&self, method: &'static str, verb: &str, subject: &str) -> OpenApiOperation {
+        OpenApiOperation {
             method,
             id: format!("{verb}{}{subject}", self.prefix()),
             tag: self.tag(),
@@ -338,7 +338,7 @@ impl OperationScope<'_> {
         }
     }
 
-    fn resource(&self, row: &Shape<'_>, items: &mut Vec<PathItem>) -> String {
+    fn resource(&self, row: &DocumentedResource<'_>, items: &mut Vec<PathItem>) -> String {
         let namespaced = row.namespaced;
         let scope = if namespaced { "Namespaced" } else { "" };
         let subject = format!("{scope}{}", row.kind);
@@ -357,25 +357,25 @@ impl OperationScope<'_> {
         let mut single = Vec::new();
         for verb in row.verbs {
             match verb {
-                Verb::List => many.push(Operation {
+                Verb::List => many.push(OpenApiOperation {
                     action: Some("list"),
                     parameters: joined(LIST, scope),
-                    responses: vec![("200", Answer::Object(list.to_owned()))],
+                    responses: vec![("200", ResponseContent::Object(list.to_owned()))],
                     produces: LISTS,
                     ..self.operation("get", "list", &subject)
                 }),
-                Verb::Create => many.push(Operation {
+                Verb::Create => many.push(OpenApiOperation {
                     action: Some("post"),
                     parameters: joined(WRITE, scope),
-                    body: Some(Body::Object(object.to_owned())),
+                    body: Some(RequestContent::Object(object.to_owned())),
                     responses: created(object),
                     ..self.operation("post", "create", &subject)
                 }),
-                Verb::DeleteCollection => many.push(Operation {
+                Verb::DeleteCollection => many.push(OpenApiOperation {
                     action: Some("deletecollection"),
                     parameters: joined(DELETE_COLLECTION, scope),
-                    body: Some(Body::DeleteOptions),
-                    responses: vec![("200", Answer::Object("meta.v1.Status".to_owned()))],
+                    body: Some(RequestContent::DeleteOptions),
+                    responses: vec![("200", ResponseContent::Object("meta.v1.Status".to_owned()))],
                     ..self.operation("delete", "delete", &format!("Collection{subject}"))
                 }),
                 Verb::Get => single.push(self.read(&subject, object, one)),
@@ -383,21 +383,21 @@ impl OperationScope<'_> {
                 Verb::Patch => single.push(self.patch(&subject, object, one)),
                 Verb::Delete => {
                     let answer = if row.returns_deleted { object } else { "meta.v1.Status" };
-                    single.push(Operation {
+                    single.push(OpenApiOperation {
                         action: Some("delete"),
                         parameters: joined(DELETE, one),
-                        body: Some(Body::DeleteOptions),
+                        body: Some(RequestContent::DeleteOptions),
                         responses: ["200", "202"]
-                            .map(|code| (code, Answer::Object(answer.to_owned())))
+                            .map(|code| (code, ResponseContent::Object(answer.to_owned())))
                             .into(),
                         ..self.operation("delete", "delete", &subject)
                     });
                 }
                 Verb::Watch => {
-                    let watch = |action, verb_subject: &str, parameters| Operation {
+                    let watch = |action, verb_subject: &str, parameters| OpenApiOperation {
                         action: Some(action),
                         parameters,
-                        responses: vec![("200", Answer::Object("meta.v1.WatchEvent".to_owned()))],
+                        responses: vec![("200", ResponseContent::Object("meta.v1.WatchEvent".to_owned()))],
                         produces: LISTS,
                         ..self.operation("get", "watch", verb_subject)
                     };
@@ -415,10 +415,10 @@ impl OperationScope<'_> {
             }
         }
         if namespaced && row.verbs.contains(&Verb::List) {
-            let everywhere = Operation {
+            let everywhere = OpenApiOperation {
                 action: Some("list"),
                 parameters: joined(LIST, &[PRETTY]),
-                responses: vec![("200", Answer::Object(list.to_owned()))],
+                responses: vec![("200", ResponseContent::Object(list.to_owned()))],
                 produces: LISTS,
                 ..self.operation("get", "list", &format!("{}ForAllNamespaces", row.kind))
             };
@@ -434,7 +434,13 @@ impl OperationScope<'_> {
     }
 
     /// Adds the path of a subresource of the object at `path`.
-    fn subresource(&self, row: &Shape<'_>, sub: &SubShape<'_>, path: &str, items: &mut Vec<PathItem>) {
+    fn subresource(
+        &self,
+        row: &DocumentedResource<'_>,
+        sub: &DocumentedSubresource<'_>,
+        path: &str,
+        items: &mut Vec<PathItem>,
+    ) {
         let namespaced = row.namespaced;
         let scope = if namespaced { "Namespaced" } else { "" };
         let subject = format!("{scope}{}{}", row.kind, capitalised(sub.name));
@@ -446,20 +452,20 @@ impl OperationScope<'_> {
         let mut operations = Vec::new();
         for verb in sub.verbs {
             operations.push(match verb {
-                Verb::Get if sub.name == "log" => Operation {
+                Verb::Get if sub.name == "log" => OpenApiOperation {
                     action: Some("get"),
                     parameters: joined(LOG, &[NAME, NAMESPACE]),
-                    responses: vec![("200", Answer::Text)],
+                    responses: vec![("200", ResponseContent::Text)],
                     produces: LOGS,
                     ..self.operation("get", "read", &subject)
                 },
                 Verb::Get => self.read(&subject, &object, one),
                 Verb::Update => self.replace(&subject, &object, one),
                 Verb::Patch => self.patch(&subject, &object, one),
-                _ => Operation {
+                _ => OpenApiOperation {
                     action: Some("post"),
                     parameters: joined(WRITE, one),
-                    body: Some(Body::Object(object.clone())),
+                    body: Some(RequestContent::Object(object.clone())),
                     responses: created(&object),
                     ..self.operation("post", "create", &subject)
                 },
@@ -487,11 +493,11 @@ impl OperationScope<'_> {
             _ => (&["get", "post"], vec![query("ports", "integer")]),
         };
         let at = |path: &str, suffix: &str, parameters: &[Parameter]| {
-            let operations = methods.iter().map(|method| Operation {
+            let operations = methods.iter().map(|method| OpenApiOperation {
                 id: format!("connect{}{}{subject}{suffix}", self.prefix(), capitalised(method)),
                 action: Some("connect"),
                 parameters: parameters.to_vec(),
-                responses: vec![("200", Answer::Text)],
+                responses: vec![("200", ResponseContent::Text)],
                 produces: ANYTHING,
                 ..self.operation(method, "connect", subject)
             });
@@ -504,38 +510,38 @@ impl OperationScope<'_> {
         }
     }
 
-    fn read(&self, subject: &str, object: &str, one: &[Parameter]) -> Operation {
-        Operation {
+    fn read(&self, subject: &str, object: &str, one: &[Parameter]) -> OpenApiOperation {
+        OpenApiOperation {
             action: Some("get"),
             parameters: one.to_vec(),
-            responses: vec![("200", Answer::Object(object.to_owned()))],
+            responses: vec![("200", ResponseContent::Object(object.to_owned()))],
             ..self.operation("get", "read", subject)
         }
     }
 
-    fn replace(&self, subject: &str, object: &str, one: &[Parameter]) -> Operation {
-        Operation {
+    fn replace(&self, subject: &str, object: &str, one: &[Parameter]) -> OpenApiOperation {
+        OpenApiOperation {
             action: Some("put"),
             parameters: joined(WRITE, one),
-            body: Some(Body::Object(object.to_owned())),
-            responses: ["200", "201"].map(|code| (code, Answer::Object(object.to_owned()))).into(),
+            body: Some(RequestContent::Object(object.to_owned())),
+            responses: ["200", "201"].map(|code| (code, ResponseContent::Object(object.to_owned()))).into(),
             ..self.operation("put", "replace", subject)
         }
     }
 
-    fn patch(&self, subject: &str, object: &str, one: &[Parameter]) -> Operation {
-        Operation {
+    fn patch(&self, subject: &str, object: &str, one: &[Parameter]) -> OpenApiOperation {
+        OpenApiOperation {
             action: Some("patch"),
             parameters: joined(PATCH, one),
-            body: Some(Body::Patch(self.patches)),
-            responses: ["200", "201"].map(|code| (code, Answer::Object(object.to_owned()))).into(),
+            body: Some(RequestContent::Patch(self.patches)),
+            responses: ["200", "201"].map(|code| (code, ResponseContent::Object(object.to_owned()))).into(),
             ..self.operation("patch", "patch", subject)
         }
     }
 }
 
-fn created(object: &str) -> Vec<(&'static str, Answer)> {
-    ["200", "201", "202"].map(|code| (code, Answer::Object(object.to_owned()))).into()
+fn created(object: &str) -> Vec<(&'static str, ResponseContent)> {
+    ["200", "201", "202"].map(|code| (code, ResponseContent::Object(object.to_owned()))).into()
 }
 
 /// Joins two lists of parameters, sorted by name; of the same name, path parameters come first.
@@ -546,7 +552,11 @@ fn joined(a: &[Parameter], b: &[Parameter]) -> Vec<Parameter> {
 }
 
 /// Sets the kind of the operations and moves the parameters they share to the path.
-fn finish(path: String, mut operations: Vec<Operation>, kind: Option<&(String, String, String)>) -> PathItem {
+fn finish(
+    path: String,
+    mut operations: Vec<OpenApiOperation>,
+    kind: Option<&(String, String, String)>,
+) -> PathItem {
     for operation in &mut operations {
         operation.kind = kind.cloned();
     }

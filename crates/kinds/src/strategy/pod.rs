@@ -6,7 +6,7 @@ use api::quantity::Quantity;
 use api::validation::fields::{Read, same};
 use value::{Map, Value};
 
-use super::{Context, gates::Gate, keep, keep_metadata};
+use super::{StrategyContext, gates::Gate, keep, keep_metadata};
 use crate::validation::pod::resources::{container_sum, is_huge_page, is_pod_level, qos_class};
 
 /// Declares the gates of a kind whose pod spec is at a given path.
@@ -94,7 +94,7 @@ spec_gates!(
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// Sets the status of a new pod and computes the fields that derive from its labels, annotations and resources.
-pub(super) fn create(pod: &mut Value, context: &Context) {
+pub(super) fn create(pod: &mut Value, context: &StrategyContext) {
     pod.set_at(&["status", "phase"], "Pending");
     drop_init_container_annotations(pod);
     mark_gated(pod, context);
@@ -106,13 +106,13 @@ pub(super) fn create(pod: &mut Value, context: &Context) {
 }
 
 /// Restores pod-level resources that an update omits.
-pub(super) fn update(new: &mut Value, old: &Value, _: &Context) {
+pub(super) fn update(new: &mut Value, old: &Value, _: &StrategyContext) {
     keep_pod_level_resources(new, old);
     drop_init_container_annotations(new);
 }
 
 /// Restores status fields that a status update omits.
-pub(super) fn update_status(new: &mut Value, old: &Value, _: &Context) {
+pub(super) fn update_status(new: &mut Value, old: &Value, _: &StrategyContext) {
     new.remove_at(&["metadata", "deletionTimestamp"]);
     keep(new, old, &["metadata", "ownerReferences"]);
     let preserved = [
@@ -257,7 +257,7 @@ pub fn drop_init_container_annotations(pod: &mut Value) {
     }
 }
 
-fn mark_gated(pod: &mut Value, context: &Context) {
+fn mark_gated(pod: &mut Value, context: &StrategyContext) {
     if pod.part("spec").items("schedulingGates").is_empty() {
         return;
     }

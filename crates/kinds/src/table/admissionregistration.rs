@@ -1,6 +1,6 @@
 //! Rows of the `admissionregistration.k8s.io` group.
 
-use super::{KindBehavior, Resource, SubresourceRow, Version};
+use super::{KindBehavior, Resource, SubresourceRow, VersionRow};
 use crate::strategy::table as strategy;
 use crate::{defaults, print, validation, warnings};
 
@@ -10,8 +10,8 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "mutatingadmissionpolicies",
         singular: "mutatingadmissionpolicy",
         versions: &[
-            Version::new("v1"),
-            Version::deprecated(
+            VersionRow::new("v1"),
+            VersionRow::deprecated(
                 "v1beta1",
                 "admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicy is deprecated in v1.37+, unavailable in v1.40+; \
                  use admissionregistration.k8s.io/v1 MutatingAdmissionPolicy",
@@ -31,8 +31,8 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "mutatingadmissionpolicybindings",
         singular: "mutatingadmissionpolicybinding",
         versions: &[
-            Version::new("v1"),
-            Version::deprecated(
+            VersionRow::new("v1"),
+            VersionRow::deprecated(
                 "v1beta1",
                 "admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicyBinding is deprecated in v1.37+, unavailable in \
                  v1.40+; use admissionregistration.k8s.io/v1 MutatingAdmissionPolicyBinding",

@@ -6,17 +6,17 @@ use api::{FieldErrors, GroupKind, names};
 use value::{Value, json};
 
 use super::behavior::row_of;
-use super::{Group, KindBehavior, Resource, SubresourceRow, Version};
+use super::{GroupRow, KindBehavior, Resource, SubresourceRow, VersionRow};
 use crate::print;
 use crate::strategy::{self, Strategy};
-use crate::validation::{Context, Rules};
+use crate::validation::{ValidationContext, ValidationRules};
 
-static GROUPS: &[Group] = &[Group {
+static GROUPS: &[GroupRow] = &[GroupRow {
     name: "example.com",
     versions: &["v1", "v1beta1"],
     resources: &[Resource {
         group: "example.com",
-        versions: &[Version::new("v1"), Version::new("v1beta1").converted(rename_count, rename_size)],
+        versions: &[VersionRow::new("v1"), VersionRow::new("v1beta1").converted(rename_count, rename_size)],
         kind: "Widget",
         plural: "widgets",
         singular: "widget",
@@ -32,7 +32,7 @@ static GROUPS: &[Group] = &[Group {
     }],
 }];
 
-const RULES: Rules = Rules {
+const RULES: ValidationRules = ValidationRules {
     create: |widget, _| rules(widget),
     update: |new, _, _| rules(new),
     update_status: |_, _, _| FieldErrors::new(),
@@ -90,13 +90,13 @@ fn a_new_kind_is_complete_with_its_row() {
     behavior.apply_defaults(&mut object);
     assert_eq!(object.int_at(&["spec", "size"]), Some(1));
 
-    strategy::prepare_create(behavior.strategy.as_ref(), &mut object, &strategy::Context::default());
+    strategy::prepare_create(behavior.strategy.as_ref(), &mut object, &strategy::StrategyContext::default());
     assert_eq!(object.at(&["status"]), None);
     assert_eq!(object.int_at(&["metadata", "generation"]), Some(1));
 
     let rules = behavior.rules.unwrap();
-    assert_eq!((rules.create)(&object, &Context::default()).len(), 0);
-    let errors = (rules.create)(&widget(r#"{"size":4}"#), &Context::default());
+    assert_eq!((rules.create)(&object, &ValidationContext::default()).len(), 0);
+    let errors = (rules.create)(&widget(r#"{"size":4}"#), &ValidationContext::default());
     let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(errors, ["spec.size: Invalid value: 4: must be at most 3"]);
 

@@ -1,4 +1,6 @@
-use super::{Fields, GROUPS, SUBRESOURCE_KINDS, Served, Storage, Verb, all, find, find_kind, overlapping};
+use super::{
+    GROUPS, KindStorage, SUBRESOURCE_KINDS, SelectableFields, Served, Verb, all, find, find_kind, overlapping,
+};
 
 #[test]
 fn every_row_has_a_schema_in_every_version_and_its_list_too() {
@@ -42,7 +44,7 @@ fn rows_belong_to_their_group_and_are_sorted() {
 #[test]
 fn selectable_fields_lead_to_fields_of_the_schema() {
     for row in all() {
-        let Fields::These(fields) = row.fields else { continue };
+        let SelectableFields::These(fields) = row.fields else { continue };
         for field in fields {
             for path in field.paths {
                 let mut schema = row.schema(row.versions[0].name).unwrap();
@@ -59,7 +61,10 @@ fn selectable_fields_lead_to_fields_of_the_schema() {
 fn rows_are_found_by_plural_and_by_kind() {
     assert_eq!(find("", "v1", "pods").unwrap().kind, "Pod");
     assert_eq!(find_kind("apps", "v1", "Deployment").unwrap().plural, "deployments");
-    assert_eq!(find("autoscaling", "v1", "horizontalpodautoscalers").unwrap().storage, Storage::Own("v2"));
+    assert_eq!(
+        find("autoscaling", "v1", "horizontalpodautoscalers").unwrap().storage,
+        KindStorage::Own("v2")
+    );
     assert!(find("", "v2", "pods").is_none());
     assert!(find("resource.k8s.io", "v1beta1", "devicetaintrules").is_none());
     assert!(find("example.com", "v1", "pods").is_none());
@@ -131,7 +136,7 @@ fn directories_are_those_of_kubernetes() {
             ),
         ]
     );
-    assert!(all().filter(|row| row.storage == Storage::Nowhere).all(|row| row.directory().is_none()));
+    assert!(all().filter(|row| row.storage == KindStorage::Nowhere).all(|row| row.directory().is_none()));
 }
 
 #[test]
@@ -198,7 +203,7 @@ fn versions_that_are_converted_are_not_the_stored_one() {
         .flat_map(|row| row.versions.iter().map(move |version| (row, version)))
         .filter(|(_, version)| version.conversion.is_some())
         .map(|(row, version)| {
-            assert_ne!(row.storage, Storage::Own(version.name));
+            assert_ne!(row.storage, KindStorage::Own(version.name));
             (row.kind, version.name)
         })
         .collect();

@@ -9,17 +9,21 @@ use api::validation::repeated::Repeated;
 use api::validation::{meta, webhook_client};
 use value::Value;
 
-use super::admission_expression::{Expressions, Known};
-use super::{Context, Rules, no_rules};
+use super::admission_expression::{Expressions, StoredExpressions};
+use super::{ValidationContext, ValidationRules, no_rules};
 
-pub(crate) const MUTATING_WEBHOOKS: Rules = Rules {
+pub(crate) const MUTATING_WEBHOOKS: ValidationRules = ValidationRules {
     create: |object, context| create(object, context, true),
-    update: |new, old, _| webhooks(new, true, &Options::of(new, old), &Known::of_webhooks(old)),
+    update: |new, old, _| {
+        webhooks(new, true, &WebhookValidationOptions::of(new, old), &StoredExpressions::of_webhooks(old))
+    },
     update_status: no_rules,
 };
-pub(crate) const VALIDATING_WEBHOOKS: Rules = Rules {
+pub(crate) const VALIDATING_WEBHOOKS: ValidationRules = ValidationRules {
     create: |object, context| create(object, context, false),
-    update: |new, old, _| webhooks(new, false, &Options::of(new, old), &Known::of_webhooks(old)),
+    update: |new, old, _| {
+        webhooks(new, false, &WebhookValidationOptions::of(new, old), &StoredExpressions::of_webhooks(old))
+    },
     update_status: no_rules,
 };
 
@@ -34,7 +38,7 @@ const MAX_CONDITIONS: usize = 64;
 
 /// Relaxations for an update: values that the old configuration has although a new one may not have them.
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing an old object may keep")]
-struct Options {
+struct WebhookValidationOptions {
     skip_conditions: bool,
     any_side_effects: bool,
     any_review_version: bool,
@@ -42,8 +46,8 @@ struct Options {
     lenient_selectors: bool,
 }
 
-impl Options {
-    const STRICT: Options = Options {
+impl WebhookValidationOptions {
+    const STRICT: WebhookValidationOptions = WebhookValidationOptions {
         skip_conditions: false,
         any_side_effects: false,
         any_review_version: false,
@@ -53,7 +57,7 @@ impl Options {
 
     fn of(new: &Value, old: &Value) -> Self {
         let (hooks, former) = (new.items("webhooks"), old.items("webhooks"));
-        Options {
+        WebhookValidationOptions {
             skip_conditions: hooks.len() == former.len()
                 && hooks
                     .iter()
@@ -78,14 +82,15 @@ impl Options {
     }
 }
 
-fn create(object: &Value, context: &Context, is_mutating: bool) -> FieldErrors {
-    let mut errors = webhooks(object, is_mutating, &Options::STRICT, &Known::default());
+fn create(object: &Value, context: &ValidationContext, is_mutating: bool) -> FieldErrors {
+    let mut errors =
+        webhooks(object, is_mutating, &WebhookValidationOptions::STRICT, &StoredExpressions::default());
     static_name(object, context, &mut errors);
     errors
 }
 
 /// Rejects a name that only manifest files may use.
-pub(super) fn static_name(object: &Value, context: &Context, errors: &mut FieldErrors) {
+pub(super) fn static_name(object: &Value, context: &ValidationContext, errors: &mut FieldErrors) {
     let name = api::meta::name(object);
     if name.ends_with(STATIC_SUFFIX) && !context.static_names {
         let detail = format!(
@@ -95,7 +100,12 @@ pub(super) fn static_name(object: &Value, context: &Context, errors: &mut FieldE
     }
 }
 
-fn webhooks(object: &Value, is_mutating: bool, options: &Options, known: &Known<'_>) -> FieldErrors {
+fn webhooks(
+    object: &Value,
+    is_mutating: bool,
+    options: &WebhookValidationOptions,
+    known: &StoredExpressions<'_>,
+) -> FieldErrors {
     let mut errors = meta::create(object, false, names::name_is_dns_subdomain);
     let list = At::new("webhooks");
     let mut seen: HashSet<&str> = HashSet::new();
@@ -120,7 +130,13 @@ fn webhooks(object: &Value, is_mutating: bool, options: &Options, known: &Known<
     errors
 }
 
-fn webhook(hook: &Value, is_mutating: bool, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
+fn webhook(
+    hook: &Value,
+    is_mutating: bool,
+    options: &WebhookValidationOptions,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
     let count = errors.len();
     errors.extend(names::is_fully_qualified_name(&value::Path::root(), hook.text("name")));
     for error in errors.iter_mut().skip(count) {
@@ -165,7 +181,7 @@ pub(super) fn one_of(holder: &Value, field: &str, known: &[&str], at: &At<'_>, e
     }
 }
 
-fn review_versions(hook: &Value, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
+fn review_versions(hook: &Value, options: &WebhookValidationOptions, at: &At<'_>, errors: &mut FieldErrors) {
     let versions: Vec<&str> = hook.texts("admissionReviewVersions").collect();
     let accepted = REVIEW_VERSIONS.join(", ");
     if versions.is_empty() {

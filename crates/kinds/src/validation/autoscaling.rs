@@ -6,9 +6,10 @@ use api::{FieldErrors, gvk::GroupVersion, names, quantity::Quantity};
 use value::Value;
 
 use super::pod::resources;
-use super::{Context, Rules};
+use super::{ValidationContext, ValidationRules};
 
-pub(crate) const HORIZONTAL_POD_AUTOSCALER: Rules = Rules { create, update, update_status };
+pub(crate) const HORIZONTAL_POD_AUTOSCALER: ValidationRules =
+    ValidationRules { create, update, update_status };
 
 const SPEC: At<'static> = At::new("spec");
 const MAX_PERIOD_SECONDS: i64 = 1800;
@@ -21,19 +22,19 @@ struct ApiVersion {
     may_lack_group: bool,
 }
 
-fn create(object: &Value, _: &Context) -> FieldErrors {
+fn create(object: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(object, true, names::name_is_dns_subdomain);
     spec(object.part("spec"), None, &mut errors);
     supersede(errors, declared(object))
 }
 
-fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     spec(new.part("spec"), Some(old), &mut errors);
     supersede(errors, declared(new))
 }
 
-fn update_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn update_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let at = At::new("status");
     let status = new.part("status");

@@ -7,14 +7,14 @@ use api::{FieldErrors, field::FieldErrorKind, names};
 use value::{Map, Value};
 
 use super::label_match::selects;
-use super::pod::options::Options;
+use super::pod::options::PodValidationOptions;
 use super::template::template;
-use super::{Context, Rules, cron, internal_json, job_status};
+use super::{ValidationContext, ValidationRules, cron, internal_json, job_status};
 
-pub(crate) const JOB: Rules =
-    Rules { create: job_create, update: job_update, update_status: job_status::update };
-pub(crate) const CRON_JOB: Rules =
-    Rules { create: cron_job_create, update: cron_job_update, update_status: super::no_rules };
+pub(crate) const JOB: ValidationRules =
+    ValidationRules { create: job_create, update: job_update, update_status: job_status::update };
+pub(crate) const CRON_JOB: ValidationRules =
+    ValidationRules { create: cron_job_create, update: cron_job_update, update_status: super::no_rules };
 
 const SPEC: At<'static> = At::new("spec");
 const MAX_INDEXED: i64 = 100_000;
@@ -32,19 +32,19 @@ pub(crate) const LEGACY_NAME_LABEL: &str = "job-name";
 pub(crate) const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
 pub(crate) const NAME_LABEL: &str = "batch.kubernetes.io/job-name";
 
-fn job_create(job: &Value, context: &Context) -> FieldErrors {
+fn job_create(job: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(job, true, names::name_is_dns_subdomain);
     generated_selector(job, &mut errors);
-    let options = Options::for_template(None, context);
+    let options = PodValidationOptions::for_template(None, context);
     selecting_spec(job.part("spec"), &options, &mut errors);
     name_allows_completions(job, &mut errors);
     errors
 }
 
-fn job_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn job_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (spec, old_spec) = (new.part("spec"), old.part("spec"));
-    let mut options = Options::for_template(old_spec.part("template"), context);
+    let mut options = PodValidationOptions::for_template(old_spec.part("template"), context);
     options.invalid_selector_values |= meta::has_invalid_label_value(old_spec.part("selector"));
     selecting_spec(spec, &options, &mut errors);
     completions_update(spec, old_spec, &mut errors);
@@ -115,7 +115,7 @@ fn name_allows_completions(job: &Value, errors: &mut FieldErrors) {
     }
 }
 
-fn selecting_spec(spec: Option<&Value>, options: &Options, errors: &mut FieldErrors) {
+fn selecting_spec(spec: Option<&Value>, options: &PodValidationOptions, errors: &mut FieldErrors) {
     job_spec(spec, options, &SPEC, errors);
     let at = SPEC.field("selector");
     let selector = spec.part("selector");
@@ -132,7 +132,7 @@ fn selecting_spec(spec: Option<&Value>, options: &Options, errors: &mut FieldErr
 }
 
 /// Validates the fields that Job and CronJob's job template share.
-fn job_spec(spec: Option<&Value>, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
+fn job_spec(spec: Option<&Value>, options: &PodValidationOptions, at: &At<'_>, errors: &mut FieldErrors) {
     for field in [
         "parallelism",
         "completions",
@@ -498,9 +498,9 @@ fn take_resources(old: &mut Value, new: &Value) {
     }
 }
 
-fn cron_job_create(object: &Value, context: &Context) -> FieldErrors {
+fn cron_job_create(object: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(object, true, names::name_is_dns_subdomain);
-    cron_job_spec(object.part("spec"), None, &Options::for_template(None, context), &mut errors);
+    cron_job_spec(object.part("spec"), None, &PodValidationOptions::for_template(None, context), &mut errors);
     let name = object.part("metadata").text("name");
     if name.len() > MAX_CRON_JOB_NAME {
         let detail = format!("must be no more than {MAX_CRON_JOB_NAME} characters");
@@ -509,11 +509,11 @@ fn cron_job_create(object: &Value, context: &Context) -> FieldErrors {
     supersede(errors, declared_of_cron_job(object))
 }
 
-fn cron_job_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn cron_job_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let old_spec = old.part("spec");
     let old_template = old_spec.part("jobTemplate").part("spec").part("template");
-    let options = Options::for_template(old_template, context);
+    let options = PodValidationOptions::for_template(old_template, context);
     cron_job_spec(new.part("spec"), Some(old), &options, &mut errors);
     supersede(errors, declared_of_cron_job(new))
 }
@@ -527,7 +527,12 @@ fn declared_of_cron_job(object: &Value) -> FieldErrors {
     errors
 }
 
-fn cron_job_spec(spec: Option<&Value>, old: Option<&Value>, options: &Options, errors: &mut FieldErrors) {
+fn cron_job_spec(
+    spec: Option<&Value>,
+    old: Option<&Value>,
+    options: &PodValidationOptions,
+    errors: &mut FieldErrors,
+) {
     let schedule = spec.text("schedule");
     let zone = spec.text_if_set("timeZone");
     if schedule.is_empty() {

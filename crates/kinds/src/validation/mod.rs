@@ -1,7 +1,7 @@
 //! Validation of objects, with the field paths and messages of kube-apiserver.
 //!
 //! Objects arrive decoded, type-checked against their schema ([`schema`]) and with defaults applied. A rule that meets
-//! an unexpected type skips it and never panics. If the [`Rules`] of a kind find no error, the write path also applies the
+//! an unexpected type skips it and never panics. If the [`ValidationRules`] of a kind find no error, the write path also applies the
 //! metadata rules common to all kinds.
 
 pub mod admin_access;
@@ -49,7 +49,7 @@ use value::Value;
 
 /// Input of validation besides the object.
 #[derive(Clone, Debug, Default)]
-pub struct Context {
+pub struct ValidationContext {
     /// Set by the `--allow-privileged` flag.
     pub allow_privileged: bool,
     /// Current time in seconds since 1970.
@@ -66,7 +66,7 @@ pub struct Context {
     pub budget: value::Budget,
 }
 
-impl Context {
+impl ValidationContext {
     /// Limits and metrics for validating a custom resource.
     pub fn bounds(&self) -> crd::Bounds<'_> {
         crd::Bounds { watch: self.stopwatch.as_deref(), budget: &self.budget }
@@ -75,13 +75,13 @@ impl Context {
 
 /// Validation functions of one kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct ValidationRules {
     /// Arguments are the new object and the context.
-    pub create: fn(&Value, &Context) -> FieldErrors,
+    pub create: fn(&Value, &ValidationContext) -> FieldErrors,
     /// Arguments are `(new, old, context)`.
-    pub update: fn(&Value, &Value, &Context) -> FieldErrors,
+    pub update: fn(&Value, &Value, &ValidationContext) -> FieldErrors,
     /// Arguments are `(new, old, context)`, for an update through the `status` subresource.
-    pub update_status: fn(&Value, &Value, &Context) -> FieldErrors,
+    pub update_status: fn(&Value, &Value, &ValidationContext) -> FieldErrors,
 }
 
 /// Runs validation of one object with a limit on compiling regular expressions of its CEL expressions and schemas,
@@ -96,10 +96,10 @@ type TextRule = fn(&str) -> Vec<String>;
 /// Validates tolerations outside of a pod.
 pub fn tolerations(list: &[Value], at: &api::validation::fields::At<'_>) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    pod::scheduling::toleration_list(list, &pod::options::Options::default(), at, &mut errors);
+    pod::scheduling::toleration_list(list, &pod::options::PodValidationOptions::default(), at, &mut errors);
     errors
 }
 
-fn no_rules(_: &Value, _: &Value, _: &Context) -> FieldErrors {
+fn no_rules(_: &Value, _: &Value, _: &ValidationContext) -> FieldErrors {
     FieldErrors::new()
 }

@@ -10,17 +10,17 @@ use api::validation::meta;
 use value::Value;
 
 use super::service::load_balancer_ingress;
-use super::{Context, Rules, internal_json, no_rules};
+use super::{ValidationContext, ValidationRules, internal_json, no_rules};
 
-pub(crate) const INGRESS: Rules =
-    Rules { create: ingress, update: ingress_update, update_status: ingress_status_update };
-pub(crate) const INGRESS_CLASS: Rules =
-    Rules { create: ingress_class, update: ingress_class_update, update_status: no_rules };
-pub(crate) const IP_ADDRESS: Rules =
-    Rules { create: ip_address, update: ip_address_update, update_status: no_rules };
-pub(crate) const NETWORK_POLICY: Rules =
-    Rules { create: network_policy, update: network_policy_update, update_status: no_rules };
-pub(crate) const SERVICE_CIDR: Rules = Rules {
+pub(crate) const INGRESS: ValidationRules =
+    ValidationRules { create: ingress, update: ingress_update, update_status: ingress_status_update };
+pub(crate) const INGRESS_CLASS: ValidationRules =
+    ValidationRules { create: ingress_class, update: ingress_class_update, update_status: no_rules };
+pub(crate) const IP_ADDRESS: ValidationRules =
+    ValidationRules { create: ip_address, update: ip_address_update, update_status: no_rules };
+pub(crate) const NETWORK_POLICY: ValidationRules =
+    ValidationRules { create: network_policy, update: network_policy_update, update_status: no_rules };
+pub(crate) const SERVICE_CIDR: ValidationRules = ValidationRules {
     create: service_cidr,
     update: service_cidr_update,
     update_status: |new, old, _| meta::update(new, old),
@@ -36,7 +36,7 @@ struct Ratcheting {
     wildcard_rules: bool,
 }
 
-fn ingress(ingress: &Value, _: &Context) -> FieldErrors {
+fn ingress(ingress: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = ingress_rules(ingress, Ratcheting::default());
     let key = "kubernetes.io/ingress.class";
     let annotation = ingress.part("metadata").part("annotations").text_if_set(key);
@@ -50,7 +50,7 @@ fn ingress(ingress: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-fn ingress_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn ingress_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let spec = old.part("spec");
     let secret_names = spec.items("tls").iter().any(|tls| !secret_name(tls.text("secretName")).is_empty());
     let wildcard_rules = spec.items("rules").iter().any(|rule| {
@@ -63,7 +63,7 @@ fn ingress_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-fn ingress_status_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn ingress_status_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let path = ["status", "loadBalancer", "ingress"];
     let before: HashSet<&str> = old.list_at(&path).iter().map(|ingress| ingress.text("ip")).collect();
@@ -233,11 +233,11 @@ fn path_segment(holder: &Value, field: &str, at: &At<'_>, errors: &mut FieldErro
     }
 }
 
-fn ingress_class(class: &Value, _: &Context) -> FieldErrors {
+fn ingress_class(class: &Value, _: &ValidationContext) -> FieldErrors {
     supersede(ingress_class_rules(class), declared_parameters(class, None))
 }
 
-fn ingress_class_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn ingress_class_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (now, before) = (new.part("spec").text("controller"), old.part("spec").text("controller"));
     if now != before {
@@ -299,11 +299,11 @@ fn ip_name(name: &str, _: bool) -> Vec<String> {
     names::is_valid_ip(name)
 }
 
-fn ip_address(address: &Value, _: &Context) -> FieldErrors {
+fn ip_address(address: &Value, _: &ValidationContext) -> FieldErrors {
     supersede(ip_address_rules(address), declared_parent(address, None))
 }
 
-fn ip_address_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn ip_address_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = ip_address_rules(new);
     errors.extend(meta::update(new, old));
     supersede(errors, declared_parent(new, Some(old)))
@@ -355,13 +355,13 @@ fn declared_parent(new: &Value, old: Option<&Value>) -> FieldErrors {
     declared
 }
 
-fn network_policy(policy: &Value, _: &Context) -> FieldErrors {
+fn network_policy(policy: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(policy, true, names::name_is_dns_subdomain);
     policy_spec(policy, false, &HashSet::new(), &mut errors);
     supersede(errors, declared_blocks(policy, None))
 }
 
-fn network_policy_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn network_policy_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut wrong = FieldErrors::new();
     meta::label_selector(old.part("spec").part("podSelector"), false, &At::ROOT, &mut wrong);
     let mut cidrs: HashSet<&str> = HashSet::new();
@@ -516,7 +516,7 @@ fn declared_blocks(new: &Value, old: Option<&Value>) -> FieldErrors {
     declared
 }
 
-fn service_cidr(cidr: &Value, _: &Context) -> FieldErrors {
+fn service_cidr(cidr: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(cidr, false, names::name_is_dns_subdomain);
     cidr_list(cidr, &mut errors);
     errors
@@ -548,7 +548,7 @@ fn cidr_list(object: &Value, errors: &mut FieldErrors) {
     }
 }
 
-fn service_cidr_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn service_cidr_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (now, before) = (new.list_at(&["spec", "cidrs"]), old.list_at(&["spec", "cidrs"]));
     if now.len() == before.len() {

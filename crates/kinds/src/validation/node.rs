@@ -11,9 +11,9 @@ use api::validation::repeated::Repeated;
 use value::Value;
 
 use super::quota::resource_amounts;
-use super::{Context, Rules, TextRule, internal_json};
+use super::{TextRule, ValidationContext, ValidationRules, internal_json};
 
-pub(crate) const NODE: Rules = Rules {
+pub(crate) const NODE: ValidationRules = ValidationRules {
     create: |node, _| create(node),
     update: |new, old, context| {
         let mut errors = create(new);
@@ -44,7 +44,7 @@ fn create(node: &Value) -> FieldErrors {
     errors
 }
 
-fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     annotations(new, &mut errors);
     let (spec, status) = (new.part("spec"), new.part("status"));

@@ -11,9 +11,9 @@ use api::validation::repeated::Repeated;
 use value::Value;
 
 use super::core::{endpoint_ip, protocol};
-use super::{Context, Rules, internal_json};
+use super::{ValidationContext, ValidationRules, internal_json};
 
-pub(crate) const SERVICE: Rules = Rules { create, update, update_status };
+pub(crate) const SERVICE: ValidationRules = ValidationRules { create, update, update_status };
 
 const SPEC: At<'static> = At::new("spec");
 const CLUSTER_IPS: At<'static> = At::new("spec.clusterIPs");
@@ -26,13 +26,13 @@ const POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack
 const MAX_AFFINITY_SECONDS: i64 = 86_400;
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-fn create(service: &Value, _: &Context) -> FieldErrors {
+fn create(service: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(service, true, names::name_is_dns_label);
     rules(service, None, &mut errors);
     errors
 }
 
-fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     cluster_ips_stay(new, old, &mut errors);
     families_stay(new, old, &mut errors);
@@ -45,7 +45,7 @@ fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-fn update_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn update_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let at = At::new("status.loadBalancer.ingress");
     let ingress = new.list_at(&["status", "loadBalancer", "ingress"]);

@@ -13,13 +13,16 @@ use super::apps::{
     collisions_grow, count, not_negative, positive_count, required_selector, selector_stays, template_labels,
 };
 use super::label_match::selects;
-use super::pod::options::Options;
+use super::pod::options::PodValidationOptions;
 use super::pod::{claims, security};
 use super::template::template;
-use super::{Context, Rules, internal_json};
+use super::{ValidationContext, ValidationRules, internal_json};
 
-pub(crate) const STATEFUL_SET: Rules =
-    Rules { create: stateful_set_create, update: stateful_set_update, update_status: stateful_set_status };
+pub(crate) const STATEFUL_SET: ValidationRules = ValidationRules {
+    create: stateful_set_create,
+    update: stateful_set_update,
+    update_status: stateful_set_status,
+};
 
 const SPEC: At<'static> = At::new("spec");
 
@@ -33,17 +36,17 @@ struct Tolerated {
     recreate: bool,
 }
 
-fn stateful_set_create(object: &Value, context: &Context) -> FieldErrors {
+fn stateful_set_create(object: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(object, true, names::name_is_dns_label);
-    let options = Options::for_template(None, context);
+    let options = PodValidationOptions::for_template(None, context);
     stateful_set_spec(object.part("spec"), &options, Tolerated::default(), &mut errors);
     errors
 }
 
-fn stateful_set_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn stateful_set_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (spec, old_spec) = (new.part("spec"), old.part("spec"));
-    let options = Options::for_template(old_spec.part("template"), context);
+    let options = PodValidationOptions::for_template(old_spec.part("template"), context);
     let mut tolerated = Tolerated {
         service_name: true,
         claim_templates: true,
@@ -69,7 +72,7 @@ fn stateful_set_update(new: &Value, old: &Value, context: &Context) -> FieldErro
 
 fn stateful_set_spec(
     spec: Option<&Value>,
-    options: &Options,
+    options: &PodValidationOptions,
     tolerated: Tolerated,
     errors: &mut FieldErrors,
 ) {
@@ -151,7 +154,7 @@ fn stateful_set_strategy(
 
 fn stateful_set_template(
     spec: Option<&Value>,
-    options: &Options,
+    options: &PodValidationOptions,
     tolerated: Tolerated,
     errors: &mut FieldErrors,
 ) {
@@ -211,7 +214,7 @@ fn as_the_controller_makes_it(spec: Option<&Value>) -> Value {
     judged
 }
 
-fn stateful_set_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn stateful_set_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let (status, old_status) = (new.part("status"), old.part("status"));
     let counts = [

@@ -225,9 +225,9 @@ fn volumes(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
 }
 
 /// A path in a volume and the source that creates it.
-type Source = (String, String);
+type VolumePathSource = (String, String);
 
-fn shown(source: &Source) -> String {
+fn shown(source: &VolumePathSource) -> String {
     let path = api::field::quote(&source.0);
     if source.1.is_empty() { path } else { format!("{path} ({})", source.1) }
 }
@@ -236,10 +236,10 @@ fn shown(source: &Source) -> String {
 const MAX_COMPARED: usize = 1000;
 
 /// Pairs of paths where one contains or equals the other, in order of appearance.
-fn overlapping(paths: Vec<Source>) -> Vec<String> {
+fn overlapping(paths: Vec<VolumePathSource>) -> Vec<String> {
     let inside =
         |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    let mut earlier: Vec<Source> = Vec::new();
+    let mut earlier: Vec<VolumePathSource> = Vec::new();
     let mut found = Vec::new();
     for (path, source) in paths.into_iter().take(MAX_COMPARED) {
         let path = path.trim_end_matches('/').to_owned();
@@ -257,7 +257,7 @@ fn overlapping(paths: Vec<Source>) -> Vec<String> {
     found
 }
 
-fn paths(source: Option<&Value>, words: &str) -> Vec<Source> {
+fn paths(source: Option<&Value>, words: &str) -> Vec<VolumePathSource> {
     source.items("items").iter().map(|item| (item.text("path").to_owned(), words.to_owned())).collect()
 }
 
@@ -297,7 +297,7 @@ fn overlaps(spec: Option<&Value>, warnings: &mut Vec<String>) {
     }
 }
 
-fn projected_paths(source: &Value) -> Vec<Source> {
+fn projected_paths(source: &Value) -> Vec<VolumePathSource> {
     use api::field::quote;
     if let Some(map) = source.part("configMap")
         && map.part("items").is_some()

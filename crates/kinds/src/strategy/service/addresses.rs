@@ -10,7 +10,7 @@ use value::Value;
 use super::facts::{
     NONE, families_of, family_of, first_ip, has_selector, is_external_name, set_cluster_ips, set_families,
 };
-use super::{AddressError, Allocation, Allocator, Family, invalid, keeps_dual_stack, refuse};
+use super::{AddressError, Allocator, Family, ServiceAllocation, invalid, keeps_dual_stack, refuse};
 use crate::validation::service::cluster_ip_errors;
 
 /// Sets `ipFamilyPolicy` and `ipFamilies`; fails if the server's ranges do not support them.
@@ -122,7 +122,7 @@ pub(super) fn init_families(
 pub(super) fn allocate_cluster_ips(
     service: &mut Value,
     allocator: &mut dyn Allocator,
-    taken: &mut Allocation,
+    taken: &mut ServiceAllocation,
 ) -> Result<(), Status> {
     if is_external_name(service) || first_ip(service) == NONE {
         return Ok(());
@@ -144,7 +144,7 @@ pub(super) fn update_cluster_ips(
     new: &mut Value,
     old: &Value,
     allocator: &mut dyn Allocator,
-    taken: &mut Allocation,
+    taken: &mut ServiceAllocation,
 ) -> Result<(), Status> {
     if keeps_dual_stack(new, old) {
         return Ok(());
@@ -188,7 +188,7 @@ fn take_ip(
     family: Family,
     wanted: &str,
     allocator: &mut dyn Allocator,
-    taken: &mut Allocation,
+    taken: &mut ServiceAllocation,
 ) -> Result<String, Status> {
     let refusal = |detail: String| {
         let mut errors = FieldErrors::new();

@@ -6,7 +6,7 @@ use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::options::Options;
+use super::options::PodValidationOptions;
 use super::{env, mounts, probes, resources, security};
 
 const MAX_RESTART_RULES: usize = 20;
@@ -19,7 +19,7 @@ pub(in crate::validation) struct Pod<'a> {
     pub volumes: &'a mounts::Volumes<'a>,
     /// Names of the pod's device claims.
     pub claims: &'a BTreeSet<&'a str>,
-    pub options: &'a Options,
+    pub options: &'a PodValidationOptions,
 }
 
 impl Pod<'_> {

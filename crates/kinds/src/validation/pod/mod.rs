@@ -24,10 +24,10 @@ use api::{FieldErrors, names};
 use value::{Map, Value};
 
 use self::containers::image_of_pod;
-use self::options::Options;
-use super::{Context, Rules, internal_json, unified_diff};
+use self::options::PodValidationOptions;
+use super::{ValidationContext, ValidationRules, internal_json, unified_diff};
 
-pub(crate) const POD: Rules = Rules { create, update, update_status: status::update };
+pub(crate) const POD: ValidationRules = ValidationRules { create, update, update_status: status::update };
 
 const SPEC: At<'static> = At::new("spec");
 const ANNOTATIONS: At<'static> = At::new("metadata.annotations");
@@ -37,8 +37,8 @@ const CHANGEABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].ima
      `spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set \
      to 1 if it was previously negative)";
 
-fn create(pod: &Value, context: &Context) -> FieldErrors {
-    let options = Options::for_pod(None, context);
+fn create(pod: &Value, context: &ValidationContext) -> FieldErrors {
+    let options = PodValidationOptions::for_pod(None, context);
     let mut errors = metadata_and_spec(pod, &options);
     let Some(spec) = pod.part("spec") else { return errors };
     if !spec.items("ephemeralContainers").is_empty() {
@@ -55,7 +55,7 @@ fn create(pod: &Value, context: &Context) -> FieldErrors {
 }
 
 /// Validates metadata and spec by rules common to all writes.
-fn metadata_and_spec(pod: &Value, options: &Options) -> FieldErrors {
+fn metadata_and_spec(pod: &Value, options: &PodValidationOptions) -> FieldErrors {
     let mut errors = meta::create(pod, true, names::name_is_dns_subdomain);
     let metadata = pod.part("metadata");
     let no_spec = Value::Map(Map::new());
@@ -93,8 +93,8 @@ fn no_tokens(spec: &Value, errors: &mut FieldErrors) {
     }
 }
 
-fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
-    let options = Options::for_pod(Some(old), context);
+fn update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
+    let options = PodValidationOptions::for_pod(Some(old), context);
     let mut errors = meta::update(new, old);
     errors.append(&mut metadata_and_spec(new, &options));
     annotations_update(new, old, &options, &mut errors);
@@ -134,7 +134,12 @@ fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
 }
 
 /// Validates the annotations of an updated pod.
-pub(super) fn annotations_update(new: &Value, old: &Value, options: &Options, errors: &mut FieldErrors) {
+pub(super) fn annotations_update(
+    new: &Value,
+    old: &Value,
+    options: &PodValidationOptions,
+    errors: &mut FieldErrors,
+) {
     let metadata = new.part("metadata");
     security::annotation_changes(metadata, old.part("metadata"), &ANNOTATIONS, errors);
     security::annotations(metadata, new.part("spec"), options, &ANNOTATIONS, errors);
@@ -161,7 +166,7 @@ fn deadline_update(new: &Value, old: &Value, errors: &mut FieldErrors) -> bool {
     }
 }
 
-fn tolerations_update(new: &Value, old: &Value, options: &Options, errors: &mut FieldErrors) {
+fn tolerations_update(new: &Value, old: &Value, options: &PodValidationOptions, errors: &mut FieldErrors) {
     // All fields of a toleration except its seconds; none of them is a list or a quantity.
     let identity = |toleration: &Value| {
         let fields = toleration.as_map().into_iter().flat_map(Map::iter);
@@ -293,13 +298,13 @@ fn has_only_additions(new: &Value, old: &Value) -> bool {
 }
 
 /// Validates an update through `ephemeralcontainers`: containers can be added, but not changed or removed.
-pub fn update_ephemeral_containers(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+pub fn update_ephemeral_containers(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     if security::is_mirror(old) {
         let mut errors = FieldErrors::new();
         errors.forbidden(&At::ROOT, "static pods do not support ephemeral containers");
         return errors;
     }
-    let options = Options::for_pod(Some(old), context);
+    let options = PodValidationOptions::for_pod(Some(old), context);
     let mut errors = meta::update(new, old);
     errors.append(&mut metadata_and_spec(new, &options));
     annotations_update(new, old, &options, &mut errors);
@@ -330,18 +335,18 @@ pub fn update_ephemeral_containers(new: &Value, old: &Value, context: &Context) 
 }
 
 /// Validates an update through the `resize` subresource.
-pub fn update_resize(new: &Value, old: &Value, context: &Context) -> FieldErrors {
-    let options = Options::for_pod(Some(old), context);
+pub fn update_resize(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
+    let options = PodValidationOptions::for_pod(Some(old), context);
     let mut errors = meta::update(new, old);
     errors.append(&mut metadata_and_spec(new, &options));
     crate::validation::pod::resize::resize(new, old, errors)
 }
 
 /// Rules of `Binding`, which assigns a pod to a node.
-pub(crate) const BINDING: Rules =
-    Rules { create: binding, update: super::no_rules, update_status: super::no_rules };
+pub(crate) const BINDING: ValidationRules =
+    ValidationRules { create: binding, update: super::no_rules, update_status: super::no_rules };
 
-fn binding(binding: &Value, _: &Context) -> FieldErrors {
+fn binding(binding: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let target = binding.part("target");
     let (kind, name) = (target.text("kind"), target.text("name"));

@@ -6,12 +6,12 @@ use api::validation::meta;
 use value::Value;
 
 use super::{resources, scheduling, security};
-use crate::validation::Context;
+use crate::validation::ValidationContext;
 
 /// Each relaxation is set if the old object already has such a value.
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing an old object may keep")]
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::validation) struct Options {
+pub(in crate::validation) struct PodValidationOptions {
     /// True for pods, false for templates.
     pub is_pod: bool,
     /// Set by the `--allow-privileged` flag.
@@ -32,17 +32,20 @@ pub(in crate::validation) struct Options {
     pub sys_admin_without_escalation: bool,
 }
 
-impl Options {
+impl PodValidationOptions {
     /// Options for a pod; `old` is the pod before the update.
-    pub(in crate::validation) fn for_pod(old: Option<&Value>, context: &Context) -> Self {
+    pub(in crate::validation) fn for_pod(old: Option<&Value>, context: &ValidationContext) -> Self {
         let mut options = Self::for_template(old, context);
         options.is_pod = true;
         options
     }
 
     /// Options for a template; `old` is the template before the update.
-    pub(in crate::validation) fn for_template(old: Option<&Value>, context: &Context) -> Self {
-        let mut options = Options { allow_privileged: context.allow_privileged, ..Options::default() };
+    pub(in crate::validation) fn for_template(old: Option<&Value>, context: &ValidationContext) -> Self {
+        let mut options = PodValidationOptions {
+            allow_privileged: context.allow_privileged,
+            ..PodValidationOptions::default()
+        };
         let Some(old) = old else { return options };
         let annotations = old.part("metadata").part("annotations");
         options.invalid_deletion_cost = !security::is_deletion_cost_valid(annotations);

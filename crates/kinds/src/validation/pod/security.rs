@@ -6,7 +6,7 @@ use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, names};
 use value::{Value, write};
 
-use super::options::{Options, containers, visit_containers};
+use super::options::{PodValidationOptions, containers, visit_containers};
 use super::scheduling;
 use super::volumes::descending_path;
 use crate::validation::internal_json;
@@ -25,7 +25,12 @@ const MAX_USER_DOMAIN: usize = 256;
 const MAX_USER: usize = 104;
 
 /// Validates the security context of a pod or template.
-pub(in crate::validation) fn pod(spec: &Value, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
+pub(in crate::validation) fn pod(
+    spec: &Value,
+    options: &PodValidationOptions,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
     let Some(context) = spec.part("securityContext") else { return };
     let at = at.field("securityContext");
     for field in ["fsGroup", "runAsUser", "runAsGroup"] {
@@ -65,7 +70,7 @@ fn one_of(context: &Value, field: &str, known: &[&str], at: &At<'_>, errors: &mu
 pub(in crate::validation) fn container(
     context: &Value,
     host_users: bool,
-    options: &Options,
+    options: &PodValidationOptions,
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
@@ -158,7 +163,13 @@ fn app_armor_profile(context: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn sysctls(context: &Value, spec: &Value, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
+fn sysctls(
+    context: &Value,
+    spec: &Value,
+    options: &PodValidationOptions,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
     let mut seen: HashSet<&str> = HashSet::new();
     for (i, sysctl) in context.items("sysctls").iter().enumerate() {
         let at = at.index(i);
@@ -305,7 +316,7 @@ fn is_windows_dns(domain: &str) -> bool {
 /// Validates Windows `hostProcess` containers of a pod.
 pub(in crate::validation) fn host_processes(
     spec: &Value,
-    options: &Options,
+    options: &PodValidationOptions,
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
@@ -422,7 +433,7 @@ fn windows(spec: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 pub(in crate::validation) fn annotations(
     metadata: Option<&Value>,
     spec: Option<&Value>,
-    options: &Options,
+    options: &PodValidationOptions,
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
@@ -464,7 +475,7 @@ pub(in crate::validation) fn annotations(
     }
 }
 
-fn annotated_tolerations(text: &str, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
+fn annotated_tolerations(text: &str, options: &PodValidationOptions, at: &At<'_>, errors: &mut FieldErrors) {
     match value::json::parse(text.as_bytes()) {
         Ok(parsed) => {
             // kube-apiserver decodes its internal type here, whose field names match without regard to case.

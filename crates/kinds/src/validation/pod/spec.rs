@@ -7,7 +7,7 @@ use api::validation::meta;
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::options::{Options, visit_containers};
+use super::options::{PodValidationOptions, visit_containers};
 use super::{claims, containers, env, resources, scheduling, security, volumes};
 
 const MAX_NAME_SERVERS: usize = 3;
@@ -19,7 +19,7 @@ const MAX_HOST_NAME: usize = 64;
 pub(in crate::validation) fn spec(
     spec: &Value,
     metadata: Option<&Value>,
-    options: &Options,
+    options: &PodValidationOptions,
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
@@ -86,7 +86,7 @@ fn one_of(spec: &Value, field: &str, known: &[&str], at: &At<'_>, errors: &mut F
     }
 }
 
-fn host_network_ports(spec: &Value, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
+fn host_network_ports(spec: &Value, options: &PodValidationOptions, at: &At<'_>, errors: &mut FieldErrors) {
     if !spec.flag("hostNetwork") {
         return;
     }
@@ -154,7 +154,7 @@ fn dns_config(spec: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn host_users(spec: &Value, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
+fn host_users(spec: &Value, options: &PodValidationOptions, at: &At<'_>, errors: &mut FieldErrors) {
     const DETAIL: &str = "when `hostUsers` is false";
     if spec.flag_if_set("hostUsers") != Some(false) {
         return;

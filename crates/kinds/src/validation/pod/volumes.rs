@@ -7,7 +7,7 @@ use api::{FieldErrors, names, quantity::Quantity};
 use value::Value;
 
 use super::mounts::Volumes;
-use super::options::Options;
+use super::options::PodValidationOptions;
 use super::{claims, containers, env, projected};
 
 /// Data that source validation needs besides the source.
@@ -15,7 +15,7 @@ pub(in crate::validation) struct Volume<'a> {
     name: &'a str,
     /// Name of the pod; empty for templates.
     pod: &'a str,
-    pub(in crate::validation) options: &'a Options,
+    pub(in crate::validation) options: &'a PodValidationOptions,
 }
 
 type SourceRule = fn(&Value, &Volume<'_>, &At<'_>, &mut FieldErrors);
@@ -62,7 +62,7 @@ pub(in crate::validation) fn volumes<'a>(
     spec: &'a Value,
     pod: &str,
     at: &At<'_>,
-    options: &Options,
+    options: &PodValidationOptions,
     errors: &mut FieldErrors,
 ) -> Volumes<'a> {
     let at = at.field("volumes");
@@ -578,7 +578,7 @@ pub(in crate::validation) fn shared_source(
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
-    let facts = Volume { name: "", pod: "", options: &Options::default() };
+    let facts = Volume { name: "", pod: "", options: &PodValidationOptions::default() };
     if let Some((_, _, path, rule)) = SOURCES.iter().find(|(name, ..)| *name == field) {
         rule(source, &facts, &at.field(path), errors);
     }

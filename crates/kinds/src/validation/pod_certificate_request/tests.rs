@@ -11,7 +11,7 @@ use rcgen::{
 };
 use value::{Value, json};
 
-use super::super::Context;
+use super::super::ValidationContext;
 use super::{POD_CERTIFICATE_REQUEST, is_mail_address};
 
 /// Equals 2026-01-01T00:00:00Z, in seconds since 1970.
@@ -31,7 +31,7 @@ fn texts(errors: &api::FieldErrors) -> Vec<String> {
 }
 
 fn created(spec: &str) -> Vec<String> {
-    texts(&(POD_CERTIFICATE_REQUEST.create)(&object(spec, ""), &Context::default()))
+    texts(&(POD_CERTIFICATE_REQUEST.create)(&object(spec, ""), &ValidationContext::default()))
 }
 
 fn possession(key: &[u8], proof: &[u8]) -> String {
@@ -113,7 +113,7 @@ fn answered(key: &KeyPair, chain: &str, now: i64) -> Vec<String> {
             "beginRefreshAt": "2026-01-02T00:00:00Z", "conditions": [{{"type": "Issued", "status": "True", "reason": "R",
             "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}}]"#
     );
-    let context = Context { now, ..Context::default() };
+    let context = ValidationContext { now, ..ValidationContext::default() };
     let stored = |status: &str| {
         let mut object = object(&spec, status);
         object.set_at(&["metadata", "resourceVersion"], "1");
