@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use value::{Map, Value};
 
 use super::fields::Fill;
+use super::pod::storage_source;
 use super::quantities::{round_up, round_up_list};
 
 pub fn endpoints(object: &mut Value) {
@@ -86,27 +87,7 @@ pub fn persistent_volume(object: &mut Value) {
 /// Defaults of a PersistentVolumeSpec that also apply to the inline spec of a VolumeAttachment.
 pub(super) fn volume_spec(spec: &mut Map) {
     round_up_list(spec, "capacity");
-    if let Some(path) = spec.child("hostPath") {
-        path.fill("type", "");
-    }
-    if let Some(rbd) = spec.child("rbd") {
-        rbd.fill_zero("pool", "rbd");
-        rbd.fill_zero("user", "admin");
-        rbd.fill_zero("keyring", "/etc/ceph/keyring");
-    }
-    if let Some(iscsi) = spec.child("iscsi") {
-        iscsi.fill_zero("iscsiInterface", "default");
-    }
-    if let Some(disk) = spec.child("azureDisk") {
-        disk.fill("cachingMode", "ReadWrite");
-        disk.fill("fsType", "ext4");
-        disk.fill("readOnly", false);
-        disk.fill("kind", "Shared");
-    }
-    if let Some(scale_io) = spec.child("scaleIO") {
-        scale_io.fill_zero("storageMode", "ThinProvisioned");
-        scale_io.fill_zero("fsType", "xfs");
-    }
+    storage_source(spec);
 }
 
 pub fn persistent_volume_claim(object: &mut Value) {

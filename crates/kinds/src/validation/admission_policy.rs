@@ -11,7 +11,7 @@ use super::admission_expression::{Expressions, StoredExpressions};
 use super::admissionregistration::{
     FAILURE_POLICIES, REINVOCATION_POLICIES, match_conditions, match_resources, one_of, static_name,
 };
-use super::{ValidationContext, ValidationRules, no_rules};
+use super::{ValidationContext, ValidationRules, no_rules, required_name};
 
 pub(crate) const VALIDATING_POLICY: ValidationRules = ValidationRules {
     create: |policy, context| created(policy, context, validating_policy),
@@ -332,12 +332,7 @@ fn mutation_rules(mutation: &Value, expressions: &Expressions<'_>, at: &At<'_>, 
 fn binding_rules(binding: &Value) -> FieldErrors {
     let mut errors = meta::create(binding, false, names::name_is_dns_subdomain);
     let spec = binding.part("spec");
-    let policy = spec.text("policyName");
-    if policy.is_empty() {
-        errors.required(&SPEC.field("policyName"), "");
-    } else {
-        errors.invalid_each(&SPEC.field("policyName"), policy, names::is_dns1123_subdomain(policy));
-    }
+    required_name(spec, "policyName", names::is_dns1123_subdomain, &SPEC, &mut errors);
     if let Some(reference) = spec.part("paramRef") {
         param_ref(reference, &SPEC.field("paramRef"), &mut errors);
     }

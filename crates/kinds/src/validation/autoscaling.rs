@@ -6,7 +6,7 @@ use api::{FieldErrors, gvk::GroupVersion, names, quantity::Quantity};
 use value::Value;
 
 use super::pod::resources;
-use super::{ValidationContext, ValidationRules};
+use super::{ValidationContext, ValidationRules, required_name};
 
 pub(crate) const HORIZONTAL_POD_AUTOSCALER: ValidationRules =
     ValidationRules { create, update, update_status };
@@ -100,12 +100,7 @@ fn spec(spec: Option<&Value>, old: Option<&Value>, errors: &mut FieldErrors) {
 
 fn reference(reference: Option<&Value>, strictness: ApiVersion, at: &At<'_>, errors: &mut FieldErrors) {
     for field in ["kind", "name"] {
-        let text = reference.text(field);
-        if text.is_empty() {
-            errors.required(&at.field(field), "");
-        } else {
-            errors.invalid_each(&at.field(field), text, names::is_path_segment_name(text));
-        }
+        required_name(reference, field, names::is_path_segment_name, at, errors);
     }
     let version = reference.text("apiVersion");
     if let Err(why) = api_version(version, strictness) {

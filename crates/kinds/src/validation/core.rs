@@ -8,12 +8,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use value::Value;
 
+use super::ports::{port_number, protocol};
 use super::{ValidationContext, ValidationRules, no_rules};
 
 /// Maximum size of the data of a ConfigMap or Secret, in bytes.
 const MAX_DATA: usize = 1 << 20;
 const IMMUTABLE_WHEN_SET: &str = "field is immutable when `immutable` is set";
-pub(super) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
 pub(crate) const NAMESPACE: ValidationRules =
     ValidationRules { create: namespace, update: namespace_update, update_status: namespace_status };
@@ -299,21 +299,9 @@ fn endpoint_port(port: &Value, require_name: bool, at: &At<'_>, errors: &mut Fie
     } else if !name.is_empty() {
         errors.invalid_each(&at.field("name"), name, names::is_dns1123_label(name));
     }
-    let number = port.number("port");
-    for error in names::is_valid_port_num(number) {
-        errors.invalid(&at.field("port"), number, error);
-    }
+    port_number(port.number("port"), &at.field("port"), errors);
     protocol(port.text("protocol"), &at.field("protocol"), errors);
     if let Some(app) = port.text_if_set("appProtocol") {
         errors.invalid_each(&at.field("appProtocol"), app, names::is_qualified_name(app));
-    }
-}
-
-/// Validates a required protocol name.
-pub(super) fn protocol(protocol: &str, at: &At<'_>, errors: &mut FieldErrors) {
-    if protocol.is_empty() {
-        errors.required(at, "");
-    } else if !PROTOCOLS.contains(&protocol) {
-        errors.not_supported(at, protocol, &PROTOCOLS);
     }
 }

@@ -11,7 +11,8 @@ use api::validation::meta;
 use api::validation::repeated::Repeated;
 use value::Value;
 
-use super::core::{PROTOCOLS, endpoint_ip};
+use super::core::endpoint_ip;
+use super::ports::PROTOCOLS;
 use super::{ValidationContext, ValidationRules, no_rules};
 
 pub(crate) const ENDPOINT_SLICE: ValidationRules =

@@ -4,6 +4,7 @@
 //! an unexpected type skips it and never panics. If the [`ValidationRules`] of a kind find no error, the write path also applies the
 //! metadata rules common to all kinds.
 
+mod addresses;
 pub mod admin_access;
 pub(crate) mod admission_expression;
 pub(crate) mod admission_policy;
@@ -29,6 +30,7 @@ pub(crate) mod persistent_volume_claim;
 pub mod pod;
 pub(crate) mod pod_certificate_request;
 pub(crate) mod policy;
+mod ports;
 pub(crate) mod quota;
 pub(crate) mod rbac;
 pub(crate) mod resource;
@@ -45,6 +47,7 @@ pub(crate) mod template;
 pub(crate) mod unified_diff;
 
 use api::FieldErrors;
+use api::validation::fields::{At, Read, Report};
 use value::Value;
 
 /// Input of validation besides the object.
@@ -93,8 +96,24 @@ pub fn bounded<T>(rules: impl FnOnce() -> T) -> T {
 /// Returns the errors of a text.
 type TextRule = fn(&str) -> Vec<String>;
 
+/// Validates a required name. An empty or absent name is reported only as missing.
+fn required_name<'a>(
+    holder: impl Read<'a>,
+    field: &str,
+    rule: TextRule,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
+    let name = holder.text(field);
+    if name.is_empty() {
+        errors.required(&at.field(field), "");
+    } else {
+        errors.invalid_each(&at.field(field), name, rule(name));
+    }
+}
+
 /// Validates tolerations outside of a pod.
-pub fn tolerations(list: &[Value], at: &api::validation::fields::At<'_>) -> FieldErrors {
+pub fn tolerations(list: &[Value], at: &At<'_>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     pod::scheduling::toleration_list(list, &pod::options::PodValidationOptions::default(), at, &mut errors);
     errors

@@ -9,8 +9,9 @@ use api::validation::fields::{At, IMMUTABLE, Read, Report, same, supersede};
 use api::validation::meta;
 use value::Value;
 
-use super::service::load_balancer_ingress;
-use super::{ValidationContext, ValidationRules, internal_json, no_rules};
+use super::addresses::{legacy_cidr, load_balancer_status};
+use super::ports::port_number;
+use super::{ValidationContext, ValidationRules, internal_json, no_rules, required_name};
 
 pub(crate) const INGRESS: ValidationRules =
     ValidationRules { create: ingress, update: ingress_update, update_status: ingress_status_update };
@@ -65,12 +66,7 @@ fn ingress_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldError
 
 fn ingress_status_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
-    let path = ["status", "loadBalancer", "ingress"];
-    let before: HashSet<&str> = old.list_at(&path).iter().map(|ingress| ingress.text("ip")).collect();
-    let at = At::new("status.loadBalancer.ingress");
-    for (i, ingress) in new.list_at(&path).iter().enumerate() {
-        load_balancer_ingress(ingress, &before, false, &at.index(i), &mut errors);
-    }
+    load_balancer_status(new, old, false, &mut errors);
     errors
 }
 
@@ -203,11 +199,7 @@ fn backend_rules(backend: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors)
                 }
                 (false, _) => errors.invalid(at, "", "cannot set both port name & port number"),
                 (true, 0) => errors.required(at, "port name or number is required"),
-                (true, number) => {
-                    for error in names::is_valid_port_num(number) {
-                        errors.invalid(&at.field("service.port.number"), number, error);
-                    }
-                }
+                (true, number) => port_number(number, &at.field("service.port.number"), errors),
             }
         }
         (None, None) => errors.invalid(at, "", "resource or service backend is required"),
@@ -220,16 +212,7 @@ fn object_reference(reference: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         errors.invalid_each(&at.field("apiGroup"), group, names::is_dns1123_subdomain(group));
     }
     for field in ["kind", "name"] {
-        path_segment(reference, field, at, errors);
-    }
-}
-
-fn path_segment(holder: &Value, field: &str, at: &At<'_>, errors: &mut FieldErrors) {
-    let text = holder.text(field);
-    if text.is_empty() {
-        errors.required(&at.field(field), "");
-    } else {
-        errors.invalid_each(&at.field(field), text, names::is_path_segment_name(text));
+        required_name(reference, field, names::is_path_segment_name, at, errors);
     }
 }
 
@@ -321,7 +304,7 @@ fn ip_address_rules(address: &Value) -> FieldErrors {
         errors.invalid_each(&at.field("group"), group, names::is_dns1123_subdomain(group));
     }
     for field in ["resource", "name"] {
-        path_segment(parent, field, &at, &mut errors);
+        required_name(parent, field, names::is_path_segment_name, &at, &mut errors);
     }
     let namespace = parent.text("namespace");
     if !namespace.is_empty() {
@@ -380,7 +363,7 @@ fn network_policy_update(new: &Value, old: &Value, _: &ValidationContext) -> Fie
 
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
-fn policy_spec(policy: &Value, lenient: bool, known_cidrs: &HashSet<&str>, errors: &mut FieldErrors) {
+fn policy_spec(policy: &Value, lenient: bool, old_cidrs: &HashSet<&str>, errors: &mut FieldErrors) {
     let spec = policy.part("spec");
     meta::label_selector(spec.part("podSelector"), lenient, &SPEC.field("podSelector"), errors);
     for (direction, peers) in DIRECTIONS {
@@ -393,7 +376,7 @@ fn policy_spec(policy: &Value, lenient: bool, known_cidrs: &HashSet<&str>, error
             }
             let list = at.field(peers);
             for (j, peer) in rule.items(peers).iter().enumerate() {
-                policy_peer(peer, lenient, known_cidrs, &list.index(j), errors);
+                policy_peer(peer, lenient, old_cidrs, &list.index(j), errors);
             }
         }
     }
@@ -428,16 +411,12 @@ fn policy_port(port: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         }
         Some(number) => {
             let number = number.as_int().unwrap_or_default();
-            for error in names::is_valid_port_num(number) {
-                errors.invalid(&port_at, number, error);
-            }
+            port_number(number, &port_at, errors);
             if let Some(end) = end {
                 if end < number {
                     errors.invalid(&end_at, end, "must be greater than or equal to `port`");
                 }
-                for error in names::is_valid_port_num(end) {
-                    errors.invalid(&end_at, end, error);
-                }
+                port_number(end, &end_at, errors);
             }
         }
         None => {
@@ -448,7 +427,13 @@ fn policy_port(port: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn policy_peer(peer: &Value, lenient: bool, known: &HashSet<&str>, at: &At<'_>, errors: &mut FieldErrors) {
+fn policy_peer(
+    peer: &Value,
+    lenient: bool,
+    old_cidrs: &HashSet<&str>,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
     let mut count = 0;
     for field in ["podSelector", "namespaceSelector"] {
         if let Some(selector) = peer.part(field) {
@@ -459,7 +444,7 @@ fn policy_peer(peer: &Value, lenient: bool, known: &HashSet<&str>, at: &At<'_>, 
     let block = peer.part("ipBlock");
     if let Some(block) = block {
         count += 1;
-        ip_block(block, known, &at.field("ipBlock"), errors);
+        ip_block(block, old_cidrs, &at.field("ipBlock"), errors);
     }
     if count == 0 {
         errors.required(at, "must specify a peer");
@@ -468,22 +453,17 @@ fn policy_peer(peer: &Value, lenient: bool, known: &HashSet<&str>, at: &At<'_>, 
     }
 }
 
-fn ip_block(block: &Value, known: &HashSet<&str>, at: &At<'_>, errors: &mut FieldErrors) {
-    let check = |cidr: &str, at: &At<'_>, errors: &mut FieldErrors| {
-        if !known.contains(cidr) {
-            errors.invalid_each(at, cidr, names::is_valid_cidr_for_legacy_field(cidr, true));
-        }
-    };
+fn ip_block(block: &Value, old_cidrs: &HashSet<&str>, at: &At<'_>, errors: &mut FieldErrors) {
     let cidr = block.text("cidr");
     if cidr.is_empty() {
         errors.required(&at.field("cidr"), "");
         return;
     }
-    check(cidr, &at.field("cidr"), errors);
+    legacy_cidr(cidr, old_cidrs, &at.field("cidr"), errors);
     let Some(network) = network(cidr) else { return };
     let list = at.field("except");
     for (i, except) in block.texts("except").enumerate() {
-        check(except, &list.index(i), errors);
+        legacy_cidr(except, old_cidrs, &list.index(i), errors);
         let Some(inner) = self::network(except) else { continue };
         if !(network.contains(&inner.network()) && network.prefix_len() < inner.prefix_len()) {
             errors.invalid(&list.index(i), except, "must be a strict subset of `cidr`");

@@ -11,7 +11,7 @@ use api::validation::repeated::Repeated;
 use value::Value;
 
 use super::quota::resource_amounts;
-use super::{TextRule, ValidationContext, ValidationRules, internal_json};
+use super::{TextRule, ValidationContext, ValidationRules, internal_json, required_name};
 
 pub(crate) const NODE: ValidationRules = ValidationRules {
     create: |node, _| create(node),
@@ -269,11 +269,6 @@ fn config_source(source: &Value, in_spec: bool, at: &At<'_>, errors: &mut FieldE
         ("kubeletConfigKey", names::is_config_map_key),
     ];
     for (field, rule) in rules {
-        let text = map.text(field);
-        if text.is_empty() {
-            errors.required(&here.field(field), "");
-        } else {
-            errors.invalid_each(&here.field(field), text, rule(text));
-        }
+        required_name(map, field, rule, &here, errors);
     }
 }

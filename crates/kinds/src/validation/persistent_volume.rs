@@ -9,8 +9,10 @@ use api::validation::meta;
 use value::{Map, Value};
 
 use super::pod::scheduling::node_selector;
-use super::pod::volumes::{csi_driver_name, has_iscsi_prefix, is_iscsi_name, no_backsteps, shared_source};
-use super::{TextRule, ValidationContext, ValidationRules, internal_json, unified_diff};
+use super::pod::volume_paths::no_backsteps;
+use super::pod::volume_sources::{csi_driver_name, has_iscsi_prefix, is_iscsi_name};
+use super::pod::volumes::shared_source;
+use super::{TextRule, ValidationContext, ValidationRules, internal_json, required_name, unified_diff};
 
 pub(crate) const PERSISTENT_VOLUME: ValidationRules =
     ValidationRules { create: volume, update: volume_update, update_status: volume_status_update };
@@ -352,12 +354,7 @@ fn local(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 }
 
 fn storage_os(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
-    let name = source.text("volumeName");
-    if name.is_empty() {
-        errors.required(&at.field("volumeName"), "");
-    } else {
-        errors.invalid_each(&at.field("volumeName"), name, names::is_dns1123_label(name));
-    }
+    required_name(source, "volumeName", names::is_dns1123_label, at, errors);
     let namespace = source.text("volumeNamespace");
     if !namespace.is_empty() {
         errors.invalid_each(&at.field("volumeNamespace"), namespace, names::is_dns1123_label(namespace));
@@ -379,12 +376,7 @@ fn csi(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         let rules: [(&str, TextRule); 2] =
             [("name", names::is_dns1123_subdomain), ("namespace", names::is_dns1123_label)];
         for (part, rule) in rules {
-            let text = secret.text(part);
-            if text.is_empty() {
-                errors.required(&here.field(part), "");
-            } else {
-                errors.invalid_each(&here.field(part), text, rule(text));
-            }
+            required_name(secret, part, rule, &here, errors);
         }
     }
 }

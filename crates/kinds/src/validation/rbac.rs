@@ -7,7 +7,7 @@ use api::validation::fields::{At, IMMUTABLE, Read, Report, same, supersede};
 use api::validation::meta;
 use value::Value;
 
-use super::{ValidationContext, ValidationRules, internal_json, no_rules};
+use super::{ValidationContext, ValidationRules, internal_json, no_rules, required_name};
 
 pub(crate) const ROLE: ValidationRules = ValidationRules {
     create: |role, _| declared_rules(role, None, role_rules(role)),
@@ -156,12 +156,7 @@ fn binding_rules(binding: &Value, is_namespaced: bool) -> FieldErrors {
     if !kinds.contains(&reference.text("kind")) {
         errors.not_supported(&at.field("kind"), reference.text("kind"), kinds);
     }
-    let name = reference.text("name");
-    if name.is_empty() {
-        errors.required(&at.field("name"), "");
-    } else {
-        errors.invalid_each(&at.field("name"), name, names::is_path_segment_name(name));
-    }
+    required_name(reference, "name", names::is_path_segment_name, &at, &mut errors);
     let list = At::new("subjects");
     for (i, subject) in binding.items("subjects").iter().enumerate() {
         subject_rules(subject, is_namespaced, &list.index(i), &mut errors);

@@ -13,7 +13,7 @@ use api::validation::repeated::Repeated;
 use cel::device::{DeviceSelector, DeviceSelectorError};
 use value::Value;
 
-use super::pod::volumes::csi_driver_name;
+use super::pod::volume_sources::csi_driver_name;
 use super::{ValidationRules, resource_declared as declared};
 
 pub(crate) const DEVICE_CLASS: ValidationRules = ValidationRules {

@@ -11,12 +11,14 @@ use value::{Value, write};
 
 use super::pod::claims::template_metadata;
 use super::pod::scheduling::node_selector;
-use super::pod::volumes::csi_driver_name;
+use super::pod::volume_sources::csi_driver_name;
 use super::resource::{
     MAX_CONDITIONS, MAX_PARAMETERS, MAX_PARTS, binding_conditions, configuration, pool_name, raw, selectors,
     tolerations,
 };
-use super::{ValidationContext, ValidationRules, internal_json, no_rules, resource_declared as declared};
+use super::{
+    ValidationContext, ValidationRules, internal_json, no_rules, required_name, resource_declared as declared,
+};
 
 pub(crate) const CLAIM: ValidationRules = ValidationRules {
     create: |claim, context| {
@@ -134,16 +136,7 @@ fn request_rules(request: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         }
         (Some(exactly), true) => {
             let here = at.field("exactly");
-            let class = exactly.text("deviceClassName");
-            if class.is_empty() {
-                errors.required(&here.field("deviceClassName"), "");
-            } else {
-                errors.invalid_each(
-                    &here.field("deviceClassName"),
-                    class,
-                    names::is_dns1123_subdomain(class),
-                );
-            }
+            required_name(exactly, "deviceClassName", names::is_dns1123_subdomain, &here, errors);
             device_request(exactly, &here, errors);
         }
         (None, false) => {

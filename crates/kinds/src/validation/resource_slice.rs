@@ -10,7 +10,7 @@ use value::text::first_bytes;
 use value::{Str, Value};
 
 use super::pod::scheduling::node_selector;
-use super::pod::volumes::csi_driver_name;
+use super::pod::volume_sources::csi_driver_name;
 use super::resource::{MAX_ID, binding_conditions, pool_name, qualified_name, taint};
 use super::{
     ValidationRules, internal_json, no_rules, resource_capacity as capacity, resource_declared as declared,

@@ -10,7 +10,9 @@ use api::validation::meta;
 use api::validation::repeated::Repeated;
 use value::Value;
 
-use super::core::{endpoint_ip, protocol};
+use super::addresses::{legacy_cidr, legacy_ip, load_balancer_status};
+use super::core::endpoint_ip;
+use super::ports::{port_name_or_number, port_number, protocol};
 use super::{ValidationContext, ValidationRules, internal_json};
 
 pub(crate) const SERVICE: ValidationRules = ValidationRules { create, update, update_status };
@@ -53,47 +55,8 @@ fn update_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors
         errors.forbidden(&at, "may only be used when `spec.type` is 'LoadBalancer'");
         return errors;
     }
-    let before: HashSet<&str> = old
-        .list_at(&["status", "loadBalancer", "ingress"])
-        .iter()
-        .map(|ingress| ingress.text("ip"))
-        .collect();
-    for (i, ingress) in ingress.iter().enumerate() {
-        load_balancer_ingress(ingress, &before, true, &at.index(i), &mut errors);
-    }
+    load_balancer_status(new, old, true, &mut errors);
     errors
-}
-
-/// Validates one ingress point of a load balancer status. Only services have `ipMode`.
-pub(super) fn load_balancer_ingress(
-    ingress: &Value,
-    before: &HashSet<&str>,
-    has_mode: bool,
-    at: &At<'_>,
-    errors: &mut FieldErrors,
-) {
-    let ip = ingress.text("ip");
-    if !ip.is_empty() {
-        legacy_ip(ip, before, &at.field("ip"), errors);
-    }
-    if has_mode {
-        let mode_at = at.field("ipMode");
-        match ingress.text_if_set("ipMode") {
-            None if !ip.is_empty() => errors.required(&mode_at, "must be specified when `ip` is set"),
-            Some(_) if ip.is_empty() => {
-                errors.forbidden(&mode_at, "may not be specified when `ip` is not set");
-            }
-            None | Some("VIP" | "Proxy") => {}
-            Some(other) => errors.not_supported(&mode_at, other, &["Proxy", "VIP"]),
-        }
-    }
-    let hostname = ingress.text("hostname");
-    if !hostname.is_empty() {
-        errors.invalid_each(&at.field("hostname"), hostname, names::is_dns1123_subdomain(hostname));
-        if names::parse_ip_sloppy(hostname).is_some() {
-            errors.invalid(&at.field("hostname"), hostname, "must be a DNS name, not an IP address");
-        }
-    }
 }
 
 fn kind_of(service: &Value) -> &str {
@@ -106,18 +69,6 @@ fn is_headless(service: &Value) -> bool {
 
 fn needs_health_check(service: &Value) -> bool {
     kind_of(service) == "LoadBalancer" && service.part("spec").text("externalTrafficPolicy") == "Local"
-}
-
-fn legacy_ip(ip: &str, before: &HashSet<&str>, at: &At<'_>, errors: &mut FieldErrors) {
-    if !before.contains(ip) {
-        errors.invalid_each(at, ip, names::is_valid_ip_for_legacy_field(ip, true));
-    }
-}
-
-fn legacy_cidr(cidr: &str, before: &HashSet<&str>, at: &At<'_>, errors: &mut FieldErrors) {
-    if !before.contains(cidr) {
-        errors.invalid_each(at, cidr, names::is_valid_cidr_for_legacy_field(cidr, true));
-    }
 }
 
 fn rules(service: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
@@ -215,27 +166,11 @@ fn port_rules(ports: &[Value], errors: &mut FieldErrors) {
                 errors.duplicate(&at.field("name"), name);
             }
         }
-        let number = port.number("port");
-        for error in names::is_valid_port_num(number) {
-            errors.invalid(&at.field("port"), number, error);
-        }
+        port_number(port.number("port"), &at.field("port"), errors);
         protocol(port.text("protocol"), &at.field("protocol"), errors);
-        port_number_or_name(port.part("targetPort"), &at.field("targetPort"), errors);
+        port_name_or_number(port.part("targetPort"), &at.field("targetPort"), errors);
         if let Some(app) = port.text_if_set("appProtocol") {
             errors.invalid_each(&at.field("appProtocol"), app, names::is_qualified_name(app));
-        }
-    }
-}
-
-/// Validates a port given by number or name.
-pub(super) fn port_number_or_name(port: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
-    match port {
-        Some(Value::String(name)) => errors.invalid_each(at, name, names::is_valid_port_name(name)),
-        port => {
-            let number = port.and_then(Value::as_int).unwrap_or_default();
-            for error in names::is_valid_port_num(number) {
-                errors.invalid(at, number, error);
-            }
         }
     }
 }
@@ -379,9 +314,7 @@ fn traffic(service: &Value, errors: &mut FieldErrors) {
     } else if port == 0 {
         errors.required(&at, "");
     } else {
-        for error in names::is_valid_port_num(port) {
-            errors.invalid(&at, port, error);
-        }
+        port_number(port, &at, errors);
     }
     let at = SPEC.field("internalTrafficPolicy");
     match spec.text_if_set("internalTrafficPolicy") {

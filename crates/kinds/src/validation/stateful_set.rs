@@ -14,7 +14,7 @@ use super::apps::{
 };
 use super::label_match::selects;
 use super::pod::options::PodValidationOptions;
-use super::pod::{claims, security};
+use super::pod::{annotations, claims};
 use super::template::template;
 use super::{ValidationContext, ValidationRules, internal_json};
 
@@ -180,7 +180,7 @@ fn stateful_set_template(
     meta::labels(metadata, "labels", &TEMPLATE, errors);
     meta::annotations(metadata, &TEMPLATE, errors);
     let at = TEMPLATE.field("annotations");
-    security::annotations(metadata, judged.part("spec"), options, &at, errors);
+    annotations::annotations(metadata, judged.part("spec"), options, &at, errors);
 }
 
 /// Returns the template as the controller will change it: without hostname and subdomain, and with a volume for every claim.

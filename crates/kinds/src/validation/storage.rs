@@ -12,7 +12,7 @@ use api::validation::repeated::Repeated;
 use value::{Map, Value};
 
 use super::persistent_volume::volume_spec;
-use super::pod::volumes::csi_driver_name;
+use super::pod::volume_sources::csi_driver_name;
 use super::{ValidationContext, ValidationRules, internal_json, no_rules};
 
 pub(crate) const STORAGE_CLASS: ValidationRules =

@@ -6,7 +6,7 @@ use api::{FieldErrors, names};
 use value::{Map, Value};
 
 use super::pod::options::PodValidationOptions;
-use super::pod::{security, spec};
+use super::pod::{annotations, spec};
 use super::{ValidationContext, ValidationRules, no_rules};
 
 pub(crate) const POD_TEMPLATE: ValidationRules = ValidationRules { create, update, update_status: no_rules };
@@ -37,11 +37,11 @@ pub(super) fn template(
     meta::annotations(metadata, at, errors);
     let no_spec = Value::Map(Map::new());
     let spec = template.part("spec").unwrap_or(&no_spec);
-    security::annotations(metadata, Some(spec), options, &at.field("annotations"), errors);
+    annotations::annotations(metadata, Some(spec), options, &at.field("annotations"), errors);
     let at = at.field("spec");
     spec::spec(spec, None, options, &at, errors);
-    security::seccomp_annotations_match(metadata, spec, &at, errors);
-    security::app_armor_annotations_match(metadata, spec, &at, errors);
+    annotations::seccomp_annotations_match(metadata, spec, &at, errors);
+    annotations::app_armor_annotations_match(metadata, spec, &at, errors);
     if !spec.items("ephemeralContainers").is_empty() {
         errors
             .forbidden(&at.field("ephemeralContainers"), "ephemeral containers not allowed in pod template");

@@ -1,9 +1,11 @@
 //! Validation of Pod: create, update and the subresources.
 
+pub(in crate::validation) mod annotations;
 pub(in crate::validation) mod claims;
 pub(in crate::validation) mod containers;
 pub(in crate::validation) mod env;
 pub(in crate::validation) mod mounts;
+pub(in crate::validation) mod operating_system;
 pub(in crate::validation) mod options;
 pub(in crate::validation) mod probes;
 pub(in crate::validation) mod projected;
@@ -13,7 +15,12 @@ pub(in crate::validation) mod scheduling;
 pub(in crate::validation) mod security;
 pub(in crate::validation) mod spec;
 pub(in crate::validation) mod status;
+pub(in crate::validation) mod sysctls;
+mod user_ids;
+pub(in crate::validation) mod volume_paths;
+pub(in crate::validation) mod volume_sources;
 pub(in crate::validation) mod volumes;
+pub(in crate::validation) mod windows;
 
 use std::collections::HashSet;
 
@@ -49,8 +56,8 @@ fn create(pod: &Value, context: &ValidationContext) -> FieldErrors {
         errors.forbidden(&SPEC.field("nodeName"), detail);
     }
     let metadata = pod.part("metadata");
-    security::seccomp_annotations_match(metadata, spec, &SPEC, &mut errors);
-    security::app_armor_annotations_match(metadata, spec, &SPEC, &mut errors);
+    annotations::seccomp_annotations_match(metadata, spec, &SPEC, &mut errors);
+    annotations::app_armor_annotations_match(metadata, spec, &SPEC, &mut errors);
     errors
 }
 
@@ -60,7 +67,7 @@ fn metadata_and_spec(pod: &Value, options: &PodValidationOptions) -> FieldErrors
     let metadata = pod.part("metadata");
     let no_spec = Value::Map(Map::new());
     let spec = pod.part("spec").unwrap_or(&no_spec);
-    security::annotations(metadata, Some(spec), options, &ANNOTATIONS, &mut errors);
+    annotations::annotations(metadata, Some(spec), options, &ANNOTATIONS, &mut errors);
     spec::spec(spec, metadata, options, &SPEC, &mut errors);
     if spec.text("serviceAccountName").is_empty() {
         no_tokens(spec, &mut errors);
@@ -141,8 +148,8 @@ pub(super) fn annotations_update(
     errors: &mut FieldErrors,
 ) {
     let metadata = new.part("metadata");
-    security::annotation_changes(metadata, old.part("metadata"), &ANNOTATIONS, errors);
-    security::annotations(metadata, new.part("spec"), options, &ANNOTATIONS, errors);
+    annotations::annotation_changes(metadata, old.part("metadata"), &ANNOTATIONS, errors);
+    annotations::annotations(metadata, new.part("spec"), options, &ANNOTATIONS, errors);
 }
 
 /// Allows the deadline to be added or lowered. Returns false if the remaining update checks must be skipped.
@@ -299,7 +306,7 @@ fn has_only_additions(new: &Value, old: &Value) -> bool {
 
 /// Validates an update through `ephemeralcontainers`: containers can be added, but not changed or removed.
 pub fn update_ephemeral_containers(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
-    if security::is_mirror(old) {
+    if annotations::is_mirror(old) {
         let mut errors = FieldErrors::new();
         errors.forbidden(&At::ROOT, "static pods do not support ephemeral containers");
         return errors;

@@ -5,7 +5,7 @@ use api::validation::fields::{At, Read};
 use api::validation::meta;
 use value::Value;
 
-use super::{resources, scheduling, security};
+use super::{annotations, resources, scheduling, sysctls};
 use crate::validation::ValidationContext;
 
 /// Each relaxation is set if the old object already has such a value.
@@ -48,7 +48,7 @@ impl PodValidationOptions {
         };
         let Some(old) = old else { return options };
         let annotations = old.part("metadata").part("annotations");
-        options.invalid_deletion_cost = !security::is_deletion_cost_valid(annotations);
+        options.invalid_deletion_cost = !annotations::is_deletion_cost_valid(annotations);
         let Some(spec) = old.part("spec") else { return options };
         options.keep_what(spec);
         options
@@ -92,14 +92,14 @@ impl PodValidationOptions {
             .filter_map(|source| source.part("serviceAccountToken"))
             .any(|token| {
                 let mut errors = Vec::new();
-                super::volumes::local_path(token.text("path"), &At::ROOT, &mut errors);
+                super::volume_paths::local_path(token.text("path"), &At::ROOT, &mut errors);
                 !errors.is_empty()
             });
         self.host_sysctls = spec
             .part("securityContext")
             .items("sysctls")
             .iter()
-            .any(|sysctl| security::host_sysctl(sysctl.text("name"), spec).is_some());
+            .any(|sysctl| sysctls::host_sysctl(sysctl.text("name"), spec).is_some());
         self.restarting_resize_of_init_containers = spec.items("initContainers").iter().any(|container| {
             container.text("restartPolicy") != "Always"
                 && container

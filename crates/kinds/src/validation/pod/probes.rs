@@ -4,7 +4,7 @@ use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::mounts::port_name_or_number;
+use crate::validation::ports::port_name_or_number;
 
 pub(in crate::validation) fn probes(container: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     for field in ["livenessProbe", "readinessProbe", "startupProbe"] {

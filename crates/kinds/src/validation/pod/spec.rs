@@ -8,7 +8,7 @@ use api::{FieldErrors, names};
 use value::Value;
 
 use super::options::{PodValidationOptions, visit_containers};
-use super::{claims, containers, env, resources, scheduling, security, volumes};
+use super::{claims, containers, env, operating_system, resources, scheduling, security, volumes, windows};
 
 const MAX_NAME_SERVERS: usize = 3;
 const MAX_SEARCHES: usize = 32;
@@ -52,7 +52,7 @@ pub(in crate::validation) fn spec(
     dns_config(spec, &at.field("dnsConfig"), errors);
     scheduling::gates(spec, at, errors);
     scheduling::topology_spread(spec, options, at, errors);
-    security::host_processes(spec, options, at, errors);
+    windows::host_processes(spec, options, at, errors);
     host_users(spec, options, at, errors);
     host_name_override(spec, at, errors);
     names_and_numbers(spec, at, errors);
@@ -73,7 +73,7 @@ pub(in crate::validation) fn spec(
         one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], at, errors);
     }
     resources::overhead(spec, at, options, errors);
-    security::operating_system(spec, at, errors);
+    operating_system::operating_system(spec, at, errors);
     scheduling_group(spec, at, errors);
     env::file_key_volumes(spec, at, errors);
 }

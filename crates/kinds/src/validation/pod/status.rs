@@ -12,6 +12,7 @@ use value::{Map, Value};
 
 use super::options::PodValidationOptions;
 use super::resources;
+use super::user_ids::user_or_group_id;
 use crate::validation::{ValidationContext, internal_json, pod};
 
 const STATUS: At<'static> = At::new("status");
@@ -337,15 +338,10 @@ fn users(status: &Value, list: &str, spec: &Value, errors: &mut FieldErrors) {
                     errors.invalid(&at.field("uid"), uid, names::inclusive_range_error(0, max));
                 }
                 let gid = user.number("gid");
-                for message in names::is_valid_user_id(gid) {
-                    errors.invalid(&at.field("gid"), gid, message);
-                }
+                user_or_group_id(gid, &at.field("gid"), errors);
                 let groups = at.field("supplementalGroups");
                 for (i, group) in user.items("supplementalGroups").iter().enumerate() {
-                    let group = group.as_int().unwrap_or_default();
-                    for message in names::is_valid_user_id(group) {
-                        errors.invalid(&groups.index(i), group, message);
-                    }
+                    user_or_group_id(group.as_int().unwrap_or_default(), &groups.index(i), errors);
                 }
             }
             _ => {}
