@@ -53,3 +53,9 @@ fn ip_mode(ingress: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         Some(other) => errors.not_supported(at, other, &["Proxy", "VIP"]),
     }
 }
+
+/// Parses a CIDR, with or without leading zeros in its octets.
+pub(super) fn network(cidr: &str) -> Option<ipnet::IpNet> {
+    let (ip, bits) = names::parse_cidr_sloppy(cidr)?;
+    ipnet::IpNet::new(ip, bits).ok()
+}
