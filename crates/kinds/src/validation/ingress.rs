@@ -255,8 +255,8 @@ fn declared_parameters(new: &Value, old: Option<&Value>) -> FieldErrors {
     let former = old.map(|old| old.part("spec").part("parameters"));
     if parameters.is_some() && former.is_none_or(|former| !same(former, parameters)) {
         for field in ["kind", "name"] {
-            let ratcheting = former.is_some_and(|former| former.is_some() && former.text(field).is_empty());
-            if parameters.text(field).is_empty() && !ratcheting {
+            let was_empty = former.is_some_and(|former| former.is_some() && former.text(field).is_empty());
+            if parameters.text(field).is_empty() && !was_empty {
                 declared.required(&SPEC.field("parameters").field(field), "");
             }
         }

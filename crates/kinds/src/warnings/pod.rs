@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use api::validation::fields::{At, Read, same};
 use value::Value;
 
-use super::{claim_spec, deprecated_label, fractional, node_selector_term};
+use super::storage::claim_spec;
+use super::{deprecated_label, fractional, node_selector_term};
 use crate::strategy::{APP_ARMOR_PREFIX, app_armor_profile, deprecated_app_armor_annotations};
 
 pub(super) fn pod(pod: &Value, warnings: &mut Vec<String>) {
