@@ -133,14 +133,7 @@ pub(super) fn update_status(new: &mut Value, old: &Value, _: &StrategyContext) {
 
 /// Restores everything except the ephemeral containers from the old pod, for an update through `ephemeralcontainers`.
 pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
-    let containers = new.at(&["spec", "ephemeralContainers"]).cloned();
-    keep(new, old, &["spec"]);
-    keep(new, old, &["status"]);
-    keep_metadata(new, old);
-    match containers {
-        Some(containers) => new.set_at(&["spec", "ephemeralContainers"], containers),
-        None => drop(new.remove_at(&["spec", "ephemeralContainers"])),
-    }
+    restore_all_but(new, old, &["spec", "ephemeralContainers"]);
     super::gates::drop_disabled(GATES, new, Some(old));
     drop_init_container_annotations(new);
     grow_generation(new, old);
@@ -180,21 +173,26 @@ fn grow_generation(new: &mut Value, old: &Value) {
     }
 }
 
+/// Replaces spec, status and metadata by those of the old pod, except for the field at `path`.
+fn restore_all_but(new: &mut Value, old: &Value, path: &[&str]) {
+    let sent = new.at(path).cloned();
+    keep(new, old, &["spec"]);
+    keep(new, old, &["status"]);
+    keep_metadata(new, old);
+    match sent {
+        Some(sent) => new.set_at(path, sent),
+        None => drop(new.remove_at(path)),
+    }
+}
+
 fn keep_all_but_resources(new: &mut Value, old: &Value) {
     let lists = ["containers", "initContainers"];
     let same_length = |list: &&str| new.list_at(&["spec", list]).len() == old.list_at(&["spec", list]).len();
     if !lists.iter().all(same_length) {
         return;
     }
-    let resources = new.at(&["spec", "resources"]).cloned();
     let sent = lists.map(|list| resized(new.list_at(&["spec", list]), old.list_at(&["spec", list])));
-    keep(new, old, &["spec"]);
-    keep(new, old, &["status"]);
-    keep_metadata(new, old);
-    match resources {
-        Some(resources) => new.set_at(&["spec", "resources"], resources),
-        None => drop(new.remove_at(&["spec", "resources"])),
-    }
+    restore_all_but(new, old, &["spec", "resources"]);
     for (list, containers) in lists.iter().zip(sent) {
         if !containers.is_empty() {
             new.set_at(&["spec", list], containers);

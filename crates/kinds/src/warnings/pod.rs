@@ -55,47 +55,19 @@ fn spec_and_metadata(at: &At<'_>, pod: Option<&Value>, is_template: bool, warnin
         let list = spec_at.field("hostAliases");
         warnings.push(format!("{}: duplicate ip {}", list.index(i).field("ip"), api::field::quote(path)));
     }
-    let secrets = spec_at.field("imagePullSecrets");
-    for (i, name) in duplicates(spec.items("imagePullSecrets"), "name") {
-        warnings.push(format!(
-            "{}: duplicate name {}",
-            secrets.index(i).field("name"),
-            api::field::quote(name)
-        ));
-    }
-    for (i, secret) in spec.items("imagePullSecrets").iter().enumerate() {
-        if secret.text("name").is_empty() {
-            warnings.push(format!("{}: invalid empty name \"\"", secrets.index(i).field("name")));
-        }
-    }
+    pull_secrets(&spec_at.field("imagePullSecrets"), spec, warnings);
     for resource in ["memory", "ephemeral-storage"] {
         fractional(&spec_at.field("overhead"), spec.part("overhead"), resource, warnings);
     }
-    let seccomp = r#"non-functional in v1.27+; use the "seccompProfile" field instead"#;
-    let pod_seccomp = "seccomp.security.alpha.kubernetes.io/pod";
-    if spec.part("securityContext").part("seccompProfile").is_none()
-        && annotations.part(pod_seccomp).is_some()
-    {
-        warnings.push(format!("{}: {seccomp}", annotations_at.key(pod_seccomp)));
-    }
-    let pod_profile = spec.part("securityContext").part("appArmorProfile");
+    let security = SecurityAnnotations {
+        annotations,
+        at: &annotations_at,
+        pod_context: spec.part("securityContext"),
+        is_template,
+    };
+    security.of_pod(warnings);
     each_container(&spec_at, spec, |container, here| {
-        let security = container.part("securityContext");
-        let key = format!("container.seccomp.security.alpha.kubernetes.io/{}", container.text("name"));
-        if security.part("seccompProfile").is_none() && annotations.part(&key).is_some() {
-            warnings.push(format!("{}: {seccomp}", annotations_at.key(&key)));
-        }
-        let key = format!("{APP_ARMOR_PREFIX}{}", container.text("name"));
-        if is_template
-            && security.part("appArmorProfile").is_none()
-            && let Some(annotation) = annotations.text_if_set(&key)
-            && (pod_profile.is_none() || !same(pod_profile, app_armor_profile(annotation).as_ref()))
-        {
-            warnings.push(format!(
-                "{}: deprecated since v1.30; use the \"appArmorProfile\" field instead",
-                annotations_at.key(&key)
-            ));
-        }
+        security.of_container(container, warnings);
         let resources = container.part("resources");
         for resource in ["memory", "ephemeral-storage"] {
             for field in ["limits", "requests"] {
@@ -112,10 +84,74 @@ fn spec_and_metadata(at: &At<'_>, pod: Option<&Value>, is_template: bool, warnin
             spec_at.field("terminationGracePeriodSeconds")
         ));
     }
-    for affinity in ["podAffinity", "podAntiAffinity"] {
-        let terms = spec.part("affinity").part(affinity);
-        let affinities = spec_at.field("affinity");
-        let here = affinities.field(affinity);
+    pod_affinities(&spec_at.field("affinity"), spec.part("affinity"), warnings);
+    for (i, server) in spec.part("dnsConfig").texts("nameservers").enumerate() {
+        let list = spec_at.field("dnsConfig.nameservers");
+        warnings.extend(api::names::ip_warning(&list.index(i).to_string(), server));
+    }
+    for (i, alias) in spec.items("hostAliases").iter().enumerate() {
+        let list = spec_at.field("hostAliases");
+        warnings.extend(api::names::ip_warning(&list.index(i).field("ip").to_string(), alias.text("ip")));
+    }
+}
+
+fn pull_secrets(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
+    let secrets = spec.items("imagePullSecrets");
+    for (i, name) in duplicates(secrets, "name") {
+        warnings.push(format!("{}: duplicate name {}", at.index(i).field("name"), api::field::quote(name)));
+    }
+    for (i, secret) in secrets.iter().enumerate() {
+        if secret.text("name").is_empty() {
+            warnings.push(format!("{}: invalid empty name \"\"", at.index(i).field("name")));
+        }
+    }
+}
+
+/// Annotations that fields of the security context replaced.
+struct SecurityAnnotations<'a> {
+    annotations: Option<&'a Value>,
+    at: &'a At<'a>,
+    pod_context: Option<&'a Value>,
+    /// False for pods, whose AppArmor annotations [`pod`] reports.
+    is_template: bool,
+}
+
+impl SecurityAnnotations<'_> {
+    const SECCOMP: &'static str = r#"non-functional in v1.27+; use the "seccompProfile" field instead"#;
+
+    fn of_pod(&self, warnings: &mut Vec<String>) {
+        let key = "seccomp.security.alpha.kubernetes.io/pod";
+        if self.pod_context.part("seccompProfile").is_none() && self.annotations.part(key).is_some() {
+            warnings.push(format!("{}: {}", self.at.key(key), Self::SECCOMP));
+        }
+    }
+
+    fn of_container(&self, container: &Value, warnings: &mut Vec<String>) {
+        let context = container.part("securityContext");
+        let key = format!("container.seccomp.security.alpha.kubernetes.io/{}", container.text("name"));
+        if context.part("seccompProfile").is_none() && self.annotations.part(&key).is_some() {
+            warnings.push(format!("{}: {}", self.at.key(&key), Self::SECCOMP));
+        }
+        let pod_profile = self.pod_context.part("appArmorProfile");
+        let key = format!("{APP_ARMOR_PREFIX}{}", container.text("name"));
+        if self.is_template
+            && context.part("appArmorProfile").is_none()
+            && let Some(annotation) = self.annotations.text_if_set(&key)
+            && (pod_profile.is_none() || !same(pod_profile, app_armor_profile(annotation).as_ref()))
+        {
+            warnings.push(format!(
+                "{}: deprecated since v1.30; use the \"appArmorProfile\" field instead",
+                self.at.key(&key)
+            ));
+        }
+    }
+}
+
+/// Warns about pod affinity and anti-affinity terms without a label selector.
+fn pod_affinities(at: &At<'_>, affinity: Option<&Value>, warnings: &mut Vec<String>) {
+    for field in ["podAffinity", "podAntiAffinity"] {
+        let terms = affinity.part(field);
+        let here = at.field(field);
         let required = "requiredDuringSchedulingIgnoredDuringExecution";
         for (i, term) in terms.items(required).iter().enumerate() {
             null_selector(&here.field(required).index(i), Some(term), warnings);
@@ -126,14 +162,6 @@ fn spec_and_metadata(at: &At<'_>, pod: Option<&Value>, is_template: bool, warnin
             let weighted = list.index(i);
             null_selector(&weighted.field("podAffinityTerm"), term.part("podAffinityTerm"), warnings);
         }
-    }
-    for (i, server) in spec.part("dnsConfig").texts("nameservers").enumerate() {
-        let list = spec_at.field("dnsConfig.nameservers");
-        warnings.extend(api::names::ip_warning(&list.index(i).to_string(), server));
-    }
-    for (i, alias) in spec.items("hostAliases").iter().enumerate() {
-        let list = spec_at.field("hostAliases");
-        warnings.extend(api::names::ip_warning(&list.index(i).field("ip").to_string(), alias.text("ip")));
     }
 }
 

@@ -50,11 +50,14 @@ impl PodValidationOptions {
         let annotations = old.part("metadata").part("annotations");
         options.invalid_deletion_cost = !annotations::is_deletion_cost_valid(annotations);
         let Some(spec) = old.part("spec") else { return options };
-        options.keep_what(spec);
+        options.relax_scheduling(spec);
+        options.relax_volumes(spec);
+        options.relax_security(spec);
+        options.relax_containers(spec);
         options
     }
 
-    fn keep_what(&mut self, spec: &Value) {
+    fn relax_scheduling(&mut self, spec: &Value) {
         let affinity = spec.part("affinity");
         self.invalid_selector_values = ["podAffinity", "podAntiAffinity"].iter().any(|field| {
             let affinity = affinity.part(field);
@@ -83,6 +86,13 @@ impl PodValidationOptions {
             scheduling::match_label_keys(constraint, &At::ROOT, &mut errors);
             !errors.is_empty()
         });
+        self.comparing_tolerations = spec
+            .items("tolerations")
+            .iter()
+            .any(|toleration| matches!(toleration.text("operator"), "Lt" | "Gt"));
+    }
+
+    fn relax_volumes(&mut self, spec: &Value) {
         self.non_local_token_path = spec
             .items("volumes")
             .iter()
@@ -95,34 +105,36 @@ impl PodValidationOptions {
                 super::volume_paths::local_path(token.text("path"), &At::ROOT, &mut errors);
                 !errors.is_empty()
             });
+        self.empty_image_reference = spec
+            .items("volumes")
+            .iter()
+            .any(|volume| volume.part("image").is_some_and(|image| image.text("reference").is_empty()));
+    }
+
+    fn relax_security(&mut self, spec: &Value) {
         self.host_sysctls = spec
             .part("securityContext")
             .items("sysctls")
             .iter()
             .any(|sysctl| sysctls::host_sysctl(sysctl.text("name"), spec).is_some());
+        let own_users = spec.flag_if_set("hostUsers") == Some(false);
+        self.user_namespace_with_devices =
+            own_users && containers(spec).any(|container| !container.items("volumeDevices").is_empty());
+        self.user_namespace_on_host_network = own_users && spec.flag("hostNetwork");
+        self.sys_admin_without_escalation = containers(spec).any(|container| {
+            let context = container.part("securityContext");
+            context.flag_if_set("allowPrivilegeEscalation") != Some(true)
+                && context.part("capabilities").is_some_and(|c| c.texts("add").any(|c| c == "CAP_SYS_ADMIN"))
+        });
+    }
+
+    fn relax_containers(&mut self, spec: &Value) {
         self.restarting_resize_of_init_containers = spec.items("initContainers").iter().any(|container| {
             container.text("restartPolicy") != "Always"
                 && container
                     .items("resizePolicy")
                     .iter()
                     .any(|p| p.text("restartPolicy") == "RestartContainer")
-        });
-        let own_users = spec.flag_if_set("hostUsers") == Some(false);
-        self.user_namespace_with_devices =
-            own_users && containers(spec).any(|container| !container.items("volumeDevices").is_empty());
-        self.user_namespace_on_host_network = own_users && spec.flag("hostNetwork");
-        self.comparing_tolerations = spec
-            .items("tolerations")
-            .iter()
-            .any(|toleration| matches!(toleration.text("operator"), "Lt" | "Gt"));
-        self.empty_image_reference = spec
-            .items("volumes")
-            .iter()
-            .any(|volume| volume.part("image").is_some_and(|image| image.text("reference").is_empty()));
-        self.sys_admin_without_escalation = containers(spec).any(|container| {
-            let context = container.part("securityContext");
-            context.flag_if_set("allowPrivilegeEscalation") != Some(true)
-                && context.part("capabilities").is_some_and(|c| c.texts("add").any(|c| c == "CAP_SYS_ADMIN"))
         });
         self.indivisible_huge_pages = containers(spec)
             .filter_map(|container| container.part("resources"))
