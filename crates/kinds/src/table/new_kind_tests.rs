@@ -6,6 +6,7 @@ use api::{FieldErrors, GroupKind, names};
 use value::{Value, json};
 
 use super::behavior::row_of;
+use super::tests::{without_protobuf, without_schema};
 use super::{GroupRow, KindBehavior, Resource, SubresourceRow, VersionRow};
 use crate::print;
 use crate::strategy::{self, Strategy};
@@ -112,4 +113,20 @@ fn a_new_kind_is_complete_with_its_row() {
     assert_eq!(row.directory(), Some("widgets"));
     assert!(row.has_status() && row.is_namespaced());
     assert!(row_of(GROUPS, &GroupKind::new("example.com", "Gadget")).is_none());
+}
+
+/// The schema and the protobuf layout are lines of files that are compiled in, so this kind has neither. The tests that
+/// guard those files must report it.
+#[test]
+fn a_row_without_schema_and_protobuf_layout_is_reported() {
+    let rows = || GROUPS.iter().flat_map(|group| group.resources);
+    let missing = [
+        "example.com/v1 Widget",
+        "example.com/v1 WidgetList",
+        "example.com/v1beta1 Widget",
+        "example.com/v1beta1 WidgetList",
+        "widgets/status",
+    ];
+    assert_eq!(without_schema(rows()), missing);
+    assert_eq!(without_protobuf(rows()), ["example.com/v1 Widget", "example.com/v1beta1 Widget"]);
 }
