@@ -34,7 +34,7 @@ fn fill_from(item: &mut Map, field: &str, from: &str) {
     let Some(source) = item.get(from).and_then(Value::as_map).filter(|map| !map.is_empty()).cloned() else {
         return;
     };
-    let target = item.child_made(field);
+    let target = item.child_or_insert(field);
     for (resource, quantity) in source {
         if !target.contains_key(&resource) {
             target.insert(resource, quantity);
@@ -47,7 +47,7 @@ pub fn namespace(object: &mut Value) {
     if !name.is_empty() {
         object.set_at(&["metadata", "labels", "kubernetes.io/metadata.name"], name);
     }
-    object.make_map().child_made("status").fill_zero("phase", "Active");
+    object.make_map().child_or_insert("status").fill_zero("phase", "Active");
 }
 
 pub fn node(object: &mut Value) {
@@ -77,8 +77,8 @@ fn pod_ranges(spec: &mut Map) {
 
 pub fn persistent_volume(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
-    object.child_made("status").fill_zero("phase", "Pending");
-    let spec = object.child_made("spec");
+    object.child_or_insert("status").fill_zero("phase", "Pending");
+    let spec = object.child_or_insert("spec");
     spec.fill_zero("persistentVolumeReclaimPolicy", "Retain");
     spec.fill("volumeMode", "Filesystem");
     volume_spec(spec);
@@ -92,11 +92,11 @@ pub(super) fn volume_spec(spec: &mut Map) {
 
 pub fn persistent_volume_claim(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
-    let status = object.child_made("status");
+    let status = object.child_or_insert("status");
     status.fill_zero("phase", "Pending");
     round_up_list(status, "capacity");
     round_up_list(status, "allocatedResources");
-    let spec = object.child_made("spec");
+    let spec = object.child_or_insert("spec");
     spec.fill("volumeMode", "Filesystem");
     if let Some(resources) = spec.child("resources") {
         round_up(resources);
@@ -119,7 +119,7 @@ pub fn secret(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     object.fill_zero("type", "Opaque");
     if let Some(Value::Map(texts)) = object.remove("stringData") {
-        let data = object.child_made("data");
+        let data = object.child_or_insert("data");
         for (key, text) in texts {
             data.insert(key, STANDARD.encode(text.as_str().unwrap_or_default()));
         }
@@ -131,7 +131,7 @@ pub fn secret(object: &mut Value) {
 
 pub fn service(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
-    let spec = object.child_made("spec");
+    let spec = object.child_or_insert("spec");
     spec.fill_zero("sessionAffinity", "None");
     let text =
         |spec: &Map, field: &str| spec.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();

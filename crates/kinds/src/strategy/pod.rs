@@ -7,6 +7,7 @@ use api::validation::fields::{Read, same};
 use value::{Map, Value};
 
 use super::{StrategyContext, gates::Gate, keep, keep_metadata};
+use crate::pod_containers::CONTAINER_LISTS;
 use crate::validation::pod::resources::{container_sum, is_huge_page, is_pod_level, qos_class};
 
 /// Declares the gates of a kind whose pod spec is at a given path.
@@ -90,8 +91,6 @@ spec_gates!(
     ["spec", "jobTemplate", "spec", "template", "spec"],
     [&[&["spec", "jobTemplate", "spec", "scheduling"]]]
 );
-
-const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// Sets the status of a new pod and computes the fields that derive from its labels, annotations and resources.
 pub(super) fn create(pod: &mut Value, context: &StrategyContext) {
@@ -368,7 +367,7 @@ fn app_armor_changes(pod: &Value) -> Vec<(&'static str, usize, Value)> {
 /// Containers that have the annotation but not the field: list, index and annotation value.
 fn annotated_containers(pod: &Value) -> Vec<(&'static str, usize, &str)> {
     let mut found = Vec::new();
-    for list in CONTAINERS {
+    for list in CONTAINER_LISTS {
         for (i, container) in pod.list_at(&["spec", list]).iter().enumerate() {
             let field = container.part("securityContext").part("appArmorProfile");
             let key = format!("{APP_ARMOR_PREFIX}{}", container.text("name"));
@@ -389,21 +388,21 @@ pub(crate) fn deprecated_app_armor_annotations(pod: &Value) -> Vec<String> {
         return Vec::new();
     }
     let mut keys = Vec::new();
-    for list in CONTAINERS {
+    for list in CONTAINER_LISTS {
         for container in pod.list_at(&["spec", list]) {
             let key = format!("{APP_ARMOR_PREFIX}{}", container.text("name"));
             let Some(annotation) = pod.at(&["metadata", "annotations", &key]).and_then(Value::as_str) else {
                 continue;
             };
-            let said = app_armor_profile(annotation).filter(is_valid_profile);
+            let profile = app_armor_profile(annotation).filter(is_valid_profile);
             // A field that equals the annotation was either copied from it by `apply_app_armor_annotations` or sent together
             // with it. Only the first case needs a warning. The pod's own profile is the only hint to distinguish them here.
             let field = container.part("securityContext").part("appArmorProfile");
-            let warned = match &said {
+            let warned = match &profile {
                 None => field.is_none(),
-                Some(said) => {
-                    same(Some(said), field)
-                        && !same(Some(said), pod.at(&["spec", "securityContext", "appArmorProfile"]))
+                Some(profile) => {
+                    same(Some(profile), field)
+                        && !same(Some(profile), pod.at(&["spec", "securityContext", "appArmorProfile"]))
                 }
             };
             if warned {
@@ -448,7 +447,7 @@ fn default_pod_level_resources(pod: &mut Value) {
     }
 
     let every_container_limits = |pod: &Value, name: &str| {
-        CONTAINERS
+        CONTAINER_LISTS
             .iter()
             .flat_map(|list| pod.list_at(&["spec", list]))
             .all(|container| container.at(&["resources", "limits", name]).is_some())

@@ -9,9 +9,9 @@ use value::Value;
 
 use super::admission_expression::{Expressions, StoredExpressions};
 use super::admissionregistration::{
-    FAILURE_POLICIES, REINVOCATION_POLICIES, match_conditions, match_resources, one_of, static_name,
+    FAILURE_POLICIES, REINVOCATION_POLICIES, match_conditions, match_resources, static_name,
 };
-use super::{ValidationContext, ValidationRules, no_rules, required_name};
+use super::{ValidationContext, ValidationRules, no_rules, optional_value, required_name};
 
 pub(crate) const VALIDATING_POLICY: ValidationRules = ValidationRules {
     create: |policy, context| created(policy, context, validating_policy),
@@ -84,7 +84,7 @@ fn policy_rules(
         errors.required(&SPEC.field("failurePolicy"), "");
     }
     if let Some(spec) = spec {
-        one_of(spec, "failurePolicy", &FAILURE_POLICIES, &SPEC, &mut errors);
+        optional_value(spec, "failurePolicy", &FAILURE_POLICIES, &SPEC, &mut errors);
     }
     if let Some(kind) = spec.part("paramKind") {
         param_kind(kind, &SPEC.field("paramKind"), &mut errors);
@@ -253,7 +253,7 @@ fn validation_rules(
             errors.invalid(&at.field(field), text, "must not contain line breaks");
         }
     }
-    one_of(validation, "reason", &REASONS, at, errors);
+    optional_value(validation, "reason", &REASONS, at, errors);
 }
 
 fn validating_policy_status(new: &Value, _: &Value, _: &ValidationContext) -> FieldErrors {

@@ -10,7 +10,7 @@ use api::validation::{meta, webhook_client};
 use value::Value;
 
 use super::admission_expression::{Expressions, StoredExpressions};
-use super::{ValidationContext, ValidationRules, no_rules};
+use super::{ValidationContext, ValidationRules, no_rules, optional_value};
 
 pub(crate) const MUTATING_WEBHOOKS: ValidationRules = ValidationRules {
     create: |object, context| create(object, context, true),
@@ -146,8 +146,8 @@ fn webhook(
     for (i, rule) in hook.items("rules").iter().enumerate() {
         rule_with_operations(rule, &rules.index(i), errors);
     }
-    one_of(hook, "failurePolicy", &FAILURE_POLICIES, at, errors);
-    one_of(hook, "matchPolicy", &MATCH_POLICIES, at, errors);
+    optional_value(hook, "failurePolicy", &FAILURE_POLICIES, at, errors);
+    optional_value(hook, "matchPolicy", &MATCH_POLICIES, at, errors);
     let effects: &[&str] = if options.any_side_effects {
         &["None", "NoneOnDryRun", "Some", "Unknown"]
     } else {
@@ -156,7 +156,7 @@ fn webhook(
     if hook.part("sideEffects").is_none() {
         errors.required(&at.field("sideEffects"), format!("must specify one of {}", effects.join(", ")));
     }
-    one_of(hook, "sideEffects", effects, at, errors);
+    optional_value(hook, "sideEffects", effects, at, errors);
     if let Some(seconds) = hook.number_if_set("timeoutSeconds")
         && !(1..=30).contains(&seconds)
     {
@@ -167,18 +167,9 @@ fn webhook(
         meta::label_selector(hook.part(field), options.lenient_selectors, &at.field(field), errors);
     }
     if is_mutating {
-        one_of(hook, "reinvocationPolicy", &REINVOCATION_POLICIES, at, errors);
+        optional_value(hook, "reinvocationPolicy", &REINVOCATION_POLICIES, at, errors);
     }
     webhook_client::client_config(hook.part("clientConfig"), &at.field("clientConfig"), errors);
-}
-
-/// Checks that an optional field has one of the `known` values.
-pub(super) fn one_of(holder: &Value, field: &str, known: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
-    if let Some(text) = holder.text_if_set(field)
-        && !known.contains(&text)
-    {
-        errors.not_supported(&at.field(field), text, known);
-    }
 }
 
 fn review_versions(hook: &Value, options: &WebhookValidationOptions, at: &At<'_>, errors: &mut FieldErrors) {
@@ -266,7 +257,7 @@ pub(super) fn rule_with_operations(rule: &Value, at: &At<'_>, errors: &mut Field
         }
     }
     resources(rule, &at.field("resources"), errors);
-    one_of(rule, "scope", &["*", "Cluster", "Namespaced"], at, errors);
+    optional_value(rule, "scope", &["*", "Cluster", "Namespaced"], at, errors);
 }
 
 fn resources(rule: &Value, at: &At<'_>, errors: &mut FieldErrors) {
@@ -321,7 +312,7 @@ pub(super) fn match_resources(resources: Option<&Value>, at: &At<'_>, errors: &m
     if holder.part("matchPolicy").is_none() {
         errors.required(&at.field("matchPolicy"), "");
     }
-    one_of(holder, "matchPolicy", &MATCH_POLICIES, at, errors);
+    optional_value(holder, "matchPolicy", &MATCH_POLICIES, at, errors);
     for field in ["namespaceSelector", "objectSelector"] {
         match holder.part(field) {
             None => errors.required(&at.field(field), ""),

@@ -6,7 +6,7 @@ use api::{FieldErrors, gvk::GroupVersion, names, quantity::Quantity};
 use value::Value;
 
 use super::pod::resources;
-use super::{ValidationContext, ValidationRules, required_name};
+use super::{ValidationContext, ValidationRules, optional_value, required_name};
 
 pub(crate) const HORIZONTAL_POD_AUTOSCALER: ValidationRules =
     ValidationRules { create, update, update_status };
@@ -297,9 +297,7 @@ fn scaling_rules(rules: &Value, at: &At<'_>, errors: &mut FieldErrors) {
             errors.invalid(&at, seconds, format!("must be less than or equal to {MAX_WINDOW_SECONDS}"));
         }
     }
-    if let Some(select) = rules.text_if_set("selectPolicy").filter(|select| !SELECT.contains(select)) {
-        errors.not_supported(&at.field("selectPolicy"), select, &SELECT);
-    }
+    optional_value(rules, "selectPolicy", &SELECT, &at, errors);
     let list = at.field("policies");
     let policies = rules.items("policies");
     if policies.is_empty() {

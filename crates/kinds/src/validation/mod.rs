@@ -114,6 +114,34 @@ fn required_name<'a>(
     }
 }
 
+/// Validates an optional string that must have one of the `known` values.
+fn optional_value<'a>(
+    holder: impl Read<'a>,
+    field: &str,
+    known: &[&str],
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
+    if let Some(value) = holder.text_if_set(field).filter(|value| !known.contains(value)) {
+        errors.not_supported(&at.field(field), value, known);
+    }
+}
+
+/// Validates a required string that must have one of the `known` values.
+fn required_value<'a>(
+    holder: impl Read<'a>,
+    field: &str,
+    known: &[&str],
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
+    match holder.text(field) {
+        "" => errors.required(&at.field(field), ""),
+        value if !known.contains(&value) => errors.not_supported(&at.field(field), value, known),
+        _ => {}
+    }
+}
+
 /// Validates tolerations outside of a pod.
 pub fn tolerations(list: &[Value], at: &At<'_>) -> FieldErrors {
     let mut errors = FieldErrors::new();

@@ -9,7 +9,7 @@ use value::Value;
 
 use super::addresses::{legacy_cidr, network};
 use super::ports::port_number;
-use super::{ValidationContext, ValidationRules, no_rules};
+use super::{ValidationContext, ValidationRules, no_rules, optional_value};
 
 pub(crate) const NETWORK_POLICY: ValidationRules =
     ValidationRules { create, update, update_status: no_rules };
@@ -73,11 +73,7 @@ fn policy_spec(policy: &Value, lenient: bool, old_cidrs: &HashSet<&str>, errors:
 
 fn policy_port(port: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let protocols = ["TCP", "UDP", "SCTP"];
-    if let Some(protocol) = port.text_if_set("protocol")
-        && !protocols.contains(&protocol)
-    {
-        errors.not_supported(&at.field("protocol"), protocol, &protocols);
-    }
+    optional_value(port, "protocol", &protocols, at, errors);
     let (port_at, end_at) = (at.field("port"), at.field("endPort"));
     let end = port.number_if_set("endPort");
     match port.part("port") {

@@ -15,7 +15,7 @@ use self::cluster_ips::{CLUSTER_IPS, IP_FAMILIES, IP_FAMILY_POLICY, cluster_ips_
 use super::addresses::{legacy_cidr, legacy_ip, load_balancer_status};
 use super::core::endpoint_ip;
 use super::ports::{port_name_or_number, port_number, protocol};
-use super::{ValidationContext, ValidationRules, internal_json};
+use super::{ValidationContext, ValidationRules, internal_json, optional_value};
 
 pub(crate) const SERVICE: ValidationRules = ValidationRules { create, update, update_status };
 
@@ -324,11 +324,7 @@ fn traffic(service: &Value, errors: &mut FieldErrors) {
         Some("Cluster" | "Local") => {}
         Some(other) => errors.not_supported(&at, other, &["Cluster", "Local"]),
     }
-    if let Some(distribution) = spec.text_if_set("trafficDistribution")
-        && !DISTRIBUTIONS.contains(&distribution)
-    {
-        errors.not_supported(&SPEC.field("trafficDistribution"), distribution, &DISTRIBUTIONS);
-    }
+    optional_value(spec, "trafficDistribution", &DISTRIBUTIONS, &SPEC, errors);
 }
 
 /// Returns true if the service is reachable from outside the cluster.

@@ -172,22 +172,22 @@ fn stateful_set_template(
         }
         Ok(true) => {}
     }
-    let judged = as_the_controller_makes_it(spec);
+    let pod_template = template_of_pods(spec);
     if !tolerated.template {
-        template(Some(&judged), options, &TEMPLATE, errors);
+        template(Some(&pod_template), options, &TEMPLATE, errors);
     }
-    let metadata = judged.part("metadata");
+    let metadata = pod_template.part("metadata");
     meta::labels(metadata, "labels", &TEMPLATE, errors);
     meta::annotations(metadata, &TEMPLATE, errors);
     let at = TEMPLATE.field("annotations");
-    annotations::annotations(metadata, judged.part("spec"), options, &at, errors);
+    annotations::annotations(metadata, pod_template.part("spec"), options, &at, errors);
 }
 
 /// Returns the template as the controller will change it: without hostname and subdomain, and with a volume for every claim.
-fn as_the_controller_makes_it(spec: Option<&Value>) -> Value {
-    let mut judged = spec.part("template").cloned().unwrap_or_else(|| Map::new().into());
+fn template_of_pods(spec: Option<&Value>) -> Value {
+    let mut pod_template = spec.part("template").cloned().unwrap_or_else(|| Map::new().into());
     let claims = spec.items("volumeClaimTemplates");
-    let Some(pod) = judged.get_mut("spec") else { return judged };
+    let Some(pod) = pod_template.get_mut("spec") else { return pod_template };
     pod.remove_at(&["subdomain"]);
     pod.remove_at(&["hostname"]);
     if !claims.is_empty() {
@@ -211,7 +211,7 @@ fn as_the_controller_makes_it(spec: Option<&Value>) -> Value {
         }
         pod.set_at(&["volumes"], volumes);
     }
-    judged
+    pod_template
 }
 
 fn stateful_set_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {

@@ -13,7 +13,7 @@ use value::{Map, Value};
 
 use super::persistent_volume::volume_spec;
 use super::pod::volume_sources::csi_driver_name;
-use super::{ValidationContext, ValidationRules, internal_json, no_rules};
+use super::{ValidationContext, ValidationRules, internal_json, no_rules, optional_value};
 
 pub(crate) const STORAGE_CLASS: ValidationRules =
     ValidationRules { create: storage_class, update: storage_class_update, update_status: no_rules };
@@ -302,11 +302,7 @@ fn driver_spec(driver: &Value, errors: &mut FieldErrors) {
     required("attachRequired", "attachedRequired", errors);
     required("podInfoOnMount", "podInfoOnMount", errors);
     required("storageCapacity", "storageCapacity", errors);
-    if let Some(policy) = spec.text_if_set("fsGroupPolicy")
-        && !POLICIES.contains(&policy)
-    {
-        errors.not_supported(&at.field("fsGroupPolicy"), policy, &POLICIES);
-    }
+    optional_value(spec, "fsGroupPolicy", &POLICIES, &at, errors);
     token_requests(spec.items("tokenRequests"), errors);
     for mode in spec.texts("volumeLifecycleModes") {
         if !matches!(mode, "Persistent" | "Ephemeral") {

@@ -7,6 +7,7 @@ use value::Value;
 
 use super::storage::claim_spec;
 use super::{deprecated_label, fractional, node_selector_term};
+use crate::pod_containers::visit_containers;
 use crate::strategy::{APP_ARMOR_PREFIX, app_armor_profile, deprecated_app_armor_annotations};
 
 pub(super) fn pod(pod: &Value, warnings: &mut Vec<String>) {
@@ -22,8 +23,6 @@ pub(super) fn template(at: &At<'_>, template: Option<&Value>, warnings: &mut Vec
         spec_and_metadata(at, template, true, warnings);
     }
 }
-
-const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// Annotations that no longer have any effect.
 const DEPRECATED: [(&str, &str); 3] = [
@@ -66,7 +65,7 @@ fn spec_and_metadata(at: &At<'_>, pod: Option<&Value>, is_template: bool, warnin
         is_template,
     };
     security.of_pod(warnings);
-    each_container(&spec_at, spec, |container, here| {
+    visit_containers(spec, &spec_at, |container, here| {
         security.of_container(container, warnings);
         let resources = container.part("resources");
         for resource in ["memory", "ephemeral-storage"] {
@@ -161,15 +160,6 @@ fn pod_affinities(at: &At<'_>, affinity: Option<&Value>, warnings: &mut Vec<Stri
             let list = here.field(preferred);
             let weighted = list.index(i);
             null_selector(&weighted.field("podAffinityTerm"), term.part("podAffinityTerm"), warnings);
-        }
-    }
-}
-
-fn each_container(at: &At<'_>, spec: Option<&Value>, mut look: impl FnMut(&Value, &At<'_>)) {
-    for list in CONTAINERS {
-        let list_at = at.field(list);
-        for (i, container) in spec.items(list).iter().enumerate() {
-            look(container, &list_at.index(i));
         }
     }
 }
@@ -398,7 +388,7 @@ type HostPort = (String, i64, String);
 fn ports(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
     // Ports by number and protocol.
     let mut seen: HashMap<(i64, String), Vec<HostPort>> = HashMap::new();
-    each_container(at, spec, |container, here| {
+    visit_containers(spec, at, |container, here| {
         let list = here.field("ports");
         for (i, port) in container.items("ports").iter().enumerate() {
             let path = list.index(i).to_string();
@@ -429,7 +419,7 @@ fn ports(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
         }
     });
     let mut names: HashMap<String, String> = HashMap::new();
-    each_container(at, spec, |container, here| {
+    visit_containers(spec, at, |container, here| {
         let list = here.field("ports");
         for (i, port) in container.items("ports").iter().enumerate() {
             let name = port.text("name");

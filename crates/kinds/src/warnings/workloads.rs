@@ -7,15 +7,15 @@ use super::storage::claim_spec;
 use super::{pod, recommend_label};
 
 pub(crate) fn pod_template(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
-    if grew(new, old) {
+    if generation_changed(new, old) {
         pod::template(&At::new("template"), new.part("template"), warnings);
     }
 }
 
-fn workload(new: &Value, old: Option<&Value>, looked_at: &Value, warnings: &mut Vec<String>) {
+fn workload(new: &Value, old: Option<&Value>, checked: &Value, warnings: &mut Vec<String>) {
     workload_name(new, old, warnings);
-    if grew(new, old) {
-        pod::template(&At::new("spec.template"), looked_at.at(&["spec", "template"]), warnings);
+    if generation_changed(new, old) {
+        pod::template(&At::new("spec.template"), checked.at(&["spec", "template"]), warnings);
     }
 }
 
@@ -41,12 +41,12 @@ pub(crate) fn daemon_set(new: &Value, old: Option<&Value>, warnings: &mut Vec<St
 
 pub(crate) fn job(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
     workload_name(new, old, warnings);
-    if grew(new, old) {
+    if generation_changed(new, old) {
         job_spec(&At::new("spec"), new.part("spec"), warnings);
     }
 }
 
-fn grew(new: &Value, old: Option<&Value>) -> bool {
+fn generation_changed(new: &Value, old: Option<&Value>) -> bool {
     old.is_none_or(|old| {
         old.at(&["metadata"]).number("generation") != new.at(&["metadata"]).number("generation")
     })
@@ -59,7 +59,7 @@ fn workload_name(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
 }
 
 pub(crate) fn stateful_set(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
-    if grew(new, old) {
+    if generation_changed(new, old) {
         pod::template(&At::new("spec.template"), new.at(&["spec", "template"]), warnings);
     }
     let templates = At::new("spec.volumeClaimTemplates");
@@ -79,7 +79,7 @@ pub(crate) fn stateful_set(new: &Value, old: Option<&Value>, warnings: &mut Vec<
 
 pub(crate) fn cron_job(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
     workload_name(new, old, warnings);
-    if grew(new, old) {
+    if generation_changed(new, old) {
         job_spec(&At::new("spec.jobTemplate.spec"), new.at(&["spec", "jobTemplate", "spec"]), warnings);
     }
     if old.is_some() && new.part("spec").text("schedule").contains("TZ") {

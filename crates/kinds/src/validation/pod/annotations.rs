@@ -7,9 +7,10 @@ use api::FieldErrors;
 use api::validation::fields::{At, Read, Report};
 use value::Value;
 
-use super::options::{PodValidationOptions, containers, visit_containers};
+use super::options::PodValidationOptions;
 use super::scheduling;
 use super::volume_paths::descending_path;
+use crate::pod_containers::{containers, visit_containers};
 
 const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -52,8 +53,7 @@ pub(in crate::validation) fn annotations(
             seccomp_annotation(profile, &at.field(key), errors);
         }
     }
-    let container_names: HashSet<&str> =
-        spec.into_iter().flat_map(containers).map(|container| container.text("name")).collect();
+    let container_names: HashSet<&str> = containers(spec).map(|container| container.text("name")).collect();
     for (key, profile) in metadata.text_entries("annotations") {
         let Some(name) = key.strip_prefix(APP_ARMOR_CONTAINER) else { continue };
         if !container_names.contains(name) {

@@ -245,7 +245,7 @@ pub(in crate::validation) fn env_from(container: &Value, at: &At<'_>, errors: &m
 pub(in crate::validation) fn file_key_volumes(spec: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     // If several volumes have the same name, the last one wins.
     let volumes = last_by(spec.items("volumes"), "name");
-    super::options::visit_containers(spec, at, |container, at| {
+    crate::pod_containers::visit_containers(spec, at, |container, at| {
         let list = at.field("env");
         for (i, variable) in container.items("env").iter().enumerate() {
             let Some(file) = variable.part("valueFrom").part("fileKeyRef") else { continue };

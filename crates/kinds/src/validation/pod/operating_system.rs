@@ -4,7 +4,7 @@ use api::FieldErrors;
 use api::validation::fields::{At, Read, Report};
 use value::Value;
 
-use super::options::visit_containers;
+use crate::pod_containers::visit_containers;
 
 /// Rejects fields that do not apply to the pod's operating system.
 pub(in crate::validation) fn operating_system(spec: &Value, at: &At<'_>, errors: &mut FieldErrors) {

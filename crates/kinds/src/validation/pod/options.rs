@@ -6,6 +6,7 @@ use api::validation::meta;
 use value::Value;
 
 use super::{annotations, resources, scheduling, sysctls};
+use crate::pod_containers::containers;
 use crate::validation::ValidationContext;
 
 /// Each relaxation is set if the old object already has such a value.
@@ -154,27 +155,4 @@ fn is_selector_invalid(selector: Option<&Value>) -> bool {
     let mut errors = Vec::new();
     meta::label_selector(selector, false, &At::ROOT, &mut errors);
     !errors.is_empty()
-}
-
-/// Iterates over all containers, in the order in which Kubernetes visits them.
-pub(in crate::validation) fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
-    CONTAINER_LISTS.into_iter().flat_map(|list| spec.items(list))
-}
-
-/// Container lists in the order in which Kubernetes visits them.
-pub(in crate::validation) const CONTAINER_LISTS: [&str; 3] =
-    ["initContainers", "containers", "ephemeralContainers"];
-
-/// Calls `visit` with every container and its field path; `spec_at` is the path of `spec`.
-pub(in crate::validation) fn visit_containers(
-    spec: &Value,
-    spec_at: &At<'_>,
-    mut visit: impl FnMut(&Value, &At<'_>),
-) {
-    for list in CONTAINER_LISTS {
-        let at = spec_at.field(list);
-        for (i, container) in spec.items(list).iter().enumerate() {
-            visit(container, &at.index(i));
-        }
-    }
 }

@@ -9,7 +9,7 @@ use super::sysctls::sysctls;
 use super::user_ids::{optional_id, user_or_group_id};
 use super::volume_paths::descending_path;
 use super::windows::windows_options;
-use crate::validation::internal_json;
+use crate::validation::{internal_json, optional_value};
 
 const MAX_LOCALHOST_PROFILE: usize = 4095;
 
@@ -30,18 +30,12 @@ pub(in crate::validation) fn pod(
         user_or_group_id(group.as_int().unwrap_or_default(), &groups.index(i), errors);
     }
     sysctls(context, spec, options, &at.field("sysctls"), errors);
-    one_of(context, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], &at, errors);
+    optional_value(context, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], &at, errors);
     seccomp_profile(context, &at, errors);
     windows_options(context, &at, errors);
     app_armor_profile(context, &at, errors);
-    one_of(context, "supplementalGroupsPolicy", &["Merge", "Strict"], &at, errors);
-    one_of(context, "seLinuxChangePolicy", &["MountOption", "Recursive"], &at, errors);
-}
-
-fn one_of(context: &Value, field: &str, known: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
-    if let Some(value) = context.text_if_set(field).filter(|value| !known.contains(value)) {
-        errors.not_supported(&at.field(field), value, known);
-    }
+    optional_value(context, "supplementalGroupsPolicy", &["Merge", "Strict"], &at, errors);
+    optional_value(context, "seLinuxChangePolicy", &["MountOption", "Recursive"], &at, errors);
 }
 
 /// Validates the security context of a container.
@@ -59,7 +53,7 @@ pub(in crate::validation) fn container(
     optional_id(context, "runAsUser", at, errors);
     optional_id(context, "runAsGroup", at, errors);
     if let Some(mount) = context.text_if_set("procMount") {
-        one_of(context, "procMount", &["Default", "Unmasked"], at, errors);
+        optional_value(context, "procMount", &["Default", "Unmasked"], at, errors);
         if host_users && mount == "Unmasked" {
             let detail = "`hostUsers` must be false to use `Unmasked`";
             errors.invalid(&at.field("procMount"), mount, detail);

@@ -8,6 +8,7 @@ use super::user_ids::optional_id;
 use super::volume_paths::{descending_path, local_path, no_backsteps};
 use super::volumes::Volume;
 use super::{claims, containers, env};
+use crate::validation::optional_value;
 
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 const MAX_FILE_MODE: i64 = 0o777;
@@ -35,9 +36,7 @@ pub(super) fn host_path(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mu
         return;
     }
     no_backsteps(path, &at.field("path"), errors);
-    if let Some(kind) = source.text_if_set("type").filter(|kind| !TYPES.contains(kind)) {
-        errors.not_supported(&at.field("type"), kind, &TYPES);
-    }
+    optional_value(source, "type", &TYPES, at, errors);
 }
 
 pub(super) fn git_repo(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
@@ -330,9 +329,7 @@ pub(super) fn azure_disk(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &m
         "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
     const BLOB: &str = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd";
     require(source, &["diskName", "diskURI"], at, errors);
-    if let Some(mode) = source.text_if_set("cachingMode").filter(|mode| !CACHING.contains(mode)) {
-        errors.not_supported(&at.field("cachingMode"), mode, &CACHING);
-    }
+    optional_value(source, "cachingMode", &CACHING, at, errors);
     let kind = source.text_if_set("kind");
     if let Some(kind) = kind.filter(|kind| !KINDS.contains(kind)) {
         errors.not_supported(&at.field("kind"), kind, &KINDS);

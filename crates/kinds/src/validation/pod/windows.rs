@@ -4,7 +4,8 @@ use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, names};
 use value::{Value, write};
 
-use super::options::{PodValidationOptions, visit_containers};
+use super::options::PodValidationOptions;
+use crate::pod_containers::visit_containers;
 
 const MAX_CREDENTIAL_SPEC: usize = 64 << 10;
 const MAX_USER_DOMAIN: usize = 256;
