@@ -11,18 +11,18 @@ use super::template::template;
 use super::{ValidationContext, ValidationRules, internal_json, label_match, no_rules};
 
 pub(crate) const DEPLOYMENT: ValidationRules = ValidationRules {
-    create: deployment_create,
-    update: deployment_update,
+    create: |object, context| workload_create(object, context, deployment_spec),
+    update: |new, old, context| workload_update(new, old, context, deployment_spec),
     update_status: deployment_status,
 };
 pub(crate) const DAEMON_SET: ValidationRules = ValidationRules {
-    create: daemon_set_create,
+    create: |object, context| workload_create(object, context, daemon_set_spec),
     update: daemon_set_update,
     update_status: daemon_set_status,
 };
 pub(crate) const REPLICA_SET: ValidationRules = ValidationRules {
-    create: replica_set_create,
-    update: replica_set_update,
+    create: |object, context| workload_create(object, context, replica_set_spec),
+    update: |new, old, context| workload_update(new, old, context, replica_set_spec),
     update_status: replica_set_status,
 };
 pub(crate) const CONTROLLER_REVISION: ValidationRules =
@@ -38,20 +38,24 @@ const STATUS: At<'static> = At::new("status");
 pub(super) const TEMPLATE: At<'static> = At::new("spec.template");
 pub(super) const NO_MATCH: &str = "`selector` does not match template `labels`";
 
-fn deployment_create(object: &Value, context: &ValidationContext) -> FieldErrors {
+/// Rules for the spec of a workload: its own fields and its pod template.
+type WorkloadSpecRule = fn(Option<&Value>, &PodValidationOptions, &mut FieldErrors);
+
+fn workload_create(object: &Value, context: &ValidationContext, spec_rule: WorkloadSpecRule) -> FieldErrors {
     let mut errors = meta::create(object, true, names::name_is_dns_subdomain);
-    deployment_spec(object.part("spec"), &PodValidationOptions::for_template(None, context), &mut errors);
+    spec_rule(object.part("spec"), &PodValidationOptions::for_template(None, context), &mut errors);
     errors
 }
 
-fn deployment_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
+fn workload_update(
+    new: &Value,
+    old: &Value,
+    context: &ValidationContext,
+    spec_rule: WorkloadSpecRule,
+) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (spec, old_spec) = (new.part("spec"), old.part("spec"));
-    deployment_spec(
-        spec,
-        &PodValidationOptions::for_template(old_spec.part("template"), context),
-        &mut errors,
-    );
+    spec_rule(spec, &PodValidationOptions::for_template(old_spec.part("template"), context), &mut errors);
     selector_stays(spec, old_spec, &mut errors);
     errors
 }
@@ -255,24 +259,6 @@ pub(super) fn collisions_grow(new: Option<&Value>, old: Option<&Value>, errors: 
     }
 }
 
-fn replica_set_create(object: &Value, context: &ValidationContext) -> FieldErrors {
-    let mut errors = meta::create(object, true, names::name_is_dns_subdomain);
-    replica_set_spec(object.part("spec"), &PodValidationOptions::for_template(None, context), &mut errors);
-    errors
-}
-
-fn replica_set_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
-    let mut errors = meta::update(new, old);
-    let (spec, old_spec) = (new.part("spec"), old.part("spec"));
-    replica_set_spec(
-        spec,
-        &PodValidationOptions::for_template(old_spec.part("template"), context),
-        &mut errors,
-    );
-    selector_stays(spec, old_spec, &mut errors);
-    errors
-}
-
 fn replica_set_spec(spec: Option<&Value>, options: &PodValidationOptions, errors: &mut FieldErrors) {
     errors.not_negative(&SPEC.field("replicas"), spec.number("replicas"));
     errors.not_negative(&SPEC.field("minReadySeconds"), spec.number("minReadySeconds"));
@@ -300,12 +286,6 @@ fn replicas_status(status: Option<&Value>, errors: &mut FieldErrors) {
     not_negative(status, &counts, errors);
     at_most_replicas(status, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"], errors);
     available_at_most_ready(status, "readyReplicas", errors);
-}
-
-fn daemon_set_create(object: &Value, context: &ValidationContext) -> FieldErrors {
-    let mut errors = meta::create(object, true, names::name_is_dns_subdomain);
-    daemon_set_spec(object.part("spec"), &PodValidationOptions::for_template(None, context), &mut errors);
-    errors
 }
 
 fn daemon_set_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {

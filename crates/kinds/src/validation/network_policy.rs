@@ -1,4 +1,4 @@
-//! Validation of NetworkPolicy.
+//! Validation of NetworkPolicy: its rules, peers, ports and IP blocks.
 
 use std::collections::HashSet;
 

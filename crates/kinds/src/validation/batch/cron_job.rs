@@ -1,4 +1,4 @@
-//! Validation of CronJob.
+//! Validation of CronJob: its schedule, time zone and job template.
 
 use api::validation::fields::{At, Read, Report, supersede};
 use api::validation::meta;

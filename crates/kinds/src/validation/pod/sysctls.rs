@@ -1,4 +1,4 @@
-//! Validation of sysctls.
+//! Validation of sysctls in a pod's security context.
 
 use std::collections::HashSet;
 
