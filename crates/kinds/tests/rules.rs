@@ -289,32 +289,32 @@ mod page {
 }
 
 #[test]
-fn new_pods_are_judged_as_kubernetes_judges_them() {
+fn new_pods_are_validated_as_by_kubernetes() {
     assert!(page::run(include_str!("rules/pods.txt")) > 300);
 }
 
 #[test]
-fn new_workloads_are_judged_as_kubernetes_judges_them() {
+fn new_workloads_are_validated_as_by_kubernetes() {
     assert!(page::run(include_str!("rules/workloads.txt")) > 250);
 }
 
 #[test]
-fn new_objects_of_other_kinds_are_judged_as_kubernetes_judges_them() {
+fn new_objects_of_other_kinds_are_validated_as_by_kubernetes() {
     assert!(page::run(include_str!("rules/kinds.txt")) > 350);
 }
 
 #[test]
-fn changes_of_other_kinds_are_judged_as_kubernetes_judges_them() {
+fn changes_of_other_kinds_are_validated_as_by_kubernetes() {
     assert!(page::run(include_str!("rules/kind-updates.txt")) > 50);
 }
 
 #[test]
-fn changes_are_judged_as_kubernetes_judges_them() {
+fn changes_are_validated_as_by_kubernetes() {
     assert!(page::run(include_str!("rules/updates.txt")) > 170);
 }
 
 #[test]
-fn devices_are_judged_as_kubernetes_judges_them() {
+fn devices_are_validated_as_by_kubernetes() {
     assert!(page::run(include_str!("rules/devices.txt")) > 200);
 }
 

@@ -297,7 +297,7 @@ fn scaling_rules(rules: &Value, at: &At<'_>, errors: &mut FieldErrors) {
             errors.invalid(&at, seconds, format!("must be less than or equal to {MAX_WINDOW_SECONDS}"));
         }
     }
-    optional_value(rules, "selectPolicy", &SELECT, &at, errors);
+    optional_value(rules, "selectPolicy", &SELECT, at, errors);
     let list = at.field("policies");
     let policies = rules.items("policies");
     if policies.is_empty() {

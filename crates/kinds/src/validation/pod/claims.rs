@@ -81,7 +81,7 @@ pub(crate) fn claim_spec(spec: Option<&Value>, old_group: bool, at: &At<'_>, err
         let at = at.field("storageClassName");
         errors.invalid_each(&at, class, names::name_is_dns_subdomain(class, false));
     }
-    optional_value(spec, "volumeMode", &VOLUME_MODES, &at, errors);
+    optional_value(spec, "volumeMode", &VOLUME_MODES, at, errors);
     data_sources(spec, old_group, at, errors);
     let class = spec.text("volumeAttributesClassName");
     if !class.is_empty() {

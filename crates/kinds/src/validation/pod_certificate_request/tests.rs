@@ -126,7 +126,7 @@ fn answered(key: &KeyPair, chain: &str, now: i64) -> Vec<String> {
 }
 
 #[test]
-fn a_chain_is_judged_certificate_by_certificate() {
+fn every_certificate_of_a_chain_is_validated() {
     let key = KeyPair::generate().unwrap();
     let good = issue(&key, |_| {});
     let none = Vec::<String>::new();
@@ -160,7 +160,7 @@ fn a_chain_is_judged_certificate_by_certificate() {
 }
 
 #[test]
-fn names_of_the_leaf_are_judged() {
+fn names_of_the_leaf_are_validated() {
     let key = KeyPair::generate().unwrap();
     let text = |text: &str| rcgen::string::Ia5String::try_from(text).unwrap();
     let named =
