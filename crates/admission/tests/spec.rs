@@ -232,7 +232,7 @@ fn refusals(object: &Value) -> Vec<String> {
     if kind.group != "admissionregistration.k8s.io" {
         return Vec::new();
     }
-    (rules.create)(&object, &kinds::validation::Context::default())
+    (rules.create)(&object, &kinds::validation::ValidationContext::default())
         .iter()
         .map(|error| format!("{}: {}", error.field, error.body()))
         .collect()

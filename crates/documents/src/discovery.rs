@@ -1,7 +1,7 @@
 //! Builds discovery documents from the table of built-in resources and from CRDs.
 //!
 //! The legacy form has one document per level (`/api`, `/apis`, `/apis/GROUP`, `/apis/GROUP/VERSION`); the aggregated form has one
-//! document each for `/api` and `/apis`. Both are built from [`Entry`] rows: those of the table and those that the caller adds for
+//! document each for `/api` and `/apis`. Both are built from [`DiscoveryResource`] rows: those of the table and those that the caller adds for
 //! custom resources.
 
 #[cfg(test)]
@@ -19,7 +19,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 use value::{Map, Value};
 
-use kinds::table::{GROUPS, Resource, Served, Storage, Verb};
+use kinds::table::{GROUPS, KindStorage, Resource, Served, Verb};
 
 pub use registered::{Registration, built_in, of_custom_version, registered_group, registered_groups};
 pub use remote::{RemoteVersion, aggregated_versions, legacy_version, stale_version};
@@ -29,7 +29,7 @@ pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=API
 
 /// A resource in one version.
 #[derive(Clone, Debug)]
-pub struct Entry<'a> {
+pub struct DiscoveryResource<'a> {
     /// The API group; empty for the core group.
     pub group: &'a str,
     pub version: &'a str,
@@ -41,16 +41,16 @@ pub struct Entry<'a> {
     pub namespaced: bool,
     pub verbs: &'a [Verb],
     /// The subresources, sorted by name.
-    pub subresources: Vec<SubEntry<'a>>,
+    pub subresources: Vec<DiscoverySubresource<'a>>,
     /// The `storageVersionHash`; `None` if objects are not stored.
     pub storage_hash: Option<String>,
     /// Whether it is a custom resource. The aggregated form includes the group and version in the `responseKind` of those.
     pub custom: bool,
 }
 
-/// A subresource of an [`Entry`].
+/// A subresource of a [`DiscoveryResource`].
 #[derive(Clone, Debug)]
-pub struct SubEntry<'a> {
+pub struct DiscoverySubresource<'a> {
     pub name: &'a str,
     pub kind: &'a str,
     /// The group and version of the kind, if they differ from those of the resource.
@@ -58,10 +58,10 @@ pub struct SubEntry<'a> {
     pub verbs: &'a [Verb],
 }
 
-impl Entry<'static> {
+impl DiscoveryResource<'static> {
     /// Builds the entry of a table row in one of its versions.
     pub fn of(row: &'static Resource, version: &'static str) -> Self {
-        Entry {
+        DiscoveryResource {
             group: row.group,
             version,
             kind: row.kind,
@@ -74,7 +74,7 @@ impl Entry<'static> {
             subresources: row
                 .subresources
                 .iter()
-                .map(|sub| SubEntry {
+                .map(|sub| DiscoverySubresource {
                     name: sub.name,
                     kind: sub.kind,
                     group_version: sub.group_version,
@@ -90,9 +90,9 @@ impl Entry<'static> {
 /// The `storageVersionHash` of a resource. Resources with equal hashes share their stored objects.
 pub fn storage_hash(row: &Resource) -> Option<String> {
     match row.storage {
-        Storage::Own(version) => Some(hash(row.group, row.hashed_version.unwrap_or(version), row.kind)),
-        Storage::With(group, version) => Some(hash(group, version, row.kind)),
-        Storage::Nowhere => None,
+        KindStorage::Own(version) => Some(hash(row.group, row.hashed_version.unwrap_or(version), row.kind)),
+        KindStorage::With(group, version) => Some(hash(group, version, row.kind)),
+        KindStorage::Nowhere => None,
     }
 }
 
@@ -115,8 +115,8 @@ pub fn core_versions(server_address: &str) -> Value {
 }
 
 /// The legacy document at `/apis/GROUP` for a group that is served without an APIService.
-pub fn group(served: &Served, custom: &[Entry<'_>], name: &str) -> Option<Value> {
-    let groups = Groups::collect(served, custom);
+pub fn group(served: &Served, custom: &[DiscoveryResource<'_>], name: &str) -> Option<Value> {
+    let groups = ServedGroups::collect(served, custom);
     let mut document = group_document(groups.named().find(|group| group.name == name)?);
     document.insert("kind", "APIGroup");
     document.insert("apiVersion", "v1");
@@ -124,8 +124,13 @@ pub fn group(served: &Served, custom: &[Entry<'_>], name: &str) -> Option<Value>
 }
 
 /// The legacy document at `/api/v1` or `/apis/GROUP/VERSION`.
-pub fn resources(served: &Served, custom: &[Entry<'_>], group: &str, version: &str) -> Option<Value> {
-    let groups = Groups::collect(served, custom);
+pub fn resources(
+    served: &Served,
+    custom: &[DiscoveryResource<'_>],
+    group: &str,
+    version: &str,
+) -> Option<Value> {
+    let groups = ServedGroups::collect(served, custom);
     let found = groups.0.iter().find(|found| found.name == group)?;
     let (_, entries) = found.versions.iter().find(|(name, _)| *name == version)?;
     let mut list = Vec::new();
@@ -169,13 +174,17 @@ pub fn resources(served: &Served, custom: &[Entry<'_>], group: &str, version: &s
 
 /// The aggregated document at `/api`.
 pub fn aggregated_core(served: &Served) -> Value {
-    let groups = Groups::collect(served, &[]);
+    let groups = ServedGroups::collect(served, &[]);
     aggregated(groups.0.iter().filter(|group| group.name.is_empty()))
 }
 
 /// The aggregated document at `/apis`, including groups of aggregated API servers.
-pub fn aggregated_groups(served: &Served, custom: &[Entry<'_>], remote: &[RemoteVersion]) -> Value {
-    let groups = Groups::collect(served, custom);
+pub fn aggregated_groups(
+    served: &Served,
+    custom: &[DiscoveryResource<'_>],
+    remote: &[RemoteVersion],
+) -> Value {
+    let groups = ServedGroups::collect(served, custom);
     if remote.is_empty() {
         return aggregated(groups.named());
     }
@@ -183,29 +192,29 @@ pub fn aggregated_groups(served: &Served, custom: &[Entry<'_>], remote: &[Remote
 }
 
 /// The groups with at least one served version, in order.
-struct Groups<'a>(Vec<GroupEntries<'a>>);
+struct ServedGroups<'a>(Vec<GroupEntries<'a>>);
 
 struct GroupEntries<'a> {
     name: &'a str,
-    versions: Vec<(&'a str, Vec<Entry<'a>>)>,
+    versions: Vec<(&'a str, Vec<DiscoveryResource<'a>>)>,
 }
 
-impl<'a> Groups<'a> {
-    fn collect(served: &Served, custom: &'a [Entry<'a>]) -> Self {
+impl<'a> ServedGroups<'a> {
+    fn collect(served: &Served, custom: &'a [DiscoveryResource<'a>]) -> Self {
         let mut groups: Vec<GroupEntries<'a>> = GROUPS
             .iter()
             .map(|group| {
                 let versions = group.versions.iter().filter(|version| served.is_served(group.name, version));
                 let versions = versions.map(|version| {
                     let rows = group.resources.iter().filter(|row| row.version(version).is_some());
-                    (*version, rows.map(|row| Entry::of(row, version)).collect())
+                    (*version, rows.map(|row| DiscoveryResource::of(row, version)).collect())
                 });
                 GroupEntries { name: group.name, versions: versions.collect() }
             })
             .filter(|group: &GroupEntries<'_>| !group.versions.is_empty())
             .collect();
         // Custom groups follow the built-in ones, sorted by name.
-        let mut by_group: BTreeMap<&str, Vec<&Entry<'a>>> = BTreeMap::new();
+        let mut by_group: BTreeMap<&str, Vec<&DiscoveryResource<'a>>> = BTreeMap::new();
         for entry in custom {
             by_group.entry(entry.group).or_default().push(entry);
         }
@@ -234,7 +243,7 @@ impl<'a> Groups<'a> {
             group.versions.sort_by(|(a, _), (b, _)| compare_versions(a, b));
             groups.insert(at.unwrap_or(groups.len()), group);
         }
-        Groups(groups)
+        ServedGroups(groups)
     }
 
     /// The groups under `/apis`, which excludes the core group.
@@ -274,7 +283,7 @@ fn aggregated_group(name: &str, versions: impl Iterator<Item = Value>) -> Value 
     Value::map([("metadata", Value::Map(metadata)), ("versions", Value::list(versions))])
 }
 
-fn aggregated_version(version: &str, entries: &[Entry<'_>]) -> Value {
+fn aggregated_version(version: &str, entries: &[DiscoveryResource<'_>]) -> Value {
     Value::map([
         ("version", Value::from(version)),
         ("resources", Value::list(entries.iter().map(aggregated_resource))),
@@ -291,7 +300,7 @@ fn aggregated_list(items: impl Iterator<Item = Value>) -> Value {
     ])
 }
 
-fn aggregated_resource(entry: &Entry<'_>) -> Value {
+fn aggregated_resource(entry: &DiscoveryResource<'_>) -> Value {
     // The group and version are given only if they differ from those of the resource's URL.
     let response_kind = |group_version: Option<(&str, &str)>, kind: &str| {
         let (group, version) = group_version.unwrap_or(("", ""));

@@ -24,6 +24,7 @@
 pub mod convert;
 pub mod defaults;
 pub mod expressions;
+mod pod_containers;
 pub mod print;
 pub mod scale;
 pub mod strategy;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use api::{GroupKind, GroupVersion};
-use kinds::table::{self, Resource, Storage};
+use kinds::table::{self, KindStorage, Resource};
 use kinds::{strategy, validation};
 use schema::apply::{FieldManagement, Reset, Unconverted, Versions};
 use schema::{Format, Kind, Schema};
@@ -45,7 +45,7 @@ struct Case {
 
 fn stored_version(row: &'static Resource) -> Option<&'static str> {
     match row.storage {
-        Storage::Own(version) => Some(version),
+        KindStorage::Own(version) => Some(version),
         _ => row.versions.first().map(|version| version.name),
     }
 }
@@ -285,7 +285,7 @@ fn read(case: &Case, object: &Value) {
 
 fn written(case: &Case, object: &Value) {
     let kind = GroupKind::new(case.row.group, case.row.kind);
-    let context = strategy::Context::default();
+    let context = strategy::StrategyContext::default();
     let old = read_object(case, object);
     let mut new = old.clone();
     new.set_at(&["metadata", "labels", "changed"], "yes");
@@ -305,7 +305,10 @@ fn validated(case: &Case, object: &Value) {
     if stored_version(case.row) != Some(case.version) {
         return;
     }
-    let context = validation::Context { budget: Budget::new(u64::MAX), ..validation::Context::default() };
+    let context = validation::ValidationContext {
+        budget: Budget::new(u64::MAX),
+        ..validation::ValidationContext::default()
+    };
     let object = read_object(case, object);
     let mut old = object.clone();
     old.set_at(&["metadata", "labels", "changed"], "yes");

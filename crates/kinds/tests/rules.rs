@@ -120,7 +120,7 @@ mod page {
     fn outcome(case: &Case, base: &Value) -> Vec<String> {
         let row = table::all().find(|row| row.kind == case.kind).unwrap();
         let kind = GroupKind::new(row.group, row.kind);
-        let table::Storage::Own(version) = row.storage else { panic!("line {}: not stored", case.line) };
+        let table::KindStorage::Own(version) = row.storage else { panic!("line {}: not stored", case.line) };
         let schema = row.schema(version).unwrap();
         let read = |object: &Value| {
             let mut object = object.clone();
@@ -131,7 +131,10 @@ mod page {
             table::behavior(&kind).apply_defaults(&mut object);
             object
         };
-        let context = validation::Context { allow_privileged: true, ..validation::Context::default() };
+        let context = validation::ValidationContext {
+            allow_privileged: true,
+            ..validation::ValidationContext::default()
+        };
         let rules = table::behavior(&kind).rules.as_ref().unwrap();
         let named = |mut object: Value| {
             if row.is_namespaced() {
@@ -149,7 +152,7 @@ mod page {
             strategy::prepare_create(
                 table::behavior(&kind).strategy.as_ref(),
                 &mut object,
-                &strategy::Context::default(),
+                &strategy::StrategyContext::default(),
             );
             Ok(object)
         };
@@ -185,7 +188,7 @@ mod page {
             if let Some(generation) = old.at(&["metadata", "generation"]).cloned() {
                 new.set_at(&["metadata", "generation"], generation);
             }
-            let strategies = strategy::Context::default();
+            let strategies = strategy::StrategyContext::default();
             if is_service
                 && case.operation == "update"
                 && let Err(status) = begin_update(&mut new, &old, &mut Ranges)
@@ -286,32 +289,32 @@ mod page {
 }
 
 #[test]
-fn new_pods_are_judged_as_kubernetes_judges_them() {
+fn new_pods_are_validated_as_by_kubernetes() {
     assert!(page::run(include_str!("rules/pods.txt")) > 300);
 }
 
 #[test]
-fn new_workloads_are_judged_as_kubernetes_judges_them() {
+fn new_workloads_are_validated_as_by_kubernetes() {
     assert!(page::run(include_str!("rules/workloads.txt")) > 250);
 }
 
 #[test]
-fn new_objects_of_other_kinds_are_judged_as_kubernetes_judges_them() {
+fn new_objects_of_other_kinds_are_validated_as_by_kubernetes() {
     assert!(page::run(include_str!("rules/kinds.txt")) > 350);
 }
 
 #[test]
-fn changes_of_other_kinds_are_judged_as_kubernetes_judges_them() {
+fn changes_of_other_kinds_are_validated_as_by_kubernetes() {
     assert!(page::run(include_str!("rules/kind-updates.txt")) > 50);
 }
 
 #[test]
-fn changes_are_judged_as_kubernetes_judges_them() {
+fn changes_are_validated_as_by_kubernetes() {
     assert!(page::run(include_str!("rules/updates.txt")) > 170);
 }
 
 #[test]
-fn devices_are_judged_as_kubernetes_judges_them() {
+fn devices_are_validated_as_by_kubernetes() {
     assert!(page::run(include_str!("rules/devices.txt")) > 200);
 }
 
@@ -321,7 +324,7 @@ fn declared_rules_speak_of_the_version_of_the_request() {
         let object = value::json::parse(object.as_bytes()).unwrap();
         let rules =
             kinds::table::behavior(&api::GroupKind::new("resource.k8s.io", kind)).rules.as_ref().unwrap();
-        let context = kinds::validation::Context { version: version.into(), ..Default::default() };
+        let context = kinds::validation::ValidationContext { version: version.into(), ..Default::default() };
         (rules.create)(&object, &context).iter().map(ToString::to_string).collect()
     };
     let claim = r#"{"metadata":{"name":"c","namespace":"n"},"spec":{"devices":{"requests":[
@@ -359,7 +362,7 @@ fn privileged_containers_need_the_servers_permission() {
     kinds::table::behavior(&kind).apply_defaults(&mut pod);
     let rules = kinds::table::behavior(&kind).rules.as_ref().unwrap();
     let errors = |allow_privileged| {
-        let context = kinds::validation::Context { allow_privileged, ..Default::default() };
+        let context = kinds::validation::ValidationContext { allow_privileged, ..Default::default() };
         (rules.create)(&pod, &context).iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(errors(true), Vec::<String>::new());

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use api::Status;
 use ipnet::IpNet;
 use kinds::strategy::service::{
-    AddressError, Allocation, Allocator, Claims, Family, PortError, begin_create, begin_update, claims_of,
+    AddressError, AddressesAndPorts, Allocator, Family, PortError, ServiceAllocation, begin_create,
+    begin_update, claims_of,
 };
 use value::Value;
 
@@ -43,7 +44,7 @@ struct AllocationTable {
 #[derive(Debug)]
 pub struct AllocatedAddresses {
     addresses: Addresses,
-    allocation: Option<Allocation>,
+    allocation: Option<ServiceAllocation>,
 }
 
 impl Addresses {
@@ -112,7 +113,7 @@ impl AllocatedAddresses {
         self.give_back(|allocation| allocation.to_release);
     }
 
-    fn give_back(&mut self, which: impl FnOnce(Allocation) -> Claims) {
+    fn give_back(&mut self, which: impl FnOnce(ServiceAllocation) -> AddressesAndPorts) {
         if let Some(allocation) = self.allocation.take() {
             which(allocation).release(&mut *self.addresses.lock());
         }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use api::GroupVersionKind;
 use arc_swap::ArcSwap;
 use crd::CustomResourceDefinition;
-use kinds::table::{self, Resource, Served, Storage};
+use kinds::table::{self, KindStorage, Resource, Served};
 use value::Str;
 
 pub use custom::CustomKinds;
@@ -170,7 +170,7 @@ impl Catalog {
 
     /// Each stored kind once, in the preferred version of its group: built-in kinds in the order of the table, then custom ones.
     pub fn stored_kinds(&self) -> Vec<Arc<ServedResource>> {
-        let own = table::all().filter(|row| matches!(row.storage, Storage::Own(_))).filter_map(|row| {
+        let own = table::all().filter(|row| matches!(row.storage, KindStorage::Own(_))).filter_map(|row| {
             let version = self.served.versions(row).next()?;
             self.built_in(row, version)
         });

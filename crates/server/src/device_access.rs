@@ -22,7 +22,7 @@ pub(crate) fn drop_admin(state: &State, kind: &ServedResource, object: &mut Valu
 
 /// Whether a new object asks for admin access.
 pub(crate) fn asks_admin(kind: &ServedResource, new: &Value) -> bool {
-    admin_access::asked(&kind.built_in_kind(), new, None).is_some()
+    admin_access::requesting_field(&kind.built_in_kind(), new, None).is_some()
 }
 
 /// Audit annotation of requests for admin access: the object, and the namespace label that allowed it or that there was none.
@@ -38,7 +38,7 @@ pub(crate) fn check_admin(
     old_status_of: Option<&Value>,
 ) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    let Some(at) = admin_access::asked(&kind.built_in_kind(), new, old_status_of) else {
+    let Some(at) = admin_access::requesting_field(&kind.built_in_kind(), new, old_status_of) else {
         return errors;
     };
     let name = call.info.namespace.clone();

@@ -72,11 +72,11 @@ impl State {
     }
 
     /// The request attributes that the strategy of a resource may use.
-    pub fn strategy_context(&self, call: &Call) -> strategy::Context {
+    pub fn strategy_context(&self, call: &Call) -> strategy::StrategyContext {
         let user = call.user();
-        strategy::Context {
+        strategy::StrategyContext {
             now: api::time::Timestamp::from_seconds(call.now).time(),
-            caller: strategy::Caller {
+            caller: strategy::RequestUserInfo {
                 username: user.name.to_string(),
                 uid: user.uid.to_string(),
                 groups: user.groups.iter().map(ToString::to_string).collect(),
@@ -90,13 +90,13 @@ impl State {
     }
 
     /// The options of this server that validation depends on. `now` is in seconds since the epoch.
-    pub fn validation_context(&self, now: i64) -> validation::Context {
-        validation::Context {
+    pub fn validation_context(&self, now: i64) -> validation::ValidationContext {
+        validation::ValidationContext {
             allow_privileged: self.apis.allow_privileged,
             now,
             static_names: self.apis.static_names,
             stopwatch: Some(Arc::clone(&self.metrics.custom) as _),
-            ..validation::Context::default()
+            ..validation::ValidationContext::default()
         }
     }
 

@@ -102,7 +102,7 @@ pub fn table(kind: &ServedResource, objects: &[Value], metadata: Value, request:
         TableScope::List => crd.rows(&inside.iter().collect::<Vec<_>>(), now),
         TableScope::One => {
             let cells = inside.iter().map(|object| crd.row(object, now));
-            cells.enumerate().map(|(index, cells)| print::Row { index, cells }).collect()
+            cells.enumerate().map(|(index, cells)| print::TableRow { index, cells }).collect()
         }
     };
     let rows: Vec<Value> = printed

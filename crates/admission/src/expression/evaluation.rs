@@ -14,7 +14,7 @@ use cel::{
     Activation, Error, ErrorKind, EstimateRange, Evaluation, LazyFields, ListVal, MapVal, PER_CALL_LIMIT,
     Program, Val,
 };
-use kinds::expressions::{Age, CompileError, Compiled, Compiler, Offered, Returns};
+use kinds::expressions::{Age, CompileError, Compiled, Compiler, OptionalVariables, Returns};
 use value::Str;
 
 use super::YieldPacer;
@@ -78,7 +78,7 @@ pub enum EvaluationPause {
 
 impl Expression {
     /// Compiles an expression of a stored object.
-    pub fn compile(text: &str, compiler: &Compiler, offered: Offered, returns: Returns) -> Self {
+    pub fn compile(text: &str, compiler: &Compiler, offered: OptionalVariables, returns: Returns) -> Self {
         let compiled = compiler.compile(text, offered, returns, Age::Stored);
         Self::of(text, compiled)
     }
@@ -118,7 +118,7 @@ impl Expression {
 
 impl PolicyVariable {
     /// Compiles a variable and declares it to `compiler` for later expressions.
-    pub fn compile(name: &str, text: &str, compiler: &Compiler, offered: Offered) -> Self {
+    pub fn compile(name: &str, text: &str, compiler: &Compiler, offered: OptionalVariables) -> Self {
         let compiled = compiler.variable(name, text, offered, Age::Stored);
         PolicyVariable { name: name.into(), expression: Expression::of(text, compiled) }
     }

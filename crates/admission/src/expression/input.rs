@@ -5,7 +5,7 @@ use std::sync::{LazyLock, OnceLock};
 use api::{GroupResource, GroupVersionKind};
 use cel::authz::ResourceTarget;
 use cel::{Activation, Env, Val};
-use kinds::expressions::{Age, Compiler, Offered};
+use kinds::expressions::{Age, Compiler, OptionalVariables};
 use value::{Map, Str, Value};
 
 use super::{AuthorizerDecisions, YieldPacer};
@@ -101,7 +101,7 @@ impl DeclaredVariables {
 static ENVS: LazyLock<Vec<Env>> = LazyLock::new(|| {
     (0..4)
         .map(|bits| {
-            let offered = Offered { params: bits & 1 != 0, authorizer: true, patches: false };
+            let offered = OptionalVariables { params: bits & 1 != 0, authorizer: true, patches: false };
             let compiler = if bits & 2 != 0 { Compiler::composed() } else { Compiler::PLAIN };
             compiler.env(offered, Age::Stored)
         })

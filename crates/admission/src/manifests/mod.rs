@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
-use kinds::validation::Context;
+use kinds::validation::ValidationContext;
 use sha2::{Digest, Sha256};
 use value::{Str, Value};
 
@@ -202,7 +202,8 @@ pub fn load_changed(
 ) -> Result<LoadedManifests, LoadError> {
     let mut catalog =
         AcceptedFiles { files: std::mem::take(&mut accepted.files), ..AcceptedFiles::default() };
-    let context = &Context { static_names: true, is_manifest: true, ..Context::default() };
+    let context =
+        &ValidationContext { static_names: true, is_manifest: true, ..ValidationContext::default() };
     let mut problems = problem::Problems::new(set, folder);
     let mut names = restrictions::SeenNames::default();
     let mut objects: BTreeMap<&'static str, Vec<Manifest>> = BTreeMap::new();
@@ -271,7 +272,7 @@ pub fn load_changed(
 fn validate_objects(
     file: &ManifestFile,
     items: Vec<decode::DecodedObject>,
-    context: &Context,
+    context: &ValidationContext,
     catalog: &dyn TypeCheckKinds,
     names: &mut restrictions::SeenNames,
     problems: &mut problem::Problems<'_>,

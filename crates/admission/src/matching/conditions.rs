@@ -2,7 +2,7 @@
 
 use api::field::aggregate;
 use cel::{Activation, EstimateRange};
-use kinds::expressions::{Compiler, Offered, Returns};
+use kinds::expressions::{Compiler, OptionalVariables, Returns};
 use value::Value;
 
 use crate::expression::{
@@ -17,7 +17,7 @@ const BUDGET: u64 = 2_500_000;
 #[derive(Clone, Debug)]
 pub struct MatchConditions {
     expressions: Vec<Expression>,
-    offered: Offered,
+    offered: OptionalVariables,
     composed: bool,
     fails_closed: bool,
 }
@@ -50,7 +50,7 @@ impl MatchConditions {
         if list.is_empty() {
             return None;
         }
-        let offered = Offered { params, authorizer: true, patches: false };
+        let offered = OptionalVariables { params, authorizer: true, patches: false };
         let compile = |condition: &Value| {
             let text = condition.str_at(&["expression"]).unwrap_or_default();
             Expression::compile(text, compiler, offered, Returns::Bool)

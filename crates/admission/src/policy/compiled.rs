@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{GroupVersion, GroupVersionKind};
-use kinds::expressions::{Compiler, Offered, Returns};
+use kinds::expressions::{Compiler, OptionalVariables, Returns};
 use value::{Str, Value};
 
 use crate::expression::{Expression, PolicyVariable, PolicyVariables};
@@ -75,7 +75,7 @@ fn compile_common(object: &Value, compiler: &Compiler) -> CompiledPolicy {
         let version = GroupVersion::parse(version).unwrap_or_else(|_| GroupVersion::new("", version));
         version.kind(kind.str_at(&["kind"]).unwrap_or_default())
     });
-    let offered = Offered { params: params.is_some(), authorizer: true, patches: false };
+    let offered = OptionalVariables { params: params.is_some(), authorizer: true, patches: false };
     let variables = spec.list_at(&["variables"]).iter().map(|variable| {
         let text = |field: &str| variable.str_at(&[field]).unwrap_or_default();
         PolicyVariable::compile(text("name"), text("expression"), compiler, offered)
@@ -109,8 +109,8 @@ impl CompiledPolicy {
         self
     }
 
-    fn offered(&self) -> Offered {
-        Offered { params: self.params.is_some(), authorizer: true, patches: false }
+    fn offered(&self) -> OptionalVariables {
+        OptionalVariables { params: self.params.is_some(), authorizer: true, patches: false }
     }
 }
 
@@ -122,7 +122,7 @@ impl ValidatingPolicy {
         let offered = policy.offered();
         let validations = object.list_at(&["spec", "validations"]).iter().map(|validation| {
             let text = |field: &str| validation.str_at(&[field]).unwrap_or_default();
-            let without_authorizer = Offered { authorizer: false, ..offered };
+            let without_authorizer = OptionalVariables { authorizer: false, ..offered };
             let message = text("messageExpression");
             Validation {
                 expression: Expression::compile(text("expression"), &compiler, offered, Returns::Bool),
@@ -158,7 +158,7 @@ impl MutatingPolicy {
     pub fn compile(object: &Value) -> Self {
         let compiler = Compiler::composed();
         let policy = compile_common(object, &compiler);
-        let offered = Offered { patches: true, ..policy.offered() };
+        let offered = OptionalVariables { patches: true, ..policy.offered() };
         let mutations = object.list_at(&["spec", "mutations"]).iter().filter_map(|mutation| {
             let text = |field: &str| mutation.str_at(&[field, "expression"]);
             match mutation.str_at(&["patchType"])? {

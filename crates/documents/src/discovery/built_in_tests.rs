@@ -1,8 +1,8 @@
 use std::fmt::Write;
 
-use kinds::table::{GROUPS, KindBehavior, Resource, Served, SubresourceRow, Verb, Version, verbs};
+use kinds::table::{GROUPS, KindBehavior, Resource, Served, SubresourceRow, Verb, VersionRow, verbs};
 
-use super::{Entry, hash, resources, storage_hash};
+use super::{DiscoveryResource, hash, resources, storage_hash};
 
 fn verbs_word(verbs: &[Verb]) -> String {
     if verbs == verbs::ALL {
@@ -62,7 +62,7 @@ fn built_in_resources_are_those_that_kubernetes_lists() {
 fn a_new_kind_is_listed_by_its_row() {
     static WIDGET: Resource = Resource {
         group: "example.com",
-        versions: &[Version::new("v1")],
+        versions: &[VersionRow::new("v1")],
         kind: "Widget",
         plural: "widgets",
         singular: "widget",
@@ -77,7 +77,8 @@ fn a_new_kind_is_listed_by_its_row() {
             columns: None,
         })
     };
-    let list = resources(&Served::default(), &[Entry::of(&WIDGET, "v1")], "example.com", "v1").unwrap();
+    let list =
+        resources(&Served::default(), &[DiscoveryResource::of(&WIDGET, "v1")], "example.com", "v1").unwrap();
     let [widgets, status] = list.list_at(&["resources"]) else { panic!("{list:?}") };
     assert_eq!(widgets.str_at(&["kind"]), Some("Widget"));
     assert_eq!(widgets.list_at(&["shortNames"]), ["wd".into()]);

@@ -78,9 +78,9 @@ pub fn registered_group(registrations: &[Registration], name: &str) -> Option<Va
 }
 
 /// The registrations of one group, preferred version first; never empty.
-struct Group<'a>(Vec<&'a Registration>);
+struct RegisteredGroup<'a>(Vec<&'a Registration>);
 
-impl<'a> Group<'a> {
+impl<'a> RegisteredGroup<'a> {
     fn group(&self) -> &'a str {
         self.0.first().map(|first| first.group.as_str()).unwrap_or_default()
     }
@@ -92,16 +92,16 @@ impl<'a> Group<'a> {
 
 /// Sorts groups by their highest priority, then by the name of that registration; versions by priority, then by Kubernetes' version
 /// order.
-fn sorted(registrations: &[Registration]) -> Vec<Group<'_>> {
+fn sorted(registrations: &[Registration]) -> Vec<RegisteredGroup<'_>> {
     let mut all: Vec<(String, &Registration)> = registrations.iter().map(|r| (r.name(), r)).collect();
     all.sort_by(|(a_name, a), (b_name, b)| {
         (Reverse(a.group_priority), a_name).cmp(&(Reverse(b.group_priority), b_name))
     });
-    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut groups: Vec<RegisteredGroup<'_>> = Vec::new();
     let mut by_name: HashMap<&str, usize> = HashMap::new();
     for (_, registration) in all {
         let at = *by_name.entry(&registration.group).or_insert_with(|| {
-            groups.push(Group(Vec::new()));
+            groups.push(RegisteredGroup(Vec::new()));
             groups.len() - 1
         });
         if let Some(group) = groups.get_mut(at) {

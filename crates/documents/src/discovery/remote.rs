@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use api::gvk::compare_versions;
-use kinds::table::priority::{self, Priority};
+use kinds::table::priority::{self, ApiServicePriority};
 
 use value::{Map, Str, Value};
 
@@ -227,7 +227,7 @@ pub(super) fn merge<'a>(
     local: impl Iterator<Item = &'a GroupEntries<'a>>,
     remote: &[RemoteVersion],
 ) -> Value {
-    let mut groups: BTreeMap<&str, BTreeMap<&str, (Priority, Value)>> = BTreeMap::new();
+    let mut groups: BTreeMap<&str, BTreeMap<&str, (ApiServicePriority, Value)>> = BTreeMap::new();
     for group in local {
         for (version, entries) in &group.versions {
             let priority = match priority::priority(group.name, version) {

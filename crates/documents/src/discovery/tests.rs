@@ -2,13 +2,13 @@ use kinds::table::{Served, verbs};
 use value::Value;
 
 use super::{
-    Entry, Registration, RemoteVersion, aggregated_core, aggregated_groups, aggregated_versions, built_in,
-    core_versions, group, hash, legacy_version, of_custom_version, registered_group, registered_groups,
-    resources, stale_version,
+    DiscoveryResource, Registration, RemoteVersion, aggregated_core, aggregated_groups, aggregated_versions,
+    built_in, core_versions, group, hash, legacy_version, of_custom_version, registered_group,
+    registered_groups, resources, stale_version,
 };
 
-fn custom<'a>(group: &'a str, version: &'a str, plural: &'a str) -> Entry<'a> {
-    Entry {
+fn custom<'a>(group: &'a str, version: &'a str, plural: &'a str) -> DiscoveryResource<'a> {
+    DiscoveryResource {
         group,
         version,
         kind: "Thing",

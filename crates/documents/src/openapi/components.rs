@@ -8,30 +8,34 @@ use schema::{Format, Kind, Link, ListType, MapType, Object, Patch, Property, Sch
 
 /// The OpenAPI version to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) enum OpenApiVersion {
     /// Swagger 2.0: no `oneOf`, no defaults, `$ref` with siblings.
     V2,
     V3,
 }
 
-impl Dialect {
+impl OpenApiVersion {
     fn reference(self, name: &str) -> Value {
         let prefix = match self {
-            Dialect::V2 => "#/definitions/",
-            Dialect::V3 => "#/components/schemas/",
+            OpenApiVersion::V2 => "#/definitions/",
+            OpenApiVersion::V3 => "#/components/schemas/",
         };
         Value::map([("$ref", format!("{prefix}{}", definition_name(name)))])
     }
 }
 
 /// A reference to the definition of a type by its short name.
-pub(super) fn reference(name: &str, dialect: Dialect) -> Value {
-    dialect.reference(name)
+pub(super) fn reference(name: &str, openapi: OpenApiVersion) -> Value {
+    openapi.reference(name)
 }
 
 /// The definitions of `roots` and of all types they refer to, by full name. Kinds that exist in every group and version list those of
 /// `everywhere`.
-pub(super) fn definitions(roots: BTreeSet<String>, everywhere: &[(&str, &str)], dialect: Dialect) -> Map {
+pub(super) fn definitions(
+    roots: BTreeSet<String>,
+    everywhere: &[(&str, &str)],
+    openapi: OpenApiVersion,
+) -> Map {
     let mut found: BTreeMap<String, Value> = BTreeMap::new();
     let mut wanted: Vec<String> = roots.into_iter().collect();
     while let Some(name) = wanted.pop() {
@@ -40,7 +44,7 @@ pub(super) fn definitions(roots: BTreeSet<String>, everywhere: &[(&str, &str)], 
             continue;
         }
         let Some(schema) = schema::named(&name) else { continue };
-        found.insert(full, definition(schema, everywhere, dialect));
+        found.insert(full, definition(schema, everywhere, openapi));
         if let Some(object) = schema.object() {
             for property in &object.properties {
                 mentions(&property.schema, &mut wanted);
@@ -74,15 +78,15 @@ fn has_definition(schema: &Schema) -> bool {
         }
 }
 
-fn definition(schema: &Schema, everywhere: &[(&str, &str)], dialect: Dialect) -> Value {
+fn definition(schema: &Schema, everywhere: &[(&str, &str)], openapi: OpenApiVersion) -> Value {
     let typed = |kind: &str| Map::from_iter([("type".into(), kind.into())]);
     let mut map = match &schema.kind {
-        Kind::Object(object) => return object_definition(schema, object, everywhere, dialect),
+        Kind::Object(object) => return object_definition(schema, object, everywhere, openapi),
         Kind::Any if schema.struct_name() == "JSON" => Map::new(),
         Kind::SchemaOr(_) => Map::new(),
         Kind::Any => typed("object"),
-        Kind::String(Format::Quantity) if dialect == Dialect::V3 => one_of(["string", "number"]),
-        Kind::String(Format::IntOrString) if dialect == Dialect::V3 => one_of(["integer", "string"]),
+        Kind::String(Format::Quantity) if openapi == OpenApiVersion::V3 => one_of(["string", "number"]),
+        Kind::String(Format::IntOrString) if openapi == OpenApiVersion::V3 => one_of(["integer", "string"]),
         _ => typed("string"),
     };
     match schema.kind {
@@ -101,12 +105,12 @@ fn object_definition(
     schema: &Schema,
     object: &Object,
     everywhere: &[(&str, &str)],
-    dialect: Dialect,
+    openapi: OpenApiVersion,
 ) -> Value {
     let mut map = Map::new();
     map.insert("type", "object");
     if !object.properties.is_empty() {
-        let properties = object.properties.iter().map(|p| (p.name.clone(), property(p, dialect)));
+        let properties = object.properties.iter().map(|p| (p.name.clone(), property(p, openapi)));
         map.insert("properties", Value::map(properties));
     }
     let required: Vec<Value> =
@@ -137,17 +141,17 @@ fn object_definition(
     Value::Map(map)
 }
 
-fn property(property: &Property, dialect: Dialect) -> Value {
+fn property(property: &Property, openapi: OpenApiVersion) -> Value {
     let schema = property.schema.get();
-    let mut map = match inline(schema, dialect) {
+    let mut map = match inline(schema, openapi) {
         // In 3.0 a reference has no siblings, so it goes into an `allOf`.
-        Value::Map(map) if dialect == Dialect::V3 && map.contains_key("$ref") => {
+        Value::Map(map) if openapi == OpenApiVersion::V3 && map.contains_key("$ref") => {
             Map::from_iter([("allOf".into(), Value::list([Value::Map(map)]))])
         }
         Value::Map(map) => map,
         _ => Map::new(),
     };
-    if dialect == Dialect::V3
+    if openapi == OpenApiVersion::V3
         && let Some(default) = property.default.as_ref().and_then(|text| json::parse(text.as_bytes()).ok())
     {
         map.insert("default", default);
@@ -181,9 +185,9 @@ fn strategy(patch: &Patch) -> Option<&'static str> {
 }
 
 /// A reference to a schema if it has a definition, otherwise the schema itself.
-fn inline(schema: &Schema, dialect: Dialect) -> Value {
+fn inline(schema: &Schema, openapi: OpenApiVersion) -> Value {
     if has_definition(schema) {
-        return dialect.reference(&schema.name);
+        return openapi.reference(&schema.name);
     }
     let mut map = Map::new();
     let mut typed = |kind: &str, format: Option<&str>| {
@@ -202,11 +206,11 @@ fn inline(schema: &Schema, dialect: Dialect) -> Value {
         Kind::Object(_) | Kind::Any | Kind::SchemaOr(_) => typed("object", None),
         Kind::Map(map_of) => {
             typed("object", None);
-            map.insert("additionalProperties", inline(map_of.values.get(), dialect));
+            map.insert("additionalProperties", inline(map_of.values.get(), openapi));
         }
         Kind::List(list) => {
             typed("array", None);
-            map.insert("items", inline(list.items.get(), dialect));
+            map.insert("items", inline(list.items.get(), openapi));
             match &list.list_type {
                 None => {}
                 Some(ListType::Atomic) => {

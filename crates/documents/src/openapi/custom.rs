@@ -8,8 +8,8 @@ use crd::{CrdVersion, CustomResourceDefinition};
 use kinds::table::{Verb, verbs};
 use value::{Map, Str, Value};
 
-use super::components::{self, Dialect};
-use super::operations::{self, PathItem, Shape, SubShape};
+use super::components::{self, OpenApiVersion};
+use super::operations::{self, DocumentedResource, DocumentedSubresource, PathItem};
 
 /// The verbs of custom resources, in the order in which their paths list them.
 const VERBS: &[Verb] =
@@ -40,11 +40,13 @@ pub(super) fn served<'a>(
 }
 
 /// The CRDs in one version of a group.
-pub(super) type Kinds<'a> = Vec<(&'a CustomResourceDefinition, &'a Arc<CrdVersion>)>;
+pub(super) type CrdsOfVersion<'a> = Vec<(&'a CustomResourceDefinition, &'a Arc<CrdVersion>)>;
 
 /// All served CRD versions by group and version.
-pub(super) fn by_version(custom: &[Arc<CustomResourceDefinition>]) -> BTreeMap<(&str, &str), Kinds<'_>> {
-    let mut versions: BTreeMap<(&str, &str), Kinds<'_>> = BTreeMap::new();
+pub(super) fn by_version(
+    custom: &[Arc<CustomResourceDefinition>],
+) -> BTreeMap<(&str, &str), CrdsOfVersion<'_>> {
+    let mut versions: BTreeMap<(&str, &str), CrdsOfVersion<'_>> = BTreeMap::new();
     for (crd, version) in served(custom, None) {
         versions.entry((&crd.group, &version.name)).or_default().push((crd, version));
     }
@@ -55,7 +57,7 @@ pub(super) fn of_version<'a>(
     custom: &'a [Arc<CustomResourceDefinition>],
     group: &'a str,
     version: &str,
-) -> Kinds<'a> {
+) -> CrdsOfVersion<'a> {
     served(custom, Some(group)).filter(|(_, found)| found.name == version).collect()
 }
 
@@ -67,7 +69,7 @@ pub(super) fn items(group: &str, kinds: &[(&CustomResourceDefinition, &Arc<CrdVe
         let object = name(crd, version, &names.kind);
         let mut subresources = Vec::new();
         if version.status {
-            subresources.push(SubShape {
+            subresources.push(DocumentedSubresource {
                 name: "status",
                 kind: (&crd.group, &version.name, &names.kind),
                 object: object.clone(),
@@ -75,14 +77,14 @@ pub(super) fn items(group: &str, kinds: &[(&CustomResourceDefinition, &Arc<CrdVe
             });
         }
         if version.scale.is_some() {
-            subresources.push(SubShape {
+            subresources.push(DocumentedSubresource {
                 name: "scale",
                 kind: ("autoscaling", "v1", "Scale"),
                 object: "autoscaling.v1.Scale".to_owned(),
                 verbs: verbs::GET_PATCH_UPDATE,
             });
         }
-        let shape = Shape {
+        let resource = DocumentedResource {
             kind: &names.kind,
             plural: &names.plural,
             namespaced: crd.namespaced,
@@ -91,7 +93,7 @@ pub(super) fn items(group: &str, kinds: &[(&CustomResourceDefinition, &Arc<CrdVe
             list: name(crd, version, &names.list_kind),
             object,
         };
-        operations::add(group, &version.name, &shape, &subresources, &mut items);
+        operations::add(group, &version.name, &resource, &subresources, &mut items);
     }
     items.sort_by(|a, b| a.path.cmp(&b.path));
     items
@@ -101,7 +103,7 @@ pub(super) fn items(group: &str, kinds: &[(&CustomResourceDefinition, &Arc<CrdVe
 pub(super) fn schemas(
     custom: &[Arc<CustomResourceDefinition>],
     group_version: Option<(&str, &str)>,
-    dialect: Dialect,
+    openapi: OpenApiVersion,
 ) -> Vec<(String, Value)> {
     let mut schemas = Vec::new();
     // All versions of a CRD are in one object, which is loaded only once.
@@ -121,7 +123,7 @@ pub(super) fn schemas(
             loaded = Some((crd, version.load()));
         }
         let source = loaded.as_ref().and_then(|(_, source)| source.as_ref());
-        let mut object = whole(&version.openapi(source), crd.preserve_unknown_fields, dialect);
+        let mut object = whole(&version.openapi(source), crd.preserve_unknown_fields, openapi);
         object.insert("x-kubernetes-group-version-kind", kind(&names.kind));
         let mut list = Map::new();
         list.insert("type", "object");
@@ -131,12 +133,12 @@ pub(super) fn schemas(
         let items = Value::map([
             ("type", Value::from("array")),
             ("description", Value::from(described)),
-            ("items", components::reference(&object_name, dialect)),
+            ("items", components::reference(&object_name, openapi)),
         ]);
         let mut properties = type_fields();
         properties.insert("items", items);
         let described = format!("Standard list metadata. More info: {CONVENTIONS}#types-kinds");
-        properties.insert("metadata", metadata("meta.v1.ListMeta", &described, dialect));
+        properties.insert("metadata", metadata("meta.v1.ListMeta", &described, openapi));
         list.insert("properties", Value::Map(properties));
         list.insert("x-kubernetes-group-version-kind", kind(&names.list_kind));
         if !version.selectable.is_empty() {
@@ -183,10 +185,10 @@ fn type_fields() -> Map {
 }
 
 /// Adds the fields that every resource has: those of [`type_fields`] and object metadata.
-fn add_resource_fields(schema: &mut Map, dialect: Dialect) {
+fn add_resource_fields(schema: &mut Map, openapi: OpenApiVersion) {
     let mut fields = type_fields();
     let described = format!("Standard object's metadata. More info: {CONVENTIONS}#metadata");
-    fields.insert("metadata", metadata("meta.v1.ObjectMeta", &described, dialect));
+    fields.insert("metadata", metadata("meta.v1.ObjectMeta", &described, openapi));
     let mut properties = match schema.remove("properties") {
         Some(Value::Map(properties)) => properties,
         _ => Map::new(),
@@ -197,9 +199,9 @@ fn add_resource_fields(schema: &mut Map, dialect: Dialect) {
     schema.insert("properties", Value::Map(properties));
 }
 
-fn metadata(name: &str, description: &str, dialect: Dialect) -> Value {
-    let mut reference = components::reference(name, dialect);
-    if dialect == Dialect::V3 {
+fn metadata(name: &str, description: &str, openapi: OpenApiVersion) -> Value {
+    let mut reference = components::reference(name, openapi);
+    if openapi == OpenApiVersion::V3 {
         reference = Value::map([("allOf", Value::list([reference]))]);
     }
     reference.set_at(&["description"], description);
@@ -207,9 +209,9 @@ fn metadata(name: &str, description: &str, dialect: Dialect) -> Value {
 }
 
 /// The schema of a whole resource, with the fields that every resource has.
-fn whole(schema: &Value, preserve: bool, dialect: Dialect) -> Map {
+fn whole(schema: &Value, preserve: bool, openapi: OpenApiVersion) -> Map {
     let hidden = schema.is_null()
-        || dialect == Dialect::V2 && (preserve || schema.flag("x-kubernetes-preserve-unknown-fields"));
+        || openapi == OpenApiVersion::V2 && (preserve || schema.flag("x-kubernetes-preserve-unknown-fields"));
     if hidden {
         let mut map = Map::new();
         map.insert("type", "object");
@@ -218,13 +220,13 @@ fn whole(schema: &Value, preserve: bool, dialect: Dialect) -> Map {
         }
         return map;
     }
-    let mut map = part(schema, dialect);
-    add_resource_fields(&mut map, dialect);
+    let mut map = part(schema, openapi);
+    add_resource_fields(&mut map, openapi);
     map
 }
 
-/// Converts a schema to a dialect. Version 2 has no alternatives, nulls or defaults, and kubectl cannot descend into untyped values.
-fn part(schema: &Value, dialect: Dialect) -> Map {
+/// Converts a schema to a openapi. Version 2 has no alternatives, nulls or defaults, and kubectl cannot descend into untyped values.
+fn part(schema: &Value, openapi: OpenApiVersion) -> Map {
     let Some(map) = schema.as_map() else { return Map::new() };
     // Nested schemas are converted separately. Copying them here as well would copy them once per level.
     let is_below = |name: &str| matches!(name, "items" | "additionalProperties" | "not" | "properties");
@@ -232,7 +234,7 @@ fn part(schema: &Value, dialect: Dialect) -> Map {
     let mut out: Map = fields.map(|(name, field)| (name.clone(), field.clone())).collect();
     let mut below = vec!["items", "additionalProperties", "not", "properties"];
     let preserve = schema.flag("x-kubernetes-preserve-unknown-fields");
-    if dialect == Dialect::V2 {
+    if openapi == OpenApiVersion::V2 {
         let nullable = schema.flag("nullable");
         for field in ["allOf", "anyOf", "oneOf", "default", "nullable"] {
             out.remove(field);
@@ -254,7 +256,7 @@ fn part(schema: &Value, dialect: Dialect) -> Map {
             out.insert("required", Value::list(required));
         }
     }
-    if dialect == Dialect::V3 && schema.flag("x-kubernetes-int-or-string") {
+    if openapi == OpenApiVersion::V3 && schema.flag("x-kubernetes-int-or-string") {
         say_int_or_string(&mut out);
     }
     for field in below {
@@ -262,16 +264,16 @@ fn part(schema: &Value, dialect: Dialect) -> Map {
             None => continue,
             Some(Value::Map(properties)) if field == "properties" => {
                 let written =
-                    |(name, inner): (&Str, &Value)| (name.clone(), Value::Map(part(inner, dialect)));
+                    |(name, inner): (&Str, &Value)| (name.clone(), Value::Map(part(inner, openapi)));
                 Value::Map(properties.iter().map(written).collect())
             }
-            Some(inner @ Value::Map(_)) => Value::Map(part(inner, dialect)),
+            Some(inner @ Value::Map(_)) => Value::Map(part(inner, openapi)),
             Some(other) => other.clone(),
         };
         out.insert(field, written);
     }
-    if schema.flag("x-kubernetes-embedded-resource") && !(dialect == Dialect::V2 && preserve) {
-        add_resource_fields(&mut out, dialect);
+    if schema.flag("x-kubernetes-embedded-resource") && !(openapi == OpenApiVersion::V2 && preserve) {
+        add_resource_fields(&mut out, openapi);
         let mut required: Vec<&str> = schema.texts("required").collect();
         for name in ["kind", "apiVersion"] {
             if !required.contains(&name) {

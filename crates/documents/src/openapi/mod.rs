@@ -34,16 +34,16 @@ pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0
 
 /// A document as sent to clients.
 #[derive(Debug)]
-pub struct Document {
+pub struct OpenApiDocument {
     pub body: Vec<u8>,
     /// SHA-512 in upper-case hex: the `hash` in the index, and the ETag.
     pub hash: String,
 }
 
-impl Document {
+impl OpenApiDocument {
     fn new(body: Vec<u8>) -> Self {
         let hash = hash(&body);
-        Document { body, hash }
+        OpenApiDocument { body, hash }
     }
 }
 
@@ -57,9 +57,9 @@ pub struct OpenApi {
     served: Served,
     version: String,
     /// Documents about built-in resources only, which never change.
-    own: Mutex<BTreeMap<String, Arc<Document>>>,
+    own: Mutex<BTreeMap<String, Arc<OpenApiDocument>>>,
     /// Documents that include custom resources or aggregated API servers, dropped when those change.
-    custom: Mutex<BTreeMap<String, Arc<Document>>>,
+    custom: Mutex<BTreeMap<String, Arc<OpenApiDocument>>>,
     /// How often `custom` has been dropped.
     generation: AtomicU64,
     /// Whether the server publishes the keys of a token issuer.
@@ -70,7 +70,7 @@ pub struct OpenApi {
 const MAX_CACHED_BYTES: usize = 64 * 1024 * 1024;
 
 /// Evicts version 3 documents except `besides` until the cache is within its limit. A CRD may have thousands of versions.
-fn forget_some(cached: &mut BTreeMap<String, Arc<Document>>, besides: &str) {
+fn forget_some(cached: &mut BTreeMap<String, Arc<OpenApiDocument>>, besides: &str) {
     let is_one = |name: &str| ![INDEX, V2_JSON, V2_BINARY, besides].contains(&name);
     let ones = cached.iter().filter(|(name, _)| is_one(name));
     let mut bytes: usize = ones.map(|(_, document)| document.body.len()).sum();
@@ -84,11 +84,11 @@ fn forget_some(cached: &mut BTreeMap<String, Arc<Document>>, besides: &str) {
 }
 
 /// The CRDs that are served.
-type Custom<'a> = &'a [Arc<CustomResourceDefinition>];
+type ServedCrds<'a> = &'a [Arc<CustomResourceDefinition>];
 
 /// The inputs of documents besides built-in resources.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Current<'a> {
+pub struct OpenApiInputs<'a> {
     /// The value of [`OpenApi::generation`], which must be read before the other fields.
     pub generation: u64,
     /// The CRDs that are served.
@@ -136,8 +136,8 @@ impl OpenApi {
         &self,
         name: &str,
         generation: Option<u64>,
-        make: impl FnOnce() -> Option<Document>,
-    ) -> Option<Arc<Document>> {
+        make: impl FnOnce() -> Option<OpenApiDocument>,
+    ) -> Option<Arc<OpenApiDocument>> {
         let cached = if generation.is_some() { &self.custom } else { &self.own };
         if let Some(document) = cached.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
             return Some(Arc::clone(document));
@@ -162,7 +162,7 @@ impl OpenApi {
     }
 
     /// The index at `/openapi/v3`: the paths and hashes of all documents; for aggregated API servers, the URLs they gave.
-    pub fn v3_index(&self, current: Current<'_>) -> Arc<Document> {
+    pub fn v3_index(&self, current: OpenApiInputs<'_>) -> Arc<OpenApiDocument> {
         let custom = current.custom;
         let make = || {
             let versions = custom::by_version(custom);
@@ -191,16 +191,16 @@ impl OpenApi {
                 Some((path.clone(), Value::map([("serverRelativeURL", url)])))
             });
             let paths = Value::map(paths.chain(others).chain(made));
-            Some(Document::new(write::to_vec(&Value::map([("paths", paths)]))))
+            Some(OpenApiDocument::new(write::to_vec(&Value::map([("paths", paths)]))))
         };
         self.keep(INDEX, Some(current.generation), make)
-            .unwrap_or_else(|| Arc::new(Document::new(Vec::new())))
+            .unwrap_or_else(|| Arc::new(OpenApiDocument::new(Vec::new())))
     }
 
     /// The document at `/openapi/v3/PATH`, with a path of the index such as `api/v1` or `apis/apps/v1`.
-    pub fn v3(&self, path: &str, current: Current<'_>) -> Option<Arc<Document>> {
+    pub fn v3(&self, path: &str, current: OpenApiInputs<'_>) -> Option<Arc<OpenApiDocument>> {
         if let Some((_, theirs)) = current.only_v2.iter().find(|(own, _)| own == path) {
-            let make = || as_v3::as_v3(theirs).map(|made| Document::new(write::to_vec(&made)));
+            let make = || as_v3::as_v3(theirs).map(|made| OpenApiDocument::new(write::to_vec(&made)));
             return self.keep(path, Some(current.generation), make);
         }
         let is_custom = Self::custom_version(path, current.custom).is_some();
@@ -209,12 +209,12 @@ impl OpenApi {
 
     /// The JSON document at `/openapi/v2`, including aggregated API servers. When it is built, `report` is called with the CRDs omitted
     /// because the document would be too large.
-    pub fn v2_json(&self, current: Current<'_>, report: impl Fn(&[Str])) -> Arc<Document> {
-        let make = || Document::new(write::to_vec(&self.v2(current, &report)));
+    pub fn v2_json(&self, current: OpenApiInputs<'_>, report: impl Fn(&[Str])) -> Arc<OpenApiDocument> {
+        let make = || OpenApiDocument::new(write::to_vec(&self.v2(current, &report)));
         self.keep(V2_JSON, Some(current.generation), || Some(make())).unwrap_or_else(|| Arc::new(make()))
     }
 
-    fn v2(&self, current: Current<'_>, report: impl Fn(&[Str])) -> Value {
+    fn v2(&self, current: OpenApiInputs<'_>, report: impl Fn(&[Str])) -> Value {
         let (document, left_out) =
             v2::document(&self.served, &self.version, self.issuer, current.custom, v2::MAX_CUSTOM_BYTES);
         if !left_out.is_empty() {
@@ -224,19 +224,19 @@ impl OpenApi {
     }
 
     /// Like [`OpenApi::v2_json`], in protobuf.
-    pub fn v2_protobuf(&self, current: Current<'_>, report: impl Fn(&[Str])) -> Arc<Document> {
-        let make = || Document::new(protobuf::document(&self.v2(current, &report)));
+    pub fn v2_protobuf(&self, current: OpenApiInputs<'_>, report: impl Fn(&[Str])) -> Arc<OpenApiDocument> {
+        let make = || OpenApiDocument::new(protobuf::document(&self.v2(current, &report)));
         self.keep(V2_BINARY, Some(current.generation), || Some(make())).unwrap_or_else(|| Arc::new(make()))
     }
 
     /// The group and version of the document at a path, if it includes custom resources.
-    fn custom_version<'p>(path: &'p str, custom: Custom<'_>) -> Option<(&'p str, &'p str)> {
+    fn custom_version<'p>(path: &'p str, custom: ServedCrds<'_>) -> Option<(&'p str, &'p str)> {
         let (group, version) = path.strip_prefix("apis/")?.split_once('/')?;
         let mut versions = custom::served(custom, Some(group));
         versions.any(|(_, found)| found.name == version).then_some((group, version))
     }
 
-    fn v3_paths(&self, custom: Custom<'_>) -> Vec<String> {
+    fn v3_paths(&self, custom: ServedCrds<'_>) -> Vec<String> {
         let mut paths = vec!["api".to_owned(), "apis".to_owned(), "version".to_owned()];
         if self.issuer {
             paths.extend(operations::ISSUER.iter().map(|path| (*path).to_owned()));
@@ -264,7 +264,7 @@ impl OpenApi {
         paths
     }
 
-    fn make_v3(&self, path: &str, custom: Custom<'_>) -> Option<Document> {
+    fn make_v3(&self, path: &str, custom: ServedCrds<'_>) -> Option<OpenApiDocument> {
         if !self.v3_paths(custom).iter().any(|known| known == path) {
             return None;
         }
@@ -279,15 +279,15 @@ impl OpenApi {
         let own = Self::custom_version(path, custom);
         if let Some((group, version)) = own {
             items.extend(custom::items(group, &custom::of_version(custom, group, version)));
-            schemas = custom::schemas(custom, group_version, components::Dialect::V3);
+            schemas = custom::schemas(custom, group_version, components::OpenApiVersion::V3);
         }
         if items.is_empty() {
             return None;
         }
         let body = write::to_vec(&v3::document(&items, group_version, &self.version, schemas));
         Some(match own {
-            None => Document::new(body),
-            Some((group, version)) => Document {
+            None => OpenApiDocument::new(body),
+            Some((group, version)) => OpenApiDocument {
                 body,
                 hash: hash(custom::stamp(&custom::of_version(custom, group, version)).as_bytes()),
             },

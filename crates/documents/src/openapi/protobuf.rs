@@ -5,7 +5,7 @@
 use value::{Map, Value, write};
 
 pub(super) fn document(document: &Value) -> Vec<u8> {
-    let mut out = Message::default();
+    let mut out = ProtobufWriter::default();
     out.text(1, document.str_at(&["swagger"]));
     if let Some(info) = document.get("info") {
         out.message(2, |out| {
@@ -52,11 +52,11 @@ pub(super) fn document(document: &Value) -> Vec<u8> {
 
 /// A message under construction.
 #[derive(Default)]
-struct Message {
+struct ProtobufWriter {
     bytes: Vec<u8>,
 }
 
-impl Message {
+impl ProtobufWriter {
     fn varint(&mut self, mut number: u64) {
         loop {
             let low = u8::try_from(number & 0x7f).unwrap_or_default();
@@ -94,8 +94,8 @@ impl Message {
         }
     }
 
-    fn message(&mut self, field: u32, fill: impl FnOnce(&mut Message)) {
-        let mut inner = Message::default();
+    fn message(&mut self, field: u32, fill: impl FnOnce(&mut ProtobufWriter)) {
+        let mut inner = ProtobufWriter::default();
         fill(&mut inner);
         self.block(field, &inner.bytes);
     }
@@ -124,7 +124,7 @@ fn entries<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (&'a str, &'
     map.into_iter().flat_map(Map::iter).map(|(name, value)| (name.as_str(), value))
 }
 
-fn path_item(out: &mut Message, item: &Value) {
+fn path_item(out: &mut ProtobufWriter, item: &Value) {
     const METHODS: [(&str, u32); 7] =
         [("get", 2), ("put", 3), ("post", 4), ("delete", 5), ("options", 6), ("head", 7), ("patch", 8)];
     for (method, field) in METHODS {
@@ -137,7 +137,7 @@ fn path_item(out: &mut Message, item: &Value) {
     }
 }
 
-fn operation(out: &mut Message, operation: &Value) {
+fn operation(out: &mut ProtobufWriter, operation: &Value) {
     out.texts(1, operation.list_at(&["tags"]));
     out.text(5, operation.str_at(&["operationId"]));
     out.texts(6, operation.list_at(&["produces"]));
@@ -165,7 +165,7 @@ fn operation(out: &mut Message, operation: &Value) {
 }
 
 /// Encodes a `ParametersItem` message.
-fn parameter(out: &mut Message, parameter: &Value) {
+fn parameter(out: &mut ProtobufWriter, parameter: &Value) {
     let text = |key: &str| parameter.str_at(&[key]);
     let required = parameter.bool_at(&["required"]).unwrap_or_default();
     let unique = parameter.bool_at(&["uniqueItems"]).unwrap_or_default();
@@ -199,7 +199,7 @@ fn parameter(out: &mut Message, parameter: &Value) {
     });
 }
 
-fn named_schemas(out: &mut Message, of: &Value, key: &str) {
+fn named_schemas(out: &mut ProtobufWriter, of: &Value, key: &str) {
     for (name, value) in entries(of, key) {
         out.message(1, |out| {
             out.text(1, Some(name));
@@ -208,7 +208,7 @@ fn named_schemas(out: &mut Message, of: &Value, key: &str) {
     }
 }
 
-fn schema(out: &mut Message, of: &Value) {
+fn schema(out: &mut ProtobufWriter, of: &Value) {
     out.text(1, of.str_at(&["$ref"]));
     out.text(2, of.str_at(&["format"]));
     out.text(4, of.str_at(&["description"]));

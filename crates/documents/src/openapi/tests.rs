@@ -1,27 +1,27 @@
 use kinds::table::{self, Served, Verb};
 use value::{Value, json};
 
-use super::{Current, OpenApi, below};
+use super::{OpenApi, OpenApiInputs, below};
 
 fn documents() -> OpenApi {
     OpenApi::new(Served::default(), "1.37")
 }
 
 fn v3(path: &str) -> Value {
-    json::parse(&documents().v3(path, Current::default()).unwrap().body).unwrap()
+    json::parse(&documents().v3(path, OpenApiInputs::default()).unwrap().body).unwrap()
 }
 
 #[test]
 fn the_index_names_every_document_with_the_hash_of_its_content() {
     let documents = documents();
-    let index = json::parse(&documents.v3_index(Current::default()).body).unwrap();
+    let index = json::parse(&documents.v3_index(OpenApiInputs::default()).body).unwrap();
     let paths = index.get("paths").unwrap().as_map().unwrap();
     assert!(
         paths.contains_key("api/v1") && paths.contains_key("apis/apps/v1") && paths.contains_key("apis/apps")
     );
     assert!(!paths.contains_key("apis/resource.k8s.io/v1beta1"));
     for (path, entry) in paths.iter() {
-        let document = documents.v3(path, Current::default()).unwrap();
+        let document = documents.v3(path, OpenApiInputs::default()).unwrap();
         let url = entry.str_at(&["serverRelativeURL"]).unwrap();
         assert_eq!(url, format!("/openapi/v3/{path}?hash={}", document.hash));
         assert_eq!(document.hash.len(), 128);
@@ -31,13 +31,13 @@ fn the_index_names_every_document_with_the_hash_of_its_content() {
 #[test]
 fn documents_exist_for_what_is_served_only() {
     let documents = documents();
-    assert!(documents.v3("apis/resource.k8s.io/v1beta1", Current::default()).is_none());
+    assert!(documents.v3("apis/resource.k8s.io/v1beta1", OpenApiInputs::default()).is_none());
     assert!(
-        documents.v3("apis/example.com/v1", Current::default()).is_none()
-            && documents.v3("", Current::default()).is_none()
+        documents.v3("apis/example.com/v1", OpenApiInputs::default()).is_none()
+            && documents.v3("", OpenApiInputs::default()).is_none()
     );
     let beta = OpenApi::new(Served::parse("api/beta").unwrap(), "1.37");
-    assert!(beta.v3("apis/resource.k8s.io/v1beta1", Current::default()).is_some());
+    assert!(beta.v3("apis/resource.k8s.io/v1beta1", OpenApiInputs::default()).is_some());
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn every_verb_of_the_table_has_its_operation() {
                 name => (format!("/apis/{name}/{version}"), format!("apis/{name}/{version}")),
             };
             let served = OpenApi::new(Served::parse("api/beta").unwrap(), "1.37");
-            let document = json::parse(&served.v3(&path, Current::default()).unwrap().body).unwrap();
+            let document = json::parse(&served.v3(&path, OpenApiInputs::default()).unwrap().body).unwrap();
             for row in group.resources.iter().filter(|row| row.version(version).is_some()) {
                 let below = if row.is_namespaced() { "/namespaces/{namespace}" } else { "" };
                 let many = format!("{root}{below}/{}", row.plural);
@@ -122,7 +122,7 @@ fn every_reference_leads_to_a_schema() {
             assert!(document.at(&["components", "schemas", name]).is_some(), "{path}: {name}");
         }
     }
-    let v2 = json::parse(&documents().v2_json(Current::default(), |_| {}).body).unwrap();
+    let v2 = json::parse(&documents().v2_json(OpenApiInputs::default(), |_| {}).body).unwrap();
     let mut found = Vec::new();
     references(&v2, &mut found);
     for reference in found {
@@ -188,8 +188,8 @@ fn blocks(mut bytes: &[u8], field: u64) -> Vec<&[u8]> {
 #[test]
 fn the_protobuf_form_holds_the_same_definitions_and_paths() {
     let documents = documents();
-    let json = json::parse(&documents.v2_json(Current::default(), |_| {}).body).unwrap();
-    let protobuf = documents.v2_protobuf(Current::default(), |_| {});
+    let json = json::parse(&documents.v2_json(OpenApiInputs::default(), |_| {}).body).unwrap();
+    let protobuf = documents.v2_protobuf(OpenApiInputs::default(), |_| {});
     let names = |message: &[u8], field: u64| -> Vec<String> {
         blocks(message, field)
             .iter()
@@ -218,12 +218,12 @@ fn the_protobuf_form_holds_the_same_definitions_and_paths() {
 fn documents_are_made_once() {
     let documents = documents();
     assert!(std::sync::Arc::ptr_eq(
-        &documents.v3("api/v1", Current::default()).unwrap(),
-        &documents.v3("api/v1", Current::default()).unwrap()
+        &documents.v3("api/v1", OpenApiInputs::default()).unwrap(),
+        &documents.v3("api/v1", OpenApiInputs::default()).unwrap()
     ));
     assert!(std::sync::Arc::ptr_eq(
-        &documents.v2_json(Current::default(), |_| {}),
-        &documents.v2_json(Current::default(), |_| {})
+        &documents.v2_json(OpenApiInputs::default(), |_| {}),
+        &documents.v2_json(OpenApiInputs::default(), |_| {})
     ));
     assert_eq!(schema::definition_name("core.v1.Pod"), "io.k8s.api.core.v1.Pod");
 }
@@ -231,9 +231,9 @@ fn documents_are_made_once() {
 #[test]
 fn a_document_of_an_outdated_generation_is_not_cached() {
     let documents = documents();
-    let before = Current { generation: documents.generation(), ..Current::default() };
+    let before = OpenApiInputs { generation: documents.generation(), ..OpenApiInputs::default() };
     documents.forget_custom();
-    let after = Current { generation: documents.generation(), ..Current::default() };
+    let after = OpenApiInputs { generation: documents.generation(), ..OpenApiInputs::default() };
     let old = documents.v2_json(before, |_| {});
     let new = documents.v2_json(after, |_| {});
     assert!(!std::sync::Arc::ptr_eq(&old, &new));
@@ -257,7 +257,8 @@ fn documents_of_other_servers_are_merged_and_nothing_of_ours_is_replaced() {
     assert_eq!(sections("definitions"), ["Thing", "io.k8s.api.core.v1.Pod"]);
     // Merging an equal document again adds nothing.
     let remote = [std::sync::Arc::new(cached.clone()), std::sync::Arc::new(cached.clone())];
-    let merged = documents().v2_json(Current { remote_v2: &remote, ..Current::default() }, |_| {});
+    let merged =
+        documents().v2_json(OpenApiInputs { remote_v2: &remote, ..OpenApiInputs::default() }, |_| {});
     let merged = json::parse(&merged.body).unwrap();
     let reference = ["definitions", "Thing", "properties", "meta", "$ref"];
     assert_eq!(merged.str_at(&reference), Some("#/definitions/io.k8s.api.core.v1.Pod_v2"));
@@ -307,7 +308,7 @@ fn servers_that_know_version_2_alone_have_a_document_of_version_3() {
     .unwrap();
     let path = "apis/g/v1".to_owned();
     let only_v2 = [(path.clone(), std::sync::Arc::new(below(theirs, "/apis/g/v1/")))];
-    let current = Current { only_v2: &only_v2, ..Current::default() };
+    let current = OpenApiInputs { only_v2: &only_v2, ..OpenApiInputs::default() };
     let documents = documents();
     let document = documents.v3(&path, current).unwrap();
     let expected = json::parse(
@@ -357,7 +358,7 @@ fn what_grows_too_much_on_the_way_to_version_3_has_no_document() {
     };
     let made = |types, references| {
         let only_v2 = [("apis/g/v1".to_owned(), std::sync::Arc::new(document(types, references)))];
-        let current = Current { only_v2: &only_v2, ..Current::default() };
+        let current = OpenApiInputs { only_v2: &only_v2, ..OpenApiInputs::default() };
         let documents = documents();
         let index = json::parse(&documents.v3_index(current).body).unwrap();
         let made = documents.v3("apis/g/v1", current).map(|document| document.body.len());
@@ -394,7 +395,7 @@ fn custom_kinds_say_what_every_kind_has_and_that_a_number_or_a_text_is_wanted() 
     let source: std::sync::Arc<dyn crd::CrdSource> = std::sync::Arc::new(Stored(object.clone()));
     let definitions =
         [std::sync::Arc::new(crd::CustomResourceDefinition::read(&object, &source, table::overlapping))];
-    let schemas = super::custom::schemas(&definitions, None, super::components::Dialect::V3);
+    let schemas = super::custom::schemas(&definitions, None, super::components::OpenApiVersion::V3);
     let (_, thing) = schemas.iter().find(|(name, _)| name.ends_with(".Thing")).unwrap();
     let (_, list) = schemas.iter().find(|(name, _)| name.ends_with(".ThingList")).unwrap();
     let described = |schema: &Value, field: &str| -> String {
@@ -451,7 +452,7 @@ fn of_versions(count: usize) -> (u64, usize) {
     let definition =
         std::sync::Arc::new(crd::CustomResourceDefinition::read(&object, &source, table::overlapping));
     let definitions = [definition];
-    let current = Current { custom: &definitions, ..Current::default() };
+    let current = OpenApiInputs { custom: &definitions, ..OpenApiInputs::default() };
     let steps = value::steps::of(|| {
         let documents = documents();
         let v2 = documents.v2_json(current, |_| {});
@@ -503,10 +504,12 @@ fn crds_that_make_version_2_too_large_are_left_out_of_it() {
 #[test]
 fn the_size_of_cached_documents_is_bounded() {
     use std::sync::Arc;
-    let mut cached: std::collections::BTreeMap<String, Arc<super::Document>> = (0..100)
-        .map(|n| (format!("apis/example.com/v{n}"), Arc::new(super::Document::new(vec![b'x'; 1 << 20]))))
+    let mut cached: std::collections::BTreeMap<String, Arc<super::OpenApiDocument>> = (0..100)
+        .map(|n| {
+            (format!("apis/example.com/v{n}"), Arc::new(super::OpenApiDocument::new(vec![b'x'; 1 << 20])))
+        })
         .collect();
-    cached.insert(super::V2_JSON.to_owned(), Arc::new(super::Document::new(vec![b'x'; 100 << 20])));
+    cached.insert(super::V2_JSON.to_owned(), Arc::new(super::OpenApiDocument::new(vec![b'x'; 100 << 20])));
     super::forget_some(&mut cached, "apis/example.com/v0");
     assert_eq!(cached.len(), 64 + 2);
     assert!(cached.contains_key(super::V2_JSON) && cached.contains_key("apis/example.com/v0"));

@@ -7,7 +7,7 @@ use crd::CustomResourceDefinition;
 use kinds::table::{GROUPS, Served};
 use value::{Map, Str, Value};
 
-use super::components::{self, Dialect};
+use super::components::{self, OpenApiVersion};
 use super::custom;
 use super::operations;
 use super::paths::{bearer_token, path_item};
@@ -46,11 +46,11 @@ fn custom_parts(definitions: &[Arc<CustomResourceDefinition>], mut left: usize) 
         let (mut paths, mut roots) = (Vec::new(), BTreeSet::new());
         for ((group, _), kinds) in custom::by_version(alone) {
             for item in custom::items(group, &kinds) {
-                let rendered = path_item(&item, Dialect::V2, &mut roots);
+                let rendered = path_item(&item, OpenApiVersion::V2, &mut roots);
                 paths.push((Str::from(item.path), rendered));
             }
         }
-        let schemas = custom::schemas(alone, None, Dialect::V2);
+        let schemas = custom::schemas(alone, None, OpenApiVersion::V2);
         let mut schemas: Vec<(Str, Value)> =
             schemas.into_iter().map(|(name, schema)| (name.into(), schema)).collect();
         // A short schema may embed many whole resources and expand to a large document.
@@ -95,7 +95,7 @@ pub(super) fn document(
     // Collected first and inserted at once, because inserting one by one moves all later entries of the map each time.
     let mut paths: Vec<(Str, Value)> = Vec::new();
     for item in documents.iter().filter_map(|document| operations::of_document(document)).flatten() {
-        let rendered = path_item(&item, Dialect::V2, &mut roots);
+        let rendered = path_item(&item, OpenApiVersion::V2, &mut roots);
         paths.push((item.path.into(), rendered));
     }
     let mut custom = custom_parts(definitions, custom_bytes);
@@ -109,7 +109,7 @@ pub(super) fn document(
     let everywhere: Vec<(&str, &str)> =
         GROUPS.iter().flat_map(|group| group.versions.iter().map(|version| (group.name, *version))).collect();
     let definitions: Map =
-        components::definitions(roots, &everywhere, Dialect::V2).into_iter().chain(own).collect();
+        components::definitions(roots, &everywhere, OpenApiVersion::V2).into_iter().chain(own).collect();
     let document = Value::map([
         ("swagger", Value::from("2.0")),
         ("info", Value::map([("title", "Kubernetes"), ("version", version)])),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use value::Value;
 
-use super::components::{self, Dialect};
+use super::components::{self, OpenApiVersion};
 use super::operations::PathItem;
 use super::paths::{bearer_token, path_item};
 
@@ -16,8 +16,10 @@ pub(super) fn document(
     custom: Vec<(String, Value)>,
 ) -> Value {
     let mut roots = BTreeSet::new();
-    let paths: Vec<(String, Value)> =
-        items.iter().map(|item| (item.path.clone(), path_item(item, Dialect::V3, &mut roots))).collect();
+    let paths: Vec<(String, Value)> = items
+        .iter()
+        .map(|item| (item.path.clone(), path_item(item, OpenApiVersion::V3, &mut roots)))
+        .collect();
     let mut everywhere = vec![("", "v1")];
     everywhere.extend(group_version.filter(|group_version| *group_version != ("", "v1")));
     if !custom.is_empty() {
@@ -28,7 +30,10 @@ pub(super) fn document(
     let schemas = (!roots.is_empty()).then(|| {
         let custom = custom.into_iter().map(|(name, schema)| (name.into(), schema));
         Value::Map(
-            components::definitions(roots, &everywhere, Dialect::V3).into_iter().chain(custom).collect(),
+            components::definitions(roots, &everywhere, OpenApiVersion::V3)
+                .into_iter()
+                .chain(custom)
+                .collect(),
         )
     });
     let schemas = schemas.map(|schemas| ("schemas", schemas));

@@ -27,7 +27,8 @@ fn validating_objects_of_any_shape_never_panics() {
         schema::of(group, version, kind).is_some()
     });
     assert!(bodies.len() > 100, "only {} objects", bodies.len());
-    let context = validation::Context { now: 1_800_000_000, ..validation::Context::default() };
+    let context =
+        validation::ValidationContext { now: 1_800_000_000, ..validation::ValidationContext::default() };
     let corpus = Corpus::new(bodies.iter().map(write::to_vec), json_corpus::TOKENS);
     fuzz::run(&corpus.inputs(), |input| {
         let Ok(mut object) = json::parse(input) else { return Ok(()) };
@@ -99,7 +100,8 @@ fn validating_custom_resources_with_any_schema_never_panics() {
         .collect();
     let good = json::parse(definition(schema).as_bytes()).unwrap();
     let thing = json::parse(object.as_bytes()).unwrap();
-    let context = validation::Context { now: 1_800_000_000, ..validation::Context::default() };
+    let context =
+        validation::ValidationContext { now: 1_800_000_000, ..validation::ValidationContext::default() };
     let rules = kinds::table::behavior(&GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition"))
         .rules
         .as_ref()

@@ -64,7 +64,7 @@ pub fn v1_to_v2(object: &Value) -> Value {
     copy(spec, &["scaleTargetRef", "minReplicas", "maxReplicas"], "spec", &mut out);
     let mut metrics: Vec<Value> = Vec::new();
     if let Some(Value::List(others)) = read(METRICS) {
-        metrics.extend(others.iter().map(|metric| metric_from_v1(metric, Side::Spec)));
+        metrics.extend(others.iter().map(|metric| metric_from_v1(metric, SpecOrStatus::Spec)));
     }
     if let Some(percent) = spec.number_if_set("targetCPUUtilizationPercentage") {
         metrics.push(cpu_at(percent));
@@ -80,7 +80,8 @@ pub fn v1_to_v2(object: &Value) -> Value {
     let counts = ["observedGeneration", "lastScaleTime", "currentReplicas", "desiredReplicas"];
     copy(status, &counts, "status", &mut out);
     if let Some(Value::List(current)) = read(CURRENT_METRICS) {
-        let current: Vec<Value> = current.iter().map(|metric| metric_from_v1(metric, Side::Status)).collect();
+        let current: Vec<Value> =
+            current.iter().map(|metric| metric_from_v1(metric, SpecOrStatus::Status)).collect();
         out.set_at(&["status", "currentMetrics"], current);
     } else if let Some(percent) = status.number_if_set("currentCPUUtilizationPercentage") {
         let mut metric = Value::map([("type", "Resource")]);
@@ -107,7 +108,7 @@ pub fn v2_to_v1(object: &Value) -> Value {
     let others: Vec<Value> = metrics
         .iter()
         .filter(|metric| cpu_utilization(metric).is_none())
-        .map(|metric| metric_to_v1(metric, Side::Spec))
+        .map(|metric| metric_to_v1(metric, SpecOrStatus::Spec))
         .collect();
     if !others.is_empty() {
         annotate(METRICS, list(others));
@@ -115,7 +116,7 @@ pub fn v2_to_v1(object: &Value) -> Value {
     let status = object.part("status");
     let current = status.items("currentMetrics");
     if !current.is_empty() {
-        let current = current.iter().map(|metric| metric_to_v1(metric, Side::Status)).collect();
+        let current = current.iter().map(|metric| metric_to_v1(metric, SpecOrStatus::Status)).collect();
         annotate(CURRENT_METRICS, list(current));
     }
     if let Some(behavior) = spec.part("behavior") {
@@ -179,31 +180,31 @@ fn cpu_utilization(metric: &Value) -> Option<i64> {
 
 /// Whether a metric is a target (`spec`) or a measurement (`status`).
 #[derive(Clone, Copy, PartialEq)]
-enum Side {
+enum SpecOrStatus {
     Spec,
     Status,
 }
 
-impl Side {
+impl SpecOrStatus {
     /// Field of v2's metric that holds the numbers.
     fn part(self) -> &'static str {
-        if self == Side::Spec { "target" } else { "current" }
+        if self == SpecOrStatus::Spec { "target" } else { "current" }
     }
 
     /// Name in v1 of a number in v2.
     fn v1_name(self, number: &str) -> &'static str {
         match (self, number) {
-            (Side::Spec, "value") => "targetValue",
-            (Side::Spec, "averageValue") => "targetAverageValue",
-            (Side::Spec, _) => "targetAverageUtilization",
-            (Side::Status, "value") => "currentValue",
-            (Side::Status, "averageValue") => "currentAverageValue",
-            (Side::Status, _) => "currentAverageUtilization",
+            (SpecOrStatus::Spec, "value") => "targetValue",
+            (SpecOrStatus::Spec, "averageValue") => "targetAverageValue",
+            (SpecOrStatus::Spec, _) => "targetAverageUtilization",
+            (SpecOrStatus::Status, "value") => "currentValue",
+            (SpecOrStatus::Status, "averageValue") => "currentAverageValue",
+            (SpecOrStatus::Status, _) => "currentAverageUtilization",
         }
     }
 }
 
-fn metric_to_v1(metric: &Value, side: Side) -> Value {
+fn metric_to_v1(metric: &Value, side: SpecOrStatus) -> Value {
     let mut out = Value::map([("type", metric.text("type"))]);
     for field in ["object", "pods", "resource", "containerResource", "external"] {
         let Some(source) = metric.part(field) else { continue };
@@ -233,13 +234,13 @@ fn metric_to_v1(metric: &Value, side: Side) -> Value {
             "external" => {
                 put("metricName", identifier.part("name"), Some(""));
                 put("metricSelector", identifier.part("selector"), None);
-                put(side.v1_name("value"), value, (side == Side::Status).then_some("0"));
+                put(side.v1_name("value"), value, (side == SpecOrStatus::Status).then_some("0"));
                 put(side.v1_name("averageValue"), average, None);
             }
             _ => {
                 put("name", source.part("name"), Some(""));
                 put(side.v1_name("averageUtilization"), numbers.part("averageUtilization"), None);
-                put(side.v1_name("averageValue"), average, (side == Side::Status).then_some("0"));
+                put(side.v1_name("averageValue"), average, (side == SpecOrStatus::Status).then_some("0"));
                 if field == "containerResource" {
                     put("container", source.part("container"), Some(""));
                 }
@@ -259,7 +260,7 @@ fn reference(described: Option<&Value>) -> Value {
     out
 }
 
-fn metric_from_v1(metric: &Value, side: Side) -> Value {
+fn metric_from_v1(metric: &Value, side: SpecOrStatus) -> Value {
     let mut out = Value::map([("type", metric.text("type"))]);
     for field in ["object", "pods", "resource", "containerResource", "external"] {
         let Some(v1) = metric.part(field) else { continue };
@@ -293,11 +294,12 @@ fn metric_from_v1(metric: &Value, side: Side) -> Value {
         put("averageUtilization", utilization);
         put("averageValue", average);
         // In v1 the value of an object metric is mandatory, so a zero beside an average means that there is none.
-        let is_filler = field == "object" && side == Side::Spec && average.is_some() && is_zero(value);
+        let is_filler =
+            field == "object" && side == SpecOrStatus::Spec && average.is_some() && is_zero(value);
         if !is_filler {
             put("value", value);
         }
-        if side == Side::Spec {
+        if side == SpecOrStatus::Spec {
             let kind = match field {
                 "object" if average.is_none() => "Value",
                 "external" if value.is_some() => "Value",

@@ -22,7 +22,7 @@ pub fn validating_webhooks(object: &mut Value) {
 /// Defaults of MutatingAdmissionPolicy and ValidatingAdmissionPolicy.
 pub fn policy(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
-    let spec = object.child_made("spec");
+    let spec = object.child_or_insert("spec");
     spec.fill("failurePolicy", "Fail");
     if let Some(resources) = spec.child("matchConstraints") {
         match_resources(resources);

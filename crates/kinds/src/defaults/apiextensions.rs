@@ -8,8 +8,8 @@ const HTTPS_PORT: i64 = 443;
 
 pub fn custom_resource_definition(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
-    let spec = object.child_made("spec");
-    let names = spec.child_made("names");
+    let spec = object.child_or_insert("spec");
+    let names = spec.child_or_insert("names");
     let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
     if !kind.is_empty() {
         names.fill_zero("singular", kind.to_lowercase());
@@ -25,7 +25,7 @@ pub fn custom_resource_definition(object: &mut Value) {
         is_stored.then(|| version.get("name").cloned().unwrap_or_default())
     });
     if let Some(stored) = stored {
-        object.child_made("status").fill_zero("storedVersions", vec![stored]);
+        object.child_or_insert("status").fill_zero("storedVersions", vec![stored]);
     }
 }
 

@@ -10,7 +10,7 @@ const PROGRESS_DEADLINE_SECONDS: i64 = 600;
 pub fn deployment(object: &mut Value) {
     let Some(spec) = spec_of(object) else { return };
     spec.fill("replicas", 1);
-    let strategy = spec.child_made("strategy");
+    let strategy = spec.child_or_insert("strategy");
     if rolls(strategy) {
         let rolling = rolling_update(strategy);
         rolling.fill("maxUnavailable", "25%");
@@ -18,25 +18,25 @@ pub fn deployment(object: &mut Value) {
     }
     spec.fill("revisionHistoryLimit", REVISION_HISTORY_LIMIT);
     spec.fill("progressDeadlineSeconds", PROGRESS_DEADLINE_SECONDS);
-    template(spec.child_made("template"));
+    template(spec.child_or_insert("template"));
 }
 
 pub fn daemon_set(object: &mut Value) {
     let Some(spec) = spec_of(object) else { return };
-    let strategy = spec.child_made("updateStrategy");
+    let strategy = spec.child_or_insert("updateStrategy");
     if rolls(strategy) {
         let rolling = rolling_update(strategy);
         rolling.fill("maxUnavailable", 1);
         rolling.fill("maxSurge", 0);
     }
     spec.fill("revisionHistoryLimit", REVISION_HISTORY_LIMIT);
-    template(spec.child_made("template"));
+    template(spec.child_or_insert("template"));
 }
 
 pub fn stateful_set(object: &mut Value) {
     let Some(spec) = spec_of(object) else { return };
     spec.fill_zero("podManagementPolicy", "OrderedReady");
-    let strategy = spec.child_made("updateStrategy");
+    let strategy = spec.child_or_insert("updateStrategy");
     if strategy.get("type").and_then(Value::as_str).is_none_or(str::is_empty) {
         strategy.insert("type", "RollingUpdate");
         strategy.fill("rollingUpdate", Map::new());
@@ -47,19 +47,19 @@ pub fn stateful_set(object: &mut Value) {
         rolling.fill("partition", 0);
         rolling.fill("maxUnavailable", 1);
     }
-    let retention = spec.child_made("persistentVolumeClaimRetentionPolicy");
+    let retention = spec.child_or_insert("persistentVolumeClaimRetentionPolicy");
     retention.fill_zero("whenDeleted", "Retain");
     retention.fill_zero("whenScaled", "Retain");
     spec.fill("replicas", 1);
     spec.fill("revisionHistoryLimit", REVISION_HISTORY_LIMIT);
-    template(spec.child_made("template"));
+    template(spec.child_or_insert("template"));
     for claim in spec.children("volumeClaimTemplates") {
-        let claim_spec = claim.child_made("spec");
+        let claim_spec = claim.child_or_insert("spec");
         claim_spec.fill("volumeMode", "Filesystem");
         if let Some(resources) = claim_spec.child("resources") {
             round_up(resources);
         }
-        claim.child_made("status").fill_zero("phase", "Pending");
+        claim.child_or_insert("status").fill_zero("phase", "Pending");
         claim.insert("apiVersion", "v1");
         claim.insert("kind", "PersistentVolumeClaim");
     }
@@ -68,7 +68,7 @@ pub fn stateful_set(object: &mut Value) {
 pub fn replica_set(object: &mut Value) {
     let Some(spec) = spec_of(object) else { return };
     spec.fill("replicas", 1);
-    template(spec.child_made("template"));
+    template(spec.child_or_insert("template"));
 }
 
 /// The selector and labels default to the labels of the template.
@@ -89,7 +89,7 @@ pub fn replication_controller(object: &mut Value) {
 }
 
 fn spec_of(object: &mut Value) -> Option<&mut Map> {
-    object.as_map_mut().map(|object| object.child_made("spec"))
+    object.as_map_mut().map(|object| object.child_or_insert("spec"))
 }
 
 fn rolls(strategy: &mut Map) -> bool {
@@ -98,5 +98,5 @@ fn rolls(strategy: &mut Map) -> bool {
 }
 
 fn rolling_update(strategy: &mut Map) -> &mut Map {
-    strategy.child_made("rollingUpdate")
+    strategy.child_or_insert("rollingUpdate")
 }

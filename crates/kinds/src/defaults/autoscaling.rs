@@ -10,16 +10,16 @@ const POLICY_PERIOD_SECONDS: i64 = 15;
 
 pub fn horizontal_pod_autoscaler(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
-    let spec = object.child_made("spec");
+    let spec = object.child_or_insert("spec");
     spec.fill("minReplicas", 1);
     spec.fill_zero("metrics", Value::list([cpu_metric()]));
     if let Some(behavior) = spec.child("behavior") {
         let percent = scaling_policy("Percent", 100);
-        let up = behavior.child_made("scaleUp");
+        let up = behavior.child_or_insert("scaleUp");
         up.fill("stabilizationWindowSeconds", 0);
         up.fill("selectPolicy", "Max");
         up.fill("policies", Value::list([scaling_policy("Pods", 4), percent.clone()]));
-        let down = behavior.child_made("scaleDown");
+        let down = behavior.child_or_insert("scaleDown");
         down.fill("selectPolicy", "Max");
         down.fill("policies", Value::list([percent]));
     }

@@ -16,7 +16,7 @@ pub fn job(object: &mut Value) {
         object.set_at(&["metadata", "labels"], labels);
     }
     let Some(object) = object.as_map_mut() else { return };
-    let spec = object.child_made("spec");
+    let spec = object.child_or_insert("spec");
     let is_set = |field| spec.get(field).is_some_and(|value: &Value| !value.is_null());
     let (counts, limits_each, fails_by_policy) = (
         is_set("completions") || is_set("parallelism"),
@@ -46,14 +46,14 @@ pub fn prepare_job(job: &mut Value) {
     // A job whose labels were defaulted from its template gets the generated labels too.
     let shares_labels = same(job.at(&["metadata", "labels"]), job.at(&template_labels));
     let Some(map) = job.as_map_mut() else { return };
-    let spec = map.child_made("spec");
-    let labels = spec.child_made("template").child_made("metadata").child_made("labels");
+    let spec = map.child_or_insert("spec");
+    let labels = spec.child_or_insert("template").child_or_insert("metadata").child_or_insert("labels");
     for (key, value) in
         [(LEGACY_NAME_LABEL, &name), (NAME_LABEL, &name), (LEGACY_UID_LABEL, &uid), (UID_LABEL, &uid)]
     {
         labels.fill(key, value.as_str());
     }
-    spec.child_made("selector").child_made("matchLabels").fill(UID_LABEL, uid);
+    spec.child_or_insert("selector").child_or_insert("matchLabels").fill(UID_LABEL, uid);
     if shares_labels && let Some(labels) = job.at(&template_labels).cloned() {
         job.set_at(&["metadata", "labels"], labels);
     }
@@ -61,12 +61,12 @@ pub fn prepare_job(job: &mut Value) {
 
 pub fn cron_job(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
-    let spec = object.child_made("spec");
+    let spec = object.child_or_insert("spec");
     spec.fill_zero("concurrencyPolicy", "Allow");
     spec.fill("suspend", false);
     spec.fill("successfulJobsHistoryLimit", 3);
     spec.fill("failedJobsHistoryLimit", 1);
-    job_template_spec(spec.child_made("jobTemplate").child_made("spec"));
+    job_template_spec(spec.child_or_insert("jobTemplate").child_or_insert("spec"));
 }
 
 /// Defaults shared by Job and CronJob's job template.
@@ -76,5 +76,5 @@ fn job_template_spec(spec: &mut Map) {
             pattern.fill_zero("status", "True");
         }
     }
-    template(spec.child_made("template"));
+    template(spec.child_or_insert("template"));
 }

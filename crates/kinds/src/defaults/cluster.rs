@@ -11,7 +11,7 @@ const HOUR: i64 = 3600;
 /// Defaults of ClusterRoleBinding and RoleBinding.
 pub fn role_binding(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
-    object.child_made("roleRef").fill_zero("apiGroup", RBAC);
+    object.child_or_insert("roleRef").fill_zero("apiGroup", RBAC);
     for subject in object.children("subjects") {
         if matches!(subject.get("kind").and_then(Value::as_str), Some("User" | "Group")) {
             subject.fill_zero("apiGroup", RBAC);
@@ -21,7 +21,7 @@ pub fn role_binding(object: &mut Value) {
 
 pub fn flow_schema(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
-    object.child_made("spec").fill_zero("matchingPrecedence", 1000_i64);
+    object.child_or_insert("spec").fill_zero("matchingPrecedence", 1000_i64);
 }
 
 pub fn priority_level(object: &mut Value) {
@@ -57,7 +57,7 @@ pub fn storage_class(object: &mut Value) {
 
 pub fn csi_driver(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
-    let spec = object.child_made("spec");
+    let spec = object.child_or_insert("spec");
     spec.fill("attachRequired", true);
     for field in [
         "podInfoOnMount",
@@ -126,12 +126,12 @@ fn fill_operators(holder: &mut Map) {
 
 pub fn token_request(object: &mut Value) {
     if let Some(object) = object.as_map_mut() {
-        object.child_made("spec").fill("expirationSeconds", HOUR);
+        object.child_or_insert("spec").fill("expirationSeconds", HOUR);
     }
 }
 
 pub fn pod_certificate_request(object: &mut Value) {
     if let Some(object) = object.as_map_mut() {
-        object.child_made("spec").fill("maxExpirationSeconds", 24 * HOUR);
+        object.child_or_insert("spec").fill("maxExpirationSeconds", 24 * HOUR);
     }
 }

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use value::{Map, Value};
 
 use super::fields::Fill;
+use super::pod::storage_source;
 use super::quantities::{round_up, round_up_list};
 
 pub fn endpoints(object: &mut Value) {
@@ -33,7 +34,7 @@ fn fill_from(item: &mut Map, field: &str, from: &str) {
     let Some(source) = item.get(from).and_then(Value::as_map).filter(|map| !map.is_empty()).cloned() else {
         return;
     };
-    let target = item.child_made(field);
+    let target = item.child_or_insert(field);
     for (resource, quantity) in source {
         if !target.contains_key(&resource) {
             target.insert(resource, quantity);
@@ -46,7 +47,7 @@ pub fn namespace(object: &mut Value) {
     if !name.is_empty() {
         object.set_at(&["metadata", "labels", "kubernetes.io/metadata.name"], name);
     }
-    object.make_map().child_made("status").fill_zero("phase", "Active");
+    object.make_map().child_or_insert("status").fill_zero("phase", "Active");
 }
 
 pub fn node(object: &mut Value) {
@@ -76,8 +77,8 @@ fn pod_ranges(spec: &mut Map) {
 
 pub fn persistent_volume(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
-    object.child_made("status").fill_zero("phase", "Pending");
-    let spec = object.child_made("spec");
+    object.child_or_insert("status").fill_zero("phase", "Pending");
+    let spec = object.child_or_insert("spec");
     spec.fill_zero("persistentVolumeReclaimPolicy", "Retain");
     spec.fill("volumeMode", "Filesystem");
     volume_spec(spec);
@@ -86,36 +87,16 @@ pub fn persistent_volume(object: &mut Value) {
 /// Defaults of a PersistentVolumeSpec that also apply to the inline spec of a VolumeAttachment.
 pub(super) fn volume_spec(spec: &mut Map) {
     round_up_list(spec, "capacity");
-    if let Some(path) = spec.child("hostPath") {
-        path.fill("type", "");
-    }
-    if let Some(rbd) = spec.child("rbd") {
-        rbd.fill_zero("pool", "rbd");
-        rbd.fill_zero("user", "admin");
-        rbd.fill_zero("keyring", "/etc/ceph/keyring");
-    }
-    if let Some(iscsi) = spec.child("iscsi") {
-        iscsi.fill_zero("iscsiInterface", "default");
-    }
-    if let Some(disk) = spec.child("azureDisk") {
-        disk.fill("cachingMode", "ReadWrite");
-        disk.fill("fsType", "ext4");
-        disk.fill("readOnly", false);
-        disk.fill("kind", "Shared");
-    }
-    if let Some(scale_io) = spec.child("scaleIO") {
-        scale_io.fill_zero("storageMode", "ThinProvisioned");
-        scale_io.fill_zero("fsType", "xfs");
-    }
+    storage_source(spec);
 }
 
 pub fn persistent_volume_claim(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
-    let status = object.child_made("status");
+    let status = object.child_or_insert("status");
     status.fill_zero("phase", "Pending");
     round_up_list(status, "capacity");
     round_up_list(status, "allocatedResources");
-    let spec = object.child_made("spec");
+    let spec = object.child_or_insert("spec");
     spec.fill("volumeMode", "Filesystem");
     if let Some(resources) = spec.child("resources") {
         round_up(resources);
@@ -138,7 +119,7 @@ pub fn secret(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
     object.fill_zero("type", "Opaque");
     if let Some(Value::Map(texts)) = object.remove("stringData") {
-        let data = object.child_made("data");
+        let data = object.child_or_insert("data");
         for (key, text) in texts {
             data.insert(key, STANDARD.encode(text.as_str().unwrap_or_default()));
         }
@@ -150,7 +131,7 @@ pub fn secret(object: &mut Value) {
 
 pub fn service(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
-    let spec = object.child_made("spec");
+    let spec = object.child_or_insert("spec");
     spec.fill_zero("sessionAffinity", "None");
     let text =
         |spec: &Map, field: &str| spec.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();

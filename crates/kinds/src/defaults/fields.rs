@@ -13,7 +13,7 @@ pub(crate) trait Fill {
     fn child(&mut self, field: &str) -> Option<&mut Map>;
 
     /// Returns the map at the field, creating it if absent.
-    fn child_made(&mut self, field: &str) -> &mut Map;
+    fn child_or_insert(&mut self, field: &str) -> &mut Map;
 
     /// Iterates over the maps in the list at the field.
     fn children(&mut self, field: &str) -> impl Iterator<Item = &mut Map>;
@@ -42,7 +42,7 @@ impl Fill for Map {
         self.get_mut(field).and_then(Value::as_map_mut)
     }
 
-    fn child_made(&mut self, field: &str) -> &mut Map {
+    fn child_or_insert(&mut self, field: &str) -> &mut Map {
         self.entry_or_insert_with(field, || Map::new().into()).make_map()
     }
 

@@ -7,7 +7,7 @@ pub(crate) fn is_latest(image: &str) -> bool {
     })
 }
 
-struct Reference<'a> {
+struct ImageReference<'a> {
     tag: Option<&'a str>,
     digest: Option<&'a str>,
 }
@@ -15,7 +15,7 @@ struct Reference<'a> {
 const MAX_PATH: usize = 255;
 const MAX_TAG: usize = 128;
 
-fn parse(image: &str) -> Option<Reference<'_>> {
+fn parse(image: &str) -> Option<ImageReference<'_>> {
     let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     if image.len() == 64 && image.bytes().all(is_hex) {
         return None; // a bare image identifier
@@ -43,7 +43,7 @@ fn parse(image: &str) -> Option<Reference<'_>> {
     let on_hub = matches!(domain, "" | "docker.io" | "index.docker.io");
     let length = if on_hub && !path.contains('/') { official + path.len() } else { path.len() };
     let named = if domain.is_empty() || is_host(domain) { is_path(path) } else { is_path(name) };
-    (named && length <= MAX_PATH).then_some(Reference { tag, digest })
+    (named && length <= MAX_PATH).then_some(ImageReference { tag, digest })
 }
 
 fn is_host_like(first: &str) -> bool {

@@ -22,7 +22,7 @@ pub fn ingress_class(object: &mut Value) {
 /// `policyTypes` includes `Egress` only if the policy has egress rules.
 pub fn network_policy(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
-    let spec = object.child_made("spec");
+    let spec = object.child_or_insert("spec");
     let has_egress = spec.get("egress").and_then(Value::as_list).is_some_and(|rules| !rules.is_empty());
     let types = if has_egress { Value::list(["Ingress", "Egress"]) } else { Value::list(["Ingress"]) };
     spec.fill_zero("policyTypes", types);

@@ -10,6 +10,7 @@ use super::{
     image,
     quantities::{round_up, round_up_list},
 };
+use crate::pod_containers::CONTAINER_LISTS;
 
 const DEFAULT_FILE_MODE: i64 = 0o644;
 const TOKEN_LIFETIME_SECONDS: i64 = 3600;
@@ -17,7 +18,7 @@ const TERMINATION_GRACE_SECONDS: i64 = 30;
 
 pub fn pod(object: &mut Value) {
     let Some(object) = object.as_map_mut() else { return };
-    let spec = object.child_made("spec");
+    let spec = object.child_or_insert("spec");
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_int).is_some_and(|seconds| seconds < 0) {
         spec.insert("terminationGracePeriodSeconds", 1);
     }
@@ -44,18 +45,18 @@ pub fn pod(object: &mut Value) {
 
 pub fn pod_template(object: &mut Value) {
     if let Some(object) = object.as_map_mut() {
-        template(object.child_made("template"));
+        template(object.child_or_insert("template"));
     }
 }
 
 pub(super) fn template(template: &mut Map) {
-    pod_spec(template.child_made("spec"));
+    pod_spec(template.child_or_insert("spec"));
 }
 
 fn requests_from_limits(container: &mut Map) {
     let Some(resources) = container.child("resources") else { return };
     let Some(limits) = resources.get("limits").and_then(Value::as_map).cloned() else { return };
-    let requests = resources.child_made("requests");
+    let requests = resources.child_or_insert("requests");
     for (name, quantity) in limits {
         if !requests.contains_key(&name) {
             requests.insert(name, quantity);
@@ -79,7 +80,7 @@ fn pod_spec(spec: &mut Map) {
     spec.fill("terminationGracePeriodSeconds", TERMINATION_GRACE_SECONDS);
     spec.fill_zero("schedulerName", "default-scheduler");
     spec.children("volumes").for_each(volume);
-    for list in ["initContainers", "containers", "ephemeralContainers"] {
+    for list in CONTAINER_LISTS {
         spec.children(list).for_each(container);
     }
     round_up_list(spec, "overhead");
@@ -208,7 +209,7 @@ fn volume(volume: &mut Map) {
         }
     }
     if let Some(claim) = volume.child("ephemeral").and_then(|source| source.child("volumeClaimTemplate")) {
-        let spec = claim.child_made("spec");
+        let spec = claim.child_or_insert("spec");
         spec.fill("volumeMode", "Filesystem");
         if let Some(resources) = spec.child("resources") {
             round_up(resources);

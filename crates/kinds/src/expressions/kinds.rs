@@ -7,7 +7,7 @@ use cel::{Env, Issues, Type, TypeProvider};
 use schema::{Format, INT_OR_STRING, Kind, Link, Object, Schema};
 use value::Str;
 
-use super::{Age, DEEPEST_TYPE, Offered, Shape, VariableTypes, declared, environment};
+use super::{Age, DEEPEST_TYPE, EnvironmentKey, OptionalVariables, VariableTypes, declared, environment};
 
 /// Declares the types of one kind: `Pod`, `Pod.spec`, `Pod.spec.containers.@idx` and so on.
 #[derive(Debug)]
@@ -122,20 +122,20 @@ pub struct TypedCompiler {
 impl TypedCompiler {
     /// Creates a checker for objects of a kind. `params` is `None` if the policy has none, `Some(None)` if their types are unknown.
     pub fn new(object: &Arc<KindTypes>, params: Option<Option<&Arc<KindTypes>>>) -> Self {
-        let offered = Offered { params: params.is_some(), authorizer: false, patches: false };
-        Self::with(object, params.flatten(), offered)
+        let optional = OptionalVariables { params: params.is_some(), authorizer: false, patches: false };
+        Self::with(object, params.flatten(), optional)
     }
 
     /// Creates a checker for policies without parameters that reports only certain errors. `object` should be
     /// [tolerant](KindTypes::tolerant) types. `patches` is true for mutating policies.
     pub fn tolerant(object: &Arc<KindTypes>, patches: bool) -> Self {
-        Self::with(object, None, Offered { params: false, authorizer: true, patches })
+        Self::with(object, None, OptionalVariables { params: false, authorizer: true, patches })
     }
 
-    fn with(object: &Arc<KindTypes>, params: Option<&Arc<KindTypes>>, offered: Offered) -> Self {
+    fn with(object: &Arc<KindTypes>, params: Option<&Arc<KindTypes>>, optional: OptionalVariables) -> Self {
         let variables: Arc<VariableTypes> = Arc::default();
         let provider = |types: &Arc<KindTypes>| Arc::clone(types) as Arc<dyn TypeProvider>;
-        let mut env = environment(Shape { offered, composed: true, age: Age::Stored })
+        let mut env = environment(EnvironmentKey { optional, composed: true, age: Age::Stored })
             .with_types(Arc::clone(&variables) as Arc<dyn TypeProvider>)
             .with_types(provider(object))
             .with_variables([

@@ -17,7 +17,7 @@ use types::{AdmissionTypes, NAMESPACE, REQUEST};
 
 /// Optional variables of an expression, besides `object`, `oldObject`, `namespaceObject` and `request`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offered {
+pub struct OptionalVariables {
     /// Declares `params`; set if the policy has a `paramKind`.
     pub params: bool,
     /// Declares `authorizer` and `authorizer.requestResource`.
@@ -114,8 +114,8 @@ impl Compiler {
     }
 
     /// Returns the environment in which an expression compiles.
-    pub fn env(&self, offered: Offered, age: Age) -> Env {
-        let env = environment(Shape { offered, composed: self.variables.is_some(), age });
+    pub fn env(&self, optional: OptionalVariables, age: Age) -> Env {
+        let env = environment(EnvironmentKey { optional, composed: self.variables.is_some(), age });
         match &self.variables {
             None => env.clone(),
             Some(variables) => env.with_types(Arc::clone(variables) as Arc<dyn TypeProvider>),
@@ -126,12 +126,12 @@ impl Compiler {
     pub fn compile(
         &self,
         expression: &str,
-        offered: Offered,
+        optional: OptionalVariables,
         returns: Returns,
         age: Age,
     ) -> Result<Compiled, CompileError> {
         let checked = self
-            .env(offered, age)
+            .env(optional, age)
             .compile(expression)
             .map_err(|issues| CompileError::Invalid(format!("compilation failed: {issues}")))?;
         let output = checked.output_type().clone();
@@ -157,10 +157,10 @@ impl Compiler {
         &self,
         name: &str,
         expression: &str,
-        offered: Offered,
+        optional: OptionalVariables,
         age: Age,
     ) -> Result<Compiled, CompileError> {
-        let compiled = self.compile(expression, offered, Returns::Anything, age);
+        let compiled = self.compile(expression, optional, Returns::Anything, age);
         if let Some(variables) = &self.variables {
             let ty = compiled
                 .as_ref()
@@ -173,25 +173,25 @@ impl Compiler {
 
 /// Key of an environment in [`ENVIRONMENTS`].
 #[derive(Clone, Copy)]
-struct Shape {
-    offered: Offered,
+struct EnvironmentKey {
+    optional: OptionalVariables,
     composed: bool,
     age: Age,
 }
 
-impl Shape {
+impl EnvironmentKey {
     fn position(self) -> usize {
-        usize::from(self.offered.params)
-            | usize::from(self.offered.authorizer) << 1
-            | usize::from(self.offered.patches) << 2
+        usize::from(self.optional.params)
+            | usize::from(self.optional.authorizer) << 1
+            | usize::from(self.optional.patches) << 2
             | usize::from(self.composed) << 3
             | usize::from(self.age == Age::Stored) << 4
     }
 
     fn at(position: usize) -> Self {
         let bit = |n: usize| position >> n & 1 == 1;
-        Shape {
-            offered: Offered { params: bit(0), authorizer: bit(1), patches: bit(2) },
+        EnvironmentKey {
+            optional: OptionalVariables { params: bit(0), authorizer: bit(1), patches: bit(2) },
             composed: bit(3),
             age: if bit(4) { Age::Stored } else { Age::New },
         }
@@ -209,9 +209,9 @@ static ENVIRONMENTS: LazyLock<Vec<Env>> = LazyLock::new(|| {
         .collect();
     (0..32)
         .filter_map(|position| {
-            let Shape { offered, composed, age } = Shape::at(position);
+            let EnvironmentKey { optional, composed, age } = EnvironmentKey::at(position);
             let [plain, patches] = bases.get(usize::from(age == Age::Stored))?;
-            let base = if offered.patches { patches } else { plain };
+            let base = if optional.patches { patches } else { plain };
             let mut variables = vec![
                 ("object", Type::Dyn),
                 ("oldObject", Type::Dyn),
@@ -223,10 +223,10 @@ static ENVIRONMENTS: LazyLock<Vec<Env>> = LazyLock::new(|| {
             if composed {
                 variables.push(("variables", Type::Struct(VARIABLES.into())));
             }
-            if offered.params {
+            if optional.params {
                 variables.push(("params", Type::Dyn));
             }
-            if offered.authorizer {
+            if optional.authorizer {
                 variables.push(("authorizer", cel::authz::authorizer_type()));
                 variables.push(("authorizer.requestResource", cel::authz::resource_check_type()));
             }
@@ -235,7 +235,7 @@ static ENVIRONMENTS: LazyLock<Vec<Env>> = LazyLock::new(|| {
         .collect()
 });
 
-fn environment(shape: Shape) -> &'static Env {
+fn environment(shape: EnvironmentKey) -> &'static Env {
     #[expect(clippy::indexing_slicing, reason = "there is one for every shape")]
     &ENVIRONMENTS[shape.position()]
 }

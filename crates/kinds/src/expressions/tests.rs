@@ -2,13 +2,13 @@ use std::sync::Arc;
 
 use cel::{Activation, Val};
 
-use super::{Age, Compiler, Offered, Returns};
+use super::{Age, Compiler, OptionalVariables, Returns};
 
-const ALL: Offered = Offered { params: true, authorizer: true, patches: false };
+const ALL: OptionalVariables = OptionalVariables { params: true, authorizer: true, patches: false };
 
-fn compile(expression: &str, offered: Offered, returns: Returns) -> Result<(), String> {
+fn compile(expression: &str, optional: OptionalVariables, returns: Returns) -> Result<(), String> {
     Compiler::PLAIN
-        .compile(expression, offered, returns, Age::New)
+        .compile(expression, optional, returns, Age::New)
         .map(|_| ())
         .map_err(|error| error.detail().to_owned())
 }
@@ -20,7 +20,7 @@ fn first_line(outcome: Result<(), String>) -> String {
 #[test]
 fn only_what_is_offered_can_be_used() {
     assert_eq!(compile("params.x == 1", ALL, Returns::Bool), Ok(()));
-    let none = Offered::default();
+    let none = OptionalVariables::default();
     assert_eq!(
         first_line(compile("params.x == 1", none, Returns::Bool)),
         "compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')"
@@ -37,7 +37,7 @@ fn the_type_of_the_value_is_checked() {
         compile("1", ALL, Returns::StringOrNull),
         Err("must evaluate to one of [string null_type] but got int".to_owned())
     );
-    let patches = Offered { patches: true, ..ALL };
+    let patches = OptionalVariables { patches: true, ..ALL };
     assert_eq!(compile("Object{spec: Object.spec{replicas: 1}}", patches, Returns::Object), Ok(()));
     assert_eq!(compile("[JSONPatch{op: 'add', path: '/x', value: 1}]", patches, Returns::Patches), Ok(()));
 }

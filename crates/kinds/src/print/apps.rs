@@ -36,31 +36,35 @@ pub(crate) const DEPLOYMENT: TableDef = TableDef::new(
     },
 );
 
-pub(crate) const REPLICA_SET: TableDef = TableDef::new(
-    &[
-        Column::NAME,
-        Column::integer("Desired"),
-        Column::integer("Current"),
-        Column::integer("Ready"),
-        Column::AGE,
-        Column::CONTAINERS,
-        Column::IMAGES,
-        Column::SELECTOR,
-    ],
-    |v| {
-        let (names, images) = v.containers(CONTAINERS);
-        cells![
-            v.name(),
-            v.int(&["spec", "replicas"]),
-            v.int(&["status", "replicas"]),
-            v.int(&["status", "readyReplicas"]),
-            v.age(),
-            names,
-            images,
-            v.selector(&["spec", "selector"]),
-        ]
-    },
-);
+pub(crate) const REPLICA_SET: TableDef =
+    TableDef::new(REPLICA_COLUMNS, |v| replica_cells(v, v.selector(&["spec", "selector"])));
+
+/// Columns of ReplicaSet and ReplicationController.
+pub(super) const REPLICA_COLUMNS: &[Column] = &[
+    Column::NAME,
+    Column::integer("Desired"),
+    Column::integer("Current"),
+    Column::integer("Ready"),
+    Column::AGE,
+    Column::CONTAINERS,
+    Column::IMAGES,
+    Column::SELECTOR,
+];
+
+/// Cells of [`REPLICA_COLUMNS`]. The selectors of the two kinds have different types.
+pub(super) fn replica_cells(v: &View<'_>, selector: String) -> Vec<Value> {
+    let (names, images) = v.containers(CONTAINERS);
+    cells![
+        v.name(),
+        v.int(&["spec", "replicas"]),
+        v.int(&["status", "replicas"]),
+        v.int(&["status", "readyReplicas"]),
+        v.age(),
+        names,
+        images,
+        selector,
+    ]
+}
 
 pub(crate) const STATEFUL_SET: TableDef = TableDef::new(
     &[Column::NAME, Column::text("Ready"), Column::AGE, Column::CONTAINERS, Column::IMAGES],

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use value::{Map, Value};
 
+use super::apps::{REPLICA_COLUMNS, replica_cells};
 use super::view::{View, cells, find_condition, quantity, texts};
 use super::{Column, TableDef, events, pod, service};
 
@@ -30,31 +31,8 @@ pub(crate) const POD_TEMPLATE: TableDef = TableDef::new(
     },
 );
 
-pub(crate) const REPLICATION_CONTROLLER: TableDef = TableDef::new(
-    &[
-        Column::NAME,
-        Column::integer("Desired"),
-        Column::integer("Current"),
-        Column::integer("Ready"),
-        Column::AGE,
-        Column::CONTAINERS,
-        Column::IMAGES,
-        Column::SELECTOR,
-    ],
-    |v| {
-        let (names, images) = v.containers(&["spec", "template", "spec", "containers"]);
-        cells![
-            v.name(),
-            v.int(&["spec", "replicas"]),
-            v.int(&["status", "replicas"]),
-            v.int(&["status", "readyReplicas"]),
-            v.age(),
-            names,
-            images,
-            v.labels(&["spec", "selector"]),
-        ]
-    },
-);
+pub(crate) const REPLICATION_CONTROLLER: TableDef =
+    TableDef::new(REPLICA_COLUMNS, |v| replica_cells(v, v.labels(&["spec", "selector"])));
 
 pub(crate) const SERVICE: TableDef = TableDef::new(
     &[

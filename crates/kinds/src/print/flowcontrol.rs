@@ -3,7 +3,7 @@
 use value::Value;
 
 use super::view::{View, cells};
-use super::{Column, Row, TableDef, Whole};
+use super::{Column, TableDef, TableRow, Whole};
 
 pub(crate) const FLOW_SCHEMA: TableDef = TableDef {
     whole: Whole::Precedence,
@@ -64,7 +64,7 @@ fn priority_level(v: &View<'_>) -> Vec<Value> {
 }
 
 /// Sorts flow schemas by matching precedence, then by name.
-pub(super) fn sort(objects: &[&Value], rows: &mut [Row]) {
+pub(super) fn sort(objects: &[&Value], rows: &mut [TableRow]) {
     rows.sort_by_key(|row| {
         let object = objects.get(row.index);
         let precedence = object.and_then(|o| o.int_at(&["spec", "matchingPrecedence"])).unwrap_or_default();

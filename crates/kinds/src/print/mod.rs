@@ -107,7 +107,7 @@ enum Whole {
 
 /// A row of a list: the index of its object, and its cells.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct TableRow {
     /// Position of the object in the list.
     pub index: usize,
     /// One cell per column.
@@ -147,11 +147,11 @@ impl TableDef {
     }
 
     /// Returns the rows of a list, in the order of the objects unless the kind sorts them.
-    pub fn rows(&self, objects: &[&Value], now: i64) -> Vec<Row> {
-        let mut rows: Vec<Row> = objects
+    pub fn rows(&self, objects: &[&Value], now: i64) -> Vec<TableRow> {
+        let mut rows: Vec<TableRow> = objects
             .iter()
             .enumerate()
-            .map(|(index, object)| Row { index, cells: self.row(object, now) })
+            .map(|(index, object)| TableRow { index, cells: self.row(object, now) })
             .collect();
         match self.whole {
             Whole::Nothing => {}

@@ -8,7 +8,7 @@ use super::view::{View, cells, find_condition, moment};
 const NODE_LOST: &str = "NodeLost";
 
 pub(super) fn pod(v: &View<'_>) -> Vec<Value> {
-    let summary = Summary::of(v);
+    let summary = PodSummary::of(v);
     let restarts = match summary.last_restart {
         Some(when) if summary.restarts != 0 => {
             let ago = human_duration(v.now.saturating_sub(when));
@@ -32,7 +32,7 @@ pub(super) fn pod(v: &View<'_>) -> Vec<Value> {
 }
 
 /// Status column, readiness and restarts of a pod.
-struct Summary {
+struct PodSummary {
     reason: String,
     total: usize,
     ready: usize,
@@ -40,11 +40,11 @@ struct Summary {
     last_restart: Option<i64>,
 }
 
-impl Summary {
+impl PodSummary {
     fn of(v: &View<'_>) -> Self {
         let init = v.list(&["spec", "initContainers"]);
         let sidecars = init.iter().filter(|c| is_sidecar(c)).count();
-        let mut summary = Summary {
+        let mut summary = PodSummary {
             reason: String::new(),
             total: v.list(&["spec", "containers"]).len() + sidecars,
             ready: 0,

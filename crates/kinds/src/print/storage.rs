@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use value::Value;
 
 use super::view::{View, cells, moment};
-use super::{Column, Row, TableDef, Whole};
+use super::{Column, TableDef, TableRow, Whole};
 
 pub(crate) const STORAGE_CLASS: TableDef = TableDef {
     whole: Whole::DefaultClass,
@@ -102,7 +102,7 @@ fn csi_driver(v: &View<'_>) -> Vec<Value> {
 }
 
 /// Marks the storage class used by claims without a class: the youngest of those annotated as default.
-pub(super) fn mark_default(objects: &[&Value], rows: &mut [Row]) {
+pub(super) fn mark_default(objects: &[&Value], rows: &mut [TableRow]) {
     const DEFAULT: [&str; 2] =
         ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
     let default = objects

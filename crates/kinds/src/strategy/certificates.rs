@@ -3,10 +3,10 @@
 use api::validation::fields::Read;
 use value::{Map, Value};
 
-use super::{Context, keep};
+use super::{StrategyContext, keep};
 
 /// Records the caller as the requester and removes all conditions.
-pub(super) fn create(request: &mut Value, context: &Context) {
+pub(super) fn create(request: &mut Value, context: &StrategyContext) {
     let spec = request.make_map().entry_or_insert_with("spec", || Map::new().into()).make_map();
     for field in ["username", "uid", "groups", "extra"] {
         spec.remove(field);
@@ -31,12 +31,12 @@ pub(super) fn create(request: &mut Value, context: &Context) {
 }
 
 /// Updates can change only the metadata.
-pub(super) fn update(new: &mut Value, old: &Value, _: &Context) {
+pub(super) fn update(new: &mut Value, old: &Value, _: &StrategyContext) {
     keep(new, old, &["spec"]);
 }
 
 /// The `status` subresource cannot add or remove approvals and denials.
-pub(super) fn update_status(new: &mut Value, old: &Value, context: &Context) {
+pub(super) fn update_status(new: &mut Value, old: &Value, context: &StrategyContext) {
     for decision in ["Approved", "Denied"] {
         keep_conditions(new, old, decision);
     }
@@ -44,7 +44,7 @@ pub(super) fn update_status(new: &mut Value, old: &Value, context: &Context) {
 }
 
 /// The `approval` subresource changes only the conditions.
-pub(super) fn prepare_approval(new: &mut Value, old: &Value, context: &Context) {
+pub(super) fn prepare_approval(new: &mut Value, old: &Value, context: &StrategyContext) {
     keep(new, old, &["metadata", "generation"]);
     fill_times(new, old, context);
     let conditions = new.at(&["status", "conditions"]).cloned();
@@ -70,7 +70,7 @@ fn keep_conditions(new: &mut Value, old: &Value, kind: &str) {
     }
 }
 
-fn fill_times(new: &mut Value, old: &Value, context: &Context) {
+fn fill_times(new: &mut Value, old: &Value, context: &StrategyContext) {
     let former = old.list_at(&["status", "conditions"]);
     let Some(conditions) = new.at_mut(&["status", "conditions"]).and_then(Value::as_list_mut) else { return };
     for condition in conditions {

@@ -24,7 +24,7 @@ pub use resource::drop_admin_access;
 
 /// User info of the caller, which a `CertificateSigningRequest` records.
 #[derive(Clone, Debug, Default)]
-pub struct Caller {
+pub struct RequestUserInfo {
     pub username: String,
     /// Empty for most authenticators.
     pub uid: String,
@@ -35,13 +35,13 @@ pub struct Caller {
 
 /// Input of a strategy besides the object.
 #[derive(Clone, Debug, Default)]
-pub struct Context {
+pub struct StrategyContext {
     /// Time of the request in the format of `metadata.creationTimestamp` (`2006-01-02T15:04:05Z`).
     pub now: String,
-    pub caller: Caller,
+    pub caller: RequestUserInfo,
 }
 
-impl Context {
+impl StrategyContext {
     /// Time of the request as a field value; null if unknown.
     fn time(&self) -> Value {
         if self.now.is_empty() { Value::Null } else { self.now.as_str().into() }
@@ -62,17 +62,17 @@ pub enum Propagation {
 /// Create, update and delete behavior of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Strategy {
-    status: Status,
+    status: StatusHandling,
     generation: Generation,
     /// True if changes to fields that a disabled gate drops also increment the generation.
     counts_dropped: bool,
     metadata: MetadataOnStatus,
     gates: &'static [gates::Gate],
-    create: fn(&mut Value, &Context),
-    update: fn(&mut Value, &Value, &Context),
-    update_status: fn(&mut Value, &Value, &Context),
+    create: fn(&mut Value, &StrategyContext),
+    update: fn(&mut Value, &Value, &StrategyContext),
+    update_status: fn(&mut Value, &Value, &StrategyContext),
     /// Fills in times that a write omits.
-    stamp: fn(&mut Value, &Context),
+    stamp: fn(&mut Value, &StrategyContext),
     /// Adds fields that clients see although they are not stored in that form.
     show: fn(&mut Value),
     /// Converts a valid object to its stored form.
@@ -88,13 +88,13 @@ pub struct Strategy {
 
 /// Handling of `status` in writes that do not use the status subresource.
 #[derive(Clone, Copy, Debug)]
-enum Status {
+enum StatusHandling {
     /// Stores the client's status, if the kind has one.
     AsSent,
     /// Dropped on create; an update leaves the stored status unchanged.
     Reset,
     /// Stored as sent on create; an update leaves the stored status unchanged.
-    KeptOnUpdate,
+    UnchangedOnUpdate,
 }
 
 /// When `metadata.generation` is set and incremented.
@@ -127,16 +127,16 @@ pub(crate) enum MetadataOnStatus {
 }
 
 /// Fills in times that a write omits: defaults that need a clock. Like other defaults they belong to the writing field manager.
-pub fn stamp(strategy: Option<&Strategy>, object: &mut Value, context: &Context) {
+pub fn stamp(strategy: Option<&Strategy>, object: &mut Value, context: &StrategyContext) {
     if let Some(row) = strategy {
         (row.stamp)(object, context);
     }
 }
 
 /// Prepares a new object: status, generation, disabled fields and the kind's own steps.
-pub fn prepare_create(strategy: Option<&Strategy>, object: &mut Value, context: &Context) {
+pub fn prepare_create(strategy: Option<&Strategy>, object: &mut Value, context: &StrategyContext) {
     let Some(row) = strategy else { return };
-    if matches!(row.status, Status::Reset) {
+    if matches!(row.status, StatusHandling::Reset) {
         object.remove_at(&["status"]);
     }
     match row.generation {
@@ -150,12 +150,12 @@ pub fn prepare_create(strategy: Option<&Strategy>, object: &mut Value, context: 
 }
 
 /// Restores fields that an update must not change from the old object, and increments the generation if needed.
-pub fn prepare_update(strategy: Option<&Strategy>, new: &mut Value, old: &Value, context: &Context) {
+pub fn prepare_update(strategy: Option<&Strategy>, new: &mut Value, old: &Value, context: &StrategyContext) {
     keep(new, old, &["metadata", "generation"]);
     let Some(row) = strategy else { return };
     match row.status {
-        Status::AsSent => {}
-        Status::Reset | Status::KeptOnUpdate => keep(new, old, &["status"]),
+        StatusHandling::AsSent => {}
+        StatusHandling::Reset | StatusHandling::UnchangedOnUpdate => keep(new, old, &["status"]),
     }
     let sent_grown = row.counts_dropped && grown(row.generation, new, old);
     gates::drop_disabled(row.gates, new, Some(old));
@@ -178,7 +178,12 @@ fn grown(generation: Generation, new: &Value, old: &Value) -> bool {
 }
 
 /// Restores everything except `status` (and the metadata that the kind lets a status update change) from the old object.
-pub fn prepare_update_status(strategy: Option<&Strategy>, new: &mut Value, old: &Value, context: &Context) {
+pub fn prepare_update_status(
+    strategy: Option<&Strategy>,
+    new: &mut Value,
+    old: &Value,
+    context: &StrategyContext,
+) {
     keep(new, old, &["metadata", "generation"]);
     keep(new, old, &["spec"]);
     let Some(row) = strategy else { return };
@@ -211,7 +216,7 @@ pub fn prepare_namespace_finalize(new: &mut Value, old: &Value) {
 }
 
 /// Restores everything except the conditions from the old certificate signing request, for an update through `approval`.
-pub fn prepare_approval(new: &mut Value, old: &Value, context: &Context) {
+pub fn prepare_approval(new: &mut Value, old: &Value, context: &StrategyContext) {
     certificates::prepare_approval(new, old, context);
 }
 

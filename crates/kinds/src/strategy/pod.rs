@@ -6,7 +6,8 @@ use api::quantity::Quantity;
 use api::validation::fields::{Read, same};
 use value::{Map, Value};
 
-use super::{Context, gates::Gate, keep, keep_metadata};
+use super::{StrategyContext, gates::Gate, keep, keep_metadata};
+use crate::pod_containers::CONTAINER_LISTS;
 use crate::validation::pod::resources::{container_sum, is_huge_page, is_pod_level, qos_class};
 
 /// Declares the gates of a kind whose pod spec is at a given path.
@@ -91,10 +92,8 @@ spec_gates!(
     [&[&["spec", "jobTemplate", "spec", "scheduling"]]]
 );
 
-const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
-
 /// Sets the status of a new pod and computes the fields that derive from its labels, annotations and resources.
-pub(super) fn create(pod: &mut Value, context: &Context) {
+pub(super) fn create(pod: &mut Value, context: &StrategyContext) {
     pod.set_at(&["status", "phase"], "Pending");
     drop_init_container_annotations(pod);
     mark_gated(pod, context);
@@ -106,13 +105,13 @@ pub(super) fn create(pod: &mut Value, context: &Context) {
 }
 
 /// Restores pod-level resources that an update omits.
-pub(super) fn update(new: &mut Value, old: &Value, _: &Context) {
+pub(super) fn update(new: &mut Value, old: &Value, _: &StrategyContext) {
     keep_pod_level_resources(new, old);
     drop_init_container_annotations(new);
 }
 
 /// Restores status fields that a status update omits.
-pub(super) fn update_status(new: &mut Value, old: &Value, _: &Context) {
+pub(super) fn update_status(new: &mut Value, old: &Value, _: &StrategyContext) {
     new.remove_at(&["metadata", "deletionTimestamp"]);
     keep(new, old, &["metadata", "ownerReferences"]);
     let preserved = [
@@ -133,14 +132,7 @@ pub(super) fn update_status(new: &mut Value, old: &Value, _: &Context) {
 
 /// Restores everything except the ephemeral containers from the old pod, for an update through `ephemeralcontainers`.
 pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
-    let containers = new.at(&["spec", "ephemeralContainers"]).cloned();
-    keep(new, old, &["spec"]);
-    keep(new, old, &["status"]);
-    keep_metadata(new, old);
-    match containers {
-        Some(containers) => new.set_at(&["spec", "ephemeralContainers"], containers),
-        None => drop(new.remove_at(&["spec", "ephemeralContainers"])),
-    }
+    restore_all_but(new, old, &["spec", "ephemeralContainers"]);
     super::gates::drop_disabled(GATES, new, Some(old));
     drop_init_container_annotations(new);
     grow_generation(new, old);
@@ -180,21 +172,26 @@ fn grow_generation(new: &mut Value, old: &Value) {
     }
 }
 
+/// Replaces spec, status and metadata by those of the old pod, except for the field at `path`.
+fn restore_all_but(new: &mut Value, old: &Value, path: &[&str]) {
+    let sent = new.at(path).cloned();
+    keep(new, old, &["spec"]);
+    keep(new, old, &["status"]);
+    keep_metadata(new, old);
+    match sent {
+        Some(sent) => new.set_at(path, sent),
+        None => drop(new.remove_at(path)),
+    }
+}
+
 fn keep_all_but_resources(new: &mut Value, old: &Value) {
     let lists = ["containers", "initContainers"];
     let same_length = |list: &&str| new.list_at(&["spec", list]).len() == old.list_at(&["spec", list]).len();
     if !lists.iter().all(same_length) {
         return;
     }
-    let resources = new.at(&["spec", "resources"]).cloned();
     let sent = lists.map(|list| resized(new.list_at(&["spec", list]), old.list_at(&["spec", list])));
-    keep(new, old, &["spec"]);
-    keep(new, old, &["status"]);
-    keep_metadata(new, old);
-    match resources {
-        Some(resources) => new.set_at(&["spec", "resources"], resources),
-        None => drop(new.remove_at(&["spec", "resources"])),
-    }
+    restore_all_but(new, old, &["spec", "resources"]);
     for (list, containers) in lists.iter().zip(sent) {
         if !containers.is_empty() {
             new.set_at(&["spec", list], containers);
@@ -257,7 +254,7 @@ pub fn drop_init_container_annotations(pod: &mut Value) {
     }
 }
 
-fn mark_gated(pod: &mut Value, context: &Context) {
+fn mark_gated(pod: &mut Value, context: &StrategyContext) {
     if pod.part("spec").items("schedulingGates").is_empty() {
         return;
     }
@@ -370,7 +367,7 @@ fn app_armor_changes(pod: &Value) -> Vec<(&'static str, usize, Value)> {
 /// Containers that have the annotation but not the field: list, index and annotation value.
 fn annotated_containers(pod: &Value) -> Vec<(&'static str, usize, &str)> {
     let mut found = Vec::new();
-    for list in CONTAINERS {
+    for list in CONTAINER_LISTS {
         for (i, container) in pod.list_at(&["spec", list]).iter().enumerate() {
             let field = container.part("securityContext").part("appArmorProfile");
             let key = format!("{APP_ARMOR_PREFIX}{}", container.text("name"));
@@ -391,21 +388,21 @@ pub(crate) fn deprecated_app_armor_annotations(pod: &Value) -> Vec<String> {
         return Vec::new();
     }
     let mut keys = Vec::new();
-    for list in CONTAINERS {
+    for list in CONTAINER_LISTS {
         for container in pod.list_at(&["spec", list]) {
             let key = format!("{APP_ARMOR_PREFIX}{}", container.text("name"));
             let Some(annotation) = pod.at(&["metadata", "annotations", &key]).and_then(Value::as_str) else {
                 continue;
             };
-            let said = app_armor_profile(annotation).filter(is_valid_profile);
+            let profile = app_armor_profile(annotation).filter(is_valid_profile);
             // A field that equals the annotation was either copied from it by `apply_app_armor_annotations` or sent together
             // with it. Only the first case needs a warning. The pod's own profile is the only hint to distinguish them here.
             let field = container.part("securityContext").part("appArmorProfile");
-            let warned = match &said {
+            let warned = match &profile {
                 None => field.is_none(),
-                Some(said) => {
-                    same(Some(said), field)
-                        && !same(Some(said), pod.at(&["spec", "securityContext", "appArmorProfile"]))
+                Some(profile) => {
+                    same(Some(profile), field)
+                        && !same(Some(profile), pod.at(&["spec", "securityContext", "appArmorProfile"]))
                 }
             };
             if warned {
@@ -450,7 +447,7 @@ fn default_pod_level_resources(pod: &mut Value) {
     }
 
     let every_container_limits = |pod: &Value, name: &str| {
-        CONTAINERS
+        CONTAINER_LISTS
             .iter()
             .flat_map(|list| pod.list_at(&["spec", list]))
             .all(|container| container.at(&["resources", "limits", name]).is_some())

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use schema::apply::Reset;
 
-use super::{MetadataOnStatus, Status, Strategy};
+use super::{MetadataOnStatus, StatusHandling, Strategy};
 
 /// Kinds whose reset fields do not follow from their [`Strategy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub fn reset_fields(strategy: Option<&Strategy>, subresource: &str) -> &'static 
     match subresource {
         "" if is_signing_request => &SPEC_AND_STATUS,
         "" => match row.status {
-            Status::AsSent => &NOTHING,
-            Status::Reset | Status::KeptOnUpdate => &STATUS,
+            StatusHandling::AsSent => &NOTHING,
+            StatusHandling::Reset | StatusHandling::UnchangedOnUpdate => &STATUS,
         },
         "status" if is_signing_request => &SPEC_AND_CONDITIONS,
         "status" if row.reset == Some(OwnReset::Pod) => &POD_STATUS,

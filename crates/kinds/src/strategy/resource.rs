@@ -6,7 +6,7 @@ use api::GroupKind;
 use api::validation::fields::{Read, same};
 use value::Value;
 
-use super::{Context, gates::Gate};
+use super::{StrategyContext, gates::Gate};
 
 const DERIVED: &str = "derivedAttributes";
 
@@ -40,14 +40,14 @@ pub(super) const SLICE_GATES: &[Gate] = &[
 ];
 
 /// Sets the time of a taint without one to now.
-pub(super) fn create_taint_rule(rule: &mut Value, context: &Context) {
+pub(super) fn create_taint_rule(rule: &mut Value, context: &StrategyContext) {
     if let Some(taint) = rule.at_mut(&["spec", "taint"]) {
         fill_time(taint, context);
     }
 }
 
 /// Sets the time of taints without one to now.
-pub(super) fn create_slice(slice: &mut Value, context: &Context) {
+pub(super) fn create_slice(slice: &mut Value, context: &StrategyContext) {
     let devices = slice.at_mut(&["spec", "devices"]).and_then(Value::as_list_mut);
     for device in devices.into_iter().flatten() {
         for taint in device.get_mut("taints").and_then(Value::as_list_mut).into_iter().flatten() {
@@ -56,18 +56,18 @@ pub(super) fn create_slice(slice: &mut Value, context: &Context) {
     }
 }
 
-pub(super) fn update_slice(new: &mut Value, _: &Value, context: &Context) {
+pub(super) fn update_slice(new: &mut Value, _: &Value, context: &StrategyContext) {
     create_slice(new, context);
 }
 
-fn fill_time(taint: &mut Value, context: &Context) {
+fn fill_time(taint: &mut Value, context: &StrategyContext) {
     if taint.part("timeAdded").is_none() {
         taint.set_at(&["timeAdded"], context.time());
     }
 }
 
 /// Changing a taint's effect but not its time sets the time to now.
-pub(super) fn update_taint_rule(new: &mut Value, old: &Value, context: &Context) {
+pub(super) fn update_taint_rule(new: &mut Value, old: &Value, context: &StrategyContext) {
     create_taint_rule(new, context);
     let (taint, former) = (new.at(&["spec", "taint"]), old.at(&["spec", "taint"]));
     if taint.text("effect") != former.text("effect")
@@ -78,7 +78,7 @@ pub(super) fn update_taint_rule(new: &mut Value, old: &Value, context: &Context)
 }
 
 /// Removes the status of devices that are no longer allocated.
-pub(super) fn update_claim_status(new: &mut Value, old: &Value, _: &Context) {
+pub(super) fn update_claim_status(new: &mut Value, old: &Value, _: &StrategyContext) {
     let allocated = |claim: &Value| -> HashSet<[String; 4]> {
         claim.list_at(&["status", "allocation", "devices", "results"]).iter().map(device_id).collect()
     };

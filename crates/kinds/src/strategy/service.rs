@@ -1,8 +1,8 @@
 //! Strategy of Service: allocation of cluster IPs and node ports.
 //!
 //! [`begin_create`] and [`begin_update`] run before the object is validated. They decide what must be allocated and
-//! released, call an injected [`Allocator`], and fill in the results. The caller must release [`Allocation::to_revert`]
-//! if the write fails and [`Allocation::to_release`] if it succeeds.
+//! released, call an injected [`Allocator`], and fill in the results. The caller must release [`ServiceAllocation::to_revert`]
+//! if the write fails and [`ServiceAllocation::to_release`] if it succeeds.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ use self::facts::{
     needs_health_check, needs_node_ports, node_ports, set_node_ports,
 };
 use self::ports::{allocate_health_check_port, init_node_ports, update_node_ports};
-use super::Context;
+use super::StrategyContext;
 use crate::validation::service::is_external;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,12 +112,12 @@ pub trait Allocator {
 
 /// Addresses and ports that are allocated, or to be released.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claims {
+pub struct AddressesAndPorts {
     pub addresses: Vec<(Family, IpAddr)>,
     pub ports: Vec<i64>,
 }
 
-impl Claims {
+impl AddressesAndPorts {
     pub fn release(&self, allocator: &mut dyn Allocator) {
         for (family, address) in &self.addresses {
             allocator.release(*family, *address);
@@ -130,17 +130,17 @@ impl Claims {
 
 /// Allocations of one write, by what must happen to them when it ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allocation {
+pub struct ServiceAllocation {
     /// Release these if the write fails.
-    pub to_revert: Claims,
+    pub to_revert: AddressesAndPorts,
     /// Release these once the write is stored.
-    pub to_release: Claims,
+    pub to_release: AddressesAndPorts,
 }
 
 /// Allocates addresses and ports of a new service and fills them in. On error, everything is released again.
-pub fn begin_create(service: &mut Value, allocator: &mut dyn Allocator) -> Result<Allocation, Status> {
+pub fn begin_create(service: &mut Value, allocator: &mut dyn Allocator) -> Result<ServiceAllocation, Status> {
     normalize_cluster_ips(service, None);
-    let mut allocation = Allocation::default();
+    let mut allocation = ServiceAllocation::default();
     let done = create(service, allocator, &mut allocation);
     finish(done, allocation, allocator)
 }
@@ -150,20 +150,20 @@ pub fn begin_update(
     new: &mut Value,
     old: &Value,
     allocator: &mut dyn Allocator,
-) -> Result<Allocation, Status> {
+) -> Result<ServiceAllocation, Status> {
     let mut old = old.clone();
     default_on_read(&mut old, allocator.default_family());
     patch_allocated_values(new, &old);
     normalize_cluster_ips(new, Some(&old));
-    let mut allocation = Allocation::default();
+    let mut allocation = ServiceAllocation::default();
     let done = update(new, &old, allocator, &mut allocation);
     finish(done, allocation, allocator)
 }
 
 /// Returns the addresses and ports to release when the service is deleted.
-pub fn claims_of(service: &Value) -> Claims {
+pub fn claims_of(service: &Value) -> AddressesAndPorts {
     let spec = service.part("spec");
-    let mut claims = Claims::default();
+    let mut claims = AddressesAndPorts::default();
     if !is_external_name(service) && first_ip(service) != NONE {
         claims.addresses = spec
             .items("clusterIPs")
@@ -218,7 +218,7 @@ pub fn default_on_read(service: &mut Value, primary: Family) {
 }
 
 /// Drops fields that apply only to the old type of the service, if the client sent them back unchanged.
-pub(super) fn drop_type_dependent_fields(new: &mut Value, old: &Value, _: &Context) {
+pub(super) fn drop_type_dependent_fields(new: &mut Value, old: &Value, _: &StrategyContext) {
     let unchanged =
         |new: &Value, field: &str| same(new.part("spec").part(field), old.part("spec").part(field));
     if !is_external_name(old) && is_external_name(new) {
@@ -266,9 +266,9 @@ pub(super) fn drop_type_dependent_fields(new: &mut Value, old: &Value, _: &Conte
 
 fn finish(
     done: Result<(), Status>,
-    allocation: Allocation,
+    allocation: ServiceAllocation,
     allocator: &mut dyn Allocator,
-) -> Result<Allocation, Status> {
+) -> Result<ServiceAllocation, Status> {
     match done {
         Ok(()) => Ok(allocation),
         Err(status) => {
@@ -278,7 +278,11 @@ fn finish(
     }
 }
 
-fn create(service: &mut Value, allocator: &mut dyn Allocator, taken: &mut Allocation) -> Result<(), Status> {
+fn create(
+    service: &mut Value,
+    allocator: &mut dyn Allocator,
+    taken: &mut ServiceAllocation,
+) -> Result<(), Status> {
     init_families(service, None, allocator)?;
     allocate_cluster_ips(service, allocator, taken)?;
     if has_node_ports(service) {
@@ -294,7 +298,7 @@ fn update(
     new: &mut Value,
     old: &Value,
     allocator: &mut dyn Allocator,
-    taken: &mut Allocation,
+    taken: &mut ServiceAllocation,
 ) -> Result<(), Status> {
     init_families(new, Some(old), allocator)?;
     update_cluster_ips(new, old, allocator, taken)?;

@@ -3,17 +3,17 @@
 use api::validation::fields::{Read, same};
 use value::Value;
 
-use super::{Context, keep};
+use super::{StrategyContext, keep};
 use crate::validation::persistent_volume_claim::normalize_sources;
 
 /// Sets the phase to `Pending`, with the time of the request.
-pub(super) fn create_volume(volume: &mut Value, context: &Context) {
+pub(super) fn create_volume(volume: &mut Value, context: &StrategyContext) {
     volume.set_at(&["status", "phase"], "Pending");
     volume.set_at(&["status", "lastPhaseTransitionTime"], context.time());
 }
 
 /// Updates the time of the phase when the phase changes.
-pub(super) fn update_volume_status(new: &mut Value, old: &Value, context: &Context) {
+pub(super) fn update_volume_status(new: &mut Value, old: &Value, context: &StrategyContext) {
     let (status, former) = (new.part("status"), old.part("status"));
     let time = status.part("lastPhaseTransitionTime");
     let old_time = former.part("lastPhaseTransitionTime");
@@ -27,7 +27,7 @@ pub(super) fn update_volume_status(new: &mut Value, old: &Value, context: &Conte
 }
 
 /// Makes `dataSource` and `dataSourceRef` of a new claim agree.
-pub(super) fn create_claim(claim: &mut Value, _: &Context) {
+pub(super) fn create_claim(claim: &mut Value, _: &StrategyContext) {
     // Resetting the status removed the phase, which is a default of the storage version.
     claim.set_at(&["status", "phase"], "Pending");
     drop_foreign_source(claim, None);
@@ -35,7 +35,7 @@ pub(super) fn create_claim(claim: &mut Value, _: &Context) {
 }
 
 /// Makes both data source fields agree, except that existing sources stay unchanged.
-pub(super) fn update_claim(new: &mut Value, old: &Value, _: &Context) {
+pub(super) fn update_claim(new: &mut Value, old: &Value, _: &StrategyContext) {
     drop_foreign_source(new, Some(old));
     normalize_sources(new);
 }

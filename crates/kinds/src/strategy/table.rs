@@ -6,8 +6,8 @@ use value::Value;
 use super::gates::Gate;
 use super::reset::OwnReset;
 use super::{
-    Context, Generation, MetadataOnStatus, Propagation, Status, Strategy, certificates, keep, pod, resource,
-    storage,
+    Generation, MetadataOnStatus, Propagation, StatusHandling, Strategy, StrategyContext, certificates, keep,
+    pod, resource, storage,
 };
 
 const SPEC: &[&[&str]] = &[&["spec"]];
@@ -182,7 +182,7 @@ const LEASE_GATES: &[Gate] = &[&[&["spec", "strategy"]], &[&["spec", "preferredH
 impl Strategy {
     /// Stores objects as sent, without changes on create or update.
     pub(crate) const NEW: Strategy = Strategy {
-        status: Status::AsSent,
+        status: StatusHandling::AsSent,
         generation: Generation::Unset,
         counts_dropped: false,
         metadata: MetadataOnStatus::AsSent,
@@ -211,12 +211,12 @@ impl Strategy {
     }
 
     pub(crate) const fn status(mut self) -> Self {
-        self.status = Status::Reset;
+        self.status = StatusHandling::Reset;
         self
     }
 
     pub(crate) const fn status_preserved_on_update(mut self) -> Self {
-        self.status = Status::KeptOnUpdate;
+        self.status = StatusHandling::UnchangedOnUpdate;
         self
     }
 
@@ -260,7 +260,7 @@ impl Strategy {
         self
     }
 
-    pub(crate) const fn stamps(mut self, step: fn(&mut Value, &Context)) -> Self {
+    pub(crate) const fn stamps(mut self, step: fn(&mut Value, &StrategyContext)) -> Self {
         self.stamp = step;
         self
     }
@@ -285,17 +285,17 @@ impl Strategy {
         self
     }
 
-    pub(crate) const fn on_create(mut self, step: fn(&mut Value, &Context)) -> Self {
+    pub(crate) const fn on_create(mut self, step: fn(&mut Value, &StrategyContext)) -> Self {
         self.create = step;
         self
     }
 
-    pub(crate) const fn on_update(mut self, step: fn(&mut Value, &Value, &Context)) -> Self {
+    pub(crate) const fn on_update(mut self, step: fn(&mut Value, &Value, &StrategyContext)) -> Self {
         self.update = step;
         self
     }
 
-    pub(crate) const fn on_status(mut self, step: fn(&mut Value, &Value, &Context)) -> Self {
+    pub(crate) const fn on_status(mut self, step: fn(&mut Value, &Value, &StrategyContext)) -> Self {
         self.update_status = step;
         self
     }
@@ -309,7 +309,7 @@ fn drop_topology(slice: &mut Value) {
     }
 }
 
-fn create_namespace(namespace: &mut Value, _: &Context) {
+fn create_namespace(namespace: &mut Value, _: &StrategyContext) {
     namespace.set_at(&["status", "phase"], "Active");
     let mut finalizers = namespace.list_at(&["spec", "finalizers"]).to_vec();
     if !finalizers.iter().any(|finalizer| finalizer.as_str() == Some("kubernetes")) {
@@ -323,34 +323,34 @@ fn label_namespace(namespace: &mut Value) {
     namespace.set_at(&["metadata", "labels", "kubernetes.io/metadata.name"], name);
 }
 
-fn update_namespace(new: &mut Value, old: &Value, _: &Context) {
+fn update_namespace(new: &mut Value, old: &Value, _: &StrategyContext) {
     keep(new, old, &["spec", "finalizers"]);
 }
 
-fn create_node(node: &mut Value, _: &Context) {
+fn create_node(node: &mut Value, _: &StrategyContext) {
     node.remove_at(&["spec", "configSource"]);
     node.remove_at(&["status", "config"]);
 }
 
-fn update_node(new: &mut Value, old: &Value, _: &Context) {
+fn update_node(new: &mut Value, old: &Value, _: &StrategyContext) {
     if old.at(&["spec", "configSource"]).is_none() {
         new.remove_at(&["spec", "configSource"]);
     }
 }
 
-fn update_node_status(new: &mut Value, old: &Value, _: &Context) {
+fn update_node_status(new: &mut Value, old: &Value, _: &StrategyContext) {
     if old.at(&["status", "config"]).is_none() {
         new.remove_at(&["status", "config"]);
     }
 }
 
-fn update_secret(new: &mut Value, old: &Value, _: &Context) {
+fn update_secret(new: &mut Value, old: &Value, _: &StrategyContext) {
     if new.text("type").is_empty() {
         keep(new, old, &["type"]);
     }
 }
 
-fn create_service_account(account: &mut Value, _: &Context) {
+fn create_service_account(account: &mut Value, _: &StrategyContext) {
     let Some(Value::List(secrets)) = account.get_mut("secrets") else { return };
     for secret in secrets {
         *secret = match secret.part("name") {
@@ -360,15 +360,15 @@ fn create_service_account(account: &mut Value, _: &Context) {
     }
 }
 
-fn update_service_account(account: &mut Value, _: &Value, context: &Context) {
+fn update_service_account(account: &mut Value, _: &Value, context: &StrategyContext) {
     create_service_account(account, context);
 }
 
-fn create_crd(definition: &mut Value, _: &Context) {
+fn create_crd(definition: &mut Value, _: &StrategyContext) {
     record_stored_version(definition);
 }
 
-fn update_crd(new: &mut Value, _: &Value, _: &Context) {
+fn update_crd(new: &mut Value, _: &Value, _: &StrategyContext) {
     record_stored_version(new);
 }
 
@@ -382,7 +382,7 @@ fn record_stored_version(definition: &mut Value) {
     }
 }
 
-fn create_api_service(service: &mut Value, context: &Context) {
+fn create_api_service(service: &mut Value, context: &StrategyContext) {
     if service.at(&["spec", "service"]).is_some_and(|reference| !reference.is_null()) {
         return;
     }
@@ -403,7 +403,7 @@ fn template_generation(set: &Value) -> i64 {
     set.str_at(TEMPLATE_GENERATION).and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-fn create_daemon_set(set: &mut Value, _: &Context) {
+fn create_daemon_set(set: &mut Value, _: &StrategyContext) {
     let generation = template_generation(set).max(1);
     set.set_at(TEMPLATE_GENERATION, generation.to_string());
 }
@@ -416,11 +416,11 @@ fn show_template_generation(set: &mut Value) {
 }
 
 /// kube-apiserver stores this in an internal field, not in the annotation, so a status update cannot lose it.
-fn keep_template_generation(new: &mut Value, old: &Value, _: &Context) {
+fn keep_template_generation(new: &mut Value, old: &Value, _: &StrategyContext) {
     new.set_at(TEMPLATE_GENERATION, template_generation(old).to_string());
 }
 
-fn update_daemon_set(new: &mut Value, old: &Value, _: &Context) {
+fn update_daemon_set(new: &mut Value, old: &Value, _: &StrategyContext) {
     let generation = template_generation(old);
     let changed = !same(new.at(&["spec", "template"]), old.at(&["spec", "template"]));
     let generation = if changed { generation.saturating_add(1) } else { generation };

@@ -16,10 +16,10 @@ fn strategy(group: &str, name: &str) -> Option<&'static Strategy> {
     crate::table::behavior(&kind(group, name)).strategy.as_ref()
 }
 
-fn context() -> Context {
-    Context {
+fn context() -> StrategyContext {
+    StrategyContext {
         now: "2026-01-02T03:04:05Z".to_owned(),
-        caller: Caller {
+        caller: RequestUserInfo {
             username: "alice".to_owned(),
             uid: "1".to_owned(),
             groups: vec!["devs".to_owned()],
@@ -397,7 +397,7 @@ fn what_kinds_allow_is_what_kubernetes_allows() {
 #[test]
 fn kinds_have_a_strategy_exactly_if_they_are_stored() {
     for row in crate::table::all() {
-        let is_stored = row.storage != crate::table::Storage::Nowhere;
+        let is_stored = row.storage != crate::table::KindStorage::Nowhere;
         assert_eq!(row.behavior.strategy.is_some(), is_stored, "{}/{}", row.group, row.kind);
     }
 }

@@ -1,6 +1,6 @@
 //! Rows of the `admissionregistration.k8s.io` group.
 
-use super::{KindBehavior, Resource, SubresourceRow, Version};
+use super::{KindBehavior, Resource, SubresourceRow, VersionRow};
 use crate::strategy::table as strategy;
 use crate::{defaults, print, validation, warnings};
 
@@ -10,8 +10,8 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "mutatingadmissionpolicies",
         singular: "mutatingadmissionpolicy",
         versions: &[
-            Version::new("v1"),
-            Version::deprecated(
+            VersionRow::new("v1"),
+            VersionRow::deprecated(
                 "v1beta1",
                 "admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicy is deprecated in v1.37+, unavailable in v1.40+; \
                  use admissionregistration.k8s.io/v1 MutatingAdmissionPolicy",
@@ -21,7 +21,7 @@ pub(super) const RESOURCES: &[Resource] = &[
             defaults: Some(defaults::admissionregistration::policy),
             rules: Some(validation::admission_policy::MUTATING_POLICY),
             strategy: Some(strategy::MUTATING_ADMISSION_POLICY),
-            warnings: Some(warnings::mutating_admission_policy),
+            warnings: Some(warnings::admission_policy),
             status_warnings: None,
             columns: Some(print::admissionregistration::MUTATING_ADMISSION_POLICY),
         })
@@ -31,8 +31,8 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "mutatingadmissionpolicybindings",
         singular: "mutatingadmissionpolicybinding",
         versions: &[
-            Version::new("v1"),
-            Version::deprecated(
+            VersionRow::new("v1"),
+            VersionRow::deprecated(
                 "v1beta1",
                 "admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicyBinding is deprecated in v1.37+, unavailable in \
                  v1.40+; use admissionregistration.k8s.io/v1 MutatingAdmissionPolicyBinding",
@@ -42,7 +42,7 @@ pub(super) const RESOURCES: &[Resource] = &[
             defaults: Some(defaults::admissionregistration::binding),
             rules: Some(validation::admission_policy::MUTATING_BINDING),
             strategy: Some(strategy::MUTATING_ADMISSION_POLICY_BINDING),
-            warnings: Some(warnings::mutating_admission_policy_binding),
+            warnings: Some(warnings::admission_policy),
             status_warnings: None,
             columns: Some(print::admissionregistration::MUTATING_ADMISSION_POLICY_BINDING),
         })
@@ -55,7 +55,7 @@ pub(super) const RESOURCES: &[Resource] = &[
             defaults: Some(defaults::admissionregistration::mutating_webhooks),
             rules: Some(validation::admissionregistration::MUTATING_WEBHOOKS),
             strategy: Some(strategy::MUTATING_WEBHOOK_CONFIGURATION),
-            warnings: Some(warnings::mutating_webhook_configuration),
+            warnings: Some(warnings::webhook_configuration),
             status_warnings: None,
             columns: Some(print::admissionregistration::MUTATING_WEBHOOK_CONFIGURATION),
         })
@@ -69,7 +69,7 @@ pub(super) const RESOURCES: &[Resource] = &[
             defaults: Some(defaults::admissionregistration::policy),
             rules: Some(validation::admission_policy::VALIDATING_POLICY),
             strategy: Some(strategy::VALIDATING_ADMISSION_POLICY),
-            warnings: Some(warnings::validating_admission_policy),
+            warnings: Some(warnings::admission_policy),
             status_warnings: None,
             columns: Some(print::admissionregistration::VALIDATING_ADMISSION_POLICY),
         })
@@ -82,7 +82,7 @@ pub(super) const RESOURCES: &[Resource] = &[
             defaults: Some(defaults::admissionregistration::binding),
             rules: Some(validation::admission_policy::VALIDATING_BINDING),
             strategy: Some(strategy::VALIDATING_ADMISSION_POLICY_BINDING),
-            warnings: Some(warnings::validating_admission_policy_binding),
+            warnings: Some(warnings::admission_policy),
             status_warnings: None,
             columns: Some(print::admissionregistration::VALIDATING_ADMISSION_POLICY_BINDING),
         })
@@ -95,7 +95,7 @@ pub(super) const RESOURCES: &[Resource] = &[
             defaults: Some(defaults::admissionregistration::validating_webhooks),
             rules: Some(validation::admissionregistration::VALIDATING_WEBHOOKS),
             strategy: Some(strategy::VALIDATING_WEBHOOK_CONFIGURATION),
-            warnings: Some(warnings::validating_webhook_configuration),
+            warnings: Some(warnings::webhook_configuration),
             status_warnings: None,
             columns: Some(print::admissionregistration::VALIDATING_WEBHOOK_CONFIGURATION),
         })

@@ -1,6 +1,6 @@
 //! Rows of the `batch` group.
 
-use super::{Field, Fields, KindBehavior, Resource, SubresourceRow};
+use super::{KindBehavior, Resource, SelectableField, SelectableFields, SubresourceRow};
 use crate::strategy::table as strategy;
 use crate::{defaults, print, validation, warnings};
 
@@ -25,10 +25,13 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "jobs",
         singular: "job",
         subresources: &[SubresourceRow::status("Job")],
-        fields: Fields::These(&[
-            Field::NAME,
-            Field::NAMESPACE,
-            Field { default: "0", ..Field::new("status.successful", &[&["status", "succeeded"]]) },
+        fields: SelectableFields::These(&[
+            SelectableField::NAME,
+            SelectableField::NAMESPACE,
+            SelectableField {
+                default: "0",
+                ..SelectableField::new("status.successful", &[&["status", "succeeded"]])
+            },
         ]),
         ..workload(KindBehavior {
             defaults: Some(defaults::batch::job),

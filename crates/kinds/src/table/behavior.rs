@@ -3,11 +3,11 @@
 use api::GroupKind;
 use value::Value;
 
-use super::{GROUPS, Group, Resource, SUBRESOURCE_KINDS};
+use super::{GROUPS, GroupRow, Resource, SUBRESOURCE_KINDS};
 use crate::defaults::Defaults;
 use crate::print::{self, TableDef};
 use crate::strategy::Strategy;
-use crate::validation::Rules;
+use crate::validation::ValidationRules;
 use crate::warnings::{StatusWarnings, WriteWarnings};
 
 /// Functions and tables of a kind. There is no `Default`: every row sets each field, even to `None`.
@@ -16,7 +16,7 @@ pub struct KindBehavior {
     /// Fills in absent fields of an object in its storage version.
     pub defaults: Option<Defaults>,
     /// Validation of everything but the common metadata rules.
-    pub rules: Option<Rules>,
+    pub rules: Option<ValidationRules>,
     /// Preparation of creates and updates. `None` for kinds that are not stored.
     pub strategy: Option<Strategy>,
     /// Warnings for a create or an update.
@@ -78,7 +78,7 @@ pub fn behavior(kind: &GroupKind) -> &'static KindBehavior {
     found.map_or(&KindBehavior::NONE, |(_, _, behavior)| behavior)
 }
 
-pub(super) fn row_of<'a>(groups: &'a [Group], kind: &GroupKind) -> Option<&'a Resource> {
+pub(super) fn row_of<'a>(groups: &'a [GroupRow], kind: &GroupKind) -> Option<&'a Resource> {
     let group = groups.iter().find(|group| group.name == kind.group)?;
     group.resources.iter().find(|row| row.kind == kind.kind)
 }

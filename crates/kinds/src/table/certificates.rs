@@ -1,6 +1,6 @@
 //! Rows of the `certificates.k8s.io` group.
 
-use super::{Field, Fields, KindBehavior, Resource, Scope, SubresourceRow, verbs};
+use super::{KindBehavior, Resource, Scope, SelectableField, SelectableFields, SubresourceRow, verbs};
 use crate::strategy::table as strategy;
 use crate::{defaults, print, validation};
 
@@ -14,7 +14,7 @@ pub(super) const RESOURCES: &[Resource] = &[
             SubresourceRow::new("approval", "CertificateSigningRequest", verbs::GET_PATCH_UPDATE),
             SubresourceRow::status("CertificateSigningRequest"),
         ],
-        fields: Fields::These(&[Field::NAME, SIGNER]),
+        fields: SelectableFields::These(&[SelectableField::NAME, SIGNER]),
         ..cluster(KindBehavior {
             defaults: None,
             rules: Some(validation::certificates::SIGNING_REQUEST),
@@ -29,7 +29,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "clustertrustbundles",
         singular: "clustertrustbundle",
         hashed_version: Some("v1beta1"),
-        fields: Fields::These(&[Field::NAME, SIGNER]),
+        fields: SelectableFields::These(&[SelectableField::NAME, SIGNER]),
         ..cluster(KindBehavior {
             defaults: None,
             rules: Some(validation::certificates::TRUST_BUNDLE),
@@ -46,11 +46,11 @@ pub(super) const RESOURCES: &[Resource] = &[
         scope: Scope::Namespaced,
         hashed_version: Some("v1beta1"),
         subresources: &[SubresourceRow::status("PodCertificateRequest")],
-        fields: Fields::These(&[
-            Field::NAME,
+        fields: SelectableFields::These(&[
+            SelectableField::NAME,
             SIGNER,
-            Field::new("spec.podName", &[&["spec", "podName"]]),
-            Field::new("spec.nodeName", &[&["spec", "nodeName"]]),
+            SelectableField::new("spec.podName", &[&["spec", "podName"]]),
+            SelectableField::new("spec.nodeName", &[&["spec", "nodeName"]]),
         ]),
         ..cluster(KindBehavior {
             defaults: Some(defaults::cluster::pod_certificate_request),
@@ -66,4 +66,4 @@ pub(super) const RESOURCES: &[Resource] = &[
 const fn cluster(behavior: KindBehavior) -> Resource {
     Resource { group: "certificates.k8s.io", ..Resource::cluster(behavior) }
 }
-const SIGNER: Field = Field::new("spec.signerName", &[&["spec", "signerName"]]);
+const SIGNER: SelectableField = SelectableField::new("spec.signerName", &[&["spec", "signerName"]]);

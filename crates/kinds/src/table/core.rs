@@ -1,6 +1,8 @@
 //! Rows of the core group (`/api/v1`).
 
-use super::{Field, Fields, KindBehavior, Resource, Storage, SubresourceRow, Version, verbs};
+use super::{
+    KindBehavior, KindStorage, Resource, SelectableField, SelectableFields, SubresourceRow, VersionRow, verbs,
+};
 use crate::strategy::table as strategy;
 use crate::{defaults, print, validation, warnings};
 
@@ -10,7 +12,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "bindings",
         singular: "binding",
         verbs: verbs::CREATE,
-        storage: Storage::Nowhere,
+        storage: KindStorage::Nowhere,
         ..Resource::namespaced(KindBehavior {
             defaults: None,
             rules: Some(validation::pod::BINDING),
@@ -25,9 +27,9 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "componentstatuses",
         singular: "componentstatus",
         short_names: &["cs"],
-        versions: &[Version::deprecated("v1", "v1 ComponentStatus is deprecated in v1.19+")],
+        versions: &[VersionRow::deprecated("v1", "v1 ComponentStatus is deprecated in v1.19+")],
         verbs: verbs::GET_LIST,
-        storage: Storage::Nowhere,
+        storage: KindStorage::Nowhere,
         ..Resource::cluster(KindBehavior {
             defaults: None,
             rules: None,
@@ -57,7 +59,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         directory: Some("services/endpoints"),
         singular: "endpoints",
         short_names: &["ep"],
-        versions: &[Version::deprecated(
+        versions: &[VersionRow::deprecated(
             "v1",
             "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
         )],
@@ -75,7 +77,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "events",
         singular: "event",
         short_names: &["ev"],
-        fields: Fields::These(EVENT_FIELDS),
+        fields: SelectableFields::These(EVENT_FIELDS),
         ..Resource::namespaced(KindBehavior {
             defaults: None,
             rules: Some(validation::event::CORE_EVENT),
@@ -109,7 +111,10 @@ pub(super) const RESOURCES: &[Resource] = &[
             SubresourceRow::new("finalize", "Namespace", verbs::UPDATE),
             SubresourceRow::status("Namespace"),
         ],
-        fields: Fields::These(&[Field::NAME, Field::new("status.phase", &[&["status", "phase"]])]),
+        fields: SelectableFields::These(&[
+            SelectableField::NAME,
+            SelectableField::new("status.phase", &[&["status", "phase"]]),
+        ]),
         ..Resource::cluster(KindBehavior {
             defaults: Some(defaults::core::namespace),
             rules: Some(validation::core::NAMESPACE),
@@ -129,9 +134,12 @@ pub(super) const RESOURCES: &[Resource] = &[
             SubresourceRow::connect("proxy", "NodeProxyOptions", verbs::PROXY),
             SubresourceRow::status("Node"),
         ],
-        fields: Fields::These(&[
-            Field::NAME,
-            Field { default: "false", ..Field::new("spec.unschedulable", &[&["spec", "unschedulable"]]) },
+        fields: SelectableFields::These(&[
+            SelectableField::NAME,
+            SelectableField {
+                default: "false",
+                ..SelectableField::new("spec.unschedulable", &[&["spec", "unschedulable"]])
+            },
         ]),
         ..Resource::cluster(KindBehavior {
             defaults: Some(defaults::core::node),
@@ -181,7 +189,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         short_names: &["po"],
         categories: &["all"],
         subresources: POD_SUBRESOURCES,
-        fields: Fields::These(POD_FIELDS),
+        fields: SelectableFields::These(POD_FIELDS),
         returns_deleted: true,
         ..Resource::namespaced(KindBehavior {
             defaults: Some(defaults::pod::pod),
@@ -214,10 +222,13 @@ pub(super) const RESOURCES: &[Resource] = &[
         short_names: &["rc"],
         categories: &["all"],
         subresources: &[SubresourceRow::scale(), SubresourceRow::status("ReplicationController")],
-        fields: Fields::These(&[
-            Field::NAME,
-            Field::NAMESPACE,
-            Field { default: "0", ..Field::new("status.replicas", &[&["status", "replicas"]]) },
+        fields: SelectableFields::These(&[
+            SelectableField::NAME,
+            SelectableField::NAMESPACE,
+            SelectableField {
+                default: "0",
+                ..SelectableField::new("status.replicas", &[&["status", "replicas"]])
+            },
         ]),
         ..Resource::namespaced(KindBehavior {
             defaults: Some(defaults::apps::replication_controller),
@@ -248,7 +259,11 @@ pub(super) const RESOURCES: &[Resource] = &[
         kind: "Secret",
         plural: "secrets",
         singular: "secret",
-        fields: Fields::These(&[Field::NAME, Field::NAMESPACE, Field::new("type", &[&["type"]])]),
+        fields: SelectableFields::These(&[
+            SelectableField::NAME,
+            SelectableField::NAMESPACE,
+            SelectableField::new("type", &[&["type"]]),
+        ]),
         ..Resource::namespaced(KindBehavior {
             defaults: Some(defaults::core::secret),
             rules: Some(validation::core::SECRET),
@@ -288,11 +303,11 @@ pub(super) const RESOURCES: &[Resource] = &[
             SubresourceRow::connect("proxy", "ServiceProxyOptions", verbs::PROXY),
             SubresourceRow::status("Service"),
         ],
-        fields: Fields::These(&[
-            Field::NAME,
-            Field::NAMESPACE,
-            Field::new("spec.clusterIP", &[&["spec", "clusterIP"]]),
-            Field::new("spec.type", &[&["spec", "type"]]),
+        fields: SelectableFields::These(&[
+            SelectableField::NAME,
+            SelectableField::NAMESPACE,
+            SelectableField::new("spec.clusterIP", &[&["spec", "clusterIP"]]),
+            SelectableField::new("spec.type", &[&["spec", "type"]]),
         ]),
         returns_deleted: true,
         ..Resource::namespaced(KindBehavior {
@@ -322,35 +337,38 @@ const POD_SUBRESOURCES: &[SubresourceRow] = &[
     SubresourceRow::status("Pod"),
 ];
 
-const POD_FIELDS: &[Field] = &[
-    Field::NAME,
-    Field::NAMESPACE,
-    Field::new("spec.nodeName", &[&["spec", "nodeName"]]),
-    Field::new("spec.restartPolicy", &[&["spec", "restartPolicy"]]),
-    Field::new("spec.schedulerName", &[&["spec", "schedulerName"]]),
-    Field::new("spec.serviceAccountName", &[&["spec", "serviceAccountName"]]),
-    Field { default: "false", ..Field::new("spec.hostNetwork", &[&["spec", "hostNetwork"]]) },
-    Field::new("status.phase", &[&["status", "phase"]]),
-    Field::new("status.podIP", &[&["status", "podIPs", "ip"]]),
+const POD_FIELDS: &[SelectableField] = &[
+    SelectableField::NAME,
+    SelectableField::NAMESPACE,
+    SelectableField::new("spec.nodeName", &[&["spec", "nodeName"]]),
+    SelectableField::new("spec.restartPolicy", &[&["spec", "restartPolicy"]]),
+    SelectableField::new("spec.schedulerName", &[&["spec", "schedulerName"]]),
+    SelectableField::new("spec.serviceAccountName", &[&["spec", "serviceAccountName"]]),
+    SelectableField {
+        default: "false",
+        ..SelectableField::new("spec.hostNetwork", &[&["spec", "hostNetwork"]])
+    },
+    SelectableField::new("status.phase", &[&["status", "phase"]]),
+    SelectableField::new("status.podIP", &[&["status", "podIPs", "ip"]]),
     // kube-apiserver accepts this selector, but no pod has a value for it.
-    Field::new("status.podIPs", &[]),
-    Field::new("status.nominatedNodeName", &[&["status", "nominatedNodeName"]]),
+    SelectableField::new("status.podIPs", &[]),
+    SelectableField::new("status.nominatedNodeName", &[&["status", "nominatedNodeName"]]),
     // Old alias of `spec.nodeName`.
-    Field::new("spec.host", &[&["spec", "nodeName"]]),
+    SelectableField::new("spec.host", &[&["spec", "nodeName"]]),
 ];
 
-const EVENT_FIELDS: &[Field] = &[
-    Field::NAME,
-    Field::NAMESPACE,
-    Field::new("involvedObject.kind", &[&["involvedObject", "kind"]]),
-    Field::new("involvedObject.namespace", &[&["involvedObject", "namespace"]]),
-    Field::new("involvedObject.name", &[&["involvedObject", "name"]]),
-    Field::new("involvedObject.uid", &[&["involvedObject", "uid"]]),
-    Field::new("involvedObject.apiVersion", &[&["involvedObject", "apiVersion"]]),
-    Field::new("involvedObject.resourceVersion", &[&["involvedObject", "resourceVersion"]]),
-    Field::new("involvedObject.fieldPath", &[&["involvedObject", "fieldPath"]]),
-    Field::new("reason", &[&["reason"]]),
-    Field::new("reportingComponent", &[&["reportingComponent"]]),
-    Field::new("source", &[&["source", "component"], &["reportingComponent"]]),
-    Field::new("type", &[&["type"]]),
+const EVENT_FIELDS: &[SelectableField] = &[
+    SelectableField::NAME,
+    SelectableField::NAMESPACE,
+    SelectableField::new("involvedObject.kind", &[&["involvedObject", "kind"]]),
+    SelectableField::new("involvedObject.namespace", &[&["involvedObject", "namespace"]]),
+    SelectableField::new("involvedObject.name", &[&["involvedObject", "name"]]),
+    SelectableField::new("involvedObject.uid", &[&["involvedObject", "uid"]]),
+    SelectableField::new("involvedObject.apiVersion", &[&["involvedObject", "apiVersion"]]),
+    SelectableField::new("involvedObject.resourceVersion", &[&["involvedObject", "resourceVersion"]]),
+    SelectableField::new("involvedObject.fieldPath", &[&["involvedObject", "fieldPath"]]),
+    SelectableField::new("reason", &[&["reason"]]),
+    SelectableField::new("reportingComponent", &[&["reportingComponent"]]),
+    SelectableField::new("source", &[&["source", "component"], &["reportingComponent"]]),
+    SelectableField::new("type", &[&["type"]]),
 ];

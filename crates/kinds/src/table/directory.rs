@@ -6,15 +6,15 @@
 
 use api::GroupResource;
 
-use super::{Resource, Storage, all};
+use super::{KindStorage, Resource, all};
 
 impl Resource {
     /// Directory of the objects, relative to the root of all keys and without leading or trailing slash. `None` if the
     /// resource is not stored. `events` of both groups share one directory.
     pub fn directory(&self) -> Option<&'static str> {
         match self.storage {
-            Storage::Nowhere => None,
-            Storage::Own(_) | Storage::With(..) => Some(self.directory.unwrap_or(self.plural)),
+            KindStorage::Nowhere => None,
+            KindStorage::Own(_) | KindStorage::With(..) => Some(self.directory.unwrap_or(self.plural)),
         }
     }
 }

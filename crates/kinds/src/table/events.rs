@@ -1,6 +1,6 @@
 //! Row of the `events.k8s.io` group: the events of the core group with other field names.
 
-use super::{Field, Fields, KindBehavior, Resource, Storage, Version};
+use super::{KindBehavior, KindStorage, Resource, SelectableField, SelectableFields, VersionRow};
 use crate::strategy::table as strategy;
 use crate::{convert, print, validation};
 
@@ -10,21 +10,21 @@ pub(super) const RESOURCES: &[Resource] = &[Resource {
     plural: "events",
     singular: "event",
     short_names: &["ev"],
-    versions: &[Version::new("v1").converted(convert::events::to_core, convert::events::from_core)],
-    storage: Storage::With("", "v1"),
-    fields: Fields::These(&[
-        Field::NAME,
-        Field::NAMESPACE,
-        Field::new("reason", &[&["reason"]]),
-        Field::new("regarding.kind", &[&["regarding", "kind"]]),
-        Field::new("regarding.namespace", &[&["regarding", "namespace"]]),
-        Field::new("regarding.name", &[&["regarding", "name"]]),
-        Field::new("regarding.uid", &[&["regarding", "uid"]]),
-        Field::new("regarding.apiVersion", &[&["regarding", "apiVersion"]]),
-        Field::new("regarding.resourceVersion", &[&["regarding", "resourceVersion"]]),
-        Field::new("regarding.fieldPath", &[&["regarding", "fieldPath"]]),
-        Field::new("reportingController", &[&["reportingController"]]),
-        Field::new("type", &[&["type"]]),
+    versions: &[VersionRow::new("v1").converted(convert::events::to_core, convert::events::from_core)],
+    storage: KindStorage::With("", "v1"),
+    fields: SelectableFields::These(&[
+        SelectableField::NAME,
+        SelectableField::NAMESPACE,
+        SelectableField::new("reason", &[&["reason"]]),
+        SelectableField::new("regarding.kind", &[&["regarding", "kind"]]),
+        SelectableField::new("regarding.namespace", &[&["regarding", "namespace"]]),
+        SelectableField::new("regarding.name", &[&["regarding", "name"]]),
+        SelectableField::new("regarding.uid", &[&["regarding", "uid"]]),
+        SelectableField::new("regarding.apiVersion", &[&["regarding", "apiVersion"]]),
+        SelectableField::new("regarding.resourceVersion", &[&["regarding", "resourceVersion"]]),
+        SelectableField::new("regarding.fieldPath", &[&["regarding", "fieldPath"]]),
+        SelectableField::new("reportingController", &[&["reportingController"]]),
+        SelectableField::new("type", &[&["type"]]),
     ]),
     ..Resource::namespaced(KindBehavior {
         defaults: None,

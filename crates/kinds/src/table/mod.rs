@@ -2,7 +2,7 @@
 //!
 //! [`GROUPS`] is the whole table, in the order in which discovery lists the groups. Each group has a file with one row
 //! per kind. A row names everything about its kind: defaults, validation, strategy, warnings and columns
-//! ([`KindBehavior`]), conversions between versions ([`Version::converted`]) and the storage directory. A row that
+//! ([`KindBehavior`]), conversions between versions ([`VersionRow::converted`]) and the storage directory. A row that
 //! omits one of them does not compile. Kinds are not registered anywhere else.
 
 mod admissionregistration;
@@ -39,13 +39,16 @@ mod tests;
 
 pub use behavior::{KindBehavior, behavior};
 pub use directory::{custom_directory, overlapping};
-pub use row::{Conversion, Field, Fields, Resource, Scope, Storage, SubresourceRow, Verb, Version, verbs};
+pub use row::{
+    Conversion, KindStorage, Resource, Scope, SelectableField, SelectableFields, SubresourceRow, Verb,
+    VersionRow, verbs,
+};
 pub use served::Served;
 
 use crate::{defaults, print, validation};
 
 #[derive(Debug)]
-pub struct Group {
+pub struct GroupRow {
     /// Empty for the core group.
     pub name: &'static str,
     /// The preferred version comes first.
@@ -55,37 +58,37 @@ pub struct Group {
 }
 
 /// All groups, in discovery order.
-pub static GROUPS: &[Group] = &[
-    Group { name: "", versions: &["v1"], resources: core::RESOURCES },
-    Group { name: "apiregistration.k8s.io", versions: &["v1"], resources: apiregistration::RESOURCES },
-    Group { name: "apps", versions: &["v1"], resources: apps::RESOURCES },
-    Group { name: "events.k8s.io", versions: &["v1"], resources: events::RESOURCES },
-    Group { name: "authentication.k8s.io", versions: &["v1"], resources: authentication::RESOURCES },
-    Group { name: "authorization.k8s.io", versions: &["v1"], resources: authorization::RESOURCES },
-    Group { name: "autoscaling", versions: &["v2", "v1"], resources: autoscaling::RESOURCES },
-    Group { name: "batch", versions: &["v1"], resources: batch::RESOURCES },
-    Group { name: "certificates.k8s.io", versions: &["v1"], resources: certificates::RESOURCES },
-    Group { name: "networking.k8s.io", versions: &["v1"], resources: networking::RESOURCES },
-    Group { name: "policy", versions: &["v1"], resources: policy::RESOURCES },
-    Group { name: "rbac.authorization.k8s.io", versions: &["v1"], resources: rbac::RESOURCES },
-    Group { name: "storage.k8s.io", versions: &["v1"], resources: storage::RESOURCES },
-    Group {
+pub static GROUPS: &[GroupRow] = &[
+    GroupRow { name: "", versions: &["v1"], resources: core::RESOURCES },
+    GroupRow { name: "apiregistration.k8s.io", versions: &["v1"], resources: apiregistration::RESOURCES },
+    GroupRow { name: "apps", versions: &["v1"], resources: apps::RESOURCES },
+    GroupRow { name: "events.k8s.io", versions: &["v1"], resources: events::RESOURCES },
+    GroupRow { name: "authentication.k8s.io", versions: &["v1"], resources: authentication::RESOURCES },
+    GroupRow { name: "authorization.k8s.io", versions: &["v1"], resources: authorization::RESOURCES },
+    GroupRow { name: "autoscaling", versions: &["v2", "v1"], resources: autoscaling::RESOURCES },
+    GroupRow { name: "batch", versions: &["v1"], resources: batch::RESOURCES },
+    GroupRow { name: "certificates.k8s.io", versions: &["v1"], resources: certificates::RESOURCES },
+    GroupRow { name: "networking.k8s.io", versions: &["v1"], resources: networking::RESOURCES },
+    GroupRow { name: "policy", versions: &["v1"], resources: policy::RESOURCES },
+    GroupRow { name: "rbac.authorization.k8s.io", versions: &["v1"], resources: rbac::RESOURCES },
+    GroupRow { name: "storage.k8s.io", versions: &["v1"], resources: storage::RESOURCES },
+    GroupRow {
         name: "admissionregistration.k8s.io",
         versions: &["v1", "v1beta1"],
         resources: admissionregistration::RESOURCES,
     },
-    Group { name: "apiextensions.k8s.io", versions: &["v1"], resources: apiextensions::RESOURCES },
-    Group { name: "scheduling.k8s.io", versions: &["v1"], resources: scheduling::RESOURCES },
-    Group { name: "coordination.k8s.io", versions: &["v1"], resources: coordination::RESOURCES },
-    Group { name: "node.k8s.io", versions: &["v1"], resources: node::RESOURCES },
-    Group { name: "discovery.k8s.io", versions: &["v1"], resources: discovery::RESOURCES },
-    Group {
+    GroupRow { name: "apiextensions.k8s.io", versions: &["v1"], resources: apiextensions::RESOURCES },
+    GroupRow { name: "scheduling.k8s.io", versions: &["v1"], resources: scheduling::RESOURCES },
+    GroupRow { name: "coordination.k8s.io", versions: &["v1"], resources: coordination::RESOURCES },
+    GroupRow { name: "node.k8s.io", versions: &["v1"], resources: node::RESOURCES },
+    GroupRow { name: "discovery.k8s.io", versions: &["v1"], resources: discovery::RESOURCES },
+    GroupRow {
         name: "resource.k8s.io",
         versions: &["v1", "v1beta2", "v1beta1"],
         resources: resource::RESOURCES,
     },
-    Group { name: "flowcontrol.apiserver.k8s.io", versions: &["v1"], resources: flowcontrol::RESOURCES },
-    Group { name: "storagemigration.k8s.io", versions: &["v1"], resources: storagemigration::RESOURCES },
+    GroupRow { name: "flowcontrol.apiserver.k8s.io", versions: &["v1"], resources: flowcontrol::RESOURCES },
+    GroupRow { name: "storagemigration.k8s.io", versions: &["v1"], resources: storagemigration::RESOURCES },
 ];
 
 /// Kinds that only subresources accept. They are not resources and therefore have no row.
@@ -133,7 +136,7 @@ pub fn all() -> impl Iterator<Item = &'static Resource> {
     GROUPS.iter().flat_map(|group| group.resources)
 }
 
-pub fn group(name: &str) -> Option<&'static Group> {
+pub fn group(name: &str) -> Option<&'static GroupRow> {
     GROUPS.iter().find(|group| group.name == name)
 }
 

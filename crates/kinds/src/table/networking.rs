@@ -11,7 +11,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         singular: "ingressclass",
         ..cluster(KindBehavior {
             defaults: Some(defaults::networking::ingress_class),
-            rules: Some(validation::networking::INGRESS_CLASS),
+            rules: Some(validation::ingress::INGRESS_CLASS),
             strategy: Some(strategy::INGRESS_CLASS),
             warnings: None,
             status_warnings: None,
@@ -27,7 +27,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         subresources: &[SubresourceRow::status("Ingress")],
         ..namespaced(KindBehavior {
             defaults: None,
-            rules: Some(validation::networking::INGRESS),
+            rules: Some(validation::ingress::INGRESS),
             strategy: Some(strategy::INGRESS),
             warnings: Some(warnings::ingress),
             status_warnings: Some(warnings::load_balancer_status),
@@ -41,7 +41,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         short_names: &["ip"],
         ..cluster(KindBehavior {
             defaults: None,
-            rules: Some(validation::networking::IP_ADDRESS),
+            rules: Some(validation::service_cidr::IP_ADDRESS),
             strategy: Some(strategy::IP_ADDRESS),
             warnings: None,
             status_warnings: None,
@@ -55,7 +55,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         short_names: &["netpol"],
         ..namespaced(KindBehavior {
             defaults: Some(defaults::networking::network_policy),
-            rules: Some(validation::networking::NETWORK_POLICY),
+            rules: Some(validation::network_policy::NETWORK_POLICY),
             strategy: Some(strategy::NETWORK_POLICY),
             warnings: Some(warnings::network_policy),
             status_warnings: None,
@@ -69,7 +69,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         subresources: &[SubresourceRow::status("ServiceCIDR")],
         ..cluster(KindBehavior {
             defaults: None,
-            rules: Some(validation::networking::SERVICE_CIDR),
+            rules: Some(validation::service_cidr::SERVICE_CIDR),
             strategy: Some(strategy::SERVICE_CIDR),
             warnings: None,
             status_warnings: None,

@@ -6,17 +6,18 @@ use api::{FieldErrors, GroupKind, names};
 use value::{Value, json};
 
 use super::behavior::row_of;
-use super::{Group, KindBehavior, Resource, SubresourceRow, Version};
+use super::tests::{without_protobuf, without_schema};
+use super::{GroupRow, KindBehavior, Resource, SubresourceRow, VersionRow};
 use crate::print;
 use crate::strategy::{self, Strategy};
-use crate::validation::{Context, Rules};
+use crate::validation::{ValidationContext, ValidationRules};
 
-static GROUPS: &[Group] = &[Group {
+static GROUPS: &[GroupRow] = &[GroupRow {
     name: "example.com",
     versions: &["v1", "v1beta1"],
     resources: &[Resource {
         group: "example.com",
-        versions: &[Version::new("v1"), Version::new("v1beta1").converted(rename_count, rename_size)],
+        versions: &[VersionRow::new("v1"), VersionRow::new("v1beta1").converted(rename_count, rename_size)],
         kind: "Widget",
         plural: "widgets",
         singular: "widget",
@@ -32,7 +33,7 @@ static GROUPS: &[Group] = &[Group {
     }],
 }];
 
-const RULES: Rules = Rules {
+const RULES: ValidationRules = ValidationRules {
     create: |widget, _| rules(widget),
     update: |new, _, _| rules(new),
     update_status: |_, _, _| FieldErrors::new(),
@@ -90,13 +91,13 @@ fn a_new_kind_is_complete_with_its_row() {
     behavior.apply_defaults(&mut object);
     assert_eq!(object.int_at(&["spec", "size"]), Some(1));
 
-    strategy::prepare_create(behavior.strategy.as_ref(), &mut object, &strategy::Context::default());
+    strategy::prepare_create(behavior.strategy.as_ref(), &mut object, &strategy::StrategyContext::default());
     assert_eq!(object.at(&["status"]), None);
     assert_eq!(object.int_at(&["metadata", "generation"]), Some(1));
 
     let rules = behavior.rules.unwrap();
-    assert_eq!((rules.create)(&object, &Context::default()).len(), 0);
-    let errors = (rules.create)(&widget(r#"{"size":4}"#), &Context::default());
+    assert_eq!((rules.create)(&object, &ValidationContext::default()).len(), 0);
+    let errors = (rules.create)(&widget(r#"{"size":4}"#), &ValidationContext::default());
     let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(errors, ["spec.size: Invalid value: 4: must be at most 3"]);
 
@@ -112,4 +113,20 @@ fn a_new_kind_is_complete_with_its_row() {
     assert_eq!(row.directory(), Some("widgets"));
     assert!(row.has_status() && row.is_namespaced());
     assert!(row_of(GROUPS, &GroupKind::new("example.com", "Gadget")).is_none());
+}
+
+/// The schema and the protobuf layout are lines of files that are compiled in, so this kind has neither. The tests that
+/// guard those files must report it.
+#[test]
+fn a_row_without_schema_and_protobuf_layout_is_reported() {
+    let rows = || GROUPS.iter().flat_map(|group| group.resources);
+    let missing = [
+        "example.com/v1 Widget",
+        "example.com/v1 WidgetList",
+        "example.com/v1beta1 Widget",
+        "example.com/v1beta1 WidgetList",
+        "widgets/status",
+    ];
+    assert_eq!(without_schema(rows()), missing);
+    assert_eq!(without_protobuf(rows()), ["example.com/v1 Widget", "example.com/v1beta1 Widget"]);
 }

@@ -1,19 +1,19 @@
 //! Discovery priorities of groups and versions: those of the local APIServices.
 
 /// Priority of the group among groups (`groupPriorityMinimum`), then of the version within it (`versionPriority`). Higher comes first.
-pub type Priority = (i64, i64);
+pub type ApiServicePriority = (i64, i64);
 
 /// Priority of every group and version that a CRD serves.
-pub const CUSTOM: Priority = (1000, 100);
+pub const CUSTOM: ApiServicePriority = (1000, 100);
 
 /// Priority of `apiregistration.k8s.io` itself, above everything that can be registered.
-pub const REGISTRATION: Priority = (20_001, 0);
+pub const REGISTRATION: ApiServicePriority = (20_001, 0);
 
 /// Versions of a group with their priorities.
-type Versions = &'static [(&'static str, i64)];
+type VersionPriorities = &'static [(&'static str, i64)];
 
 /// Kubernetes' own numbers: group, versions with their priorities, priority of the group.
-const PRIORITIES: &[(&str, Versions, i64)] = &[
+const PRIORITIES: &[(&str, VersionPriorities, i64)] = &[
     ("", &[("v1", 1)], 18_000),
     ("apps", &[("v1", 15)], 17_800),
     ("events.k8s.io", &[("v1", 15)], 17_750),
@@ -38,7 +38,7 @@ const PRIORITIES: &[(&str, Versions, i64)] = &[
 ];
 
 /// Returns the priority of a built-in group and version; `None` for `apiregistration.k8s.io`, which has no APIService.
-pub fn priority(group: &str, version: &str) -> Option<Priority> {
+pub fn priority(group: &str, version: &str) -> Option<ApiServicePriority> {
     let (_, versions, among_groups) = PRIORITIES.iter().find(|(name, ..)| *name == group)?;
     let (_, among_versions) = versions.iter().find(|(name, _)| *name == version)?;
     Some((*among_groups, *among_versions))

@@ -1,6 +1,6 @@
 //! Rows of the `resource.k8s.io` group: device classes, claims, and the slices that publish devices.
 
-use super::{Field, Fields, KindBehavior, Resource, Scope, SubresourceRow, Version};
+use super::{KindBehavior, Resource, Scope, SelectableField, SelectableFields, SubresourceRow, VersionRow};
 use crate::strategy::table as strategy;
 use crate::{convert, defaults, print, validation, warnings};
 
@@ -10,12 +10,12 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "deviceclasses",
         singular: "deviceclass",
         versions: &[
-            Version::new("v1"),
-            Version::deprecated(
+            VersionRow::new("v1"),
+            VersionRow::deprecated(
                 "v1beta2",
                 "resource.k8s.io/v1beta2 DeviceClass is deprecated in v1.36+, unavailable in v1.39+",
             ),
-            Version::deprecated(
+            VersionRow::deprecated(
                 "v1beta1",
                 "resource.k8s.io/v1beta1 DeviceClass is deprecated in v1.35+, unavailable in v1.38+",
             ),
@@ -26,7 +26,7 @@ pub(super) const RESOURCES: &[Resource] = &[
         kind: "DeviceTaintRule",
         plural: "devicetaintrules",
         singular: "devicetaintrule",
-        versions: &[Version::new("v1"), Version::new("v1beta2").returning_deleted()],
+        versions: &[VersionRow::new("v1"), VersionRow::new("v1beta2").returning_deleted()],
         hashed_version: Some("v1beta2"),
         subresources: &[SubresourceRow::status("DeviceTaintRule")],
         ..cluster(KindBehavior { defaults: None, rules: Some(validation::resource::DEVICE_TAINT_RULE), strategy: Some(strategy::DEVICE_TAINT_RULE), warnings: None, status_warnings: None, columns: Some(print::resource::DEVICE_TAINT_RULE) }) },
@@ -35,12 +35,12 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "resourceclaims",
         singular: "resourceclaim",
         versions: &[
-            Version::new("v1"),
-            Version::deprecated(
+            VersionRow::new("v1"),
+            VersionRow::deprecated(
                 "v1beta2",
                 "resource.k8s.io/v1beta2 ResourceClaim is deprecated in v1.36+, unavailable in v1.39+",
             ),
-            Version::deprecated(
+            VersionRow::deprecated(
                 "v1beta1",
                 "resource.k8s.io/v1beta1 ResourceClaim is deprecated in v1.35+, unavailable in v1.38+",
             ).converted(convert::resource::claim_to_v1, convert::resource::claim_from_v1),
@@ -54,12 +54,12 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "resourceclaimtemplates",
         singular: "resourceclaimtemplate",
         versions: &[
-            Version::new("v1"),
-            Version::deprecated(
+            VersionRow::new("v1"),
+            VersionRow::deprecated(
                 "v1beta2",
                 "resource.k8s.io/v1beta2 ResourceClaimTemplate is deprecated in v1.36+, unavailable in v1.39+",
             ),
-            Version::deprecated(
+            VersionRow::deprecated(
                 "v1beta1",
                 "resource.k8s.io/v1beta1 ResourceClaimTemplate is deprecated in v1.35+, unavailable in v1.38+",
             ).converted(convert::resource::template_to_v1, convert::resource::template_from_v1),
@@ -72,21 +72,21 @@ pub(super) const RESOURCES: &[Resource] = &[
         plural: "resourceslices",
         singular: "resourceslice",
         versions: &[
-            Version::new("v1"),
-            Version::deprecated(
+            VersionRow::new("v1"),
+            VersionRow::deprecated(
                 "v1beta2",
                 "resource.k8s.io/v1beta2 ResourceSlice is deprecated in v1.36+, unavailable in v1.39+",
             ),
-            Version::deprecated(
+            VersionRow::deprecated(
                 "v1beta1",
                 "resource.k8s.io/v1beta1 ResourceSlice is deprecated in v1.35+, unavailable in v1.38+",
             ).converted(convert::resource::slice_to_v1, convert::resource::slice_from_v1),
         ],
-        fields: Fields::These(&[
-            Field::NAME,
-            Field::new("spec.nodeName", &[&["spec", "nodeName"]]),
-            Field::new("spec.driver", &[&["spec", "driver"]]),
-            Field::new("spec.pool.name", &[&["spec", "pool", "name"]]),
+        fields: SelectableFields::These(&[
+            SelectableField::NAME,
+            SelectableField::new("spec.nodeName", &[&["spec", "nodeName"]]),
+            SelectableField::new("spec.driver", &[&["spec", "driver"]]),
+            SelectableField::new("spec.pool.name", &[&["spec", "pool", "name"]]),
         ]),
         returns_deleted: true,
         ..cluster(KindBehavior { defaults: None, rules: Some(validation::resource_slice::SLICE), strategy: Some(strategy::RESOURCE_SLICE), warnings: Some(warnings::resource_slice), status_warnings: None, columns: Some(print::resource::RESOURCE_SLICE) }) },

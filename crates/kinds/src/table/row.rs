@@ -11,7 +11,7 @@ pub struct Resource {
     /// The API group; empty for the core group.
     pub group: &'static str,
     /// The preferred version comes first.
-    pub versions: &'static [Version],
+    pub versions: &'static [VersionRow],
     pub kind: &'static str,
     /// Plural name as used in URLs, for example `pods`.
     pub plural: &'static str,
@@ -24,12 +24,12 @@ pub struct Resource {
     pub verbs: &'static [Verb],
     /// Subresources, sorted by name.
     pub subresources: &'static [SubresourceRow],
-    pub storage: Storage,
+    pub storage: KindStorage,
     /// Storage directory where it differs from the plural name. See [`Resource::directory`].
     pub directory: Option<&'static str>,
     /// Storage version of Kubernetes 1.37 where ours differs; discovery's storage version hash is computed from it.
     pub hashed_version: Option<&'static str>,
-    pub fields: Fields,
+    pub fields: SelectableFields,
     /// True if a completed deletion returns the object instead of a `Status`, in every version.
     pub returns_deleted: bool,
     pub behavior: KindBehavior,
@@ -43,7 +43,7 @@ pub struct Conversion {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Version {
+pub struct VersionRow {
     pub name: &'static str,
     /// Warning header sent with responses of this version.
     pub deprecation: Option<&'static str>,
@@ -87,7 +87,7 @@ pub struct SubresourceRow {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Storage {
+pub enum KindStorage {
     /// In the kind's own directory, in this version.
     Own(&'static str),
     /// In the directory of another group, in the form of that group and version.
@@ -98,15 +98,15 @@ pub enum Storage {
 
 /// Fields that field selectors support.
 #[derive(Clone, Copy, Debug)]
-pub enum Fields {
+pub enum SelectableFields {
     /// Only `metadata.name` and `metadata.namespace`.
     Metadata,
-    These(&'static [Field]),
+    These(&'static [SelectableField]),
 }
 
 /// A field that field selectors support.
 #[derive(Clone, Copy, Debug)]
-pub struct Field {
+pub struct SelectableField {
     /// Name in the selector.
     pub label: &'static str,
     /// Paths of the value in the object; the first path that exists wins. A list on a path stands for its first item.
@@ -158,14 +158,14 @@ impl Verb {
     }
 }
 
-impl Version {
+impl VersionRow {
     pub const fn new(name: &'static str) -> Self {
-        Version { name, deprecation: None, returns_deleted: false, conversion: None }
+        VersionRow { name, deprecation: None, returns_deleted: false, conversion: None }
     }
 
     /// A version whose responses carry a deprecation warning.
     pub const fn deprecated(name: &'static str, warning: &'static str) -> Self {
-        Version { name, deprecation: Some(warning), returns_deleted: false, conversion: None }
+        VersionRow { name, deprecation: Some(warning), returns_deleted: false, conversion: None }
     }
 
     /// First release that no longer serves the version, read from its warning (for example `1.39`). Empty if unknown.
@@ -177,13 +177,13 @@ impl Version {
     /// Makes completed deletions in this version return the object instead of a `Status`.
     #[must_use]
     pub const fn returning_deleted(self) -> Self {
-        Version { returns_deleted: true, ..self }
+        VersionRow { returns_deleted: true, ..self }
     }
 
     /// Declares the conversion between this version and the storage version.
     #[must_use]
     pub const fn converted(self, to_stored: fn(&Value) -> Value, from_stored: fn(&Value) -> Value) -> Self {
-        Version { conversion: Some(Conversion { to_stored, from_stored }), ..self }
+        VersionRow { conversion: Some(Conversion { to_stored, from_stored }), ..self }
     }
 }
 
@@ -212,17 +212,18 @@ impl SubresourceRow {
     }
 }
 
-impl Field {
+impl SelectableField {
     /// A field that is empty when its paths do not exist.
     pub const fn new(label: &'static str, paths: &'static [&'static [&'static str]]) -> Self {
-        Field { label, paths, default: "" }
+        SelectableField { label, paths, default: "" }
     }
 
-    pub const NAME: Field = Field::new("metadata.name", &[&["metadata", "name"]]);
-    pub const NAMESPACE: Field = Field::new("metadata.namespace", &[&["metadata", "namespace"]]);
+    pub const NAME: SelectableField = SelectableField::new("metadata.name", &[&["metadata", "name"]]);
+    pub const NAMESPACE: SelectableField =
+        SelectableField::new("metadata.namespace", &[&["metadata", "namespace"]]);
 }
 
-const V1: &[Version] = &[Version::new("v1")];
+const V1: &[VersionRow] = &[VersionRow::new("v1")];
 
 impl Resource {
     /// Returns true if a completed deletion in this version returns the object instead of a `Status`.
@@ -243,10 +244,10 @@ impl Resource {
             scope: Scope::Namespaced,
             verbs: verbs::ALL,
             subresources: &[],
-            storage: Storage::Own("v1"),
+            storage: KindStorage::Own("v1"),
             directory: None,
             hashed_version: None,
-            fields: Fields::Metadata,
+            fields: SelectableFields::Metadata,
             returns_deleted: false,
             behavior,
         }
@@ -259,14 +260,14 @@ impl Resource {
 
     /// A cluster-scoped kind that can only be created and is not stored.
     pub const fn unstored(behavior: KindBehavior) -> Resource {
-        Resource { verbs: verbs::CREATE, storage: Storage::Nowhere, ..Resource::cluster(behavior) }
+        Resource { verbs: verbs::CREATE, storage: KindStorage::Nowhere, ..Resource::cluster(behavior) }
     }
 
     pub fn is_namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
     }
 
-    pub fn version(&self, name: &str) -> Option<&'static Version> {
+    pub fn version(&self, name: &str) -> Option<&'static VersionRow> {
         self.versions.iter().find(|version| version.name == name)
     }
 
@@ -284,16 +285,16 @@ impl Resource {
     }
 
     /// Finds a field selector's field by its label. The error for an unknown label is kube-apiserver's message.
-    pub fn field(&self, version: &str, label: &str) -> Result<Field, String> {
+    pub fn field(&self, version: &str, label: &str) -> Result<SelectableField, String> {
         match self.fields {
-            Fields::Metadata => match label {
-                "metadata.name" => Ok(Field::NAME),
-                "metadata.namespace" => Ok(Field::NAMESPACE),
+            SelectableFields::Metadata => match label {
+                "metadata.name" => Ok(SelectableField::NAME),
+                "metadata.namespace" => Ok(SelectableField::NAMESPACE),
                 _ => Err(format!(
                     r#""{label}" is not a known field selector: only "metadata.name", "metadata.namespace""#
                 )),
             },
-            Fields::These(fields) => {
+            SelectableFields::These(fields) => {
                 fields.iter().copied().find(|field| field.label == label).ok_or_else(|| {
                     if self.kind == "ResourceSlice" {
                         format!(

@@ -7,7 +7,7 @@ use super::{GROUPS, Resource};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// Explicit settings by group and version; they override the two below.
-    said: BTreeMap<(String, String), bool>,
+    explicit: BTreeMap<(String, String), bool>,
     /// Setting for all beta versions (`api/beta`, `api/all`).
     beta: Option<bool>,
     /// Setting for all stable versions (`api/ga`, `api/all`).
@@ -44,7 +44,7 @@ impl Served {
                     if !known.versions.contains(&version) {
                         return Err(format!("unknown api version {name}"));
                     }
-                    served.said.insert((group.to_owned(), version.to_owned()), on);
+                    served.explicit.insert((group.to_owned(), version.to_owned()), on);
                 }
             }
         }
@@ -52,8 +52,8 @@ impl Served {
     }
 
     pub fn is_served(&self, group: &str, version: &str) -> bool {
-        if !self.said.is_empty()
-            && let Some(on) = self.said.get(&(group.to_owned(), version.to_owned()))
+        if !self.explicit.is_empty()
+            && let Some(on) = self.explicit.get(&(group.to_owned(), version.to_owned()))
         {
             return *on;
         }

@@ -6,7 +6,7 @@ use value::{Path, Value};
 pub use api::admin_access::{KEP_LABEL, LABEL, allowed_by};
 
 /// Returns the first field of a new object, or of an updated status, that requests admin access. An update that retains it passes.
-pub fn asked(kind: &GroupKind, new: &Value, old_status_of: Option<&Value>) -> Option<Path> {
+pub fn requesting_field(kind: &GroupKind, new: &Value, old_status_of: Option<&Value>) -> Option<Path> {
     if kind.group != "resource.k8s.io" {
         return None;
     }
@@ -42,7 +42,7 @@ mod tests {
     use api::GroupKind;
     use value::json::parse;
 
-    use crate::validation::admin_access::{allowed_by, asked};
+    use crate::validation::admin_access::{allowed_by, requesting_field};
 
     #[test]
     fn the_first_request_that_asks_is_named_in_claims_and_templates() {
@@ -51,10 +51,13 @@ mod tests {
         let claim = parse(format!(r#"{{"spec":{spec}}}"#).as_bytes()).unwrap();
         let template = parse(format!(r#"{{"spec":{{"spec":{spec}}}}}"#).as_bytes()).unwrap();
         let path = Some("spec.devices.requests[1].adminAccess".to_owned());
-        assert_eq!(asked(&kind("ResourceClaim"), &claim, None).map(|p| p.to_string()), path);
-        assert_eq!(asked(&kind("ResourceClaimTemplate"), &template, None).map(|p| p.to_string()), path);
-        assert_eq!(asked(&kind("DeviceClass"), &claim, None), None);
-        assert_eq!(asked(&GroupKind::new("example.com", "ResourceClaim"), &claim, None), None);
+        assert_eq!(requesting_field(&kind("ResourceClaim"), &claim, None).map(|p| p.to_string()), path);
+        assert_eq!(
+            requesting_field(&kind("ResourceClaimTemplate"), &template, None).map(|p| p.to_string()),
+            path
+        );
+        assert_eq!(requesting_field(&kind("DeviceClass"), &claim, None), None);
+        assert_eq!(requesting_field(&GroupKind::new("example.com", "ResourceClaim"), &claim, None), None);
     }
 
     #[test]
@@ -63,10 +66,10 @@ mod tests {
         let none = parse(b"{}").unwrap();
         let some =
             parse(br#"{"status":{"allocation":{"devices":{"results":[{"adminAccess":true}]}}}}"#).unwrap();
-        let path = asked(&kind, &some, Some(&none)).map(|p| p.to_string());
+        let path = requesting_field(&kind, &some, Some(&none)).map(|p| p.to_string());
         assert_eq!(path.as_deref(), Some("status.allocation.devices.results[0].adminAccess"));
-        assert_eq!(asked(&kind, &some, Some(&some)), None);
-        assert_eq!(asked(&kind, &none, Some(&none)), None);
+        assert_eq!(requesting_field(&kind, &some, Some(&some)), None);
+        assert_eq!(requesting_field(&kind, &none, Some(&none)), None);
     }
 
     #[test]

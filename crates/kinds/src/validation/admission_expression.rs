@@ -7,11 +7,11 @@ use api::field::FieldErrorKind;
 use api::validation::fields::{At, Read, Report};
 use value::Value;
 
-use crate::expressions::{Age, CompileError, Compiler, Offered, Returns};
+use crate::expressions::{Age, CompileError, Compiler, OptionalVariables, Returns};
 
 /// Expressions that are already stored; they may use features that new ones may not.
 #[derive(Debug, Default)]
-pub(super) struct Known<'a> {
+pub(super) struct StoredExpressions<'a> {
     conditions: HashSet<&'a str>,
     validations: HashSet<&'a str>,
     messages: HashSet<&'a str>,
@@ -19,7 +19,7 @@ pub(super) struct Known<'a> {
     mutations: HashSet<&'a str>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> StoredExpressions<'a> {
     pub(super) fn of_policy(old: &'a Value) -> Self {
         let spec = old.part("spec");
         let texts = |list: &str, field: &str| {
@@ -27,7 +27,7 @@ impl<'a> Known<'a> {
             items.iter().map(|item| item.text(field)).collect::<HashSet<&'a str>>()
         };
         let mutations: &'a [Value] = spec.items("mutations");
-        Known {
+        StoredExpressions {
             conditions: texts("matchConditions", "expression"),
             validations: texts("validations", "expression"),
             messages: texts("validations", "messageExpression"),
@@ -40,7 +40,10 @@ impl<'a> Known<'a> {
     pub(super) fn of_webhooks(old: &'a Value) -> Self {
         let hooks: &'a [Value] = old.items("webhooks");
         let conditions = hooks.iter().flat_map(|hook| hook.items("matchConditions"));
-        Known { conditions: conditions.map(|c| c.text("expression")).collect(), ..Known::default() }
+        StoredExpressions {
+            conditions: conditions.map(|c| c.text("expression")).collect(),
+            ..StoredExpressions::default()
+        }
     }
 }
 
@@ -49,26 +52,26 @@ impl<'a> Known<'a> {
 pub(super) struct Expressions<'a> {
     compiler: Compiler,
     params: bool,
-    known: &'a Known<'a>,
+    known: &'a StoredExpressions<'a>,
 }
 
 impl<'a> Expressions<'a> {
     /// A validating policy without variables does not declare `variables`.
-    pub(super) fn of_policy(policy: &Value, is_mutating: bool, known: &'a Known<'a>) -> Self {
+    pub(super) fn of_policy(policy: &Value, is_mutating: bool, known: &'a StoredExpressions<'a>) -> Self {
         let spec = policy.part("spec");
         let composed = is_mutating || !spec.items("variables").is_empty();
         let compiler = if composed { Compiler::composed() } else { Compiler::PLAIN };
         Expressions { compiler, params: spec.part("paramKind").is_some(), known }
     }
 
-    pub(super) fn of_webhook(known: &'a Known<'a>) -> Self {
+    pub(super) fn of_webhook(known: &'a StoredExpressions<'a>) -> Self {
         Expressions { compiler: Compiler::PLAIN, params: false, known }
     }
 
     /// Checks a match condition, which cannot use the variables of its policy.
     pub(super) fn condition(&self, expression: &str, at: &At<'_>, errors: &mut FieldErrors) {
         let age = age(&self.known.conditions, expression);
-        let outcome = Compiler::PLAIN.compile(expression, self.offered(true), Returns::Bool, age);
+        let outcome = Compiler::PLAIN.compile(expression, self.optional_variables(true), Returns::Bool, age);
         report(outcome.err(), expression, at, errors);
     }
 
@@ -76,7 +79,7 @@ impl<'a> Expressions<'a> {
     pub(super) fn variable(&self, name: &str, expression: &str, at: &At<'_>, errors: &mut FieldErrors) {
         let age = age(&self.known.validations, expression);
         report(
-            self.compiler.variable(name, expression, self.offered(true), age).err(),
+            self.compiler.variable(name, expression, self.optional_variables(true), age).err(),
             expression,
             at,
             errors,
@@ -85,21 +88,25 @@ impl<'a> Expressions<'a> {
 
     pub(super) fn validation(&self, expression: &str, at: &At<'_>, errors: &mut FieldErrors) {
         let age = age(&self.known.validations, expression);
-        let outcome = self.compiler.compile(expression, self.offered(true), Returns::Bool, age);
+        let outcome = self.compiler.compile(expression, self.optional_variables(true), Returns::Bool, age);
         report(outcome.err(), expression, at, errors);
     }
 
     /// Checks a message expression, which cannot use `authorizer`.
     pub(super) fn message(&self, expression: &str, at: &At<'_>, errors: &mut FieldErrors) {
         let age = age(&self.known.messages, expression);
-        let outcome = self.compiler.compile(expression, self.offered(false), Returns::String, age);
+        let outcome = self.compiler.compile(expression, self.optional_variables(false), Returns::String, age);
         report(outcome.err(), expression, at, errors);
     }
 
     pub(super) fn annotation(&self, expression: &str, at: &At<'_>, errors: &mut FieldErrors) {
         let age = age(&self.known.annotations, expression);
-        let outcome =
-            self.compiler.compile(expression.trim(), self.offered(true), Returns::StringOrNull, age);
+        let outcome = self.compiler.compile(
+            expression.trim(),
+            self.optional_variables(true),
+            Returns::StringOrNull,
+            age,
+        );
         report(outcome.err(), expression, at, errors);
     }
 
@@ -107,13 +114,13 @@ impl<'a> Expressions<'a> {
     pub(super) fn mutation(&self, patch_type: &str, expression: &str, at: &At<'_>, errors: &mut FieldErrors) {
         let returns = if patch_type == "JSONPatch" { Returns::Patches } else { Returns::Object };
         let age = age(&self.known.mutations, expression);
-        let offered = Offered { patches: true, ..self.offered(true) };
+        let optional = OptionalVariables { patches: true, ..self.optional_variables(true) };
         let expression = expression.trim();
-        report(self.compiler.compile(expression, offered, returns, age).err(), expression, at, errors);
+        report(self.compiler.compile(expression, optional, returns, age).err(), expression, at, errors);
     }
 
-    fn offered(&self, authorizer: bool) -> Offered {
-        Offered { params: self.params, authorizer, patches: false }
+    fn optional_variables(&self, authorizer: bool) -> OptionalVariables {
+        OptionalVariables { params: self.params, authorizer, patches: false }
     }
 }
 

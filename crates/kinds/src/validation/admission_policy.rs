@@ -7,23 +7,27 @@ use api::validation::meta;
 use api::validation::repeated::Repeated;
 use value::Value;
 
-use super::admission_expression::{Expressions, Known};
+use super::admission_expression::{Expressions, StoredExpressions};
 use super::admissionregistration::{
-    FAILURE_POLICIES, REINVOCATION_POLICIES, match_conditions, match_resources, one_of, static_name,
+    FAILURE_POLICIES, REINVOCATION_POLICIES, match_conditions, match_resources, static_name,
 };
-use super::{Context, Rules, no_rules};
+use super::{ValidationContext, ValidationRules, no_rules, optional_value, required_name};
 
-pub(crate) const VALIDATING_POLICY: Rules = Rules {
+pub(crate) const VALIDATING_POLICY: ValidationRules = ValidationRules {
     create: |policy, context| created(policy, context, validating_policy),
-    update: |new, old, _| validating_policy(new, keeps_conditions(new, old), &Known::of_policy(old)),
+    update: |new, old, _| {
+        validating_policy(new, keeps_conditions(new, old), &StoredExpressions::of_policy(old))
+    },
     update_status: validating_policy_status,
 };
-pub(crate) const MUTATING_POLICY: Rules = Rules {
+pub(crate) const MUTATING_POLICY: ValidationRules = ValidationRules {
     create: |policy, context| created(policy, context, mutating_policy),
-    update: |new, old, _| mutating_policy(new, keeps_conditions(new, old), &Known::of_policy(old)),
+    update: |new, old, _| {
+        mutating_policy(new, keeps_conditions(new, old), &StoredExpressions::of_policy(old))
+    },
     update_status: no_rules,
 };
-pub(crate) const VALIDATING_BINDING: Rules = Rules {
+pub(crate) const VALIDATING_BINDING: ValidationRules = ValidationRules {
     create: |binding, context| {
         let mut errors = validating_binding(binding);
         static_name(binding, context, &mut errors);
@@ -36,7 +40,7 @@ pub(crate) const VALIDATING_BINDING: Rules = Rules {
     update: |new, old, _| supersede(validating_binding(new), declared_binding(new, Some(old))),
     update_status: no_rules,
 };
-pub(crate) const MUTATING_BINDING: Rules = Rules {
+pub(crate) const MUTATING_BINDING: ValidationRules = ValidationRules {
     create: |binding, context| {
         let mut errors = mutating_binding(binding);
         static_name(binding, context, &mut errors);
@@ -53,10 +57,10 @@ const NOT_SPECIFIED: &str = "expression is not specified";
 
 fn created(
     policy: &Value,
-    context: &Context,
-    rules: fn(&Value, bool, &Known<'_>) -> FieldErrors,
+    context: &ValidationContext,
+    rules: fn(&Value, bool, &StoredExpressions<'_>) -> FieldErrors,
 ) -> FieldErrors {
-    let mut errors = rules(policy, false, &Known::default());
+    let mut errors = rules(policy, false, &StoredExpressions::default());
     static_name(policy, context, &mut errors);
     errors
 }
@@ -80,7 +84,7 @@ fn policy_rules(
         errors.required(&SPEC.field("failurePolicy"), "");
     }
     if let Some(spec) = spec {
-        one_of(spec, "failurePolicy", &FAILURE_POLICIES, &SPEC, &mut errors);
+        optional_value(spec, "failurePolicy", &FAILURE_POLICIES, &SPEC, &mut errors);
     }
     if let Some(kind) = spec.part("paramKind") {
         param_kind(kind, &SPEC.field("paramKind"), &mut errors);
@@ -177,7 +181,7 @@ fn is_cel_identifier(name: &str) -> bool {
         && !cel::is_reserved(name)
 }
 
-fn validating_policy(policy: &Value, skip_conditions: bool, known: &Known<'_>) -> FieldErrors {
+fn validating_policy(policy: &Value, skip_conditions: bool, known: &StoredExpressions<'_>) -> FieldErrors {
     let expressions = Expressions::of_policy(policy, false, known);
     let mut errors = policy_rules(policy, skip_conditions, false, &expressions);
     let spec = policy.part("spec");
@@ -249,10 +253,10 @@ fn validation_rules(
             errors.invalid(&at.field(field), text, "must not contain line breaks");
         }
     }
-    one_of(validation, "reason", &REASONS, at, errors);
+    optional_value(validation, "reason", &REASONS, at, errors);
 }
 
-fn validating_policy_status(new: &Value, _: &Value, _: &Context) -> FieldErrors {
+fn validating_policy_status(new: &Value, _: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let status = new.part("status");
     let list = At::new("status.typeChecking.expressionWarnings");
@@ -269,7 +273,7 @@ fn validating_policy_status(new: &Value, _: &Value, _: &Context) -> FieldErrors 
     errors
 }
 
-fn mutating_policy(policy: &Value, skip_conditions: bool, known: &Known<'_>) -> FieldErrors {
+fn mutating_policy(policy: &Value, skip_conditions: bool, known: &StoredExpressions<'_>) -> FieldErrors {
     let expressions = Expressions::of_policy(policy, true, known);
     let mut errors = policy_rules(policy, skip_conditions, true, &expressions);
     let spec = policy.part("spec");
@@ -328,12 +332,7 @@ fn mutation_rules(mutation: &Value, expressions: &Expressions<'_>, at: &At<'_>, 
 fn binding_rules(binding: &Value) -> FieldErrors {
     let mut errors = meta::create(binding, false, names::name_is_dns_subdomain);
     let spec = binding.part("spec");
-    let policy = spec.text("policyName");
-    if policy.is_empty() {
-        errors.required(&SPEC.field("policyName"), "");
-    } else {
-        errors.invalid_each(&SPEC.field("policyName"), policy, names::is_dns1123_subdomain(policy));
-    }
+    required_name(spec, "policyName", names::is_dns1123_subdomain, &SPEC, &mut errors);
     if let Some(reference) = spec.part("paramRef") {
         param_ref(reference, &SPEC.field("paramRef"), &mut errors);
     }
@@ -420,13 +419,17 @@ mod tests {
     #[test]
     fn only_bindings_from_manifest_files_skip_declarative_validation() {
         let binding = Value::map([("kind", "ValidatingAdmissionPolicyBinding")]);
-        let required = |context: &Context| {
+        let required = |context: &ValidationContext| {
             let errors = (VALIDATING_BINDING.create)(&binding, context);
             errors.iter().filter(|error| error.body().contains("Required value")).count()
         };
-        let api = Context { static_names: true, ..Context::default() };
-        assert_eq!(required(&api), required(&Context::default()), "reserved names change nothing in the API");
-        let manifest = Context { is_manifest: true, ..api };
+        let api = ValidationContext { static_names: true, ..ValidationContext::default() };
+        assert_eq!(
+            required(&api),
+            required(&ValidationContext::default()),
+            "reserved names change nothing in the API"
+        );
+        let manifest = ValidationContext { is_manifest: true, ..api };
         let declared = declared_binding(&binding, None);
         assert!(!declared.is_empty());
         assert_eq!(

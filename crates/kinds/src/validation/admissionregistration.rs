@@ -9,17 +9,21 @@ use api::validation::repeated::Repeated;
 use api::validation::{meta, webhook_client};
 use value::Value;
 
-use super::admission_expression::{Expressions, Known};
-use super::{Context, Rules, no_rules};
+use super::admission_expression::{Expressions, StoredExpressions};
+use super::{ValidationContext, ValidationRules, no_rules, optional_value};
 
-pub(crate) const MUTATING_WEBHOOKS: Rules = Rules {
+pub(crate) const MUTATING_WEBHOOKS: ValidationRules = ValidationRules {
     create: |object, context| create(object, context, true),
-    update: |new, old, _| webhooks(new, true, &Options::of(new, old), &Known::of_webhooks(old)),
+    update: |new, old, _| {
+        webhooks(new, true, &WebhookValidationOptions::of(new, old), &StoredExpressions::of_webhooks(old))
+    },
     update_status: no_rules,
 };
-pub(crate) const VALIDATING_WEBHOOKS: Rules = Rules {
+pub(crate) const VALIDATING_WEBHOOKS: ValidationRules = ValidationRules {
     create: |object, context| create(object, context, false),
-    update: |new, old, _| webhooks(new, false, &Options::of(new, old), &Known::of_webhooks(old)),
+    update: |new, old, _| {
+        webhooks(new, false, &WebhookValidationOptions::of(new, old), &StoredExpressions::of_webhooks(old))
+    },
     update_status: no_rules,
 };
 
@@ -34,7 +38,7 @@ const MAX_CONDITIONS: usize = 64;
 
 /// Relaxations for an update: values that the old configuration has although a new one may not have them.
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing an old object may keep")]
-struct Options {
+struct WebhookValidationOptions {
     skip_conditions: bool,
     any_side_effects: bool,
     any_review_version: bool,
@@ -42,8 +46,8 @@ struct Options {
     lenient_selectors: bool,
 }
 
-impl Options {
-    const STRICT: Options = Options {
+impl WebhookValidationOptions {
+    const STRICT: WebhookValidationOptions = WebhookValidationOptions {
         skip_conditions: false,
         any_side_effects: false,
         any_review_version: false,
@@ -53,7 +57,7 @@ impl Options {
 
     fn of(new: &Value, old: &Value) -> Self {
         let (hooks, former) = (new.items("webhooks"), old.items("webhooks"));
-        Options {
+        WebhookValidationOptions {
             skip_conditions: hooks.len() == former.len()
                 && hooks
                     .iter()
@@ -78,14 +82,15 @@ impl Options {
     }
 }
 
-fn create(object: &Value, context: &Context, is_mutating: bool) -> FieldErrors {
-    let mut errors = webhooks(object, is_mutating, &Options::STRICT, &Known::default());
+fn create(object: &Value, context: &ValidationContext, is_mutating: bool) -> FieldErrors {
+    let mut errors =
+        webhooks(object, is_mutating, &WebhookValidationOptions::STRICT, &StoredExpressions::default());
     static_name(object, context, &mut errors);
     errors
 }
 
 /// Rejects a name that only manifest files may use.
-pub(super) fn static_name(object: &Value, context: &Context, errors: &mut FieldErrors) {
+pub(super) fn static_name(object: &Value, context: &ValidationContext, errors: &mut FieldErrors) {
     let name = api::meta::name(object);
     if name.ends_with(STATIC_SUFFIX) && !context.static_names {
         let detail = format!(
@@ -95,7 +100,12 @@ pub(super) fn static_name(object: &Value, context: &Context, errors: &mut FieldE
     }
 }
 
-fn webhooks(object: &Value, is_mutating: bool, options: &Options, known: &Known<'_>) -> FieldErrors {
+fn webhooks(
+    object: &Value,
+    is_mutating: bool,
+    options: &WebhookValidationOptions,
+    known: &StoredExpressions<'_>,
+) -> FieldErrors {
     let mut errors = meta::create(object, false, names::name_is_dns_subdomain);
     let list = At::new("webhooks");
     let mut seen: HashSet<&str> = HashSet::new();
@@ -120,7 +130,13 @@ fn webhooks(object: &Value, is_mutating: bool, options: &Options, known: &Known<
     errors
 }
 
-fn webhook(hook: &Value, is_mutating: bool, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
+fn webhook(
+    hook: &Value,
+    is_mutating: bool,
+    options: &WebhookValidationOptions,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
     let count = errors.len();
     errors.extend(names::is_fully_qualified_name(&value::Path::root(), hook.text("name")));
     for error in errors.iter_mut().skip(count) {
@@ -130,8 +146,8 @@ fn webhook(hook: &Value, is_mutating: bool, options: &Options, at: &At<'_>, erro
     for (i, rule) in hook.items("rules").iter().enumerate() {
         rule_with_operations(rule, &rules.index(i), errors);
     }
-    one_of(hook, "failurePolicy", &FAILURE_POLICIES, at, errors);
-    one_of(hook, "matchPolicy", &MATCH_POLICIES, at, errors);
+    optional_value(hook, "failurePolicy", &FAILURE_POLICIES, at, errors);
+    optional_value(hook, "matchPolicy", &MATCH_POLICIES, at, errors);
     let effects: &[&str] = if options.any_side_effects {
         &["None", "NoneOnDryRun", "Some", "Unknown"]
     } else {
@@ -140,7 +156,7 @@ fn webhook(hook: &Value, is_mutating: bool, options: &Options, at: &At<'_>, erro
     if hook.part("sideEffects").is_none() {
         errors.required(&at.field("sideEffects"), format!("must specify one of {}", effects.join(", ")));
     }
-    one_of(hook, "sideEffects", effects, at, errors);
+    optional_value(hook, "sideEffects", effects, at, errors);
     if let Some(seconds) = hook.number_if_set("timeoutSeconds")
         && !(1..=30).contains(&seconds)
     {
@@ -151,21 +167,12 @@ fn webhook(hook: &Value, is_mutating: bool, options: &Options, at: &At<'_>, erro
         meta::label_selector(hook.part(field), options.lenient_selectors, &at.field(field), errors);
     }
     if is_mutating {
-        one_of(hook, "reinvocationPolicy", &REINVOCATION_POLICIES, at, errors);
+        optional_value(hook, "reinvocationPolicy", &REINVOCATION_POLICIES, at, errors);
     }
     webhook_client::client_config(hook.part("clientConfig"), &at.field("clientConfig"), errors);
 }
 
-/// Checks that an optional field has one of the `known` values.
-pub(super) fn one_of(holder: &Value, field: &str, known: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
-    if let Some(text) = holder.text_if_set(field)
-        && !known.contains(&text)
-    {
-        errors.not_supported(&at.field(field), text, known);
-    }
-}
-
-fn review_versions(hook: &Value, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
+fn review_versions(hook: &Value, options: &WebhookValidationOptions, at: &At<'_>, errors: &mut FieldErrors) {
     let versions: Vec<&str> = hook.texts("admissionReviewVersions").collect();
     let accepted = REVIEW_VERSIONS.join(", ");
     if versions.is_empty() {
@@ -250,7 +257,7 @@ pub(super) fn rule_with_operations(rule: &Value, at: &At<'_>, errors: &mut Field
         }
     }
     resources(rule, &at.field("resources"), errors);
-    one_of(rule, "scope", &["*", "Cluster", "Namespaced"], at, errors);
+    optional_value(rule, "scope", &["*", "Cluster", "Namespaced"], at, errors);
 }
 
 fn resources(rule: &Value, at: &At<'_>, errors: &mut FieldErrors) {
@@ -305,7 +312,7 @@ pub(super) fn match_resources(resources: Option<&Value>, at: &At<'_>, errors: &m
     if holder.part("matchPolicy").is_none() {
         errors.required(&at.field("matchPolicy"), "");
     }
-    one_of(holder, "matchPolicy", &MATCH_POLICIES, at, errors);
+    optional_value(holder, "matchPolicy", &MATCH_POLICIES, at, errors);
     for field in ["namespaceSelector", "objectSelector"] {
         match holder.part(field) {
             None => errors.required(&at.field(field), ""),

@@ -11,15 +11,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use value::Value;
 
-use super::{Context, Rules};
+use super::{ValidationContext, ValidationRules};
 
-pub(crate) const CUSTOM_RESOURCE_DEFINITION: Rules = Rules {
+pub(crate) const CUSTOM_RESOURCE_DEFINITION: ValidationRules = ValidationRules {
     create: |object, context| crd::validation::create(object, &crd_context(context)),
     update: |new, old, context| crd::validation::update(new, old, &crd_context(context)),
     update_status: |new, old, _| crd::validation::update_status(new, old),
 };
 
-fn crd_context(context: &Context) -> crd::validation::Context {
+fn crd_context(context: &ValidationContext) -> crd::validation::Context {
     crd::validation::Context {
         stopwatch: context.stopwatch.clone(),
         budget: context.budget.clone(),
@@ -27,7 +27,7 @@ fn crd_context(context: &Context) -> crd::validation::Context {
     }
 }
 
-pub(crate) const API_SERVICE: Rules = Rules {
+pub(crate) const API_SERVICE: ValidationRules = ValidationRules {
     create: |service, _| api_service(service),
     update: |new, old, _| {
         let mut errors = meta::update(new, old);

@@ -6,19 +6,28 @@ use api::{FieldErrors, names};
 use value::Value;
 
 use super::label_match::selects;
-use super::pod::options::Options;
+use super::pod::options::PodValidationOptions;
 use super::template::template;
-use super::{Context, Rules, internal_json, label_match, no_rules};
+use super::{ValidationContext, ValidationRules, internal_json, label_match, no_rules};
 
-pub(crate) const DEPLOYMENT: Rules =
-    Rules { create: deployment_create, update: deployment_update, update_status: deployment_status };
-pub(crate) const DAEMON_SET: Rules =
-    Rules { create: daemon_set_create, update: daemon_set_update, update_status: daemon_set_status };
-pub(crate) const REPLICA_SET: Rules =
-    Rules { create: replica_set_create, update: replica_set_update, update_status: replica_set_status };
-pub(crate) const CONTROLLER_REVISION: Rules =
-    Rules { create: revision_create, update: revision_update, update_status: no_rules };
-pub(crate) const REPLICATION_CONTROLLER: Rules = Rules {
+pub(crate) const DEPLOYMENT: ValidationRules = ValidationRules {
+    create: |object, context| workload_create(object, context, deployment_spec),
+    update: |new, old, context| workload_update(new, old, context, deployment_spec),
+    update_status: deployment_status,
+};
+pub(crate) const DAEMON_SET: ValidationRules = ValidationRules {
+    create: |object, context| workload_create(object, context, daemon_set_spec),
+    update: daemon_set_update,
+    update_status: daemon_set_status,
+};
+pub(crate) const REPLICA_SET: ValidationRules = ValidationRules {
+    create: |object, context| workload_create(object, context, replica_set_spec),
+    update: |new, old, context| workload_update(new, old, context, replica_set_spec),
+    update_status: replica_set_status,
+};
+pub(crate) const CONTROLLER_REVISION: ValidationRules =
+    ValidationRules { create: revision_create, update: revision_update, update_status: no_rules };
+pub(crate) const REPLICATION_CONTROLLER: ValidationRules = ValidationRules {
     create: replication_controller_create,
     update: replication_controller_update,
     update_status: replication_controller_status,
@@ -29,21 +38,29 @@ const STATUS: At<'static> = At::new("status");
 pub(super) const TEMPLATE: At<'static> = At::new("spec.template");
 pub(super) const NO_MATCH: &str = "`selector` does not match template `labels`";
 
-fn deployment_create(object: &Value, context: &Context) -> FieldErrors {
+/// Rules for the spec of a workload: its own fields and its pod template.
+type WorkloadSpecRule = fn(Option<&Value>, &PodValidationOptions, &mut FieldErrors);
+
+fn workload_create(object: &Value, context: &ValidationContext, spec_rule: WorkloadSpecRule) -> FieldErrors {
     let mut errors = meta::create(object, true, names::name_is_dns_subdomain);
-    deployment_spec(object.part("spec"), &Options::for_template(None, context), &mut errors);
+    spec_rule(object.part("spec"), &PodValidationOptions::for_template(None, context), &mut errors);
     errors
 }
 
-fn deployment_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn workload_update(
+    new: &Value,
+    old: &Value,
+    context: &ValidationContext,
+    spec_rule: WorkloadSpecRule,
+) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (spec, old_spec) = (new.part("spec"), old.part("spec"));
-    deployment_spec(spec, &Options::for_template(old_spec.part("template"), context), &mut errors);
+    spec_rule(spec, &PodValidationOptions::for_template(old_spec.part("template"), context), &mut errors);
     selector_stays(spec, old_spec, &mut errors);
     errors
 }
 
-fn deployment_spec(spec: Option<&Value>, options: &Options, errors: &mut FieldErrors) {
+fn deployment_spec(spec: Option<&Value>, options: &PodValidationOptions, errors: &mut FieldErrors) {
     errors.not_negative(&SPEC.field("replicas"), spec.number("replicas"));
     required_selector(spec, "deployment", errors);
     replicated_template(spec, options, errors);
@@ -161,7 +178,7 @@ pub(super) fn template_labels(spec: Option<&Value>) -> Option<&Value> {
 }
 
 /// Validates the template of a Deployment or ReplicaSet. Skips it if the selector is invalid.
-fn replicated_template(spec: Option<&Value>, options: &Options, errors: &mut FieldErrors) {
+fn replicated_template(spec: Option<&Value>, options: &PodValidationOptions, errors: &mut FieldErrors) {
     let labels = template_labels(spec);
     let selector = spec.part("selector");
     match selects(selector, labels) {
@@ -192,7 +209,7 @@ pub(super) fn always_restarted(spec: Option<&Value>, kind: &str, errors: &mut Fi
     }
 }
 
-fn deployment_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn deployment_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (status, old_status) = (new.part("status"), old.part("status"));
     let counts = [
@@ -242,21 +259,7 @@ pub(super) fn collisions_grow(new: Option<&Value>, old: Option<&Value>, errors: 
     }
 }
 
-fn replica_set_create(object: &Value, context: &Context) -> FieldErrors {
-    let mut errors = meta::create(object, true, names::name_is_dns_subdomain);
-    replica_set_spec(object.part("spec"), &Options::for_template(None, context), &mut errors);
-    errors
-}
-
-fn replica_set_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
-    let mut errors = meta::update(new, old);
-    let (spec, old_spec) = (new.part("spec"), old.part("spec"));
-    replica_set_spec(spec, &Options::for_template(old_spec.part("template"), context), &mut errors);
-    selector_stays(spec, old_spec, &mut errors);
-    errors
-}
-
-fn replica_set_spec(spec: Option<&Value>, options: &Options, errors: &mut FieldErrors) {
+fn replica_set_spec(spec: Option<&Value>, options: &PodValidationOptions, errors: &mut FieldErrors) {
     errors.not_negative(&SPEC.field("replicas"), spec.number("replicas"));
     errors.not_negative(&SPEC.field("minReadySeconds"), spec.number("minReadySeconds"));
     // kube-apiserver says "deployment" here too.
@@ -264,7 +267,7 @@ fn replica_set_spec(spec: Option<&Value>, options: &Options, errors: &mut FieldE
     replicated_template(spec, options, errors);
 }
 
-fn replica_set_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn replica_set_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     replicas_status(new.part("status"), &mut errors);
     errors
@@ -285,23 +288,17 @@ fn replicas_status(status: Option<&Value>, errors: &mut FieldErrors) {
     available_at_most_ready(status, "readyReplicas", errors);
 }
 
-fn daemon_set_create(object: &Value, context: &Context) -> FieldErrors {
-    let mut errors = meta::create(object, true, names::name_is_dns_subdomain);
-    daemon_set_spec(object.part("spec"), &Options::for_template(None, context), &mut errors);
-    errors
-}
-
-fn daemon_set_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn daemon_set_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (spec, old_spec) = (new.part("spec"), old.part("spec"));
     selector_stays(spec, old_spec, &mut errors);
-    let mut options = Options::for_template(old_spec.part("template"), context);
+    let mut options = PodValidationOptions::for_template(old_spec.part("template"), context);
     options.invalid_selector_values |= meta::has_invalid_label_value(old_spec.part("selector"));
     daemon_set_spec(spec, &options, &mut errors);
     errors
 }
 
-fn daemon_set_spec(spec: Option<&Value>, options: &Options, errors: &mut FieldErrors) {
+fn daemon_set_spec(spec: Option<&Value>, options: &PodValidationOptions, errors: &mut FieldErrors) {
     let selector = spec.part("selector");
     meta::label_selector(selector, options.invalid_selector_values, &SPEC.field("selector"), errors);
     let labels = template_labels(spec);
@@ -346,7 +343,7 @@ fn daemon_set_strategy(strategy: Option<&Value>, at: &At<'_>, errors: &mut Field
     }
 }
 
-fn daemon_set_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn daemon_set_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (status, old_status) = (new.part("status"), old.part("status"));
     let counts = [
@@ -365,7 +362,7 @@ fn daemon_set_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-fn revision_create(object: &Value, _: &Context) -> FieldErrors {
+fn revision_create(object: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = revision(object);
     match object.part("data") {
         None => errors.required(&At::new("data"), "data is mandatory"),
@@ -381,16 +378,16 @@ fn revision(object: &Value) -> FieldErrors {
     errors
 }
 
-fn revision_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn revision_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     errors.append(&mut revision(new));
     errors.immutable(&At::new("data"), new.part("data"), old.part("data"));
     errors
 }
 
-fn replication_controller_create(object: &Value, context: &Context) -> FieldErrors {
+fn replication_controller_create(object: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create_without_name(object, true);
-    replication_controller_spec(object, &Options::for_template(None, context), &mut errors);
+    replication_controller_spec(object, &PodValidationOptions::for_template(None, context), &mut errors);
     let mut declared = FieldErrors::new();
     let name = object.part("metadata").text("name");
     if !name.is_empty() {
@@ -400,10 +397,10 @@ fn replication_controller_create(object: &Value, context: &Context) -> FieldErro
     supersede(errors, declared)
 }
 
-fn replication_controller_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn replication_controller_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     const NOT_CONVERTIBLE: &str = "non-convertible.kubernetes.io";
     let mut errors = meta::update(new, old);
-    let options = Options::for_template(old.part("spec").part("template"), context);
+    let options = PodValidationOptions::for_template(old.part("spec").part("template"), context);
     replication_controller_spec(new, &options, &mut errors);
     let mut declared = FieldErrors::new();
     declared_of_replication_controller(new, &mut declared);
@@ -436,7 +433,7 @@ fn declared_of_replication_controller(object: &Value, errors: &mut FieldErrors) 
     errors.not_negative(&SPEC.field("minReadySeconds"), spec.number("minReadySeconds"));
 }
 
-fn replication_controller_spec(object: &Value, options: &Options, errors: &mut FieldErrors) {
+fn replication_controller_spec(object: &Value, options: &PodValidationOptions, errors: &mut FieldErrors) {
     let spec = object.part("spec");
     errors.not_negative(&SPEC.field("minReadySeconds"), spec.number("minReadySeconds"));
     let has_selector = spec.entries("selector").next().is_some();
@@ -460,7 +457,7 @@ fn replication_controller_spec(object: &Value, options: &Options, errors: &mut F
     always_restarted(spec, "ReplicationController", errors);
 }
 
-fn replication_controller_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn replication_controller_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     replicas_status(new.part("status"), &mut errors);
     errors

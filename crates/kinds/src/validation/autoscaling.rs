@@ -6,9 +6,10 @@ use api::{FieldErrors, gvk::GroupVersion, names, quantity::Quantity};
 use value::Value;
 
 use super::pod::resources;
-use super::{Context, Rules};
+use super::{ValidationContext, ValidationRules, optional_value, required_name};
 
-pub(crate) const HORIZONTAL_POD_AUTOSCALER: Rules = Rules { create, update, update_status };
+pub(crate) const HORIZONTAL_POD_AUTOSCALER: ValidationRules =
+    ValidationRules { create, update, update_status };
 
 const SPEC: At<'static> = At::new("spec");
 const MAX_PERIOD_SECONDS: i64 = 1800;
@@ -21,19 +22,19 @@ struct ApiVersion {
     may_lack_group: bool,
 }
 
-fn create(object: &Value, _: &Context) -> FieldErrors {
+fn create(object: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(object, true, names::name_is_dns_subdomain);
     spec(object.part("spec"), None, &mut errors);
     supersede(errors, declared(object))
 }
 
-fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     spec(new.part("spec"), Some(old), &mut errors);
     supersede(errors, declared(new))
 }
 
-fn update_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn update_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let at = At::new("status");
     let status = new.part("status");
@@ -99,12 +100,7 @@ fn spec(spec: Option<&Value>, old: Option<&Value>, errors: &mut FieldErrors) {
 
 fn reference(reference: Option<&Value>, strictness: ApiVersion, at: &At<'_>, errors: &mut FieldErrors) {
     for field in ["kind", "name"] {
-        let text = reference.text(field);
-        if text.is_empty() {
-            errors.required(&at.field(field), "");
-        } else {
-            errors.invalid_each(&at.field(field), text, names::is_path_segment_name(text));
-        }
+        required_name(reference, field, names::is_path_segment_name, at, errors);
     }
     let version = reference.text("apiVersion");
     if let Err(why) = api_version(version, strictness) {
@@ -301,9 +297,7 @@ fn scaling_rules(rules: &Value, at: &At<'_>, errors: &mut FieldErrors) {
             errors.invalid(&at, seconds, format!("must be less than or equal to {MAX_WINDOW_SECONDS}"));
         }
     }
-    if let Some(select) = rules.text_if_set("selectPolicy").filter(|select| !SELECT.contains(select)) {
-        errors.not_supported(&at.field("selectPolicy"), select, &SELECT);
-    }
+    optional_value(rules, "selectPolicy", &SELECT, at, errors);
     let list = at.field("policies");
     let policies = rules.items("policies");
     if policies.is_empty() {

@@ -11,14 +11,14 @@ use value::Value;
 use x509::{Certificate, CertificateRequest, pem};
 
 use super::pod::projected::signer_name;
-use super::{Context, Rules, internal_json, unified_diff};
+use super::{ValidationContext, ValidationRules, internal_json, unified_diff};
 
-pub(crate) const SIGNING_REQUEST: Rules = Rules {
+pub(crate) const SIGNING_REQUEST: ValidationRules = ValidationRules {
     create: |request, _| signing_request(request, None),
-    update: |new, old, _| signing_request_update(new, old, Change::Main),
-    update_status: |new, old, _| signing_request_update(new, old, Change::Status),
+    update: |new, old, _| signing_request_update(new, old, CsrEndpoint::Main),
+    update_status: |new, old, _| signing_request_update(new, old, CsrEndpoint::Status),
 };
-pub(crate) const TRUST_BUNDLE: Rules = Rules {
+pub(crate) const TRUST_BUNDLE: ValidationRules = ValidationRules {
     create: |bundle, _| trust_bundle(bundle, true),
     update: |new, old, _| {
         let changed = new.part("spec").text("trustBundle") != old.part("spec").text("trustBundle");
@@ -65,15 +65,15 @@ const USAGES: [&str; 23] = [
 
 /// Resource or subresource through which a signing request is updated.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum CsrEndpoint {
     Main,
     Status,
     Approval,
 }
 
 /// Validates an update of a signing request through `approval`.
-pub fn approval(new: &Value, old: &Value, _: &Context) -> FieldErrors {
-    signing_request_update(new, old, Change::Approval)
+pub fn approval(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
+    signing_request_update(new, old, CsrEndpoint::Approval)
 }
 
 /// Decodes the certificate request in `spec.request`, which is base64-encoded PEM.
@@ -215,7 +215,7 @@ fn request_conditions(
     }
 }
 
-fn signing_request_update(new: &Value, old: &Value, change: Change) -> FieldErrors {
+fn signing_request_update(new: &Value, old: &Value, change: CsrEndpoint) -> FieldErrors {
     let mut errors = signing_request(new, Some(old));
     let of = |request: &Value, kind: &str| -> Vec<Value> {
         let conditions = request.list_at(&["status", "conditions"]).iter();
@@ -226,7 +226,7 @@ fn signing_request_update(new: &Value, old: &Value, change: Change) -> FieldErro
             errors.forbidden(&CONDITIONS, format!("updates may not remove a condition of type \"{kind}\""));
         }
     }
-    if change != Change::Approval {
+    if change != CsrEndpoint::Approval {
         for kind in ["Approved", "Denied"] {
             let (now, before) = (of(new, kind), of(old, kind));
             if now.len() > before.len() {
@@ -244,7 +244,7 @@ fn signing_request_update(new: &Value, old: &Value, change: Change) -> FieldErro
     let (now, before) = (new.part("status").text("certificate"), old.part("status").text("certificate"));
     if now != before {
         let at = At::new("status.certificate");
-        if change != Change::Status {
+        if change != CsrEndpoint::Status {
             errors.forbidden(&at, "updates may not set certificate content");
         } else if !before.is_empty() {
             errors.forbidden(&at, "updates may not modify existing certificate content");

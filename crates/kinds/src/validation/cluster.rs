@@ -10,12 +10,12 @@ use api::validation::meta;
 use api::validation::repeated::Repeated;
 use value::Value;
 
-use super::pod::options::Options;
+use super::pod::options::PodValidationOptions;
 use super::pod::resources::container_requirements;
 use super::pod::scheduling::toleration_list;
-use super::{Context, Rules, internal_json, no_rules};
+use super::{ValidationContext, ValidationRules, internal_json, no_rules};
 
-pub(crate) const LEASE: Rules = Rules {
+pub(crate) const LEASE: ValidationRules = ValidationRules {
     create: |lease, _| {
         let mut errors = meta::create(lease, true, names::name_is_dns_subdomain);
         lease_spec(lease, &mut errors);
@@ -28,10 +28,10 @@ pub(crate) const LEASE: Rules = Rules {
     },
     update_status: no_rules,
 };
-pub(crate) const PRIORITY_CLASS: Rules =
-    Rules { create: priority_class, update: priority_class_update, update_status: no_rules };
-pub(crate) const RUNTIME_CLASS: Rules =
-    Rules { create: runtime_class, update: runtime_class_update, update_status: no_rules };
+pub(crate) const PRIORITY_CLASS: ValidationRules =
+    ValidationRules { create: priority_class, update: priority_class_update, update_status: no_rules };
+pub(crate) const RUNTIME_CLASS: ValidationRules =
+    ValidationRules { create: runtime_class, update: runtime_class_update, update_status: no_rules };
 
 const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;
 /// Priority classes that exist in every cluster.
@@ -63,7 +63,7 @@ fn lease_spec(lease: &Value, errors: &mut FieldErrors) {
     }
 }
 
-fn priority_class(class: &Value, _: &Context) -> FieldErrors {
+fn priority_class(class: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(class, false, names::name_is_dns_subdomain);
     let name = api::meta::name(class);
     let value = class.number("value");
@@ -103,7 +103,7 @@ fn is_system_class(name: &str, value: i64, is_default: bool) -> Result<(), Strin
     Ok(())
 }
 
-fn priority_class_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn priority_class_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     if new.number("value") != old.number("value") {
         errors.forbidden(&At::new("value"), "may not be changed in an update.");
@@ -116,12 +116,12 @@ fn priority_class_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-fn runtime_class(class: &Value, context: &Context) -> FieldErrors {
+fn runtime_class(class: &Value, context: &ValidationContext) -> FieldErrors {
     let errors = runtime_class_rules(class, context);
     supersede(errors, declared_handler(class, None))
 }
 
-fn runtime_class_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn runtime_class_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = runtime_class_rules(new, context);
     errors.extend(meta::update(new, old));
     if new.text("handler") != old.text("handler") {
@@ -130,7 +130,7 @@ fn runtime_class_update(new: &Value, old: &Value, context: &Context) -> FieldErr
     supersede(errors, declared_handler(new, Some(old)))
 }
 
-fn runtime_class_rules(class: &Value, context: &Context) -> FieldErrors {
+fn runtime_class_rules(class: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(class, false, names::name_is_dns_subdomain);
     let handler = class.text("handler");
     if handler.is_empty() {
@@ -140,7 +140,7 @@ fn runtime_class_rules(class: &Value, context: &Context) -> FieldErrors {
     }
     if let Some(overhead) = class.part("overhead") {
         let limits = Value::map([("limits", overhead.part("podFixed").cloned().unwrap_or_default())]);
-        let options = Options::for_template(None, context);
+        let options = PodValidationOptions::for_template(None, context);
         container_requirements(Some(&limits), &BTreeSet::new(), &At::new("overhead"), &options, &mut errors);
     }
     if let Some(scheduling) = class.part("scheduling") {
@@ -148,7 +148,7 @@ fn runtime_class_rules(class: &Value, context: &Context) -> FieldErrors {
         meta::labels(Some(scheduling), "nodeSelector", &at, &mut errors);
         let list = at.field("tolerations");
         let tolerations = scheduling.items("tolerations");
-        toleration_list(tolerations, &Options::for_template(None, context), &list, &mut errors);
+        toleration_list(tolerations, &PodValidationOptions::for_template(None, context), &list, &mut errors);
         let key = |toleration: &Value| {
             ["key", "operator", "value", "effect"].map(|field| toleration.text(field).to_owned())
         };

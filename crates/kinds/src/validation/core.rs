@@ -8,21 +8,22 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use value::Value;
 
-use super::{Context, Rules, no_rules};
+use super::ports::{port_number, protocol};
+use super::{ValidationContext, ValidationRules, no_rules};
 
 /// Maximum size of the data of a ConfigMap or Secret, in bytes.
 const MAX_DATA: usize = 1 << 20;
 const IMMUTABLE_WHEN_SET: &str = "field is immutable when `immutable` is set";
-pub(super) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
-pub(crate) const NAMESPACE: Rules =
-    Rules { create: namespace, update: namespace_update, update_status: namespace_status };
-pub(crate) const CONFIG_MAP: Rules =
-    Rules { create: config_map, update: config_map_update, update_status: no_rules };
-pub(crate) const SECRET: Rules = Rules { create: secret, update: secret_update, update_status: no_rules };
-pub(crate) const SERVICE_ACCOUNT: Rules =
-    Rules { create: service_account, update: service_account_update, update_status: no_rules };
-pub(crate) const ENDPOINTS: Rules = Rules {
+pub(crate) const NAMESPACE: ValidationRules =
+    ValidationRules { create: namespace, update: namespace_update, update_status: namespace_status };
+pub(crate) const CONFIG_MAP: ValidationRules =
+    ValidationRules { create: config_map, update: config_map_update, update_status: no_rules };
+pub(crate) const SECRET: ValidationRules =
+    ValidationRules { create: secret, update: secret_update, update_status: no_rules };
+pub(crate) const SERVICE_ACCOUNT: ValidationRules =
+    ValidationRules { create: service_account, update: service_account_update, update_status: no_rules };
+pub(crate) const ENDPOINTS: ValidationRules = ValidationRules {
     create: |new, _| endpoints(new, None),
     update: |new, old, _| {
         let mut errors = meta::update(new, old);
@@ -32,7 +33,7 @@ pub(crate) const ENDPOINTS: Rules = Rules {
     update_status: no_rules,
 };
 
-fn namespace(namespace: &Value, _: &Context) -> FieldErrors {
+fn namespace(namespace: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(namespace, false, name_is_dns_label);
     for finalizer in namespace.part("spec").texts("finalizers") {
         finalizer_name(finalizer, &At::new("spec.finalizers"), &mut errors);
@@ -40,13 +41,13 @@ fn namespace(namespace: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-fn namespace_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn namespace_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = namespace(new, context);
     errors.extend(meta::update(new, old));
     errors
 }
 
-fn namespace_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn namespace_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let phase = new.part("status").text("phase");
     let at = At::new("status.Phase");
@@ -61,7 +62,7 @@ fn namespace_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
 }
 
 /// Validates an update of a namespace through `finalize`.
-pub fn namespace_finalize(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+pub fn namespace_finalize(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let at = At::new("spec.finalizers");
     for (i, finalizer) in new.part("spec").texts("finalizers").enumerate() {
@@ -77,7 +78,7 @@ fn finalizer_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn config_map(map: &Value, _: &Context) -> FieldErrors {
+fn config_map(map: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(map, true, name_is_dns_subdomain);
     let mut size = 0;
     for (key, text) in map.text_entries("data") {
@@ -99,7 +100,7 @@ fn config_map(map: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-fn config_map_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn config_map_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     frozen(new, old, &["data", "binaryData"], &mut errors);
     errors.extend(config_map(new, context));
@@ -133,7 +134,7 @@ fn decoded_len(text: &str) -> usize {
     digits * 3 / 4
 }
 
-fn secret(secret: &Value, _: &Context) -> FieldErrors {
+fn secret(secret: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(secret, true, name_is_dns_subdomain);
     let at = At::new("data");
     let mut size = 0;
@@ -202,7 +203,7 @@ fn json_object(bytes: &[u8]) -> Result<(), String> {
     }
 }
 
-fn secret_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn secret_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     if new.text("type") != old.text("type") {
         errors.invalid(&At::new("type"), new.text("type"), api::validation::fields::IMMUTABLE);
@@ -212,11 +213,11 @@ fn secret_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     errors
 }
 
-fn service_account(account: &Value, _: &Context) -> FieldErrors {
+fn service_account(account: &Value, _: &ValidationContext) -> FieldErrors {
     meta::create(account, true, name_is_dns_subdomain)
 }
 
-fn service_account_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn service_account_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     errors.extend(service_account(new, context));
     errors
@@ -298,21 +299,9 @@ fn endpoint_port(port: &Value, require_name: bool, at: &At<'_>, errors: &mut Fie
     } else if !name.is_empty() {
         errors.invalid_each(&at.field("name"), name, names::is_dns1123_label(name));
     }
-    let number = port.number("port");
-    for error in names::is_valid_port_num(number) {
-        errors.invalid(&at.field("port"), number, error);
-    }
+    port_number(port.number("port"), &at.field("port"), errors);
     protocol(port.text("protocol"), &at.field("protocol"), errors);
     if let Some(app) = port.text_if_set("appProtocol") {
         errors.invalid_each(&at.field("appProtocol"), app, names::is_qualified_name(app));
-    }
-}
-
-/// Validates a required protocol name.
-pub(super) fn protocol(protocol: &str, at: &At<'_>, errors: &mut FieldErrors) {
-    if protocol.is_empty() {
-        errors.required(at, "");
-    } else if !PROTOCOLS.contains(&protocol) {
-        errors.not_supported(at, protocol, &PROTOCOLS);
     }
 }

@@ -5,22 +5,22 @@ use api::{FieldErrors, time::parse_duration};
 use api::validation::fields::{At, Report};
 
 /// Range of a schedule's field, and the names of its values.
-struct Bounds {
+struct CronFieldRange {
     min: u64,
     max: u64,
     names: &'static [&'static str],
 }
 
-const FIELDS: [Bounds; 5] = [
-    Bounds { min: 0, max: 59, names: &[] },
-    Bounds { min: 0, max: 23, names: &[] },
-    Bounds { min: 1, max: 31, names: &[] },
-    Bounds {
+const FIELDS: [CronFieldRange; 5] = [
+    CronFieldRange { min: 0, max: 59, names: &[] },
+    CronFieldRange { min: 0, max: 23, names: &[] },
+    CronFieldRange { min: 1, max: 31, names: &[] },
+    CronFieldRange {
         min: 1,
         max: 12,
         names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
     },
-    Bounds { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] },
+    CronFieldRange { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] },
 ];
 
 const TIME_ZONES: &str = include_str!("../../data/time-zones.txt");
@@ -64,7 +64,7 @@ fn descriptor(text: &str) -> Result<(), String> {
     }
 }
 
-fn check_range(range: &str, bounds: &Bounds) -> Result<(), String> {
+fn check_range(range: &str, bounds: &CronFieldRange) -> Result<(), String> {
     let mut parts = range.split('/');
     let (span, step, more_steps) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
     let mut ends = span.split('-');
@@ -106,7 +106,7 @@ fn check_range(range: &str, bounds: &Bounds) -> Result<(), String> {
     Ok(())
 }
 
-fn number_or_name(text: &str, bounds: &Bounds) -> Result<u64, String> {
+fn number_or_name(text: &str, bounds: &CronFieldRange) -> Result<u64, String> {
     let lower = text.to_lowercase();
     match bounds.names.iter().zip(bounds.min..).find(|(name, _)| **name == lower) {
         Some((_, number)) => Ok(number),

@@ -11,10 +11,12 @@ use api::validation::meta;
 use api::validation::repeated::Repeated;
 use value::Value;
 
-use super::core::{PROTOCOLS, endpoint_ip};
-use super::{Context, Rules, no_rules};
+use super::core::endpoint_ip;
+use super::ports::PROTOCOLS;
+use super::{ValidationContext, ValidationRules, no_rules};
 
-pub(crate) const ENDPOINT_SLICE: Rules = Rules { create, update, update_status: no_rules };
+pub(crate) const ENDPOINT_SLICE: ValidationRules =
+    ValidationRules { create, update, update_status: no_rules };
 
 const MAX_ADDRESSES: usize = 100;
 const MAX_PORTS: usize = 20_000;
@@ -23,11 +25,11 @@ const MAX_HINTS: usize = 8;
 const MAX_TOPOLOGY: usize = 16;
 const ADDRESS_TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
 
-fn create(slice: &Value, _: &Context) -> FieldErrors {
+fn create(slice: &Value, _: &ValidationContext) -> FieldErrors {
     supersede(rules(slice, None), declared(slice, None))
 }
 
-fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = rules(new, Some(old));
     if new.text("addressType") != old.text("addressType") {
         errors.invalid(&At::new("addressType"), new.text("addressType"), IMMUTABLE);

@@ -10,15 +10,15 @@ use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
 use api::validation::meta;
 use value::Value;
 
-use super::{Rules, internal_json, no_rules};
+use super::{ValidationRules, internal_json, no_rules};
 
-pub(crate) const CORE_EVENT: Rules = Rules {
+pub(crate) const CORE_EVENT: ValidationRules = ValidationRules {
     create: |event, _| common(event, "reportingComponent"),
     update: |new, _, _| common(new, "reportingComponent"),
     update_status: no_rules,
 };
 /// Rules of `events.k8s.io/v1`, applied to the stored core form.
-pub(crate) const EVENT: Rules = Rules {
+pub(crate) const EVENT: ValidationRules = ValidationRules {
     create: |event, _| create_v1(event),
     update: |new, old, _| update_v1(new, old),
     update_status: no_rules,

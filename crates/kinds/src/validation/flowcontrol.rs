@@ -8,9 +8,9 @@ use api::validation::meta;
 use api::validation::repeated::Repeated;
 use value::Value;
 
-use super::{Context, Rules, internal_json};
+use super::{ValidationContext, ValidationRules, internal_json};
 
-pub(crate) const FLOW_SCHEMA: Rules = Rules {
+pub(crate) const FLOW_SCHEMA: ValidationRules = ValidationRules {
     create: flow_schema,
     update: |new, _, context| flow_schema(new, context),
     update_status: |new, _, _| {
@@ -19,7 +19,7 @@ pub(crate) const FLOW_SCHEMA: Rules = Rules {
         errors
     },
 };
-pub(crate) const PRIORITY_LEVEL: Rules = Rules {
+pub(crate) const PRIORITY_LEVEL: ValidationRules = ValidationRules {
     create: |level, _| supersede(priority_level(level), declared(level, None)),
     update: |new, old, _| supersede(priority_level(new), declared(new, Some(old))),
     update_status: |new, _, _| {
@@ -37,7 +37,7 @@ const VERBS: [&str; 9] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 const PRESERVE_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
-fn flow_schema(schema: &Value, _: &Context) -> FieldErrors {
+fn flow_schema(schema: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(schema, false, names::name_is_dns_subdomain);
     let spec = schema.part("spec");
     let name = api::meta::name(schema);

@@ -10,15 +10,15 @@ use value::{Value, write};
 use api::validation::fields::Read;
 
 /// A field of an internal type.
-struct Field {
+struct InternalField {
     name: &'static str,
     leaves_out_empty: bool,
     path: Vec<&'static str>,
     kind: &'static str,
 }
 
-static TYPES: LazyLock<HashMap<&'static str, Vec<Field>>> = LazyLock::new(|| {
-    let mut types: HashMap<&str, Vec<Field>> = HashMap::new();
+static TYPES: LazyLock<HashMap<&'static str, Vec<InternalField>>> = LazyLock::new(|| {
+    let mut types: HashMap<&str, Vec<InternalField>> = HashMap::new();
     let mut current = "";
     let kinds = include_str!("../../data/internal-kinds.txt").lines();
     for line in include_str!("../../data/internal-types.txt").lines().chain(kinds) {
@@ -31,7 +31,7 @@ static TYPES: LazyLock<HashMap<&'static str, Vec<Field>>> = LazyLock::new(|| {
         };
         let mut words = field.split(' ');
         if let (Some(name), Some(path), Some(kind)) = (words.next(), words.next(), words.next()) {
-            types.entry(current).or_default().push(Field {
+            types.entry(current).or_default().push(InternalField {
                 name: name.trim_end_matches('?'),
                 leaves_out_empty: name.ends_with('?'),
                 path: path.split('.').collect(),
@@ -43,7 +43,7 @@ static TYPES: LazyLock<HashMap<&'static str, Vec<Field>>> = LazyLock::new(|| {
 });
 
 #[derive(Clone, Copy)]
-enum Layout {
+enum JsonStyle {
     Compact,
     /// One field per line, indented by one space per level.
     Indented,
@@ -52,18 +52,18 @@ enum Layout {
 /// Prints `value` as the internal type `kind` on one line.
 pub(super) fn compact(kind: &str, value: Option<&Value>) -> String {
     let mut out = String::new();
-    print(kind, value, Layout::Compact, 0, &mut out);
+    print(kind, value, JsonStyle::Compact, 0, &mut out);
     out
 }
 
 /// Prints `value` as the internal type `kind`, indented by one space per level.
 pub(super) fn indented(kind: &str, value: Option<&Value>) -> String {
     let mut out = String::new();
-    print(kind, value, Layout::Indented, 0, &mut out);
+    print(kind, value, JsonStyle::Indented, 0, &mut out);
     out
 }
 
-fn print(kind: &str, value: Option<&Value>, layout: Layout, depth: usize, out: &mut String) {
+fn print(kind: &str, value: Option<&Value>, layout: JsonStyle, depth: usize, out: &mut String) {
     let value = value.filter(|value| !value.is_null());
     if let Some(inner) = kind.strip_prefix('*') {
         match value {
@@ -114,12 +114,12 @@ fn bracketed<'a>(
     open: char,
     close: char,
     items: impl Iterator<Item = (Option<&'a str>, &'a str, Option<&'a Value>)>,
-    layout: Layout,
+    layout: JsonStyle,
     depth: usize,
     out: &mut String,
 ) {
     let line = |depth: usize, out: &mut String| {
-        if matches!(layout, Layout::Indented) {
+        if matches!(layout, JsonStyle::Indented) {
             out.push('\n');
             out.extend(std::iter::repeat_n(' ', depth));
         }
@@ -135,7 +135,7 @@ fn bracketed<'a>(
         if let Some(key) = key {
             out.push_str(&write::to_string(&key.into()));
             out.push(':');
-            if matches!(layout, Layout::Indented) {
+            if matches!(layout, JsonStyle::Indented) {
                 out.push(' ');
             }
         }

@@ -7,7 +7,7 @@ use api::validation::meta;
 use api::{FieldErrors, field::FieldErrorKind};
 use value::Value;
 
-use super::{Context, internal_json};
+use super::{ValidationContext, internal_json};
 
 const STATUS: At<'static> = At::new("status");
 
@@ -24,13 +24,13 @@ fn has(status: Option<&Value>, condition: &str, value: &str) -> bool {
 }
 
 /// New and old status of a job.
-struct Change<'a> {
+struct JobStatusChange<'a> {
     spec: Option<&'a Value>,
     new: Option<&'a Value>,
     old: Option<&'a Value>,
 }
 
-impl Change<'_> {
+impl JobStatusChange<'_> {
     fn of(&self, field: &str) -> bool {
         !same(self.new.part(field), self.old.part(field))
     }
@@ -50,9 +50,9 @@ impl Change<'_> {
 
 /// Validates an update through the `status` subresource. Rules check only changed fields, so that a job that already
 /// violates one can still be updated.
-pub(super) fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+pub(super) fn update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
-    let change = Change { spec: new.part("spec"), new: new.part("status"), old: old.part("status") };
+    let change = JobStatusChange { spec: new.part("spec"), new: new.part("status"), old: old.part("status") };
     counts(&change, &mut errors);
     ending(&change, &mut errors);
     index_lists(&change, &mut errors);
@@ -66,7 +66,7 @@ fn wrong_conditions(detail: impl Into<String>, errors: &mut FieldErrors) {
     errors.report(FieldErrorKind::Invalid, &STATUS.field("conditions"), None, detail.into());
 }
 
-fn counts(change: &Change<'_>, errors: &mut FieldErrors) {
+fn counts(change: &JobStatusChange<'_>, errors: &mut FieldErrors) {
     let status = change.new;
     for field in ["active", "succeeded", "failed", "ready", "terminating"] {
         errors.not_negative(&STATUS.field(field), status.number(field));
@@ -86,7 +86,7 @@ fn counts(change: &Change<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn ending(change: &Change<'_>, errors: &mut FieldErrors) {
+fn ending(change: &JobStatusChange<'_>, errors: &mut FieldErrors) {
     let status = change.new;
     let (complete, failed) = (is_true(status, "Complete"), is_true(status, "Failed"));
     let (start, end) = (status.text_if_set("startTime"), status.text_if_set("completionTime"));
@@ -152,7 +152,7 @@ fn ending(change: &Change<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn index_lists(change: &Change<'_>, errors: &mut FieldErrors) {
+fn index_lists(change: &JobStatusChange<'_>, errors: &mut FieldErrors) {
     let (completed_changed, failed_changed) = (change.of("completedIndexes"), change.of("failedIndexes"));
     let completed = change.new.text("completedIndexes");
     let failed = change.new.text_if_set("failedIndexes");
@@ -190,7 +190,7 @@ fn index_lists(change: &Change<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn pods_left(change: &Change<'_>, errors: &mut FieldErrors) {
+fn pods_left(change: &JobStatusChange<'_>, errors: &mut FieldErrors) {
     let terminating = change.new.number("terminating");
     if (change.of_finished() || change.of("terminating")) && terminating > 0 && change.finished() {
         let detail = "terminating>0 is invalid for finished job";
@@ -202,7 +202,7 @@ fn pods_left(change: &Change<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn criteria(change: &Change<'_>, errors: &mut FieldErrors) {
+fn criteria(change: &JobStatusChange<'_>, errors: &mut FieldErrors) {
     let status = change.new;
     let met = is_true(status, "SuccessCriteriaMet");
     if met && is_true(status, "Failed") {
@@ -217,7 +217,7 @@ fn criteria(change: &Change<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn transitions(change: &Change<'_>, errors: &mut FieldErrors) {
+fn transitions(change: &JobStatusChange<'_>, errors: &mut FieldErrors) {
     let (new, old) = (change.new, change.old);
     for condition in ["Failed", "Complete", "FailureTarget"] {
         if is_true(old, condition) && !is_true(new, condition) {

@@ -1,9 +1,10 @@
 //! Validation of objects, with the field paths and messages of kube-apiserver.
 //!
 //! Objects arrive decoded, type-checked against their schema ([`schema`]) and with defaults applied. A rule that meets
-//! an unexpected type skips it and never panics. If the [`Rules`] of a kind find no error, the write path also applies the
+//! an unexpected type skips it and never panics. If the [`ValidationRules`] of a kind find no error, the write path also applies the
 //! metadata rules common to all kinds.
 
+mod addresses;
 pub mod admin_access;
 pub(crate) mod admission_expression;
 pub(crate) mod admission_policy;
@@ -19,16 +20,18 @@ pub(crate) mod cron;
 pub(crate) mod endpoint_slice;
 pub(crate) mod event;
 pub(crate) mod flowcontrol;
+pub(crate) mod ingress;
 pub(crate) mod internal_json;
 pub(crate) mod job_status;
 pub(crate) mod label_match;
-pub(crate) mod networking;
+pub(crate) mod network_policy;
 pub(crate) mod node;
 pub(crate) mod persistent_volume;
 pub(crate) mod persistent_volume_claim;
 pub mod pod;
 pub(crate) mod pod_certificate_request;
 pub(crate) mod policy;
+mod ports;
 pub(crate) mod quota;
 pub(crate) mod rbac;
 pub(crate) mod resource;
@@ -38,6 +41,7 @@ pub(crate) mod resource_declared;
 pub(crate) mod resource_slice;
 pub mod reviews;
 pub(crate) mod service;
+pub(crate) mod service_cidr;
 pub(crate) mod stateful_set;
 pub(crate) mod storage;
 pub(crate) mod storagemigration;
@@ -45,11 +49,12 @@ pub(crate) mod template;
 pub(crate) mod unified_diff;
 
 use api::FieldErrors;
+use api::validation::fields::{At, Read, Report};
 use value::Value;
 
 /// Input of validation besides the object.
 #[derive(Clone, Debug, Default)]
-pub struct Context {
+pub struct ValidationContext {
     /// Set by the `--allow-privileged` flag.
     pub allow_privileged: bool,
     /// Current time in seconds since 1970.
@@ -66,7 +71,7 @@ pub struct Context {
     pub budget: value::Budget,
 }
 
-impl Context {
+impl ValidationContext {
     /// Limits and metrics for validating a custom resource.
     pub fn bounds(&self) -> crd::Bounds<'_> {
         crd::Bounds { watch: self.stopwatch.as_deref(), budget: &self.budget }
@@ -75,13 +80,13 @@ impl Context {
 
 /// Validation functions of one kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct ValidationRules {
     /// Arguments are the new object and the context.
-    pub create: fn(&Value, &Context) -> FieldErrors,
+    pub create: fn(&Value, &ValidationContext) -> FieldErrors,
     /// Arguments are `(new, old, context)`.
-    pub update: fn(&Value, &Value, &Context) -> FieldErrors,
+    pub update: fn(&Value, &Value, &ValidationContext) -> FieldErrors,
     /// Arguments are `(new, old, context)`, for an update through the `status` subresource.
-    pub update_status: fn(&Value, &Value, &Context) -> FieldErrors,
+    pub update_status: fn(&Value, &Value, &ValidationContext) -> FieldErrors,
 }
 
 /// Runs validation of one object with a limit on compiling regular expressions of its CEL expressions and schemas,
@@ -93,13 +98,57 @@ pub fn bounded<T>(rules: impl FnOnce() -> T) -> T {
 /// Returns the errors of a text.
 type TextRule = fn(&str) -> Vec<String>;
 
+/// Validates a required name. An empty or absent name is reported only as missing.
+fn required_name<'a>(
+    holder: impl Read<'a>,
+    field: &str,
+    rule: TextRule,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
+    let name = holder.text(field);
+    if name.is_empty() {
+        errors.required(&at.field(field), "");
+    } else {
+        errors.invalid_each(&at.field(field), name, rule(name));
+    }
+}
+
+/// Validates an optional string that must have one of the `known` values.
+fn optional_value<'a>(
+    holder: impl Read<'a>,
+    field: &str,
+    known: &[&str],
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
+    if let Some(value) = holder.text_if_set(field).filter(|value| !known.contains(value)) {
+        errors.not_supported(&at.field(field), value, known);
+    }
+}
+
+/// Validates a required string that must have one of the `known` values.
+fn required_value<'a>(
+    holder: impl Read<'a>,
+    field: &str,
+    known: &[&str],
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
+    match holder.text(field) {
+        "" => errors.required(&at.field(field), ""),
+        value if !known.contains(&value) => errors.not_supported(&at.field(field), value, known),
+        _ => {}
+    }
+}
+
 /// Validates tolerations outside of a pod.
-pub fn tolerations(list: &[Value], at: &api::validation::fields::At<'_>) -> FieldErrors {
+pub fn tolerations(list: &[Value], at: &At<'_>) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    pod::scheduling::toleration_list(list, &pod::options::Options::default(), at, &mut errors);
+    pod::scheduling::toleration_list(list, &pod::options::PodValidationOptions::default(), at, &mut errors);
     errors
 }
 
-fn no_rules(_: &Value, _: &Value, _: &Context) -> FieldErrors {
+fn no_rules(_: &Value, _: &Value, _: &ValidationContext) -> FieldErrors {
     FieldErrors::new()
 }

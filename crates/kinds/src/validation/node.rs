@@ -11,9 +11,9 @@ use api::validation::repeated::Repeated;
 use value::Value;
 
 use super::quota::resource_amounts;
-use super::{Context, Rules, TextRule, internal_json};
+use super::{TextRule, ValidationContext, ValidationRules, internal_json, required_name};
 
-pub(crate) const NODE: Rules = Rules {
+pub(crate) const NODE: ValidationRules = ValidationRules {
     create: |node, _| create(node),
     update: |new, old, context| {
         let mut errors = create(new);
@@ -44,7 +44,7 @@ fn create(node: &Value) -> FieldErrors {
     errors
 }
 
-fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     annotations(new, &mut errors);
     let (spec, status) = (new.part("spec"), new.part("status"));
@@ -269,11 +269,6 @@ fn config_source(source: &Value, in_spec: bool, at: &At<'_>, errors: &mut FieldE
         ("kubeletConfigKey", names::is_config_map_key),
     ];
     for (field, rule) in rules {
-        let text = map.text(field);
-        if text.is_empty() {
-            errors.required(&here.field(field), "");
-        } else {
-            errors.invalid_each(&here.field(field), text, rule(text));
-        }
+        required_name(map, field, rule, &here, errors);
     }
 }

@@ -9,52 +9,54 @@ use api::validation::meta;
 use value::{Map, Value};
 
 use super::pod::scheduling::node_selector;
-use super::pod::volumes::{csi_driver_name, has_iscsi_prefix, is_iscsi_name, no_backsteps, shared_source};
-use super::{Context, Rules, TextRule, internal_json, unified_diff};
+use super::pod::volume_paths::no_backsteps;
+use super::pod::volume_sources::{csi_driver_name, has_iscsi_prefix, is_iscsi_name};
+use super::pod::volumes::shared_source;
+use super::{TextRule, ValidationContext, ValidationRules, internal_json, required_name, unified_diff};
 
-pub(crate) const PERSISTENT_VOLUME: Rules =
-    Rules { create: volume, update: volume_update, update_status: volume_status_update };
+pub(crate) const PERSISTENT_VOLUME: ValidationRules =
+    ValidationRules { create: volume, update: volume_update, update_status: volume_status_update };
 
 const SPEC: At<'static> = At::new("spec");
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const INLINE: &str = "may not be specified in the context of inline volumes";
 
 /// Sources in the order of checking: field, path for the error about a second source, rules.
-const SOURCES: &[(&str, &str, Source)] = &[
-    ("hostPath", "hostPath", Source::Shared),
-    ("gcePersistentDisk", "gcePersistentDisk", Source::Shared),
-    ("awsElasticBlockStore", "awsElasticBlockStore", Source::Shared),
-    ("glusterfs", "glusterfs", Source::Own(glusterfs)),
-    ("flocker", "flocker", Source::Shared),
-    ("nfs", "nfs", Source::Shared),
-    ("rbd", "rbd", Source::Own(rbd)),
-    ("quobyte", "quobyte", Source::Shared),
-    ("cephfs", "cephFS", Source::Own(ceph_fs)),
-    ("iscsi", "iscsi", Source::Iscsi),
-    ("cinder", "cinder", Source::Own(cinder)),
-    ("fc", "fc", Source::Shared),
-    ("flexVolume", "flexVolume", Source::Shared),
-    ("azureFile", "azureFile", Source::Own(azure_file)),
-    ("vsphereVolume", "vsphereVolume", Source::Shared),
-    ("photonPersistentDisk", "photonPersistentDisk", Source::Shared),
-    ("portworxVolume", "portworxVolume", Source::Shared),
-    ("azureDisk", "azureDisk", Source::Shared),
-    ("scaleIO", "scaleIO", Source::Shared),
-    ("local", "local", Source::Own(local)),
-    ("storageos", "storageos", Source::Own(storage_os)),
-    ("csi", "csi", Source::Own(csi)),
+const SOURCES: &[(&str, &str, VolumeSourceRules)] = &[
+    ("hostPath", "hostPath", VolumeSourceRules::Shared),
+    ("gcePersistentDisk", "gcePersistentDisk", VolumeSourceRules::Shared),
+    ("awsElasticBlockStore", "awsElasticBlockStore", VolumeSourceRules::Shared),
+    ("glusterfs", "glusterfs", VolumeSourceRules::Own(glusterfs)),
+    ("flocker", "flocker", VolumeSourceRules::Shared),
+    ("nfs", "nfs", VolumeSourceRules::Shared),
+    ("rbd", "rbd", VolumeSourceRules::Own(rbd)),
+    ("quobyte", "quobyte", VolumeSourceRules::Shared),
+    ("cephfs", "cephFS", VolumeSourceRules::Own(ceph_fs)),
+    ("iscsi", "iscsi", VolumeSourceRules::Iscsi),
+    ("cinder", "cinder", VolumeSourceRules::Own(cinder)),
+    ("fc", "fc", VolumeSourceRules::Shared),
+    ("flexVolume", "flexVolume", VolumeSourceRules::Shared),
+    ("azureFile", "azureFile", VolumeSourceRules::Own(azure_file)),
+    ("vsphereVolume", "vsphereVolume", VolumeSourceRules::Shared),
+    ("photonPersistentDisk", "photonPersistentDisk", VolumeSourceRules::Shared),
+    ("portworxVolume", "portworxVolume", VolumeSourceRules::Shared),
+    ("azureDisk", "azureDisk", VolumeSourceRules::Shared),
+    ("scaleIO", "scaleIO", VolumeSourceRules::Shared),
+    ("local", "local", VolumeSourceRules::Own(local)),
+    ("storageos", "storageos", VolumeSourceRules::Own(storage_os)),
+    ("csi", "csi", VolumeSourceRules::Own(csi)),
 ];
 
 /// Rules of a volume source.
 #[derive(Clone, Copy)]
-enum Source {
+enum VolumeSourceRules {
     /// Uses the rules of the pod volume source.
     Shared,
     Own(fn(&Value, &At<'_>, &mut FieldErrors)),
     Iscsi,
 }
 
-fn volume(volume: &Value, _: &Context) -> FieldErrors {
+fn volume(volume: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = volume_rules(volume, false);
     mount_options(volume, &mut errors);
     errors
@@ -186,9 +188,9 @@ fn source_rules(spec: Option<&Value>, name: &str, is_inline: bool, at: &At<'_>, 
         }
         found = true;
         match rules {
-            Source::Shared => shared_source(field, source, at, errors),
-            Source::Own(rule) => rule(source, &at.field(field), errors),
-            Source::Iscsi => iscsi(source, name, &at.field(field), errors),
+            VolumeSourceRules::Shared => shared_source(field, source, at, errors),
+            VolumeSourceRules::Own(rule) => rule(source, &at.field(field), errors),
+            VolumeSourceRules::Iscsi => iscsi(source, name, &at.field(field), errors),
         }
         if *field == "local" && (is_inline || spec.part("nodeAffinity").is_none()) {
             errors.required(&at.field("nodeAffinity"), "Local volume requires node affinity");
@@ -352,12 +354,7 @@ fn local(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 }
 
 fn storage_os(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
-    let name = source.text("volumeName");
-    if name.is_empty() {
-        errors.required(&at.field("volumeName"), "");
-    } else {
-        errors.invalid_each(&at.field("volumeName"), name, names::is_dns1123_label(name));
-    }
+    required_name(source, "volumeName", names::is_dns1123_label, at, errors);
     let namespace = source.text("volumeNamespace");
     if !namespace.is_empty() {
         errors.invalid_each(&at.field("volumeNamespace"), namespace, names::is_dns1123_label(namespace));
@@ -379,17 +376,12 @@ fn csi(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         let rules: [(&str, TextRule); 2] =
             [("name", names::is_dns1123_subdomain), ("namespace", names::is_dns1123_label)];
         for (part, rule) in rules {
-            let text = secret.text(part);
-            if text.is_empty() {
-                errors.required(&here.field(part), "");
-            } else {
-                errors.invalid_each(&here.field(part), text, rule(text));
-            }
+            required_name(secret, part, rule, &here, errors);
         }
     }
 }
 
-fn volume_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn volume_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let terms = old.part("spec").part("nodeAffinity").part("required");
     let lenient =
         terms.items("nodeSelectorTerms").iter().any(|term| meta::has_invalid_label_value(Some(term)));
@@ -459,7 +451,7 @@ fn renamed_label(label: &str) -> Option<&'static str> {
     })
 }
 
-fn volume_status_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn volume_status_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     if api::meta::resource_version(new).is_empty() {
         errors.required(&At::new("resourceVersion"), "");

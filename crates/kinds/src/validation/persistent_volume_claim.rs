@@ -8,22 +8,22 @@ use value::Value;
 
 use super::pod::claims::claim_spec;
 use super::pod::resources::{is_native, resource_quantity};
-use super::{Context, Rules, internal_json, unified_diff};
+use super::{ValidationContext, ValidationRules, internal_json, unified_diff};
 
-pub(crate) const PERSISTENT_VOLUME_CLAIM: Rules =
-    Rules { create: claim, update: claim_update, update_status: claim_status_update };
+pub(crate) const PERSISTENT_VOLUME_CLAIM: ValidationRules =
+    ValidationRules { create: claim, update: claim_update, update_status: claim_status_update };
 
 /// Annotation that named the storage class before the field existed.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const SPEC: At<'static> = At::new("spec");
 
-fn claim(claim: &Value, _: &Context) -> FieldErrors {
+fn claim(claim: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(claim, true, names::name_is_dns_subdomain);
     claim_spec(claim.part("spec"), false, &SPEC, &mut errors);
     errors
 }
 
-fn claim_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn claim_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let mut old = old.clone();
     normalize_sources(&mut old);
@@ -117,7 +117,7 @@ fn masked_specs(new: &Value, old: &Value, errors: &mut FieldErrors) -> (Value, V
     (spec, former)
 }
 
-fn claim_status_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn claim_status_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     const RESIZE: [&str; 5] = [
         "ControllerResizeInProgress",
         "ControllerResizeInfeasible",

@@ -13,9 +13,9 @@ use value::Value;
 use x509::{Certificate, CertificateRequest, Curve, PublicKey, pem};
 
 use super::pod::projected::signer_name;
-use super::{Context, Rules, internal_json};
+use super::{ValidationContext, ValidationRules, internal_json};
 
-pub(crate) const POD_CERTIFICATE_REQUEST: Rules = Rules {
+pub(crate) const POD_CERTIFICATE_REQUEST: ValidationRules = ValidationRules {
     create: |request, _| create(request),
     update: |new, old, _| {
         let mut errors = meta::update(new, old);
@@ -180,7 +180,7 @@ fn acceptable(
 
 const OUTCOMES: [&str; 3] = ["Issued", "Denied", "Failed"];
 
-fn update_status(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn update_status(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     if !errors.is_empty() {
         return errors;

@@ -6,14 +6,15 @@ use api::validation::meta;
 use value::Value;
 
 use super::apps::{at_most_all, positive_count};
-use super::{Context, Rules, internal_json, no_rules};
+use super::{ValidationContext, ValidationRules, internal_json, no_rules};
 
-pub(crate) const POD_DISRUPTION_BUDGET: Rules = Rules {
+pub(crate) const POD_DISRUPTION_BUDGET: ValidationRules = ValidationRules {
     create: |object, _| budget(object, false),
     update: |new, old, _| budget(new, meta::has_invalid_label_value(old.part("spec").part("selector"))),
     update_status,
 };
-pub(crate) const EVICTION: Rules = Rules { create: eviction, update: no_rules, update_status: no_rules };
+pub(crate) const EVICTION: ValidationRules =
+    ValidationRules { create: eviction, update: no_rules, update_status: no_rules };
 
 /// Validates the spec; generic object validation checks the metadata.
 fn budget(object: &Value, lenient: bool) -> FieldErrors {
@@ -40,7 +41,7 @@ fn budget(object: &Value, lenient: bool) -> FieldErrors {
     errors
 }
 
-fn update_status(new: &Value, _: &Value, _: &Context) -> FieldErrors {
+fn update_status(new: &Value, _: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let at = At::new("status");
     let status = new.part("status");
@@ -51,7 +52,7 @@ fn update_status(new: &Value, _: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-fn eviction(object: &Value, _: &Context) -> FieldErrors {
+fn eviction(object: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let options = object.part("deleteOptions");
     if options.flag("ignoreStoreReadErrorWithClusterBreakingPotential") {

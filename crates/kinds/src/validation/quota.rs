@@ -13,15 +13,15 @@ use value::Value;
 use super::pod::resources::{
     COUNTED_RESOURCES, container_resource_name, may_overcommit, resource_name, resource_quantity,
 };
-use super::{Context, Rules, no_rules};
+use super::{ValidationContext, ValidationRules, no_rules};
 
-pub(crate) const LIMIT_RANGE: Rules = Rules {
+pub(crate) const LIMIT_RANGE: ValidationRules = ValidationRules {
     create: limit_range,
     update: |new, _, context| limit_range(new, context),
     update_status: no_rules,
 };
-pub(crate) const RESOURCE_QUOTA: Rules =
-    Rules { create: quota, update: quota_update, update_status: quota_status_update };
+pub(crate) const RESOURCE_QUOTA: ValidationRules =
+    ValidationRules { create: quota, update: quota_update, update_status: quota_status_update };
 
 const HARD: At<'static> = At::new("spec.hard");
 
@@ -60,7 +60,7 @@ pub(super) fn resource_amounts(name: &str, amount: &str, at: &At<'_>, errors: &m
     }
 }
 
-fn limit_range(range: &Value, _: &Context) -> FieldErrors {
+fn limit_range(range: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(range, true, names::name_is_dns_subdomain);
     let limits = range.list_at(&["spec", "limits"]);
     let list = At::new("spec.limits");
@@ -199,14 +199,14 @@ fn bounds_agree(limit: &Value, kind: &str, name: &str, at: &At<'_>, errors: &mut
     }
 }
 
-fn quota(quota: &Value, _: &Context) -> FieldErrors {
+fn quota(quota: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(quota, true, names::name_is_dns_subdomain);
     quota_spec(quota, &mut errors);
     quota_status(quota, &mut errors);
     errors
 }
 
-fn quota_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn quota_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     quota_spec(new, &mut errors);
     let scopes = |quota: &Value| -> BTreeSet<String> {
@@ -219,7 +219,7 @@ fn quota_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-fn quota_status_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn quota_status_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     if object_meta::resource_version(new).is_empty() {
         errors.required(&At::new("resourceVersion"), "");

@@ -7,9 +7,9 @@ use api::validation::fields::{At, IMMUTABLE, Read, Report, same, supersede};
 use api::validation::meta;
 use value::Value;
 
-use super::{Context, Rules, internal_json, no_rules};
+use super::{ValidationContext, ValidationRules, internal_json, no_rules, required_name};
 
-pub(crate) const ROLE: Rules = Rules {
+pub(crate) const ROLE: ValidationRules = ValidationRules {
     create: |role, _| declared_rules(role, None, role_rules(role)),
     update: |new, old, _| {
         let mut errors = role_rules(new);
@@ -18,7 +18,7 @@ pub(crate) const ROLE: Rules = Rules {
     },
     update_status: no_rules,
 };
-pub(crate) const CLUSTER_ROLE: Rules = Rules {
+pub(crate) const CLUSTER_ROLE: ValidationRules = ValidationRules {
     create: |role, _| declared_rules(role, None, cluster_role(role, false)),
     update: |new, old, _| {
         let selectors = old.part("aggregationRule").items("clusterRoleSelectors");
@@ -33,9 +33,9 @@ pub(crate) const CLUSTER_ROLE: Rules = Rules {
     },
     update_status: no_rules,
 };
-pub(crate) const ROLE_BINDING: Rules =
-    Rules { create: create_role_binding, update: update_role_binding, update_status: no_rules };
-pub(crate) const CLUSTER_ROLE_BINDING: Rules = Rules {
+pub(crate) const ROLE_BINDING: ValidationRules =
+    ValidationRules { create: create_role_binding, update: update_role_binding, update_status: no_rules };
+pub(crate) const CLUSTER_ROLE_BINDING: ValidationRules = ValidationRules {
     create: create_cluster_role_binding,
     update: update_cluster_role_binding,
     update_status: no_rules,
@@ -119,19 +119,19 @@ fn declared_rules(new: &Value, old: Option<&Value>, errors: FieldErrors) -> Fiel
     supersede(errors, declared)
 }
 
-fn create_role_binding(binding: &Value, _: &Context) -> FieldErrors {
+fn create_role_binding(binding: &Value, _: &ValidationContext) -> FieldErrors {
     declared_binding(binding, None, binding_rules(binding, true))
 }
 
-fn update_role_binding(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn update_role_binding(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     changed_binding(new, old, true)
 }
 
-fn create_cluster_role_binding(binding: &Value, _: &Context) -> FieldErrors {
+fn create_cluster_role_binding(binding: &Value, _: &ValidationContext) -> FieldErrors {
     declared_binding(binding, None, binding_rules(binding, false))
 }
 
-fn update_cluster_role_binding(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn update_cluster_role_binding(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     changed_binding(new, old, false)
 }
 
@@ -156,12 +156,7 @@ fn binding_rules(binding: &Value, is_namespaced: bool) -> FieldErrors {
     if !kinds.contains(&reference.text("kind")) {
         errors.not_supported(&at.field("kind"), reference.text("kind"), kinds);
     }
-    let name = reference.text("name");
-    if name.is_empty() {
-        errors.required(&at.field("name"), "");
-    } else {
-        errors.invalid_each(&at.field("name"), name, names::is_path_segment_name(name));
-    }
+    required_name(reference, "name", names::is_path_segment_name, &at, &mut errors);
     let list = At::new("subjects");
     for (i, subject) in binding.items("subjects").iter().enumerate() {
         subject_rules(subject, is_namespaced, &list.index(i), &mut errors);

@@ -13,10 +13,10 @@ use api::validation::repeated::Repeated;
 use cel::device::{DeviceSelector, DeviceSelectorError};
 use value::Value;
 
-use super::pod::volumes::csi_driver_name;
-use super::{Rules, resource_declared as declared};
+use super::pod::volume_sources::csi_driver_name;
+use super::{ValidationRules, resource_declared as declared};
 
-pub(crate) const DEVICE_CLASS: Rules = Rules {
+pub(crate) const DEVICE_CLASS: ValidationRules = ValidationRules {
     create: |class, _| {
         let mut errors = device_class(class, None);
         declared::class(class, None, &mut errors);
@@ -29,7 +29,7 @@ pub(crate) const DEVICE_CLASS: Rules = Rules {
     },
     update_status: super::no_rules,
 };
-pub(crate) const DEVICE_TAINT_RULE: Rules = Rules {
+pub(crate) const DEVICE_TAINT_RULE: ValidationRules = ValidationRules {
     create: |rule, _| {
         let mut errors = meta::create(rule, false, names::name_is_dns_subdomain);
         taint_rule(rule, &mut errors);

@@ -11,14 +11,16 @@ use value::{Value, write};
 
 use super::pod::claims::template_metadata;
 use super::pod::scheduling::node_selector;
-use super::pod::volumes::csi_driver_name;
+use super::pod::volume_sources::csi_driver_name;
 use super::resource::{
     MAX_CONDITIONS, MAX_PARAMETERS, MAX_PARTS, binding_conditions, configuration, pool_name, raw, selectors,
     tolerations,
 };
-use super::{Context, Rules, internal_json, no_rules, resource_declared as declared};
+use super::{
+    ValidationContext, ValidationRules, internal_json, no_rules, required_name, resource_declared as declared,
+};
 
-pub(crate) const CLAIM: Rules = Rules {
+pub(crate) const CLAIM: ValidationRules = ValidationRules {
     create: |claim, context| {
         let mut errors = meta::create(claim, true, names::name_is_dns_subdomain);
         claim_spec(claim.part("spec"), &At::new("spec"), context, &mut errors);
@@ -32,7 +34,7 @@ pub(crate) const CLAIM: Rules = Rules {
     },
     update_status: claim_status,
 };
-pub(crate) const TEMPLATE: Rules = Rules {
+pub(crate) const TEMPLATE: ValidationRules = ValidationRules {
     create: |template, context| {
         let mut errors = written(template);
         declared_of(template, context, &mut errors);
@@ -62,7 +64,7 @@ fn written(template: &Value) -> FieldErrors {
     errors
 }
 
-fn declared_of(template: &Value, context: &Context, errors: &mut FieldErrors) {
+fn declared_of(template: &Value, context: &ValidationContext, errors: &mut FieldErrors) {
     let devices = template.part("spec").part("spec").part("devices");
     declared::devices(devices, &At::new("spec.spec.devices"), context, errors);
 }
@@ -89,7 +91,7 @@ fn few<'a>(holder: Option<&'a Value>, field: &str, most: usize) -> &'a [Value] {
     if items.len() > most { &[] } else { items }
 }
 
-fn claim_spec(spec: Option<&Value>, at: &At<'_>, context: &Context, errors: &mut FieldErrors) {
+fn claim_spec(spec: Option<&Value>, at: &At<'_>, context: &ValidationContext, errors: &mut FieldErrors) {
     written_spec(spec, at, errors);
     declared::devices(spec.part("devices"), &at.field("devices"), context, errors);
 }
@@ -134,16 +136,7 @@ fn request_rules(request: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         }
         (Some(exactly), true) => {
             let here = at.field("exactly");
-            let class = exactly.text("deviceClassName");
-            if class.is_empty() {
-                errors.required(&here.field("deviceClassName"), "");
-            } else {
-                errors.invalid_each(
-                    &here.field("deviceClassName"),
-                    class,
-                    names::is_dns1123_subdomain(class),
-                );
-            }
+            required_name(exactly, "deviceClassName", names::is_dns1123_subdomain, &here, errors);
             device_request(exactly, &here, errors);
         }
         (None, false) => {
@@ -196,7 +189,7 @@ fn request_reference(reference: &str, known: &HashSet<String>, at: &At<'_>, erro
     }
 }
 
-fn claim_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn claim_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (status, former) = (new.part("status"), old.part("status"));
     let at = At::new("status.reservedFor");

@@ -12,7 +12,7 @@ use api::validation::repeated::{Repeated, first_by};
 use value::{Value, write};
 
 use super::resource::{MAX_PARTS, MAX_POOL_NAME, identifier};
-use super::{Context, internal_json};
+use super::{ValidationContext, internal_json};
 
 const SPEC: At<'static> = At::new("spec");
 const MAX_SUBREQUESTS: usize = 8;
@@ -214,7 +214,12 @@ fn references(holder: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 }
 
 /// Validates the devices of a new claim or of a claim template.
-pub(super) fn devices(devices: Option<&Value>, at: &At<'_>, context: &Context, errors: &mut FieldErrors) {
+pub(super) fn devices(
+    devices: Option<&Value>,
+    at: &At<'_>,
+    context: &ValidationContext,
+    errors: &mut FieldErrors,
+) {
     let mut found = FieldErrors::new();
     let flat = context.version == FLAT;
     requests(devices, at, flat, &mut found);
@@ -396,7 +401,12 @@ fn device_statuses(devices: &[Value], old: &[Value], at: &At<'_>, errors: &mut F
 /// Maximum number of addresses of a network device.
 pub(super) const MAX_IPS: usize = 16;
 
-pub(super) fn slice(slice: &Value, old: Option<&Value>, context: &Context, errors: &mut FieldErrors) {
+pub(super) fn slice(
+    slice: &Value,
+    old: Option<&Value>,
+    context: &ValidationContext,
+    errors: &mut FieldErrors,
+) {
     let (spec, old) = (slice.part("spec"), old.part("spec"));
     let mut found = FieldErrors::new();
     if !unchanged(spec, old, "devices") {

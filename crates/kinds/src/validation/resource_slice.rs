@@ -10,11 +10,13 @@ use value::text::first_bytes;
 use value::{Str, Value};
 
 use super::pod::scheduling::node_selector;
-use super::pod::volumes::csi_driver_name;
+use super::pod::volume_sources::csi_driver_name;
 use super::resource::{MAX_ID, binding_conditions, pool_name, qualified_name, taint};
-use super::{Rules, internal_json, no_rules, resource_capacity as capacity, resource_declared as declared};
+use super::{
+    ValidationRules, internal_json, no_rules, resource_capacity as capacity, resource_declared as declared,
+};
 
-pub(crate) const SLICE: Rules = Rules {
+pub(crate) const SLICE: ValidationRules = ValidationRules {
     create: |slice, context| {
         let mut errors = meta::create(slice, false, names::name_is_dns_subdomain);
         spec_rules(slice.part("spec"), None, &mut errors);

@@ -8,16 +8,19 @@ use api::validation::fields::{At, Read, Report};
 use api::validation::meta;
 use value::Value;
 
-use super::{Rules, internal_json, no_rules};
+use super::{ValidationRules, internal_json, no_rules};
 
-pub(crate) const SUBJECT_ACCESS_REVIEW: Rules =
-    Rules { create: |review, _| subject_review(review), update: no_rules, update_status: no_rules };
-pub(crate) const SELF_SUBJECT_ACCESS_REVIEW: Rules =
-    Rules { create: |review, _| self_review(review), update: no_rules, update_status: no_rules };
-pub(crate) const LOCAL_SUBJECT_ACCESS_REVIEW: Rules =
-    Rules { create: |review, _| local_review(review), update: no_rules, update_status: no_rules };
-pub(crate) const TOKEN_REQUEST: Rules =
-    Rules { create: |request, _| token_request(request), update: no_rules, update_status: no_rules };
+pub(crate) const SUBJECT_ACCESS_REVIEW: ValidationRules =
+    ValidationRules { create: |review, _| subject_review(review), update: no_rules, update_status: no_rules };
+pub(crate) const SELF_SUBJECT_ACCESS_REVIEW: ValidationRules =
+    ValidationRules { create: |review, _| self_review(review), update: no_rules, update_status: no_rules };
+pub(crate) const LOCAL_SUBJECT_ACCESS_REVIEW: ValidationRules =
+    ValidationRules { create: |review, _| local_review(review), update: no_rules, update_status: no_rules };
+pub(crate) const TOKEN_REQUEST: ValidationRules = ValidationRules {
+    create: |request, _| token_request(request),
+    update: no_rules,
+    update_status: no_rules,
+};
 
 const SPEC: At<'static> = At::new("spec");
 const RESOURCE: At<'static> = At::new("spec.resourceAttributes");

@@ -1,38 +1,38 @@
 //! Validation of Service, its addresses and ports.
 
+mod cluster_ips;
+
 use std::collections::{BTreeSet, HashSet};
-use std::net::IpAddr;
 
 use api::FieldErrors;
 use api::names;
 use api::validation::fields::{At, IMMUTABLE, Read, Report};
 use api::validation::meta;
-use api::validation::repeated::Repeated;
 use value::Value;
 
-use super::core::{endpoint_ip, protocol};
-use super::{Context, Rules, internal_json};
+pub(crate) use self::cluster_ips::cluster_ip_errors;
+use self::cluster_ips::{CLUSTER_IPS, IP_FAMILIES, IP_FAMILY_POLICY, cluster_ips_stay, families_stay};
+use super::addresses::{legacy_cidr, legacy_ip, load_balancer_status};
+use super::core::endpoint_ip;
+use super::ports::{port_name_or_number, port_number, protocol};
+use super::{ValidationContext, ValidationRules, internal_json, optional_value};
 
-pub(crate) const SERVICE: Rules = Rules { create, update, update_status };
+pub(crate) const SERVICE: ValidationRules = ValidationRules { create, update, update_status };
 
 const SPEC: At<'static> = At::new("spec");
-const CLUSTER_IPS: At<'static> = At::new("spec.clusterIPs");
-const IP_FAMILIES: At<'static> = At::new("spec.ipFamilies");
-const IP_FAMILY_POLICY: At<'static> = At::new("spec.ipFamilyPolicy");
 const ONLY_LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
-const POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
 const MAX_AFFINITY_SECONDS: i64 = 86_400;
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-fn create(service: &Value, _: &Context) -> FieldErrors {
+fn create(service: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(service, true, names::name_is_dns_label);
     rules(service, None, &mut errors);
     errors
 }
 
-fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     cluster_ips_stay(new, old, &mut errors);
     families_stay(new, old, &mut errors);
@@ -45,7 +45,7 @@ fn update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-fn update_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn update_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let at = At::new("status.loadBalancer.ingress");
     let ingress = new.list_at(&["status", "loadBalancer", "ingress"]);
@@ -53,47 +53,8 @@ fn update_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
         errors.forbidden(&at, "may only be used when `spec.type` is 'LoadBalancer'");
         return errors;
     }
-    let before: HashSet<&str> = old
-        .list_at(&["status", "loadBalancer", "ingress"])
-        .iter()
-        .map(|ingress| ingress.text("ip"))
-        .collect();
-    for (i, ingress) in ingress.iter().enumerate() {
-        load_balancer_ingress(ingress, &before, true, &at.index(i), &mut errors);
-    }
+    load_balancer_status(new, old, true, &mut errors);
     errors
-}
-
-/// Validates one ingress point of a load balancer status. Only services have `ipMode`.
-pub(super) fn load_balancer_ingress(
-    ingress: &Value,
-    before: &HashSet<&str>,
-    has_mode: bool,
-    at: &At<'_>,
-    errors: &mut FieldErrors,
-) {
-    let ip = ingress.text("ip");
-    if !ip.is_empty() {
-        legacy_ip(ip, before, &at.field("ip"), errors);
-    }
-    if has_mode {
-        let mode_at = at.field("ipMode");
-        match ingress.text_if_set("ipMode") {
-            None if !ip.is_empty() => errors.required(&mode_at, "must be specified when `ip` is set"),
-            Some(_) if ip.is_empty() => {
-                errors.forbidden(&mode_at, "may not be specified when `ip` is not set");
-            }
-            None | Some("VIP" | "Proxy") => {}
-            Some(other) => errors.not_supported(&mode_at, other, &["Proxy", "VIP"]),
-        }
-    }
-    let hostname = ingress.text("hostname");
-    if !hostname.is_empty() {
-        errors.invalid_each(&at.field("hostname"), hostname, names::is_dns1123_subdomain(hostname));
-        if names::parse_ip_sloppy(hostname).is_some() {
-            errors.invalid(&at.field("hostname"), hostname, "must be a DNS name, not an IP address");
-        }
-    }
 }
 
 fn kind_of(service: &Value) -> &str {
@@ -106,18 +67,6 @@ fn is_headless(service: &Value) -> bool {
 
 fn needs_health_check(service: &Value) -> bool {
     kind_of(service) == "LoadBalancer" && service.part("spec").text("externalTrafficPolicy") == "Local"
-}
-
-fn legacy_ip(ip: &str, before: &HashSet<&str>, at: &At<'_>, errors: &mut FieldErrors) {
-    if !before.contains(ip) {
-        errors.invalid_each(at, ip, names::is_valid_ip_for_legacy_field(ip, true));
-    }
-}
-
-fn legacy_cidr(cidr: &str, before: &HashSet<&str>, at: &At<'_>, errors: &mut FieldErrors) {
-    if !before.contains(cidr) {
-        errors.invalid_each(at, cidr, names::is_valid_cidr_for_legacy_field(cidr, true));
-    }
 }
 
 fn rules(service: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
@@ -215,27 +164,11 @@ fn port_rules(ports: &[Value], errors: &mut FieldErrors) {
                 errors.duplicate(&at.field("name"), name);
             }
         }
-        let number = port.number("port");
-        for error in names::is_valid_port_num(number) {
-            errors.invalid(&at.field("port"), number, error);
-        }
+        port_number(port.number("port"), &at.field("port"), errors);
         protocol(port.text("protocol"), &at.field("protocol"), errors);
-        port_number_or_name(port.part("targetPort"), &at.field("targetPort"), errors);
+        port_name_or_number(port.part("targetPort"), &at.field("targetPort"), errors);
         if let Some(app) = port.text_if_set("appProtocol") {
             errors.invalid_each(&at.field("appProtocol"), app, names::is_qualified_name(app));
-        }
-    }
-}
-
-/// Validates a port given by number or name.
-pub(super) fn port_number_or_name(port: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
-    match port {
-        Some(Value::String(name)) => errors.invalid_each(at, name, names::is_valid_port_name(name)),
-        port => {
-            let number = port.and_then(Value::as_int).unwrap_or_default();
-            for error in names::is_valid_port_num(number) {
-                errors.invalid(at, number, error);
-            }
         }
     }
 }
@@ -379,9 +312,7 @@ fn traffic(service: &Value, errors: &mut FieldErrors) {
     } else if port == 0 {
         errors.required(&at, "");
     } else {
-        for error in names::is_valid_port_num(port) {
-            errors.invalid(&at, port, error);
-        }
+        port_number(port, &at, errors);
     }
     let at = SPEC.field("internalTrafficPolicy");
     match spec.text_if_set("internalTrafficPolicy") {
@@ -393,169 +324,7 @@ fn traffic(service: &Value, errors: &mut FieldErrors) {
         Some("Cluster" | "Local") => {}
         Some(other) => errors.not_supported(&at, other, &["Cluster", "Local"]),
     }
-    if let Some(distribution) = spec.text_if_set("trafficDistribution")
-        && !DISTRIBUTIONS.contains(&distribution)
-    {
-        errors.not_supported(&SPEC.field("trafficDistribution"), distribution, &DISTRIBUTIONS);
-    }
-}
-
-/// Validates cluster IPs, IP families and their policy. Also runs before addresses are allocated.
-pub(crate) fn cluster_ip_errors(service: &Value, old: Option<&Value>) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    if kind_of(service) == "ExternalName" {
-        return errors;
-    }
-    let spec = service.part("spec");
-    let ips: Vec<&str> = spec.texts("clusterIPs").collect();
-    let shown = || Value::list(ips.iter().copied());
-    let first = spec.text("clusterIP");
-    if first.is_empty() {
-        if !ips.is_empty() {
-            errors.invalid(&CLUSTER_IPS, shown(), "must be empty when `clusterIP` is not specified");
-        }
-    } else if ips.is_empty() {
-        errors.required(&CLUSTER_IPS, "");
-    } else if ips.first() != Some(&first) {
-        errors.invalid(&CLUSTER_IPS, shown(), "first value must match `clusterIP`");
-    }
-    let families: Vec<&str> = spec.texts("ipFamilies").collect();
-    let repeated = Repeated::earlier(&families);
-    for (i, family) in families.iter().enumerate() {
-        let at = IP_FAMILIES.index(i);
-        if !matches!(*family, "IPv4" | "IPv6") {
-            errors.not_supported(&at, *family, &["IPv4", "IPv6"]);
-        }
-        if repeated.at(i) {
-            errors.duplicate(&at, *family);
-        }
-    }
-    if let Some(policy) = spec.text_if_set("ipFamilyPolicy")
-        && !POLICIES.contains(&policy)
-    {
-        errors.not_supported(&IP_FAMILY_POLICY, policy, &POLICIES);
-    }
-    let before: HashSet<&str> =
-        old.map(|old| old.part("spec").texts("clusterIPs").collect()).unwrap_or_default();
-    let mut malformed = false;
-    for (i, ip) in ips.iter().enumerate() {
-        if i == 0 && *ip == "None" {
-            if ips.len() > 1 {
-                malformed = true;
-                errors.invalid(&CLUSTER_IPS, shown(), "'None' must be the first and only value");
-            }
-            continue;
-        }
-        let count = errors.len();
-        legacy_ip(ip, &before, &CLUSTER_IPS.index(i), &mut errors);
-        malformed |= errors.len() != count;
-    }
-    if ips.len() > 2 {
-        errors.invalid(&CLUSTER_IPS, shown(), "may only hold up to 2 values");
-    }
-    if malformed {
-        return errors;
-    }
-    let is_v6 =
-        |ip: &str| names::parse_ip_sloppy(ip).is_some_and(|ip| matches!(ip.to_canonical(), IpAddr::V6(_)));
-    if ips.len() > 1 {
-        let sixes = ips.iter().filter(|ip| is_v6(ip)).count();
-        if sixes == 0 || sixes == ips.len() {
-            errors.invalid(&CLUSTER_IPS, shown(), "may specify no more than one IP for each IP family");
-        }
-    }
-    if !is_headless(service) {
-        for (i, (ip, family)) in ips.iter().zip(&families).enumerate() {
-            let wrong = match *family {
-                "IPv4" => is_v6(ip),
-                "IPv6" => !is_v6(ip),
-                _ => false,
-            };
-            if wrong {
-                let detail = format!("expected an {family} value as indicated by `ipFamilies[{i}]`");
-                errors.invalid(&CLUSTER_IPS.index(i), *ip, detail);
-            }
-        }
-    }
-    errors
-}
-
-fn cluster_ips_stay(new: &Value, old: &Value, errors: &mut FieldErrors) {
-    if kind_of(new) == "ExternalName"
-        || kind_of(old) == "ExternalName"
-        || (is_headless(new) && is_headless(old))
-    {
-        return;
-    }
-    let (now, before) = (new.list_at(&["spec", "clusterIPs"]), old.list_at(&["spec", "clusterIPs"]));
-    let words = "may not change once set";
-    let first_changed = !now.is_empty() && !before.is_empty() && now.first() != before.first();
-    if now.len() == before.len() {
-        for (i, (now_ip, ip)) in now.iter().zip(before).enumerate() {
-            if now_ip != ip {
-                errors.invalid(&CLUSTER_IPS.index(i), Value::List(now.to_vec()), words);
-            }
-        }
-    } else if before.len() > now.len() {
-        if now.is_empty() {
-            errors.invalid(&CLUSTER_IPS.index(0), shown_list(now), "primary clusterIP can not be unset");
-        }
-        if first_changed {
-            errors.invalid(&CLUSTER_IPS.index(0), Value::List(now.to_vec()), words);
-        }
-        if now.len() == 1 {
-            single_stack_to_release(new, "clusterIP", errors);
-        }
-    } else if first_changed {
-        errors.invalid(&CLUSTER_IPS.index(0), Value::List(now.to_vec()), words);
-    }
-}
-
-/// kube-apiserver prints an absent list as `null`.
-fn shown_list(list: &[Value]) -> Value {
-    if list.is_empty() { Value::Null } else { Value::List(list.to_vec()) }
-}
-
-fn single_stack_to_release(service: &Value, what: &str, errors: &mut FieldErrors) {
-    let policy = service.part("spec").text_if_set("ipFamilyPolicy");
-    if policy != Some("SingleStack") {
-        let detail = format!("must be set to 'SingleStack' when releasing the secondary {what}");
-        errors.invalid(&IP_FAMILY_POLICY, policy.map_or(Value::Null, Value::from), detail);
-    }
-}
-
-fn families_stay(new: &Value, old: &Value, errors: &mut FieldErrors) {
-    if kind_of(new) == "ExternalName"
-        || kind_of(old) == "ExternalName"
-        || is_headless(new)
-        || is_headless(old)
-    {
-        return;
-    }
-    let (now, before) = (new.list_at(&["spec", "ipFamilies"]), old.list_at(&["spec", "ipFamilies"]));
-    let ips = new.list_at(&["spec", "clusterIPs"]);
-    let at = IP_FAMILIES.index(0);
-    let words = "may not change once set";
-    let first_changed = !now.is_empty() && !before.is_empty() && now.first() != before.first();
-    if now.len() == before.len() {
-        for (now_family, family) in now.iter().zip(before) {
-            if now_family != family {
-                errors.invalid(&at, Value::List(now.to_vec()), words);
-            }
-        }
-    } else if before.len() > now.len() {
-        if ips.is_empty() {
-            errors.invalid(&at, shown_list(now), "primary ipFamily can not be unset");
-        }
-        if first_changed {
-            errors.invalid(&at, shown_list(ips), words);
-        }
-        if now.len() == 1 {
-            single_stack_to_release(new, "ipFamily", errors);
-        }
-    } else if first_changed {
-        errors.invalid(&at, shown_list(ips), words);
-    }
+    optional_value(spec, "trafficDistribution", &DISTRIBUTIONS, &SPEC, errors);
 }
 
 /// Returns true if the service is reachable from outside the cluster.

@@ -13,13 +13,16 @@ use super::apps::{
     collisions_grow, count, not_negative, positive_count, required_selector, selector_stays, template_labels,
 };
 use super::label_match::selects;
-use super::pod::options::Options;
-use super::pod::{claims, security};
+use super::pod::options::PodValidationOptions;
+use super::pod::{annotations, claims};
 use super::template::template;
-use super::{Context, Rules, internal_json};
+use super::{ValidationContext, ValidationRules, internal_json};
 
-pub(crate) const STATEFUL_SET: Rules =
-    Rules { create: stateful_set_create, update: stateful_set_update, update_status: stateful_set_status };
+pub(crate) const STATEFUL_SET: ValidationRules = ValidationRules {
+    create: stateful_set_create,
+    update: stateful_set_update,
+    update_status: stateful_set_status,
+};
 
 const SPEC: At<'static> = At::new("spec");
 
@@ -33,17 +36,17 @@ struct Tolerated {
     recreate: bool,
 }
 
-fn stateful_set_create(object: &Value, context: &Context) -> FieldErrors {
+fn stateful_set_create(object: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(object, true, names::name_is_dns_label);
-    let options = Options::for_template(None, context);
+    let options = PodValidationOptions::for_template(None, context);
     stateful_set_spec(object.part("spec"), &options, Tolerated::default(), &mut errors);
     errors
 }
 
-fn stateful_set_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn stateful_set_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (spec, old_spec) = (new.part("spec"), old.part("spec"));
-    let options = Options::for_template(old_spec.part("template"), context);
+    let options = PodValidationOptions::for_template(old_spec.part("template"), context);
     let mut tolerated = Tolerated {
         service_name: true,
         claim_templates: true,
@@ -69,7 +72,7 @@ fn stateful_set_update(new: &Value, old: &Value, context: &Context) -> FieldErro
 
 fn stateful_set_spec(
     spec: Option<&Value>,
-    options: &Options,
+    options: &PodValidationOptions,
     tolerated: Tolerated,
     errors: &mut FieldErrors,
 ) {
@@ -151,7 +154,7 @@ fn stateful_set_strategy(
 
 fn stateful_set_template(
     spec: Option<&Value>,
-    options: &Options,
+    options: &PodValidationOptions,
     tolerated: Tolerated,
     errors: &mut FieldErrors,
 ) {
@@ -169,22 +172,22 @@ fn stateful_set_template(
         }
         Ok(true) => {}
     }
-    let judged = as_the_controller_makes_it(spec);
+    let pod_template = template_of_pods(spec);
     if !tolerated.template {
-        template(Some(&judged), options, &TEMPLATE, errors);
+        template(Some(&pod_template), options, &TEMPLATE, errors);
     }
-    let metadata = judged.part("metadata");
+    let metadata = pod_template.part("metadata");
     meta::labels(metadata, "labels", &TEMPLATE, errors);
     meta::annotations(metadata, &TEMPLATE, errors);
     let at = TEMPLATE.field("annotations");
-    security::annotations(metadata, judged.part("spec"), options, &at, errors);
+    annotations::annotations(metadata, pod_template.part("spec"), options, &at, errors);
 }
 
 /// Returns the template as the controller will change it: without hostname and subdomain, and with a volume for every claim.
-fn as_the_controller_makes_it(spec: Option<&Value>) -> Value {
-    let mut judged = spec.part("template").cloned().unwrap_or_else(|| Map::new().into());
+fn template_of_pods(spec: Option<&Value>) -> Value {
+    let mut pod_template = spec.part("template").cloned().unwrap_or_else(|| Map::new().into());
     let claims = spec.items("volumeClaimTemplates");
-    let Some(pod) = judged.get_mut("spec") else { return judged };
+    let Some(pod) = pod_template.get_mut("spec") else { return pod_template };
     pod.remove_at(&["subdomain"]);
     pod.remove_at(&["hostname"]);
     if !claims.is_empty() {
@@ -208,10 +211,10 @@ fn as_the_controller_makes_it(spec: Option<&Value>) -> Value {
         }
         pod.set_at(&["volumes"], volumes);
     }
-    judged
+    pod_template
 }
 
-fn stateful_set_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn stateful_set_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let (status, old_status) = (new.part("status"), old.part("status"));
     let counts = [

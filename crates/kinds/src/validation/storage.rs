@@ -12,20 +12,24 @@ use api::validation::repeated::Repeated;
 use value::{Map, Value};
 
 use super::persistent_volume::volume_spec;
-use super::pod::volumes::csi_driver_name;
-use super::{Context, Rules, internal_json, no_rules};
+use super::pod::volume_sources::csi_driver_name;
+use super::{ValidationContext, ValidationRules, internal_json, no_rules, optional_value};
 
-pub(crate) const STORAGE_CLASS: Rules =
-    Rules { create: storage_class, update: storage_class_update, update_status: no_rules };
-pub(crate) const VOLUME_ATTRIBUTES_CLASS: Rules =
-    Rules { create: attributes_class, update: attributes_class_update, update_status: no_rules };
-pub(crate) const VOLUME_ATTACHMENT: Rules =
-    Rules { create: attachment, update: attachment_update, update_status: attachment_update };
-pub(crate) const CSI_DRIVER: Rules = Rules { create: driver, update: driver_update, update_status: no_rules };
-pub(crate) const CSI_NODE: Rules =
-    Rules { create: csi_node, update: csi_node_update, update_status: csi_node_status_update };
-pub(crate) const CSI_STORAGE_CAPACITY: Rules =
-    Rules { create: |object, _| capacity(object, false), update: capacity_update, update_status: no_rules };
+pub(crate) const STORAGE_CLASS: ValidationRules =
+    ValidationRules { create: storage_class, update: storage_class_update, update_status: no_rules };
+pub(crate) const VOLUME_ATTRIBUTES_CLASS: ValidationRules =
+    ValidationRules { create: attributes_class, update: attributes_class_update, update_status: no_rules };
+pub(crate) const VOLUME_ATTACHMENT: ValidationRules =
+    ValidationRules { create: attachment, update: attachment_update, update_status: attachment_update };
+pub(crate) const CSI_DRIVER: ValidationRules =
+    ValidationRules { create: driver, update: driver_update, update_status: no_rules };
+pub(crate) const CSI_NODE: ValidationRules =
+    ValidationRules { create: csi_node, update: csi_node_update, update_status: csi_node_status_update };
+pub(crate) const CSI_STORAGE_CAPACITY: ValidationRules = ValidationRules {
+    create: |object, _| capacity(object, false),
+    update: capacity_update,
+    update_status: no_rules,
+};
 
 const MAX_PARAMETERS: usize = 512;
 const MAX_PARAMETERS_SIZE: usize = 256 << 10;
@@ -34,11 +38,11 @@ const MAX_ERROR_MESSAGE: usize = 1024;
 const MAX_NODE_ID: usize = 256;
 const MAX_DRIVER_NAME: usize = 63;
 
-fn storage_class(class: &Value, _: &Context) -> FieldErrors {
+fn storage_class(class: &Value, _: &ValidationContext) -> FieldErrors {
     supersede(class_rules(class), declared_class(class, None))
 }
 
-fn storage_class_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn storage_class_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = class_rules(new);
     errors.extend(meta::update(new, old));
     supersede(errors, declared_class(new, Some(old)))
@@ -158,14 +162,14 @@ fn topologies(terms: &[Value], errors: &mut FieldErrors) {
     }
 }
 
-fn attributes_class(class: &Value, _: &Context) -> FieldErrors {
+fn attributes_class(class: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(class, false, names::name_is_dns_subdomain);
     provisioner(class.text("driverName"), &At::new("driverName"), &mut errors);
     parameters(class.map_of("parameters"), false, &mut errors);
     errors
 }
 
-fn attributes_class_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn attributes_class_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     if new.text("driverName") != old.text("driverName") {
         errors.forbidden(&At::new("driverName"), "updates to driverName are forbidden.");
@@ -177,7 +181,7 @@ fn attributes_class_update(new: &Value, old: &Value, context: &Context) -> Field
     errors
 }
 
-fn attachment(object: &Value, context: &Context) -> FieldErrors {
+fn attachment(object: &Value, context: &ValidationContext) -> FieldErrors {
     let errors = attachment_rules(object, context);
     let mut declared = FieldErrors::new();
     declared_attacher(object, &mut declared);
@@ -187,7 +191,7 @@ fn attachment(object: &Value, context: &Context) -> FieldErrors {
     supersede(errors, declared)
 }
 
-fn attachment_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn attachment_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = attachment_rules(new, context);
     let mut declared = FieldErrors::new();
     if !same(new.part("spec"), old.part("spec")) {
@@ -211,7 +215,7 @@ fn declared_attacher(object: &Value, declared: &mut FieldErrors) {
     }
 }
 
-fn attachment_rules(object: &Value, _: &Context) -> FieldErrors {
+fn attachment_rules(object: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(object, false, names::name_is_dns_subdomain);
     let spec = object.part("spec");
     csi_driver_name(spec.text("attacher"), &At::new("spec.attacher"), &mut errors);
@@ -265,13 +269,13 @@ fn attachment_status(status: Option<&Value>, errors: &mut FieldErrors) {
     }
 }
 
-fn driver(driver: &Value, _: &Context) -> FieldErrors {
+fn driver(driver: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(driver, false, names::name_is_dns_subdomain);
     driver_spec(driver, &mut errors);
     errors
 }
 
-fn driver_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn driver_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     driver_spec(new, &mut errors);
     let (spec, former) = (new.part("spec"), old.part("spec"));
@@ -298,11 +302,7 @@ fn driver_spec(driver: &Value, errors: &mut FieldErrors) {
     required("attachRequired", "attachedRequired", errors);
     required("podInfoOnMount", "podInfoOnMount", errors);
     required("storageCapacity", "storageCapacity", errors);
-    if let Some(policy) = spec.text_if_set("fsGroupPolicy")
-        && !POLICIES.contains(&policy)
-    {
-        errors.not_supported(&at.field("fsGroupPolicy"), policy, &POLICIES);
-    }
+    optional_value(spec, "fsGroupPolicy", &POLICIES, &at, errors);
     token_requests(spec.items("tokenRequests"), errors);
     for mode in spec.texts("volumeLifecycleModes") {
         if !matches!(mode, "Persistent" | "Ephemeral") {
@@ -346,7 +346,7 @@ fn token_requests(requests: &[Value], errors: &mut FieldErrors) {
     }
 }
 
-fn csi_node(node: &Value, _: &Context) -> FieldErrors {
+fn csi_node(node: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(node, false, names::name_is_dns_subdomain);
     let drivers = node.list_at(&["spec", "drivers"]);
     let list = At::new("spec.drivers");
@@ -382,7 +382,7 @@ fn csi_node(node: &Value, _: &Context) -> FieldErrors {
     errors
 }
 
-fn csi_node_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+fn csi_node_update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
     let mut errors = csi_node(new, context);
     let without_allocatable = |driver: &Value| {
         let mut driver = driver.clone();
@@ -406,7 +406,7 @@ fn csi_node_update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
     errors
 }
 
-fn csi_node_status_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn csi_node_status_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     meta::update(new, old)
 }
 
@@ -423,7 +423,7 @@ fn capacity(object: &Value, lenient: bool) -> FieldErrors {
     errors
 }
 
-fn capacity_update(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn capacity_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut wrong = FieldErrors::new();
     meta::label_selector(old.part("nodeTopology"), false, &At::ROOT, &mut wrong);
     let mut errors = capacity(new, !wrong.is_empty());

@@ -7,9 +7,9 @@ use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
 use api::validation::meta;
 use value::Value;
 
-use super::{Context, Rules, internal_json};
+use super::{ValidationContext, ValidationRules, internal_json};
 
-pub(crate) const MIGRATION: Rules = Rules {
+pub(crate) const MIGRATION: ValidationRules = ValidationRules {
     create: |migration, _| create(migration),
     update: |new, old, _| {
         let mut errors = create(new);
@@ -46,7 +46,7 @@ fn create(migration: &Value) -> FieldErrors {
     errors
 }
 
-fn update_status(new: &Value, old: &Value, _: &Context) -> FieldErrors {
+fn update_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (status, former) = (new.part("status"), old.part("status"));
     let at = At::new("status.conditions");

@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 use api::validation::fields::{At, Read, same};
 use value::Value;
 
-use super::{claim_spec, deprecated_label, fractional, node_selector_term};
+use super::storage::claim_spec;
+use super::{deprecated_label, fractional, node_selector_term};
+use crate::pod_containers::visit_containers;
 use crate::strategy::{APP_ARMOR_PREFIX, app_armor_profile, deprecated_app_armor_annotations};
 
 pub(super) fn pod(pod: &Value, warnings: &mut Vec<String>) {
@@ -21,8 +23,6 @@ pub(super) fn template(at: &At<'_>, template: Option<&Value>, warnings: &mut Vec
         spec_and_metadata(at, template, true, warnings);
     }
 }
-
-const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// Annotations that no longer have any effect.
 const DEPRECATED: [(&str, &str); 3] = [
@@ -54,47 +54,19 @@ fn spec_and_metadata(at: &At<'_>, pod: Option<&Value>, is_template: bool, warnin
         let list = spec_at.field("hostAliases");
         warnings.push(format!("{}: duplicate ip {}", list.index(i).field("ip"), api::field::quote(path)));
     }
-    let secrets = spec_at.field("imagePullSecrets");
-    for (i, name) in duplicates(spec.items("imagePullSecrets"), "name") {
-        warnings.push(format!(
-            "{}: duplicate name {}",
-            secrets.index(i).field("name"),
-            api::field::quote(name)
-        ));
-    }
-    for (i, secret) in spec.items("imagePullSecrets").iter().enumerate() {
-        if secret.text("name").is_empty() {
-            warnings.push(format!("{}: invalid empty name \"\"", secrets.index(i).field("name")));
-        }
-    }
+    pull_secrets(&spec_at.field("imagePullSecrets"), spec, warnings);
     for resource in ["memory", "ephemeral-storage"] {
         fractional(&spec_at.field("overhead"), spec.part("overhead"), resource, warnings);
     }
-    let seccomp = r#"non-functional in v1.27+; use the "seccompProfile" field instead"#;
-    let pod_seccomp = "seccomp.security.alpha.kubernetes.io/pod";
-    if spec.part("securityContext").part("seccompProfile").is_none()
-        && annotations.part(pod_seccomp).is_some()
-    {
-        warnings.push(format!("{}: {seccomp}", annotations_at.key(pod_seccomp)));
-    }
-    let pod_profile = spec.part("securityContext").part("appArmorProfile");
-    each_container(&spec_at, spec, |container, here| {
-        let security = container.part("securityContext");
-        let key = format!("container.seccomp.security.alpha.kubernetes.io/{}", container.text("name"));
-        if security.part("seccompProfile").is_none() && annotations.part(&key).is_some() {
-            warnings.push(format!("{}: {seccomp}", annotations_at.key(&key)));
-        }
-        let key = format!("{APP_ARMOR_PREFIX}{}", container.text("name"));
-        if is_template
-            && security.part("appArmorProfile").is_none()
-            && let Some(annotation) = annotations.text_if_set(&key)
-            && (pod_profile.is_none() || !same(pod_profile, app_armor_profile(annotation).as_ref()))
-        {
-            warnings.push(format!(
-                "{}: deprecated since v1.30; use the \"appArmorProfile\" field instead",
-                annotations_at.key(&key)
-            ));
-        }
+    let security = SecurityAnnotations {
+        annotations,
+        at: &annotations_at,
+        pod_context: spec.part("securityContext"),
+        is_template,
+    };
+    security.of_pod(warnings);
+    visit_containers(spec, &spec_at, |container, here| {
+        security.of_container(container, warnings);
         let resources = container.part("resources");
         for resource in ["memory", "ephemeral-storage"] {
             for field in ["limits", "requests"] {
@@ -111,21 +83,7 @@ fn spec_and_metadata(at: &At<'_>, pod: Option<&Value>, is_template: bool, warnin
             spec_at.field("terminationGracePeriodSeconds")
         ));
     }
-    for affinity in ["podAffinity", "podAntiAffinity"] {
-        let terms = spec.part("affinity").part(affinity);
-        let affinities = spec_at.field("affinity");
-        let here = affinities.field(affinity);
-        let required = "requiredDuringSchedulingIgnoredDuringExecution";
-        for (i, term) in terms.items(required).iter().enumerate() {
-            null_selector(&here.field(required).index(i), Some(term), warnings);
-        }
-        let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
-        for (i, term) in terms.items(preferred).iter().enumerate() {
-            let list = here.field(preferred);
-            let weighted = list.index(i);
-            null_selector(&weighted.field("podAffinityTerm"), term.part("podAffinityTerm"), warnings);
-        }
-    }
+    pod_affinities(&spec_at.field("affinity"), spec.part("affinity"), warnings);
     for (i, server) in spec.part("dnsConfig").texts("nameservers").enumerate() {
         let list = spec_at.field("dnsConfig.nameservers");
         warnings.extend(api::names::ip_warning(&list.index(i).to_string(), server));
@@ -136,11 +94,72 @@ fn spec_and_metadata(at: &At<'_>, pod: Option<&Value>, is_template: bool, warnin
     }
 }
 
-fn each_container(at: &At<'_>, spec: Option<&Value>, mut look: impl FnMut(&Value, &At<'_>)) {
-    for list in CONTAINERS {
-        let list_at = at.field(list);
-        for (i, container) in spec.items(list).iter().enumerate() {
-            look(container, &list_at.index(i));
+fn pull_secrets(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
+    let secrets = spec.items("imagePullSecrets");
+    for (i, name) in duplicates(secrets, "name") {
+        warnings.push(format!("{}: duplicate name {}", at.index(i).field("name"), api::field::quote(name)));
+    }
+    for (i, secret) in secrets.iter().enumerate() {
+        if secret.text("name").is_empty() {
+            warnings.push(format!("{}: invalid empty name \"\"", at.index(i).field("name")));
+        }
+    }
+}
+
+/// Annotations that fields of the security context replaced.
+struct SecurityAnnotations<'a> {
+    annotations: Option<&'a Value>,
+    at: &'a At<'a>,
+    pod_context: Option<&'a Value>,
+    /// False for pods, whose AppArmor annotations [`pod`] reports.
+    is_template: bool,
+}
+
+impl SecurityAnnotations<'_> {
+    const SECCOMP: &'static str = r#"non-functional in v1.27+; use the "seccompProfile" field instead"#;
+
+    fn of_pod(&self, warnings: &mut Vec<String>) {
+        let key = "seccomp.security.alpha.kubernetes.io/pod";
+        if self.pod_context.part("seccompProfile").is_none() && self.annotations.part(key).is_some() {
+            warnings.push(format!("{}: {}", self.at.key(key), Self::SECCOMP));
+        }
+    }
+
+    fn of_container(&self, container: &Value, warnings: &mut Vec<String>) {
+        let context = container.part("securityContext");
+        let key = format!("container.seccomp.security.alpha.kubernetes.io/{}", container.text("name"));
+        if context.part("seccompProfile").is_none() && self.annotations.part(&key).is_some() {
+            warnings.push(format!("{}: {}", self.at.key(&key), Self::SECCOMP));
+        }
+        let pod_profile = self.pod_context.part("appArmorProfile");
+        let key = format!("{APP_ARMOR_PREFIX}{}", container.text("name"));
+        if self.is_template
+            && context.part("appArmorProfile").is_none()
+            && let Some(annotation) = self.annotations.text_if_set(&key)
+            && (pod_profile.is_none() || !same(pod_profile, app_armor_profile(annotation).as_ref()))
+        {
+            warnings.push(format!(
+                "{}: deprecated since v1.30; use the \"appArmorProfile\" field instead",
+                self.at.key(&key)
+            ));
+        }
+    }
+}
+
+/// Warns about pod affinity and anti-affinity terms without a label selector.
+fn pod_affinities(at: &At<'_>, affinity: Option<&Value>, warnings: &mut Vec<String>) {
+    for field in ["podAffinity", "podAntiAffinity"] {
+        let terms = affinity.part(field);
+        let here = at.field(field);
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        for (i, term) in terms.items(required).iter().enumerate() {
+            null_selector(&here.field(required).index(i), Some(term), warnings);
+        }
+        let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+        for (i, term) in terms.items(preferred).iter().enumerate() {
+            let list = here.field(preferred);
+            let weighted = list.index(i);
+            null_selector(&weighted.field("podAffinityTerm"), term.part("podAffinityTerm"), warnings);
         }
     }
 }
@@ -225,9 +244,9 @@ fn volumes(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
 }
 
 /// A path in a volume and the source that creates it.
-type Source = (String, String);
+type VolumePathSource = (String, String);
 
-fn shown(source: &Source) -> String {
+fn shown(source: &VolumePathSource) -> String {
     let path = api::field::quote(&source.0);
     if source.1.is_empty() { path } else { format!("{path} ({})", source.1) }
 }
@@ -236,10 +255,10 @@ fn shown(source: &Source) -> String {
 const MAX_COMPARED: usize = 1000;
 
 /// Pairs of paths where one contains or equals the other, in order of appearance.
-fn overlapping(paths: Vec<Source>) -> Vec<String> {
+fn overlapping(paths: Vec<VolumePathSource>) -> Vec<String> {
     let inside =
         |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    let mut earlier: Vec<Source> = Vec::new();
+    let mut earlier: Vec<VolumePathSource> = Vec::new();
     let mut found = Vec::new();
     for (path, source) in paths.into_iter().take(MAX_COMPARED) {
         let path = path.trim_end_matches('/').to_owned();
@@ -257,7 +276,7 @@ fn overlapping(paths: Vec<Source>) -> Vec<String> {
     found
 }
 
-fn paths(source: Option<&Value>, words: &str) -> Vec<Source> {
+fn paths(source: Option<&Value>, words: &str) -> Vec<VolumePathSource> {
     source.items("items").iter().map(|item| (item.text("path").to_owned(), words.to_owned())).collect()
 }
 
@@ -297,7 +316,7 @@ fn overlaps(spec: Option<&Value>, warnings: &mut Vec<String>) {
     }
 }
 
-fn projected_paths(source: &Value) -> Vec<Source> {
+fn projected_paths(source: &Value) -> Vec<VolumePathSource> {
     use api::field::quote;
     if let Some(map) = source.part("configMap")
         && map.part("items").is_some()
@@ -369,7 +388,7 @@ type HostPort = (String, i64, String);
 fn ports(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
     // Ports by number and protocol.
     let mut seen: HashMap<(i64, String), Vec<HostPort>> = HashMap::new();
-    each_container(at, spec, |container, here| {
+    visit_containers(spec, at, |container, here| {
         let list = here.field("ports");
         for (i, port) in container.items("ports").iter().enumerate() {
             let path = list.index(i).to_string();
@@ -400,7 +419,7 @@ fn ports(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
         }
     });
     let mut names: HashMap<String, String> = HashMap::new();
-    each_container(at, spec, |container, here| {
+    visit_containers(spec, at, |container, here| {
         let list = here.field("ports");
         for (i, port) in container.items("ports").iter().enumerate() {
             let name = port.text("name");

@@ -3,7 +3,7 @@
 use api::FieldErrors;
 use crd::ValidationFindings;
 use kinds::strategy;
-use kinds::validation::{self, Context, Rules};
+use kinds::validation::{self, ValidationContext, ValidationRules};
 use value::Value;
 
 use super::served_resource::{ResourceOrigin, ServedResource};
@@ -24,12 +24,12 @@ impl ServedResource {
     }
 
     /// Validation rules of the kind. Those of the group in the path win where they are stricter than the stored kind's (events).
-    pub fn rules(&self) -> Option<&'static Rules> {
+    pub fn rules(&self) -> Option<&'static ValidationRules> {
         self.row()?.behavior.rules.as_ref().or(self.behavior().rules.as_ref())
     }
 
     /// Prepares an object for creation, before validation: strategies reset the fields that clients cannot set.
-    pub fn prepare_create(&self, object: &mut Value, context: &strategy::Context) {
+    pub fn prepare_create(&self, object: &mut Value, context: &strategy::StrategyContext) {
         match &self.origin {
             ResourceOrigin::BuiltIn(_) => strategy::prepare_create(self.strategy(), object, context),
             ResourceOrigin::Custom(custom) => custom.version.compiled().prepare_create(object),
@@ -42,7 +42,7 @@ impl ServedResource {
         subresource: Subresource,
         new: &mut Value,
         old: &Value,
-        context: &strategy::Context,
+        context: &strategy::StrategyContext,
     ) {
         match (&self.origin, subresource) {
             (ResourceOrigin::Custom(custom), Subresource::Status) => {
@@ -61,7 +61,7 @@ impl ServedResource {
     }
 
     /// Validates a new object; returns errors, and warnings for the client.
-    pub fn validate_create(&self, object: &Value, context: &Context) -> ValidationFindings {
+    pub fn validate_create(&self, object: &Value, context: &ValidationContext) -> ValidationFindings {
         if let ResourceOrigin::Custom(custom) = &self.origin {
             return custom.version.compiled().validate_create(object, context.bounds());
         }
@@ -79,7 +79,7 @@ impl ServedResource {
         subresource: Subresource,
         new: &Value,
         old: &Value,
-        context: &Context,
+        context: &ValidationContext,
     ) -> ValidationFindings {
         if let ResourceOrigin::Custom(custom) = &self.origin {
             let compiled = custom.version.compiled();

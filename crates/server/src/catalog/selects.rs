@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use api::Status;
 use api::selector::{FactsRef, FieldRequirement, Selection};
-use kinds::table::{Field, Fields};
+use kinds::table::{SelectableField, SelectableFields};
 use storage::StoredEntry;
 use value::Value;
 
@@ -12,11 +12,11 @@ use super::served_resource::{ResourceOrigin, ServedResource};
 use crate::encode;
 
 impl ServedResource {
-    pub(super) fn fields(&self) -> &'static [Field] {
-        const METADATA: &[Field] = &[Field::NAME, Field::NAMESPACE];
+    pub(super) fn fields(&self) -> &'static [SelectableField] {
+        const METADATA: &[SelectableField] = &[SelectableField::NAME, SelectableField::NAMESPACE];
         match self.row().map(|row| &row.fields) {
-            None | Some(Fields::Metadata) => METADATA,
-            Some(Fields::These(fields)) => fields,
+            None | Some(SelectableFields::Metadata) => METADATA,
+            Some(SelectableFields::These(fields)) => fields,
         }
     }
 
@@ -84,7 +84,7 @@ fn is_below_metadata(requirement: &FieldRequirement) -> bool {
 }
 
 /// The text of a field for field selectors; the field's default if it is empty.
-fn field_value<'a>(field: &Field, object: &'a Value) -> Cow<'a, str> {
+fn field_value<'a>(field: &SelectableField, object: &'a Value) -> Cow<'a, str> {
     let found = field.paths.iter().find_map(|path| {
         let mut here = object;
         for key in *path {

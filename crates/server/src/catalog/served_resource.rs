@@ -8,7 +8,7 @@ use api::{GroupKind, GroupResource, GroupVersionKind, meta};
 use bytes::Bytes;
 use kinds::print;
 use kinds::strategy::Strategy;
-use kinds::table::{self, Conversion, KindBehavior, Resource, Storage, SubresourceRow, Verb, verbs};
+use kinds::table::{self, Conversion, KindBehavior, KindStorage, Resource, SubresourceRow, Verb, verbs};
 use schema::Schema;
 use storage::{Record, StoredEntry};
 
@@ -65,9 +65,9 @@ impl ServedResource {
     pub(super) fn new(row: &'static Resource, version: &'static str) -> Option<Self> {
         let gvk = GroupVersionKind::new(row.group, version, row.kind);
         let (stored_group, stored_version) = match row.storage {
-            Storage::Own(stored) => (row.group, stored),
-            Storage::With(group, stored) => (group, stored),
-            Storage::Nowhere => (row.group, version),
+            KindStorage::Own(stored) => (row.group, stored),
+            KindStorage::With(group, stored) => (group, stored),
+            KindStorage::Nowhere => (row.group, version),
         };
         let stored = GroupVersionKind::new(stored_group, stored_version, row.kind);
         Some(ServedResource {
@@ -197,7 +197,7 @@ impl ServedResource {
 
     /// Reports whether objects are never stored, as those of reviews.
     pub fn is_virtual(&self) -> bool {
-        self.row().is_some_and(|row| row.storage == Storage::Nowhere)
+        self.row().is_some_and(|row| row.storage == KindStorage::Nowhere)
     }
 
     /// Reports whether a completed deletion returns the object instead of a `Status`.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use api::Status;
 use authn::tokens;
 use data_encoding::HEXUPPER;
-use documents::discovery::{self, Registration, SubEntry};
+use documents::discovery::{self, DiscoverySubresource, Registration};
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
 use kinds::table::{Verb, verbs};
@@ -234,7 +234,7 @@ fn published(
 }
 
 /// The discovery entries of the served versions of CRDs.
-fn custom_entries(custom: &CustomKinds) -> Vec<discovery::Entry<'_>> {
+fn custom_entries(custom: &CustomKinds) -> Vec<discovery::DiscoveryResource<'_>> {
     let crds = custom.crds();
     crds.flat_map(|crd| {
         let stored = crd.stored().filter(|stored| stored.served);
@@ -246,7 +246,7 @@ fn custom_entries(custom: &CustomKinds) -> Vec<discovery::Entry<'_>> {
         let names = &crd.names;
         let mut subresources = Vec::new();
         if version.status {
-            subresources.push(SubEntry {
+            subresources.push(DiscoverySubresource {
                 name: "status",
                 kind: &names.kind,
                 group_version: None,
@@ -254,14 +254,14 @@ fn custom_entries(custom: &CustomKinds) -> Vec<discovery::Entry<'_>> {
             });
         }
         if version.scale.is_some() {
-            subresources.push(SubEntry {
+            subresources.push(DiscoverySubresource {
                 name: "scale",
                 kind: "Scale",
                 group_version: Some(("autoscaling", "v1")),
                 verbs: verbs::GET_PATCH_UPDATE,
             });
         }
-        discovery::Entry {
+        discovery::DiscoveryResource {
             group: &crd.group,
             version: &version.name,
             kind: &names.kind,

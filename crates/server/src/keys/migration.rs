@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use api::{GroupVersion, meta};
-use kinds::table::{self, Resource, Storage};
+use kinds::table::{self, KindStorage, Resource};
 use storage::{StoredEntries, StoredEntry};
 use tracing::error;
 use value::Str;
@@ -79,7 +79,7 @@ fn stored_crds(entries: &StoredEntries) -> HashMap<(Str, Str), Crd> {
 
 /// The first bytes of a built-in resource's objects; `None` if it has no storage of its own.
 fn stored_head(row: &Resource) -> Option<Vec<u8>> {
-    let Storage::Own(version) = row.storage else { return None };
+    let KindStorage::Own(version) = row.storage else { return None };
     Some(encode::head(&GroupVersion::new(row.group, version).to_string(), row.kind))
 }
 

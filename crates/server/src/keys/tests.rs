@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use kinds::table::{self, GROUPS, Served, Storage};
+use kinds::table::{self, GROUPS, KindStorage, Served};
 
 use super::{CRDS, NAMED, ROOT, SERVICES, built_in, custom_prefix, custom_resource, prefix, prefix_end};
 use crate::catalog::Catalog;
@@ -21,7 +21,7 @@ fn no_two_resources_have_overlapping_prefixes() {
             let Some(prefix) = prefix(row) else { continue };
             // Both groups of events share their objects.
             let (group, ()) = match row.storage {
-                Storage::With(group, _) => {
+                KindStorage::With(group, _) => {
                     assert_eq!((row.group, row.plural, group), ("events.k8s.io", "events", ""));
                     (group, ())
                 }

@@ -1,7 +1,7 @@
 use value::json::parse;
 
 use super::{from_core, to_core};
-use crate::table::{self, Fields};
+use crate::table::{self, SelectableFields};
 
 #[test]
 fn both_shapes_hold_the_same_facts() {
@@ -36,7 +36,7 @@ fn every_selectable_field_of_events_k8s_io_has_the_value_of_the_core_event() {
     .unwrap();
     let event = from_core(&core);
     let row = table::find("events.k8s.io", "v1", "events").unwrap();
-    let Fields::These(fields) = row.fields else { panic!("events have fields of their own") };
+    let SelectableFields::These(fields) = row.fields else { panic!("events have fields of their own") };
     assert_eq!(fields.len(), 12);
     for field in fields {
         let found = field.paths.iter().find_map(|path| event.str_at(path));

@@ -10,7 +10,7 @@ use value::Value;
 use super::facts::{
     NONE, families_of, family_of, first_ip, has_selector, is_external_name, set_cluster_ips, set_families,
 };
-use super::{AddressError, Allocation, Allocator, Family, invalid, keeps_dual_stack, refuse};
+use super::{AddressError, Allocator, Family, ServiceAllocation, invalid, keeps_dual_stack, refuse};
 use crate::validation::service::cluster_ip_errors;
 
 /// Sets `ipFamilyPolicy` and `ipFamilies`; fails if the server's ranges do not support them.
@@ -23,95 +23,30 @@ pub(super) fn init_families(
         return Ok(());
     }
     let headless_without_selector = service.part("spec").text("clusterIP") == NONE && !has_selector(service);
-    if service.part("spec").part("ipFamilyPolicy").is_none() {
-        let policy = match old.and_then(|old| old.part("spec").text_if_set("ipFamilyPolicy")) {
-            Some(policy) => policy.to_owned(),
-            None if headless_without_selector => "RequireDualStack".to_owned(),
-            None => "SingleStack".to_owned(),
-        };
-        service.set_at(&["spec", "ipFamilyPolicy"], policy);
-    }
+    default_family_policy(service, old, headless_without_selector);
     refuse(service, &cluster_ip_errors(service, old))?;
 
     let mut errors = FieldErrors::new();
     let policy = service.part("spec").text("ipFamilyPolicy").to_owned();
-    let policy_at = At::new("spec.ipFamilyPolicy");
     if let Some(old) = old {
-        for (field, what) in [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")] {
-            let (now, before) = (service.list_at(&["spec", field]), old.list_at(&["spec", field]));
-            if policy == "SingleStack" {
-                if now == before && now.len() > 1 {
-                    let first = now.first().cloned().into_iter().collect::<Vec<Value>>();
-                    service.set_at(&["spec", field], first);
-                }
-            } else if !now.is_empty() && now.len() < before.len() {
-                let detail = format!("must be 'SingleStack' to release the secondary {what}");
-                errors.invalid(&policy_at, policy.as_str(), detail);
-            }
-        }
+        release_secondary(service, old, &policy, &mut errors);
     }
     if policy == "SingleStack" {
-        for (field, what) in [("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")] {
-            if service.list_at(&["spec", field]).len() == 2 {
-                let detail = format!(
-                    "must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
-                );
-                errors.invalid(&policy_at, policy.as_str(), detail);
-            }
-        }
+        single_stack_has_one(service, &mut errors);
     }
-    let mut families = families_of(service);
-    let addresses: Vec<String> = service.part("spec").texts("clusterIPs").map(str::to_owned).collect();
-    for (i, address) in addresses.iter().enumerate().skip(families.len()) {
-        if address == NONE {
-            break;
-        }
-        let family = parse_ip_sloppy(address).map(family_of);
-        match family {
-            Some(family) if allocator.has(family) => families.push(family),
-            family => {
-                let at = At::new("spec.clusterIPs");
-                let all = Value::list(addresses.iter().map(String::as_str));
-                let name = family.map_or("unknown", Family::as_str);
-                errors.invalid(&at.index(i), all, format!("{name} is not configured on this cluster"));
-            }
-        }
-    }
+    let mut families = families_with_those_of_addresses(service, allocator, &mut errors);
     refuse(service, &errors)?;
 
-    if headless_without_selector {
-        if families.is_empty() {
-            families.push(allocator.default_family());
-        }
-        if let [only] = families[..]
-            && policy != "SingleStack"
-        {
-            families.push(only.other());
-        }
-        set_families(service, &families);
-        return Ok(());
+    let is_dual_stack_cluster = allocator.has(Family::V4) && allocator.has(Family::V6);
+    if !headless_without_selector {
+        refuse(service, &unconfigured_families(&policy, &families, is_dual_stack_cluster, allocator))?;
     }
-    let mut errors = FieldErrors::new();
-    let dual = allocator.has(Family::V4) && allocator.has(Family::V6);
-    if policy == "RequireDualStack" && !dual {
-        errors.invalid(&policy_at, policy.as_str(), "this cluster is not configured for dual-stack services");
-    }
-    for (i, family) in families.iter().enumerate() {
-        if !allocator.has(*family) {
-            errors.invalid(
-                &At::new("spec.ipFamilies").index(i),
-                family.as_str(),
-                "not configured on this cluster",
-            );
-        }
-    }
-    refuse(service, &errors)?;
     if families.is_empty() {
         families.push(allocator.default_family());
     }
     if let [only] = families[..]
         && policy != "SingleStack"
-        && dual
+        && (headless_without_selector || is_dual_stack_cluster)
     {
         families.push(only.other());
     }
@@ -119,10 +54,96 @@ pub(super) fn init_families(
     Ok(())
 }
 
+const IP_FAMILY_POLICY: At<'static> = At::new("spec.ipFamilyPolicy");
+
+/// Sets an absent `ipFamilyPolicy`: that of the old service, or the default of a new one.
+fn default_family_policy(service: &mut Value, old: Option<&Value>, headless_without_selector: bool) {
+    if service.part("spec").part("ipFamilyPolicy").is_some() {
+        return;
+    }
+    let policy = match old.and_then(|old| old.part("spec").text_if_set("ipFamilyPolicy")) {
+        Some(policy) => policy.to_owned(),
+        None if headless_without_selector => "RequireDualStack".to_owned(),
+        None => "SingleStack".to_owned(),
+    };
+    service.set_at(&["spec", "ipFamilyPolicy"], policy);
+}
+
+/// Drops the secondary cluster IP and family that a change to `SingleStack` releases; any other policy must retain them.
+fn release_secondary(service: &mut Value, old: &Value, policy: &str, errors: &mut FieldErrors) {
+    for (field, what) in [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")] {
+        let (now, before) = (service.list_at(&["spec", field]), old.list_at(&["spec", field]));
+        if policy == "SingleStack" {
+            if now == before && now.len() > 1 {
+                let first = now.first().cloned().into_iter().collect::<Vec<Value>>();
+                service.set_at(&["spec", field], first);
+            }
+        } else if !now.is_empty() && now.len() < before.len() {
+            let detail = format!("must be 'SingleStack' to release the secondary {what}");
+            errors.invalid(&IP_FAMILY_POLICY, policy, detail);
+        }
+    }
+}
+
+fn single_stack_has_one(service: &Value, errors: &mut FieldErrors) {
+    for (field, what) in [("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")] {
+        if service.list_at(&["spec", field]).len() == 2 {
+            let detail =
+                format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified");
+            errors.invalid(&IP_FAMILY_POLICY, "SingleStack", detail);
+        }
+    }
+}
+
+/// Returns `ipFamilies`, extended by the families of further cluster IPs.
+fn families_with_those_of_addresses(
+    service: &Value,
+    allocator: &dyn Allocator,
+    errors: &mut FieldErrors,
+) -> Vec<Family> {
+    let mut families = families_of(service);
+    let addresses: Vec<&str> = service.part("spec").texts("clusterIPs").collect();
+    for (i, address) in addresses.iter().enumerate().skip(families.len()) {
+        if *address == NONE {
+            break;
+        }
+        match parse_ip_sloppy(address).map(family_of) {
+            Some(family) if allocator.has(family) => families.push(family),
+            family => {
+                let at = At::new("spec.clusterIPs");
+                let all = Value::list(addresses.iter().copied());
+                let name = family.map_or("unknown", Family::as_str);
+                errors.invalid(&at.index(i), all, format!("{name} is not configured on this cluster"));
+            }
+        }
+    }
+    families
+}
+
+fn unconfigured_families(
+    policy: &str,
+    families: &[Family],
+    is_dual_stack_cluster: bool,
+    allocator: &dyn Allocator,
+) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    if policy == "RequireDualStack" && !is_dual_stack_cluster {
+        let detail = "this cluster is not configured for dual-stack services";
+        errors.invalid(&IP_FAMILY_POLICY, policy, detail);
+    }
+    let list = At::new("spec.ipFamilies");
+    for (i, family) in families.iter().enumerate() {
+        if !allocator.has(*family) {
+            errors.invalid(&list.index(i), family.as_str(), "not configured on this cluster");
+        }
+    }
+    errors
+}
+
 pub(super) fn allocate_cluster_ips(
     service: &mut Value,
     allocator: &mut dyn Allocator,
-    taken: &mut Allocation,
+    taken: &mut ServiceAllocation,
 ) -> Result<(), Status> {
     if is_external_name(service) || first_ip(service) == NONE {
         return Ok(());
@@ -132,7 +153,7 @@ pub(super) fn allocate_cluster_ips(
     for (i, family) in families_of(service).into_iter().enumerate() {
         let address = take_ip(service, family, wanted.get(i).map_or("", String::as_str), allocator, taken)?;
         match addresses.get_mut(i) {
-            Some(place) => *place = address,
+            Some(slot) => *slot = address,
             None => addresses.push(address),
         }
     }
@@ -144,7 +165,7 @@ pub(super) fn update_cluster_ips(
     new: &mut Value,
     old: &Value,
     allocator: &mut dyn Allocator,
-    taken: &mut Allocation,
+    taken: &mut ServiceAllocation,
 ) -> Result<(), Status> {
     if keeps_dual_stack(new, old) {
         return Ok(());
@@ -188,7 +209,7 @@ fn take_ip(
     family: Family,
     wanted: &str,
     allocator: &mut dyn Allocator,
-    taken: &mut Allocation,
+    taken: &mut ServiceAllocation,
 ) -> Result<String, Status> {
     let refusal = |detail: String| {
         let mut errors = FieldErrors::new();

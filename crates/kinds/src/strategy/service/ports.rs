@@ -7,12 +7,12 @@ use api::{FieldErrors, Status};
 use value::Value;
 
 use super::facts::{allocates_node_ports, node_ports, set_node_ports};
-use super::{Allocation, Allocator, invalid};
+use super::{Allocator, ServiceAllocation, invalid};
 
 pub(super) fn init_node_ports(
     service: &mut Value,
     allocator: &mut dyn Allocator,
-    taken: &mut Allocation,
+    taken: &mut ServiceAllocation,
 ) -> Result<(), Status> {
     let allocates = allocates_node_ports(service);
     let ports = service.list_at(&["spec", "ports"]).to_vec();
@@ -51,7 +51,7 @@ pub(super) fn update_node_ports(
     new: &mut Value,
     old: &Value,
     allocator: &mut dyn Allocator,
-    taken: &mut Allocation,
+    taken: &mut ServiceAllocation,
 ) -> Result<(), Status> {
     let released = node_ports(old);
     let before: HashSet<i64> = released.iter().copied().collect();
@@ -93,7 +93,7 @@ fn take_port(
     index: usize,
     port: i64,
     allocator: &mut dyn Allocator,
-    taken: &mut Allocation,
+    taken: &mut ServiceAllocation,
 ) -> Result<i64, Status> {
     allocator.allocate_port(port).map_err(|error| {
         let mut errors = FieldErrors::new();
@@ -105,7 +105,7 @@ fn take_port(
     Ok(port)
 }
 
-fn take_any_port(allocator: &mut dyn Allocator, taken: &mut Allocation) -> Result<i64, Status> {
+fn take_any_port(allocator: &mut dyn Allocator, taken: &mut ServiceAllocation) -> Result<i64, Status> {
     let port = allocator
         .allocate_next_port()
         .map_err(|error| Status::internal(format!("failed to allocate a nodePort: {error}")))?;
@@ -116,7 +116,7 @@ fn take_any_port(allocator: &mut dyn Allocator, taken: &mut Allocation) -> Resul
 pub(super) fn allocate_health_check_port(
     service: &mut Value,
     allocator: &mut dyn Allocator,
-    taken: &mut Allocation,
+    taken: &mut ServiceAllocation,
 ) -> Result<(), Status> {
     let asked = service.part("spec").number("healthCheckNodePort");
     if asked != 0 {

@@ -5,7 +5,7 @@ use value::Value;
 use value::json::parse;
 
 use super::{
-    AddressError, Allocator, Claims, Family, PortError, begin_create, begin_update, claims_of,
+    AddressError, AddressesAndPorts, Allocator, Family, PortError, begin_create, begin_update, claims_of,
     default_on_read,
 };
 
@@ -216,7 +216,7 @@ fn an_update_keeps_what_it_leaves_out() {
     let old = create(&mut server, r#"{"type":"NodePort","ports":[{"name":"a","port":80}]}"#).unwrap();
     let mut new = service(r#"{"type":"NodePort","ports":[{"name":"a","port":81}]}"#);
     let allocation = begin_update(&mut new, &old, &mut server).unwrap();
-    assert_eq!(allocation, super::Allocation::default());
+    assert_eq!(allocation, super::ServiceAllocation::default());
     assert_eq!(new.str_at(&["spec", "clusterIP"]), old.str_at(&["spec", "clusterIP"]));
     assert_eq!(new.list_at(&["spec", "ports"])[0].int_at(&["nodePort"]), Some(30_000));
 }
@@ -229,7 +229,7 @@ fn a_service_that_turns_external_gives_everything_back() {
     let allocation = begin_update(&mut new, &old, &mut server).unwrap();
     assert_eq!(
         allocation.to_release,
-        Claims { addresses: vec![(Family::V4, "10.0.0.1".parse().unwrap())], ports: vec![30_000] }
+        AddressesAndPorts { addresses: vec![(Family::V4, "10.0.0.1".parse().unwrap())], ports: vec![30_000] }
     );
     assert_eq!(allocation.to_release, claims_of(&old));
     allocation.to_release.release(&mut server);

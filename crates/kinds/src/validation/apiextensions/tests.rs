@@ -1,6 +1,6 @@
 use value::{Value, json};
 
-use super::super::Context;
+use super::super::ValidationContext;
 use super::CUSTOM_RESOURCE_DEFINITION;
 
 const CRD: &str = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"ts.g.example.com"},
@@ -16,7 +16,7 @@ fn decoded(text: &str) -> Value {
 }
 
 fn errors(crd: &Value) -> Vec<String> {
-    let errors = (CUSTOM_RESOURCE_DEFINITION.create)(crd, &Context::default());
+    let errors = (CUSTOM_RESOURCE_DEFINITION.create)(crd, &ValidationContext::default());
     errors.iter().map(ToString::to_string).collect()
 }
 

@@ -7,7 +7,7 @@ use api::validation::meta;
 use api::{FieldErrors, names, quantity::Quantity};
 use value::{Map, Value};
 
-use crate::validation::internal_json;
+use crate::validation::{internal_json, optional_value};
 
 const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 
@@ -81,9 +81,7 @@ pub(crate) fn claim_spec(spec: Option<&Value>, old_group: bool, at: &At<'_>, err
         let at = at.field("storageClassName");
         errors.invalid_each(&at, class, names::name_is_dns_subdomain(class, false));
     }
-    if let Some(mode) = spec.text_if_set("volumeMode").filter(|mode| !VOLUME_MODES.contains(mode)) {
-        errors.not_supported(&at.field("volumeMode"), mode, &VOLUME_MODES);
-    }
+    optional_value(spec, "volumeMode", &VOLUME_MODES, at, errors);
     data_sources(spec, old_group, at, errors);
     let class = spec.text("volumeAttributesClassName");
     if !class.is_empty() {

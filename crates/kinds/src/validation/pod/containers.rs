@@ -6,8 +6,9 @@ use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::options::Options;
+use super::options::PodValidationOptions;
 use super::{env, mounts, probes, resources, security};
+use crate::validation::required_name;
 
 const MAX_RESTART_RULES: usize = 20;
 const MAX_EXIT_CODES: usize = 255;
@@ -19,7 +20,7 @@ pub(in crate::validation) struct Pod<'a> {
     pub volumes: &'a mounts::Volumes<'a>,
     /// Names of the pod's device claims.
     pub claims: &'a BTreeSet<&'a str>,
-    pub options: &'a Options,
+    pub options: &'a PodValidationOptions,
 }
 
 impl Pod<'_> {
@@ -168,12 +169,7 @@ pub(in crate::validation) fn image_of_pod(container: &Value, at: &At<'_>, errors
 
 /// Validates the fields common to all three lists.
 fn any_container(container: &Value, pod: &Pod<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    let name = container.text("name");
-    if name.is_empty() {
-        errors.required(&at.field("name"), "");
-    } else {
-        errors.invalid_each(&at.field("name"), name, names::is_dns1123_label(name));
-    }
+    required_name(container, "name", names::is_dns1123_label, at, errors);
     if container.text("image").is_empty() {
         errors.required(&at.field("image"), "");
     }

@@ -5,7 +5,8 @@ use api::validation::repeated::last_by;
 use api::{FieldErrors, names, quantity::Quantity};
 use value::Value;
 
-use super::volumes::no_backsteps;
+use super::volume_paths::no_backsteps;
+use crate::validation::required_name;
 
 const POD_FIELDS: &[&str] = &[
     "metadata.name",
@@ -34,12 +35,7 @@ pub(in crate::validation) fn env(container: &Value, at: &At<'_>, errors: &mut Fi
     let list = at.field("env");
     for (i, variable) in container.items("env").iter().enumerate() {
         let at = list.index(i);
-        let name = variable.text("name");
-        if name.is_empty() {
-            errors.required(&at.field("name"), "");
-        } else {
-            errors.invalid_each(&at.field("name"), name, names::is_relaxed_env_var_name(name));
-        }
+        required_name(variable, "name", names::is_relaxed_env_var_name, &at, errors);
         if let Some(source) = variable.part("valueFrom") {
             value_from(source, variable.text("value"), &at.field("valueFrom"), errors);
         }
@@ -79,27 +75,12 @@ fn value_from(source: &Value, value: &str, at: &At<'_>, errors: &mut FieldErrors
 fn key_ref(reference: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let name = reference.text("name");
     errors.invalid_each(&at.field("name"), name, names::name_is_dns_subdomain(name, false));
-    let key = reference.text("key");
-    if key.is_empty() {
-        errors.required(&at.field("key"), "");
-    } else {
-        errors.invalid_each(&at.field("key"), key, names::is_config_map_key(key));
-    }
+    required_name(reference, "key", names::is_config_map_key, at, errors);
 }
 
 fn file_key_ref(file: &Value, at: &At<'_>, errors: &mut FieldErrors) {
-    let key = file.text("key");
-    if key.is_empty() {
-        errors.required(&at.field("key"), "");
-    } else {
-        errors.invalid_each(&at.field("key"), key, names::is_relaxed_env_var_name(key));
-    }
-    let volume = file.text("volumeName");
-    if volume.is_empty() {
-        errors.required(&at.field("volumeName"), "");
-    } else {
-        errors.invalid_each(&at.field("volumeName"), volume, names::is_dns1123_label(volume));
-    }
+    required_name(file, "key", names::is_relaxed_env_var_name, at, errors);
+    required_name(file, "volumeName", names::is_dns1123_label, at, errors);
     let path = file.text("path");
     if path.is_empty() {
         errors.required(&at.field("path"), "");
@@ -264,7 +245,7 @@ pub(in crate::validation) fn env_from(container: &Value, at: &At<'_>, errors: &m
 pub(in crate::validation) fn file_key_volumes(spec: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     // If several volumes have the same name, the last one wins.
     let volumes = last_by(spec.items("volumes"), "name");
-    super::options::visit_containers(spec, at, |container, at| {
+    crate::pod_containers::visit_containers(spec, at, |container, at| {
         let list = at.field("env");
         for (i, variable) in container.items("env").iter().enumerate() {
             let Some(file) = variable.part("valueFrom").part("fileKeyRef") else { continue };

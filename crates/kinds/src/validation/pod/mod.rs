@@ -1,9 +1,11 @@
 //! Validation of Pod: create, update and the subresources.
 
+pub(in crate::validation) mod annotations;
 pub(in crate::validation) mod claims;
 pub(in crate::validation) mod containers;
 pub(in crate::validation) mod env;
 pub(in crate::validation) mod mounts;
+pub(in crate::validation) mod operating_system;
 pub(in crate::validation) mod options;
 pub(in crate::validation) mod probes;
 pub(in crate::validation) mod projected;
@@ -13,7 +15,12 @@ pub(in crate::validation) mod scheduling;
 pub(in crate::validation) mod security;
 pub(in crate::validation) mod spec;
 pub(in crate::validation) mod status;
+pub(in crate::validation) mod sysctls;
+mod user_ids;
+pub(in crate::validation) mod volume_paths;
+pub(in crate::validation) mod volume_sources;
 pub(in crate::validation) mod volumes;
+pub(in crate::validation) mod windows;
 
 use std::collections::HashSet;
 
@@ -24,10 +31,10 @@ use api::{FieldErrors, names};
 use value::{Map, Value};
 
 use self::containers::image_of_pod;
-use self::options::Options;
-use super::{Context, Rules, internal_json, unified_diff};
+use self::options::PodValidationOptions;
+use super::{ValidationContext, ValidationRules, internal_json, unified_diff};
 
-pub(crate) const POD: Rules = Rules { create, update, update_status: status::update };
+pub(crate) const POD: ValidationRules = ValidationRules { create, update, update_status: status::update };
 
 const SPEC: At<'static> = At::new("spec");
 const ANNOTATIONS: At<'static> = At::new("metadata.annotations");
@@ -37,8 +44,8 @@ const CHANGEABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].ima
      `spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set \
      to 1 if it was previously negative)";
 
-fn create(pod: &Value, context: &Context) -> FieldErrors {
-    let options = Options::for_pod(None, context);
+fn create(pod: &Value, context: &ValidationContext) -> FieldErrors {
+    let options = PodValidationOptions::for_pod(None, context);
     let mut errors = metadata_and_spec(pod, &options);
     let Some(spec) = pod.part("spec") else { return errors };
     if !spec.items("ephemeralContainers").is_empty() {
@@ -49,18 +56,18 @@ fn create(pod: &Value, context: &Context) -> FieldErrors {
         errors.forbidden(&SPEC.field("nodeName"), detail);
     }
     let metadata = pod.part("metadata");
-    security::seccomp_annotations_match(metadata, spec, &SPEC, &mut errors);
-    security::app_armor_annotations_match(metadata, spec, &SPEC, &mut errors);
+    annotations::seccomp_annotations_match(metadata, spec, &SPEC, &mut errors);
+    annotations::app_armor_annotations_match(metadata, spec, &SPEC, &mut errors);
     errors
 }
 
 /// Validates metadata and spec by rules common to all writes.
-fn metadata_and_spec(pod: &Value, options: &Options) -> FieldErrors {
+fn metadata_and_spec(pod: &Value, options: &PodValidationOptions) -> FieldErrors {
     let mut errors = meta::create(pod, true, names::name_is_dns_subdomain);
     let metadata = pod.part("metadata");
     let no_spec = Value::Map(Map::new());
     let spec = pod.part("spec").unwrap_or(&no_spec);
-    security::annotations(metadata, Some(spec), options, &ANNOTATIONS, &mut errors);
+    annotations::annotations(metadata, Some(spec), options, &ANNOTATIONS, &mut errors);
     spec::spec(spec, metadata, options, &SPEC, &mut errors);
     if spec.text("serviceAccountName").is_empty() {
         no_tokens(spec, &mut errors);
@@ -93,8 +100,8 @@ fn no_tokens(spec: &Value, errors: &mut FieldErrors) {
     }
 }
 
-fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
-    let options = Options::for_pod(Some(old), context);
+fn update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
+    let options = PodValidationOptions::for_pod(Some(old), context);
     let mut errors = meta::update(new, old);
     errors.append(&mut metadata_and_spec(new, &options));
     annotations_update(new, old, &options, &mut errors);
@@ -134,10 +141,15 @@ fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
 }
 
 /// Validates the annotations of an updated pod.
-pub(super) fn annotations_update(new: &Value, old: &Value, options: &Options, errors: &mut FieldErrors) {
+pub(super) fn annotations_update(
+    new: &Value,
+    old: &Value,
+    options: &PodValidationOptions,
+    errors: &mut FieldErrors,
+) {
     let metadata = new.part("metadata");
-    security::annotation_changes(metadata, old.part("metadata"), &ANNOTATIONS, errors);
-    security::annotations(metadata, new.part("spec"), options, &ANNOTATIONS, errors);
+    annotations::annotation_changes(metadata, old.part("metadata"), &ANNOTATIONS, errors);
+    annotations::annotations(metadata, new.part("spec"), options, &ANNOTATIONS, errors);
 }
 
 /// Allows the deadline to be added or lowered. Returns false if the remaining update checks must be skipped.
@@ -161,7 +173,7 @@ fn deadline_update(new: &Value, old: &Value, errors: &mut FieldErrors) -> bool {
     }
 }
 
-fn tolerations_update(new: &Value, old: &Value, options: &Options, errors: &mut FieldErrors) {
+fn tolerations_update(new: &Value, old: &Value, options: &PodValidationOptions, errors: &mut FieldErrors) {
     // All fields of a toleration except its seconds; none of them is a list or a quantity.
     let identity = |toleration: &Value| {
         let fields = toleration.as_map().into_iter().flat_map(Map::iter);
@@ -293,13 +305,13 @@ fn has_only_additions(new: &Value, old: &Value) -> bool {
 }
 
 /// Validates an update through `ephemeralcontainers`: containers can be added, but not changed or removed.
-pub fn update_ephemeral_containers(new: &Value, old: &Value, context: &Context) -> FieldErrors {
-    if security::is_mirror(old) {
+pub fn update_ephemeral_containers(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
+    if annotations::is_mirror(old) {
         let mut errors = FieldErrors::new();
         errors.forbidden(&At::ROOT, "static pods do not support ephemeral containers");
         return errors;
     }
-    let options = Options::for_pod(Some(old), context);
+    let options = PodValidationOptions::for_pod(Some(old), context);
     let mut errors = meta::update(new, old);
     errors.append(&mut metadata_and_spec(new, &options));
     annotations_update(new, old, &options, &mut errors);
@@ -330,18 +342,18 @@ pub fn update_ephemeral_containers(new: &Value, old: &Value, context: &Context) 
 }
 
 /// Validates an update through the `resize` subresource.
-pub fn update_resize(new: &Value, old: &Value, context: &Context) -> FieldErrors {
-    let options = Options::for_pod(Some(old), context);
+pub fn update_resize(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
+    let options = PodValidationOptions::for_pod(Some(old), context);
     let mut errors = meta::update(new, old);
     errors.append(&mut metadata_and_spec(new, &options));
     crate::validation::pod::resize::resize(new, old, errors)
 }
 
 /// Rules of `Binding`, which assigns a pod to a node.
-pub(crate) const BINDING: Rules =
-    Rules { create: binding, update: super::no_rules, update_status: super::no_rules };
+pub(crate) const BINDING: ValidationRules =
+    ValidationRules { create: binding, update: super::no_rules, update_status: super::no_rules };
 
-fn binding(binding: &Value, _: &Context) -> FieldErrors {
+fn binding(binding: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let target = binding.part("target");
     let (kind, name) = (target.text("kind"), target.text("name"));

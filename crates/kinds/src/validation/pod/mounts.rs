@@ -7,12 +7,11 @@ use api::validation::repeated::first_by;
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::volumes::{descending_path, no_backsteps};
+use super::volume_paths::{descending_path, no_backsteps};
+use crate::validation::ports::{port_number, protocol};
 
 /// Volumes of a pod that have no errors, by name.
 pub(in crate::validation) type Volumes<'a> = HashMap<&'a str, &'a Value>;
-
-const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
 pub(in crate::validation) fn ports(container: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let list = at.field("ports");
@@ -38,31 +37,7 @@ pub(in crate::validation) fn ports(container: &Value, at: &At<'_>, errors: &mut 
         if host != 0 {
             port_number(host, &at.field("hostPort"), errors);
         }
-        match port.text("protocol") {
-            "" => errors.required(&at.field("protocol"), ""),
-            protocol if !PROTOCOLS.contains(&protocol) => {
-                errors.not_supported(&at.field("protocol"), protocol, &PROTOCOLS);
-            }
-            _ => {}
-        }
-    }
-}
-
-pub(in crate::validation) fn port_number(number: i64, at: &At<'_>, errors: &mut FieldErrors) {
-    for message in names::is_valid_port_num(number) {
-        errors.invalid(at, number, message);
-    }
-}
-
-/// Validates a port given by name or number.
-pub(in crate::validation) fn port_name_or_number(
-    port: Option<&Value>,
-    at: &At<'_>,
-    errors: &mut FieldErrors,
-) {
-    match port.and_then(Value::as_str) {
-        Some(name) => errors.invalid_each(at, name, names::is_valid_port_name(name)),
-        None => port_number(port.and_then(Value::as_int).unwrap_or_default(), at, errors),
+        protocol(port.text("protocol"), &at.field("protocol"), errors);
     }
 }
 

@@ -5,13 +5,14 @@ use api::validation::fields::{At, Read};
 use api::validation::meta;
 use value::Value;
 
-use super::{resources, scheduling, security};
-use crate::validation::Context;
+use super::{annotations, resources, scheduling, sysctls};
+use crate::pod_containers::containers;
+use crate::validation::ValidationContext;
 
 /// Each relaxation is set if the old object already has such a value.
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing an old object may keep")]
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::validation) struct Options {
+pub(in crate::validation) struct PodValidationOptions {
     /// True for pods, false for templates.
     pub is_pod: bool,
     /// Set by the `--allow-privileged` flag.
@@ -32,26 +33,32 @@ pub(in crate::validation) struct Options {
     pub sys_admin_without_escalation: bool,
 }
 
-impl Options {
+impl PodValidationOptions {
     /// Options for a pod; `old` is the pod before the update.
-    pub(in crate::validation) fn for_pod(old: Option<&Value>, context: &Context) -> Self {
+    pub(in crate::validation) fn for_pod(old: Option<&Value>, context: &ValidationContext) -> Self {
         let mut options = Self::for_template(old, context);
         options.is_pod = true;
         options
     }
 
     /// Options for a template; `old` is the template before the update.
-    pub(in crate::validation) fn for_template(old: Option<&Value>, context: &Context) -> Self {
-        let mut options = Options { allow_privileged: context.allow_privileged, ..Options::default() };
+    pub(in crate::validation) fn for_template(old: Option<&Value>, context: &ValidationContext) -> Self {
+        let mut options = PodValidationOptions {
+            allow_privileged: context.allow_privileged,
+            ..PodValidationOptions::default()
+        };
         let Some(old) = old else { return options };
         let annotations = old.part("metadata").part("annotations");
-        options.invalid_deletion_cost = !security::is_deletion_cost_valid(annotations);
+        options.invalid_deletion_cost = !annotations::is_deletion_cost_valid(annotations);
         let Some(spec) = old.part("spec") else { return options };
-        options.keep_what(spec);
+        options.relax_scheduling(spec);
+        options.relax_volumes(spec);
+        options.relax_security(spec);
+        options.relax_containers(spec);
         options
     }
 
-    fn keep_what(&mut self, spec: &Value) {
+    fn relax_scheduling(&mut self, spec: &Value) {
         let affinity = spec.part("affinity");
         self.invalid_selector_values = ["podAffinity", "podAntiAffinity"].iter().any(|field| {
             let affinity = affinity.part(field);
@@ -80,6 +87,13 @@ impl Options {
             scheduling::match_label_keys(constraint, &At::ROOT, &mut errors);
             !errors.is_empty()
         });
+        self.comparing_tolerations = spec
+            .items("tolerations")
+            .iter()
+            .any(|toleration| matches!(toleration.text("operator"), "Lt" | "Gt"));
+    }
+
+    fn relax_volumes(&mut self, spec: &Value) {
         self.non_local_token_path = spec
             .items("volumes")
             .iter()
@@ -89,37 +103,39 @@ impl Options {
             .filter_map(|source| source.part("serviceAccountToken"))
             .any(|token| {
                 let mut errors = Vec::new();
-                super::volumes::local_path(token.text("path"), &At::ROOT, &mut errors);
+                super::volume_paths::local_path(token.text("path"), &At::ROOT, &mut errors);
                 !errors.is_empty()
             });
+        self.empty_image_reference = spec
+            .items("volumes")
+            .iter()
+            .any(|volume| volume.part("image").is_some_and(|image| image.text("reference").is_empty()));
+    }
+
+    fn relax_security(&mut self, spec: &Value) {
         self.host_sysctls = spec
             .part("securityContext")
             .items("sysctls")
             .iter()
-            .any(|sysctl| security::host_sysctl(sysctl.text("name"), spec).is_some());
+            .any(|sysctl| sysctls::host_sysctl(sysctl.text("name"), spec).is_some());
+        let own_users = spec.flag_if_set("hostUsers") == Some(false);
+        self.user_namespace_with_devices =
+            own_users && containers(spec).any(|container| !container.items("volumeDevices").is_empty());
+        self.user_namespace_on_host_network = own_users && spec.flag("hostNetwork");
+        self.sys_admin_without_escalation = containers(spec).any(|container| {
+            let context = container.part("securityContext");
+            context.flag_if_set("allowPrivilegeEscalation") != Some(true)
+                && context.part("capabilities").is_some_and(|c| c.texts("add").any(|c| c == "CAP_SYS_ADMIN"))
+        });
+    }
+
+    fn relax_containers(&mut self, spec: &Value) {
         self.restarting_resize_of_init_containers = spec.items("initContainers").iter().any(|container| {
             container.text("restartPolicy") != "Always"
                 && container
                     .items("resizePolicy")
                     .iter()
                     .any(|p| p.text("restartPolicy") == "RestartContainer")
-        });
-        let own_users = spec.flag_if_set("hostUsers") == Some(false);
-        self.user_namespace_with_devices =
-            own_users && containers(spec).any(|container| !container.items("volumeDevices").is_empty());
-        self.user_namespace_on_host_network = own_users && spec.flag("hostNetwork");
-        self.comparing_tolerations = spec
-            .items("tolerations")
-            .iter()
-            .any(|toleration| matches!(toleration.text("operator"), "Lt" | "Gt"));
-        self.empty_image_reference = spec
-            .items("volumes")
-            .iter()
-            .any(|volume| volume.part("image").is_some_and(|image| image.text("reference").is_empty()));
-        self.sys_admin_without_escalation = containers(spec).any(|container| {
-            let context = container.part("securityContext");
-            context.flag_if_set("allowPrivilegeEscalation") != Some(true)
-                && context.part("capabilities").is_some_and(|c| c.texts("add").any(|c| c == "CAP_SYS_ADMIN"))
         });
         self.indivisible_huge_pages = containers(spec)
             .filter_map(|container| container.part("resources"))
@@ -139,27 +155,4 @@ fn is_selector_invalid(selector: Option<&Value>) -> bool {
     let mut errors = Vec::new();
     meta::label_selector(selector, false, &At::ROOT, &mut errors);
     !errors.is_empty()
-}
-
-/// Iterates over all containers, in the order in which Kubernetes visits them.
-pub(in crate::validation) fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
-    CONTAINER_LISTS.into_iter().flat_map(|list| spec.items(list))
-}
-
-/// Container lists in the order in which Kubernetes visits them.
-pub(in crate::validation) const CONTAINER_LISTS: [&str; 3] =
-    ["initContainers", "containers", "ephemeralContainers"];
-
-/// Calls `visit` with every container and its field path; `spec_at` is the path of `spec`.
-pub(in crate::validation) fn visit_containers(
-    spec: &Value,
-    spec_at: &At<'_>,
-    mut visit: impl FnMut(&Value, &At<'_>),
-) {
-    for list in CONTAINER_LISTS {
-        let at = spec_at.field(list);
-        for (i, container) in spec.items(list).iter().enumerate() {
-            visit(container, &at.index(i));
-        }
-    }
 }

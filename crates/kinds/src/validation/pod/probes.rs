@@ -4,7 +4,8 @@ use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::mounts::port_name_or_number;
+use crate::validation::optional_value;
+use crate::validation::ports::port_name_or_number;
 
 pub(in crate::validation) fn probes(container: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
@@ -118,9 +119,7 @@ fn http_get(action: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 fn grpc(action: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     const MODES: [&str; 2] = ["Plaintext", "TLS"];
     port_name_or_number(action.part("port"), &at.field("port"), errors);
-    if let Some(mode) = action.text_if_set("mode").filter(|mode| !MODES.contains(mode)) {
-        errors.not_supported(&at.field("mode"), mode, &MODES);
-    }
+    optional_value(action, "mode", &MODES, at, errors);
 }
 
 fn stop_signal(signal: &str, os: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {

@@ -7,7 +7,10 @@ use api::validation::meta;
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::volumes::{self, Volume, local_path};
+use super::user_ids::optional_id;
+use super::volume_paths::local_path;
+use super::volume_sources;
+use super::volumes::Volume;
 use crate::validation::internal_json;
 
 const MIN_TOKEN_SECONDS: i64 = 600;
@@ -35,7 +38,7 @@ pub(in crate::validation) fn projected(
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
-    volumes::default_mode(source, at, errors);
+    volume_sources::default_mode(source, at, errors);
     let mut paths = Paths { taken: HashSet::new() };
     let list = at.field("sources");
     for (i, source) in source.items("sources").iter().enumerate() {
@@ -50,7 +53,7 @@ pub(in crate::validation) fn projected(
         if let Some(downward) = source.part("downwardAPI") {
             count += 1;
             for file in downward.items("items") {
-                volumes::downward_file(file, &source_at.field("downwardAPI"), errors);
+                volume_sources::downward_file(file, &source_at.field("downwardAPI"), errors);
                 let path = file.text("path");
                 if !path.is_empty() {
                     paths.take(path, path, at, errors);
@@ -90,7 +93,7 @@ fn keys<'a>(
     }
     let items = at.field("items");
     for (i, item) in object.items("items").iter().enumerate() {
-        volumes::key_to_path(item, &items.index(i), errors);
+        volume_sources::key_to_path(item, &items.index(i), errors);
         let path = item.text("path");
         if !path.is_empty() {
             paths.take(path, name, volume_at, errors);
@@ -123,7 +126,7 @@ fn service_account_token(
     } else if !volume.options.non_local_token_path {
         local_path(path, &volume_at.field("path"), errors);
     }
-    volumes::user(token, "user", at, errors);
+    optional_id(token, "user", at, errors);
 }
 
 fn trust_bundle(bundle: &Value, at: &At<'_>, errors: &mut FieldErrors) {
@@ -159,7 +162,7 @@ fn trust_bundle(bundle: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     if path.is_empty() {
         errors.required(&at.field("path"), "");
     }
-    volumes::user(bundle, "user", at, errors);
+    optional_id(bundle, "user", at, errors);
     local_path(path, &at.field("path"), errors);
 }
 
@@ -189,7 +192,7 @@ fn pod_certificate<'a>(
     let signer = certificate.text("signerName");
     signer_name(signer, &at.field("signerName"), errors);
     user_annotations(certificate, &at.field("userAnnotations"), errors);
-    volumes::user(certificate, "user", at, errors);
+    optional_id(certificate, "user", at, errors);
     let key_type = certificate.text("keyType");
     if !KEY_TYPES.contains(&key_type) {
         errors.not_supported(&at.field("keyType"), key_type, &KEY_TYPES);

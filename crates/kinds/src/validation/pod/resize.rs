@@ -4,14 +4,14 @@ use api::FieldErrors;
 use api::validation::fields::{At, Read, Report, same};
 use value::{Map, Value};
 
+use super::annotations;
 use super::resources::qos_class;
-use super::security;
 
 const SPEC: At<'static> = At::new("spec");
 
 /// Adds the errors of the resize to `errors`, which holds those of the new pod itself.
 pub(in crate::validation) fn resize(new: &Value, old: &Value, mut errors: FieldErrors) -> FieldErrors {
-    if security::is_mirror(old) {
+    if annotations::is_mirror(old) {
         return refused("static pods cannot be resized");
     }
     let no_spec = Value::Map(Map::new());

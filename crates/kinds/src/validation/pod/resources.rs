@@ -8,7 +8,7 @@ use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, field::FieldErrorKind, names, quantity::Quantity};
 use value::{Map, Value};
 
-use super::options::Options;
+use super::options::PodValidationOptions;
 
 const HUGE_PAGES: &str = "hugepages-";
 const NATIVE: &str = "kubernetes.io/";
@@ -140,7 +140,7 @@ pub(in crate::validation) fn container_requirements(
     resources: Option<&Value>,
     claims: &BTreeSet<&str>,
     at: &At<'_>,
-    options: &Options,
+    options: &PodValidationOptions,
     errors: &mut FieldErrors,
 ) {
     let limits = quantities(resources, "limits");
@@ -153,7 +153,7 @@ pub(in crate::validation) fn container_requirements(
 pub(in crate::validation) fn overhead(
     spec: &Value,
     at: &At<'_>,
-    options: &Options,
+    options: &PodValidationOptions,
     errors: &mut FieldErrors,
 ) {
     let limits = quantities(Some(spec), "overhead");
@@ -166,7 +166,7 @@ fn requirements(
     requests: &Quantities,
     name_rule: fn(&str, &At<'_>, &mut FieldErrors),
     at: &At<'_>,
-    options: &Options,
+    options: &PodValidationOptions,
     errors: &mut FieldErrors,
 ) {
     let (limits_at, requests_at) = (at.field("limits"), at.field("requests"));
@@ -265,7 +265,7 @@ fn claim_names(
 pub(in crate::validation) fn pod_requirements(
     spec: &Value,
     at: &At<'_>,
-    options: &Options,
+    options: &PodValidationOptions,
     errors: &mut FieldErrors,
 ) {
     let Some(resources) = spec.part("resources") else { return };

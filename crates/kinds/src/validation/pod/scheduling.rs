@@ -8,7 +8,7 @@ use api::validation::repeated::Repeated;
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::options::Options;
+use super::options::PodValidationOptions;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -16,7 +16,7 @@ const NO_OPERATOR: &str = "not a valid selector operator";
 
 pub(in crate::validation) fn affinity(
     spec: &Value,
-    options: &Options,
+    options: &PodValidationOptions,
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
@@ -48,7 +48,7 @@ fn weight(term: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn node_affinity(affinity: &Value, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
+fn node_affinity(affinity: &Value, options: &PodValidationOptions, at: &At<'_>, errors: &mut FieldErrors) {
     if let Some(required) = affinity.part(REQUIRED) {
         node_selector(required, options.invalid_node_affinity_values, &at.field(REQUIRED), errors);
     }
@@ -137,7 +137,12 @@ fn node_field_requirement(requirement: &Value, at: &At<'_>, errors: &mut FieldEr
     }
 }
 
-fn pod_affinity_term(term: Option<&Value>, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
+fn pod_affinity_term(
+    term: Option<&Value>,
+    options: &PodValidationOptions,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
     for field in ["labelSelector", "namespaceSelector"] {
         let lenient = options.invalid_selector_values;
         meta::label_selector(term.part(field), lenient, &at.field(field), errors);
@@ -194,7 +199,7 @@ pub(in crate::validation) fn match_label_keys(holder: &Value, at: &At<'_>, error
 
 pub(in crate::validation) fn tolerations(
     spec: &Value,
-    options: &Options,
+    options: &PodValidationOptions,
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
@@ -203,7 +208,7 @@ pub(in crate::validation) fn tolerations(
 
 pub(in crate::validation) fn toleration_list(
     list: &[Value],
-    options: &Options,
+    options: &PodValidationOptions,
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
@@ -230,7 +235,13 @@ pub(in crate::validation) fn toleration_list(
     }
 }
 
-fn toleration_value(operator: &str, value: &str, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
+fn toleration_value(
+    operator: &str,
+    value: &str,
+    options: &PodValidationOptions,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
     let operator_at = at.field("operator");
     match operator {
         "Equal" | "" => {
@@ -262,7 +273,7 @@ fn toleration_value(operator: &str, value: &str, options: &Options, at: &At<'_>,
 
 pub(in crate::validation) fn topology_spread(
     spec: &Value,
-    options: &Options,
+    options: &PodValidationOptions,
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {

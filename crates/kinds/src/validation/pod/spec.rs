@@ -7,8 +7,10 @@ use api::validation::meta;
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::options::{Options, visit_containers};
-use super::{claims, containers, env, resources, scheduling, security, volumes};
+use super::options::PodValidationOptions;
+use super::{claims, containers, env, operating_system, resources, scheduling, security, volumes, windows};
+use crate::pod_containers::visit_containers;
+use crate::validation::required_value;
 
 const MAX_NAME_SERVERS: usize = 3;
 const MAX_SEARCHES: usize = 32;
@@ -19,7 +21,7 @@ const MAX_HOST_NAME: usize = 64;
 pub(in crate::validation) fn spec(
     spec: &Value,
     metadata: Option<&Value>,
-    options: &Options,
+    options: &PodValidationOptions,
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
@@ -40,8 +42,14 @@ pub(in crate::validation) fn spec(
     containers::ephemeral_containers(&pod, at, errors);
     resources::pod_requirements(spec, at, options, errors);
     host_network_ports(spec, options, at, errors);
-    one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], at, errors);
-    one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], at, errors);
+    required_value(spec, "restartPolicy", &["Always", "OnFailure", "Never"], at, errors);
+    required_value(
+        spec,
+        "dnsPolicy",
+        &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
+        at,
+        errors,
+    );
     meta::labels(Some(spec), "nodeSelector", at, errors);
     security::pod(spec, options, at, errors);
     if spec.flag("hostPID") && spec.flag("shareProcessNamespace") {
@@ -52,7 +60,7 @@ pub(in crate::validation) fn spec(
     dns_config(spec, &at.field("dnsConfig"), errors);
     scheduling::gates(spec, at, errors);
     scheduling::topology_spread(spec, options, at, errors);
-    security::host_processes(spec, options, at, errors);
+    windows::host_processes(spec, options, at, errors);
     host_users(spec, options, at, errors);
     host_name_override(spec, at, errors);
     names_and_numbers(spec, at, errors);
@@ -70,23 +78,15 @@ pub(in crate::validation) fn spec(
         errors.invalid_each(&at.field("runtimeClassName"), class, names::name_is_dns_subdomain(class, false));
     }
     if spec.part("preemptionPolicy").is_some() {
-        one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], at, errors);
+        required_value(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], at, errors);
     }
     resources::overhead(spec, at, options, errors);
-    security::operating_system(spec, at, errors);
+    operating_system::operating_system(spec, at, errors);
     scheduling_group(spec, at, errors);
     env::file_key_volumes(spec, at, errors);
 }
 
-fn one_of(spec: &Value, field: &str, known: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
-    match spec.text(field) {
-        "" => errors.required(&at.field(field), ""),
-        value if !known.contains(&value) => errors.not_supported(&at.field(field), value, known),
-        _ => {}
-    }
-}
-
-fn host_network_ports(spec: &Value, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
+fn host_network_ports(spec: &Value, options: &PodValidationOptions, at: &At<'_>, errors: &mut FieldErrors) {
     if !spec.flag("hostNetwork") {
         return;
     }
@@ -154,7 +154,7 @@ fn dns_config(spec: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn host_users(spec: &Value, options: &Options, at: &At<'_>, errors: &mut FieldErrors) {
+fn host_users(spec: &Value, options: &PodValidationOptions, at: &At<'_>, errors: &mut FieldErrors) {
     const DETAIL: &str = "when `hostUsers` is false";
     if spec.flag_if_set("hostUsers") != Some(false) {
         return;

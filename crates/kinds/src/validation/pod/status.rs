@@ -10,17 +10,18 @@ use api::validation::repeated::first_by;
 use api::{FieldErrors, names, quantity::Quantity};
 use value::{Map, Value};
 
-use super::options::Options;
+use super::options::PodValidationOptions;
 use super::resources;
-use crate::validation::{Context, internal_json, pod};
+use super::user_ids::user_or_group_id;
+use crate::validation::{ValidationContext, internal_json, pod};
 
 const STATUS: At<'static> = At::new("status");
 const NOT_NEGATIVE: &str = "must be a non-negative integer";
 const MAX_HEALTH_MESSAGE: usize = 1024;
 
 /// Validates an update through the `status` subresource.
-pub(in crate::validation) fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
-    let options = Options::for_pod(Some(old), context);
+pub(in crate::validation) fn update(new: &Value, old: &Value, context: &ValidationContext) -> FieldErrors {
+    let options = PodValidationOptions::for_pod(Some(old), context);
     let mut errors = meta::update(new, old);
     pod::annotations_update(new, old, &options, &mut errors);
     let none = Value::Map(Map::new());
@@ -337,15 +338,10 @@ fn users(status: &Value, list: &str, spec: &Value, errors: &mut FieldErrors) {
                     errors.invalid(&at.field("uid"), uid, names::inclusive_range_error(0, max));
                 }
                 let gid = user.number("gid");
-                for message in names::is_valid_user_id(gid) {
-                    errors.invalid(&at.field("gid"), gid, message);
-                }
+                user_or_group_id(gid, &at.field("gid"), errors);
                 let groups = at.field("supplementalGroups");
                 for (i, group) in user.items("supplementalGroups").iter().enumerate() {
-                    let group = group.as_int().unwrap_or_default();
-                    for message in names::is_valid_user_id(group) {
-                        errors.invalid(&groups.index(i), group, message);
-                    }
+                    user_or_group_id(group.as_int().unwrap_or_default(), &groups.index(i), errors);
                 }
             }
             _ => {}
@@ -372,12 +368,13 @@ fn allocated_resources(
             }
             continue;
         }
-        let offered =
-            by_name.get(container_status.text("name")).map(|container| Offered::of(container, status));
+        let reportable = by_name
+            .get(container_status.text("name"))
+            .map(|container| ReportableResources::of(container, status));
         for (j, resource) in resources.iter().enumerate() {
             let at = at.index(j);
-            if let Some(offered) = &offered
-                && let Some(detail) = offered.refuses(resource.text("name"))
+            if let Some(reportable) = &reportable
+                && let Some(detail) = reportable.refuses(resource.text("name"))
             {
                 errors.invalid(&at.field("name"), resource.text("name"), detail);
             }
@@ -387,7 +384,7 @@ fn allocated_resources(
 }
 
 /// Resources whose health the status of a container may report.
-struct Offered<'a> {
+struct ReportableResources<'a> {
     requests: Option<&'a Map>,
     /// Name and request of the container's claims; an empty request means the whole claim.
     claims: HashSet<(&'a str, &'a str)>,
@@ -396,7 +393,7 @@ struct Offered<'a> {
     extended_requests: HashSet<&'a str>,
 }
 
-impl<'a> Offered<'a> {
+impl<'a> ReportableResources<'a> {
     fn of(container: &'a Value, status: &'a Value) -> Self {
         let resources = container.part("resources");
         let claims = resources.items("claims").iter().map(|own| (own.text("name"), own.text("request")));
@@ -406,7 +403,7 @@ impl<'a> Offered<'a> {
             mapping.text("containerName") == container.text("name")
                 && requests.get(mapping.text("resourceName")).is_some_and(|amount| !amount.is_zero())
         });
-        Offered {
+        ReportableResources {
             requests: resources.map_of("requests"),
             claims: claims.collect(),
             extended_claim: extended.map(|extended| extended.text("resourceClaimName")),

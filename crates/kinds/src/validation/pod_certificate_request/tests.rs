@@ -11,7 +11,7 @@ use rcgen::{
 };
 use value::{Value, json};
 
-use super::super::Context;
+use super::super::ValidationContext;
 use super::{POD_CERTIFICATE_REQUEST, is_mail_address};
 
 /// Equals 2026-01-01T00:00:00Z, in seconds since 1970.
@@ -31,7 +31,7 @@ fn texts(errors: &api::FieldErrors) -> Vec<String> {
 }
 
 fn created(spec: &str) -> Vec<String> {
-    texts(&(POD_CERTIFICATE_REQUEST.create)(&object(spec, ""), &Context::default()))
+    texts(&(POD_CERTIFICATE_REQUEST.create)(&object(spec, ""), &ValidationContext::default()))
 }
 
 fn possession(key: &[u8], proof: &[u8]) -> String {
@@ -113,7 +113,7 @@ fn answered(key: &KeyPair, chain: &str, now: i64) -> Vec<String> {
             "beginRefreshAt": "2026-01-02T00:00:00Z", "conditions": [{{"type": "Issued", "status": "True", "reason": "R",
             "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}}]"#
     );
-    let context = Context { now, ..Context::default() };
+    let context = ValidationContext { now, ..ValidationContext::default() };
     let stored = |status: &str| {
         let mut object = object(&spec, status);
         object.set_at(&["metadata", "resourceVersion"], "1");
@@ -126,7 +126,7 @@ fn answered(key: &KeyPair, chain: &str, now: i64) -> Vec<String> {
 }
 
 #[test]
-fn a_chain_is_judged_certificate_by_certificate() {
+fn every_certificate_of_a_chain_is_validated() {
     let key = KeyPair::generate().unwrap();
     let good = issue(&key, |_| {});
     let none = Vec::<String>::new();
@@ -160,7 +160,7 @@ fn a_chain_is_judged_certificate_by_certificate() {
 }
 
 #[test]
-fn names_of_the_leaf_are_judged() {
+fn names_of_the_leaf_are_validated() {
     let key = KeyPair::generate().unwrap();
     let text = |text: &str| rcgen::string::Ia5String::try_from(text).unwrap();
     let named =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::Status;
 use bytes::Bytes;
 use crd::CustomResourceDefinition;
-use documents::openapi::{Current, Document, OpenApi, V2_PROTOBUF};
+use documents::openapi::{OpenApi, OpenApiDocument, OpenApiInputs, V2_PROTOBUF};
 use http::header::{CACHE_CONTROL, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderName};
 use tokio::sync::Semaphore;
@@ -62,8 +62,8 @@ pub(super) async fn handle(
 async fn build(
     state: &Arc<State>,
     builder: &Arc<Semaphore>,
-    build: impl FnOnce(&OpenApi, Current<'_>) -> Option<Arc<Document>> + Send + 'static,
-) -> Result<Option<Arc<Document>>, Status> {
+    build: impl FnOnce(&OpenApi, OpenApiInputs<'_>) -> Option<Arc<OpenApiDocument>> + Send + 'static,
+) -> Result<Option<Arc<OpenApiDocument>>, Status> {
     // One at a time: the next request finds the cached document.
     let turn = Arc::clone(builder).acquire_owned().await;
     let maker = Arc::clone(state);
@@ -75,7 +75,7 @@ async fn build(
             maker.apis.catalog.custom().crds().cloned().collect();
         let (remote_v3, remote_v2) = (maker.apis.aggregation.remote_v3(), maker.apis.aggregation.remote_v2());
         let only_v2 = maker.apis.aggregation.only_v2();
-        let current = Current {
+        let current = OpenApiInputs {
             generation,
             custom: &custom,
             remote_v3: &remote_v3,
@@ -112,8 +112,8 @@ fn report_left_out(crds: &[Str]) {
 }
 
 /// A body that shares the bytes of the document with other responses.
-fn shared(document: &Arc<Document>) -> Body {
-    struct CachedBody(Arc<Document>);
+fn shared(document: &Arc<OpenApiDocument>) -> Body {
+    struct CachedBody(Arc<OpenApiDocument>);
     impl AsRef<[u8]> for CachedBody {
         fn as_ref(&self) -> &[u8] {
             &self.0.body
@@ -146,7 +146,7 @@ fn tagged(
     call: &Call,
     content_type: &'static str,
     mut headers: ResponseHeaders,
-    document: &Arc<Document>,
+    document: &Arc<OpenApiDocument>,
 ) -> HandlerResponse {
     let tag = format!("\"{}\"", document.hash);
     let has = call.headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(tag.as_str());
@@ -156,7 +156,7 @@ fn tagged(
 }
 
 /// A document of version 3. A request with its current hash may be cached for a year; another hash is redirected to the current one.
-fn version_3(call: &Call, path: &str, document: &Arc<Document>) -> HandlerResponse {
+fn version_3(call: &Call, path: &str, document: &Arc<OpenApiDocument>) -> HandlerResponse {
     const YEAR: i64 = 365 * 24 * 3600;
     let json = "application/json";
     let mut headers = vec![(VARY, "Accept".to_owned())];
